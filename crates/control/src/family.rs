@@ -201,6 +201,10 @@ impl Series {
                 "notices_lost",
                 "Events that came too many at once: as many counts of refusals and ends are missing",
             ),
+            Self::SessionRecordsLost => counter(
+                "session_records_lost",
+                "Records of sessions (`accounting.file`) lost because the disk did not take them in time",
+            ),
             Self::RelayedPackets(..) => counter(
                 "relayed_packets",
                 "Packets of relayed data, by transport and family of the client",
@@ -264,6 +268,7 @@ impl Series {
             | Self::KernelDrops
             | Self::ReceiveErrors
             | Self::NoticesLost
+            | Self::SessionRecordsLost
             | Self::Bucket(..)
             | Self::Sum(..) => return NONE,
         };

@@ -22,6 +22,7 @@ mod request;
 mod revocation;
 mod series;
 mod session;
+mod session_events;
 mod totals;
 mod traces;
 mod users;
@@ -49,6 +50,7 @@ pub use series::{
     StreamEnd, StreamRefusal,
 };
 pub use session::{Session, SessionOffload, WhyNot};
+pub use session_events::{SessionEvent, SessionEvents};
 pub use totals::{CounterTotals, Volume};
 pub use traces::{TooManyTraces, Trace, Traces};
 pub use users::{Asked, UserDirectory, UserLookup};
@@ -90,4 +92,8 @@ pub mod limits {
 
     /// Operator requests that wait for the binary's main loop; they come one at a time.
     pub const OPERATOR_QUEUE: usize = 16;
+
+    /// Records of sessions that wait for the disk: all of the largest server's, when it ends, or those of some minutes when
+    /// the disk is full. Some 10 MB at the most.
+    pub const SESSION_EVENTS: usize = 16_384;
 }

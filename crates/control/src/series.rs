@@ -248,6 +248,8 @@ pub enum Series {
     /// Events of the rules that were dropped, being too many at once: as many counts of
     /// refusals and ended allocations are missing.
     NoticesLost,
+    /// Records of sessions that were lost because they could not be written in time.
+    SessionRecordsLost,
     /// Packets of relayed data, by transport and family of the client. Brought up to date when it is asked for.
     RelayedPackets(Transport, IpFamily, Direction),
     /// Their bytes of payload.
@@ -305,7 +307,8 @@ const PIPED_BYTES: usize = PIECES_UNSENT + 1;
 const KERNEL_DROPS: usize = PIPED_BYTES + Leg::ALL.len();
 const RECEIVE_ERRORS: usize = KERNEL_DROPS + 1;
 const NOTICES_LOST: usize = RECEIVE_ERRORS + 1;
-const HISTOGRAMS: usize = NOTICES_LOST + 1;
+const SESSION_RECORDS_LOST: usize = NOTICES_LOST + 1;
+const HISTOGRAMS: usize = SESSION_RECORDS_LOST + 1;
 const RELAYED_PACKETS: usize = HISTOGRAMS + Histogram::NUMBERS;
 const RELAYED_BYTES: usize = RELAYED_PACKETS + KINDS_OF_DATA;
 const DROPS: usize = RELAYED_BYTES + KINDS_OF_DATA;
@@ -363,7 +366,7 @@ impl Series {
             .chain(legs.map(Self::PipedBytes))
             .chain([Self::PiecesUnsent])
             .chain([Self::KernelDrops])
-            .chain([Self::ReceiveErrors, Self::NoticesLost])
+            .chain([Self::ReceiveErrors, Self::NoticesLost, Self::SessionRecordsLost])
             .chain(kinds_of_data().map(|(transport, family, direction)| {
                 Self::RelayedPackets(transport, family, direction)
             }))
@@ -414,6 +417,7 @@ impl Series {
             Self::KernelDrops => KERNEL_DROPS,
             Self::ReceiveErrors => RECEIVE_ERRORS,
             Self::NoticesLost => NOTICES_LOST,
+            Self::SessionRecordsLost => SESSION_RECORDS_LOST,
             Self::RelayedPackets(transport, family, direction) => {
                 RELAYED_PACKETS + kind_of_data(transport, family, direction)
             }

@@ -3,6 +3,7 @@
 //!
 //! Each key has a default, so that an empty file is a valid one.
 
+mod accounting;
 mod acme;
 mod auth;
 mod clients;
@@ -14,6 +15,7 @@ mod relay;
 mod streams;
 mod tls;
 
+pub use accounting::Accounting;
 pub use acme::{Acme, AcmeChallenge};
 pub use auth::{Auth, SecretEntry, TokenCipher, TokenKeyEntry};
 pub use clients::{Compatibility, Discovery, ExternalEndpoint, Redirect};
@@ -81,6 +83,7 @@ section! {
         http: Http,
         api: Api,
         data: Data,
+        accounting: Accounting,
         users: Users,
         shutdown: Shutdown,
         signals: Signals,

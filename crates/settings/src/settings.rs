@@ -245,6 +245,12 @@ impl Settings {
         self.acme.authorities.as_deref().map(|path| self.beside(path))
     }
 
+    /// The file of the records of sessions, if they are kept.
+    #[must_use]
+    pub fn accounting_file(&self) -> Option<PathBuf> {
+        self.accounting.file.as_ref().map(|path| self.data.directory.join(path))
+    }
+
     /// Authorities one of which has to have signed each client's certificate; `None`: clients need none.
     #[must_use]
     pub fn client_authorities(&self) -> Option<PathBuf> {

@@ -27,6 +27,7 @@ use crate::findings::Finding;
 use crate::offload::KernelPath;
 use crate::own_addresses::OwnAddresses;
 use crate::revocations::Revocations;
+use crate::session_records::{self, SessionRecords};
 use crate::sockets::Served;
 use crate::users::{NoUsers, Users};
 use crate::{cores, host, sockets, warnings};
@@ -47,6 +48,8 @@ pub(crate) struct Running {
     pub(crate) traces: Arc<Traces>,
     /// Key of pseudonyms in the log.
     pub(crate) pseudonyms: PseudonymKey,
+    /// Records of sessions, where they are kept.
+    pub(crate) records: Option<SessionRecords>,
     pub(crate) kernel_path: KernelPath,
     pub(crate) certificates: CertificateReloader,
     /// Addresses that this host delivers to itself, as the rules know them.
@@ -151,7 +154,9 @@ pub(crate) async fn start(
     let pseudonyms = PseudonymKey::new(Secret::new(random_bytes()));
     pseudonyms.put_in_force(settings.address_key.as_ref());
     let addresses = log_addresses(settings, &pseudonyms);
-    let log = LogOptions { addresses, traces: Arc::default() };
+    let records = session_records::start(settings)?;
+    let events = records.as_ref().map(|records| records.events.clone());
+    let log = LogOptions { addresses, traces: Arc::default(), records: events };
     let channels = WorkerChannels::to(&endpoints);
     let mut threads = Vec::new();
     let parts = cores.into_iter().zip(bound.workers).zip(endpoints).zip(counters);
@@ -194,6 +199,7 @@ pub(crate) async fn start(
         revocations,
         traces: log.traces,
         pseudonyms,
+        records,
         kernel_path,
         certificates,
         own,

@@ -34,6 +34,7 @@ mod revocations;
 mod revoking;
 mod server;
 mod service_manager;
+mod session_records;
 mod signals;
 mod sockets;
 mod tables;

@@ -22,6 +22,7 @@ use crate::output;
 use crate::paths;
 use crate::reload::InForce;
 use crate::service_manager::{ServiceManager, State};
+use crate::session_records::Keeping;
 use crate::signals::{Signal, Signals};
 use crate::tables::Tables;
 use crate::watchdog::{self, Watchdog};
@@ -50,6 +51,8 @@ pub(crate) struct Server {
     /// True if the last reload was refused: another configuration is in force than the files have.
     pub(crate) reload_refused: bool,
     pub(crate) threads: Threads,
+    /// Records of sessions, where they are kept.
+    pub(crate) records: Option<Keeping>,
     pub(crate) kernel_path: KernelPath,
     pub(crate) host: HostWatch,
     pub(crate) tables: Tables,
@@ -316,6 +319,9 @@ impl Server {
         tracing::info!(allocations = self.live(), "stopping");
         let _ = self.handle.workers.stop();
         if self.threads.all_ended().await {
+            if let Some(records) = self.records {
+                records.end().await;
+            }
             tracing::info!("stopped");
             return Ok(());
         }

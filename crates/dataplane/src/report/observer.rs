@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::{
-    AssociationEnd, Histogram, RefusalFilter, Refused, Series, StreamEnd, Traces, WorkerCounters,
-    account,
+    AssociationEnd, Histogram, RefusalFilter, Refused, Series, SessionEvent, SessionEvents,
+    StreamEnd, Traces, WorkerCounters, account,
 };
 use linux_net::{Occupancy, Warning};
 use stun_wire::Method;
@@ -36,6 +36,8 @@ pub struct LogOptions {
     pub addresses: LogAddresses,
     /// Clients and users whose events are logged in detail.
     pub traces: Arc<Traces>,
+    /// Takes the records of sessions that have ended; `None` where nobody keeps them.
+    pub records: Option<SessionEvents>,
 }
 
 /// A line at DEBUG: of its own target where its client is traced.
@@ -279,6 +281,10 @@ impl Observer {
         let bytes = traffic.to_peer_bytes.saturating_add(traffic.to_client_bytes);
         self.counters.record(Histogram::SessionBytes, bytes);
         ended_session::log(self.worker, &self.log.addresses, record, reason, lived);
+        let Some(records) = &self.log.records else { return };
+        if !records.put(SessionEvent::Ended(Box::new(record.clone()))) {
+            self.count(Series::SessionRecordsLost, 1);
+        }
     }
 
     fn refused(&mut self, now: Instant, refused: &RefusedRequest) {

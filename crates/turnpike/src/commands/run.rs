@@ -145,6 +145,7 @@ async fn serve(
     for listener in monitoring {
         tokio::spawn(admin::serve(listener, routes.clone()));
     }
+    let records = running.records.map(|records| records.keep(&handle, &settings));
     let tables = Tables::watch(&settings)?;
     tracing::info!("ready");
     manager.ready();
@@ -177,6 +178,7 @@ async fn serve(
         manager,
         reload_refused: false,
         threads: Threads::watch(running.threads),
+        records,
         kernel_path: running.kernel_path,
         host: HostWatch::new(running.monitor),
         tables,

@@ -53,6 +53,8 @@ pub(super) struct Named {
     database: Option<PathBuf>,
     /// Its directory, which is written to.
     users: Option<PathBuf>,
+    /// The directory of the records of sessions, which is written to.
+    records: Option<PathBuf>,
     /// Files that are read, and read again at a reload.
     read: Vec<PathBuf>,
     /// Directories that an operator has named.
@@ -71,7 +73,8 @@ impl Named {
         sockets.extend(settings.http_sockets().map(directory));
         let database = settings.user_database().file().map(Path::to_owned);
         let users = database.as_deref().map(directory);
-        for directory in &sockets {
+        let records = settings.accounting_file().map(|file| directory(&file));
+        for directory in sockets.iter().chain(&records) {
             make(directory)?;
         }
         let own = iter::once(&data).chain(&users).try_for_each(|directory| make(directory));
@@ -92,12 +95,15 @@ impl Named {
             let real = files.iter().filter_map(|file| fs::canonicalize(file).ok());
             readable.extend(files.iter().cloned().chain(real).map(|file| directory(&file)));
         }
-        Ok(Self { data, sockets, database, users, read, readable, resolves })
+        Ok(Self { data, sockets, database, users, records, read, readable, resolves })
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Path> {
-        let own =
-            iter::once(&self.data).chain(&self.sockets).chain(&self.users).chain(&self.database);
+        let own = iter::once(&self.data)
+            .chain(&self.sockets)
+            .chain(&self.users)
+            .chain(&self.records)
+            .chain(&self.database);
         own.chain(&self.read).map(PathBuf::as_path)
     }
 
@@ -180,7 +186,8 @@ pub(super) fn confine(named: &Named, kernel_path: bool) -> Result<Files, String>
     rules.push((NULL.into(), AccessFs::ReadFile | AccessFs::WriteFile));
     rules.extend(named.directories().into_iter().map(|path| (path, read)));
     rules.push((named.data.clone(), write));
-    rules.extend(named.users.iter().map(|users| (users.clone(), write)));
+    let written = named.users.iter().chain(&named.records);
+    rules.extend(written.map(|directory| (directory.clone(), write)));
     // They are bound under another name and put in place, and go away with the server.
     let bind = AccessFs::ReadDir | AccessFs::MakeSock | AccessFs::RemoveFile;
     rules.extend(named.sockets.iter().map(|directory| (directory.clone(), bind)));

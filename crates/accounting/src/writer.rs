@@ -1,0 +1,112 @@
+//! The thread that writes records.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread::{self, JoinHandle};
+use std::time::{Instant, SystemTime};
+
+use control::SessionEvent;
+
+use crate::journal::Journal;
+use crate::limits::{END_WITHIN, RETRY_EVERY, SYNC_EVERY, TELL_EVERY};
+use crate::record::Record;
+
+/// The running thread. It ends when all senders are gone and what they sent is written.
+#[derive(Debug)]
+pub struct Writer {
+    thread: JoinHandle<()>,
+    ends: Arc<AtomicBool>,
+}
+
+impl Writer {
+    /// Waits for the end, after that of all senders; a disk that takes nothing is waited for no longer than [`END_WITHIN`].
+    pub fn join(self) {
+        self.ends.store(true, Ordering::Relaxed);
+        // A panic of the thread has been told of by itself.
+        drop(self.thread.join());
+    }
+}
+
+/// Starts the thread.
+///
+/// # Errors
+/// There is no thread left.
+pub fn start(journal: Journal, events: Receiver<SessionEvent>) -> io::Result<Writer> {
+    let ends = Arc::new(AtomicBool::new(false));
+    let work = Work { journal, told: None, unsynced_since: None, ends: Arc::clone(&ends) };
+    let thread = thread::Builder::new().name("accounting".to_owned());
+    Ok(Writer { thread: thread.spawn(move || work.run(&events))?, ends })
+}
+
+struct Work {
+    journal: Journal,
+    /// Time of the last line about an error.
+    told: Option<Instant>,
+    unsynced_since: Option<Instant>,
+    /// The server ends.
+    ends: Arc<AtomicBool>,
+}
+
+impl Work {
+    fn run(mut self, events: &Receiver<SessionEvent>) {
+        loop {
+            match events.recv_timeout(SYNC_EVERY) {
+                Ok(event) => {
+                    let line = Record::of(&event, SystemTime::now()).line();
+                    if !self.write(&line) {
+                        break;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if self.unsynced_since.is_some_and(|since| since.elapsed() >= SYNC_EVERY) {
+                self.sync();
+            }
+        }
+        self.sync();
+    }
+
+    /// Writes a line, again and again if need be: the queue behind it fills, and workers count what no longer fits. False at the end
+    /// of a server whose disk takes nothing.
+    fn write(&mut self, line: &str) -> bool {
+        let mut ends_at = None;
+        loop {
+            match self.journal.append(line) {
+                Ok(()) => break,
+                Err(error) => self.tell(&error),
+            }
+            if self.ends.load(Ordering::Relaxed) {
+                let until = *ends_at.get_or_insert_with(|| Instant::now() + END_WITHIN);
+                if Instant::now() >= until {
+                    tracing::error!(
+                        "records of sessions are lost: the disk takes nothing, and the server ends"
+                    );
+                    return false;
+                }
+            }
+            thread::sleep(RETRY_EVERY);
+        }
+        if self.told.take().is_some() {
+            tracing::info!("records of sessions are written again");
+        }
+        self.unsynced_since.get_or_insert_with(Instant::now);
+        true
+    }
+
+    fn sync(&mut self) {
+        self.unsynced_since = None;
+        if let Err(error) = self.journal.sync() {
+            self.tell(&error);
+        }
+    }
+
+    fn tell(&mut self, error: &io::Error) {
+        if self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+            self.told = Some(Instant::now());
+            tracing::error!(%error, "records of sessions cannot be written; they are kept in memory, up to a bound");
+        }
+    }
+}
