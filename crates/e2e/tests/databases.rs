@@ -188,6 +188,10 @@ fn rules_of_a_file_of_sqlite_are_live() {
     rules_are_live(DatabaseKind::Sqlite);
 }
 
+fn is_logged(server: &Server, line: &str) {
+    eventually(line, || server.process.output().contains(line));
+}
+
 fn works_with(kind: DatabaseKind) {
     let Some(lab) = require(Lab::new()) else { return };
     let Some(mut database) = require(DatabaseServer::start(kind)) else { return };
@@ -218,10 +222,19 @@ fn works_with(kind: DatabaseKind) {
     let refused = command(&["list"]);
     assert!(!refused.ok, "{}", refused.output);
     assert!(!refused.output.contains("turn-password"), "{}", refused.output);
+    is_logged(&server, "their last known rules stay in force");
     database.start_again();
     database.turnadmin(&["-a", "-u", "carol", "-r", "turn.test", "-p", "battery-staple"]);
     eventually("a new user relays", || calls(&lab, "carol", "battery-staple"));
-    assert!(!server.process.output().contains("turn-password"));
+    let log = server.process.output();
+    assert!(!log.contains("turn-password"));
+    for line in [
+        "users whom it has confirmed within the last hour log in, others cannot",
+        "the user database is read again",
+        "the tables of the user database are read again",
+    ] {
+        is_logged(&server, line);
+    }
 }
 
 #[test]

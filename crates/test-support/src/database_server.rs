@@ -184,6 +184,35 @@ impl DatabaseServer {
         self.wait_until_ready("turn");
     }
 
+    /// Has a PostgreSQL encrypt its connections, with a certificate for 127.0.0.1; returns the file of the authority that
+    /// signed it, and that of another one.
+    ///
+    /// # Panics
+    /// It is of another kind, or does not start again.
+    pub fn encrypt(&mut self) -> [PathBuf; 2] {
+        const MAKE: &str = "set -e
+key='-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes'
+for name in ca other; do
+    openssl req -x509 $key -keyout $name.key -out $name.pem -days 2 -subj /CN=$name
+done
+openssl req $key -keyout server.key -out server.csr -subj /CN=db -addext subjectAltName=IP:127.0.0.1
+openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out server.crt -days 2 -copy_extensions copy
+chmod 600 server.key
+chown --reference=. server.key server.crt";
+        assert_eq!(self.kind, DatabaseKind::Postgres);
+        let made = Command::new("sh").args(["-c", MAKE]).current_dir(&self.directory).output();
+        let made = made.expect("a shell");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let directory = self.directory.clone();
+        let at = |name: &str| directory.join(name);
+        self.run(&format!("ALTER SYSTEM SET ssl_cert_file = '{}'", at("server.crt").display()));
+        self.run(&format!("ALTER SYSTEM SET ssl_key_file = '{}'", at("server.key").display()));
+        self.run("ALTER SYSTEM SET ssl = on");
+        self.stop();
+        self.start_again();
+        [at("ca.pem"), at("other.pem")]
+    }
+
     fn wait_until_ready(&self, database: &str) {
         let nothing = if self.kind == DatabaseKind::Redis { "PING" } else { "SELECT 1" };
         let database = if self.kind == DatabaseKind::Mariadb { "mysql" } else { database };

@@ -100,7 +100,7 @@ impl Tables {
         }
         let now = Instant::now();
         let meanwhile = match (&self.rows, self.has_peers) {
-            (Some(_), _) => "its last known rules stay in force",
+            (Some(_), _) => "their last known rules stay in force",
             (None, true) => "until they are, no peer may be reached but those of peers.allow",
             (None, false) => "none of their rules are in force",
         };

@@ -11,7 +11,7 @@ use turn_proto::limits::USER_LOOKUP_WITHIN;
 use turn_proto::{User, UserAnswer, UserKeys, UserQuery};
 use turn_types::{PendingId, WorkerId};
 use user_db::{
-    Answer, Directory, DirectoryOptions, SqliteReader, SqliteStore, StoreError, UserEditor,
+    Answer, Directory, DirectoryOptions, Health, SqliteReader, SqliteStore, StoreError, UserEditor,
     UserReader, UserRecord,
 };
 
@@ -73,7 +73,10 @@ impl Users {
         };
         let options =
             DirectoryOptions { answer_within: USER_LOOKUP_WITHIN, ..DirectoryOptions::default() };
-        Directory::start(reader, options, deliver).map(Self).map_err(StoreError::Threads)
+        let outage = Outage::default();
+        let report = move |health| outage.take(&health, Instant::now());
+        let started = Directory::start_with_health(reader, options, deliver, report);
+        started.map(Self).map_err(StoreError::Threads)
     }
 }
 
@@ -109,8 +112,9 @@ fn in_protocol_words(answer: Answer, warning: &Throttle) -> UserAnswer {
         Answer::Known(user) => UserAnswer::Known(in_server_words(user)),
         Answer::Unknown => UserAnswer::Unknown,
         Answer::Unavailable(error) => {
-            if warning.is_due(Instant::now()) {
-                tracing::warn!(%error, "the user database cannot be read: users cannot log in");
+            // Of the database as a whole there are other lines.
+            if matches!(*error, StoreError::Key { .. }) && warning.is_due(Instant::now()) {
+                tracing::warn!("a user cannot log in: {error}");
             }
             UserAnswer::Unavailable
         }
@@ -122,6 +126,32 @@ fn in_server_words(user: UserRecord) -> User {
         name: user.name,
         keys: UserKeys { md5: user.keys.md5, sha256: user.keys.sha256 },
         allocations_max: user.allocations_max,
+    }
+}
+
+/// Lines about a database that fails: a warning, again each minute, and one line at the end of what was warned about. At most
+/// two lines a minute, however often it fails and recovers.
+#[derive(Debug, Default)]
+struct Outage {
+    warning: Throttle,
+    is_told: Cell<bool>,
+}
+
+impl Outage {
+    fn take(&self, health: &Health, now: Instant) {
+        match health {
+            Health::Failing(error) if self.warning.is_due(now) => {
+                self.is_told.set(true);
+                tracing::warn!(
+                    "the user database cannot be read ({error}): users whom it has confirmed within the last hour log \
+                     in, others cannot"
+                );
+            }
+            Health::Recovered if self.is_told.take() => {
+                tracing::info!("the user database is read again");
+            }
+            Health::Failing(_) | Health::Recovered => {}
+        }
     }
 }
 
@@ -193,6 +223,23 @@ mod tests {
         let md5 = stun_wire::long_term_key_md5("bob", "realm", "secret-of-bob").unwrap();
         assert_eq!(*user.keys.md5.expose(), md5);
         assert_eq!(ask(8, "alice"), (8, UserAnswer::Unknown));
+    }
+
+    #[test]
+    fn an_outage_has_a_line_a_minute_and_one_at_its_end() {
+        let outage = Outage::default();
+        let start = Instant::now();
+        let failing = Health::Failing(Arc::new(StoreError::Overloaded));
+        let told = |health: &Health, seconds| {
+            outage.take(health, start + Duration::from_secs(seconds));
+            outage.is_told.get()
+        };
+        assert!(!told(&Health::Recovered, 0));
+        assert!(told(&failing, 1));
+        assert!(told(&failing, 2));
+        assert!(!told(&Health::Recovered, 3));
+        assert!(!told(&failing, 4), "the same minute");
+        assert!(told(&failing, 61));
     }
 
     #[test]

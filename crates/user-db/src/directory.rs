@@ -13,6 +13,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -35,6 +36,15 @@ pub enum Answer {
     Unknown,
     /// The store failed, or missed the deadline.
     Unavailable(Arc<StoreError>),
+}
+
+/// State of a store, as look-ups find it.
+#[derive(Clone, Debug)]
+pub enum Health {
+    /// A look-up failed: last known users go on, others cannot log in.
+    Failing(Arc<StoreError>),
+    /// A look-up succeeded behind one that failed.
+    Recovered,
 }
 
 /// Times of a directory.
@@ -134,6 +144,20 @@ impl<T: Send + 'static> Directory<T> {
         options: DirectoryOptions,
         deliver: impl Fn(T, Answer) + Send + 'static,
     ) -> std::io::Result<Self> {
+        Self::start_with_health(reader, options, deliver, |_| {})
+    }
+
+    /// As [`Directory::start`]; the thread passes each failure of a look-up, and the end of failures, to `report`, which must
+    /// not block, either.
+    ///
+    /// # Errors
+    /// As [`Directory::start`].
+    pub fn start_with_health(
+        reader: Box<dyn UserReader>,
+        options: DirectoryOptions,
+        deliver: impl Fn(T, Answer) + Send + 'static,
+        report: impl Fn(Health) + Send + 'static,
+    ) -> std::io::Result<Self> {
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
         let cache = Cache::new(options.times(reader.reports_changes()));
         let answers = Arc::new(Answers {
@@ -143,6 +167,7 @@ impl<T: Send + 'static> Directory<T> {
         let lookups = Lookups {
             reader,
             deliver,
+            report: Box::new(report),
             options,
             answers: Arc::clone(&answers),
             revision: None,
@@ -203,6 +228,7 @@ impl<T> fmt::Debug for Directory<T> {
 struct Lookups<T, D> {
     reader: Box<dyn UserReader>,
     deliver: D,
+    report: Box<dyn Fn(Health) + Send>,
     options: DirectoryOptions,
     answers: Arc<Answers>,
     /// The store's revision at the last check for changes.
@@ -308,12 +334,19 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         clears: u64,
         user: Option<&UserRecord>,
     ) -> bool {
-        self.is_failing = false;
+        self.recovered();
         let is_current = clears == self.clears;
         if is_current {
             self.answers.lock().cache.keep(now, question.clone(), user);
         }
         is_current
+    }
+
+    /// The store has answered.
+    fn recovered(&mut self) {
+        if mem::take(&mut self.is_failing) {
+            (self.report)(Health::Recovered);
+        }
     }
 
     fn finish(&mut self, done: Result<Done, tokio::task::JoinError>) {
@@ -333,8 +366,11 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
             },
             Ok(Done::Probe { question, clears, found }) => {
                 self.is_probing = false;
-                if let Ok(user) = found {
-                    self.keep(now, &question, clears, user.as_ref());
+                match found {
+                    Ok(user) => {
+                        self.keep(now, &question, clears, user.as_ref());
+                    }
+                    Err(error) => (self.report)(Health::Failing(Arc::new(error))),
                 }
             }
             // No task is cancelled, so it is a panic of the store, and an answer would be missing.
@@ -345,9 +381,15 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
     /// Answers a look-up that failed: by the last known user, if there is one.
     fn failed(&mut self, now: Instant, question: &Question, error: StoreError) {
         // The store is well when one key in it is not.
-        self.is_failing = !matches!(error, StoreError::Key { .. });
+        let error = Arc::new(error);
+        if matches!(*error, StoreError::Key { .. }) {
+            self.recovered();
+        } else {
+            self.is_failing = true;
+            (self.report)(Health::Failing(Arc::clone(&error)));
+        }
         let last = if self.is_failing { self.last_known(now, question) } else { None };
-        let answer = last.map_or_else(|| Answer::Unavailable(Arc::new(error)), Answer::Known);
+        let answer = last.map_or_else(|| Answer::Unavailable(error), Answer::Known);
         self.answer(question, answer);
     }
 

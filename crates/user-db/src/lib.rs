@@ -35,7 +35,7 @@ mod table;
 mod table_watch;
 
 pub use credentials::Credentials;
-pub use directory::{Answer, Directory, DirectoryOptions};
+pub use directory::{Answer, Directory, DirectoryOptions, Health};
 pub use error::StoreError;
 pub use limits::PASSWORD_BYTES_MAX;
 pub use server::{TableEditor, check_url, server_editor, server_reader, server_tables};

@@ -36,7 +36,8 @@ impl Default for TableWatchOptions {
 }
 
 impl TableWatchOptions {
-    /// Pause behind a reading: of a large Redis, where a reading walks over all keys, a tenth of its time is taken at most.
+    /// Pause behind a reading: of a large Redis, where a reading walks over all keys, a tenth of its time is
+    /// taken at most.
     fn pause(&self, took: Duration) -> Duration {
         (took * 9).max(self.every).min(self.at_least_every)
     }
@@ -102,15 +103,21 @@ async fn read_again(
     options: TableWatchOptions,
     sender: &watch::Sender<Reading>,
 ) {
+    let mut took = Duration::ZERO;
     loop {
         let begun = Instant::now();
         let found = tokio::select! {
             found = read(database, tables, options.within) => found,
             () = sender.closed() => return,
         };
+        // The shorter of two: one that waited for a server which hung took no time of it.
+        let pause = options.pause(took.min(begun.elapsed()));
+        if found.is_ok() {
+            took = begun.elapsed();
+        }
         sender.send_if_modified(|last| last.take(found));
         tokio::select! {
-            () = sleep(options.pause(begun.elapsed())) => {}
+            () = sleep(pause) => {}
             () = sender.closed() => return,
         }
     }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use test_support::{DatabaseKind, DatabaseServer, eventually, require};
 use turn_types::Secret;
 use user_db::{
-    Answer, Directory, DirectoryOptions, NewUser, Page, Position, Row, StoreError, Table,
-    UserEditor, UserQuery, server_editor, server_reader, server_tables,
+    Answer, Directory, DirectoryOptions, NewUser, Page, Position, Reading, Row, StoreError, Table,
+    TableWatch, TableWatchOptions, UserEditor, UserQuery, server_editor, server_reader,
+    server_tables,
 };
 
 const REALM: &str = "example.org";
@@ -250,6 +251,65 @@ fn rows_are_kept_in_each_kind() {
     {
         rows_are_kept(kind);
     }
+}
+
+#[test]
+fn a_connection_is_encrypted_and_the_server_has_to_be_the_right_one() {
+    let Some(mut server) = server(DatabaseKind::Postgres) else { return };
+    let [authority, other] = server.encrypt();
+    let url = |host: &str, file: &std::path::Path| {
+        let tcp = server.tcp_url().replace("127.0.0.1", host);
+        let file = file.display().to_string().replace('/', "%2F");
+        format!("{tcp}?sslmode=verify-full&sslrootcert={file}")
+    };
+    let mut editor = server_editor(&url("127.0.0.1", &authority)).unwrap();
+    editor.add(&user("alice", "p")).unwrap();
+    let asked = Asked::of(&url("127.0.0.1", &authority));
+    assert!(asked.is_known("alice"));
+    let plain = server.run(
+        "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+         WHERE application_name = 'turnpike' AND NOT ssl",
+    );
+    assert!(plain.contains(" 0"), "{plain}");
+
+    for (host, file, reason) in
+        [("127.0.0.1", &other, "UnknownIssuer"), ("localhost", &authority, "not valid for name")]
+    {
+        let error = server_editor(&url(host, file)).unwrap().realms().unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+/// Readings of a server that hangs keep the last rows, and go on behind it.
+#[test]
+fn tables_outlast_a_server_that_hangs() {
+    let Some(server) = server(DatabaseKind::Postgres) else { return };
+    server.turnadmin(&["-s", "secret-1", "-r", REALM]);
+    let options = TableWatchOptions {
+        every: Duration::from_millis(10),
+        within: Duration::from_millis(500),
+        ..TableWatchOptions::default()
+    };
+    let watch = TableWatch::start(&server.tcp_url(), vec![Table::Secrets], options);
+    let mut watch = watch.unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut next = |is_wanted: &dyn Fn(&Reading) -> bool| {
+        runtime.block_on(async {
+            loop {
+                let reading = tokio::time::timeout(PATIENCE, watch.changed()).await.unwrap();
+                if is_wanted(&reading) {
+                    return reading.rows.map(|rows| rows.len());
+                }
+            }
+        })
+    };
+    assert_eq!(next(&|reading| reading.rows.is_some()), Some(1));
+    server.pause();
+    assert_eq!(next(&|reading| reading.failure.is_some()), Some(1), "the last known row");
+    server.resume();
+    assert_eq!(next(&|reading| reading.failure.is_none()), Some(1));
+    server.turnadmin(&["-s", "secret-2", "-r", REALM]);
+    assert_eq!(next(&|reading| reading.rows.as_ref().is_some_and(|rows| rows.len() == 2)), Some(2));
 }
 
 /// The trigger of docs/operate/databases.md.

@@ -12,7 +12,7 @@ use support::{TempDir, by_name, user};
 use tokio::sync::oneshot;
 use turn_types::Secret;
 use user_db::{
-    Answer, Directory, DirectoryOptions, Lookup, SqliteReader, SqliteStore, StoreError,
+    Answer, Directory, DirectoryOptions, Health, Lookup, SqliteReader, SqliteStore, StoreError,
     UserEditor as _, UserKeys, UserQuery, UserReader, UserRecord,
 };
 
@@ -261,6 +261,38 @@ fn cached_users_are_known_while_the_store_hangs() {
     store.0.store(true, Ordering::Relaxed);
     assert!(matches!(ask(&directory, &answered, 2, "alice"), Answer::Known(_)));
     assert!(matches!(ask(&directory, &answered, 3, "bob"), Answer::Unavailable(_)));
+}
+
+#[test]
+fn failures_of_last_known_users_and_their_end_are_reported() {
+    let store = Failing::default();
+    let options = DirectoryOptions {
+        store_within: Duration::from_millis(20),
+        unreported_for: Duration::ZERO,
+        known_for: Duration::ZERO,
+        ..AT_ONCE
+    };
+    let (answers, answered) = channel();
+    let (reports, reported) = channel();
+    let deliver = move |ticket, answer| answers.send((ticket, answer)).unwrap();
+    let report = move |health| {
+        let _ = reports.send(matches!(health, Health::Failing(_)));
+    };
+    let reader = Box::new(store.clone());
+    let directory = Directory::start_with_health(reader, options, deliver, report).unwrap();
+    assert!(matches!(ask(&directory, &answered, 1, "alice"), Answer::Known(_)));
+    assert!(reported.try_recv().is_err());
+    store.0.store(true, Ordering::Relaxed);
+    for ticket in [2, 3] {
+        assert!(matches!(ask(&directory, &answered, ticket, "alice"), Answer::Known(_)));
+        assert!(reported.recv().unwrap(), "she was the last known one, or a probe failed");
+    }
+    store.0.store(false, Ordering::Relaxed);
+    let mut ticket = 4;
+    while reported.try_recv() != Ok(false) {
+        assert!(matches!(ask(&directory, &answered, ticket, "alice"), Answer::Known(_)));
+        ticket += 1;
+    }
 }
 
 #[test]
