@@ -54,6 +54,8 @@ pub enum UserKey {
 pub struct Line {
     /// Line of the file, or number of the word on the command line; from 1.
     pub number: usize,
+    /// True on the command line.
+    pub is_argument: bool,
     /// The line, without secrets.
     pub text: String,
     /// Its fate.
@@ -79,9 +81,7 @@ pub enum Fate {
 /// `directory`.
 #[must_use]
 pub fn import(file: &str, arguments: &[String], directory: &Path) -> Import {
-    let mut written = syntax::file(file);
-    written.extend(syntax::arguments(arguments));
-    let mut work = Work::new(written);
+    let mut work = Work::new(syntax::file(file), syntax::arguments(arguments));
     addresses::translate(&mut work);
     access::translate(&mut work, directory);
     limits::translate(&mut work);
@@ -101,6 +101,7 @@ struct Work {
 
 struct Entry {
     written: Written,
+    is_argument: bool,
     fate: Fate,
 }
 
@@ -121,13 +122,15 @@ const SECRET: [&str; 12] = [
 ];
 
 impl Work {
-    fn new(written: Vec<Written>) -> Self {
-        let entry = |written: Written| {
+    fn new(file: Vec<Written>, arguments: Vec<Written>) -> Self {
+        let entry = |is_argument, written: Written| {
             let option = OPTIONS.iter().find(|option| option.name == written.name);
-            Entry { fate: first_fate(option, &written), written }
+            Entry { fate: first_fate(option, &written), written, is_argument }
         };
+        let file = file.into_iter().map(|written| entry(false, written));
+        let arguments = arguments.into_iter().map(|written| entry(true, written));
         Self {
-            written: written.into_iter().map(entry).collect(),
+            written: file.chain(arguments).collect(),
             toml: Toml::default(),
             secrets: Vec::new(),
             users: Vec::new(),
@@ -188,6 +191,7 @@ impl Work {
         }
         let lines = self.written.iter().map(|entry| Line {
             number: entry.written.line,
+            is_argument: entry.is_argument,
             text: shown(&entry.written),
             fate: entry.fate.clone(),
         });

@@ -2,6 +2,7 @@
 
 mod import;
 mod init;
+mod run;
 mod sessions;
 mod token;
 mod user;
@@ -11,8 +12,11 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::coturn::CoturnConfig;
+
 pub(crate) use self::import::{Import, ImportCoturn};
 pub(crate) use self::init::Init;
+pub(crate) use self::run::Run;
 pub(crate) use self::sessions::{Session, Sessions};
 pub(crate) use self::token::{Token, TokenAdd};
 pub(crate) use self::user::{
@@ -46,12 +50,15 @@ pub(crate) struct PathOptions {
     /// Control socket [default: control.sock in the data directory]
     #[arg(long, global = true, value_name = "PATH", help_heading = "Paths", display_order = 902)]
     pub(crate) socket: Option<PathBuf>,
+    /// Configuration of coturn to run from.
+    #[arg(skip)]
+    pub(crate) coturn: Option<CoturnConfig>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the server (the default)
-    Run,
+    Run(Run),
     /// Write a configuration: asks five questions on a terminal, or takes flags; replaces nothing
     Init(Init),
     /// Check a configuration file, its certificates and the modes of its files, and show the URIs for clients

@@ -12,6 +12,7 @@ mod confinement;
 mod confirmation;
 mod control_group;
 mod cores;
+mod coturn;
 mod duration;
 mod escape;
 mod external;
@@ -71,8 +72,8 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> failure::Result<ExitCode> {
     let paths = &cli.paths;
-    match cli.command.unwrap_or(Command::Run) {
-        Command::Run => commands::run::run(paths),
+    match cli.command.unwrap_or_else(|| Command::Run(cli::Run::default())) {
+        Command::Run(args) => commands::run::run(&args.paths(paths)?),
         Command::Init(args) => commands::init::run(paths, &args),
         Command::Check(args) => return commands::check::run(paths, &args),
         Command::User(args) => commands::user::run(paths, args),

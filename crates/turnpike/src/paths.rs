@@ -10,6 +10,7 @@ use settings::{CONTROL_SOCKET, Environment, Paths, Settings, SettingsError, Sett
 
 use crate::certificates::{self, Unusable};
 use crate::cli::PathOptions;
+use crate::coturn::CoturnConfig;
 use crate::failure::{Failure, Result};
 use crate::renewal;
 
@@ -50,6 +51,8 @@ impl ProcessEnvironment<'static> {
 pub(crate) struct Configuration {
     /// The file, if there is one.
     pub(crate) file: Option<PathBuf>,
+    /// The configuration of coturn that it was translated from.
+    pub(crate) coturn: Option<PathBuf>,
     /// Its values, with paths overridden by the command line.
     pub(crate) settings: Settings,
 }
@@ -66,12 +69,22 @@ pub(crate) fn environment() -> Environment {
 pub(crate) fn load(paths: &PathOptions) -> Result<Configuration> {
     let here = ProcessEnvironment::real();
     let file = here.config(paths);
+    let data = here.data(paths, None);
+    let translated = paths.coturn.as_ref().map(|coturn| coturn.translate(&data)).transpose()?;
     let settings = read(file.as_deref()).map_err(|errors| {
+        let errors = match (&paths.coturn, &translated) {
+            (Some(coturn), Some(import)) => coturn.at_lines(import, errors),
+            _ => errors,
+        };
         let count = errors.0.len();
         let s = if count == 1 { "" } else { "s" };
         Failure::usage(anyhow!("{count} error{s} in the configuration:\n{errors}"))
     })?;
-    Ok(here.complete(paths, file, settings))
+    let configuration = here.complete(paths, file, settings);
+    if let Some(import) = &translated {
+        CoturnConfig::put_users(import, &configuration.settings)?;
+    }
+    Ok(configuration)
 }
 
 /// Reads a configuration file, or the defaults, with paths of the command line.
@@ -174,6 +187,9 @@ pub(crate) fn control_socket(paths: &PathOptions) -> Socket {
 impl ProcessEnvironment<'_> {
     /// The configuration file, if there is one.
     fn config(&self, paths: &PathOptions) -> Option<PathBuf> {
+        if paths.coturn.is_some() {
+            return Some(CoturnConfig::translation(&self.data(paths, None)));
+        }
         let usual = || {
             let usual = PathBuf::from(CONFIG);
             (self.exists)(&usual).then_some(usual)
@@ -212,13 +228,15 @@ impl ProcessEnvironment<'_> {
         mut settings: Settings,
     ) -> Configuration {
         let configured = &settings.data.directory;
-        let said = file.is_some() || configured != Path::new(DATA);
+        let is_own = file.is_some() && paths.coturn.is_none();
+        let said = is_own || configured != Path::new(DATA);
         let directory = self.data(paths, said.then_some(configured));
         settings.set_data_directory(directory);
         if let Some(socket) = &paths.socket {
             settings.set_control_socket(socket.clone());
         }
-        Configuration { file, settings }
+        let coturn = paths.coturn.as_ref().map(|coturn| coturn.file.clone());
+        Configuration { file, coturn, settings }
     }
 
     /// The data directory; `configured` is the configuration's.

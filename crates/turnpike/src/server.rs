@@ -264,6 +264,9 @@ impl Server {
         let load = || paths::load(paths).map(|configuration| configuration.settings);
         let file = paths::configuration_file(paths);
         let report = self.in_force.reload(&self.handle, file.as_deref(), load, end_sessions).await;
+        if let Some(coturn) = &self.paths.coturn {
+            coturn.tell(&self.in_force.settings.data.directory);
+        }
         self.reload_refused = report.refused.is_some();
         self.manager.ready();
         report

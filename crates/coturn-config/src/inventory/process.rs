@@ -27,7 +27,11 @@ const ITEMS: &[Item] = &[
         Replaced("SIGHUP reloads the configuration, certificates included"),
     ),
     item("READY=1", "notification of systemd", Same("with the watchdog besides")),
-    item("/etc/turnserver.conf", "the configuration", Replaced("`turnpike import coturn`")),
+    item(
+        "/etc/turnserver.conf",
+        "the configuration",
+        Same("`turnpike run --coturn-config FILE`; or `turnpike import coturn FILE`"),
+    ),
     item("turn_PID_DATE.log", "the log file", NotNeeded("the service manager keeps the log")),
     item(
         "EXTRA_OPTIONS",

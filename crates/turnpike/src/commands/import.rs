@@ -1,6 +1,5 @@
 //! `turnpike import coturn`: a configuration of coturn, translated and accounted for line by line.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,13 +12,11 @@ use turn_types::Secret;
 use user_db::{NewUser, StoreError};
 
 use crate::cli::{self, PathOptions};
+use crate::coturn::read;
 use crate::failure::{Failure, Result};
 use crate::new_files::{self, NewFile};
 use crate::output;
 use crate::{escape, paths, users};
-
-/// Largest file that is read: configurations have some KiB.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Directory of secrets when nothing is written.
 const USUAL_DIRECTORY: &str = "/etc/turnpike";
@@ -123,19 +120,6 @@ fn source(file: &Path) -> Result<Source> {
     let text = configuration.as_deref().map(read).transpose()?.unwrap_or_default();
     files.extend(configuration);
     Ok(Source { text, words: line.words, files })
-}
-
-fn read(file: &Path) -> Result<String> {
-    let named = |error: std::io::Error| anyhow!("{}: {error}", file.display());
-    let metadata = fs::metadata(file).map_err(|error| {
-        Failure::usage(named(error))
-            .hint("name coturn's configuration file: turnpike import coturn FILE")
-    })?;
-    if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
-        return Err(Failure::usage(anyhow!("{} is not a configuration file", file.display())));
-    }
-    let bytes = fs::read(file).map_err(|error| Failure::failed(named(error)))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Writes the files and adds the users. Returns lines for the operator. Nothing that exists is replaced.

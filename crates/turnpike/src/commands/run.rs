@@ -57,7 +57,10 @@ async fn serve(
     log: LogLevel,
     (manager, group): (ServiceManager, Option<u32>),
 ) -> Result<()> {
-    let Configuration { file, mut settings } = configuration;
+    let Configuration { file, coturn: _, mut settings } = configuration;
+    if let Some(coturn) = &paths.coturn {
+        coturn.tell(&settings.data.directory);
+    }
     let mut signals = Signals::new()?;
     let socket =
         UnixSocket::control(&settings.control_socket(), group).map_err(control_socket_failed)?;

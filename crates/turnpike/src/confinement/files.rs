@@ -85,7 +85,8 @@ impl Named {
             Err(failure) => return Err(failure),
         };
         let file = configuration.file.as_deref();
-        let read = settings::named_files(file, &paths::environment());
+        let mut read = settings::named_files(file, &paths::environment());
+        read.extend(configuration.coturn.clone());
         let mut readable = settings.readable_directories();
         let mut resolves =
             settings.acme_challenge.is_some() || !settings.relay.external_stun.is_empty();

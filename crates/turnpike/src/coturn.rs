@@ -1,0 +1,188 @@
+//! A server that runs from coturn's configuration: it is translated at the start and at each reload, into a directory
+//! of the server's own, where commands find the result and confinement lets the server read it.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use coturn_config::{Fate, Import, User, UserKey, import, left_out};
+use settings::{Place, Settings, SettingsErrors};
+use turn_types::Secret;
+use user_db::{NewUser, StoreError};
+
+use crate::failure::{Failure, Result};
+use crate::users;
+
+/// Largest file that is read: configurations have some KiB.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Directory of the translation, in the data directory.
+const DIRECTORY: &str = "coturn";
+
+/// Name of the translation.
+const FILE: &str = "turnpike.toml";
+
+/// Name of the list of users that came from coturn's configuration.
+const USERS: &str = "users";
+
+/// Configuration of coturn: a file, and options that are read behind it.
+#[derive(Clone, Debug)]
+pub(crate) struct CoturnConfig {
+    pub(crate) file: PathBuf,
+    pub(crate) options: Vec<String>,
+}
+
+impl CoturnConfig {
+    /// The translation's file below a data directory.
+    pub(crate) fn translation(data: &Path) -> PathBuf {
+        data.join(DIRECTORY).join(FILE)
+    }
+
+    fn import(&self, data: &Path) -> Result<Import> {
+        // Secrets are named by it, and have to be found from any directory.
+        let data = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
+        Ok(import(&read(&self.file)?, &self.options, &data.join(DIRECTORY)))
+    }
+
+    /// Translates the configuration, and writes the result and its secrets, for their owner alone.
+    pub(crate) fn translate(&self, data: &Path) -> Result<Import> {
+        let imported = self.import(data)?;
+        self.refuse_unreadable(&imported)?;
+        let written = || {
+            let directory = data.join(DIRECTORY);
+            DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+            for (path, secret) in &imported.secrets {
+                put(Path::new(path), &format!("{secret}\n"))?;
+            }
+            let head = format!("# Translated from {}; edit there.\n", self.file.display());
+            put(&Self::translation(data), &(head + &imported.toml))
+        };
+        written().map_err(|error: io::Error| {
+            Failure::failed(anyhow!(
+                "cannot write the translation of {}: {error}",
+                self.file.display()
+            ))
+            .hint("name a directory that belongs to the server with --data")
+        })?;
+        Ok(imported)
+    }
+
+    /// A value that cannot be read may be a rule that protects a network: the server does not go on without it, and nor does
+    /// coturn.
+    fn refuse_unreadable(&self, imported: &Import) -> Result<()> {
+        let mut slips = Vec::new();
+        for line in &imported.lines {
+            if let Fate::Unreadable(reason) = &line.fate {
+                slips.push(format!("{}: {}: {reason}", place(&self.file, line), line.text));
+            }
+        }
+        if slips.is_empty() {
+            return Ok(());
+        }
+        let advice = "correct the lines, or put # in front of them";
+        Err(Failure::usage(anyhow!("{}", slips.join("\n"))).hint(advice))
+    }
+
+    /// Logs each option that is not in force, with its reason.
+    pub(crate) fn tell(&self, data: &Path) {
+        let Ok(imported) = self.import(data) else { return };
+        let file = self.file.display();
+        let left = left_out(&imported);
+        let (count, left_count) = (imported.lines.len(), left.len());
+        tracing::info!(
+            "coturn's configuration {file}: {} of {count} options are in force or the same here",
+            count - left_count
+        );
+        for line in &imported.lines {
+            let reason = match &line.fate {
+                Fate::Taken(_) | Fate::SameHere(_) => continue,
+                Fate::Unsupported(reason) | Fate::Unreadable(reason) => reason,
+                Fate::Unknown => "coturn has no such option",
+            };
+            let place = place(&self.file, line);
+            tracing::warn!("{place}: {} is not in force: {reason}", line.text);
+        }
+    }
+
+    /// Errors of the translation, at the lines that they come from.
+    pub(crate) fn at_lines(&self, imported: &Import, errors: SettingsErrors) -> SettingsErrors {
+        let mut errors = errors;
+        for error in &mut errors.0 {
+            let is_of = |line: &&coturn_config::Line| matches!(&line.fate, Fate::Taken(keys) if keys.split(", ").any(|key| key == error.key));
+            if let Some(line) = imported.lines.iter().rev().find(is_of) {
+                let number = (!line.is_argument).then_some(line.number);
+                error.place = Place::File { path: self.file.clone(), line: number };
+            }
+        }
+        errors
+    }
+
+    /// Makes users of the database those of the configuration: new and changed ones are written, and those of
+    /// an earlier translation that are gone are deleted. Other users stay.
+    pub(crate) fn put_users(imported: &Import, settings: &Settings) -> Result<()> {
+        let list = settings.data.directory.join(DIRECTORY).join(USERS);
+        let earlier = fs::read_to_string(&list).unwrap_or_default();
+        if imported.users.is_empty() && earlier.is_empty() {
+            return Ok(());
+        }
+        let failed = |error: StoreError| {
+            Failure::failed(error)
+                .hint("users of coturn's configuration are kept in users.database")
+        };
+        let mut store = users::editor(&settings.user_database()).map_err(failed)?;
+        let mut names = String::new();
+        for User { name, key } in &imported.users {
+            let user = match key {
+                UserKey::Password(password) => {
+                    NewUser::new(&settings.realm, name, &Secret::new(password.clone()), None)
+                }
+                UserKey::Md5(key) => {
+                    NewUser::with_md5(&settings.realm, name, Secret::new(*key), None)
+                }
+            };
+            user.and_then(|user| store.replace(&user)).map_err(failed)?;
+            names.push_str(&format!("{}\t{name}\n", &*settings.realm));
+        }
+        for (realm, name) in earlier.lines().filter_map(|line| line.split_once('\t')) {
+            if !names.lines().any(|line| line.split_once('\t') == Some((realm, name))) {
+                store.delete(realm, name).map_err(failed)?;
+            }
+        }
+        put(&list, &names).map_err(|error| Failure::failed(anyhow!("{}: {error}", list.display())))
+    }
+}
+
+/// Reads a configuration of coturn.
+pub(crate) fn read(file: &Path) -> Result<String> {
+    let named = |error: io::Error| anyhow!("{}: {error}", file.display());
+    let metadata = fs::metadata(file).map_err(|error| {
+        Failure::usage(named(error))
+            .hint("name coturn's configuration file: turnpike import coturn FILE")
+    })?;
+    if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
+        return Err(Failure::usage(anyhow!("{} is not a configuration file", file.display())));
+    }
+    let bytes = fs::read(file).map_err(|error| Failure::failed(named(error)))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The line of a file, or the word of a command line.
+fn place(file: &Path, line: &coturn_config::Line) -> String {
+    if line.is_argument {
+        "command line".to_owned()
+    } else {
+        format!("{}:{}", file.display(), line.number)
+    }
+}
+
+/// Puts a file in place of an older one, whole.
+fn put(path: &Path, text: &str) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, path)
+}

@@ -1,0 +1,82 @@
+//! A server that runs from coturn's configuration, confined as any other.
+
+use crate::support::*;
+
+#[test]
+fn a_server_runs_from_coturns_configuration_and_reloads_it() {
+    let directory = Directory::new();
+    let port = free_port();
+    let base = format!(
+        "listening-ip=127.0.0.1\nrelay-ip=127.0.0.1\nallowed-peer-ip=127.0.0.1\nlt-cred-mech\nrealm=a.example\n\
+         listening-port={port}\n"
+    );
+    let users = "user=alice:battery\nuser=bob:0x0123456789abcdef0123456789abcdef\n";
+    let theirs = directory.file("turnserver.conf", &format!("{base}{users}no-udp-relay\n"));
+    let data = directory.0.join("data");
+    let from = ["run", "--coturn-config", path(&theirs), "--data", path(&data)];
+    let start = [&from[..], &["--", "--min-port=50000", "-Q", "100"]].concat();
+    let mut server = Server::start(turnpike(&start));
+    let ask = |arguments: &[&str]| run(&[arguments, &["--data", path(&data)]].concat());
+    let names = || {
+        let users = json(&ask(&["user", "list", "--json", "--realm", "a.example"]));
+        let users = users.as_array().unwrap().iter();
+        users.map(|user| user["username"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(stdout(&ask(&["status"])).contains("relays from  127.0.0.1, ports 50000-65535"));
+    assert_eq!(names(), ["alice", "bob"]);
+    // The options of the file serve a call.
+    let uri = format!("turn:127.0.0.1:{port}");
+    let probe = run(&["probe", &uri, "--username", "alice", "--password", "battery", "--json"]);
+    assert!(stdout(&probe).contains("relay"), "{probe:?}");
+    assert_ne!(probe.status.code(), Some(2), "{probe:?}");
+
+    // A user who is added by a command stays, one who leaves the file goes.
+    assert!(ask(&["user", "add", "dora", "--realm", "a.example"]).status.success());
+    directory.file("turnserver.conf", &format!("{base}user=carol:staple\ntotal-quota=7\n"));
+    server.signal("HUP");
+    server.wait_for("reloaded");
+    assert_eq!(names(), ["carol", "dora"]);
+
+    // A line that cannot be read is named, and the old ones stay in force.
+    directory
+        .file("turnserver.conf", &format!("{base}user=carol:staple\ndenied-peer-ip=10.0.0.0/8x\n"));
+    let refused = ask(&["reload"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(
+        stderr(&refused).contains("turnserver.conf:8: denied-peer-ip=10.0.0.0/8x"),
+        "{refused:?}"
+    );
+    // So is one whose translation is not valid.
+    directory.file("turnserver.conf", &base.replace("a.example", "a\tb"));
+    let refused = ask(&["reload"]);
+    assert!(stderr(&refused).contains("turnserver.conf:5: realm"), "{refused:?}");
+    assert_eq!(json(&ask(&["status", "--json"]))["realm"], "a.example");
+    server.stop();
+}
+
+#[test]
+fn options_that_are_not_in_force_are_logged_with_their_lines() {
+    let directory = Directory::new();
+    let port = free_port();
+    let text = format!(
+        "static-auth-secret=0123456789abcdef\nno-udp-relay\nverbos\nrealm=a.example\nlistening-ip=127.0.0.1\nrelay-ip=127.0.0.1\nlistening-port={port}\n"
+    );
+    let theirs = directory.file("turnserver.conf", &text);
+    let data = directory.0.join("data");
+    let arguments = ["run", "--coturn-config", path(&theirs), "--data", path(&data)];
+    let mut command = turnpike(&arguments);
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut process = command.spawn().unwrap();
+    let log = std::io::BufReader::new(process.stderr.take().unwrap());
+    let mut server = Server { process, log };
+    server.wait_for("5 of 7 options are in force");
+    server.wait_for("turnserver.conf:2: no-udp-relay is not in force: ");
+    server.wait_for("turnserver.conf:3: verbos is not in force: coturn has no such option");
+    server.wait_for("ready");
+    let translated = std::fs::read_to_string(data.join("coturn/turnpike.toml")).unwrap();
+    assert!(!translated.contains("0123456789abcdef"), "a secret has a file of its own");
+    server.stop();
+
+    let both = run(&[&arguments[..], &["--config", path(&theirs)]].concat());
+    assert_eq!(both.status.code(), Some(2), "{both:?}");
+}
