@@ -1,5 +1,6 @@
 //! `turnpike import coturn`: a configuration of coturn, translated and accounted for line by line.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -9,7 +10,7 @@ use coturn_config::{
 };
 use serde::Serialize;
 use turn_types::Secret;
-use user_db::{NewUser, StoreError};
+use user_db::{NewUser, Page, Position, StoreError, UserQuery};
 
 use crate::cli::{self, PathOptions};
 use crate::coturn::read;
@@ -51,8 +52,18 @@ pub(crate) fn run(
     );
     let words = [source.words.as_slice(), &args.arguments].concat();
     let imported = import(&source.text, &words, &directory);
+    let theirs = match &args.users {
+        Some(url) => users_of(url, &imported)?,
+        None => Vec::new(),
+    };
     let added = match &args.output {
-        Some(file) => write(paths, file, &imported)?,
+        Some(file) => {
+            let mut lines = write(paths, file, &imported)?;
+            if !theirs.is_empty() {
+                lines.push(copy_users(paths, file, &theirs)?);
+            }
+            lines
+        }
         None => Vec::new(),
     };
     let lines: Vec<Line> = imported.lines.iter().map(line).collect();
@@ -137,6 +148,58 @@ fn write(paths: &PathOptions, file: &Path, imported: &Import) -> Result<Vec<Stri
         lines.extend(add_users(paths, file, &imported.users)?);
     }
     Ok(lines)
+}
+
+/// Users that are read at once.
+const PAGE: u32 = 1000;
+
+/// Users of coturn's database, of all realms, with their keys.
+fn users_of(url: &str, imported: &Import) -> Result<Vec<NewUser>> {
+    if imported.toml.contains("\ndatabase_file = ") {
+        let both = anyhow!(
+            "the configuration goes on with coturn's database, and --users copies users out of it"
+        );
+        return Err(Failure::usage(both).hint(
+            "leave --users out, or put # in front of the database's option in a copy of the file",
+        ));
+    }
+    let mut read = String::new();
+    if url == "-" {
+        io::stdin().read_line(&mut read).map_err(Failure::failed)?;
+    }
+    let url = if url == "-" { read.trim() } else { url };
+    let mut store = user_db::server_editor(url)?;
+    let (mut users, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.list(&Page { realm: None, after: after.take(), limit: PAGE })?;
+        let Some(last) = page.last() else { return Ok(users) };
+        after = Some(Position { realm: last.realm.clone(), name: last.name.clone() });
+        for user in page {
+            // One that was deleted meanwhile is left out.
+            if let Some(record) =
+                store.user(&user.realm, &UserQuery::Name(user.name.as_str().into()))?
+            {
+                users.push(NewUser::with_md5(&user.realm, &user.name, record.keys.md5, None)?);
+            }
+        }
+    }
+}
+
+/// Copies users into the database of the new configuration. Users that exist stay as they are.
+fn copy_users(paths: &PathOptions, file: &Path, users: &[NewUser]) -> Result<String> {
+    let settings = paths::complete(paths, Some(file.to_owned())).map_err(|errors| {
+        Failure::failed(anyhow!("the new configuration is not valid:\n{errors}"))
+    })?;
+    let mut store = users::editor(&settings.user_database())?;
+    let (mut added, mut known) = (0, 0);
+    for user in users {
+        match store.add(user) {
+            Ok(()) => added += 1,
+            Err(StoreError::Exists { .. }) => known += 1,
+            Err(error) => return Err(Failure::failed(error)),
+        }
+    }
+    Ok(format!("users of coturn's database: {added} added, {known} exist and stay as they are"))
 }
 
 /// Adds users to the database of the new configuration.

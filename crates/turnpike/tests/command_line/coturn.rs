@@ -80,3 +80,36 @@ fn options_that_are_not_in_force_are_logged_with_their_lines() {
     let both = run(&[&arguments[..], &["--config", path(&theirs)]].concat());
     assert_eq!(both.status.code(), Some(2), "{both:?}");
 }
+
+#[test]
+fn users_of_coturns_database_are_copied_with_their_keys() {
+    let directory = Directory::new();
+    let theirs = directory.file("turnserver.conf", "realm=a.example\nlt-cred-mech\n");
+    let turndb = directory.0.join("turndb");
+    for (name, realm) in [("alice", "a.example"), ("bob", "a.example"), ("eve", "b.example")] {
+        let admin =
+            ["turnadmin", "-a", "-b", path(&turndb), "-u", name, "-r", realm, "-p", "battery"];
+        let added = run(&admin);
+        assert!(added.status.success(), "{added:?}");
+    }
+    let url = format!("sqlite-coturn://{}", path(&turndb));
+    let (ours, data) = (directory.0.join("turnpike.toml"), directory.0.join("data"));
+    let import =
+        ["import", "coturn", path(&theirs), "--output", path(&ours), "--data", path(&data)];
+    let out = run(&[&import[..], &["--users", &url, "--check"]].concat());
+    assert!(stderr(&out).contains("3 added, 0 exist"), "{out:?}");
+    assert_eq!(out.status.code(), Some(0), "{out:?}");
+    let list = |realm: &str| {
+        json(&run(&["user", "list", "--json", "--realm", realm, "--data", path(&data)]))
+    };
+    assert_eq!(list("a.example").as_array().unwrap().len(), 2);
+    assert_eq!(list("b.example")[0]["username"], "eve");
+    let at = ["--realm", "a.example", "--data", path(&data)];
+    let keys = directory.0.join("keys");
+    let exported = run(&[&["user", "export", "--keys", path(&keys)][..], &at].concat());
+    assert!(exported.status.success(), "{exported:?}");
+    let theirs = run(&["turnadmin", "-k", "-u", "alice", "-r", "a.example", "-p", "battery"]);
+    let key = stdout(&theirs).trim().trim_start_matches("0x").to_owned();
+    let keys = std::fs::read_to_string(&keys).unwrap();
+    assert!(key.len() == 32 && keys.contains(&key), "{key}: {keys}");
+}
