@@ -63,12 +63,7 @@ const NO_POLL: &str = "changes are seen without a switch";
 /// Every option, in the order of coturn's documentation.
 pub const OPTIONS: &[CoturnOption] = &[
     // Listening and addresses.
-    lettered(
-        'd',
-        "listening-device",
-        Value,
-        Unsupported("name the interface's addresses in `listen`"),
-    ),
+    lettered('d', "listening-device", Value, Keys("sockets.listen_device")),
     lettered('p', "listening-port", Value, Keys("listen")),
     option("tls-listening-port", Value, Keys("tls.listen")),
     option("alt-listening-port", Value, Keys("discovery.ports")),
@@ -98,12 +93,7 @@ pub const OPTIONS: &[CoturnOption] = &[
     option("no-tls", Switch, Keys("tls.certificates")),
     option("dtls", Switch, Keys("dtls.enabled")),
     option("no-dtls", Switch, Keys("dtls.enabled")),
-    lettered(
-        'i',
-        "relay-device",
-        Value,
-        Unsupported("name the interface's addresses in `relay.addresses`"),
-    ),
+    lettered('i', "relay-device", Value, Keys("sockets.relay_device")),
     lettered('E', "relay-ip", Value, Keys("relay.addresses")),
     lettered('X', "external-ip", Value, Keys("relay.external, relay.addresses")),
     option("min-port", Value, Keys("relay.ports")),

@@ -310,3 +310,14 @@ fn the_secret_of_shared_nonces_goes_to_a_file() {
     let short = import("stateless-nonce-secret=short\n", &[], &directory.0);
     assert_eq!(unsupported(&short), ["stateless-nonce-secret"]);
 }
+
+#[test]
+fn devices_are_those_of_the_sockets() {
+    let settings = taken(
+        "realm=a.example\nlt-cred-mech\nuser=a:b\nlistening-device=eth0\nrelay-device=eth1\n",
+    );
+    let name =
+        |device: &Option<settings::InterfaceName>| device.as_ref().unwrap().as_str().to_owned();
+    assert_eq!(name(&settings.sockets.listen_device), "eth0");
+    assert_eq!(name(&settings.sockets.relay_device), "eth1");
+}

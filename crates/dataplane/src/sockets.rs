@@ -7,6 +7,7 @@ mod relay_sockets;
 
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 
 use linux_net::{Interest, SendSocket, UdpOptions};
 use turn_types::{Instant, RelayId, RelayedAddr, ServerAddr, SocketId};
@@ -64,6 +65,11 @@ impl<N: Net> Sockets<N> {
         self.listeners.iter().map(|listener| listener.socket.local_addr())
     }
 
+    /// Returns the interface that peers are behind, if there is one alone.
+    pub(crate) const fn relay_device(&self) -> Option<NonZeroU32> {
+        self.options.relay_device
+    }
+
     pub(crate) fn relay(&self, relay: RelayId) -> Option<&RelaySocket<N>> {
         self.relays.get(relay)
     }
@@ -85,6 +91,7 @@ impl<N: Net> Sockets<N> {
             gro: self.options.gro,
             packet_info: false,
             error_queue: true,
+            device: self.options.relay_device,
         };
         let socket = net.bind_udp(at.0, &options)?;
         self.adopt_relay(net, relay, RelaySocket::new(socket))

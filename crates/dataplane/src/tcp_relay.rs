@@ -23,6 +23,7 @@ const PEER_OPTIONS: TcpOptions = TcpOptions {
     keepalive: Duration::from_mins(10),
     unacknowledged: Duration::from_mins(1),
     backlog: PEERS_WAITING,
+    device: None,
 };
 
 /// TCP relays of one worker.

@@ -35,8 +35,13 @@ fn allocate(alice: &mut Alice, protocol: u8) -> Option<u16> {
 /// A listener of another program of the same user, which shares its port as servers with several processes do.
 fn foreign_listener() -> TcpListener {
     let long = Duration::from_secs(60);
-    let options =
-        TcpOptions { reuse_port: true, keepalive: long, unacknowledged: long, backlog: 8 };
+    let options = TcpOptions {
+        reuse_port: true,
+        keepalive: long,
+        unacknowledged: long,
+        backlog: 8,
+        device: None,
+    };
     TcpListener::bind((ANYWHERE, 0).into(), &options).unwrap()
 }
 

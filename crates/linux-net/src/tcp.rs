@@ -4,6 +4,7 @@ mod outgoing;
 
 use std::io::{self, IoSlice, Read as _, Write as _};
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use turn_types::IpFamily;
 
 use crate::abi::address::{self, ADDRESS_BYTES};
 use crate::abi::socket::{adopt, adopt_listening, bound_address};
-use crate::abi::sys::{check, errno, set_option};
+use crate::abi::sys::{bind_to_device, check, errno, set_option};
 
 /// Options of the connections of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub struct TcpOptions {
     /// Connections that may wait to be accepted, by each socket; the kernel bounds it by
     /// `net.core.somaxconn`.
     pub backlog: u16,
+    /// Index of the one interface that it receives from and sends by; `None` for all. Connections inherit it.
+    pub device: Option<NonZeroU32>,
 }
 
 /// A socket that connections come to: non-blocking, close-on-exec, of one family.
@@ -52,6 +55,9 @@ impl TcpListener {
         set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
         if options.reuse_port {
             set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+        }
+        if let Some(device) = options.device {
+            bind_to_device(socket, device)?;
         }
         let mut raw = [0; ADDRESS_BYTES];
         let len = address::encode(addr, &mut raw) as socklen_t;

@@ -10,6 +10,7 @@ pub use self::error_queue::{IcmpReport, SocketError};
 use std::cell::Cell;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use libc::{c_int, socklen_t};
@@ -17,7 +18,7 @@ use turn_types::IpFamily;
 
 use crate::abi::address::{self, ADDRESS_BYTES};
 use crate::abi::socket::{adopt_listening, bound_address};
-use crate::abi::sys::{check, option, set_option};
+use crate::abi::sys::{bind_to_device, check, option, set_option};
 
 /// Of `asm-generic/socket.h`; the C library's bindings do not have it.
 const SO_MEMINFO: c_int = 55;
@@ -44,6 +45,8 @@ pub struct UdpOptions {
     pub packet_info: bool,
     /// `IP_RECVERR`: ICMP errors are kept for [`UdpSocket::recv_errors`].
     pub error_queue: bool,
+    /// Index of the one interface that it receives from and sends by; `None` for all.
+    pub device: Option<NonZeroU32>,
 }
 
 impl Default for UdpOptions {
@@ -56,6 +59,7 @@ impl Default for UdpOptions {
             gro: true,
             packet_info: false,
             error_queue: true,
+            device: None,
         }
     }
 }
@@ -122,6 +126,9 @@ impl UdpSocket {
         }
         if options.reuse_port {
             set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+        }
+        if let Some(device) = options.device {
+            bind_to_device(fd.as_fd(), device)?;
         }
         let (at_rest, able) = set_options(fd.as_fd(), IpFamily::of(addr.ip()), options)?;
         bind_to(fd.as_fd(), addr)?;

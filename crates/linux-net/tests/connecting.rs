@@ -13,8 +13,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 fn listen() -> TcpListener {
     let second = Duration::from_secs(1);
-    let options =
-        TcpOptions { reuse_port: false, keepalive: second, unacknowledged: second, backlog: 8 };
+    let options = TcpOptions {
+        reuse_port: false,
+        keepalive: second,
+        unacknowledged: second,
+        backlog: 8,
+        device: None,
+    };
     TcpListener::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap()
 }
 

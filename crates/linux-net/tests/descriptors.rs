@@ -15,6 +15,7 @@ const OPTIONS: TcpOptions = TcpOptions {
     keepalive: Duration::from_secs(60),
     unacknowledged: Duration::from_secs(60),
     backlog: 8,
+    device: None,
 };
 
 /// The descriptor as another process gets it: a copy.

@@ -52,7 +52,9 @@ pub use file::{
 pub use paths::{Paths, named_files, paths};
 pub use reference::{json_schema, reference_markdown};
 pub use settings::{CONTROL_SOCKET, CertificateFiles, Settings, Tenant};
-pub use value::{Database, OpenRelay, PortRange, RelayEntry, RelayPair, WorkerCount};
+pub use value::{
+    Database, InterfaceName, OpenRelay, PortRange, RelayEntry, RelayPair, WorkerCount,
+};
 
 use document::Document;
 use error::Errors;

@@ -204,6 +204,8 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("tcp.acme_redirect", "'http://acme.example.org/'", ""),
     ("tls.listen", "['0.0.0.0:443']", "tls.certificates = [{ chain = '/a.pem', key = '/a.key' }]"),
     ("tls.certificates", "[{ chain = 'a.pem', key = 'a.key' }]", ""),
+    ("sockets.listen_device", "'lo'", ""),
+    ("sockets.relay_device", "'lo'", ""),
     ("accounting.file", "'s.jsonl'", ""),
     ("auth.nonce_key_file", "'/proc/version'", ""),
     ("shutdown.drain_allocations_left", "3", ""),

@@ -2,10 +2,12 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
+use anyhow::anyhow;
 use control::{
     ConfinementInfo, MonitoringInfo, OffloadInfo, RelayInfo, ServerInfo, Traces, UserDirectory,
     WorkerCounters, Workers,
@@ -15,7 +17,7 @@ use dataplane::{
     StreamSettings, WorkerChannels, WorkerSpec,
 };
 use linux_net::{HostMonitor, capabilities, raise_open_files, random_bytes};
-use settings::{OffloadMode, Settings, SettingsErrors};
+use settings::{InterfaceName, OffloadMode, Settings, SettingsErrors};
 use turn_proto::{Policy, Quotas, SharedRegistry, UnauthenticatedBudget};
 use turn_types::{Secret, WorkerId};
 use user_db::UserEditor;
@@ -88,7 +90,7 @@ pub(crate) async fn start(
     let revocations = Revocations::read(settings.revoked())?;
     let policy = Arc::new(revocations.put_in(policy));
 
-    let net = net_options(settings);
+    let net = net_options(settings)?;
     let listeners = settings.listeners();
     // Where others are heard, TLS is known by its first bytes.
     let tls: Vec<SocketAddr> =
@@ -245,7 +247,7 @@ fn share(per_second: u32, workers: usize) -> u32 {
 
 /// The error of a configuration that does not fit this host.
 fn misconfigured(errors: SettingsErrors) -> Failure {
-    Failure::usage(anyhow::anyhow!("the configuration does not fit this host:\n{errors}"))
+    Failure::usage(anyhow!("the configuration does not fit this host:\n{errors}"))
 }
 
 /// The facts about a server, as of a policy.
@@ -297,17 +299,29 @@ pub(crate) fn relay_info(policy: &Policy) -> Vec<RelayInfo> {
     policy.relay.iter().map(info).collect()
 }
 
-fn net_options(settings: &Settings) -> NetOptions {
+/// Index of the interface that a key names.
+fn device(key: &str, name: Option<&InterfaceName>) -> Result<Option<NonZeroU32>> {
+    let Some(name) = name.map(InterfaceName::as_str) else { return Ok(None) };
+    let index = linux_net::interface_index(name).map_err(|error| {
+        Failure::failed(anyhow!("{key}: there is no interface {name}: {error}"))
+            .hint("`ip link` lists the interfaces of this host")
+    })?;
+    Ok(NonZeroU32::new(index))
+}
+
+fn net_options(settings: &Settings) -> Result<NetOptions> {
     // The bounds of the keys fit.
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-    NetOptions {
+    Ok(NetOptions {
         // The generic hook of XDP cannot tell what the system merged, and would make one datagram of
         // several: no socket asks for it.
         gro: settings.sockets.gro && settings.offload.mode != OffloadMode::XdpGeneric,
         gso: settings.sockets.gso,
         recv_buffer: size(settings.sockets.receive_buffer.get()),
         send_buffer: size(settings.sockets.send_buffer.get()),
-    }
+        device: device("sockets.listen_device", settings.sockets.listen_device.as_ref())?,
+        relay_device: device("sockets.relay_device", settings.sockets.relay_device.as_ref())?,
+    })
 }
 
 /// Relayed addresses that may be live at once, on so many relay addresses.
@@ -419,7 +433,7 @@ mod tests {
     fn sockets_ask_for_nothing_merged_where_the_kernel_path_cannot_see_it() {
         for (mode, gro) in [("auto", true), ("tc", true), ("xdp", true), ("xdp-generic", false)] {
             let settings = settings(&format!("[offload]\nmode = \"{mode}\"\n"));
-            assert_eq!(net_options(&settings).gro, gro, "{mode}");
+            assert_eq!(net_options(&settings).unwrap().gro, gro, "{mode}");
         }
     }
 

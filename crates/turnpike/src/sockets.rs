@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -92,8 +93,10 @@ impl Bound {
         net: &NetOptions,
         granted: &mut Option<Applied>,
     ) -> Result<Option<SocketAddr>> {
-        let free =
-            [("udp", udp.then(|| is_free(wanted))), ("tcp", tcp.then(|| is_free_for_tcp(wanted)))];
+        let free = [
+            ("udp", udp.then(|| is_free(wanted, net))),
+            ("tcp", tcp.then(|| is_free_for_tcp(wanted, net))),
+        ];
         for (protocol, free) in free {
             match free {
                 Some(Err(error)) if dispensable(wanted, &error) => return Ok(None),
@@ -112,7 +115,7 @@ impl Bound {
                 *granted = Some(applied);
             }
             if tcp {
-                let acceptor = TcpListener::bind(address, &tcp_options(true))
+                let acceptor = TcpListener::bind(address, &tcp_options(true, net.device))
                     .map_err(|error| cannot_bind("tcp", address, error))?;
                 acceptors.push(acceptor);
             }
@@ -140,27 +143,29 @@ pub(crate) fn check_relay(local: IpAddr) -> Result<()> {
 /// Checks that the address is free. The workers' sockets share their port with each other
 /// (`SO_REUSEPORT`), so the kernel would let a second server of the same user in, which would then
 /// take half of the clients: a socket that does not share finds out.
-pub(crate) fn is_free(address: SocketAddr) -> io::Result<()> {
-    let alone = UdpOptions { gro: false, error_queue: false, ..UdpOptions::default() };
+pub(crate) fn is_free(address: SocketAddr, net: &NetOptions) -> io::Result<()> {
+    let device = net.device;
+    let alone = UdpOptions { gro: false, error_queue: false, device, ..UdpOptions::default() };
     UdpSocket::bind(address, &alone).map(drop)
 }
 
 /// The same for TCP.
-pub(crate) fn is_free_for_tcp(address: SocketAddr) -> io::Result<()> {
-    TcpListener::bind(address, &tcp_options(false)).map(drop)
+pub(crate) fn is_free_for_tcp(address: SocketAddr, net: &NetOptions) -> io::Result<()> {
+    TcpListener::bind(address, &tcp_options(false, net.device)).map(drop)
 }
 
 /// Connections that may wait to be accepted by each worker; the kernel bounds it by `net.core.somaxconn`.
 const CONNECTIONS_WAITING: u16 = 4096;
 
 /// Keepalives end connections without a peer, and by that their allocations: after 90 seconds.
-fn tcp_options(reuse_port: bool) -> TcpOptions {
+fn tcp_options(reuse_port: bool, device: Option<NonZeroU32>) -> TcpOptions {
     let keepalive = Duration::from_secs(60);
     TcpOptions {
         reuse_port,
         keepalive,
         unacknowledged: Duration::from_secs(30),
         backlog: CONNECTIONS_WAITING,
+        device,
     }
 }
 

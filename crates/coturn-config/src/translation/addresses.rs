@@ -16,6 +16,13 @@ pub(super) fn translate(work: &mut Work) {
     tls_listen(work, &addresses, port);
     relay(work, &addresses);
     family(work);
+    for (name, key) in
+        [("listening-device", "sockets.listen_device"), ("relay-device", "sockets.relay_device")]
+    {
+        if let Some(device) = work.word(name).map(toml::text) {
+            work.toml.set(key, device, name);
+        }
+    }
     ports(work);
     discovery(work, &addresses, port);
     redirect(work);

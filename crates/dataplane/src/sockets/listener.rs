@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 
 use linux_net::{Applied, Flow, Received, UdpOptions, UdpSocket};
 use turn_types::{ClientAddr, ClientPath, FiveTuple, IpMeta, ServerAddr, SocketId, Transport};
@@ -22,12 +23,23 @@ pub struct NetOptions {
     pub recv_buffer: usize,
     /// Send buffer of each socket in bytes; 0 leaves the system's default.
     pub send_buffer: usize,
+    /// Index of the one interface that clients come from; `None` for all.
+    pub device: Option<NonZeroU32>,
+    /// Index of the one interface that peers are behind; `None` for all.
+    pub relay_device: Option<NonZeroU32>,
 }
 
 impl Default for NetOptions {
     /// GRO and GSO on, the system's buffers.
     fn default() -> Self {
-        Self { gro: true, gso: true, recv_buffer: 0, send_buffer: 0 }
+        Self {
+            gro: true,
+            gso: true,
+            recv_buffer: 0,
+            send_buffer: 0,
+            device: None,
+            relay_device: None,
+        }
     }
 }
 
@@ -57,6 +69,7 @@ impl Listener {
             packet_info: addr.ip().is_unspecified(),
             // ICMP errors about clients change nothing: their allocations expire.
             error_queue: false,
+            device: net.device,
         };
         let (socket, applied) = UdpSocket::bind(addr, &options)?;
         Ok((Self::over(socket), applied))

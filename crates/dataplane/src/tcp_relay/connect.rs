@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use control::{Series, StreamEnd};
 use linux_net::Interest;
+use linux_net::TcpOptions;
 use turn_proto::{ConnectError, Event, OpenRelayError};
 use turn_types::{ConnectionId, PeerAddr, PendingId, RelayId, RelayedAddr};
 
@@ -17,6 +18,10 @@ use crate::report::{Condition, Sent};
 use crate::stream::Streams;
 use crate::token::Token;
 
+fn peer_options<N: Net>(cx: &Context<N>) -> TcpOptions {
+    TcpOptions { device: cx.sockets.relay_device(), ..PEER_OPTIONS }
+}
+
 impl<N: Net> TcpRelay<N> {
     /// Opens a listening relay.
     ///
@@ -28,7 +33,7 @@ impl<N: Net> TcpRelay<N> {
         relay: RelayId,
         at: RelayedAddr,
     ) -> Result<(), OpenRelayError> {
-        let opened = cx.net.listen(at.0, &PEER_OPTIONS).and_then(|listener| {
+        let opened = cx.net.listen(at.0, &peer_options(cx)).and_then(|listener| {
             let token = Token::Relay(relay).number();
             cx.net.watch(Source::Acceptor(&listener), token, Interest::Read)?;
             Ok(listener)
@@ -64,7 +69,7 @@ impl<N: Net> TcpRelay<N> {
     ) -> Option<Event> {
         let interest = Interest::Write;
         let begun = self.listening.get(&relay).ok_or_else(|| io::ErrorKind::NotFound.into());
-        let begun = begun.and_then(|listener| listener.connect(peer.0, &PEER_OPTIONS));
+        let begun = begun.and_then(|listener| listener.connect(peer.0, &peer_options(cx)));
         let begun = begun.and_then(|socket| {
             let token = Token::Peer(connection).number();
             cx.net.watch(Source::Stream(&socket), token, interest)?;

@@ -124,8 +124,13 @@ impl World {
         let workers = WorkerChannels::to(ends.iter().map(|(_, endpoint)| endpoint));
         let (policy, registry) = (Arc::new(start.policy), Arc::new(LockedRegistry::new()));
         let (net, long) = (start.net, Duration::from_secs(60));
-        let options =
-            TcpOptions { reuse_port: true, keepalive: long, unacknowledged: long, backlog: 100 };
+        let options = TcpOptions {
+            reuse_port: true,
+            keepalive: long,
+            unacknowledged: long,
+            backlog: 100,
+            device: None,
+        };
         let streams = StreamSettings {
             proxies: start.proxies,
             tls: start.tls,

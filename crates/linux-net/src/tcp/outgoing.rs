@@ -9,7 +9,7 @@ use libc::{c_int, socklen_t};
 
 use super::{TcpListener, TcpOptions, TcpStream, keep_alive, open};
 use crate::abi::address::{self, ADDRESS_BYTES};
-use crate::abi::sys::{check, set_option};
+use crate::abi::sys::{bind_to_device, check, set_option};
 
 impl TcpListener {
     /// Starts a connection to `to` from the address and port of this listener, which continues to listen. When
@@ -26,6 +26,9 @@ impl TcpListener {
         let socket = fd.as_fd();
         set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
         set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+        if let Some(device) = options.device {
+            bind_to_device(socket, device)?;
+        }
         set_option(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
         keep_alive(socket, options)?;
         let mut raw = [0; ADDRESS_BYTES];
@@ -77,8 +80,13 @@ mod tests {
     use super::*;
 
     const LONG: Duration = Duration::from_secs(60);
-    const ALONE: TcpOptions =
-        TcpOptions { reuse_port: false, keepalive: LONG, unacknowledged: LONG, backlog: 8 };
+    const ALONE: TcpOptions = TcpOptions {
+        reuse_port: false,
+        keepalive: LONG,
+        unacknowledged: LONG,
+        backlog: 8,
+        device: None,
+    };
 
     /// A listener of another program of the same user that shares its port; on `::` for IPv4 as well.
     fn foreign(at: &str) -> std::net::TcpListener {

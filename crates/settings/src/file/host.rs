@@ -28,6 +28,13 @@ section! {
         restart receive_buffer: Bytes<{ 64 << 10 }, { 256 << 20 }> = Bytes::new(4 << 20);
         /// Send buffer of each socket. The kernel grants no more than `net.core.wmem_max`.
         restart send_buffer: Bytes<{ 64 << 10 }, { 256 << 20 }> = Bytes::new(4 << 20);
+        /// Network interface of clients: listeners receive from it and answer by it alone, whatever the routes are, as in a VRF or
+        /// with two providers. By default all interfaces.
+        #[schemars(example = &"eth0")]
+        restart listen_device: Option<InterfaceName> = None;
+        /// Network interface of peers: relayed addresses receive from it and send by it alone.
+        #[schemars(example = &"eth1")]
+        restart relay_device: Option<InterfaceName> = None;
         /// Receives several packets of one sender at once (UDP GRO). Off costs speed; for finding faults
         /// of a network card or its driver. Where a program at tc relays (see `offload.mode`) sockets use
         /// it only while they still receive many packets.

@@ -92,6 +92,7 @@ impl Sessions {
             recv_buffer: BUFFER_BYTES,
             send_buffer: BUFFER_BYTES,
             error_queue: false,
+            device: None,
             ..UdpOptions::default()
         };
         let (mut recv_buffer, mut sessions) = (BUFFER_BYTES, Vec::new());

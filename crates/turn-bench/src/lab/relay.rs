@@ -116,6 +116,7 @@ pub(super) fn open(
         gro: strategy == Strategy::GroGso,
         packet_info: false,
         error_queue: false,
+        device: None,
     };
     let (first, applied) = UdpSocket::bind((ip, 0).into(), &options)?;
     let port = first.local_addr();

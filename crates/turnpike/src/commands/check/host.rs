@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::path::Path;
 
 use admin::Client;
+use dataplane::NetOptions;
 use linux_net::raise_open_files;
 use settings::{Place, RelayEntry, RelayPair, Settings};
 
@@ -109,8 +110,8 @@ fn ports(settings: &Settings, running: &[SocketAddr], report: &mut HostReport) {
         for (transport, wanted) in [("udp", udp), ("tcp", tcp)] {
             let found = match transport {
                 _ if !wanted => continue,
-                "udp" => sockets::is_free(at),
-                _ => sockets::is_free_for_tcp(at),
+                "udp" => sockets::is_free(at, &NetOptions::default()),
+                _ => sockets::is_free_for_tcp(at, &NetOptions::default()),
             };
             if let Err(error) = found
                 && !sockets::dispensable(at, &error)
