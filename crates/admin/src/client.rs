@@ -30,6 +30,8 @@ use crate::types::{
 pub struct SessionQuery {
     /// Only of this user: the name as authenticated, or its account.
     pub user: Option<String>,
+    /// Only of this realm.
+    pub realm: Option<String>,
     /// Only of clients at this address, at any port.
     pub client: Option<IpAddr>,
     /// Only with this text in a name, an address or the id.
@@ -48,9 +50,9 @@ pub struct SessionQuery {
 
 impl Default for SessionQuery {
     fn default() -> Self {
-        let (user, client, filter, sort, after) = (None, None, None, None, None);
+        let (user, realm, client, filter, sort, after) = (None, None, None, None, None, None);
         let limit = SESSIONS_DEFAULT;
-        Self { user, client, filter, sort, rates: false, peers: false, limit, after }
+        Self { user, realm, client, filter, sort, rates: false, peers: false, limit, after }
     }
 }
 
@@ -171,10 +173,11 @@ impl Client {
     /// # Errors
     /// [`ClientError`].
     pub async fn session_page(&mut self, query: &SessionQuery) -> Result<Sessions, ClientError> {
-        let SessionQuery { user, client, filter, sort, rates, peers, limit, after } = query;
+        let SessionQuery { user, realm, client, filter, sort, rates, peers, limit, after } = query;
         let mut path = format!("/v1/sessions?limit={limit}");
         for (name, value) in [
             ("user", user.clone()),
+            ("realm", realm.clone()),
             ("client", client.map(|ip| ip.to_string())),
             ("filter", filter.clone()),
             ("sort", sort.clone()),

@@ -484,6 +484,7 @@ async fn sessions_are_sorted_and_filtered_by_the_server() {
     sessions[2].record.five_tuple.client = ClientAddr("[2001:db8::1]:7".parse().unwrap());
     // As a number before the others, as a text behind them.
     sessions[1].record.five_tuple.client = ClientAddr("9.0.0.1:5".parse().unwrap());
+    sessions[0].record.realm = "b.example.org".into();
     let server = Server::start(sessions);
     let one = |query: SessionQuery| pages(&server, SessionQuery { limit: 1, ..query });
     for (sort, users) in [
@@ -503,6 +504,10 @@ async fn sessions_are_sorted_and_filtered_by_the_server() {
     }
     let at = SessionQuery { client: Some("2001:db8::1".parse().unwrap()), ..query("age") };
     assert_eq!(one(at).await.0, ["al"]);
+    let of = |realm: &str| SessionQuery { realm: Some(realm.into()), ..query("user") };
+    assert_eq!(one(of("b.example.org")).await.0, ["bob"]);
+    assert_eq!(one(of("example.org")).await.0, ["al", "éva"]);
+    assert_eq!(one(of("example")).await.0, [""; 0], "the whole name");
     for wrong in [
         query("height"),
         SessionQuery { after: Some("1".into()), ..query("age") },

@@ -24,6 +24,8 @@ use crate::types::{Ended, Session, SessionPeers, SessionRates, Sessions};
 pub(super) struct Which {
     /// Name as authenticated, or account.
     user: Option<String>,
+    /// Name of the realm.
+    realm: Option<String>,
     /// Address of the client, of any port.
     client: Option<IpAddr>,
     /// A part of the id, a name or an address.
@@ -50,7 +52,7 @@ pub(super) async fn list(
     which: Result<Query<Which>, QueryRejection>,
 ) -> Result<Json<Sessions>, Problem> {
     let Query(which) = which.map_err(|rejection| {
-        let hint = "the parameters are user, client (an IP address), filter, sort, rates and peers (true or \
+        let hint = "the parameters are user, realm, client (an IP address), filter, sort, rates and peers (true or \
                     false), limit and after";
         Problem::bad_request(rejection.body_text(), hint)
     })?;
@@ -138,6 +140,9 @@ async fn rows(app: &App, which: &Which, order: Order) -> Result<Vec<Row>, Proble
 
 fn selects(which: &Which, session: &control::Session) -> bool {
     let record = &session.record;
+    if which.realm.as_ref().is_some_and(|realm| *record.realm != **realm) {
+        return false;
+    }
     if which.client.is_some_and(|ip| record.five_tuple.client.ip() != ip) {
         return false;
     }

@@ -67,6 +67,7 @@ const fn parameter(name: &'static str, kind: &'static str, about: &'static str) 
 
 const USER: Parameter =
     parameter("user", "string", "Only of this user: the name as authenticated, or its account");
+const REALM: Parameter = parameter("realm", "string", "Only of this realm");
 const CLIENT: Parameter =
     parameter("client", "string", "Only of clients at this IP address, at any port");
 const FILTER: Parameter = parameter(
@@ -99,6 +100,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     with(
         &[
             USER,
+            REALM,
             CLIENT,
             FILTER,
             parameter(

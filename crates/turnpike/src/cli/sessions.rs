@@ -11,6 +11,9 @@ pub(crate) struct Sessions {
     /// Only sessions of one user
     #[arg(long)]
     pub(crate) user: Option<String>,
+    /// Only sessions of one realm
+    #[arg(long)]
+    pub(crate) realm: Option<String>,
     /// Only clients at this address
     #[arg(long, value_name = "IP")]
     pub(crate) client: Option<IpAddr>,

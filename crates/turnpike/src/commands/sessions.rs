@@ -18,6 +18,7 @@ use crate::output::{self, Align, Table};
 pub(crate) fn list(paths: &PathOptions, args: &cli::Sessions) -> Result<()> {
     let query = SessionQuery {
         user: args.user.clone(),
+        realm: args.realm.clone(),
         client: args.client,
         sort: args.sort.clone(),
         peers: args.peers,
