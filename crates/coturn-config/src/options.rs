@@ -148,11 +148,7 @@ pub const OPTIONS: &[CoturnOption] = &[
     option("stale-nonce", Value, Keys("lifetimes.nonce")),
     option("stateless-nonce", Switch, Always("nonces take no memory")),
     option("stateless-nonce-secret", Value, Keys("auth.nonce_key_file")),
-    option(
-        "secure-stun",
-        Switch,
-        Unsupported("Binding is answered without credentials, within a budget"),
-    ),
+    option("secure-stun", Switch, Keys("auth.binding")),
     option(
         "check-origin-consistency",
         Switch,

@@ -196,6 +196,7 @@ fn taken(text: &str) -> Settings {
 fn transports_that_are_off_and_stun_alone() {
     let settings = taken("no-udp\nrealm=a.example\nlt-cred-mech\nuser=a:b\n");
     assert!(!settings.udp.enabled && settings.tcp.enabled);
+    assert!(taken("secure-stun\nrealm=a.example\nlt-cred-mech\nuser=a:b\n").auth.binding);
     let settings = taken("stun-only\nlistening-port=3478\n");
     assert!(!settings.relay.enabled && settings.udp.enabled);
 }

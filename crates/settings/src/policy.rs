@@ -147,6 +147,7 @@ impl Settings {
             rfc5766_clients: self.compatibility.rfc5766_clients,
             tcp_relaying: self.tcp.relaying,
             stun_only: !self.relay.enabled,
+            binding_login: self.auth.binding,
             rfc3489_clients: self.compatibility.rfc3489_clients,
             discovery: self.discovery_sockets.clone(),
         })

@@ -217,3 +217,14 @@ fn a_total_of_rates_needs_a_rate() {
         assert_eq!(errors(text), expected, "of this file:\n{text}");
     }
 }
+
+#[test]
+fn binding_with_a_login_excludes_clients_that_have_none() {
+    let told =
+        errors(&format!("{TWO}[auth]\nbinding = true\n[compatibility]\nrfc3489_clients = true"));
+    for key in ["discovery.addresses", "compatibility.rfc3489_clients"] {
+        let what = format!("auth.binding: it asks for a login, and the clients of {key} have none");
+        assert!(told.contains(&what), "{told}");
+    }
+    assert_eq!(errors("auth.binding = true"), "");
+}

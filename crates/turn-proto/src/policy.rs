@@ -65,6 +65,9 @@ pub struct Policy {
     pub tcp_relaying: bool,
     /// Serve Binding alone: requests of TURN are not answered.
     pub stun_only: bool,
+    /// Answer Binding to authenticated requests alone (RFC 8489 §12 leaves that to the server). The budgets of unauthenticated
+    /// responses are as without it.
+    pub binding_login: bool,
     /// Answer Binding requests without the magic cookie as well (RFC 5389 §12.2), over UDP.
     pub rfc3489_clients: bool,
     /// Sockets of NAT behaviour discovery (RFC 5780): at most one entry per family.
@@ -326,6 +329,7 @@ impl Policy {
             rfc5766_clients: false,
             tcp_relaying: false,
             stun_only: false,
+            binding_login: false,
             rfc3489_clients: false,
             discovery: Vec::new(),
         }

@@ -22,6 +22,7 @@ pub(super) fn translate(work: &mut Work) {
 fn switches(work: &mut Work) {
     for (name, key) in [
         ("mobility", "mobility"),
+        ("secure-stun", "auth.binding"),
         ("rfc3489-compatibility", "compatibility.rfc3489_clients"),
         ("rfc5766-channel-numbers", "compatibility.rfc5766_clients"),
     ] {

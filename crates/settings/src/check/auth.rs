@@ -15,7 +15,7 @@ const SECRETS: &str = "auth.secrets";
 pub(super) const WORDS: [&str; 2] = ["secret", "secret_file"];
 
 pub(super) fn check(
-    File { auth, relay, users, .. }: &File,
+    File { auth, relay, users, discovery, compatibility, .. }: &File,
     document: &Document,
     errors: &mut Errors,
 ) -> Vec<SharedSecret> {
@@ -41,7 +41,15 @@ pub(super) fn check(
     let of_database =
         |table: &DatabaseTable| matches!(table, DatabaseTable::Secrets | DatabaseTable::Tokens);
     let others = has_database && users.database_tables.iter().any(of_database);
-    contradictions(auth, relay.enabled && !others, document, errors);
+    contradictions(auth, (relay.enabled || auth.binding) && !others, document, errors);
+    let without_login = [
+        ("discovery.addresses", !discovery.addresses.is_empty()),
+        ("compatibility.rfc3489_clients", compatibility.rfc3489_clients),
+    ];
+    for (key, _) in without_login.into_iter().filter(|(_, is_set)| auth.binding && *is_set) {
+        let what = format!("it asks for a login, and the clients of {key} have none");
+        errors.add(document.place("auth.binding"), "auth.binding", what, "remove one of them");
+    }
     secrets
 }
 

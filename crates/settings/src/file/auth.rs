@@ -34,6 +34,10 @@ section! {
         /// that are added or deleted take effect within a second; a deleted user, or one with a new
         /// password, cannot refresh existing allocations. To end them at once: `turnpike session end`.
         live users: bool = true;
+        /// Answers STUN Binding to users alone, who log in as for TURN. Few clients do: browsers ask for their address
+        /// without credentials, and learn it from TURN then. Not with `discovery` or `compatibility.rfc3489_clients`, whose clients
+        /// have none.
+        live binding: bool = false;
         /// Relays for everyone, without authentication. An open relay is found and abused within hours.
         live open_relay: OpenRelay = OpenRelay::No;
         /// Refuses to refresh allocations when the time-limited credential has expired; otherwise expiry

@@ -1,10 +1,11 @@
-//! Binding (RFC 8489 §12): the client's address as it is seen here. The basic server: no credentials, no
-//! redirection, FINGERPRINT not required.
+//! Binding (RFC 8489 §12): the client's address as it is seen here. The basic server: no credentials unless the policy asks
+//! for them, no redirection, FINGERPRINT not required.
 
 use stun_wire::AttributeType;
+use turn_types::ClientPath;
 
 use super::discovery;
-use crate::io::{Refusal, ReplyBuffer, Request, Responder, Verdict};
+use crate::io::{Authenticated, Refusal, ReplyBuffer, Request, Responder, Verdict};
 use crate::policy::discovery::DiscoverySocket;
 use crate::store::{Budgets, Outbox, Source};
 
@@ -34,6 +35,15 @@ pub(crate) fn handle(
         let answered = discovery::answer(request, &responder, socket, reply);
         return answered.unwrap_or_else(|reason| refuse(reason, outbox, reply));
     }
+    mapped(&responder, path, reply)
+}
+
+/// Answers an authenticated request, where no other is answered.
+pub(crate) fn answer(own: &Authenticated<'_>, reply: &mut ReplyBuffer) -> Verdict {
+    mapped(own.responder, own.request.path, reply)
+}
+
+fn mapped(responder: &Responder, path: &ClientPath, reply: &mut ReplyBuffer) -> Verdict {
     responder.success(reply, |builder| {
         builder.xor_address(AttributeType::XOR_MAPPED_ADDRESS, path.five_tuple.client.0);
     })

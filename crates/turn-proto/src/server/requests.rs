@@ -39,7 +39,7 @@ impl State {
         if !is_request_method(policy, message.method()) {
             return Verdict::Drop(DropReason::UnexpectedMethod);
         }
-        if message.method() == Method::BINDING {
+        if message.method() == Method::BINDING && !policy.binding_login {
             return binding::handle(request, &mut self.budgets, &mut self.outbox, reply);
         }
         if self.pending.holds(&(path.five_tuple, message.transaction_id())) {
@@ -152,6 +152,9 @@ impl State {
         let five_tuple = &request.path.five_tuple;
         if request.unknown_attributes().next().is_some() {
             return Err(Refusal::UnknownAttributes);
+        }
+        if method == Method::BINDING {
+            return Ok(binding::answer(own, reply));
         }
         if method == Method::ALLOCATE {
             let draining = self.draining;

@@ -174,6 +174,21 @@ fn every_client_has_a_nonce_of_its_own() {
 }
 
 #[test]
+fn binding_is_for_users_alone_where_the_policy_says_so() {
+    let mut world = with_users(|policy| policy.binding_login = true);
+    let mut client = Client::new(1000);
+    let bare = client.bare(Method::BINDING, |_| ());
+    let refused = client.exchange(&mut world, &bare);
+    challenged(&refused, 401);
+    assert!(!refused.has(AttributeType::XOR_MAPPED_ADDRESS));
+    client.log_in(&mut world);
+    let reply = client.ask(&mut world, Method::BINDING, |_| ()).success();
+    assert!(reply.sealed && reply.has(AttributeType::XOR_MAPPED_ADDRESS));
+    client.password = "wrong";
+    assert_eq!(client.ask(&mut world, Method::BINDING, |_| ()).code(), Some(401));
+}
+
+#[test]
 fn servers_with_one_secret_accept_the_nonces_of_each_other() {
     let server = |secret: &[u8], ticket| {
         with_users(|policy| {
