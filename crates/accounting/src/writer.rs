@@ -21,7 +21,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Waits for the end, after that of all senders; a disk that takes nothing is waited for no longer than [`END_WITHIN`].
+    /// Waits for the end, after that of all senders; a disk that takes nothing is waited for some
+    /// seconds at the most.
     pub fn join(self) {
         self.ends.store(true, Ordering::Relaxed);
         // A panic of the thread has been told of by itself.
