@@ -57,6 +57,9 @@ pub mod limits {
     /// Largest request body: the largest that means anything is a few dozen bytes.
     pub const REQUEST_BYTES_MAX: usize = 16 * 1024;
 
+    /// Credentials a second for one token: an application with a million users who keep theirs for a day asks for 12.
+    pub const MINTED_PER_SECOND: u32 = 100;
+
     /// Largest answer the client reads: far beyond [`SESSIONS_MAX`] sessions with the longest names.
     pub const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 

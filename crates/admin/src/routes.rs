@@ -12,6 +12,7 @@ mod sessions;
 mod status;
 pub(crate) mod table;
 mod traces;
+mod turn;
 mod views;
 
 use std::sync::Arc;
@@ -43,6 +44,8 @@ pub(crate) struct App {
     pub(crate) live: Live,
     /// Recent warnings and errors of the log.
     pub(crate) log: RecentLog,
+    /// Credentials that tokens asked for.
+    pub(crate) mint_rates: turn::MintRates,
 }
 
 impl App {
@@ -69,7 +72,17 @@ impl Routes {
         log: RecentLog,
     ) -> Self {
         let (roll, live) = (Arc::default(), Live::default());
-        Self { app: App { handle, clock, offload, roll, live, log } }
+        Self {
+            app: App {
+                handle,
+                clock,
+                offload,
+                roll,
+                live,
+                log,
+                mint_rates: turn::MintRates::default(),
+            },
+        }
     }
 
     /// The routes alone; within a runtime.
@@ -87,6 +100,7 @@ impl Routes {
             .route("/v1/refusals", get(refusals::list))
             .route("/v1/reload", post(reload::reload))
             .route("/v1/traces", get(traces::list).post(traces::add).delete(traces::clear))
+            .route(table::TURN, get(turn::mint).post(turn::mint))
             .route(
                 "/v1/revocations",
                 get(revocations::list).post(revocations::revoke).delete(revocations::restore),

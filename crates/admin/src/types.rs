@@ -9,10 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::role::Role;
 
+mod minted;
 mod overview;
 mod revocation;
 mod session;
 
+pub use self::minted::Minted;
 pub use self::overview::{
     ActiveUser, ActiveUsers, CertificateAge, Configuration, ConfiguredKey, LoggedWarning, Moment,
     Overview, ProblemNow, ReasonCount, SessionDetails, SessionReason, TrafficRates, Warnings,

@@ -39,6 +39,41 @@ async fn without_a_token_there_is_nothing_to_see() {
 }
 
 #[tokio::test]
+async fn an_application_gets_credentials_and_sees_nothing() {
+    let server = Server::start().await;
+    let [mint, read] = [Role::Mint, Role::Read].map(|role| server.token(role));
+    let path = "/turn?service=turn&username=alice&ttl=600";
+    for method in ["GET", "POST"] {
+        let answer = server.with(&mint, method, path).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        assert!(answer.body.contains(":alice") && answer.body.contains("600"), "{}", answer.body);
+    }
+    for name in ["key", "api_key"] {
+        let answer = server.ask("GET", &format!("{path}&{name}={mint}"), "", "").await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let answer = server.ask("GET", &format!("{path}&{name}=wrong"), "", "").await;
+        assert_eq!(answer.status, 401);
+        // The query is a place for the tokens of applications alone.
+        let answer = server.ask("GET", &format!("/v1/status?{name}={read}"), "", "").await;
+        assert_eq!(answer.status, 401);
+    }
+    assert_eq!(server.ask("GET", path, "", "").await.status, 401);
+    assert_eq!(server.with(&read, "GET", path).await.status, 403, "a viewer is no application");
+    assert_eq!(server.with(&mint, "GET", "/v1/status").await.status, 403);
+    assert_eq!(server.with(&mint, "GET", "/v1/sessions").await.status, 403);
+    assert_eq!(server.with(&mint, "GET", "/turn?service=other").await.status, 400);
+    let limit = admin::limits::MINTED_PER_SECOND;
+    let mut over = false;
+    for _ in 0..10 * limit {
+        over = server.with(&mint, "GET", path).await.status == 429;
+        if over {
+            break;
+        }
+    }
+    assert!(over, "many at once");
+}
+
+#[tokio::test]
 async fn a_role_permits_what_it_is_for() {
     let server = Server::start().await;
     let [read, operate, admin] =

@@ -156,6 +156,7 @@ fn operate(request: OperatorRequest) {
     match request {
         OperatorRequest::Revoke { .. }
         | OperatorRequest::Restore { .. }
+        | OperatorRequest::Mint { .. }
         | OperatorRequest::Revocations(_) => {}
         OperatorRequest::Reload { reply, .. } => {
             let change = |key: &str, old: &str, new: &str| Change {

@@ -37,13 +37,15 @@ pub use info::{
     MonitoringInfo, OffloadInfo, OffloadInterface, OffloadWatch, RelayInfo, ServerInfo,
 };
 pub use mailbox::{Inbox, Mailbox, PostError, Wake, mailbox};
-pub use operator::{CancelReport, Change, DrainReport, OperatorRequest, ReloadReport};
+pub use operator::{
+    CancelReport, Change, DrainReport, MintWish, Minted, OperatorRequest, ReloadReport,
+};
 pub use recent_log::{RecentLog, Warning};
 pub use refused::{RefusalFilter, Refused, RefusedSubject, account};
 pub use registry::LockedRegistry;
 pub use request::{Reply, Request, SessionFilter};
 pub use revocation::{
-    Revocable, Revocation, RevokeError, RevokeErrorKind, RevokeReport, RevokeWish, RevokedKind,
+    OperatorError, OperatorErrorKind, Revocable, Revocation, RevokeReport, RevokeWish, RevokedKind,
 };
 pub use series::{
     AssociationEnd, AssociationRefusal, DtlsOwn, Fate, HelloAnswer, LateAnswer, Leg, Series,

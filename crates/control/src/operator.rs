@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use turn_types::Secret;
 
-use crate::{Revocable, Revocation, RevokeError, RevokeReport, RevokeWish};
+use crate::{OperatorError, Revocable, Revocation, RevokeReport, RevokeWish};
 
 /// A request to the server as a whole.
 #[derive(Debug)]
@@ -30,17 +31,48 @@ pub enum OperatorRequest {
         /// What to refuse, and for how long.
         wish: RevokeWish,
         /// The answer, when its sessions have ended.
-        reply: oneshot::Sender<Result<RevokeReport, RevokeError>>,
+        reply: oneshot::Sender<Result<RevokeReport, OperatorError>>,
     },
     /// Take a revocation back.
     Restore {
         /// What is no longer refused.
         what: Revocable,
         /// The answer.
-        reply: oneshot::Sender<Result<Revocation, RevokeError>>,
+        reply: oneshot::Sender<Result<Revocation, OperatorError>>,
+    },
+    /// Make a time-limited credential.
+    Mint {
+        /// The credential.
+        wish: MintWish,
+        /// The answer.
+        reply: oneshot::Sender<Result<Minted, OperatorError>>,
     },
     /// List the revocations in force.
     Revocations(oneshot::Sender<Vec<Revocation>>),
+}
+
+/// A time-limited credential that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MintWish {
+    /// Its realm; `None` is the server's own.
+    pub realm: Option<String>,
+    /// The user part; empty for none.
+    pub user: String,
+    /// Time until it expires; at most, and by default, the configured one.
+    pub lasts: Option<Duration>,
+}
+
+/// A time-limited credential.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Minted {
+    /// The name.
+    pub username: String,
+    /// The password.
+    pub password: Secret<String>,
+    /// Time until it expires.
+    pub ttl: Duration,
+    /// URIs of the server.
+    pub uris: Vec<String>,
 }
 
 /// Outcome of a reload.

@@ -50,18 +50,18 @@ pub struct RevokeReport {
 
 /// Why nothing was revoked, or taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RevokeError {
+pub struct OperatorError {
     /// The cause.
-    pub kind: RevokeErrorKind,
+    pub kind: OperatorErrorKind,
     /// The error.
     pub error: String,
     /// Advice.
     pub hint: String,
 }
 
-/// Cause of a [`RevokeError`].
+/// Cause of a [`OperatorError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RevokeErrorKind {
+pub enum OperatorErrorKind {
     /// There is nothing of this name.
     NotFound,
     /// The name or the time cannot be used, or there are too many revocations.

@@ -220,6 +220,8 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("users.database", "'/srv/users.sqlite'", ""),
     ("users.database_tables", "['secrets']", ""),
     ("http.listen", "['127.0.0.1:9641']", ""),
+    ("api.credential_lifetime", "'1 h'", ""),
+    ("api.credential_uris", "['turn:turn.example.org']", ""),
     ("api.listen", "['127.0.0.1:9642']", ""),
     // A file of one line on every host.
     ("log.address_key_file", "'/proc/version'", "log.addresses = 'pseudonym'"),
@@ -330,7 +332,9 @@ fn the_keys_with_secrets_are_those_that_a_difference_hides() {
 }
 
 /// Live keys that are no rules of the server: log, monitoring, certificates, shutdown, signals.
-const NO_RULES: [&str; 12] = [
+const NO_RULES: [&str; 14] = [
+    "api.credential_lifetime",
+    "api.credential_uris",
     "relay.external_stun",
     "relay.external_metadata",
     "log.level",

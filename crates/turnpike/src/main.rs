@@ -24,6 +24,7 @@ mod host_watch;
 mod listener_test;
 mod listeners;
 mod logging;
+mod minting;
 mod new_files;
 mod offload;
 mod output;

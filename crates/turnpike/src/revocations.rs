@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::anyhow;
-use control::{Revocable, Revocation, RevokeError, RevokeErrorKind, RevokedKind};
+use control::{OperatorError, OperatorErrorKind, Revocable, Revocation, RevokedKind};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use turn_proto::{AuthPolicy, Policy, Revoked, TokenAlgorithm};
@@ -112,7 +112,7 @@ impl Revocations {
         what: &Revocable,
         now: u64,
         until_unix: Option<u64>,
-    ) -> Result<Revocation, RevokeError> {
+    ) -> Result<Revocation, OperatorError> {
         let realm = realm(policy, what)?;
         let sha256 = hash(policy, &realm, what)?;
         let name = match what.kind {
@@ -151,14 +151,14 @@ impl Revocations {
         &mut self,
         policy: &Policy,
         what: &Revocable,
-    ) -> Result<Revocation, RevokeError> {
+    ) -> Result<Revocation, OperatorError> {
         let realm = what.realm.as_deref().unwrap_or(&policy.realm);
         let kind = what.kind.into();
         let is_it = |one: &Entry| one.kind == kind && one.realm == realm && one.name == what.name;
         let first = self.all.iter().find(|one| is_it(one)).map(Entry::public);
         self.all.retain(|one| !is_it(one));
-        first.ok_or_else(|| RevokeError {
-            kind: RevokeErrorKind::NotFound,
+        first.ok_or_else(|| OperatorError {
+            kind: OperatorErrorKind::NotFound,
             error: format!("\"{}\" is not revoked in realm {realm}", what.name),
             hint: "`turnpike user revoked` lists what is".to_owned(),
         })
@@ -236,14 +236,14 @@ pub(crate) fn end_of_name(name: &str, separator: char, now: u64) -> Option<u64> 
     times.filter(|time| TIMES.contains(time) && *time > now).max()
 }
 
-fn realm(policy: &Policy, what: &Revocable) -> Result<Realm, RevokeError> {
+fn realm(policy: &Policy, what: &Revocable) -> Result<Realm, OperatorError> {
     let Some(name) = what.realm.as_deref() else { return Ok(policy.realm.clone()) };
     if auth_of(policy, name).is_some() {
         return Ok(name.into());
     }
     let others = policy.realms.iter().map(|realm| format!(", {}", &*realm.name));
-    Err(RevokeError {
-        kind: RevokeErrorKind::NotFound,
+    Err(OperatorError {
+        kind: OperatorErrorKind::NotFound,
         error: format!("there is no realm {name}"),
         hint: format!("this server has: {}{}", &*policy.realm, others.collect::<String>()),
     })
@@ -257,7 +257,7 @@ fn auth_of<'a>(policy: &'a Policy, realm: &str) -> Option<&'a AuthPolicy> {
 }
 
 /// The hash of the secret or key that is meant; `None` for a name.
-fn hash(policy: &Policy, realm: &str, what: &Revocable) -> Result<Option<String>, RevokeError> {
+fn hash(policy: &Policy, realm: &str, what: &Revocable) -> Result<Option<String>, OperatorError> {
     let Some(auth) = auth_of(policy, realm) else { return Ok(None) };
     let (found, noun, known): (_, _, Vec<&str>) = match what.kind {
         RevokedKind::Name => return Ok(None),
@@ -276,8 +276,8 @@ fn hash(policy: &Policy, realm: &str, what: &Revocable) -> Result<Option<String>
         }
     };
     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-    found.map(Some).ok_or_else(|| RevokeError {
-        kind: RevokeErrorKind::NotFound,
+    found.map(Some).ok_or_else(|| OperatorError {
+        kind: OperatorErrorKind::NotFound,
         error: format!("there is no {noun} \"{}\" in realm {realm}", what.name),
         hint: format!("in force there: {known}; one that is revoked already is not among them"),
     })
@@ -296,8 +296,8 @@ fn hash_of(secret: &[u8]) -> String {
     Sha256::digest(secret)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn invalid(error: String, hint: &str) -> RevokeError {
-    RevokeError { kind: RevokeErrorKind::Invalid, error, hint: hint.to_owned() }
+fn invalid(error: String, hint: &str) -> OperatorError {
+    OperatorError { kind: OperatorErrorKind::Invalid, error, hint: hint.to_owned() }
 }
 
 fn broken(path: &Path, why: &str) -> Failure {
@@ -348,7 +348,7 @@ mod tests {
         assert!(again.prune(300) && !again.prune(300));
         assert_eq!(*again.put_in(policy()).revoked, Revoked::default());
         let error = again.remove(&policy(), &alice).unwrap_err();
-        assert_eq!(error.kind, RevokeErrorKind::NotFound);
+        assert_eq!(error.kind, OperatorErrorKind::NotFound);
         again.remove(&policy(), &web).unwrap();
         assert_eq!(again.put_in(policy()).auth.secrets.len(), 2);
 
@@ -381,7 +381,7 @@ mod tests {
         }
         let one_more = what(RevokedKind::Name, "one-more");
         let error = revocations.add(&policy(), &one_more, 1, None).unwrap_err();
-        assert_eq!(error.kind, RevokeErrorKind::Invalid);
+        assert_eq!(error.kind, OperatorErrorKind::Invalid);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use control::{
-    ControlError, Handle, Revocable, Revocation, RevokeError, RevokeErrorKind, RevokeReport,
+    ControlError, Handle, OperatorError, OperatorErrorKind, Revocable, Revocation, RevokeReport,
     RevokeWish, RevokedKind, SessionFilter,
 };
 use turn_proto::Policy;
@@ -20,7 +20,7 @@ impl InForce {
         &mut self,
         handle: &Handle,
         wish: RevokeWish,
-    ) -> Result<RevokeReport, RevokeError> {
+    ) -> Result<RevokeReport, OperatorError> {
         let RevokeWish { what, lasts } = wish;
         let now = unix_now();
         let until = match (lasts, what.kind) {
@@ -52,7 +52,7 @@ impl InForce {
         &mut self,
         handle: &Handle,
         what: &Revocable,
-    ) -> Result<Revocation, RevokeError> {
+    ) -> Result<Revocation, OperatorError> {
         let revocation = self.revocations.remove(&self.policy, what)?;
         // A secret is not part of the rules in force: they are made again.
         let (own_key, workers) = (self.policy.ticket_key, handle.workers.count());
@@ -89,7 +89,7 @@ impl InForce {
         handle.workers.apply(policy).await
     }
 
-    fn store_revocations(&self) -> Result<(), RevokeError> {
+    fn store_revocations(&self) -> Result<(), OperatorError> {
         self.revocations.store().map_err(|error| {
             failed(
                 format!("this is in force, and could not be stored: {error}"),
@@ -110,12 +110,12 @@ async fn sessions(handle: &Handle, revocation: &Revocation) -> Result<u64, Contr
     Ok(in_realm.count() as u64)
 }
 
-fn unanswered(error: ControlError) -> RevokeError {
+fn unanswered(error: ControlError) -> OperatorError {
     failed(error.to_string(), "some workers may not know it yet: repeat the command")
 }
 
-fn failed(error: String, hint: &str) -> RevokeError {
-    RevokeError { kind: RevokeErrorKind::Failed, error, hint: hint.to_owned() }
+fn failed(error: String, hint: &str) -> OperatorError {
+    OperatorError { kind: OperatorErrorKind::Failed, error, hint: hint.to_owned() }
 }
 
 fn unix_now() -> u64 {

@@ -153,6 +153,9 @@ impl Server {
                     OperatorRequest::Restore { what, reply } => {
                         let _ = reply.send(self.in_force.restore(&self.handle, &what).await);
                     }
+                    OperatorRequest::Mint { wish, reply } => {
+                        let _ = reply.send(self.in_force.mint(&wish));
+                    }
                     OperatorRequest::Revocations(reply) => {
                         let _ = reply.send(self.in_force.revocations.list());
                     }

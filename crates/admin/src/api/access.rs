@@ -11,17 +11,10 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::api::tokens::{self, Token, TokenFile};
 use crate::limits::{SIGNED_IN, SIGNED_IN_MAX, WRONG_SOURCES_MAX, WRONG_TOKENS_PER_MINUTE};
 use crate::peer::network;
-use crate::role::Role;
+use crate::role::Holder;
 
 /// Interval in which wrong tokens are counted.
 const MINUTE: Duration = Duration::from_mins(1);
-
-/// A caller with a token.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Holder {
-    pub(crate) name: String,
-    pub(crate) role: Role,
-}
 
 /// Why a caller is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,6 +161,7 @@ mod tests {
     use std::net::Ipv6Addr;
 
     use super::*;
+    use crate::role::Role;
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 

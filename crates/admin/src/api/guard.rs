@@ -9,11 +9,11 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::api::access::{Access, Holder, Unknown};
+use crate::api::access::{Access, Unknown};
 use crate::api::origin;
 use crate::peer::Peer;
 use crate::problem::Problem;
-use crate::role::Role;
+use crate::role::{Holder, Role};
 use crate::routes::table;
 
 /// Name of a browser's cookie; over TLS with a prefix by which browsers keep other hosts from setting it.
@@ -55,7 +55,7 @@ fn admit(gate: &Gate, request: &Request, peer: &Peer) -> Result<Holder, Problem>
     peer.make_known();
     let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     match table::needed(request.method(), path) {
-        Some(needed) if caller.role < needed => {
+        Some(needed) if !caller.role.may(needed) => {
             tracing::info!(by = caller.name, %peer, "api: {} {} refused", request.method(), request.uri().path());
             Err(Problem::new(
                 StatusCode::FORBIDDEN,
@@ -90,6 +90,12 @@ pub(crate) fn refused_site() -> Problem {
 fn identify(access: &Access, request: &Request, peer: &Peer) -> Result<Holder, Problem> {
     let headers = request.headers();
     if let Some(token) = bearer(headers) {
+        return access.by_token(token, ip(peer)).map_err(|why| wrong(why, peer));
+    }
+    // Applications that cannot send a header; only here, as queries may be logged on their way.
+    if request.uri().path() == table::TURN
+        && let Some(token) = request.uri().query().and_then(key)
+    {
         return access.by_token(token, ip(peer)).map_err(|why| wrong(why, peer));
     }
     let Some(cookie) = cookie(headers, peer) else {
@@ -130,6 +136,12 @@ pub(crate) const fn ip(peer: &Peer) -> IpAddr {
         Peer::Tcp { address, .. } => address.ip(),
         Peer::Unix(_) => IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
     }
+}
+
+/// The token of a query.
+fn key(query: &str) -> Option<&str> {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find_map(|(name, value)| ["key", "api_key"].contains(&name).then_some(value))
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

@@ -13,11 +13,12 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 
-use crate::api::access::{Access, Holder};
+use crate::api::access::Access;
 use crate::api::guard::{cookie, cookie_name, ip, is_of_this_site, refused_site, wrong};
 use crate::limits::SIGNED_IN;
 use crate::peer::Peer;
 use crate::problem::Problem;
+use crate::role::Holder;
 use crate::types::{Me, SignIn};
 
 /// `POST /v1/sign-in`.

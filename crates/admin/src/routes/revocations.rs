@@ -6,7 +6,9 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
-use control::{OperatorRequest, Revocable, RevokeError, RevokeErrorKind, RevokeWish, RevokedKind};
+use control::{
+    OperatorError, OperatorErrorKind, OperatorRequest, Revocable, RevokeWish, RevokedKind,
+};
 use tokio::sync::oneshot;
 
 use crate::problem::Problem;
@@ -79,11 +81,11 @@ fn public(revocation: control::Revocation) -> Revocation {
     Revocation { kind, realm, name, since_unix, until_unix }
 }
 
-fn problem(error: RevokeError) -> Problem {
+fn problem(error: OperatorError) -> Problem {
     let status = match error.kind {
-        RevokeErrorKind::NotFound => StatusCode::NOT_FOUND,
-        RevokeErrorKind::Invalid => StatusCode::BAD_REQUEST,
-        RevokeErrorKind::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+        OperatorErrorKind::NotFound => StatusCode::NOT_FOUND,
+        OperatorErrorKind::Invalid => StatusCode::BAD_REQUEST,
+        OperatorErrorKind::Failed => StatusCode::INTERNAL_SERVER_ERROR,
     };
     Problem::new(status, error.error, error.hint)
 }

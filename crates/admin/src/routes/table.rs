@@ -7,6 +7,9 @@ use schemars::{Schema, SchemaGenerator};
 use crate::role::Role;
 use crate::types;
 
+/// The path of time-limited credentials, as applications know it.
+pub(crate) const TURN: &str = "/turn";
+
 /// The schema of a type.
 type Form = fn(&mut SchemaGenerator) -> Schema;
 
@@ -63,6 +66,19 @@ const fn with(parameters: &'static [Parameter], operation: Operation) -> Operati
 
 const fn parameter(name: &'static str, kind: &'static str, about: &'static str) -> Parameter {
     Parameter { name, kind, about }
+}
+
+const MINT: &[Parameter] = &[
+    parameter("service", "string", "`turn`"),
+    parameter("username", "string", "The user, for quotas and logs; may be left out"),
+    parameter("ttl", "integer", "Seconds; at most, and by default, `api.credential_lifetime`"),
+    parameter("realm", "string", "By default the server's own"),
+];
+
+const fn mint(method: &'static str) -> Operation {
+    let summary = "Makes a time-limited credential; the token may be the parameter `key` or `api_key` as well";
+    let answer = SchemaGenerator::subschema_for::<types::Minted>;
+    with(MINT, change(method, TURN, Role::Mint, summary, answer))
 }
 
 const USER: Parameter =
@@ -180,6 +196,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             SchemaGenerator::subschema_for::<types::Reload>,
         )
     },
+    mint("GET"),
+    mint("POST"),
     read(
         "/v1/revocations",
         "Credentials that are refused, oldest first",

@@ -10,7 +10,7 @@ use admin::api::{self, Access, TokenFile};
 use admin::routes::Routes;
 use admin::{HttpListener, Role, serve};
 use control::{
-    CancelReport, ConfinementInfo, DrainReport, Handle, MonitoringInfo, OffloadInfo,
+    CancelReport, ConfinementInfo, DrainReport, Handle, Minted, MonitoringInfo, OffloadInfo,
     OperatorRequest, RecentLog, Refused, ReloadReport, Request, Revocable, Revocation,
     RevokeReport, ServerInfo, Session, SessionOffload, Wake, WhyNot, WorkerCounters, Workers,
     mailbox,
@@ -173,6 +173,15 @@ fn operate(request: OperatorRequest) {
         OperatorRequest::Revoke { wish, reply } => {
             let revocation = revocation(wish.what);
             reply.send(Ok(RevokeReport { revocation, ended: 2 })).unwrap();
+        }
+        OperatorRequest::Mint { wish, reply } => {
+            let minted = Minted {
+                username: format!("1900000000:{}", wish.user),
+                password: turn_types::Secret::new("of-the-credential".to_owned()),
+                ttl: wish.lasts.unwrap_or(Duration::from_secs(86_400)),
+                uris: vec!["turn:192.0.2.1:3478".to_owned()],
+            };
+            reply.send(Ok(minted)).unwrap();
         }
         OperatorRequest::Restore { what, reply } => reply.send(Ok(revocation(what))).unwrap(),
         OperatorRequest::Revocations(reply) => reply.send(Vec::new()).unwrap(),

@@ -121,6 +121,12 @@ section! {
         /// them signed, in addition to its token. Without it none is requested.
         #[schemars(example = "/etc/turnpike/operators-ca.pem")]
         restart client_authorities: Option<Text<1, 4096>> = None;
+        /// Longest life of the credentials that applications get at `/turn` with a token of the role `mint`, and the life of
+        /// those that ask for none.
+        live credential_lifetime: Duration<60, 604_800> = Duration::seconds(86_400);
+        /// URIs of this server in the answers of `/turn`. By default the listeners that are not wildcards.
+        #[schemars(example = serde_json::json!(["turn:turn.example.org?transport=udp"]))]
+        live credential_uris: Vec<Text<1, 512>> = Vec::new();
     }
 }
 

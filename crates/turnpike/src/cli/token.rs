@@ -42,6 +42,8 @@ pub(crate) struct TokenAdd {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Role {
+    /// Ask for time-limited credentials at /turn, and nothing else: for applications
+    Mint,
     /// See everything, and change nothing
     Read,
     /// End sessions and reload the configuration, too
@@ -53,6 +55,7 @@ pub(crate) enum Role {
 impl From<Role> for admin::Role {
     fn from(role: Role) -> Self {
         match role {
+            Role::Mint => Self::Mint,
             Role::Read => Self::Read,
             Role::Operate => Self::Operate,
             Role::Admin => Self::Admin,

@@ -5,6 +5,7 @@
 
 mod configuration;
 mod coturn;
+mod minting;
 mod revoking;
 mod running;
 mod sessions;

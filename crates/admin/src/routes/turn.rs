@@ -1,0 +1,106 @@
+//! `/turn`: time-limited credentials in the form that applications already ask for
+//! (draft-uberti-behave-turn-rest-00 §2).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use control::{MintWish, OperatorErrorKind, OperatorRequest};
+use serde::Deserialize;
+use tokio::sync::oneshot;
+
+use crate::limits::MINTED_PER_SECOND;
+use crate::problem::Problem;
+use crate::role::Holder;
+use crate::routes::App;
+use crate::types::Minted;
+
+/// Credentials by token in the present second. There are as many entries as tokens.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MintRates(Arc<Mutex<BTreeMap<String, Rate>>>);
+
+/// Beginning of a second, and credentials since then.
+type Rate = (Option<Instant>, u32);
+
+impl MintRates {
+    /// Counts a credential; false beyond the rate.
+    fn admit(&self, token: &str, now: Instant) -> bool {
+        let mut rates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, count) = rates.entry(token.to_owned()).or_default();
+        let is_over = |since: Instant| now.duration_since(since) >= Duration::from_secs(1);
+        if since.is_none_or(is_over) {
+            (*since, *count) = (Some(now), 0);
+        }
+        *count += 1;
+        *count <= MINTED_PER_SECOND
+    }
+}
+
+/// The query; `key` and `api_key` are read where callers are identified.
+#[derive(Debug, Deserialize)]
+pub(super) struct Asked {
+    service: Option<String>,
+    username: Option<String>,
+    realm: Option<String>,
+    ttl: Option<u64>,
+}
+
+pub(super) async fn mint(
+    State(app): State<App>,
+    Extension(caller): Extension<Holder>,
+    query: Result<Query<Asked>, QueryRejection>,
+) -> Result<Json<Minted>, Problem> {
+    let advice = "ask for /turn?service=turn&username=alice";
+    let Query(asked) =
+        query.map_err(|rejection| Problem::bad_request(rejection.body_text(), advice))?;
+    if asked.service.as_deref() != Some("turn") {
+        return Err(Problem::bad_request("service is not turn", advice));
+    }
+    if !app.mint_rates.admit(&caller.name, Instant::now()) {
+        return Err(Problem::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            format!(
+                "more than {MINTED_PER_SECOND} credentials a second were asked for with this token"
+            ),
+            "keep a credential for as long as it is valid, or use several tokens",
+        ));
+    }
+    let (reply, answer) = oneshot::channel();
+    let wish = MintWish {
+        realm: asked.realm,
+        user: asked.username.unwrap_or_default(),
+        lasts: asked.ttl.map(Duration::from_secs),
+    };
+    let request = OperatorRequest::Mint { wish, reply };
+    app.handle.operator(request).await.map_err(|_| Problem::stopping())?;
+    let minted = answer.await.map_err(|_| Problem::stopping())?.map_err(|error| {
+        let status = match error.kind {
+            OperatorErrorKind::NotFound => StatusCode::NOT_FOUND,
+            OperatorErrorKind::Invalid => StatusCode::BAD_REQUEST,
+            OperatorErrorKind::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Problem::new(status, error.error, error.hint)
+    })?;
+    let control::Minted { username, password, ttl, uris } = minted;
+    Ok(Json(Minted { username, password: password.expose().clone(), ttl: ttl.as_secs(), uris }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_token_has_a_rate_of_its_own() {
+        let (rates, now) = (MintRates::default(), Instant::now());
+        for _ in 0..MINTED_PER_SECOND {
+            assert!(rates.admit("web", now));
+        }
+        assert!(!rates.admit("web", now));
+        assert!(rates.admit("app", now));
+        assert!(rates.admit("web", now + Duration::from_secs(1)));
+    }
+}

@@ -1,0 +1,68 @@
+//! Credentials that an application gets from the server itself, and calls with them.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::support::*;
+
+/// Asks as an application does.
+fn get(api: u16, query: &str, token: &str) -> (u16, Value) {
+    let mut stream = TcpStream::connect(("127.0.0.1", api)).unwrap();
+    let request = format!(
+        "GET /turn?{query} HTTP/1.1\r\nHost: 127.0.0.1:{api}\r\nAuthorization: Bearer {token}\r\n\
+         Connection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    let body = answer.split("\r\n\r\n").nth(1).unwrap();
+    (status, serde_json::from_str(body).unwrap())
+}
+
+#[test]
+fn a_credential_of_the_server_itself_relays() {
+    let directory = Directory::new();
+    let (port, api) = (free_port(), free_port());
+    let config = format!(
+        "realm = \"test.example\"\nlisten = [\"127.0.0.1:{port}\"]\n[relay]\naddresses = [\"127.0.0.1\"]\n\
+         [auth]\nsecret = \"north-of-the-wall\"\n[api]\nlisten = [\"127.0.0.1:{api}\"]\ncredential_lifetime = \"1 h\"\n"
+    );
+    let file = directory.file("turnpike.toml", &config);
+    let data = path(&directory.0).to_owned();
+    let place = ["--config", path(&file), "--data", &data];
+    let _server = Server::start(turnpike(&[&["run"][..], &place].concat()));
+    let made = run(&[&["token", "add", "web", "--role", "mint", "--json"][..], &place].concat());
+    let token = json(&made)["token"].as_str().unwrap().to_owned();
+
+    let (status, minted) = get(api, "service=turn&username=alice&ttl=999999", &token);
+    assert_eq!((status, &minted["ttl"]), (200, &3600.into()), "at most as configured: {minted}");
+    let uri = minted["uris"][0].as_str().unwrap();
+    assert!(uri.contains(&port.to_string()), "{minted}");
+    let text = |key: &str| minted[key].as_str().unwrap().to_owned();
+    let (user, password) = (text("username"), text("password"));
+    let demo = turnpike(&[
+        "demo",
+        "--seconds",
+        "1",
+        "--server",
+        uri,
+        "--user",
+        &user,
+        "--password",
+        &password,
+    ])
+    .stdout(Stdio::null())
+    .stderr(Stdio::null())
+    .status();
+    assert!(demo.unwrap().success());
+
+    let (status, refused) = get(api, "service=turn&username=1700000000", &token);
+    assert_eq!(status, 400, "two times would be in the name: {refused}");
+    assert_eq!(get(api, "service=turn&username=42", &token).0, 200);
+    assert_eq!(get(api, "service=turn&realm=elsewhere", &token).0, 404);
+    assert_eq!(get(api, "service=turn", "wrong").0, 401);
+}
