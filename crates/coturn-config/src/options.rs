@@ -343,7 +343,11 @@ pub const OPTIONS: &[CoturnOption] = &[
     ),
     // The process.
     lettered('o', "daemon", Switch, Always(MANAGER)),
-    option("pidfile", Value, Always(MANAGER)),
+    option(
+        "pidfile",
+        Value,
+        Always("the service manager knows it; under the name `turnserver` it is written"),
+    ),
     option("proc-user", Value, Always(MANAGER)),
     option("proc-group", Value, Always(MANAGER)),
     lettered('m', "relay-threads", Value, Keys("workers.count")),

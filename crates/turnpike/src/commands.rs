@@ -17,6 +17,7 @@ pub(crate) mod status;
 pub(crate) mod token;
 pub(crate) mod tune;
 pub(crate) mod turnadmin;
+pub(crate) mod turnserver;
 pub(crate) mod user;
 pub(crate) mod why;
 

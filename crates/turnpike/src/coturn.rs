@@ -18,6 +18,9 @@ use crate::users;
 /// Largest file that is read: configurations have some KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
+/// A configuration without a line: all options are on the command line.
+pub(crate) const NO_FILE: &str = "/dev/null";
+
 /// Directory of the translation, in the data directory.
 const DIRECTORY: &str = "coturn";
 
@@ -156,6 +159,9 @@ impl CoturnConfig {
 
 /// Reads a configuration of coturn.
 pub(crate) fn read(file: &Path) -> Result<String> {
+    if file == Path::new(NO_FILE) {
+        return Ok(String::new());
+    }
     let named = |error: io::Error| anyhow!("{}: {error}", file.display());
     let metadata = fs::metadata(file).map_err(|error| {
         Failure::usage(named(error))

@@ -61,14 +61,19 @@ fn main() -> ExitCode {
         let words = words.map(|word| word.to_string_lossy().into_owned());
         return commands::turnadmin::run(&words.collect::<Vec<_>>());
     }
-    let cli = Cli::parse();
-    match run(cli) {
-        Ok(code) => code,
-        Err(failure) => {
-            eprintln!("{}", escape::lines(&failure.to_string()));
-            failure.exit_code()
-        }
+    if Path::new(&name).file_name().is_some_and(|name| name == "turnserver") {
+        let words = words.map(|word| word.to_string_lossy().into_owned());
+        // Coturn's -1, whatever the error is.
+        return end(commands::turnserver::run(words).map(|()| ExitCode::SUCCESS), |_| 255.into());
     }
+    end(run(Cli::parse()), failure::Failure::exit_code)
+}
+
+fn end(ended: failure::Result<ExitCode>, code: fn(&failure::Failure) -> ExitCode) -> ExitCode {
+    ended.unwrap_or_else(|failure| {
+        eprintln!("{}", escape::lines(&failure.to_string()));
+        code(&failure)
+    })
 }
 
 fn run(cli: Cli) -> failure::Result<ExitCode> {

@@ -113,3 +113,58 @@ fn users_of_coturns_database_are_copied_with_their_keys() {
     let keys = std::fs::read_to_string(&keys).unwrap();
     assert!(key.len() == 32 && keys.contains(&key), "{key}: {keys}");
 }
+
+/// The program under coturn's name.
+fn turnserver(directory: &Directory, arguments: &[&str]) -> std::process::Command {
+    let link = directory.0.join("turnserver");
+    if !link.exists() {
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_turnpike"), &link).unwrap();
+    }
+    let mut command = std::process::Command::new(link);
+    command.args(arguments).current_dir(&directory.0);
+    command.env("TURNPIKE_DATA", directory.0.join("data"));
+    command
+}
+
+#[test]
+fn the_program_under_coturns_name_takes_coturns_command_line() {
+    let directory = Directory::new();
+    let port = free_port().to_string();
+    let text = "listening-ip=127.0.0.1\nrelay-ip=127.0.0.1\nlt-cred-mech\nrealm=a.example\nuser=alice:battery\n";
+    directory.file("turnserver.conf", text);
+    let pid_file = directory.0.join("pid");
+    let pid_option = format!("--pidfile={}", path(&pid_file));
+    // The file is found in the current directory; options stand behind it.
+    let found = turnserver(&directory, &["-p", &port, "-v", "--server-relay", &pid_option]);
+    let server = Server::start(found);
+    let pid = std::fs::read_to_string(&pid_file).unwrap();
+    assert_eq!(pid.trim(), server.process.id().to_string());
+    let data = directory.0.join("data");
+    let status = run(&["status", "--json", "--data", path(&data)]);
+    assert_eq!(json(&status)["realm"], "a.example");
+    server.stop();
+
+    // Without a file, all is on the command line.
+    let port = free_port().to_string();
+    let options =
+        ["-n", "-L", "127.0.0.1", "-E", "127.0.0.1", "-p", &port, "-a", "-r", "b.example"];
+    let server = Server::start(turnserver(&directory, &options));
+    let status = run(&["status", "--json", "--data", path(&data)]);
+    assert_eq!(json(&status)["realm"], "b.example");
+    server.stop();
+}
+
+#[test]
+fn the_program_under_coturns_name_explains_itself_and_fails_as_coturn_does() {
+    let directory = Directory::new();
+    let output = |arguments: &[&str]| turnserver(&directory, arguments).output().unwrap();
+    let help = output(&["--help"]);
+    assert!(help.status.success() && stdout(&help).starts_with("Usage: turnserver"), "{help:?}");
+    assert_eq!(stdout(&output(&["--version"])).trim(), env!("CARGO_PKG_VERSION"));
+    let missing = output(&["-c", "/nowhere/turnserver.conf"]);
+    assert_eq!(missing.status.code(), Some(255), "{missing:?}");
+    directory.file("turnserver.conf", "denied-peer-ip=10.0.0.0/8x\n");
+    let wrong = output(&[]);
+    assert_eq!(wrong.status.code(), Some(255), "{wrong:?}");
+    assert!(stderr(&wrong).contains("turnserver.conf:1: denied-peer-ip"), "{wrong:?}");
+}
