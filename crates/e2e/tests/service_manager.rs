@@ -66,7 +66,12 @@ impl Manager {
             Ok(length) => {
                 self.messages.push(String::from_utf8_lossy(&bytes[..length]).into_owned())
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // A stopped child interrupts the wait.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) => {}
             Err(error) => panic!("the manager's socket: {error}"),
         }
     }
