@@ -98,10 +98,11 @@ fn compile_to(scratch: &Path, directory: &Path, name: &OsStr) -> Result<Vec<u8>>
         // Debian's directory of asm/types.h.
         .arg(format!("-I/usr/include/{}-linux-gnu", env::consts::ARCH))
         .arg(name)
-        .arg("-o")
-        .arg(scratch)
+        // Through a pipe: the random name of a temporary file reaches the order of the type information.
+        .args(["-o", "-"])
         .current_dir(directory);
-    run(&mut clang)?;
+    let object = run(&mut clang)?.stdout;
+    fs::write(scratch, object).with_context(|| format!("cannot write {}", scratch.display()))?;
     // The rest of the debug information depends on the machine more than on the program.
     run(Command::new(STRIP).arg("-g").arg(scratch))?;
     fs::read(scratch).context("the compiler left no object")
