@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use instant_acme::{Error, Problem};
+use outgoing_http::RootsError;
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
@@ -42,13 +43,8 @@ pub enum AcmeError {
         error: io::Error,
     },
     /// The file of authorities to trust for the connection has none.
-    #[error("{}: {why}", path.display())]
-    Roots {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        why: String,
-    },
+    #[error(transparent)]
+    Roots(#[from] RootsError),
     /// The certificate of a challenge could not be made.
     #[error("the answer to a challenge could not be made: {0}")]
     Answer(String),

@@ -10,6 +10,6 @@ mod order;
 mod store;
 
 pub use error::AcmeError;
-pub use http::Roots;
 pub use order::{Challenge, Order};
+pub use outgoing_http::Roots;
 pub use store::{Renewal, Store};

@@ -14,3 +14,6 @@ pub(crate) const POLL: Duration = Duration::from_millis(500);
 
 /// Largest answer of an authority that is read: chains have some KiB.
 pub(crate) const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// Longest time for a request to an authority, which answers in a second or two.
+pub(crate) const REQUEST: Duration = Duration::from_mins(1);

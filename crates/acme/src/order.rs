@@ -4,12 +4,13 @@ use instant_acme::{
     Account, AuthorizationStatus, ChallengeHandle, ChallengeType, Identifier, NewAccount, NewOrder,
     OrderStatus, RetryPolicy,
 };
+use outgoing_http::Roots;
 use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
 use turn_session::Challenges;
 
 use crate::error::{AcmeError, described};
-use crate::http::{Https, Roots};
+use crate::http::Https;
 use crate::limits::{ORDER, POLL, VERIFICATION};
 use crate::store::Store;
 
