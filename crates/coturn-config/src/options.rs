@@ -52,7 +52,6 @@ const fn lettered(
 const MANAGER: &str = "the service manager does it";
 const JOURNAL: &str =
     "the log is on standard error, which the service manager or the container engine keeps";
-const DATABASE: &str = "users of this database are not read; add them with `turnpike user add`";
 const MODERN: &str = "TLS 1.2 and 1.3 with AEAD ciphers and forward secrecy, without a choice";
 const FAST: &str = "the data path has no such choice";
 const STATUS: &str =
@@ -165,7 +164,12 @@ pub const OPTIONS: &[CoturnOption] = &[
     lettered('e', "psql-userdb", Value, Keys("users.database_file")),
     option("sql-userdb", Value, Keys("users.database_file")),
     lettered('M', "mysql-userdb", Value, Keys("users.database_file")),
-    lettered('J', "mongo-userdb", Value, Unsupported(DATABASE)),
+    lettered(
+        'J',
+        "mongo-userdb",
+        Value,
+        Keys("users.database_file, in a build with the feature `mongodb`"),
+    ),
     lettered('N', "redis-userdb", Value, Keys("users.database_file")),
     lettered(
         'O',
@@ -175,7 +179,14 @@ pub const OPTIONS: &[CoturnOption] = &[
             "metrics are served over HTTP (`http.listen`), and the log has a line for each allocation",
         ),
     ),
-    option("secret-key-file", Value, Unsupported(DATABASE)),
+    option(
+        "secret-key-file",
+        Value,
+        Unsupported(
+            "it decrypts the password of mysql-userdb: write that in clear into the URL in `users.database_file`, which only \
+             the server reads (`turnadmin -v -f FILE -p PASSWORD` shows it)",
+        ),
+    ),
     // Quotas.
     lettered('q', "user-quota", Value, Keys("quotas.allocations_per_user")),
     lettered('Q', "total-quota", Value, Keys("quotas.allocations_total")),

@@ -1,8 +1,11 @@
 //! Database servers of a test's own, with coturn's tables: on a private directory, a Unix socket and a loopback port;
-//! filled and read by coturn's own `turnadmin`.
+//! filled and read by coturn's own `turnadmin`, which has no MongoDB in Debian.
+
+mod mongo;
+mod tls;
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -25,6 +28,9 @@ pub enum DatabaseKind {
     Redis,
     /// A file of SQLite, which has no server.
     Sqlite,
+    /// A server in Java that speaks MongoDB's protocol: MongoDB itself is in no registry of packages. No Unix socket, and its
+    /// data ends with it.
+    Mongo,
 }
 
 /// A running server; it ends with the value.
@@ -35,6 +41,8 @@ pub struct DatabaseServer {
     port: u16,
     /// A command with its arguments that the server and `turnadmin` are started by.
     through: Vec<String>,
+    /// Connections from now on are encrypted.
+    is_encrypted: bool,
     process: Option<Child>,
 }
 
@@ -59,7 +67,7 @@ impl DatabaseServer {
     /// As [`DatabaseServer::start`].
     pub fn start_through(kind: DatabaseKind, through: &[&str]) -> Result<Self, String> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        if !Path::new(SCHEMA).exists() {
+        if kind != DatabaseKind::Mongo && !Path::new(SCHEMA).exists() {
             return Err("coturn is not installed".to_owned());
         }
         let program = if kind == DatabaseKind::Sqlite { None } else { Some(program(kind)?) };
@@ -71,20 +79,28 @@ impl DatabaseServer {
         drop(free);
         let through: Vec<String> = through.iter().map(|word| (*word).to_owned()).collect();
         let Some(program) = program else {
-            let server = Self { kind, directory, port, through, process: None };
+            let server =
+                Self { kind, directory, port, through, is_encrypted: false, process: None };
             // It makes the file.
             server.turnadmin(&["-l"]);
             return Ok(server);
         };
+        if kind == DatabaseKind::Mongo
+            && let Err(missing) = mongo::fetch(&directory)
+        {
+            let _ = fs::remove_dir_all(&directory);
+            return Err(missing);
+        }
         prepare(kind, &program, &directory);
-        let process = Some(spawn(kind, &program, (&directory, port), &through));
-        let server = Self { kind, directory, port, through, process };
+        let mut server =
+            Self { kind, directory, port, through, is_encrypted: false, process: None };
+        server.process = Some(server.spawn(&program));
         server.wait_until_ready("postgres");
         server.fill();
         Ok(server)
     }
 
-    /// The URL of its Unix socket, for `users.database`.
+    /// The URL of its Unix socket, where it has one, for `users.database`.
     #[must_use]
     pub fn url(&self) -> String {
         let directory = self.directory.display().to_string().replace('/', "%2F");
@@ -94,6 +110,7 @@ impl DatabaseServer {
                 format!("mysql://turn:turn-password@localhost/turn?socket={directory}%2Fsocket")
             }
             DatabaseKind::Redis => format!("redis+unix://{}/socket?db=0", self.directory.display()),
+            DatabaseKind::Mongo => self.tcp_url(),
             DatabaseKind::Sqlite => format!("sqlite-coturn://{}/turndb", self.directory.display()),
         }
     }
@@ -108,6 +125,7 @@ impl DatabaseServer {
                 format!("mysql://turn:turn-password@127.0.0.1:{port}/turn")
             }
             DatabaseKind::Redis => format!("redis://127.0.0.1:{port}/0"),
+            DatabaseKind::Mongo => format!("mongodb://127.0.0.1:{port}/turn"),
             DatabaseKind::Sqlite => self.url(),
         }
     }
@@ -126,6 +144,7 @@ impl DatabaseServer {
             ),
             DatabaseKind::Redis => format!("--redis-userdb=ip=127.0.0.1 port={port} dbname=0"),
             DatabaseKind::Sqlite => format!("--userdb={}/turndb", self.directory.display()),
+            DatabaseKind::Mongo => format!("--mongo-userdb={}", self.tcp_url()),
         }
     }
 
@@ -179,46 +198,62 @@ impl DatabaseServer {
     /// It does not start.
     pub fn start_again(&mut self) {
         let program = program(self.kind).expect("it was there");
-        let place = (&*self.directory, self.port);
-        self.process = Some(spawn(self.kind, &program, place, &self.through));
+        self.process = Some(self.spawn(&program));
         self.wait_until_ready("turn");
     }
 
-    /// Has a PostgreSQL encrypt its connections, with a certificate for 127.0.0.1; returns the file of the authority that
-    /// signed it, and that of another one.
-    ///
-    /// # Panics
-    /// It is of another kind, or does not start again.
-    pub fn encrypt(&mut self) -> [PathBuf; 2] {
-        const MAKE: &str = "set -e
-key='-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes'
-for name in ca other; do
-    openssl req -x509 $key -keyout $name.key -out $name.pem -days 2 -subj /CN=$name
-done
-openssl req $key -keyout server.key -out server.csr -subj /CN=db -addext subjectAltName=IP:127.0.0.1
-openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out server.crt -days 2 -copy_extensions copy
-chmod 600 server.key
-chown --reference=. server.key server.crt";
-        assert_eq!(self.kind, DatabaseKind::Postgres);
-        let made = Command::new("sh").args(["-c", MAKE]).current_dir(&self.directory).output();
-        let made = made.expect("a shell");
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let directory = self.directory.clone();
-        let at = |name: &str| directory.join(name);
-        self.run(&format!("ALTER SYSTEM SET ssl_cert_file = '{}'", at("server.crt").display()));
-        self.run(&format!("ALTER SYSTEM SET ssl_key_file = '{}'", at("server.key").display()));
-        self.run("ALTER SYSTEM SET ssl = on");
-        self.stop();
-        self.start_again();
-        [at("ca.pem"), at("other.pem")]
-    }
-
     fn wait_until_ready(&self, database: &str) {
+        if self.kind == DatabaseKind::Mongo {
+            return eventually("the database server starts", || {
+                TcpStream::connect(("127.0.0.1", self.port)).is_ok()
+            });
+        }
         let nothing = if self.kind == DatabaseKind::Redis { "PING" } else { "SELECT 1" };
         let database = if self.kind == DatabaseKind::Mariadb { "mysql" } else { database };
         eventually("the database server starts", || {
             self.client(database, nothing).status.success()
         });
+    }
+
+    fn spawn(&self, program: &Path) -> Child {
+        let Self { kind, directory, port, .. } = self;
+        let mut command = after(&self.through, as_user(*kind, program));
+        let (port, data) = (port.to_string(), directory.join("data"));
+        let socket = directory.join("socket").display().to_string();
+        match kind {
+            DatabaseKind::Postgres => {
+                command.args(["-p", &port, "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"]);
+                command.arg("-D").arg(&data).arg("-k").arg(directory);
+            }
+            DatabaseKind::Mariadb => {
+                command.arg("--no-defaults").arg(format!("--datadir={}", data.display()));
+                command.arg(format!("--socket={socket}")).arg(format!("--port={port}"));
+                command.args(["--bind-address=127.0.0.1", "--innodb-flush-log-at-trx-commit=0"]);
+                if is_root() {
+                    command.arg("--user=root");
+                }
+            }
+            DatabaseKind::Redis => {
+                command.args(["--bind", "127.0.0.1", "--unixsocket", &socket]);
+                command.arg("--dir").arg(directory);
+                if self.is_encrypted {
+                    command.args(["--port", "0", "--tls-port", &port]);
+                } else {
+                    command.args(["--port", &port]);
+                }
+            }
+            DatabaseKind::Mongo => {
+                command.args(mongo::words(directory)).arg(&port);
+            }
+            DatabaseKind::Sqlite => {}
+        }
+        if self.is_encrypted {
+            command.args(tls::words(*kind, directory));
+        }
+        let log = fs::File::create(directory.join("log")).expect("a log");
+        let again = log.try_clone().expect("a log");
+        command.stdin(Stdio::null()).stdout(log).stderr(again).process_group(0);
+        command.current_dir("/tmp").spawn().expect("the database server")
     }
 
     fn fill(&self) {
@@ -238,7 +273,7 @@ chown --reference=. server.key server.crt";
                 assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
                 self.run(&sql);
             }
-            DatabaseKind::Redis | DatabaseKind::Sqlite => {}
+            DatabaseKind::Redis | DatabaseKind::Sqlite | DatabaseKind::Mongo => {}
         }
     }
 
@@ -278,6 +313,7 @@ db.commit()";
                 command.args(["-c", RUN]).arg(self.directory.join("turndb")).arg(text);
                 command
             }
+            DatabaseKind::Mongo => panic!("the shell of MongoDB is in no registry of packages"),
         };
         command.output().expect("the client of a database")
     }
@@ -315,6 +351,7 @@ fn program(kind: DatabaseKind) -> Result<PathBuf, String> {
             .collect(),
         DatabaseKind::Mariadb => vec!["/usr/sbin/mariadbd".into(), "/usr/bin/mariadbd".into()],
         DatabaseKind::Redis => vec!["/usr/bin/redis-server".into()],
+        DatabaseKind::Mongo => vec!["/usr/bin/java".into()],
         DatabaseKind::Sqlite => Vec::new(),
     };
     let found = candidates.into_iter().find(|path| path.exists());
@@ -339,7 +376,7 @@ fn is_root() -> bool {
 fn prepare(kind: DatabaseKind, program: &Path, directory: &Path) {
     let data = directory.join("data");
     let mut command = match kind {
-        DatabaseKind::Redis | DatabaseKind::Sqlite => return,
+        DatabaseKind::Redis | DatabaseKind::Sqlite | DatabaseKind::Mongo => return,
         DatabaseKind::Postgres => {
             if is_root() {
                 let id = |option| {
@@ -374,38 +411,4 @@ fn after(through: &[String], command: Command) -> Command {
     let mut outer = Command::new(first);
     outer.args(words).arg(command.get_program()).args(command.get_args());
     outer
-}
-
-fn spawn(
-    kind: DatabaseKind,
-    program: &Path,
-    (directory, port): (&Path, u16),
-    through: &[String],
-) -> Child {
-    let mut command = after(through, as_user(kind, program));
-    let (port, data) = (port.to_string(), directory.join("data"));
-    let socket = directory.join("socket").display().to_string();
-    match kind {
-        DatabaseKind::Postgres => {
-            command.args(["-p", &port, "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"]);
-            command.arg("-D").arg(&data).arg("-k").arg(directory);
-        }
-        DatabaseKind::Mariadb => {
-            command.arg("--no-defaults").arg(format!("--datadir={}", data.display()));
-            command.arg(format!("--socket={socket}")).arg(format!("--port={port}"));
-            command.args(["--bind-address=127.0.0.1", "--innodb-flush-log-at-trx-commit=0"]);
-            if is_root() {
-                command.arg("--user=root");
-            }
-        }
-        DatabaseKind::Redis => {
-            command.args(["--port", &port, "--bind", "127.0.0.1", "--unixsocket", &socket]);
-            command.arg("--dir").arg(directory);
-        }
-        DatabaseKind::Sqlite => {}
-    }
-    let log = fs::File::create(directory.join("log")).expect("a log");
-    let again = log.try_clone().expect("a log");
-    command.stdin(Stdio::null()).stdout(log).stderr(again).process_group(0);
-    command.current_dir("/tmp").spawn().expect("the database server")
 }

@@ -6,8 +6,8 @@
 //!
 //! - A back end has a [`UserReader`] (asynchronous look-ups, for the server) and a [`UserEditor`] (changes and
 //!   lists, for commands). [`SqliteReader`] and [`SqliteStore`] need nothing installed. [`server_reader`] and
-//!   [`server_editor`] use coturn's own layout in PostgreSQL, MySQL, MariaDB or Redis, each a cargo feature and a
-//!   file, or in coturn's SQLite file.
+//!   [`server_editor`] use coturn's own layout in PostgreSQL, MySQL, MariaDB, Redis or MongoDB, each a cargo feature
+//!   and a file, or in coturn's SQLite file.
 //! - [`TableWatch`] reads the other tables of that layout (secrets, realms, rules for peers, keys of tokens).
 //! - [`Directory`] answers the workers from a reader, through a cache that notices changes by other processes.
 //! - [`Credentials`] generates a name and a password that cannot be guessed.
@@ -19,6 +19,8 @@ mod credentials;
 mod directory;
 mod error;
 mod limits;
+#[cfg(feature = "mongodb")]
+mod mongo;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(feature = "postgresql")]

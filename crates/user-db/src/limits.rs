@@ -56,8 +56,18 @@ pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// more would let a restarted server be asked to accept them all at once.
 pub(crate) const CONNECTIONS: usize = 4;
 
-/// Times as many for MySQL, whose connections carry one look-up at a time.
-pub(crate) const MYSQL_TIMES: usize = 4;
+/// Times as many for MySQL and MongoDB, whose connections carry one look-up at a time.
+#[cfg(any(feature = "mysql", feature = "mongodb"))]
+pub(crate) const ONE_AT_A_TIME: usize = 4;
+
+/// Wait of a look-up for a member of a replica set of MongoDB that answers: below the deadline of a look-up, so that the
+/// reason is known.
+#[cfg(feature = "mongodb")]
+pub(crate) const SELECT_WITHIN: Duration = Duration::from_secs(1);
+
+/// Time after which an unused connection to MongoDB is made anew: firewalls forget those that are silent for minutes.
+#[cfg(feature = "mongodb")]
+pub(crate) const UNUSED_FOR: Duration = Duration::from_secs(60);
 
 /// Silence after which a connection to a database server is probed, and after which it is given up.
 pub(crate) const SILENT_FOR: Duration = Duration::from_secs(10);

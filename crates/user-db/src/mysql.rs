@@ -7,7 +7,7 @@ use mysql_async::{Conn, Opts, OptsBuilder, Params, Pool, PoolConstraints, PoolOp
 
 use crate::coturn::{Called, Changes, CoturnDatabase, Heard, Kept, causes};
 use crate::error::StoreError;
-use crate::limits::{MYSQL_TIMES, REALMS_MAX, SILENT_FOR};
+use crate::limits::{ONE_AT_A_TIME, REALMS_MAX, SILENT_FOR};
 use crate::server_url::ServerUrl;
 use crate::store::{Page, Position};
 use crate::table::{Dialect, Row, Table};
@@ -33,7 +33,7 @@ impl Mysql {
             .prefer_socket(false)
             .tcp_keepalive(Some(SILENT_FOR))
             .client_found_rows(true);
-        let constraints = PoolConstraints::new(0, connections * MYSQL_TIMES).unwrap_or_default();
+        let constraints = PoolConstraints::new(0, connections * ONE_AT_A_TIME).unwrap_or_default();
         // Nothing in a session is changed, so it need not be reset after each look-up.
         let pool = PoolOpts::new().with_constraints(constraints).with_reset_connection(false);
         builder = builder.pool_opts(pool);

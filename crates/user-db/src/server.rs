@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use crate::coturn::{CoturnDatabase, CoturnEditor, CoturnReader};
 use crate::error::StoreError;
+#[cfg(feature = "mongodb")]
+use crate::limits::{CONNECT_WITHIN, SELECT_WITHIN};
 use crate::limits::{CONNECTIONS, CONNECTIONS_TABLES};
 use crate::server_url::ServerUrl;
 use crate::sqlite_coturn::{SCHEME, SqliteCoturn};
 use crate::store::{UserEditor, UserReader};
 use crate::table::{Row, Table};
 
-/// Opens users in coturn's layout for look-ups, by a URL: `postgresql://`, `mysql://`, `redis://` or
+/// Opens users in coturn's layout for look-ups, by a URL: `postgresql://`, `mysql://`, `redis://`, `mongodb://` or
 /// `sqlite-coturn://`. Waits for no network.
 ///
 /// # Errors
@@ -96,19 +98,59 @@ pub(crate) fn open(text: &str, purpose: Purpose) -> Result<Arc<dyn CoturnDatabas
         Purpose::Look => CONNECTIONS,
         Purpose::Read | Purpose::Change => CONNECTIONS_TABLES,
     };
-    match text.split_once("://").map(|(scheme, _)| scheme) {
+    let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
+    match scheme {
         #[cfg(feature = "postgresql")]
-        Some("postgresql" | "postgres") => {
+        "postgresql" | "postgres" => {
             Ok(Arc::new(crate::postgres::Postgres::new(url, connections)?))
         }
         #[cfg(feature = "mysql")]
-        Some("mysql" | "mariadb") => Ok(Arc::new(crate::mysql::Mysql::new(url, connections)?)),
+        "mysql" | "mariadb" => Ok(Arc::new(crate::mysql::Mysql::new(url, connections)?)),
         #[cfg(feature = "redis")]
-        Some("redis" | "rediss" | "redis+unix") => {
-            Ok(Arc::new(crate::redis_server::Redis::new(url)?))
+        "redis" | "rediss" | "redis+unix" => Ok(Arc::new(crate::redis_server::Redis::new(url)?)),
+        #[cfg(feature = "mongodb")]
+        "mongodb" | "mongodb+srv" => {
+            let selection = if purpose == Purpose::Look { SELECT_WITHIN } else { CONNECT_WITHIN };
+            Ok(Arc::new(crate::mongo::Mongo::new(url, connections, selection)?))
         }
-        _ => Err(url.failed(format_args!(
-            "this program was built without this kind of database (cargo features of user-db)"
-        ))),
+        _ => match feature(scheme) {
+            Some(name) => Err(url.failed(format_args!(
+                "this program was built without the feature \"{name}\": build it with \
+                 `cargo build --release -p turnpike --features {name}`"
+            ))),
+            None => Err(url.failed(format_args!("{scheme} is not a known kind of database"))),
+        },
+    }
+}
+
+/// The cargo feature, of this crate and of `turnpike`, that a scheme needs.
+fn feature(scheme: &str) -> Option<&'static str> {
+    Some(match scheme {
+        "postgresql" | "postgres" => "postgresql",
+        "mysql" | "mariadb" => "mysql",
+        "redis" | "rediss" | "redis+unix" => "redis",
+        "mongodb" | "mongodb+srv" => "mongodb",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(not(feature = "mongodb"))]
+    fn a_kind_that_is_not_built_in_names_its_feature() {
+        for url in ["mongodb://turn:hush@db/turn", "mongodb+srv://turn:hush@db/turn"] {
+            let error = check_url(url).unwrap_err().to_string();
+            assert!(error.contains("-p turnpike --features mongodb"), "{error}");
+            assert!(!error.contains("hush"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_scheme_that_nothing_has_is_named() {
+        let error = check_url("oracle://db/turn").unwrap_err().to_string();
+        assert!(error.contains("oracle is not a known kind of database"), "{error}");
     }
 }

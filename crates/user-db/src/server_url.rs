@@ -57,6 +57,11 @@ impl ServerUrl {
                     )));
                 }
                 Some(("sslrootcert", path)) => url.authorities = Some(decoded(path).into()),
+                Some((name, value)) if scheme.starts_with("mongodb") => {
+                    if !url.take_mongodb(name, value)? {
+                        kept.push(option);
+                    }
+                }
                 _ => kept.push(option),
             }
         }
@@ -71,17 +76,41 @@ impl ServerUrl {
         Ok(url)
     }
 
+    /// Takes an option of TLS by its name in URLs of MongoDB; returns whether it is one.
+    fn take_mongodb(&mut self, name: &str, value: &str) -> Result<bool, StoreError> {
+        match (&*name.to_ascii_lowercase(), value) {
+            ("tls" | "ssl", _) => self.tls = value == "true",
+            ("tlscafile", _) => self.authorities = Some(decoded(value).into()),
+            (
+                "tlsinsecure" | "tlsallowinvalidcertificates" | "tlsallowinvalidhostnames",
+                "true",
+            ) => {
+                return Err(self.failed(format_args!(
+                    "{name}=true is not offered: the server's certificate is checked; tls=false leaves TLS out, and keys \
+                     travel in clear"
+                )));
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
     /// The URL for the driver.
     pub(crate) fn expose(&self) -> &str {
         self.url.expose()
     }
 
+    /// File of the authorities that sign the server's certificate.
+    pub(crate) fn authorities_file(&self) -> Result<PathBuf, StoreError> {
+        let host = || BUNDLES.iter().map(PathBuf::from).find(|path| path.exists());
+        self.authorities.clone().or_else(host).ok_or_else(|| {
+            self.failed(format_args!("this host trusts no authority: name one with sslrootcert="))
+        })
+    }
+
     /// The authorities that sign the server's certificate, as PEM.
     pub(crate) fn authorities(&self) -> Result<Vec<u8>, StoreError> {
-        let host = || BUNDLES.iter().map(PathBuf::from).find(|path| path.exists());
-        let path = self.authorities.clone().or_else(host).ok_or_else(|| {
-            self.failed(format_args!("this host trusts no authority: name one with sslrootcert="))
-        })?;
+        let path = self.authorities_file()?;
         let read = std::fs::read(&path);
         read.map_err(|error| self.failed(format_args!("{}: {error}", path.display())))
     }
@@ -154,12 +183,21 @@ mod tests {
             ("mysql://turn@localhost/turn?sslmode=verify-full", true),
             ("redis://db.example.org", false),
             ("rediss://db.example.org", true),
+            ("mongodb://db1.example.org,db2.example.org/turn", true),
+            ("mongodb+srv://cluster.example.org/turn", true),
+            ("mongodb://db.example.org/turn?replicaSet=a&ssl=false", false),
+            ("mongodb://127.0.0.1/turn?tls=true", true),
         ] {
             assert_eq!(ServerUrl::parse(text).unwrap().tls, tls, "{text}");
         }
         let refused =
             ServerUrl::parse("mysql://a:pass@b/c?sslmode=prefer").unwrap_err().to_string();
         assert!(refused.contains("sslmode=prefer is not offered"), "{refused}");
+        let refused = ServerUrl::parse("mongodb://b/c?tlsInsecure=true").unwrap_err().to_string();
+        assert!(refused.contains("tlsInsecure=true is not offered"), "{refused}");
+        let url = ServerUrl::parse("mongodb://b/c?tlsCAFile=%2Fca.pem&w=1&tls=true").unwrap();
+        assert_eq!(url.expose(), "mongodb://b/c?w=1");
+        assert_eq!(url.authorities_file().unwrap(), PathBuf::from("/ca.pem"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `turnadmin`.
 
-use super::State::{Missing, Same};
+use super::State::Same;
 use super::{Item, Part, item};
 
 pub(super) const PART: Part = Part {
@@ -62,7 +62,7 @@ const ITEMS: &[Item] = &[
     item(
         "--mongo-userdb; -J",
         "the MongoDB database",
-        Missing("users of this database are not read"),
+        Same("in a build with the feature `mongodb`"),
     ),
     item("--user; -u", "the user", Same("")),
     item("--realm; -r", "the realm", Same("")),

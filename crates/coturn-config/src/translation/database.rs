@@ -7,8 +7,8 @@ use super::{Fate, Work};
 use crate::toml;
 
 /// Options of databases that both servers can share.
-const SHARED: [&str; 6] =
-    ["userdb", "db", "psql-userdb", "sql-userdb", "mysql-userdb", "redis-userdb"];
+const SHARED: [&str; 7] =
+    ["userdb", "db", "psql-userdb", "sql-userdb", "mysql-userdb", "mongo-userdb", "redis-userdb"];
 
 /// Name of the file with the URL.
 const FILE: &str = "users.url";
@@ -33,9 +33,15 @@ pub(super) fn translate(work: &mut Work, by_secret: bool, directory: &Path) {
     match url(&name, work.value(last)) {
         Ok(url) => {
             let path = directory.join(FILE).display().to_string();
-            work.toml.set("users.database_file", toml::text(&path), name);
+            work.toml.set("users.database_file", toml::text(&path), &*name);
             work.secrets.push((path, url));
             tables(work, by_secret);
+            if name == "mongo-userdb" {
+                work.notes.push(
+                    "MongoDB needs a build with its client: `cargo build --release -p turnpike --features mongodb`."
+                        .to_owned(),
+                );
+            }
             work.notes.push(
                 "The connection to a database on another host is encrypted and its certificate is checked, unless its URL ends \
                  with ?sslmode=disable; Redis is reached without TLS unless it is rediss://."
@@ -107,6 +113,9 @@ fn without_tables(work: &mut Work) {
 pub fn url(option: &str, value: &str) -> Result<String, String> {
     if value.contains("://") {
         return Ok(value.to_owned());
+    }
+    if option == "mongo-userdb" {
+        return Err("a URL, as mongodb://USER:PASSWORD@HOST/DATABASE".to_owned());
     }
     let mut place = Place::default();
     for word in value.split_whitespace() {
@@ -258,5 +267,8 @@ mod tests {
         for words in ["host", "host=db cipher=x"] {
             assert!(url("mysql-userdb", words).is_err(), "{words}");
         }
+        let mongodb = "mongodb://turn:x@db/turn?replicaSet=a";
+        assert_eq!(url("mongo-userdb", mongodb), Ok(mongodb.to_owned()));
+        assert!(url("mongo-userdb", "host=db").is_err());
     }
 }

@@ -148,8 +148,8 @@ section! {
         /// directory of its own: the server may write to all of it. Under systemd that has to be in
         /// `ReadWritePaths=`.
         ///
-        /// A URL with `postgresql`, `mysql`, `mariadb`, `redis`, `rediss` or `sqlite-coturn` names a database in coturn's own
-        /// layout, which coturn may use at the same time (docs/operate/databases.md). A URL with a password is better in `database_file`.
+        /// A URL with `postgresql`, `mysql`, `mariadb`, `redis`, `rediss`, `mongodb` (in a build with this feature) or
+        /// `sqlite-coturn` names a database in coturn's own layout, which coturn may use at the same time (docs/operate/databases.md). A URL with a password is better in `database_file`.
         #[schemars(example = &"sqlite:///srv/turnpike/users.sqlite")]
         restart database: Option<Database> = None;
         /// File that holds the URL of `database`, in one line: for a URL with a password.

@@ -9,8 +9,17 @@ use turn_types::Secret;
 use super::{Written, written};
 
 /// Schemes of database servers, as in URLs.
-const SERVERS: [&str; 7] =
-    ["postgresql", "postgres", "mysql", "mariadb", "redis", "rediss", "redis+unix"];
+const SERVERS: [&str; 9] = [
+    "postgresql",
+    "postgres",
+    "mysql",
+    "mariadb",
+    "redis",
+    "rediss",
+    "redis+unix",
+    "mongodb",
+    "mongodb+srv",
+];
 
 /// A database of users, written as a URL or, for SQLite, as a path. Another kind of server is added here and as a file
 /// of `user-db`.
@@ -104,7 +113,7 @@ impl Written for Database {
 
     fn forms() -> String {
         "write the path of an SQLite file, such as \"/srv/turnpike/users.sqlite\", or the URL of a database with \
-         coturn's tables, such as \"postgresql://turn@db.example.org/turn\", mysql://, redis:// or \
+         coturn's tables, such as \"postgresql://turn@db.example.org/turn\", mysql://, redis://, mongodb:// or \
          \"sqlite-coturn:///var/lib/turn/turndb\""
             .to_owned()
     }
@@ -159,7 +168,7 @@ mod tests {
                 "sqlite://srv/u.sqlite",
                 "\"sqlite://srv/u.sqlite\" has a host name, and SQLite has none",
             ),
-            ("mongodb://db.example.org/u", "mongodb is not a known kind of database"),
+            ("oracle://db.example.org/u", "oracle is not a known kind of database"),
             ("", "the path is empty"),
             ("host=db password=pw", "words as in coturn's options are not taken: write a URL"),
         ] {

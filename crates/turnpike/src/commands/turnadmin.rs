@@ -242,9 +242,7 @@ impl Admin<'_> {
             Some((Value::Postgres, words)) => ("psql-userdb", words),
             Some((Value::Mysql, words)) => ("mysql-userdb", words),
             Some((Value::Redis, words)) => ("redis-userdb", words),
-            Some((_, _)) => {
-                return Err(failed("MongoDB is not supported".to_owned()));
-            }
+            Some((_, words)) => ("mongo-userdb", words),
         };
         let url = coturn_config::database_url(option.0, option.1);
         url.map_err(|expected| {

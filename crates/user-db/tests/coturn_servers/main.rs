@@ -1,6 +1,10 @@
 //! Coturn's own layout in real database servers: filled and read by coturn's `turnadmin`, paused and restarted.
 #![expect(clippy::unwrap_used, reason = "in a test, what cannot go on shall stop it")]
 
+mod encrypted;
+#[cfg(feature = "mongodb")]
+mod mongo;
+
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -8,8 +12,8 @@ use test_support::{DatabaseKind, DatabaseServer, eventually, require};
 use turn_types::Secret;
 use user_db::{
     Answer, Directory, DirectoryOptions, NewUser, Page, Position, Reading, Row, StoreError, Table,
-    TableWatch, TableWatchOptions, UserEditor, UserQuery, server_editor, server_reader,
-    server_tables,
+    TableEditor, TableWatch, TableWatchOptions, UserEditor, UserQuery, server_editor,
+    server_reader, server_tables,
 };
 
 const REALM: &str = "example.org";
@@ -214,9 +218,17 @@ fn rows_are_kept(kind: DatabaseKind) {
     let Some(server) = server(kind) else { return };
     let tables = server_tables(&server.url()).unwrap();
     server.turnadmin(&["-s", "a-secret-of-coturn", "-r", REALM]);
-    let row = |values: &[&str]| -> Row { values.iter().map(|value| (*value).to_owned()).collect() };
     assert_eq!(tables.rows(Table::Secrets, 9).unwrap(), [row(&[REALM, "a-secret-of-coturn"])]);
     tables.remove(Table::Secrets, row(&[REALM, "a-secret-of-coturn"])).unwrap();
+    rows_are_as_they_were_put(&tables);
+}
+
+fn row(values: &[&str]) -> Row {
+    values.iter().map(|value| (*value).to_owned()).collect()
+}
+
+/// In tables without rows.
+fn rows_are_as_they_were_put(tables: &TableEditor) {
     for (table, first, second) in [
         (Table::Secrets, &[REALM, "a"][..], &[REALM, "b"][..]),
         (Table::Origins, &["http://a:80", "r"], &["http://b:80", "r"]),
@@ -250,33 +262,6 @@ fn rows_are_kept_in_each_kind() {
         [DatabaseKind::Postgres, DatabaseKind::Mariadb, DatabaseKind::Redis, DatabaseKind::Sqlite]
     {
         rows_are_kept(kind);
-    }
-}
-
-#[test]
-fn a_connection_is_encrypted_and_the_server_has_to_be_the_right_one() {
-    let Some(mut server) = server(DatabaseKind::Postgres) else { return };
-    let [authority, other] = server.encrypt();
-    let url = |host: &str, file: &std::path::Path| {
-        let tcp = server.tcp_url().replace("127.0.0.1", host);
-        let file = file.display().to_string().replace('/', "%2F");
-        format!("{tcp}?sslmode=verify-full&sslrootcert={file}")
-    };
-    let mut editor = server_editor(&url("127.0.0.1", &authority)).unwrap();
-    editor.add(&user("alice", "p")).unwrap();
-    let asked = Asked::of(&url("127.0.0.1", &authority));
-    assert!(asked.is_known("alice"));
-    let plain = server.run(
-        "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
-         WHERE application_name = 'turnpike' AND NOT ssl",
-    );
-    assert!(plain.contains(" 0"), "{plain}");
-
-    for (host, file, reason) in
-        [("127.0.0.1", &other, "UnknownIssuer"), ("localhost", &authority, "not valid for name")]
-    {
-        let error = server_editor(&url(host, file)).unwrap().realms().unwrap_err().to_string();
-        assert!(error.contains(reason), "{error}");
     }
 }
 
