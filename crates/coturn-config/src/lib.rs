@@ -20,4 +20,6 @@ pub use installations::{INSTALLATIONS, import_any, installations_markdown, left_
 pub use options::{Counterpart, OPTIONS};
 pub use peers::networks;
 pub use reference::reference_markdown;
-pub use translation::{Fate, Import, Line, User, UserKey, database_url, import};
+pub use translation::{
+    Fate, Import, Line, Row, RowLine, User, UserKey, database_url, import, import_with_rows,
+};

@@ -32,9 +32,14 @@ impl Range {
         (length <= bits).then_some(Self { is_ipv4: address.is_ipv4(), first, last: first | host })
     }
 
+    /// True if an address is in both ranges.
+    pub(crate) fn meets(self, other: Self) -> bool {
+        self.is_ipv4 == other.is_ipv4 && other.first <= self.last && self.first <= other.last
+    }
+
     /// The parts of this range that are not in another.
     fn without(self, other: Self) -> Vec<Self> {
-        if self.is_ipv4 != other.is_ipv4 || other.last < self.first || self.last < other.first {
+        if !self.meets(other) {
             return vec![self];
         }
         let mut parts = Vec::new();
@@ -82,6 +87,14 @@ pub(crate) fn without(ranges: &[Range], others: &[Range]) -> Vec<Range> {
     others.iter().fold(ranges.to_vec(), |left, other| {
         left.into_iter().flat_map(|range| range.without(*other)).collect()
     })
+}
+
+/// Networks of ranges, sorted, each once.
+pub(crate) fn networks_of(ranges: &[Range]) -> Vec<String> {
+    let mut networks: Vec<String> = ranges.iter().flat_map(|range| range.networks()).collect();
+    networks.sort();
+    networks.dedup();
+    networks
 }
 
 fn number(address: IpAddr) -> u128 {

@@ -6,9 +6,14 @@ use std::fmt::Write as _;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Toml {
     keys: Vec<Key>,
+    realms: Vec<Realm>,
     /// Comments at the top.
     notes: Vec<String>,
 }
+
+/// An entry of `realms`: names of keys, and values that are TOML already.
+#[derive(Clone, Debug)]
+pub(crate) struct Realm(pub(crate) Vec<(&'static str, String)>);
 
 #[derive(Clone, Debug)]
 struct Key {
@@ -50,6 +55,11 @@ impl Toml {
         self.keys.push(Key { table, name, value, comment: comment.into() });
     }
 
+    /// Adds an entry of `realms`, behind those that are there.
+    pub(crate) fn realm(&mut self, realm: Realm) {
+        self.realms.push(realm);
+    }
+
     /// Adds a comment at the top.
     pub(crate) fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
@@ -77,6 +87,12 @@ impl Toml {
                 for line in wrapped(comment) {
                     let _ = writeln!(text, "# {line}");
                 }
+                let _ = writeln!(text, "{name} = {value}");
+            }
+        }
+        for Realm(keys) in &self.realms {
+            text.push_str("\n[[realms]]\n");
+            for (name, value) in keys {
                 let _ = writeln!(text, "{name} = {value}");
             }
         }
@@ -117,6 +133,11 @@ pub(crate) fn text(value: &str) -> String {
     }
     quoted.push('"');
     quoted
+}
+
+/// An entry of a list of secrets: its name, and the path of its file.
+pub(crate) fn secret_entry((name, path): &(String, String)) -> String {
+    format!("{{ name = {}, secret_file = {} }}", text(name), text(path))
 }
 
 /// A list of texts, on one line or, when it is long, on one for each.

@@ -4,13 +4,16 @@ mod access;
 mod addresses;
 mod database;
 mod limits;
+mod rows;
 mod service;
 mod tls;
 
 use std::path::Path;
 
 pub use self::database::url as database_url;
+pub use self::rows::{Row, RowLine};
 use crate::options::{self, CoturnOption, Counterpart, OPTIONS, Takes};
+use crate::peers::Range;
 use crate::syntax::{self, Written};
 use crate::toml::Toml;
 
@@ -27,6 +30,8 @@ pub struct Import {
     pub realm: Option<String>,
     /// Every option, in the order of the file.
     pub lines: Vec<Line>,
+    /// Rows of coturn's database, in their order.
+    pub rows: Vec<RowLine>,
     /// Differences in behaviour that no line says.
     pub notes: Vec<String>,
 }
@@ -81,13 +86,25 @@ pub enum Fate {
 /// `directory`.
 #[must_use]
 pub fn import(file: &str, arguments: &[String], directory: &Path) -> Import {
+    import_with_rows(file, arguments, &[], directory)
+}
+
+/// The same with rows of coturn's database besides users, for a server that leaves that database.
+#[must_use]
+pub fn import_with_rows(
+    file: &str,
+    arguments: &[String],
+    rows: &[Row],
+    directory: &Path,
+) -> Import {
     let mut work = Work::new(syntax::file(file), syntax::arguments(arguments));
     addresses::translate(&mut work);
     access::translate(&mut work, directory);
     limits::translate(&mut work);
     tls::translate(&mut work, directory);
     service::translate(&mut work);
-    work.finish()
+    let lines = rows::translate(&mut work, rows, directory);
+    work.finish(lines)
 }
 
 /// An import that goes on.
@@ -95,6 +112,11 @@ struct Work {
     written: Vec<Entry>,
     toml: Toml,
     secrets: Vec<(String, String)>,
+    /// Names and files of the secrets of the server's own realm.
+    auth_secrets: Vec<(String, String)>,
+    /// Peers of all realms.
+    allowed_peers: Vec<Range>,
+    denied_peers: Vec<Range>,
     users: Vec<User>,
     notes: Vec<String>,
 }
@@ -133,6 +155,9 @@ impl Work {
             written: file.chain(arguments).collect(),
             toml: Toml::default(),
             secrets: Vec::new(),
+            auth_secrets: Vec::new(),
+            allowed_peers: Vec::new(),
+            denied_peers: Vec::new(),
             users: Vec::new(),
             notes: Vec::new(),
         }
@@ -185,7 +210,22 @@ impl Work {
         self.set(index, Fate::Unreadable(format!("{expected} is expected")));
     }
 
-    fn finish(mut self) -> Import {
+    /// Gives all lines of a switch that is on another fate.
+    fn settle(&mut self, name: &str, fate: &Fate) {
+        for entry in self.written.iter_mut().filter(|entry| entry.written.name == name) {
+            if syntax::switch(&entry.written.value) == Some(true) {
+                entry.fate = fate.clone();
+            }
+        }
+    }
+
+    /// With use-auth-secret coturn accepts time-limited credentials alone.
+    fn refuse_users(&mut self) {
+        let comment = "use-auth-secret: coturn accepts no users besides";
+        self.toml.set("auth.users", "false".to_owned(), comment);
+    }
+
+    fn finish(mut self, rows: Vec<RowLine>) -> Import {
         for note in &self.notes {
             self.toml.note(format!("- {note}"));
         }
@@ -197,6 +237,7 @@ impl Work {
         });
         Import {
             lines: lines.collect(),
+            rows,
             realm: self.word("realm").map(str::to_owned),
             toml: self.toml.text(),
             secrets: self.secrets,

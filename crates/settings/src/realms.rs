@@ -11,6 +11,14 @@ use crate::merged::MergedRealm;
 use crate::settings::Settings;
 
 impl Settings {
+    /// Returns whether a realm is the server's own or another one that it has, of the configuration or of the database.
+    #[must_use]
+    pub fn has_realm(&self, name: &str) -> bool {
+        *self.realm == *name
+            || self.realms.iter().any(|entry| entry.name.as_deref() == Some(name))
+            || self.database_rules().realms.contains_key(name)
+    }
+
     /// The rules of the realms beside the server's own. `own` and `relay` are as for [`Settings::peer_rules`].
     #[must_use]
     pub fn realm_policies(

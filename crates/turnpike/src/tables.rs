@@ -1,6 +1,6 @@
 //! Rules that are in the tables of a database beside its users: read on a thread of their own, put in force as a reload does.
 
-mod rules;
+pub(crate) mod rules;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,6 +17,23 @@ const WARNING_EVERY: Duration = Duration::from_secs(60);
 
 /// Warnings about rows that are logged at a time: a table may have many such rows.
 const TOLD_MAX: usize = 8;
+
+/// Rows that a command reads of one table, as many as a server does.
+pub(crate) const ROWS_MAX: u32 = 16_384;
+
+/// Tables that a configuration reads.
+fn tables_of(settings: &Settings) -> Vec<Table> {
+    let of = |table: &DatabaseTable| match table {
+        DatabaseTable::Realms => &[Table::Origins, Table::Options][..],
+        DatabaseTable::Peers => &[Table::AllowedPeers, Table::DeniedPeers],
+        DatabaseTable::Secrets => &[Table::Secrets],
+        DatabaseTable::Tokens => &[Table::TokenKeys],
+    };
+    let mut tables: Vec<Table> = settings.database_tables().iter().flat_map(of).copied().collect();
+    tables.sort_unstable();
+    tables.dedup();
+    tables
+}
 
 /// The tables of a database, and what is known of them.
 #[derive(Debug, Default)]
@@ -41,27 +58,35 @@ impl Tables {
         DatabaseRules { is_unread, ..DatabaseRules::default() }
     }
 
+    /// Rules of the tables of a configuration, read once. It blocks.
+    ///
+    /// # Errors
+    /// Errors of the database.
+    pub(crate) fn read(settings: &Settings) -> Result<DatabaseRules, StoreError> {
+        let wanted = tables_of(settings);
+        if wanted.is_empty() {
+            return Ok(DatabaseRules::default());
+        }
+        let tables = user_db::server_tables(settings.user_database().coturn_url().expose())?;
+        let mut rows = Vec::new();
+        for table in wanted {
+            rows.extend(tables.rows(table, ROWS_MAX)?.into_iter().map(|row| (table, row)));
+        }
+        Ok(rules::of(&rows, SystemTime::now()).rules)
+    }
+
     /// Begins to read the tables of a configuration.
     ///
     /// # Errors
     /// The system has no thread left.
     pub(crate) fn watch(settings: &Settings) -> Result<Self, StoreError> {
-        let wanted = settings.database_tables();
-        let of = |table: &DatabaseTable| match table {
-            DatabaseTable::Realms => &[Table::Origins, Table::Options][..],
-            DatabaseTable::Peers => &[Table::AllowedPeers, Table::DeniedPeers],
-            DatabaseTable::Secrets => &[Table::Secrets],
-            DatabaseTable::Tokens => &[Table::TokenKeys],
-        };
-        let mut tables: Vec<Table> = wanted.iter().flat_map(of).copied().collect();
-        tables.sort_unstable();
-        tables.dedup();
+        let tables = tables_of(settings);
         if tables.is_empty() {
             return Ok(Self::default());
         }
         let url = settings.user_database().coturn_url();
         let watch = TableWatch::start(url.expose(), tables, TableWatchOptions::default())?;
-        let has_peers = wanted.contains(&DatabaseTable::Peers);
+        let has_peers = settings.database_tables().contains(&DatabaseTable::Peers);
         Ok(Self { watch: Some(watch), has_peers, ..Self::default() })
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{Fate, User, UserKey, Work, database};
-use crate::peers::{Range, without};
+use crate::peers::{Range, networks_of, without};
 use crate::syntax;
 use crate::toml;
 
@@ -38,7 +38,6 @@ fn realm(work: &mut Work) {
 fn secrets(work: &mut Work, directory: &Path) -> bool {
     let lines = work.all("static-auth-secret");
     let asked = work.last("use-auth-secret");
-    let mut names = Vec::new();
     for index in &lines {
         let secret = work.value(*index).to_owned();
         if secret.len() < SECRET_BYTES_MIN {
@@ -52,38 +51,35 @@ fn secrets(work: &mut Work, directory: &Path) -> bool {
         if work.secrets.iter().any(|(_, known)| *known == secret) {
             continue;
         }
-        let name = match names.len() {
+        let name = match work.auth_secrets.len() {
             0 => "secret".to_owned(),
             n => format!("secret-{}", n + 1),
         };
         let path = directory.join(&name).display().to_string();
-        names.push((name, path.clone()));
+        work.auth_secrets.push((name, path.clone()));
         work.secrets.push((path, secret));
     }
-    if let Some((_, path)) = names.first() {
-        work.toml.set("auth.secret_file", toml::text(path), "static-auth-secret");
-    }
-    if names.len() > 1 {
-        let entry = |(name, path): &(String, String)| {
-            format!("{{ name = {}, secret_file = {} }}", toml::text(name), toml::text(path))
-        };
-        let entries: Vec<String> = names[1..].iter().map(entry).collect();
-        work.toml.set(
-            "auth.secrets",
-            format!("[{}]", entries.join(", ")),
-            "static-auth-secret, again",
-        );
-    }
+    write_secrets(work, "static-auth-secret");
     if let (Some(index), true) = (asked, lines.is_empty()) {
         let reason = "its secrets are in coturn's database: set auth.secret_file to one of them";
         work.set(index, Fate::Unsupported(reason.to_owned()));
     }
     let by_secret = asked.is_some() || !lines.is_empty();
-    if by_secret && !names.is_empty() {
-        let comment = "use-auth-secret: coturn accepts no users besides";
-        work.toml.set("auth.users", "false".to_owned(), comment);
+    if by_secret && !work.auth_secrets.is_empty() {
+        work.refuse_users();
     }
     by_secret
+}
+
+/// Names the files of the secrets of the server's own realm.
+pub(super) fn write_secrets(work: &mut Work, comment: &str) {
+    let Some(((_, path), more)) = work.auth_secrets.split_first() else { return };
+    work.toml.set("auth.secret_file", toml::text(path), comment);
+    if !more.is_empty() {
+        let entries: Vec<String> = more.iter().map(toml::secret_entry).collect();
+        let list = format!("[{}]", entries.join(", "));
+        work.toml.set("auth.secrets", list, format!("{comment}, again"));
+    }
 }
 
 /// The secret of the nonces goes to a file of its own.
@@ -184,23 +180,27 @@ fn key(digits: &str) -> Option<[u8; 16]> {
 /// Rules for peers. In coturn allowed ranges win over denied ones, however long; here the longest network wins, so that
 /// the allowed ones are cut out of the denied ones.
 fn peers(work: &mut Work) {
-    let allowed = ranges(work, "allowed-peer-ip");
-    let denied = ranges(work, "denied-peer-ip");
-    let set = |work: &mut Work, key, ranges: &[Range], comment| {
-        let mut networks: Vec<String> = ranges.iter().flat_map(|range| range.networks()).collect();
-        networks.sort();
-        networks.dedup();
-        if !networks.is_empty() {
-            work.toml.set(key, toml::list(&networks), comment);
-        }
-    };
-    set(work, "peers.allow", &allowed, "allowed-peer-ip");
-    set(work, "peers.deny", &without(&denied, &allowed), "denied-peer-ip");
+    work.allowed_peers = ranges(work, "allowed-peer-ip");
+    work.denied_peers = ranges(work, "denied-peer-ip");
+    write_peers(work);
     work.notes.push(
         "Private networks, loopback and every other special-purpose range are refused here without denied-peer-ip. Name the \
          networks that calls need in `peers.allow`, such as the one of a media server."
             .to_owned(),
     );
+}
+
+pub(super) fn write_peers(work: &mut Work) {
+    let denied = without(&work.denied_peers, &work.allowed_peers);
+    for (key, ranges, comment) in [
+        ("peers.allow", &work.allowed_peers, "allowed-peer-ip"),
+        ("peers.deny", &denied, "denied-peer-ip"),
+    ] {
+        let networks = networks_of(ranges);
+        if !networks.is_empty() {
+            work.toml.set(key, toml::list(&networks), comment);
+        }
+    }
 }
 
 fn ranges(work: &mut Work, name: &str) -> Vec<Range> {

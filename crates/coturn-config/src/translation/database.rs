@@ -80,8 +80,7 @@ fn tables(work: &mut Work, by_secret: bool) {
     let tables = of.into_iter().filter(|(is_read, _)| *is_read).map(|(_, table)| table);
     let tables: Vec<&str> = tables.collect();
     if by_secret {
-        let comment = "use-auth-secret: coturn accepts no users besides";
-        work.toml.set("auth.users", "false".to_owned(), comment);
+        work.refuse_users();
     }
     if tables == ["realms", "peers"] {
         return;

@@ -25,7 +25,8 @@ pub(crate) struct ImportCoturn {
     /// Write the configuration to a new file, secrets to files beside it, and users into the database
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Copy the users of coturn's database, with their keys, into the server's own: the URL of the database, such as
+    /// Leave coturn's database: copy its users, with their keys, into the server's own, and its realms, secrets, rules
+    /// for peers and keys of tokens into the configuration. The URL of the database, such as
     /// sqlite-coturn:///var/lib/turn/turndb or postgresql://turn@db.example.org/turn. "-" reads the URL, which
     /// may hold a password, from standard input
     #[arg(long, value_name = "URL", requires = "output")]

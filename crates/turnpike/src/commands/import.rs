@@ -1,16 +1,18 @@
 //! `turnpike import coturn`: a configuration of coturn, translated and accounted for line by line.
 
-use std::io;
+mod database;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::anyhow;
 use coturn_config::{
     ConfigurationFile, Fate, Import, USUAL_FILES, User, UserKey, command_line, import,
+    import_with_rows,
 };
 use serde::Serialize;
 use turn_types::Secret;
-use user_db::{NewUser, Page, Position, StoreError, UserQuery};
+use user_db::{NewUser, StoreError};
 
 use crate::cli::{self, PathOptions};
 use crate::coturn::read;
@@ -28,6 +30,9 @@ struct Outcome {
     files: Vec<PathBuf>,
     configuration: String,
     lines: Vec<Line>,
+    /// Rows of coturn's database, with `--users`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rows: Vec<Row>,
     notes: Vec<String>,
     users: Vec<String>,
 }
@@ -36,6 +41,18 @@ struct Outcome {
 struct Line {
     line: usize,
     text: String,
+    fate: &'static str,
+    /// Keys, or the reason.
+    why: String,
+}
+
+/// Rows of coturn's database with one fate.
+#[derive(Debug, Serialize)]
+struct Row {
+    table: &'static str,
+    /// The row without secrets, or the realm of several.
+    row: String,
+    count: usize,
     fate: &'static str,
     /// Keys, or the reason.
     why: String,
@@ -51,26 +68,37 @@ pub(crate) fn run(
         |parent| std::path::absolute(parent).unwrap_or_else(|_| parent.to_owned()),
     );
     let words = [source.words.as_slice(), &args.arguments].concat();
-    let imported = import(&source.text, &words, &directory);
-    let theirs = match &args.users {
-        Some(url) => users_of(url, &imported)?,
-        None => Vec::new(),
-    };
+    let mut imported = import(&source.text, &words, &directory);
+    let mut theirs = Vec::new();
+    if let Some(url) = &args.users {
+        let copied = database::read(url, &imported)?;
+        imported = import_with_rows(&source.text, &words, &copied.rows, &directory);
+        imported.rows.extend(copied.left);
+        theirs = copied.users;
+    }
     let added = match &args.output {
         Some(file) => {
             let mut lines = write(paths, file, &imported)?;
             if !theirs.is_empty() {
-                lines.push(copy_users(paths, file, &theirs)?);
+                lines.extend(database::copy_users(paths, file, &theirs)?);
             }
             lines
         }
         None => Vec::new(),
     };
     let lines: Vec<Line> = imported.lines.iter().map(line).collect();
+    let rows: Vec<Row> = imported.rows.iter().map(row).collect();
     if args.format.json {
         let users = imported.users.iter().map(|user| user.name.clone()).collect();
         let (configuration, notes) = (imported.toml, imported.notes);
-        output::print_json(&Outcome { files: source.files, configuration, lines, notes, users })?;
+        output::print_json(&Outcome {
+            files: source.files,
+            configuration,
+            lines,
+            rows,
+            notes,
+            users,
+        })?;
         return checked(paths, args);
     }
     if source.files.len() > 1 {
@@ -78,6 +106,9 @@ pub(crate) fn run(
         eprintln!("read: {}", escape::line(&files.join(", and before it ")));
     }
     eprintln!("{}", escape::lines(&account(&lines)));
+    if !rows.is_empty() {
+        eprintln!("{}", escape::lines(&account_of_rows(&rows)));
+    }
     for line in added {
         eprintln!("{}", escape::line(&line));
     }
@@ -150,58 +181,6 @@ fn write(paths: &PathOptions, file: &Path, imported: &Import) -> Result<Vec<Stri
     Ok(lines)
 }
 
-/// Users that are read at once.
-const PAGE: u32 = 1000;
-
-/// Users of coturn's database, of all realms, with their keys.
-fn users_of(url: &str, imported: &Import) -> Result<Vec<NewUser>> {
-    if imported.toml.contains("\ndatabase_file = ") {
-        let both = anyhow!(
-            "the configuration goes on with coturn's database, and --users copies users out of it"
-        );
-        return Err(Failure::usage(both).hint(
-            "leave --users out, or put # in front of the database's option in a copy of the file",
-        ));
-    }
-    let mut read = String::new();
-    if url == "-" {
-        io::stdin().read_line(&mut read).map_err(Failure::failed)?;
-    }
-    let url = if url == "-" { read.trim() } else { url };
-    let mut store = user_db::server_editor(url)?;
-    let (mut users, mut after) = (Vec::new(), None);
-    loop {
-        let page = store.list(&Page { realm: None, after: after.take(), limit: PAGE })?;
-        let Some(last) = page.last() else { return Ok(users) };
-        after = Some(Position { realm: last.realm.clone(), name: last.name.clone() });
-        for user in page {
-            // One that was deleted meanwhile is left out.
-            if let Some(record) =
-                store.user(&user.realm, &UserQuery::Name(user.name.as_str().into()))?
-            {
-                users.push(NewUser::with_md5(&user.realm, &user.name, record.keys.md5, None)?);
-            }
-        }
-    }
-}
-
-/// Copies users into the database of the new configuration. Users that exist stay as they are.
-fn copy_users(paths: &PathOptions, file: &Path, users: &[NewUser]) -> Result<String> {
-    let settings = paths::complete(paths, Some(file.to_owned())).map_err(|errors| {
-        Failure::failed(anyhow!("the new configuration is not valid:\n{errors}"))
-    })?;
-    let mut store = users::editor(&settings.user_database())?;
-    let (mut added, mut known) = (0, 0);
-    for user in users {
-        match store.add(user) {
-            Ok(()) => added += 1,
-            Err(StoreError::Exists { .. }) => known += 1,
-            Err(error) => return Err(Failure::failed(error)),
-        }
-    }
-    Ok(format!("users of coturn's database: {added} added, {known} exist and stay as they are"))
-}
-
 /// Adds users to the database of the new configuration.
 fn add_users(paths: &PathOptions, file: &Path, users: &[User]) -> Result<Vec<String>> {
     let settings = paths::complete(paths, Some(file.to_owned())).map_err(|errors| {
@@ -233,14 +212,46 @@ fn add_users(paths: &PathOptions, file: &Path, users: &[User]) -> Result<Vec<Str
 }
 
 fn line(line: &coturn_config::Line) -> Line {
-    let (fate, why) = match &line.fate {
+    let (fate, why) = in_words(&line.fate);
+    Line { line: line.number, text: line.text.clone(), fate, why }
+}
+
+fn row(row: &coturn_config::RowLine) -> Row {
+    let (fate, why) = in_words(&row.fate);
+    Row { table: row.table, row: row.text.clone(), count: row.count, fate, why }
+}
+
+fn in_words(fate: &Fate) -> (&'static str, String) {
+    match fate {
         Fate::Taken(keys) => ("taken", keys.clone()),
         Fate::SameHere(reason) => ("same here", reason.clone()),
         Fate::Unsupported(reason) => ("not taken", reason.clone()),
         Fate::Unknown => ("unknown", "coturn has no such option, and ignores it".to_owned()),
         Fate::Unreadable(reason) => ("unreadable", reason.clone()),
-    };
-    Line { line: line.number, text: line.text.clone(), fate, why }
+    }
+}
+
+/// A line for rows with one fate, and a sum.
+fn account_of_rows(rows: &[Row]) -> String {
+    let mut text = String::from("rows of coturn's database, besides users\n");
+    let mut sums = Vec::new();
+    for fate in ["taken", "same here", "unreadable", "not taken"] {
+        let of_fate: Vec<&Row> = rows.iter().filter(|row| row.fate == fate).collect();
+        if of_fate.is_empty() {
+            continue;
+        }
+        text.push_str(&format!("{fate}:\n"));
+        for Row { table, row, count, why, .. } in &of_fate {
+            let many = if *count > 1 { &format!(" ({count} rows)") } else { "" };
+            text.push_str(&format!("  {table}: {row}{many}\n"));
+            text.push_str(&output::wrapped(&format!("-> {why}"), 8, output::columns()));
+            text.push('\n');
+        }
+        sums.push(format!("{} {fate}", of_fate.iter().map(|row| row.count).sum::<usize>()));
+    }
+    let all: usize = rows.iter().map(|row| row.count).sum();
+    text.push_str(&format!("{all} rows: {}", sums.join(", ")));
+    text
 }
 
 /// A line for each option, and a sum.

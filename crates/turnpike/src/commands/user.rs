@@ -89,7 +89,12 @@ impl Database {
                 "name the server's data directory with --data or --config, or set users.database",
             )
         })?;
-        let realm = sources.choose(&store.realms()?)?;
+        let there = store.realms()?;
+        let chosen = sources.choose(&there)?;
+        if adds && realm.is_some() {
+            realm::warn_unless_served(&configuration, &there, &chosen);
+        }
+        let realm = chosen;
         if adds && !settings.auth.users {
             eprintln!("note: auth.users is false in the configuration, so users may not relay");
         }

@@ -8,16 +8,16 @@ use user_db::{Row, Table};
 
 /// Rules of rows.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    pub(super) rules: DatabaseRules,
+pub(crate) struct Found {
+    pub(crate) rules: DatabaseRules,
     /// Rows that are not used, and why; no secrets.
-    pub(super) warnings: BTreeSet<String>,
+    pub(crate) warnings: BTreeSet<String>,
     /// The next time at which a key begins or ends.
     pub(super) due: Option<SystemTime>,
 }
 
 /// The rules of rows at a time.
-pub(super) fn of(rows: &[(Table, Row)], now: SystemTime) -> Found {
+pub(crate) fn of(rows: &[(Table, Row)], now: SystemTime) -> Found {
     let mut found = Found::default();
     for (table, row) in rows {
         let row: Vec<&str> = row.iter().map(|value| value.trim()).collect();

@@ -1,5 +1,7 @@
 //! A server that runs from coturn's configuration, confined as any other.
 
+use test_support::{DatabaseKind, DatabaseServer, require};
+
 use crate::support::*;
 
 #[test]
@@ -98,6 +100,10 @@ fn users_of_coturns_database_are_copied_with_their_keys() {
         ["import", "coturn", path(&theirs), "--output", path(&ours), "--data", path(&data)];
     let out = run(&[&import[..], &["--users", &url, "--check"]].concat());
     assert!(stderr(&out).contains("3 added, 0 exist"), "{out:?}");
+    assert!(
+        stderr(&out).contains("cannot log in")
+            && stderr(&out).contains("1 user in realm b.example")
+    );
     assert_eq!(out.status.code(), Some(0), "{out:?}");
     let list = |realm: &str| {
         json(&run(&["user", "list", "--json", "--realm", realm, "--data", path(&data)]))
@@ -112,6 +118,81 @@ fn users_of_coturns_database_are_copied_with_their_keys() {
     let key = stdout(&theirs).trim().trim_start_matches("0x").to_owned();
     let keys = std::fs::read_to_string(&keys).unwrap();
     assert!(key.len() == 32 && keys.contains(&key), "{key}: {keys}");
+}
+
+/// Imports from a database, and returns the account and the configuration.
+fn rows_are_copied(directory: &Directory, url: &str) -> (String, String) {
+    let text = "realm=a.example\nuse-auth-secret\noauth\n";
+    let theirs = directory.file("turnserver.conf", text);
+    let (ours, data) = (directory.0.join("turnpike.toml"), directory.0.join("data"));
+    let words = ["import", "coturn", path(&theirs), "--output", path(&ours), "--data", path(&data)];
+    let out = run(&[&words[..], &["--users", url, "--check"]].concat());
+    assert_eq!(out.status.code(), Some(0), "{out:?}");
+    (stderr(&out), std::fs::read_to_string(&ours).unwrap())
+}
+
+#[test]
+fn rows_of_coturns_file_become_a_configuration() {
+    let directory = Directory::new();
+    let turndb = directory.0.join("turndb");
+    for words in [
+        &["-s", "0123456789abcdef-of-a", "-r", "a.example"][..],
+        &["-s", "short", "-r", "a.example"],
+        &["-s", "0123456789abcdef-of-b", "-r", "b.example"],
+        &["-O", "-o", "https://meet.b.example", "-r", "b.example"],
+        &["-g", "-r", "b.example", "--user-quota=7"],
+        &["-a", "-u", "alice", "-r", "b.example", "-p", "battery"],
+        &["-A", "-u", "root", "-p", "hush-hush"],
+    ] {
+        let added = run(&[&["turnadmin"], words, &["-b", path(&turndb)]].concat());
+        assert!(added.status.success(), "{added:?}");
+    }
+    let url = format!("sqlite-coturn://{}", path(&turndb));
+    let (account, toml) = rows_are_copied(&directory, &url);
+    for line in [
+        "turn_secret: realm a.example",
+        "a secret has 5 bytes",
+        "admin_user: administrator root",
+        "6 rows: 4 taken, 2 not taken",
+        "1 added, 0 exist",
+    ] {
+        assert!(account.contains(line), "{line}: {account}");
+    }
+    assert!(account.contains("as in coturn with use-auth-secret"), "{account}");
+    assert!(!account.contains("hush"), "{account}");
+    assert!(toml.contains("origins = [\"https://meet.b.example"), "{toml}");
+    assert!(toml.contains("quotas = { allocations_per_user = 7 }"), "{toml}");
+    let secret = directory.0.join("secret-b.example-database-1");
+    assert_eq!(std::fs::read_to_string(secret).unwrap(), "0123456789abcdef-of-b\n");
+    // A database that the new configuration goes on with is not copied.
+    let both = directory.file("both.conf", &format!("realm=a.example\nuserdb={}\n", path(&turndb)));
+    let new = directory.0.join("new.toml");
+    let out = run(&["import", "coturn", path(&both), "--output", path(&new), "--users", &url]);
+    assert_eq!(out.status.code(), Some(2), "{out:?}");
+}
+
+#[test]
+fn rows_of_a_database_server_become_a_configuration() {
+    let Some(server) = require(DatabaseServer::start(DatabaseKind::Postgres)) else { return };
+    let directory = Directory::new();
+    server.turnadmin(&["-s", "0123456789abcdef-of-a", "-r", "a.example"]);
+    server.turnadmin(&["-s", "0123456789abcdef-of-b", "-r", "b.example"]);
+    server.turnadmin(&["-O", "-o", "https://meet.b.example", "-r", "b.example"]);
+    server.turnadmin(&["-a", "-u", "alice", "-r", "b.example", "-p", "battery"]);
+    server.run(
+        "INSERT INTO allowed_peer_ip (realm, ip_range) VALUES ('', '10.0.0.0/8'), ('', '127.0.0.1');
+         INSERT INTO denied_peer_ip (realm, ip_range) VALUES ('b.example', '192.0.2.0-192.0.2.255');
+         INSERT INTO oauth_key (kid, ikm_key, timestamp, lifetime, as_rs_alg, realm)
+         VALUES ('north', 'MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIK', 0, 0, 'A256GCM', 'a.example')",
+    );
+    let (account, toml) = rows_are_copied(&directory, &server.tcp_url());
+    assert!(account.contains("7 rows: 6 taken, 1 not taken"), "{account}");
+    assert!(account.contains("it opens this host"), "{account}");
+    assert!(toml.contains("allow = [\"10.0.0.0/8\"]"), "{toml}");
+    assert!(toml.contains("peers = { deny = [\"192.0.2.0/24\"] }"), "{toml}");
+    // The last byte is one more than the algorithm has.
+    let key = std::fs::read_to_string(directory.0.join("token-key-database-1")).unwrap();
+    assert_eq!(key, "MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI=\n");
 }
 
 /// The program under coturn's name.

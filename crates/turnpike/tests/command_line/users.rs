@@ -109,6 +109,35 @@ fn a_user_is_never_written_into_a_realm_that_nobody_serves() {
     server.stop();
 }
 
+#[test]
+fn a_slip_in_the_name_of_a_realm_is_said() {
+    let directory = Directory::new();
+    let data = path(&directory.0).to_owned();
+    let text = "realm = \"a.example\"\n[[realms]]\nname = \"b.example\"\n";
+    let file = directory.file("turnpike.toml", text);
+    let add = |name: &str, realm: &str| {
+        let at = ["--realm", realm, "--config", path(&file), "--data", &data];
+        let added = run(&[&["user", "add", name][..], &at].concat());
+        assert!(added.status.success(), "{added:?}");
+        stderr(&added)
+    };
+    let said = add("alice", "b.exmaple");
+    assert!(said.contains("no realm b.exmaple") && said.contains("a.example, b.example"), "{said}");
+    assert!(add("bob", "b.exmaple").contains("no realm b.exmaple"), "said again");
+    for realm in ["a.example", "b.example"] {
+        assert!(!add("alice", realm).contains("note:"));
+    }
+
+    // Realms of coturn's tables count as well.
+    let turndb = directory.0.join("turndb");
+    let origin = ["turnadmin", "-O", "-o", "https://c.example", "-r", "c.example"];
+    assert!(run(&[&origin[..], &["-b", path(&turndb)]].concat()).status.success());
+    let text = format!("{text}[users]\ndatabase = \"sqlite-coturn://{}\"\n", path(&turndb));
+    directory.file("turnpike.toml", &text);
+    assert!(!add("alice", "c.example").contains("note:"));
+    assert!(add("alice", "d.example").contains("it has: a.example, b.example, c.example"));
+}
+
 /// A command that reads this text.
 fn piped(arguments: &[&str], text: &str) -> Output {
     let mut command = turnpike(arguments);

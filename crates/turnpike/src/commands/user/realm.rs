@@ -7,9 +7,11 @@ use admin::Client;
 use anyhow::anyhow;
 
 use crate::cli::PathOptions;
+use crate::escape;
 use crate::failure::{Failure, Result};
 use crate::output;
 use crate::paths::{self, Configuration};
+use crate::tables::Tables;
 
 /// Sources of a realm, from the surest to the least sure.
 pub(super) struct Sources<'a> {
@@ -55,6 +57,44 @@ impl<'a> Sources<'a> {
         ))
         .hint("name the server's configuration with --config, or the realm with --realm"))
     }
+}
+
+/// Realms that a note names.
+const NAMED_MAX: usize = 8;
+
+/// Says that users of a realm could not log in, as neither the configuration, nor its database, nor the server that runs has
+/// it: a slip in its name would not show otherwise.
+pub(super) fn warn_unless_served(
+    configuration: &Configuration,
+    there: &[(String, u64)],
+    realm: &str,
+) {
+    let settings = &configuration.settings;
+    // Users of a server whose configuration was not named.
+    if configuration.file.is_none() && there.iter().any(|(known, _)| known == realm) {
+        return;
+    }
+    // Without an answer of the database nothing is known.
+    let Ok(of_database) = Tables::read(settings) else { return };
+    if settings.has_realm(realm) || of_database.realms.contains_key(realm) {
+        return;
+    }
+    if matches!(server(&settings.control_socket()), Ok(Some(served)) if served == realm) {
+        return;
+    }
+    let own = std::iter::once(&*settings.realm);
+    let configured = settings.realms.iter().filter_map(|entry| entry.name.as_deref());
+    let names: Vec<&str> =
+        own.chain(configured).chain(of_database.realms.keys().map(String::as_str)).collect();
+    let more = if names.len() > NAMED_MAX { ", ..." } else { "" };
+    let names = names.into_iter().take(NAMED_MAX).collect::<Vec<_>>().join(", ");
+    eprintln!(
+        "{}",
+        escape::line(&format!(
+            "note: the configuration has no realm {realm}, so that its users cannot log in until it is in `realms`; it \
+             has: {names}{more}"
+        ))
+    );
 }
 
 /// `6 users in realm a, 1 user in realm b`.
