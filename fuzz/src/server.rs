@@ -226,6 +226,7 @@ impl<'a> Session<'a> {
             }
             (
                 Command::CloseRelay { .. }
+                | Command::Authorize { .. }
                 | Command::SetRoute(_)
                 | Command::RemoveRoute(_)
                 | Command::AskWorker { .. }

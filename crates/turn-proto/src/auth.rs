@@ -119,7 +119,7 @@ pub(crate) fn authenticate(
         }
         let from_database = known.expires.is_none();
         return match case.time_limited() {
-            Some((grant, integrity)) => case.accept(grant, integrity),
+            Some(step) => step,
             None if from_database => case.ask(true),
             None => refuse(Refusal::WrongSecret),
         };
@@ -127,10 +127,7 @@ pub(crate) fn authenticate(
     if !may_verify {
         return AuthStep::BudgetSpent;
     }
-    match case.time_limited() {
-        Some((grant, integrity)) => case.accept(grant, integrity),
-        None => case.ask(false),
-    }
+    case.time_limited().unwrap_or_else(|| case.ask(false))
 }
 
 /// Authenticates the client of an allocation that was made before the relay was opened: it goes on to use
@@ -236,6 +233,7 @@ pub(crate) fn authenticate_found(
         keys,
         expires: None,
         allocations_max: user.allocations_max,
+        limits: None,
     };
     case.accept(grant, integrity)
 }
@@ -301,23 +299,29 @@ impl Case<'_> {
     }
 
     /// Authenticates a time-limited name: it has its expiry in it, and a password that follows from a shared secret.
-    fn time_limited(&self) -> Option<(Grant, Integrity)> {
+    fn time_limited(&self) -> Option<AuthStep> {
         let ClaimedUser::Name(name) = self.claim.user else {
             return None;
         };
         let limited = TimeLimitedName::parse(name, self.rules.auth.separator, self.now.unix)?;
+        let (account, limits) = limited.limits(self.rules.auth.limits_in_names);
         self.rules.auth.secrets.iter().find_map(|secret| {
             let keys = Keys::LongTerm(time_limited::keys(secret, name, self.rules.name)?);
             let integrity = self.verify(&keys)?;
+            let Ok(limits) = &limits else {
+                let reason = Refusal::UnreadableLimits;
+                return Some(AuthStep::Refuse { reason, user: Some(name.into()) });
+            };
             let grant = Grant {
                 realm: self.rules.name.clone(),
                 user: name.into(),
-                account: limited.account.into(),
+                account: account.into(),
                 keys,
                 expires: Some(limited.expires),
                 allocations_max: None,
+                limits: limits.clone().map(Arc::new),
             };
-            Some((grant, integrity))
+            Some(self.accept(grant, integrity))
         })
     }
 

@@ -16,8 +16,10 @@ pub(crate) mod worker;
 pub(crate) use self::allocate_request::{
     AllocateRequest, AllocationAttributes, RequestedAddresses,
 };
-pub(crate) use self::command::{Command, TcpCommand, UserQuery};
-pub(crate) use self::event::{ConnectError, Event, IcmpReport, OpenRelayError, UserAnswer};
+pub(crate) use self::command::{Applicant, Command, TcpCommand, UserQuery};
+pub(crate) use self::event::{
+    Authorization, ConnectError, Event, IcmpReport, OpenRelayError, UserAnswer,
+};
 pub(crate) use self::history::{ServedRequests, SessionHistory};
 pub(crate) use self::notice::{
     AllocationPeers, AllocationRecord, Budget, EndReason, FAST_PATH_DROPS, ForbiddenPeer, Notice,

@@ -58,8 +58,10 @@ mod store;
 pub use auth::shared_nonce_key;
 pub use credentials::grant::UserKeys;
 pub use io::allocate_request::AllocationAttributes;
-pub use io::command::{Command, TcpCommand, UserQuery};
-pub use io::event::{ConnectError, Event, IcmpReport, OpenRelayError, User, UserAnswer};
+pub use io::command::{Applicant, Command, TcpCommand, UserQuery};
+pub use io::event::{
+    Authorization, ConnectError, Event, IcmpReport, OpenRelayError, User, UserAnswer,
+};
 pub use io::history::{ServedRequests, SessionHistory};
 pub use io::notice::{
     AllocationPeers, AllocationRecord, Budget, EndReason, ForbiddenPeer, Notice, RefusedRequest,
@@ -73,6 +75,7 @@ pub use io::verdict::{
 };
 pub use io::worker::{BindRequest, Fetch, Question, WorkerAnswer};
 pub use mobility::handover::{Departure, Renamed};
+pub use policy::grant_limits::{GrantLimits, LimitsError};
 pub use policy::origin::{NotAnOrigin, Origin};
 pub use policy::peer_rules::{DeniedBy, PeerAccess, PeerRules, PlacedRule, canonical, is_tunnel};
 pub use policy::ports::{PortLease, PortRange, PortRequirement, RelayPorts};
@@ -81,7 +84,7 @@ pub use policy::revoked::Revoked;
 pub use policy::{
     AlternateServer, AuthPolicy, DefaultFamily, DiscoverySockets, Lifetimes, NonceKey, Policy,
     Quotas, RelayAddress, SharedSecret, TokenAlgorithm, TokenAuthority, TokenKey,
-    UnauthenticatedBudget,
+    UnauthenticatedBudget, WhenSilent,
 };
 pub use server::{EndedPart, Server, ServerConfig};
 pub use store::carried::CarriedTraffic;

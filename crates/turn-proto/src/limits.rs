@@ -151,6 +151,13 @@ pub const TOKEN_KEYS_MAX: usize = 32;
 /// The server's name for tokens in bytes: it is in every 401, and challenges stay small.
 pub const SERVER_NAME_BYTES_MAX: usize = 127;
 
+/// Prefixes of peers in the limits of one credential: with a name of 40 bytes they fit a USERNAME of 508 (RFC 8489 §14.3).
+pub const GRANT_PEERS_MAX: usize = 8;
+
+/// Allocate requests of one worker that wait for the authorizer: with a quick one thousands a second, and one that hangs
+/// leaves three quarters of the places to others.
+pub const PENDING_AUTHORIZATIONS_MAX: usize = PENDING_MAX / 4;
+
 /// Largest UDP payload over IPv4 (65,535 - 20 - 8), header in front included.
 pub const UDP_PAYLOAD_MAX: usize = 65_507;
 

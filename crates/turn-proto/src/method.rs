@@ -2,6 +2,7 @@
 //! it needs.
 
 pub(crate) mod allocate;
+pub(crate) mod authorize;
 pub(crate) mod binding;
 pub(crate) mod channel_bind;
 pub(crate) mod classic;

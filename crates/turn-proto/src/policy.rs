@@ -9,6 +9,7 @@ use core::time::Duration;
 use turn_types::{IpFamily, Realm, Secret};
 
 pub(crate) mod discovery;
+pub(crate) mod grant_limits;
 pub(crate) mod origin;
 pub(crate) mod peer_rules;
 pub(crate) mod peers;
@@ -16,6 +17,7 @@ pub(crate) mod ports;
 pub(crate) mod realms;
 pub(crate) mod revoked;
 
+pub(crate) use self::grant_limits::GrantLimits;
 pub(crate) use self::peer_rules::is_tunnel;
 pub(crate) use self::ports::{PortLease, PortRange, PortRequirement, RelayPorts};
 pub(crate) use self::realms::{Entry, RealmRules};
@@ -93,11 +95,24 @@ pub struct AuthPolicy {
     /// Offer username anonymity (USERHASH); needs a user database and no shared secrets, because a
     /// time-limited name cannot be recovered from its hash.
     pub userhash: bool,
+    /// Time-limited names may have limits in them, behind the user id and a question mark: see [`GrantLimits`].
+    pub limits_in_names: bool,
+    /// Ask an authorizer outside about each Allocate of an authenticated client; `None` asks nobody.
+    pub authorizer: Option<WhenSilent>,
     /// The issuer of access tokens (RFC 7635); `None` accepts none, and does not mention them.
     pub tokens: Option<TokenAuthority>,
     /// Key of the stateless nonces, the same in all workers; random wherever a client can authenticate, or shared with
     /// other servers.
     pub nonce_key: NonceKey,
+}
+
+/// The fate of an Allocate whose authorizer gives no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenSilent {
+    /// It is refused: 500, so that the client tries again.
+    Refuse,
+    /// It is served as if nobody were asked.
+    Serve,
 }
 
 /// An authorization server that issues access tokens (RFC 7635).
@@ -237,6 +252,8 @@ impl AuthPolicy {
             expiry_at_refresh: false,
             sha256: true,
             userhash: false,
+            limits_in_names: false,
+            authorizer: None,
             tokens: None,
             nonce_key,
         }

@@ -174,6 +174,11 @@ impl Server {
                 state.moves().fetch_failed(&fetch.five_tuple, now.instant);
                 return None;
             }
+            Event::Authorized { pending, answer } => {
+                let (responder, verdict) =
+                    state.allocate().authorized(policy, now, pending, &answer, reply)?;
+                (responder.path, verdict)
+            }
             Event::RelayOpened { pending, relay, result } => {
                 let opened = Opened { pending, relay, result };
                 let (responder, verdict) =

@@ -299,6 +299,7 @@ fn whatever_ends_an_allocation_withdraws_first() {
                 Command::CloseRelay { .. } => closed += 1,
                 Command::SetRoute(_)
                 | Command::FindUser { .. }
+                | Command::Authorize { .. }
                 | Command::OpenRelay { .. }
                 | Command::AskWorker { .. }
                 | Command::Fetch { .. }

@@ -156,6 +156,7 @@ impl ServerNode {
                     Event::RelayOpened { pending, relay, result: Ok(()) }
                 }
                 Command::CloseRelay { .. }
+                | Command::Authorize { .. }
                 | Command::SetRoute(_)
                 | Command::RemoveRoute(_)
                 | Command::AskWorker { .. }

@@ -8,7 +8,8 @@ use stun_wire::{LongTermKeys, time_limited_password};
 use turn_types::{Secret, UnixSeconds};
 
 use crate::credentials::UserKeys;
-use crate::policy::SharedSecret;
+use crate::policy::grant_limits::LimitsError;
+use crate::policy::{GrantLimits, SharedSecret};
 
 /// A name with a time in it: `timestamp:userid` as in the draft, `userid:timestamp` as some services
 /// write it, or `timestamp` alone; with another separator where the policy has one.
@@ -58,6 +59,21 @@ impl<'a> TimeLimitedName<'a> {
             (None, None) => (seconds(name)?, name),
         };
         Some(Self { expires, account: if user.is_empty() { name } else { user } })
+    }
+}
+
+impl<'a> TimeLimitedName<'a> {
+    /// The account, and the limits behind it where the policy has limits `in_names`: a password covers both.
+    pub(super) fn limits(
+        &self,
+        in_names: bool,
+    ) -> (&'a str, Result<Option<GrantLimits>, LimitsError>) {
+        match self.account.split_once('?') {
+            // An account without a name would have no quota.
+            Some(("", limits)) if in_names => (self.account, limits.parse().map(Some)),
+            Some((account, limits)) if in_names => (account, limits.parse().map(Some)),
+            Some(_) | None => (self.account, Ok(None)),
+        }
     }
 }
 

@@ -54,6 +54,7 @@ pub(super) fn open(
         // In the past if it may not be used any more, or not yet.
         expires: Some(UnixSeconds(now.0.saturating_add(time_left(&block, now)))),
         allocations_max: None,
+        limits: None,
     })
 }
 

@@ -6,6 +6,7 @@ use core::time::Duration;
 use stun_wire::{IntegrityKey, IntegrityKind};
 use turn_types::{Realm, Secret, UnixSeconds};
 
+use crate::policy::GrantLimits;
 use crate::policy::revoked::Revoked;
 
 /// The long-term keys of a user (RFC 8489 §9.2.2). The password itself is never kept.
@@ -65,6 +66,8 @@ pub(crate) struct Grant {
     pub(crate) expires: Option<UnixSeconds>,
     /// Limit of live allocations of this user instead of the realm's.
     pub(crate) allocations_max: Option<u32>,
+    /// Limits of this credential beside those of its realm and user.
+    pub(crate) limits: Option<Arc<GrantLimits>>,
 }
 
 impl Grant {
@@ -77,6 +80,7 @@ impl Grant {
             keys: Keys::LongTerm(UserKeys { md5: Default::default(), sha256: None }),
             expires: None,
             allocations_max: None,
+            limits: None,
         }
     }
 
@@ -120,9 +124,34 @@ impl Grant {
         }
     }
 
-    /// The part of `lifetime` before the end of the token: no allocation outlives its token
+    /// Narrows its limits.
+    pub(crate) fn limit(&mut self, by: &GrantLimits) {
+        if !by.is_empty() {
+            let limits = self.limits.as_ref().map_or_else(|| by.clone(), |own| own.and(by));
+            self.limits = Some(Arc::new(limits));
+        }
+    }
+
+    /// Live allocations that its account may have, in a realm with this quota; 0 is unlimited.
+    pub(crate) fn allocations(&self, quota: u32) -> u32 {
+        let quota = self.allocations_max.unwrap_or(quota);
+        self.limits.as_ref().map_or(quota, |limits| limits.allocations(quota))
+    }
+
+    /// Bytes per second of an allocation in a realm with this rate; 0 is unlimited.
+    pub(crate) fn rate(&self, quota: u64) -> u64 {
+        self.limits.as_ref().map_or(quota, |limits| limits.rate(quota))
+    }
+
+    /// The part of `lifetime` that its limits allow.
+    pub(crate) fn limited(&self, lifetime: Duration) -> Duration {
+        self.limits.as_ref().map_or(lifetime, |limits| limits.lifetime(lifetime))
+    }
+
+    /// The part of `lifetime` that its limits allow, and before the end of the token: no allocation outlives its token
     /// (RFC 7635 §9).
     pub(crate) fn at_most(&self, lifetime: Duration, now: UnixSeconds) -> Duration {
+        let lifetime = self.limited(lifetime);
         match (&self.keys, self.expires) {
             (Keys::Token(_), Some(expires)) => {
                 lifetime.min(Duration::from_secs(expires.0.saturating_sub(now.0)))

@@ -4,7 +4,9 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use turn_types::{ConnectionId, PeerAddr, PendingId, Realm, RelayId, RelayedAddr, WorkerId};
+use turn_types::{
+    ClientAddr, ConnectionId, PeerAddr, PendingId, Realm, RelayId, RelayedAddr, Transport, WorkerId,
+};
 
 use super::route::{Route, RouteId};
 use super::worker::{BindRequest, Fetch, Question};
@@ -20,6 +22,14 @@ pub enum Command {
         realm: Realm,
         /// The user.
         user: UserQuery,
+    },
+    /// Ask the authorizer about an Allocate that passed every check; answered by
+    /// [`Event::Authorized`](crate::Event::Authorized).
+    Authorize {
+        /// To be repeated in the answer.
+        pending: PendingId,
+        /// Who asks for an allocation.
+        applicant: Box<Applicant>,
     },
     /// Open a relay socket; answered by [`Event::RelayOpened`](crate::Event::RelayOpened).
     OpenRelay {
@@ -108,6 +118,21 @@ pub enum TcpCommand {
     /// of the worker that has the connection: [`Server::bind_connection`](crate::Server::bind_connection).
     /// If it cannot be taken there: [`Server::turn_bind_away`](crate::Server::turn_bind_away).
     Bind(Box<BindRequest>),
+}
+
+/// An authenticated client that asks for an allocation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Applicant {
+    /// Its realm.
+    pub realm: Realm,
+    /// The authenticated name: of a time-limited credential with its time, of an access token that of its key.
+    pub user: Arc<str>,
+    /// Account of its quotas: the name without time and limits.
+    pub account: Arc<str>,
+    /// Its transport, and its address as the server sees it.
+    pub transport: Transport,
+    /// As above.
+    pub client: ClientAddr,
 }
 
 /// The user attribute of a request.

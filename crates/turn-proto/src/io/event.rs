@@ -7,6 +7,7 @@ use turn_types::{ConnectionId, IpFamily, PendingId, RelayId};
 
 use super::worker::{Fetch, WorkerAnswer};
 use crate::credentials::UserKeys;
+use crate::policy::GrantLimits;
 
 /// The answer to a [`Command`](crate::Command).
 #[derive(Clone, Debug)]
@@ -17,6 +18,13 @@ pub enum Event {
         pending: PendingId,
         /// The result of the look-up.
         answer: UserAnswer,
+    },
+    /// The authorizer was asked about an Allocate.
+    Authorized {
+        /// From the command.
+        pending: PendingId,
+        /// Its answer.
+        answer: Authorization,
     },
     /// A relay socket was opened, or could not be.
     RelayOpened {
@@ -40,6 +48,17 @@ pub enum Event {
     WorkerAnswered(Box<WorkerAnswer>),
     /// Another worker does not hand an allocation over, or cannot be asked.
     FetchFailed(Fetch),
+}
+
+/// Answer of the authorizer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Authorization {
+    /// The client may have the allocation, within these limits.
+    Granted(GrantLimits),
+    /// It may not.
+    Denied,
+    /// There is no answer; the policy decides.
+    Unavailable,
 }
 
 /// Answer of the user database.

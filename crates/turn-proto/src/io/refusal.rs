@@ -25,6 +25,12 @@ turn_types::labels! {
         CredentialExpired => "credential_expired",
         /// A credential, user or key that an operator has revoked.
         CredentialRevoked => "credential_revoked",
+        /// The limits in the name of a time-limited credential cannot be read.
+        UnreadableLimits => "unreadable_limits",
+        /// The authorizer denies the client an allocation.
+        NotAuthorized => "not_authorized",
+        /// The authorizer gives no answer.
+        AuthorizerUnavailable => "authorizer_unavailable",
         /// A nonce that is too old.
         StaleNonce => "stale_nonce",
         /// A nonce that was not given to this client.
@@ -127,7 +133,11 @@ impl Refusal {
             | Self::UnknownTokenKey
             | Self::CredentialExpired
             | Self::CredentialRevoked => 401,
-            Self::PeerForbidden | Self::TunnelClient | Self::RelayProtocol => 403,
+            Self::PeerForbidden
+            | Self::TunnelClient
+            | Self::RelayProtocol
+            | Self::UnreadableLimits
+            | Self::NotAuthorized => 403,
             Self::MobilityForbidden => 405,
             Self::UnknownAttributes | Self::DontFragment => 420,
             Self::NoAllocation | Self::AllocationExists => 437,
@@ -139,7 +149,10 @@ impl Refusal {
             Self::ConnectionExists => 446,
             Self::ConnectionFailed => 447,
             Self::UserQuota | Self::AddressQuota | Self::RealmQuota => 486,
-            Self::UserDatabaseUnavailable | Self::NoCookie | Self::MoveUnavailable => 500,
+            Self::UserDatabaseUnavailable
+            | Self::AuthorizerUnavailable
+            | Self::NoCookie
+            | Self::MoveUnavailable => 500,
             Self::TotalQuota
             | Self::BandwidthQuota
             | Self::BadReservationToken

@@ -11,15 +11,16 @@ use core::time::Duration;
 use stun_wire::{AttributeType, MessageBuilder, reason_phrase};
 use turn_types::{Instant, Prefix, RelayProtocol};
 
+use crate::credentials::Grant;
 use crate::io::{
-    AllocateRequest, Authenticated, Refusal, ReplyBuffer, Request, RequestedAddresses, Verdict,
-    alternate_for, whole_seconds,
+    AllocateRequest, Authenticated, Refusal, ReplyBuffer, Request, Verdict, alternate_for,
+    whole_seconds,
 };
-use crate::policy::is_tunnel;
+use crate::policy::{Policy, RealmRules, is_tunnel};
 use crate::random::Random;
 use crate::store::{
     Account, Allocation, AllocationQuota, Allocations, ExpectedClients, Ids, Outbox, Pending,
-    PendingAllocation, QuotaLease, RegistryHandle, Slot, SocketState,
+    PendingAllocation, QuotaLease, RegistryHandle, Slot,
 };
 
 /// The stores that Allocate works on.
@@ -69,14 +70,15 @@ impl Allocate<'_> {
         if self.pending.is_full() {
             return Err(Refusal::SystemExhausted);
         }
-        let quota = self.take_quota(own)?;
+        let customer = Prefix::customer(client.ip());
+        let quota = take_quota(self.registry, policy, rules, grant, customer)?;
         // Connections with peers end in the client's own connection, which cannot move.
         let may_move = policy.mobility && wanted.kept.protocol == RelayProtocol::Udp;
         if wanted.mobile && !(may_move && responder.has_integrity()) {
             return Err(Refusal::MobilityForbidden);
         }
         let lifetime = grant.at_most(rules.lifetimes.granted(wanted.lifetime), now.unix);
-        let mut allocation = PendingAllocation {
+        let allocation = PendingAllocation {
             responder: responder.clone(),
             arrived: request.arrived,
             grant: grant.clone(),
@@ -86,41 +88,12 @@ impl Allocate<'_> {
             sockets: Default::default(),
             taken: Vec::new(),
         };
-        match wanted.relayed {
-            RequestedAddresses::Reserved(token) => {
-                let reservation = self.registry.redeem(token, &grant.realm, now.instant);
-                let reservation = reservation.ok_or(Refusal::BadReservationToken)?;
-                let family = reservation.relayed.family();
-                let port = self.claim_reserved(policy, reservation)?;
-                allocation.set(family, SocketState::Opening(port));
-            }
-            RequestedAddresses::One(family, requirement) => {
-                let port = self.claim(policy, family, requirement)?;
-                allocation.set(family, SocketState::Opening(port));
-            }
-            RequestedAddresses::Both(requirement) => {
-                self.claim_both(policy, requirement, &mut allocation)?;
-            }
+        if rules.auth.authorizer.is_some() && !grant.is_anonymous() {
+            self.ask_authorizer(now.instant, allocation)?;
+        } else {
+            self.claim_ports(policy, now.instant, allocation)?;
         }
-        self.open(now.instant, allocation);
         Ok(Verdict::Wait)
-    }
-
-    fn take_quota(&self, own: &Authenticated<'_>) -> Result<QuotaLease, Refusal> {
-        let Authenticated { request, grant, .. } = *own;
-        let Request { policy, rules, .. } = request;
-        let quota = AllocationQuota {
-            per_account: grant.allocations_max.unwrap_or(rules.quotas.allocations_per_user),
-            per_realm: rules.allocations_max,
-            per_customer: policy.quotas.allocations_per_customer,
-            total: policy.quotas.allocations_total,
-            rate: rules.quotas.bytes_per_second,
-            realm_rate: rules.bytes_per_second_max,
-            total_rate: policy.quotas.bytes_per_second_total,
-        };
-        let account = Account { realm: grant.realm.clone(), name: Arc::clone(&grant.account) };
-        let customer = Prefix::customer(request.path.five_tuple.client.ip());
-        self.registry.take_quota(account, customer, quota)
     }
 
     /// Answers an Allocate on a 5-tuple that has an allocation: a retransmission of the one that made it gets
@@ -143,6 +116,27 @@ impl Allocate<'_> {
             write_allocation(builder, allocation, left);
         }))
     }
+}
+
+/// Takes a place for an allocation in the quotas of its account, customer, realm and server.
+pub(super) fn take_quota(
+    registry: &RegistryHandle,
+    policy: &Policy,
+    rules: RealmRules<'_>,
+    grant: &Grant,
+    customer: Prefix,
+) -> Result<QuotaLease, Refusal> {
+    let quota = AllocationQuota {
+        per_account: grant.allocations(rules.quotas.allocations_per_user),
+        per_realm: rules.allocations_max,
+        per_customer: policy.quotas.allocations_per_customer,
+        total: policy.quotas.allocations_total,
+        rate: grant.rate(rules.quotas.bytes_per_second),
+        realm_rate: rules.bytes_per_second_max,
+        total_rate: policy.quotas.bytes_per_second_total,
+    };
+    let account = Account { realm: grant.realm.clone(), name: Arc::clone(&grant.account) };
+    registry.take_quota(account, customer, quota)
 }
 
 /// Appends the attributes of a success response to Allocate (RFC 8656 §7.2).

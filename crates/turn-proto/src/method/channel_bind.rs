@@ -40,7 +40,8 @@ impl Permit<'_> {
         let free = allocation.channels.check(number, peer, now);
         free.map_err(|_conflict| Refusal::ChannelConflict)?;
         allocation.socket(peer.family(), now).ok_or(Refusal::PeerFamilyMismatch)?;
-        let ports = judge(policy, rules, peer.ip(), named)
+        let limits = allocation.grant.limits.as_deref();
+        let ports = judge(policy, rules, limits, peer.ip(), named)
             .filter(|ports| is_reachable(ports, peer.port()))
             .ok_or(Refusal::PeerForbidden)?;
         self.make_room(slot, now, rules.quotas, iter::once(peer.ip()))?;

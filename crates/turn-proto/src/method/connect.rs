@@ -60,7 +60,8 @@ impl Connect<'_> {
         // The relay itself listens where its connections leave from: it would call itself.
         let is_itself = socket.local.0 == peer.0;
         let relay = socket.relay;
-        judge(policy, rules, peer.ip(), named)
+        let limits = allocation.grant.limits.as_deref();
+        judge(policy, rules, limits, peer.ip(), named)
             .filter(|own| is_reachable_by_tcp(own, peer.port()) && !is_itself)
             .ok_or(Refusal::PeerForbidden)?;
         if !self.allocations.has_room_for_connection(slot) || self.pending.is_full_of_connects() {

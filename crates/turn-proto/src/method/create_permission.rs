@@ -34,11 +34,12 @@ impl Permit<'_> {
         if peers.iter().any(|peer| allocation.socket(IpFamily::of(peer.local), now).is_none()) {
             return Err(Refusal::PeerFamilyMismatch);
         }
+        let limits = allocation.grant.limits.as_deref();
         let expires = now + rules.lifetimes.permission;
         let permissions = peers
             .iter()
             .map(|peer| {
-                let own = judge(policy, rules, peer.local, peer.named);
+                let own = judge(policy, rules, limits, peer.local, peer.named);
                 let own = own.ok_or(Refusal::PeerForbidden)?;
                 Ok(Permission { ip: peer.local, expires, own })
             })

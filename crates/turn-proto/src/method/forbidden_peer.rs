@@ -13,11 +13,15 @@ use crate::policy::peers::{judge, read_peer, to_public};
 pub(crate) fn find(own: &Authenticated<'_>) -> Option<ForbiddenPeer> {
     let request = &own.request;
     let (policy, rules, message) = (request.policy, request.rules, &request.message);
+    let limits = own.grant.limits.as_deref();
     let peers = message.attributes().filter(|one| one.kind == AttributeType::XOR_PEER_ADDRESS);
     let named = peers.filter_map(|one| read_peer(policy, one.value, message.transaction_id()));
     let mut forbidden =
-        named.filter(|(local, named)| judge(policy, rules, local.ip(), *named).is_none());
+        named.filter(|(local, named)| judge(policy, rules, limits, local.ip(), *named).is_none());
     let (local, address) = forbidden.next()?;
+    if limits.is_some_and(|limits| !limits.allow_peer(local.ip(), address)) {
+        return Some(ForbiddenPeer { address, by: DeniedBy::Credential, rule: None });
+    }
     let public = to_public(policy, PeerAddr(SocketAddr::new(local.ip(), 0))).ip();
     let forms = [local.ip(), address, public];
     let denied = |ip| rules.peer_rules.ruling(ip).err().map(|by| (ip, by));

@@ -8,7 +8,9 @@ use core::time::Duration;
 use turn_types::{Instant, IpFamily, PendingId, RelayId, RelayedAddr};
 
 use super::allocate::{Allocate, write_allocation};
-use crate::io::{Command, OpenRelayError, Refusal, ReplyBuffer, Responder, Traffic, Verdict};
+use crate::io::{
+    Command, OpenRelayError, Refusal, ReplyBuffer, RequestedAddresses, Responder, Traffic, Verdict,
+};
 use crate::limits::PORT_ATTEMPTS_MAX;
 use crate::policy::{Policy, PortRequirement};
 use crate::store::{
@@ -25,8 +27,35 @@ pub(crate) struct Opened {
 }
 
 impl Allocate<'_> {
+    /// Claims the ports of an Allocate, and opens their relay sockets, for which it waits.
+    pub(super) fn claim_ports(
+        &mut self,
+        policy: &Policy,
+        now: Instant,
+        mut allocation: PendingAllocation,
+    ) -> Result<(), Refusal> {
+        match allocation.wanted.relayed {
+            RequestedAddresses::Reserved(token) => {
+                let reservation = self.registry.redeem(token, &allocation.grant.realm, now);
+                let reservation = reservation.ok_or(Refusal::BadReservationToken)?;
+                let family = reservation.relayed.family();
+                let port = self.claim_reserved(policy, reservation)?;
+                allocation.set(family, SocketState::Opening(port));
+            }
+            RequestedAddresses::One(family, requirement) => {
+                let port = self.claim(policy, family, requirement)?;
+                allocation.set(family, SocketState::Opening(port));
+            }
+            RequestedAddresses::Both(requirement) => {
+                self.claim_both(policy, requirement, &mut allocation)?;
+            }
+        }
+        self.open(now, allocation);
+        Ok(())
+    }
+
     /// Claims the port of a reservation.
-    pub(super) fn claim_reserved(
+    fn claim_reserved(
         &mut self,
         policy: &Policy,
         reservation: Reservation,
@@ -47,7 +76,7 @@ impl Allocate<'_> {
     }
 
     /// Claims a free port on one of the relay addresses of a family, beginning with a random one.
-    pub(super) fn claim(
+    fn claim(
         &mut self,
         policy: &Policy,
         family: IpFamily,
@@ -76,7 +105,7 @@ impl Allocate<'_> {
     }
 
     /// Claims a port of each family; one of both is enough.
-    pub(super) fn claim_both(
+    fn claim_both(
         &mut self,
         policy: &Policy,
         requirement: PortRequirement,
@@ -90,7 +119,7 @@ impl Allocate<'_> {
     }
 
     /// Opens the relay sockets of an Allocate, which waits for them.
-    pub(super) fn open(&mut self, now: Instant, allocation: PendingAllocation) {
+    fn open(&mut self, now: Instant, allocation: PendingAllocation) {
         let key = (allocation.responder.path.five_tuple, allocation.responder.transaction);
         let protocol = allocation.wanted.kept.protocol;
         let ports: Vec<_> = allocation.opening().map(|port| (port.relay, port.at)).collect();
@@ -233,7 +262,7 @@ impl Allocate<'_> {
             let location = self.registry.locate(id, self.ids.worker());
             Box::new(Mobility::new(&policy.ticket_key, location))
         });
-        let rate = policy.of(&grant.realm).quotas.bytes_per_second;
+        let rate = grant.rate(policy.of(&grant.realm).quotas.bytes_per_second);
         let allocation = Allocation {
             id,
             path: responder.path,

@@ -52,9 +52,10 @@ impl Departure {
     fn into_allocation(self, policy: &Policy) -> Option<Allocation> {
         let Self { snapshot, leases, .. } = self;
         let rules = policy.of(snapshot.realm());
-        let judge = |ip| judge_again(policy, rules, ip);
+        let limits = snapshot.limits().cloned();
+        let judge = |ip| judge_again(policy, rules, limits.as_deref(), ip);
         let mut allocation = Allocation::from_snapshot(*snapshot, leases, judge).ok()?;
-        allocation.set_rate(rules.quotas.bytes_per_second);
+        allocation.set_rate(allocation.grant.rate(rules.quotas.bytes_per_second));
         Some(allocation)
     }
 }

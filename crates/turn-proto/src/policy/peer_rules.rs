@@ -46,6 +46,8 @@ turn_types::labels! {
         Rule => "peers_deny",
         /// An address of this host, where no allocation lives.
         OwnAddress => "own_address",
+        /// The limits of the client's credential name other peers.
+        Credential => "credential",
         /// Special-purpose addresses, such as private networks, are denied unless `peers.allow` has them.
         SpecialPurpose => "special_purpose",
     }

@@ -10,7 +10,7 @@ use turn_types::PeerAddr;
 
 use super::peer_rules::PeerAccess;
 use super::ports::RelayPorts;
-use super::{Policy, RealmRules};
+use super::{GrantLimits, Policy, RealmRules};
 
 /// For a permitted peer that is an address of ours: the ports there. Only ports of live
 /// allocations may be reached.
@@ -38,14 +38,18 @@ pub(crate) fn to_public(policy: &Policy, peer: PeerAddr) -> SocketAddr {
     own.map_or(peer.0, |relay| SocketAddr::new(relay.public, peer.port()))
 }
 
-/// Applies the peer rules of a realm to `local`, which the client named as `named`; `None` forbids it. An address of
-/// ours is permitted with the ports that count as peers there.
+/// Applies the peer rules of a realm, and the limits of a credential, to `local`, which the client named as `named`; `None`
+/// forbids it. An address of ours is permitted with the ports that count as peers there.
 pub(crate) fn judge(
     policy: &Policy,
     rules: RealmRules<'_>,
+    limits: Option<&GrantLimits>,
     local: IpAddr,
     named: IpAddr,
 ) -> Option<OwnPorts> {
+    if limits.is_some_and(|limits| !limits.allow_peer(local, named)) {
+        return None;
+    }
     let rules = rules.peer_rules;
     // A rule may be written for either form of an address behind 1:1 NAT.
     let public = to_public(policy, SocketAddr::new(local, 0).into()).ip();
@@ -68,13 +72,14 @@ pub(crate) fn judge(
     }
 }
 
-/// Applies the peer rules of a realm to an address that was permitted before.
+/// Applies the same to an address that was permitted before.
 pub(crate) fn judge_again(
     policy: &Policy,
     rules: RealmRules<'_>,
+    limits: Option<&GrantLimits>,
     local: IpAddr,
 ) -> Option<OwnPorts> {
-    judge(policy, rules, local, to_public(policy, SocketAddr::new(local, 0).into()).ip())
+    judge(policy, rules, limits, local, to_public(policy, SocketAddr::new(local, 0).into()).ip())
 }
 
 /// Returns true if a permitted peer may be connected to at this port, or connect from it.

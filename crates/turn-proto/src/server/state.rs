@@ -213,7 +213,9 @@ impl State {
     fn abandon(&mut self, waiting: Waiting) {
         match waiting {
             Waiting::User(_) | Waiting::Worker(_) => {}
-            Waiting::Relay(allocation) => allocation.abandon(&mut self.outbox),
+            Waiting::Authorizer(allocation) | Waiting::Relay(allocation) => {
+                allocation.abandon(&mut self.outbox);
+            }
             Waiting::Connect(connect) => {
                 self.allocations.close_connection(connect.connection, &mut self.outbox);
             }

@@ -105,6 +105,8 @@ impl Allocations {
         let lifetimes = policy.of(&grant.realm).lifetimes;
         let lifetime = grant.at_most(lifetimes.granted(request.lifetime), now.unix);
         let allocation = self.get_mut(slot);
+        // Those of the authorizer are known to the grant of the allocation alone.
+        let lifetime = allocation.grant.limited(lifetime);
         allocation.grant.renew(grant);
         allocation.history.refreshed(now.instant);
         for (family, socket) in IpFamily::ALL.into_iter().zip(&mut allocation.sockets) {
@@ -136,8 +138,9 @@ impl Allocations {
     pub(crate) fn apply(&mut self, policy: &Policy, now: Instant, slot: Slot, outbox: &mut Outbox) {
         let allocation = self.get_mut(slot);
         let rules = policy.of(&allocation.grant.realm);
-        allocation.set_rate(rules.quotas.bytes_per_second);
-        self.judge_peers(slot, outbox, |ip| judge_again(policy, rules, ip));
+        allocation.set_rate(allocation.grant.rate(rules.quotas.bytes_per_second));
+        let limits = allocation.grant.limits.clone();
+        self.judge_peers(slot, outbox, |ip| judge_again(policy, rules, limits.as_deref(), ip));
         self.settle(policy, now, slot, outbox);
     }
 
@@ -160,10 +163,11 @@ impl Allocations {
             return;
         }
         self.retain_sockets(slot, outbox, |ip, _| stays(ip));
-        let rules = policy.of(&self.get(slot).grant.realm);
+        let grant = &self.get(slot).grant;
+        let (rules, limits) = (policy.of(&grant.realm), grant.limits.clone());
         self.retain_connections(slot, outbox, |connection| {
             let peer = connection.peer;
-            judge_again(policy, rules, peer.ip())
+            judge_again(policy, rules, limits.as_deref(), peer.ip())
                 .is_some_and(|own| is_reachable_by_tcp(&own, peer.port()))
         });
         self.update_routes(policy, now, slot, outbox);

@@ -14,8 +14,9 @@ use turn_types::{ClientPath, ConnectionId, FiveTuple, Instant, PendingId, Prefix
 use super::pending_allocation::PendingAllocation;
 use crate::io::{Responder, TicketRefresh};
 use crate::limits::{
-    PENDING_CONNECTS_MAX, PENDING_LIFETIME, PENDING_MAX, PENDING_NEW_USERS_MAX, PENDING_USERS_MAX,
-    PENDING_USERS_PER_CUSTOMER_MAX, PENDING_USERS_PER_FIVE_TUPLE_MAX, USER_LOOKUP_WITHIN,
+    PENDING_AUTHORIZATIONS_MAX, PENDING_CONNECTS_MAX, PENDING_LIFETIME, PENDING_MAX,
+    PENDING_NEW_USERS_MAX, PENDING_USERS_MAX, PENDING_USERS_PER_CUSTOMER_MAX,
+    PENDING_USERS_PER_FIVE_TUPLE_MAX, USER_LOOKUP_WITHIN,
 };
 
 /// Key of a retransmission: the same transaction on the same 5-tuple (RFC 8489 §6.3.1).
@@ -25,7 +26,9 @@ pub(crate) type RequestKey = (FiveTuple, TransactionId);
 pub(crate) enum Waiting {
     /// For a user's keys. The request is kept as it came, and is processed again with them.
     User(UserLookup),
-    /// For relay sockets: an Allocate that passed every check.
+    /// For the authorizer: an Allocate that passed every check.
+    Authorizer(Box<PendingAllocation>),
+    /// For relay sockets: the same with its ports.
     Relay(Box<PendingAllocation>),
     /// For a peer to accept a connection.
     Connect(Box<PendingConnect>),
@@ -39,7 +42,7 @@ impl Waiting {
         match self {
             Self::User(lookup) => lookup.request.by_ticket,
             Self::Worker(_) => true,
-            Self::Relay(_) | Self::Connect(_) => false,
+            Self::Authorizer(_) | Self::Relay(_) | Self::Connect(_) => false,
         }
     }
 }
@@ -107,6 +110,8 @@ pub(crate) struct Pending {
     next_id: u64,
     /// Number of requests that wait for peers.
     connects: usize,
+    /// Number of requests that wait for the authorizer.
+    authorizations: usize,
 }
 
 /// Ends of waits in their order, as all of them are equally long; some may be answered already.
@@ -140,6 +145,7 @@ impl Pending {
             lookups: HashMap::with_hasher(hasher),
             next_id: 0,
             connects: 0,
+            authorizations: 0,
         }
     }
 
@@ -148,9 +154,11 @@ impl Pending {
         self.on(&key.0).any(|entry| entry.key == *key)
     }
 
-    /// Returns true if an Allocate on this 5-tuple waits for its relay sockets.
+    /// Returns true if an Allocate on this 5-tuple waits for the authorizer or its relay sockets.
     pub(crate) fn is_opening(&self, five_tuple: &FiveTuple) -> bool {
-        self.on(five_tuple).any(|entry| matches!(entry.waiting, Waiting::Relay(_)))
+        let opens =
+            |waiting: &Waiting| matches!(waiting, Waiting::Authorizer(_) | Waiting::Relay(_));
+        self.on(five_tuple).any(|entry| opens(&entry.waiting))
     }
 
     /// Returns true if a Refresh by ticket on this 5-tuple waits.
@@ -188,6 +196,11 @@ impl Pending {
         room && beside < PENDING_USERS_PER_FIVE_TUPLE_MAX
     }
 
+    /// Returns true if no further Allocate may wait for the authorizer.
+    pub(crate) fn is_full_of_authorizations(&self) -> bool {
+        self.is_full() || self.authorizations >= PENDING_AUTHORIZATIONS_MAX
+    }
+
     /// Returns true if no further request may wait for its peer.
     pub(crate) fn is_full_of_connects(&self) -> bool {
         self.is_full() || self.connects >= PENDING_CONNECTS_MAX
@@ -199,6 +212,7 @@ impl Pending {
         self.next_id += 1;
         match &waiting {
             Waiting::Connect(_) => self.connects += 1,
+            Waiting::Authorizer(_) => self.authorizations += 1,
             Waiting::User(lookup) => {
                 self.lookup_ends.0.push_back((id, now + USER_LOOKUP_WITHIN));
                 if let Some(customer) = lookup.customer() {
@@ -225,7 +239,9 @@ impl Pending {
     pub(crate) fn waits_since(&self, id: PendingId) -> Option<Instant> {
         match &self.entries.get(&id)?.waiting {
             Waiting::User(lookup) => Some(lookup.request.arrived),
-            Waiting::Relay(allocation) => Some(allocation.arrived),
+            Waiting::Authorizer(allocation) | Waiting::Relay(allocation) => {
+                Some(allocation.arrived)
+            }
             Waiting::Connect(_) | Waiting::Worker(_) => None,
         }
     }
@@ -255,6 +271,7 @@ impl Pending {
         }
         match &entry.waiting {
             Waiting::Connect(_) => self.connects -= 1,
+            Waiting::Authorizer(_) => self.authorizations -= 1,
             Waiting::User(lookup) => {
                 if let Some(customer) = lookup.customer()
                     && let Slot::Occupied(mut used) = self.lookups.entry(customer)
@@ -289,6 +306,13 @@ impl Pending {
         let Waiting::User(_) = self.entries.get(&id)?.waiting else { return None };
         let Waiting::User(lookup) = self.take(id)? else { return None };
         Some(lookup.request)
+    }
+
+    /// Ends the wait of an Allocate for the authorizer; `None` if it does not wait for that.
+    pub(crate) fn take_authorization(&mut self, id: PendingId) -> Option<PendingAllocation> {
+        let Waiting::Authorizer(_) = self.entries.get(&id)?.waiting else { return None };
+        let Waiting::Authorizer(allocation) = self.take(id)? else { return None };
+        Some(*allocation)
     }
 
     /// Ends the wait of an Allocate for its relay sockets; `None` if it does not wait for that.

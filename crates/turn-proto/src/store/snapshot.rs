@@ -4,6 +4,7 @@
 //! the quota, and of its registered location. Relay sockets go beside it, by their names.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -22,11 +23,11 @@ use super::permission::{Permission, Permissions};
 use super::registry::{LocationLease, QuotaLease};
 use crate::credentials::{Grant, Ticket};
 use crate::io::{AllocationAttributes, InstalledRoute, Refusal, Traffic};
-use crate::policy::PortLease;
 use crate::policy::peers::OwnPorts;
+use crate::policy::{GrantLimits, PortLease};
 
 /// Version of [`Snapshot`]: another one for each change of its fields or their meaning.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The data of an allocation.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,6 +92,10 @@ pub(crate) struct Unreadable;
 impl Snapshot {
     pub(crate) const fn realm(&self) -> &Realm {
         &self.grant.realm
+    }
+
+    pub(crate) const fn limits(&self) -> Option<&Arc<GrantLimits>> {
+        self.grant.limits.as_ref()
     }
 
     /// The names of the relay sockets.

@@ -7,7 +7,7 @@ use stun_wire::{
     AttributeType, Class, IntegrityKey, IntegrityKind, LongTermKeys, Message, MessageBuilder,
     Method, TransactionId,
 };
-use turn_proto::{Command, Event};
+use turn_proto::{Authorization, Command, Event, GrantLimits};
 use turn_types::{ClientPath, Now};
 
 use super::driver::{Driver, Sent};
@@ -21,6 +21,10 @@ pub fn settle(driver: &mut Driver, now: Now, first: Option<Sent>) -> Option<Sent
             let event = match command {
                 Command::FindUser { pending, user, .. } => {
                     Event::UserFound { pending, answer: look_up(&user) }
+                }
+                Command::Authorize { pending, .. } => {
+                    let answer = Authorization::Granted(GrantLimits::default());
+                    Event::Authorized { pending, answer }
                 }
                 Command::UserOverdue { pending } => {
                     Event::UserFound { pending, answer: turn_proto::UserAnswer::Unavailable }

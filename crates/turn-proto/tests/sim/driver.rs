@@ -317,7 +317,9 @@ impl Driver {
                 let result = result.and_then(|()| self.open(relay));
                 (pending, Event::RelayOpened { pending, relay, result })
             }
-            Event::PeerConnected { pending, .. } => (pending, event),
+            Event::PeerConnected { pending, .. } | Event::Authorized { pending, .. } => {
+                (pending, event)
+            }
             Event::WorkerAnswered(_) | Event::FetchFailed(_) => {
                 self.violations.push(format!("{event:?} where nobody may move"));
                 return None;
@@ -456,6 +458,9 @@ impl Driver {
                 }
                 Command::AskWorker { .. } | Command::Fetch { .. } | Command::HandOver(_) => {
                     self.violations.push(format!("{command:?} where nobody may move"));
+                }
+                Command::Authorize { .. } => {
+                    self.violations.push(format!("{command:?}, and there is no authorizer"));
                 }
                 Command::UserOverdue { .. } => self.commands.push(command),
                 Command::FindUser { pending, .. } => {

@@ -208,6 +208,9 @@ pub struct World {
     pub no_database: bool,
     /// The user database never answers.
     pub database_hangs: bool,
+    /// The answer of the authorizer, where the policy has one, and whom it was asked about.
+    pub authorizer: Authorization,
+    pub asked: Vec<Applicant>,
     /// Relay sockets that are open.
     pub sockets: BTreeMap<RelayId, RelayedAddr>,
     /// Routes as they were told.
@@ -269,6 +272,8 @@ impl World {
             allocations_max: None,
             no_database: false,
             database_hangs: false,
+            authorizer: Authorization::Granted(GrantLimits::default()),
+            asked: Vec::new(),
             sockets: BTreeMap::new(),
             routes: BTreeMap::new(),
             route_commands: 0,
@@ -517,6 +522,10 @@ impl World {
                     return None;
                 }
                 Event::UserFound { pending, answer: self.find_user(&realm, &user) }
+            }
+            Command::Authorize { pending, applicant } => {
+                self.asked.push(*applicant);
+                Event::Authorized { pending, answer: self.authorizer.clone() }
             }
             Command::OpenRelay { pending, relay, at } => {
                 self.opened += 1;

@@ -254,7 +254,9 @@ impl Oracle {
                     self.routes.remove(&id);
                     self.told.push(Told::Removed(id));
                 }
-                Command::FindUser { .. } | Command::UserOverdue { .. } => {
+                Command::FindUser { .. }
+                | Command::Authorize { .. }
+                | Command::UserOverdue { .. } => {
                     panic!("an open relay asks for nobody")
                 }
                 Command::AskWorker { .. } | Command::Fetch { .. } | Command::HandOver(_) => {

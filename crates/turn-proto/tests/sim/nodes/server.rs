@@ -126,6 +126,7 @@ impl ServerNode {
                 Some(Event::RelayOpened { pending, relay, result })
             }
             Command::CloseRelay { .. }
+            | Command::Authorize { .. }
             | Command::SetRoute(_)
             | Command::RemoveRoute(_)
             | Command::AskWorker { .. }

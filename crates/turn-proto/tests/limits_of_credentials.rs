@@ -1,0 +1,239 @@
+//! Limits of one credential: in a time-limited name, and from the authorizer. They narrow what the realm allows, and never
+//! widen it.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use stun_wire::*;
+use support::*;
+use turn_proto::*;
+use turn_types::*;
+
+const SECRET: &[u8] = b"0123456789abcdef";
+
+fn with_secret() -> Policy {
+    let mut policy = policy();
+    let secret = Secret::new(SECRET.into());
+    policy.auth.secrets = vec![SharedSecret { name: "web".into(), secret }];
+    policy.auth.limits_in_names = true;
+    policy
+}
+
+/// A client of a credential with these limits.
+fn limited(port: u16, limits: &str) -> Client {
+    named(port, format!("1900003600:alice?{limits}"))
+}
+
+fn named(port: u16, name: String) -> Client {
+    let mut client = Client::new(port);
+    client.user = name.leak();
+    client.password = time_limited_password(SECRET, client.user).leak();
+    client
+}
+
+fn asked() -> World {
+    let mut policy = policy();
+    policy.auth.authorizer = Some(WhenSilent::Refuse);
+    World::with(policy)
+}
+
+fn granted(limits: &str) -> Authorization {
+    Authorization::Granted(limits.parse().unwrap())
+}
+
+fn refusal(world: &mut World, client: &mut Client) -> (Option<u16>, Option<Refusal>) {
+    let _earlier = world.refusals();
+    let code = client.try_allocate(world, |_| ()).code();
+    (code, world.refusals().pop())
+}
+
+#[test]
+fn a_name_limits_the_allocations_of_its_account() {
+    let mut world = World::with(with_secret());
+    limited(1, "allocations=2").allocate(&mut world);
+    limited(2, "allocations=2").allocate(&mut world);
+    let third = refusal(&mut world, &mut limited(3, "allocations=2"));
+    assert_eq!(third, (Some(486), Some(Refusal::UserQuota)));
+    // The account is the same, whatever the limits are.
+    limited(4, "allocations=3").allocate(&mut world);
+    assert!(world.server.allocations().all(|record| *record.account == *"alice"));
+}
+
+#[test]
+fn a_quota_of_the_realm_is_not_widened() {
+    let mut policy = with_secret();
+    policy.quotas.allocations_per_user = 1;
+    policy.quotas.bytes_per_second = 1000;
+    let mut world = World::with(policy);
+    let mut client = limited(1, "allocations=5&bytes_per_second=9000&lifetime=90000");
+    client.allocate(&mut world);
+    client.bind(&mut world, 0x4000, PEER).success();
+    assert_eq!(world.routes.values().map(|route| route.bytes_per_second).max(), Some(1000));
+    assert_eq!(client.refresh(&mut world, Some(86_400)).success().lifetime(), 3600);
+    let second = refusal(&mut world, &mut limited(2, "allocations=5"));
+    assert_eq!(second, (Some(486), Some(Refusal::UserQuota)));
+}
+
+#[test]
+fn a_name_limits_rate_and_lifetime_also_after_a_reload() {
+    let mut world = World::with(with_secret());
+    let mut client = limited(1, "bytes_per_second=700&lifetime=60");
+    assert_eq!(client.try_allocate(&mut world, |_| ()).success().lifetime(), 60);
+    client.bind(&mut world, 0x4000, PEER).success();
+    let rate = |world: &World| world.routes.values().map(|route| route.bytes_per_second).max();
+    assert_eq!(rate(&world), Some(700));
+    assert_eq!(client.refresh(&mut world, Some(3600)).success().lifetime(), 60);
+    let relay = world.policy.relay.clone();
+    let mut faster = Policy { relay, ..with_secret() };
+    faster.quotas.bytes_per_second = 5000;
+    world.apply(faster);
+    assert_eq!(rate(&world), Some(700));
+}
+
+#[test]
+fn a_name_limits_peers() {
+    let mut world = World::with(with_secret());
+    let mut client = limited(1, "peers=192.0.2.10/32,10.0.0.0/8");
+    client.allocate(&mut world);
+    client.permit(&mut world, &[PEER]).success();
+    client.bind(&mut world, 0x4000, PEER).success();
+    for other in ["192.0.2.11:5000", "10.0.0.1:5000"] {
+        // The second one is within the limits, and the rules forbid it all the same.
+        assert_eq!(client.permit(&mut world, &[other]).code(), Some(403), "{other}");
+        assert_eq!(client.bind(&mut world, 0x4001, other).code(), Some(403), "{other}");
+    }
+    let relay = world.policy.relay.clone();
+    world.apply(Policy { relay, ..with_secret() });
+    client.permit(&mut world, &[PEER]).success();
+    assert_eq!(world.routes.len(), 1, "a reload leaves what the limits allow");
+}
+
+#[test]
+fn a_refusal_names_the_credential_as_its_reason() {
+    let mut world = World::with(with_secret());
+    let mut client = limited(1, "peers=192.0.2.10/32");
+    client.allocate(&mut world);
+    while world.server.poll_notice().is_some() {}
+    world.notices.clear();
+    client.permit(&mut world, &["192.0.2.11:5000"]);
+    let by = world.notices.iter().find_map(|notice| {
+        let Notice::Refused(refused) = notice else { return None };
+        refused.peer.as_ref().map(|peer| peer.by)
+    });
+    assert_eq!(by, Some(DeniedBy::Credential));
+}
+
+#[test]
+fn limits_that_cannot_be_read_let_nobody_in() {
+    let mut world = World::with(with_secret());
+    for limits in ["", "allocations=none", "allocations=2?allocations=9", "color=red"] {
+        let answer = refusal(&mut world, &mut limited(1, limits));
+        assert_eq!(answer, (Some(403), Some(Refusal::UnreadableLimits)), "{limits}");
+    }
+    // Whoever changes them has not the password.
+    let mut forged = limited(2, "allocations=1");
+    forged.user = "1900003600:alice?allocations=9";
+    assert_eq!(refusal(&mut world, &mut forged), (Some(401), Some(Refusal::WrongSecret)));
+}
+
+#[test]
+fn an_account_without_a_name_has_a_quota_as_well() {
+    let mut world = World::with(with_secret());
+    for name in ["1900003600:?allocations=1", "1900003600?allocations=1:x"] {
+        let allocations = |world: &World| world.server.allocations().count();
+        let before = allocations(&world);
+        for port in [1, 2] {
+            let mut client = named(port, name.to_owned());
+            let _either = client.try_allocate(&mut world, |_| ());
+        }
+        assert!(allocations(&world) <= before + 1, "{name}");
+        let now = world.now;
+        world.server.end_all(now, EndReason::EndedByOperator);
+        world.carry_out();
+    }
+}
+
+#[test]
+fn a_question_mark_is_a_part_of_the_name_unless_names_have_limits() {
+    let mut policy = with_secret();
+    policy.auth.limits_in_names = false;
+    let mut world = World::with(policy);
+    limited(1, "allocations=1").allocate(&mut world);
+    limited(2, "allocations=1").allocate(&mut world);
+    assert!(world.server.allocations().all(|record| *record.account == *"alice?allocations=1"));
+}
+
+#[test]
+fn the_authorizer_decides_behind_all_checks() {
+    let mut world = asked();
+    let mut wrong = Client::new(1);
+    wrong.password = "guessed";
+    assert_eq!(wrong.try_allocate(&mut world, |_| ()).code(), Some(401));
+    assert!(world.asked.is_empty(), "strangers cost the authorizer nothing");
+    let mut alice = Client::new(2);
+    alice.allocate(&mut world);
+    let applicant = world.asked.pop().unwrap();
+    assert_eq!((&*applicant.realm, &*applicant.user), (REALM, "alice"));
+    assert_eq!(applicant.client, alice.path.five_tuple.client);
+    alice.permit(&mut world, &[PEER]).success();
+    alice.refresh(&mut world, None).success();
+    assert!(world.asked.is_empty(), "nor do requests for an allocation that is there");
+
+    world.authorizer = Authorization::Denied;
+    let opened = world.opened;
+    let denied = refusal(&mut world, &mut Client::new(3));
+    assert_eq!(denied, (Some(403), Some(Refusal::NotAuthorized)));
+    assert_eq!(world.opened, opened, "no port is taken for it");
+    alice.refresh(&mut world, None).success();
+}
+
+#[test]
+fn a_silent_authorizer_refuses_or_serves_as_configured() {
+    let mut world = asked();
+    world.authorizer = Authorization::Unavailable;
+    let silent = refusal(&mut world, &mut Client::new(1));
+    assert_eq!(silent, (Some(500), Some(Refusal::AuthorizerUnavailable)));
+    let mut policy = policy();
+    policy.auth.authorizer = Some(WhenSilent::Serve);
+    let mut world = World::with(policy);
+    world.authorizer = Authorization::Unavailable;
+    Client::new(1).allocate(&mut world);
+}
+
+#[test]
+fn the_authorizer_narrows_limits() {
+    let mut world = asked();
+    world.authorizer =
+        granted("allocations=1&bytes_per_second=700&lifetime=60&peers=192.0.2.10/32");
+    let mut alice = Client::new(1);
+    assert_eq!(alice.try_allocate(&mut world, |_| ()).success().lifetime(), 60);
+    alice.bind(&mut world, 0x4000, PEER).success();
+    assert_eq!(world.routes.values().map(|route| route.bytes_per_second).max(), Some(700));
+    assert_eq!(alice.permit(&mut world, &["192.0.2.11:5000"]).code(), Some(403));
+    assert_eq!(alice.refresh(&mut world, Some(3600)).success().lifetime(), 60);
+    let second = refusal(&mut world, &mut Client::new(2));
+    assert_eq!(second, (Some(486), Some(Refusal::UserQuota)));
+    alice.refresh(&mut world, Some(0)).success();
+    Client::new(3).allocate(&mut world);
+}
+
+#[test]
+fn an_answer_that_never_comes_leaves_nothing() {
+    let mut world = asked();
+    world.hold = true;
+    let mut alice = Client::new(1);
+    alice.log_in(&mut world);
+    world.release();
+    world.hold = true;
+    let request = alice.sealed(&mut world, Method::ALLOCATE, |builder| {
+        builder.requested_transport(17);
+    });
+    assert!(matches!(world.from_client(&alice.path, &request), Fate::Wait));
+    world.advance(secs(60));
+    world.held.clear();
+    world.hold = false;
+    assert_eq!(world.sockets.len(), 0);
+    // Its place in the quotas is free again, and so is its 5-tuple.
+    alice.allocate(&mut world);
+}
