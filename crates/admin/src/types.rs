@@ -417,7 +417,7 @@ pub struct Refusal {
     /// The forbidden peer, where one is the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
-    /// The rule that forbids it: `never`, `peers_deny`, `own_address` or `special_purpose`.
+    /// The rule that forbids it: `never`, `peers_deny`, `own_address`, `credential` or `special_purpose`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denied_by: Option<String>,
     /// The entry of `peers.deny`, where that is the rule.

@@ -122,6 +122,7 @@ fn answer(sessions: &mut Vec<Session>, request: Request) {
         | Request::Apply { .. }
         | Request::Drain(_)
         | Request::UserFound { .. }
+        | Request::Authorized { .. }
         | Request::Stop => {
             panic!("the control socket never asks this of a worker")
         }

@@ -55,7 +55,7 @@ pub use session::{Session, SessionOffload, WhyNot};
 pub use session_events::{SessionEvent, SessionEvents};
 pub use totals::{CounterTotals, Volume};
 pub use traces::{TooManyTraces, Trace, Traces};
-pub use users::{Asked, UserDirectory, UserLookup};
+pub use users::{Asked, AuthorizationRequest, Authorizer, NoAuthorizer, UserDirectory, UserLookup};
 pub use workers::{ControlError, Workers};
 
 /// Limits, with their reasons.

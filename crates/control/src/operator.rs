@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use turn_proto::GrantLimits;
 use turn_types::Secret;
 
 use crate::{OperatorError, Revocable, Revocation, RevokeReport, RevokeWish};
@@ -60,6 +61,8 @@ pub struct MintWish {
     pub user: String,
     /// Time until it expires; at most, and by default, the configured one.
     pub lasts: Option<Duration>,
+    /// Its limits, where names have them.
+    pub limits: GrantLimits,
 }
 
 /// A time-limited credential.

@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use turn_proto::{Refusal, RefusedRequest};
+use turn_proto::{GrantLimits, Refusal, RefusedRequest};
 use turn_types::{Instant, Prefix};
 
 /// Requests of one user and network that were refused for one reason.
@@ -90,6 +90,7 @@ impl RefusalFilter {
 /// The account in a user name: the part behind the time of a time-limited name.
 #[must_use]
 pub fn account(name: &str) -> &str {
+    let name = without_limits(name);
     match name.split_once(':') {
         Some((time, account))
             if !account.is_empty()
@@ -98,6 +99,14 @@ pub fn account(name: &str) -> &str {
         {
             account
         }
+        Some(_) | None => name,
+    }
+}
+
+/// The name without the limits of a credential, if it has any.
+fn without_limits(name: &str) -> &str {
+    match name.split_once('?') {
+        Some((bare, limits)) if limits.parse::<GrantLimits>().is_ok() => bare,
         Some(_) | None => name,
     }
 }
@@ -133,9 +142,11 @@ mod tests {
             ("1700000000:", "1700000000:"),
             ("alice", "alice"),
             ("a:b", "a:b"),
+            ("1700000000:alice?allocations=2", "alice"),
+            ("1700000000:alice?who", "alice?who"),
             (":b", ":b"),
         ] {
-            assert_eq!(account(name), user);
+            assert_eq!(account(name), user, "{name}");
         }
     }
 }

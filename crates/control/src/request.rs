@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use turn_proto::{AllocationPeers, AllocationRecord, EndedPart, Policy, UserAnswer};
+use turn_proto::{AllocationPeers, AllocationRecord, Authorization, EndedPart, Policy, UserAnswer};
 use turn_types::{AllocationId, PendingId, Realm};
 
 use crate::{RefusalFilter, Refused, Session};
@@ -78,6 +78,13 @@ pub enum Request {
         /// The answer.
         answer: UserAnswer,
     },
+    /// The authorizer has answered.
+    Authorized {
+        /// From the [`AuthorizationRequest`](crate::AuthorizationRequest).
+        pending: PendingId,
+        /// The answer.
+        answer: Authorization,
+    },
     /// End all allocations and leave.
     Stop,
 }
@@ -100,6 +107,7 @@ impl fmt::Debug for Request {
             Self::End { id, .. } => f.debug_tuple("End").field(id).finish(),
             Self::Drain(on) => f.debug_tuple("Drain").field(on).finish(),
             Self::UserFound { pending, .. } => f.debug_tuple("UserFound").field(pending).finish(),
+            Self::Authorized { pending, .. } => f.debug_tuple("Authorized").field(pending).finish(),
             Self::Stop => f.write_str("Stop"),
         }
     }

@@ -1,8 +1,8 @@
-//! User look-ups of a worker.
+//! Questions of a worker about users: their keys, and their right to an allocation.
 
 use std::sync::Arc;
 
-use turn_proto::{UserAnswer, UserQuery};
+use turn_proto::{Applicant, Authorization, UserAnswer, UserQuery};
 use turn_types::{PendingId, WorkerId};
 
 /// A question of a worker, answered at once or by
@@ -36,4 +36,32 @@ pub trait UserDirectory: Send + Sync {
     /// Answers the question, or takes it to be answered later. Called on the worker's thread: it
     /// must not block.
     fn find(&self, lookup: UserLookup) -> Asked;
+}
+
+/// A question of a worker about an Allocate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthorizationRequest {
+    /// The worker.
+    pub worker: WorkerId,
+    /// To be repeated in the answer.
+    pub pending: PendingId,
+    /// Who asks for an allocation.
+    pub applicant: Applicant,
+}
+
+/// Whoever decides about allocations besides the rules.
+pub trait Authorizer: Send + Sync {
+    /// Answers the question at once, or takes it to be answered by [`Request::Authorized`](crate::Request::Authorized):
+    /// `None`. Called on the worker's thread: it must not block.
+    fn ask(&self, request: AuthorizationRequest) -> Option<Authorization>;
+}
+
+/// Nobody: no client is granted anything by it.
+#[derive(Clone, Copy, Debug)]
+pub struct NoAuthorizer;
+
+impl Authorizer for NoAuthorizer {
+    fn ask(&self, _request: AuthorizationRequest) -> Option<Authorization> {
+        Some(Authorization::Unavailable)
+    }
 }

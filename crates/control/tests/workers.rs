@@ -63,6 +63,7 @@ fn with_sessions(worker: u16, sessions: &'static [(&'static str, u64)]) -> Box<S
         | Request::Apply { .. }
         | Request::Drain(_)
         | Request::UserFound { .. }
+        | Request::Authorized { .. }
         | Request::Stop => {}
     })
 }

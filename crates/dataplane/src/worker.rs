@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ahash::RandomState;
-use control::{Histogram, Inbox, Series, StreamEnd, UserDirectory, WorkerCounters};
+use control::{Authorizer, Histogram, Inbox, Series, StreamEnd, UserDirectory, WorkerCounters};
 use linux_net::{RxBatch, TxBatch};
 use turn_proto::{EndReason, Fetch, Policy, REPLY_MAX, Server, ServerConfig, SharedRegistry};
 use turn_types::{Instant, RelayId, SocketId, WorkerId};
@@ -54,6 +54,8 @@ pub struct WorkerSpec<N: Net = Kernel> {
     pub seed: [u8; 32],
     /// Look-up of users.
     pub directory: Arc<dyn UserDirectory>,
+    /// Asked about each Allocate, where the rules say so.
+    pub authorizer: Arc<dyn Authorizer>,
     /// Counters, shared with the control plane.
     pub counters: Arc<WorkerCounters>,
     /// Its receiving ends.
@@ -79,6 +81,7 @@ pub struct Worker<N: Net = Kernel> {
     messages: WorkerReceiver<N>,
     inbox: Inbox,
     directory: Arc<dyn UserDirectory>,
+    authorizer: Arc<dyn Authorizer>,
     ready: Ready,
     /// Allocations to move when the server's commands are carried out.
     leaving: Vec<Fetch>,
@@ -135,6 +138,7 @@ impl<N: Net> Worker<N> {
             messages,
             inbox,
             directory: spec.directory,
+            authorizer: spec.authorizer,
             ready: Ready::new(),
             leaving: Vec::new(),
             is_busy: false,

@@ -9,6 +9,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use control::NoAuthorizer;
 use control::{
     Asked, LockedRegistry, Mailbox, Request, Series, SessionFilter, UserDirectory, UserLookup,
     WorkerCounters,
@@ -84,6 +85,7 @@ impl Server {
                 registry: Arc::clone(&registry),
                 seed: [id as u8; 32],
                 directory: Arc::new(Users),
+                authorizer: Arc::new(NoAuthorizer),
                 counters: Arc::clone(&counters[usize::from(id)]),
                 endpoint,
                 workers: workers.clone(),

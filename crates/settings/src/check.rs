@@ -3,6 +3,7 @@
 mod acme;
 mod api;
 mod auth;
+mod authorizer;
 mod database;
 mod discovery;
 mod http;
@@ -46,6 +47,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
     let settings = Settings {
         acme_challenge,
         secrets: auth::check(&file, document, errors),
+        authorization: authorizer::check(&file, document, errors),
         nonce_key: nonce::check(&file.auth, document, errors),
         address_key: log::check(&file.log, document, errors),
         tenants: realms::check(&file, document, errors),

@@ -6,6 +6,7 @@
 mod accounting;
 mod acme;
 mod auth;
+mod authorizer;
 mod clients;
 mod host;
 mod operation;
@@ -18,6 +19,7 @@ mod tls;
 pub use accounting::Accounting;
 pub use acme::{Acme, AcmeChallenge};
 pub use auth::{Auth, SecretEntry, TokenCipher, TokenKeyEntry};
+pub use authorizer::{Authorizer, WhenSilent};
 pub use clients::{Compatibility, Discovery, ExternalEndpoint, Redirect};
 pub use host::{Confinement, Offload, OffloadMode, Sockets, Workers};
 pub use operation::{
@@ -63,6 +65,7 @@ section! {
     tables {
         relay: Relay,
         auth: Auth,
+        authorizer: Authorizer,
         peers: Peers,
         quotas: Quotas,
         lifetimes: Lifetimes,

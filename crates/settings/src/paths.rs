@@ -50,6 +50,8 @@ pub fn named_files(path: Option<&Path>, environment: &Environment) -> Vec<PathBu
     let single = [
         &auth.secret_file,
         &auth.nonce_key_file,
+        &file.authorizer.authorization_file,
+        &file.authorizer.authorities,
         &file.log.address_key_file,
         &file.users.database_file,
     ];

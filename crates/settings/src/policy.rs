@@ -12,7 +12,7 @@ use turn_types::{IpFamily, Prefix};
 
 use crate::database_rules::add_secrets;
 use crate::error::{Errors, SettingsErrors};
-use crate::file::DefaultFamily;
+use crate::file::{DefaultFamily, WhenSilent};
 use crate::merged::{FileRules, MergedRealm};
 use crate::settings::Settings;
 use crate::value::{RelayEntry, RelayPair};
@@ -117,6 +117,8 @@ impl Settings {
                 users: self.auth.users,
                 secrets,
                 separator: self.separator(),
+                limits_in_names: self.auth.limits_in_names,
+                authorizer: self.when_silent(),
                 expiry_at_refresh: self.auth.expiry_at_refresh,
                 // Known from the user store, by the caller.
                 sha256: previous.is_none_or(|previous| previous.auth.sha256),
@@ -150,6 +152,15 @@ impl Settings {
             binding_login: self.auth.binding,
             rfc3489_clients: self.compatibility.rfc3489_clients,
             discovery: self.discovery_sockets.clone(),
+        })
+    }
+
+    /// The fate of clients whose authorizer is silent, where there is one.
+    pub(crate) fn when_silent(&self) -> Option<turn_proto::WhenSilent> {
+        self.authorizer.url.as_ref()?;
+        Some(match self.authorizer.when_silent {
+            WhenSilent::Refuse => turn_proto::WhenSilent::Refuse,
+            WhenSilent::Serve => turn_proto::WhenSilent::Serve,
         })
     }
 

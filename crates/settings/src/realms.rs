@@ -70,6 +70,8 @@ impl Settings {
             users,
             secrets: realm.tenant.secrets.clone(),
             separator: self.separator(),
+            limits_in_names: self.auth.limits_in_names,
+            authorizer: self.when_silent(),
             expiry_at_refresh: self.auth.expiry_at_refresh,
             // Known from the user store at the start; a realm that is new since may have users with MD5 keys alone.
             sha256: previous.is_none_or(known),

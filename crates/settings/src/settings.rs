@@ -46,6 +46,8 @@ pub struct Settings {
     pub token_keys: Vec<TokenKey>,
     /// Key of nonces that is shared with other servers; `None` without a file of it.
     pub nonce_key: Option<NonceKey>,
+    /// The header of questions to the authorizer, from `authorizer.authorization_file`.
+    pub authorization: Option<Secret<Arc<[u8]>>>,
     /// Key of pseudonyms in the log; `None` without a file of it.
     pub address_key: Option<Secret<Arc<[u8]>>>,
     /// Listeners for TLS and DTLS besides `listen`; none without a certificate.
@@ -131,6 +133,9 @@ impl Settings {
         let key = "auth.nonce_key_file";
         let nonces = self.auth.nonce_key_file.iter();
         all.extend(nonces.map(|file| (key, self.place(key), self.beside(file))));
+        let key = "authorizer.authorization_file";
+        let header = self.authorizer.authorization_file.iter();
+        all.extend(header.map(|file| (key, self.place(key), self.beside(file))));
         let key = "log.address_key_file";
         let pseudonyms = self.log.address_key_file.iter();
         all.extend(pseudonyms.map(|file| (key, self.place(key), self.beside(file))));
@@ -243,6 +248,12 @@ impl Settings {
     #[must_use]
     pub fn acme_authorities(&self) -> Option<PathBuf> {
         self.acme.authorities.as_deref().map(|path| self.beside(path))
+    }
+
+    /// Authorities that sign the certificate of the authorizer; `None`: the ones that browsers trust.
+    #[must_use]
+    pub fn authorizer_authorities(&self) -> Option<PathBuf> {
+        self.authorizer.authorities.as_deref().map(|path| self.beside(path))
     }
 
     /// The file of the records of sessions, if they are kept.

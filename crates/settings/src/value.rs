@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 
 pub use address::{Endpoint, Host, PortRange};
 pub use database::Database;
-pub use domain::{DomainName, HttpsUrl};
+pub use domain::{DomainName, HttpsUrl, ServiceUrl};
 pub use http_listen::HttpListen;
 pub use interface::InterfaceName;
 pub use peers::Prefix;

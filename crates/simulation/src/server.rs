@@ -195,6 +195,7 @@ impl ServerHost {
                 registry: Arc::clone(&registry) as _,
                 seed: rng.seed_32(),
                 directory: Arc::clone(&directory) as _,
+                authorizer: Arc::new(control::NoAuthorizer),
                 counters: Arc::clone(&counters),
                 endpoint,
                 workers: channels.clone(),

@@ -32,7 +32,7 @@ use crate::revocations::Revocations;
 use crate::session_records::{self, SessionRecords};
 use crate::sockets::Served;
 use crate::users::{NoUsers, Users};
-use crate::{cores, host, sockets, warnings};
+use crate::{authorizer, cores, host, sockets, warnings};
 
 /// Descriptors that the process needs besides one per relayed address.
 const SPARE_FILES: u64 = 256;
@@ -153,6 +153,7 @@ pub(crate) async fn start(
     } else {
         Arc::new(NoUsers)
     };
+    let authorizer = authorizer::start(settings, &workers)?;
     let pseudonyms = PseudonymKey::new(Secret::new(random_bytes()));
     pseudonyms.put_in_force(settings.address_key.as_ref());
     let addresses = log_addresses(settings, &pseudonyms);
@@ -175,6 +176,7 @@ pub(crate) async fn start(
             registry: Arc::clone(&registry),
             seed: random_bytes(),
             directory: Arc::clone(&directory),
+            authorizer: Arc::clone(&authorizer),
             counters,
             endpoint,
             workers: channels.clone(),

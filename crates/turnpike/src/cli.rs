@@ -157,6 +157,9 @@ pub(crate) struct Credentials {
     /// Time until it expires: "24 h", "30 min"
     #[arg(long, default_value = "24 h", value_parser = crate::duration::parse)]
     pub(crate) ttl: Duration,
+    /// Limits in the name, which narrow what the realm allows: allocations=2&bytes_per_second=100000&lifetime=600&peers=192.0.2.0/24
+    #[arg(long, value_name = "LIMITS")]
+    pub(crate) limits: Option<turn_proto::GrantLimits>,
     /// Name of the configured secret to use [default: the first]
     #[arg(long, value_name = "NAME")]
     pub(crate) secret_name: Option<String>,

@@ -4,6 +4,7 @@
 
 mod any_certificate;
 mod authorities;
+mod authorizer;
 mod boot;
 mod certificates;
 mod cli;

@@ -2,6 +2,7 @@
 //! (draft-uberti-behave-turn-rest-00 §2).
 
 use std::collections::BTreeMap;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use axum::{Extension, Json};
 use control::{MintWish, OperatorErrorKind, OperatorRequest};
 use serde::Deserialize;
 use tokio::sync::oneshot;
+use turn_proto::{GrantLimits, LimitsError};
 
 use crate::limits::MINTED_PER_SECOND;
 use crate::problem::Problem;
@@ -47,6 +49,26 @@ pub(super) struct Asked {
     username: Option<String>,
     realm: Option<String>,
     ttl: Option<u64>,
+    allocations: Option<NonZeroU32>,
+    bytes_per_second: Option<NonZeroU64>,
+    lifetime: Option<NonZeroU32>,
+    peers: Option<String>,
+}
+
+impl Asked {
+    /// The limits of the credential.
+    fn limits(&self) -> Result<GrantLimits, String> {
+        let &Self { allocations, bytes_per_second, lifetime, .. } = self;
+        let Some(peers) = &self.peers else {
+            return Ok(GrantLimits { allocations, bytes_per_second, lifetime, peers: None });
+        };
+        let read: GrantLimits =
+            format!("peers={peers}").parse().map_err(|error: LimitsError| error.to_string())?;
+        if read != (GrantLimits { peers: read.peers.clone(), ..GrantLimits::default() }) {
+            return Err(LimitsError::Peers.to_string());
+        }
+        Ok(GrantLimits { allocations, bytes_per_second, lifetime, ..read })
+    }
 }
 
 pub(super) async fn mint(
@@ -70,7 +92,9 @@ pub(super) async fn mint(
         ));
     }
     let (reply, answer) = oneshot::channel();
+    let limits = asked.limits().map_err(|error| Problem::bad_request(error, advice))?;
     let wish = MintWish {
+        limits,
         realm: asked.realm,
         user: asked.username.unwrap_or_default(),
         lasts: asked.ttl.map(Duration::from_secs),

@@ -215,6 +215,7 @@ fn answer(sessions: &mut Vec<Session>, request: Request) {
         | Request::EndUnaccepted { .. }
         | Request::Drain(_)
         | Request::UserFound { .. }
+        | Request::Authorized { .. }
         | Request::Stop => {
             panic!("the interface never asks this of a worker")
         }

@@ -51,6 +51,16 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
         Refusal::CredentialRevoked => {
             "`turnpike user revoked` lists the revoked ones; `turnpike user restore` accepts one again."
         }
+        Refusal::UnreadableLimits => {
+            "The application writes limits into the name that this server cannot read: see `auth.limits_in_names`."
+        }
+        Refusal::NotAuthorized => {
+            "The service of `authorizer.url` said no: its own log has the reason."
+        }
+        Refusal::AuthorizerUnavailable => {
+            "See the log for the error of the service at `authorizer.url`; `authorizer.when_silent` decides what becomes of \
+             clients meanwhile."
+        }
         Refusal::StaleNonce => "",
         Refusal::InvalidNonce => {
             "Clients whose address changed are told so once. Often: a load balancer spreads one client over several \

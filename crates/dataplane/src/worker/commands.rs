@@ -2,7 +2,7 @@
 
 use std::io;
 
-use control::{Asked, Histogram, UserLookup};
+use control::{Asked, AuthorizationRequest, Histogram, UserLookup};
 use turn_proto::{
     Answer, Command, Event, Notice, OpenRelayError, QueuedPacket, TcpCommand, UserAnswer, Verdict,
 };
@@ -92,6 +92,12 @@ impl<N: Net> Worker<N> {
                     Asked::Taken => return None,
                 };
                 return Some(Event::UserFound { pending, answer });
+            }
+            Command::Authorize { pending, applicant } => {
+                let worker = cx.worker;
+                let request = AuthorizationRequest { worker, pending, applicant: *applicant };
+                let answer = self.authorizer.ask(request)?;
+                return Some(Event::Authorized { pending, answer });
             }
             Command::UserOverdue { pending } => {
                 cx.lookup_ended(pending);

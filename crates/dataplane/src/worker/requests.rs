@@ -53,6 +53,10 @@ impl<N: Net> Worker<N> {
                 self.hand_in(Event::UserFound { pending, answer });
                 self.settle();
             }
+            Request::Authorized { pending, answer } => {
+                self.hand_in(Event::Authorized { pending, answer });
+                self.settle();
+            }
             Request::Stop => self.stopping = true,
         }
     }

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use control::NoAuthorizer;
 use control::{
     Asked, CounterTotals, Fate, Leg, LockedRegistry, Mailbox, Reply, Request, Series,
     SessionFilter, UserDirectory, UserLookup, WorkerCounters,
@@ -161,6 +162,7 @@ impl World {
                 registry: Arc::clone(&registry) as _,
                 seed: [7; 32],
                 directory: Arc::clone(&directory) as _,
+                authorizer: Arc::new(NoAuthorizer),
                 counters: Arc::clone(&counters),
                 endpoint,
                 workers: workers.clone(),

@@ -30,6 +30,9 @@ section! {
         /// realms. Logs show such names whole.
         #[schemars(example = &"-")]
         live separator: Text<1, 1> = Text::fixed(":");
+        /// Time-limited names may have limits behind the user, such as `1900000000:alice?allocations=2&lifetime=600`, which narrow
+        /// what the realm allows (docs/operate/credentials.md). Off by default, as a question mark may be part of a name.
+        live limits_in_names: bool = false;
         /// Accepts the users of the database (`turnpike user add`), beside time-limited credentials. Users
         /// that are added or deleted take effect within a second; a deleted user, or one with a new
         /// password, cannot refresh existing allocations. To end them at once: `turnpike session end`.

@@ -1,6 +1,7 @@
 //! Names of hosts, and places on the web.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::ops::Deref;
 
 use serde_json::{Map, Value, json};
@@ -45,9 +46,8 @@ impl Written for DomainName {
             return Err(format!("\"{text}\" is for many hosts, and names are verified one by one"));
         }
         // The longest name that DNS has (RFC 1035 §2.3.4), as text.
-        let is_good = text.len() <= 253
-            && text.split('.').all(is_label)
-            && text.parse::<std::net::IpAddr>().is_err();
+        let is_good =
+            text.len() <= 253 && text.split('.').all(is_label) && text.parse::<IpAddr>().is_err();
         if is_good {
             Ok(Self(text.to_ascii_lowercase()))
         } else {
@@ -109,6 +109,63 @@ impl Written for HttpsUrl {
 }
 written!([] HttpsUrl);
 
+/// A URL of a web service: HTTPS, or HTTP on this host alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceUrl(String);
+
+impl ServiceUrl {
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Written for ServiceUrl {
+    const KIND: &'static str = "address of a web service";
+
+    fn forms() -> String {
+        "write one that begins with https://, or for a service on this host with http://127.0.0.1"
+            .to_owned()
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let is_good = text.len() <= 512
+            && text.bytes().all(|byte| byte.is_ascii_graphic())
+            && !text.contains('@')
+            && is_of_service(text);
+        if is_good { Ok(Self(text.to_owned())) } else { Err(format!("\"{text}\" is none")) }
+    }
+
+    fn written(&self) -> Value {
+        json!(self.0)
+    }
+
+    fn describe(schema: &mut Map<String, Value>) {
+        schema.insert("maxLength".to_owned(), json!(512));
+        schema.insert(
+            "x-bounds".to_owned(),
+            json!("https://, or http:// of this host, up to 512 bytes"),
+        );
+    }
+}
+written!([] ServiceUrl);
+
+/// Returns true for a URL that nobody between here and the service can read.
+fn is_of_service(url: &str) -> bool {
+    let host = |rest: &str| rest.split(['/', '?', '#']).next().unwrap_or_default().to_owned();
+    if let Some(rest) = url.strip_prefix("https://") {
+        return !host(rest).is_empty();
+    }
+    let Some(rest) = url.strip_prefix("http://") else { return false };
+    let host = host(rest);
+    let bare = match host.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    bare == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,6 +201,31 @@ mod tests {
             ["http://ca.example/dir", "https://", "https:///dir", "https://a b", "ca.example"]
         {
             assert!(HttpsUrl::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn plain_http_stays_on_this_host() {
+        for good in [
+            "https://app.example.org/turn?x=1",
+            "http://127.0.0.1:8080/ask",
+            "http://localhost/",
+            "http://[::1]:80/a",
+        ] {
+            assert!(ServiceUrl::parse(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "http://app.example.org/",
+            "http://127.0.0.1.example.org/",
+            "http://localhost.example.org/",
+            "http://127.0.0.1@example.org/",
+            "https://",
+            "https:///path",
+            "ftp://localhost/",
+            "app.example.org",
+            "https://a b.example/",
+        ] {
+            assert!(ServiceUrl::parse(bad).is_err(), "{bad}");
         }
     }
 }

@@ -7,10 +7,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::anyhow;
 use serde::Serialize;
 use settings::Settings;
-use turn_proto::SharedSecret;
+use turn_proto::{GrantLimits, SharedSecret};
 
 use crate::cli::{self, PathOptions};
 use crate::failure::{Failure, Result};
+use crate::minting::NameForm;
 use crate::{output, paths, uri};
 
 /// A credential, in the form of WebRTC applications.
@@ -30,7 +31,8 @@ pub(crate) fn run(paths: &PathOptions, args: &cli::Credentials) -> Result<()> {
     let settings = paths::load(paths)?.settings;
     let secret = choose(&settings.secrets, args.secret_name.as_deref())?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let credential = mint(secret, &args.user, now, args.ttl.as_secs(), &settings)?;
+    let limits = args.limits.clone().unwrap_or_default();
+    let credential = mint(secret, (&args.user, &limits), now, args.ttl.as_secs(), &settings)?;
     if args.output.json {
         return output::print_json(&credential);
     }
@@ -57,17 +59,22 @@ fn choose<'a>(secrets: &'a [SharedSecret], name: Option<&str>) -> Result<&'a Sha
 
 fn mint(
     secret: &SharedSecret,
-    user: &str,
+    (user, limits): (&str, &GrantLimits),
     now: u64,
     ttl: u64,
     settings: &Settings,
 ) -> Result<Credential> {
-    if user.is_empty() || user.contains(':') {
-        return Err(Failure::usage(anyhow!("a user's name cannot be empty or contain a colon"))
-            .hint("the colon divides the expiry from the name"));
-    }
     let expires_unix = now.saturating_add(ttl);
-    let username = format!("{expires_unix}:{user}");
+    let form = NameForm::of(settings);
+    if user.is_empty() || user.contains(form.separator) {
+        let separator = form.separator;
+        return Err(Failure::usage(anyhow!(
+            "a user's name cannot be empty or contain \"{separator}\""
+        ))
+        .hint("it divides the expiry from the name"));
+    }
+    let username =
+        form.name(expires_unix, user, limits).map_err(|error| Failure::usage(anyhow!(error)))?;
     let password = stun_wire::time_limited_password(secret.secret.expose(), &username);
     let uris = settings.listen().filter(|listener| !listener.ip().is_unspecified());
     Ok(Credential {
@@ -98,12 +105,13 @@ mod tests {
              [auth]\nsecret = \"north-of-the-wall\"\n",
         );
         let secret = choose(&settings.secrets, None).unwrap();
-        let minted = mint(secret, "bob", 1_700_000_000, 600, &settings).unwrap();
+        let none = GrantLimits::default();
+        let minted = mint(secret, ("bob", &none), 1_700_000_000, 600, &settings).unwrap();
         assert_eq!(minted.username, "1700000600:bob");
         // printf 1700000600:bob | openssl dgst -sha1 -hmac north-of-the-wall -binary | base64
         assert_eq!(minted.password, "Y0FK6nAbtm3btRIS9o32FLwao6o=");
         assert_eq!(minted.uris, ["turn:192.0.2.1:3478"]);
-        assert!(mint(secret, "a:b", 0, 1, &settings).is_err());
+        assert!(mint(secret, ("a:b", &none), 0, 1, &settings).is_err());
     }
 
     #[test]

@@ -88,8 +88,9 @@ impl Named {
         let mut read = settings::named_files(file, &paths::environment());
         read.extend(configuration.coturn.clone());
         let mut readable = settings.readable_directories();
-        let mut resolves =
-            settings.acme_challenge.is_some() || !settings.relay.external_stun.is_empty();
+        let mut resolves = settings.acme_challenge.is_some()
+            || settings.authorizer.url.is_some()
+            || !settings.relay.external_stun.is_empty();
         if let Database::Server(url) = settings.user_database() {
             resolves = true;
             let files = user_db::authority_files(url.expose());

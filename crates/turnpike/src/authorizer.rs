@@ -1,0 +1,145 @@
+//! The authorizer of `[authorizer]`: a web service that is asked about each Allocate. Workers put questions and go on; each is a
+//! task of its own, and their number is bounded.
+
+use std::sync::{Arc, Mutex, TryLockError};
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use control::{AuthorizationRequest, Authorizer, NoAuthorizer, Request, Workers};
+use outgoing_http::{Bounds, Client, HttpError, Roots, Url};
+use settings::Settings;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use turn_proto::{Applicant, Authorization};
+
+use crate::failure::{Failure, OrFail as _, Result};
+
+mod answer;
+mod kept;
+mod outage;
+
+use self::kept::KeptAnswers;
+use self::outage::Outage;
+
+/// Questions at a time: as many connections. With an answer in 10 ms they are 12,800 a second.
+const QUESTIONS_MAX: usize = 128;
+
+/// Largest body of an answer, in bytes: a few limits.
+const ANSWER_BYTES_MAX: usize = 16 << 10;
+
+/// The authorizer of a configuration. Called within the runtime on which it will ask.
+pub(crate) fn start(settings: &Settings, workers: &Workers) -> Result<Arc<dyn Authorizer>> {
+    let wanted = &settings.authorizer;
+    let Some(url) = &wanted.url else { return Ok(Arc::new(NoAuthorizer)) };
+    let roots = match settings.authorizer_authorities() {
+        None => Roots::public(),
+        Some(file) => Roots::read(&file).map_err(|error| {
+            Failure::failed(anyhow!("authorizer.authorities: {error}"))
+                .hint("name a PEM file with the certificates of the authorities")
+        })?,
+    };
+    let header = settings.authorization.as_ref();
+    let header = header.map(|text| String::from_utf8_lossy(text.expose()).into_owned());
+    Ok(Arc::new(WebService {
+        handle: Handle::current(),
+        asking: Arc::new(Asking {
+            client: Client::new(&roots).or_fail("cannot ask the authorizer")?,
+            url: Url::parse(url.as_str()).or_fail("authorizer.url")?,
+            header,
+            bounds: Bounds { deadline: wanted.answer_within.get(), body: ANSWER_BYTES_MAX },
+            questions: Arc::new(Semaphore::new(QUESTIONS_MAX)),
+            keep_for: wanted.keep_for.get(),
+            kept: Mutex::default(),
+            outage: Outage::default(),
+            workers: workers.clone(),
+        }),
+    }))
+}
+
+/// A web service, asked on the control plane's threads.
+#[derive(Debug)]
+struct WebService {
+    handle: Handle,
+    asking: Arc<Asking>,
+}
+
+#[derive(Debug)]
+struct Asking {
+    client: Client,
+    url: Url,
+    /// The value of `Authorization`.
+    header: Option<String>,
+    bounds: Bounds,
+    questions: Arc<Semaphore>,
+    keep_for: Duration,
+    kept: Mutex<KeptAnswers>,
+    outage: Outage,
+    workers: Workers,
+}
+
+impl Authorizer for WebService {
+    fn ask(&self, request: AuthorizationRequest) -> Option<Authorization> {
+        if let Some(kept) = self.asking.kept(&request.applicant) {
+            return Some(kept);
+        }
+        let Ok(place) = Arc::clone(&self.asking.questions).try_acquire_owned() else {
+            self.asking.outage.failed("too many questions wait for its answers");
+            return Some(Authorization::Unavailable);
+        };
+        let asking = Arc::clone(&self.asking);
+        self.handle.spawn(async move {
+            let answer = asking.answer(&request.applicant).await;
+            drop(place);
+            let AuthorizationRequest { worker, pending, .. } = request;
+            let posted = asking
+                .workers
+                .mailbox(worker)
+                .map(|mailbox| mailbox.post(Request::Authorized { pending, answer }));
+            if let Some(Err(error)) = posted {
+                tracing::debug!(worker = worker.0, %error, "the authorizer answered in vain");
+            }
+        });
+        None
+    }
+}
+
+impl Asking {
+    /// The kept answer about a client. A worker waits for no lock: while it is taken there is none.
+    fn kept(&self, applicant: &Applicant) -> Option<Authorization> {
+        if self.keep_for.is_zero() {
+            return None;
+        }
+        match self.kept.try_lock() {
+            Ok(kept) => kept.get(applicant, Instant::now()),
+            Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => None,
+        }
+    }
+
+    async fn answer(&self, applicant: &Applicant) -> Authorization {
+        match self.ask(applicant).await {
+            Ok(answer) => {
+                self.outage.answered();
+                if !self.keep_for.is_zero()
+                    && let Ok(mut kept) = self.kept.lock()
+                {
+                    let now = Instant::now();
+                    kept.put(applicant, answer.clone(), now, now + self.keep_for);
+                }
+                answer
+            }
+            Err(why) => {
+                self.outage.failed(&why);
+                Authorization::Unavailable
+            }
+        }
+    }
+
+    async fn ask(&self, applicant: &Applicant) -> std::result::Result<Authorization, String> {
+        let headers: Vec<_> =
+            self.header.iter().map(|value| ("authorization", value.as_str())).collect();
+        let body = answer::question(applicant);
+        let posted = self.client.post_json(&self.url, &headers, body, self.bounds).await;
+        let response = posted.map_err(|error: HttpError| error.to_string())?;
+        answer::read(response.status, &response.body)
+    }
+}

@@ -1,0 +1,128 @@
+//! Questions and answers as JSON (docs/operate/credentials.md).
+
+use std::num::{NonZeroU32, NonZeroU64};
+
+use serde::{Deserialize, Serialize};
+use turn_proto::limits::GRANT_PEERS_MAX;
+use turn_proto::{Applicant, Authorization, GrantLimits};
+use turn_types::Prefix;
+
+/// A question.
+#[derive(Debug, Serialize)]
+struct Question<'a> {
+    method: &'static str,
+    realm: &'a str,
+    username: &'a str,
+    account: &'a str,
+    transport: &'static str,
+    client_address: String,
+    client_port: u16,
+}
+
+/// An answer. An unknown limit is an error: to leave it out would grant more than was meant.
+#[derive(Debug, Default, Deserialize)]
+struct Answer {
+    allow: bool,
+    #[serde(default)]
+    limits: Limits,
+}
+
+/// Limits as in JSON.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Limits {
+    allocations: Option<NonZeroU32>,
+    bytes_per_second: Option<NonZeroU64>,
+    lifetime: Option<NonZeroU32>,
+    peers: Option<Vec<String>>,
+}
+
+impl Limits {
+    /// The limits; an error names what is none.
+    pub(crate) fn read(self) -> Result<GrantLimits, String> {
+        let Self { allocations, bytes_per_second, lifetime, peers } = self;
+        if peers.as_ref().is_some_and(|peers| peers.len() > GRANT_PEERS_MAX) {
+            return Err(format!("limits.peers has more than {GRANT_PEERS_MAX} prefixes"));
+        }
+        let prefix = |text: String| {
+            text.parse::<Prefix>().map_err(|error| format!("limits.peers: \"{text}\": {error}"))
+        };
+        let read = |peers: Vec<String>| peers.into_iter().map(prefix).collect();
+        let peers = peers.map(read).transpose()?;
+        Ok(GrantLimits { allocations, bytes_per_second, lifetime, peers })
+    }
+}
+
+/// The question about a client.
+pub(super) fn question(applicant: &Applicant) -> Vec<u8> {
+    let Applicant { realm, user, account, transport, client } = applicant;
+    let question = Question {
+        method: "Allocate",
+        realm,
+        username: user,
+        account,
+        transport: transport.label(),
+        client_address: client.0.ip().to_string(),
+        client_port: client.0.port(),
+    };
+    // Text and numbers are always JSON.
+    serde_json::to_vec(&question).unwrap_or_default()
+}
+
+/// Reads an answer: 200 with `{"allow": true}` or `{"allow": false}`, 204 as yes, 403 as no. Everything else is no answer.
+pub(super) fn read(status: u16, body: &[u8]) -> Result<Authorization, String> {
+    match status {
+        200 => {}
+        204 => return Ok(Authorization::Granted(GrantLimits::default())),
+        403 => return Ok(Authorization::Denied),
+        other => return Err(format!("it answers with status {other}")),
+    }
+    let answer: Answer = serde_json::from_slice(body)
+        .map_err(|error| format!("its answer is not understood: {error}"))?;
+    if !answer.allow {
+        return Ok(Authorization::Denied);
+    }
+    let limits = answer.limits.read();
+    limits
+        .map(Authorization::Granted)
+        .map_err(|error| format!("its answer is not understood: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn granted(limits: &str) -> Result<Authorization, String> {
+        Ok(Authorization::Granted(limits.parse().unwrap()))
+    }
+
+    #[test]
+    fn the_answers_of_a_service() {
+        let limits = br#"{"allow": true, "reason": "paid", "limits": {"allocations": 2, "peers": ["10.0.0.0/8"]}}"#;
+        assert_eq!(read(200, limits), granted("allocations=2&peers=10.0.0.0/8"));
+        assert_eq!(read(204, b""), Ok(Authorization::Granted(GrantLimits::default())));
+        assert_eq!(read(403, b"no"), Ok(Authorization::Denied));
+        let no = br#"{"allow": false, "limits": {"allocations": 2}}"#;
+        assert_eq!(read(200, no), Ok(Authorization::Denied));
+    }
+
+    #[test]
+    fn whatever_is_not_understood_grants_nothing() {
+        for body in [
+            &b""[..],
+            b"ok",
+            b"{}",
+            br#"{"allow": "yes"}"#,
+            br#"{"allow": true, "limits": {"allocation": 2}}"#,
+            br#"{"allow": true, "limits": {"allocations": 0}}"#,
+            br#"{"allow": true, "limits": {"allocations": -1}}"#,
+            br#"{"allow": true, "limits": {"peers": ["example.org"]}}"#,
+            br#"{"allow": true, "limits": {"peers": ["1.1.1.1","1.1.1.2","1.1.1.3","1.1.1.4","1.1.1.5","1.1.1.6","1.1.1.7","1.1.1.8","1.1.1.9"]}}"#,
+        ] {
+            assert!(read(200, body).is_err(), "{}", String::from_utf8_lossy(body));
+        }
+        for status in [199, 201, 302, 401, 404, 429, 500, 503] {
+            assert!(read(status, br#"{"allow": true}"#).is_err(), "{status}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The authorizer: a web service that decides about allocations, and what clients get while it is silent.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Stdio;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use serde_json::Value;
+
+use crate::support::*;
+
+/// A service that answers each question with the next of `answers`, and passes the questions on: their headers and bodies.
+fn service(answers: Receiver<(u16, String)>) -> (u16, Receiver<(String, Value)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (asked, questions) = channel();
+    thread::spawn(move || {
+        // One question at a time, each on a connection of its own.
+        for ((status, body), stream) in answers.iter().zip(listener.incoming()) {
+            answer(stream.unwrap(), status, &body, &asked);
+        }
+    });
+    (port, questions)
+}
+
+fn answer(mut stream: TcpStream, status: u16, body: &str, asked: &Sender<(String, Value)>) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert_ne!(reader.read_line(&mut head).unwrap(), 0, "{head}");
+    }
+    let length = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().unwrap())
+    });
+    let mut question = vec![0; length.unwrap()];
+    reader.read_exact(&mut question).unwrap();
+    let _ = asked.send((head, serde_json::from_slice(&question).unwrap()));
+    let head = format!(
+        "HTTP/1.1 {status} Answer\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(body.as_bytes()).unwrap();
+}
+
+struct Scene {
+    directory: Directory,
+    port: u16,
+    _server: Server,
+}
+
+impl Scene {
+    fn new(service: u16, keys: &str) -> Self {
+        let directory = Directory::new();
+        let port = free_port();
+        let header = directory.file("header", "Bearer 0123456789abcdef\n");
+        let config = format!(
+            "realm = \"test.example\"\nlisten = [\"127.0.0.1:{port}\"]\n[relay]\naddresses = [\"127.0.0.1\"]\n\
+             [auth]\nsecret = \"north-of-the-wall\"\nlimits_in_names = true\n\
+             [authorizer]\nurl = \"http://127.0.0.1:{service}/ask\"\nauthorization_file = {header:?}\n{keys}\n"
+        );
+        let file = directory.file("turnpike.toml", &config);
+        let data = path(&directory.0).to_owned();
+        let place = ["--config", path(&file), "--data", &data];
+        let server = Server::start(turnpike(&[&["run"][..], &place].concat()));
+        Self { directory, port, _server: server }
+    }
+
+    fn place(&self) -> [String; 4] {
+        let file = path(&self.directory.0.join("turnpike.toml")).to_owned();
+        ["--config".to_owned(), file, "--data".to_owned(), path(&self.directory.0).to_owned()]
+    }
+
+    fn command(&self, arguments: &[&str]) -> std::process::Output {
+        let place = self.place();
+        let place: Vec<&str> = place.iter().map(String::as_str).collect();
+        run(&[arguments, &place].concat())
+    }
+
+    /// Whether a credential with these limits relays.
+    fn relays(&self, limits: &str) -> bool {
+        let mut arguments = vec!["credentials", "--user", "alice", "--json"];
+        if !limits.is_empty() {
+            arguments.extend(["--limits", limits]);
+        }
+        let credential = json(&self.command(&arguments));
+        let text = |key: &str| credential[key].as_str().unwrap().to_owned();
+        let uri = format!("turn:127.0.0.1:{}", self.port);
+        turnpike(&["probe", &uri, "--username", &text("username"), "--password", &text("password")])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .unwrap()
+            // 1 is a warning: on the server's own host not everything can be tested.
+            .code()
+            .is_some_and(|code| code < 2)
+    }
+
+    fn why(&self) -> String {
+        let output = self.command(&["why", "alice"]);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+#[test]
+fn a_web_service_decides_about_allocations() {
+    let (answer, answers) = channel();
+    let (service, questions) = service(answers);
+    let scene = Scene::new(service, "keep_for = \"0 s\"");
+    let say = |status: u16, body: &str| answer.send((status, body.to_owned())).unwrap();
+
+    say(403, "");
+    assert!(!scene.relays("allocations=2"));
+    let (head, question) = questions.recv().unwrap();
+    assert!(head.starts_with("POST /ask HTTP/1.1\r\n"), "{head}");
+    assert!(
+        head.to_ascii_lowercase().contains("authorization: bearer 0123456789abcdef\r\n"),
+        "{head}"
+    );
+    assert_eq!(question["method"], "Allocate");
+    assert_eq!(question["realm"], "test.example");
+    assert_eq!(question["account"], "alice");
+    assert_eq!(question["transport"], "udp");
+    assert_eq!(question["client_address"], "127.0.0.1");
+    let username = question["username"].as_str().unwrap();
+    assert!(username.ends_with(":alice?allocations=2"), "{username}");
+    assert!(scene.why().contains("not_authorized"), "{}", scene.why());
+
+    say(500, "");
+    assert!(!scene.relays(""));
+    assert!(scene.why().contains("authorizer_unavailable"), "{}", scene.why());
+
+    // As many answers as a probe may ask for.
+    for _ in 0..8 {
+        say(200, "{\"allow\": true, \"limits\": {\"lifetime\": 600}}");
+    }
+    assert!(scene.relays(""));
+}
+
+#[test]
+fn without_the_service_the_rules_alone_decide_if_that_is_wanted() {
+    let nobody = free_port();
+    assert!(Scene::new(nobody, "when_silent = \"serve\"").relays(""));
+    assert!(!Scene::new(nobody, "").relays(""));
+}
