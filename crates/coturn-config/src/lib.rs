@@ -8,6 +8,7 @@ mod installations;
 pub mod inventory;
 mod options;
 mod peers;
+mod process;
 mod reference;
 mod syntax;
 mod toml;
@@ -19,6 +20,7 @@ pub use command_line::{
 pub use installations::{INSTALLATIONS, import_any, installations_markdown, left_out};
 pub use options::{Counterpart, OPTIONS};
 pub use peers::networks;
+pub use process::{Log, Process, process};
 pub use reference::reference_markdown;
 pub use translation::{
     Fate, Import, Line, Row, RowLine, User, UserKey, database_url, import, import_with_rows,

@@ -49,9 +49,10 @@ const fn lettered(
     CoturnOption { name, letter: Some(letter), takes, counterpart }
 }
 
-const MANAGER: &str = "the service manager does it";
-const JOURNAL: &str =
-    "the log is on standard error, which the service manager or the container engine keeps";
+const MANAGER: &str = "the service manager does it; in force under the name `turnserver`";
+const JOURNAL: &str = "the log is on standard error, which the service manager or the container engine keeps; in force under \
+                       the name `turnserver`";
+const EXACT: &str = "under the name `turnserver` a log file has the exact name, and is not rotated";
 const MODERN: &str = "TLS 1.2 and 1.3 with AEAD ciphers and forward secrecy, without a choice";
 const FAST: &str = "the data path has no such choice";
 const STATUS: &str =
@@ -300,7 +301,7 @@ pub const OPTIONS: &[CoturnOption] = &[
     option("no-stdout-log", Switch, Always(JOURNAL)),
     option("syslog", Switch, Always(JOURNAL)),
     option("syslog-facility", Value, Always(JOURNAL)),
-    option("simple-log", Switch, Always(JOURNAL)),
+    option("simple-log", Switch, Always(EXACT)),
     option("log-min-level", Value, Keys("log.level")),
     option("new-log-timestamp", Switch, Always("times are ISO 8601")),
     option("new-log-timestamp-format", Value, Always("times are ISO 8601")),
@@ -354,11 +355,7 @@ pub const OPTIONS: &[CoturnOption] = &[
     ),
     // The process.
     lettered('o', "daemon", Switch, Always(MANAGER)),
-    option(
-        "pidfile",
-        Value,
-        Always("the service manager knows it; under the name `turnserver` it is written"),
-    ),
+    option("pidfile", Value, Always(MANAGER)),
     option("proc-user", Value, Always(MANAGER)),
     option("proc-group", Value, Always(MANAGER)),
     lettered('m', "relay-threads", Value, Keys("workers.count")),

@@ -13,6 +13,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::coturn::CoturnConfig;
+use crate::process::ProcessOptions;
 
 pub(crate) use self::import::{Import, ImportCoturn};
 pub(crate) use self::init::Init;
@@ -53,6 +54,9 @@ pub(crate) struct PathOptions {
     /// Configuration of coturn to run from.
     #[arg(skip)]
     pub(crate) coturn: Option<CoturnConfig>,
+    /// Place of the server in the system.
+    #[arg(skip)]
+    pub(crate) process: ProcessOptions,
 }
 
 #[derive(Debug, Subcommand)]

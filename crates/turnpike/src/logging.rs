@@ -1,14 +1,16 @@
-//! The log: to standard error, as text, logfmt or JSON, with a level that a reload may
-//! change. Nothing else in the process writes there once the server runs.
+//! The log: to standard error, or where coturn's options say under coturn's name; as text, logfmt or JSON, with a level
+//! that a reload may change. Nothing else in the process writes there once the server runs.
 //!
 //! Lines are handed to a thread that writes them, through a bounded queue that drops lines when it
 //! is full: a reader of the log may stall, and no worker waits for it.
 
 mod logfmt;
+mod target;
 
 use std::fmt;
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -21,6 +23,9 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry, reload};
+
+pub(crate) use self::target::{LogFile, LogTarget};
+use self::target::{Sink, WithSeverity};
 
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +94,7 @@ impl<W: io::Write> io::Write for Gathered<W> {
 pub(crate) struct LogLevel {
     handle: Option<reload::Handle<Targets, Registry>>,
     recent: RecentLog,
+    reopen: Arc<AtomicBool>,
     _writer: Option<Arc<WorkerGuard>>,
 }
 
@@ -103,6 +109,11 @@ impl LogLevel {
 }
 
 impl LogLevel {
+    /// Opens a log file again by its name, with the next line.
+    pub(crate) fn reopen(&self) {
+        self.reopen.store(true, Ordering::Relaxed);
+    }
+
     /// Recent warnings and errors.
     pub(crate) fn recent(&self) -> RecentLog {
         self.recent.clone()
@@ -152,21 +163,29 @@ impl fmt::Debug for LogLevel {
 ///
 /// # Errors
 /// A logger was started before.
-pub(crate) fn start(format: LogFormat, level: LevelFilter) -> anyhow::Result<LogLevel> {
+pub(crate) fn start(
+    format: LogFormat,
+    level: LevelFilter,
+    target: &LogTarget,
+) -> anyhow::Result<LogLevel> {
     let (filter, handle) = reload::Layer::new(lines_of(level));
+    let reopen = Arc::new(AtomicBool::new(false));
+    let sink = Sink::new(target, Arc::clone(&reopen));
     let (writer, guard) = NonBlockingBuilder::default()
         .lossy(true)
         .buffered_lines_limit(QUEUED_LINES_MAX)
         .thread_name("log")
-        .finish(Gathered { writer: io::stderr(), lines: Vec::new() });
+        .finish(Gathered { writer: sink, lines: Vec::new() });
     let recent = RecentLog::default();
     let kept = Keeper(recent.clone());
-    tracing_subscriber::registry()
-        .with(filter)
-        .with(lines(format, writer))
-        .with(kept)
-        .try_init()?;
-    Ok(LogLevel { handle: Some(handle), recent, _writer: Some(Arc::new(guard)) })
+    let layer = match target {
+        LogTarget::Syslog { .. } => for_syslog(format, WithSeverity(writer)),
+        LogTarget::Stderr => lines(format, writer, io::stderr().is_terminal()),
+        LogTarget::Stdout => lines(format, writer, io::stdout().is_terminal()),
+        LogTarget::File(_) => lines(format, writer, false),
+    };
+    tracing_subscriber::registry().with(filter).with(layer).with(kept).try_init()?;
+    Ok(LogLevel { handle: Some(handle), recent, reopen, _writer: Some(Arc::new(guard)) })
 }
 
 type Filtered = tracing_subscriber::layer::Layered<reload::Layer<Targets, Registry>, Registry>;
@@ -176,14 +195,23 @@ fn lines_of(level: LevelFilter) -> Targets {
     Targets::new().with_default(level).with_target(TRACED, LevelFilter::DEBUG)
 }
 
-/// The layer that writes lines to `writer`.
-fn lines<W>(format: LogFormat, writer: W) -> Box<dyn Layer<Filtered> + Send + Sync>
+/// The layer for the system's log: it has the time and the level of a line beside the text.
+fn for_syslog(format: LogFormat, writer: WithSeverity) -> Box<dyn Layer<Filtered> + Send + Sync> {
+    if format != LogFormat::Text {
+        return lines(format, writer, false);
+    }
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_target(false);
+    layer.with_ansi(false).without_time().with_level(false).boxed()
+}
+
+/// The layer that writes lines to `writer`, in colours for a terminal.
+fn lines<W>(format: LogFormat, writer: W, colours: bool) -> Box<dyn Layer<Filtered> + Send + Sync>
 where
     W: for<'a> tracing_subscriber::fmt::MakeWriter<'a> + Send + Sync + 'static,
 {
     let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_target(false);
     match format {
-        LogFormat::Text => layer.with_ansi(io::stderr().is_terminal()).boxed(),
+        LogFormat::Text => layer.with_ansi(colours).boxed(),
         LogFormat::Logfmt => layer.event_format(logfmt::Logfmt).boxed(),
         // One flat object: what log collectors take without being taught.
         LogFormat::Json => {
@@ -234,8 +262,11 @@ mod tests {
         let written = Lines::default();
         let writer = written.clone();
         let (filter, _handle) = reload::Layer::new(lines_of(LevelFilter::INFO));
-        let subscriber =
-            tracing_subscriber::registry().with(filter).with(lines(format, move || writer.clone()));
+        let subscriber = tracing_subscriber::registry().with(filter).with(lines(
+            format,
+            move || writer.clone(),
+            false,
+        ));
         tracing::subscriber::with_default(subscriber, events);
         let text = written.0.lock().unwrap().clone();
         String::from_utf8(text).unwrap()
@@ -247,9 +278,11 @@ mod tests {
         let writer = written.clone();
         let (filter, handle) = reload::Layer::new(lines_of(LevelFilter::INFO));
         let level = LogLevel { handle: Some(handle), ..LogLevel::default() };
-        let subscriber = tracing_subscriber::registry()
-            .with(filter)
-            .with(lines(LogFormat::Json, move || writer.clone()));
+        let subscriber = tracing_subscriber::registry().with(filter).with(lines(
+            LogFormat::Json,
+            move || writer.clone(),
+            false,
+        ));
         tracing::subscriber::with_default(subscriber, || {
             tracing::debug!("not yet");
             tracing::debug!(target: TRACED, "traced");

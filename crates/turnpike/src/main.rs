@@ -31,6 +31,7 @@ mod offload;
 mod output;
 mod own_addresses;
 mod paths;
+mod process;
 mod reload;
 mod renewal;
 mod revocations;

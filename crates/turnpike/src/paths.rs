@@ -1,8 +1,6 @@
 //! Paths of the configuration, the data and the control socket: the command line first, then the
 //! environment, then the configuration file, then the default.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -12,6 +10,7 @@ use crate::certificates::{self, Unusable};
 use crate::cli::PathOptions;
 use crate::coturn::CoturnConfig;
 use crate::failure::{Failure, Result};
+use crate::process::ProcessOptions;
 use crate::renewal;
 
 /// The configuration file of a packaged server.
@@ -41,7 +40,7 @@ impl ProcessEnvironment<'static> {
         Self {
             env: &|name| std::env::var(name).ok(),
             exists: &|path| path.exists(),
-            root: fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0),
+            root: rustix::process::geteuid().is_root(),
         }
     }
 }
@@ -53,8 +52,15 @@ pub(crate) struct Configuration {
     pub(crate) file: Option<PathBuf>,
     /// The configuration of coturn that it was translated from.
     pub(crate) coturn: Option<PathBuf>,
+    /// Place of the server in the system.
+    pub(crate) process: ProcessOptions,
     /// Its values, with paths overridden by the command line.
     pub(crate) settings: Settings,
+}
+
+/// The data directory of a server whose configuration names none.
+pub(crate) fn data_directory(paths: &PathOptions) -> PathBuf {
+    ProcessEnvironment::real().data(paths, None)
 }
 
 /// The variables that override keys of the configuration.
@@ -236,7 +242,7 @@ impl ProcessEnvironment<'_> {
             settings.set_control_socket(socket.clone());
         }
         let coturn = paths.coturn.as_ref().map(|coturn| coturn.file.clone());
-        Configuration { file, coturn, settings }
+        Configuration { file, coturn, process: paths.process.clone(), settings }
     }
 
     /// The data directory; `configured` is the configuration's.
@@ -268,6 +274,8 @@ impl ProcessEnvironment<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn environment_of<'a>(

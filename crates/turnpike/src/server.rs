@@ -263,6 +263,7 @@ impl Server {
 
     async fn reload(&mut self, end_sessions: bool) -> control::ReloadReport {
         self.manager.reloading();
+        self.in_force.log.reopen();
         let paths = &self.paths;
         let load = || paths::load(paths).map(|configuration| configuration.settings);
         let file = paths::configuration_file(paths);

@@ -51,7 +51,11 @@ const ITEMS: &[Item] = &[
         Replaced("`turnpike sessions --json > FILE`"),
     ),
     item("pu", "list users with sessions", Replaced("`turnpike sessions --sort user`")),
-    item("lr", "reopen the log", NotNeeded("the log is on standard error")),
+    item(
+        "lr",
+        "reopen the log",
+        Replaced("`turnpike reload` or SIGHUP, under the name `turnserver`"),
+    ),
     item("aas; das", "add or delete an alternate server", Replaced(REDIRECT)),
     item("atas; dtas", "the same for TLS", Missing("clients of all transports go to `redirect`")),
     item(

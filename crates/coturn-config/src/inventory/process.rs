@@ -1,6 +1,6 @@
 //! Signals, files, exit status, environment.
 
-use super::State::{NotNeeded, Replaced, Same};
+use super::State::{Replaced, Same};
 use super::{Item, Part, item};
 
 pub(super) const PART: Part = Part {
@@ -24,7 +24,9 @@ const ITEMS: &[Item] = &[
     item(
         "SIGHUP",
         "reopen the log",
-        Replaced("SIGHUP reloads the configuration, certificates included"),
+        Same(
+            "under the name `turnserver`; it reloads the configuration as well, certificates included",
+        ),
     ),
     item("READY=1", "notification of systemd", Same("with the watchdog besides")),
     item(
@@ -32,7 +34,18 @@ const ITEMS: &[Item] = &[
         "the configuration",
         Same("`turnpike run --coturn-config FILE`; or `turnpike import coturn FILE`"),
     ),
-    item("turn_PID_DATE.log", "the log file", NotNeeded("the service manager keeps the log")),
+    item(
+        "turn_PID_DATE.log",
+        "the log file",
+        Replaced(
+            "the service manager keeps the log; `turnserver -l FILE` has a file with the exact name",
+        ),
+    ),
+    item(
+        "/var/run/turnserver.pid",
+        "the process id",
+        Same("with `--pidfile` or `-o`, under the name `turnserver`"),
+    ),
     item(
         "EXTRA_OPTIONS",
         "options of the RPM package's unit",
@@ -43,5 +56,9 @@ const ITEMS: &[Item] = &[
         "variables of the container image",
         Replaced("`relay.external_stun`, `relay.external_metadata`, `TURNPIKE_RELAY__EXTERNAL`"),
     ),
-    item("exit status 255", "a configuration that cannot be used", Replaced("exit status 2")),
+    item(
+        "exit status 255",
+        "a configuration that cannot be used",
+        Same("under the name `turnserver`; otherwise 2"),
+    ),
 ];

@@ -37,7 +37,7 @@ pub(crate) fn run(paths: &PathOptions) -> Result<()> {
     let log = &configuration.settings.log;
     // The thread that writes lines is there before capabilities go.
     let level = confinement::without_capabilities(|| {
-        logging::start(log.format.into(), reload::level(log.level))
+        logging::start(log.format.into(), reload::level(log.level), &paths.process.log)
     })?
     .map_err(Failure::failed)?;
     // The control plane needs no threads of its own: what takes long happens in the workers and in
@@ -57,7 +57,7 @@ async fn serve(
     log: LogLevel,
     (manager, group): (ServiceManager, Option<u32>),
 ) -> Result<()> {
-    let Configuration { file, coturn: _, mut settings } = configuration;
+    let Configuration { file, coturn: _, process, mut settings } = configuration;
     if let Some(coturn) = &paths.coturn {
         coturn.tell(&settings.data.directory);
     }
@@ -152,6 +152,7 @@ async fn serve(
     let tables = Tables::watch(&settings)?;
     tracing::info!("ready");
     manager.ready();
+    process.ready()?;
     if let Some(user) = first_user {
         let program = std::env::current_exe().unwrap_or_else(|_| "turnpike".into());
         output::print(&first_start::banner(

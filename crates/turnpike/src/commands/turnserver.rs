@@ -1,14 +1,24 @@
 //! The program under coturn's name, `turnserver`: coturn's command line, run as `turnpike run --coturn-config`.
 
-use std::fs;
+mod detach;
+mod user;
+
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::anyhow;
 use clap::Parser as _;
+use coturn_config::{ConfigurationFile, Log, Process, configuration_file};
 
+use self::detach::DETACHED;
+use self::user::Owner;
 use crate::cli::{Cli, Command};
-use crate::coturn::NO_FILE;
-use crate::failure::{Failure, OrFail as _, Result};
+use crate::coturn::{self, NO_FILE};
+use crate::failure::{Failure, Result};
+use crate::logging::{LogFile, LogTarget};
+use crate::paths;
+use crate::process::{PidFile, ProcessOptions};
 
 /// Name of the file where the command line names none.
 const NAME: &str = "turnserver.conf";
@@ -30,75 +40,109 @@ const USAGE: &str = "Usage: turnserver [options]
 Turnpike under coturn's name. It reads coturn's options from a file and from the command line, and logs those that are not
 in force, with the reason.
 
-  -c, --config=FILE   coturn's configuration; by default turnserver.conf, searched as coturn does
-  -n                  no file
-  --pidfile=FILE      write the process id there
-  --version           print the version
-  -h, --help          print this
+  -c, --config=FILE     coturn's configuration; by default turnserver.conf, searched as coturn does
+  -n                    no file
+  -o, --daemon          go to the background when the server serves
+  -l, --log-file=FILE   append the log to FILE; `stdout` and `syslog` are known as well
+  --syslog              the system's log
+  --no-stdout-log       no copy of a log file's lines on standard output
+  --pidfile=FILE        write the process id there; /var/run/turnserver.pid with -o
+  --proc-user=NAME      become this user
+  --proc-group=NAME     become this group
+  --version             print the version
+  -h, --help            print this
 
-All other options are coturn's. It stays in the foreground and logs to standard error, for a service manager or a
-container. SIGHUP reads the configuration again. Data is in /var/lib/turnpike, or where TURNPIKE_DATA says.
+All other options are coturn's. Without -l the log is on standard error. SIGHUP opens the log file again and reads the
+configuration again, SIGUSR1 drains, SIGUSR2 reads certificates again. Data is in /var/lib/turnpike, or where
+TURNPIKE_DATA says.
 ";
 
-/// A command line.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Words {
-    /// The named file.
-    file: Option<String>,
-    /// No file is to be read.
-    no_file: bool,
-    pid_file: Option<String>,
-    help: bool,
-    version: bool,
-    /// Options for the translation.
-    others: Vec<String>,
-}
-
-impl Words {
-    fn of(words: impl Iterator<Item = String>) -> Self {
-        let mut read = Self::default();
-        let mut words = words.peekable();
-        while let Some(word) = words.next() {
-            let (name, inline) = match word.split_once('=') {
-                Some((name, value)) if name.starts_with("--") => (name, Some(value.to_owned())),
-                _ => (word.as_str(), None),
-            };
-            match name {
-                "-h" | "--help" => read.help = true,
-                "--version" => read.version = true,
-                "-n" => read.no_file = true,
-                "-c" | "--config" => read.file = inline.or_else(|| words.next()),
-                "--pidfile" => read.pid_file = inline.or_else(|| words.next()),
-                _ => read.others.push(word),
-            }
-        }
-        read
-    }
-}
+/// File of the process id of a server in the background, where none is named.
+const PID_FILE: &str = "/var/run/turnserver.pid";
 
 /// Runs the server; returns when it ends.
 pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<()> {
-    let words = Words::of(words);
-    if words.help {
+    let mut words = words.peekable();
+    let is_detached = words.next_if(|word| word == DETACHED).is_some();
+    let words: Vec<String> = words.collect();
+    if words.iter().any(|word| word == "-h" || word == "--help") {
         return crate::output::print(USAGE.trim_end());
     }
-    if words.version {
+    if words.iter().any(|word| word == "--version") {
         return crate::output::print(env!("CARGO_PKG_VERSION"));
     }
-    let file = match &words.file {
-        _ if words.no_file => PathBuf::from(NO_FILE),
-        file => find(file.as_deref().unwrap_or(NAME))?,
+    let file = match configuration_file(&words) {
+        ConfigurationFile::None => PathBuf::from(NO_FILE),
+        ConfigurationFile::Usual => find(NAME)?,
+        ConfigurationFile::Named(name) => find(&name)?,
     };
-    if let Some(pid_file) = &words.pid_file {
-        fs::write(pid_file, format!("{}\n", std::process::id()))
-            .or_fail("cannot write --pidfile")?;
+    let wanted = coturn_config::process(&coturn::read(&file)?, &words);
+    if wanted.daemon && !is_detached {
+        return detach::start(&words);
+    }
+    if is_detached {
+        detach::leave_session()?;
     }
     let own = ["turnpike", "run", "--coturn-config"].map(str::to_owned);
     let file = file.display().to_string();
-    let all = own.into_iter().chain([file, "--".to_owned()]).chain(words.others);
+    let all = own.into_iter().chain([file, "--".to_owned()]).chain(words);
     let cli = Cli::parse_from(all);
     let Some(Command::Run(args)) = cli.command else { return Ok(()) };
-    super::run::run(&args.paths(&cli.paths)?)
+    let mut paths = args.paths(&cli.paths)?;
+    // Found before the user changes: it is root's directory that becomes the user's.
+    paths.data = Some(paths::data_directory(&paths));
+    paths.process = place(&wanted, is_detached, paths.data.as_deref())?;
+    let pid_file = paths.process.pid_file.clone();
+    let ended = super::run::run(&paths);
+    if let Some(pid_file) = pid_file {
+        pid_file.end();
+    }
+    ended
+}
+
+/// Opens the log and writes the process id, and then becomes the user of the options.
+fn place(wanted: &Process, is_detached: bool, data: Option<&Path>) -> Result<ProcessOptions> {
+    let owner = Owner::named(wanted.user.as_deref(), wanted.group.as_deref())?;
+    let ids = owner.map(|owner| (owner.user, owner.group));
+    let usual = is_detached.then_some(Path::new(PID_FILE));
+    let mut pid_file = None;
+    if let Some(path) = wanted.pid_file.as_deref().or(usual) {
+        match PidFile::write(path, ids) {
+            Ok(written) => pid_file = Some(Arc::new(written)),
+            // As coturn, which goes on as well.
+            Err(error) => eprintln!("cannot write the process id to {}: {error}", path.display()),
+        }
+    }
+    let log = match &wanted.log {
+        // Nobody would see it.
+        Log::Unnamed if is_detached => LogTarget::Syslog { facility: 3 },
+        Log::Unnamed => LogTarget::Stderr,
+        Log::Stdout => LogTarget::Stdout,
+        Log::Syslog { facility } => LogTarget::Syslog { facility: *facility },
+        Log::File { path, is_copied } => open(path, *is_copied && !is_detached, ids),
+    };
+    if let Some(owner) = owner {
+        data.map(|data| owner.prepare(data)).transpose()?;
+        owner.become_it()?;
+    }
+    Ok(ProcessOptions { log, pid_file, is_detached })
+}
+
+/// A log file; standard error where it cannot be written.
+fn open(path: &Path, is_copied: bool, owner: Option<(u32, u32)>) -> LogTarget {
+    let opened = LogFile::open(path, is_copied).and_then(|file| {
+        if let Some((user, group)) = owner {
+            chown(file.path(), Some(user), Some(group))?;
+        }
+        Ok(file)
+    });
+    opened.map_or_else(
+        |error| {
+            eprintln!("cannot write the log to {}, and write it here: {error}", path.display());
+            LogTarget::Stderr
+        },
+        LogTarget::File,
+    )
 }
 
 /// Finds a file as coturn does: one with a directory in its name there, any other in the usual places.

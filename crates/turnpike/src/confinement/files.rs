@@ -4,6 +4,7 @@ use std::fs::{self, DirBuilder};
 use std::iter;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use control::ConfinementLayer;
 use landlock::{
@@ -13,7 +14,9 @@ use landlock::{
 use settings::Database;
 
 use crate::failure::{OrFail as _, Result};
+use crate::logging::LogTarget;
 use crate::paths::{self, Configuration};
+use crate::process::PidFile;
 
 /// The newest kernel interface whose rights are known here. An older kernel confines less.
 const NEWEST: ABI = ABI::V6;
@@ -55,6 +58,10 @@ pub(super) struct Named {
     users: Option<PathBuf>,
     /// The directory of the records of sessions, which is written to.
     records: Option<PathBuf>,
+    /// The directory of the log file, which is appended to.
+    log: Option<PathBuf>,
+    /// The file of the process id, and its directory if it may be removed.
+    pid_file: Option<Arc<PidFile>>,
     /// Files that are read, and read again at a reload.
     read: Vec<PathBuf>,
     /// Directories that an operator has named.
@@ -97,7 +104,23 @@ impl Named {
             let real = files.iter().filter_map(|file| fs::canonicalize(file).ok());
             readable.extend(files.iter().cloned().chain(real).map(|file| directory(&file)));
         }
-        Ok(Self { data, sockets, database, users, records, read, readable, resolves })
+        let log = match &configuration.process.log {
+            LogTarget::File(file) => Some(directory(file.path())),
+            LogTarget::Stderr | LogTarget::Stdout | LogTarget::Syslog { .. } => None,
+        };
+        let pid_file = configuration.process.pid_file.clone();
+        Ok(Self {
+            data,
+            sockets,
+            database,
+            users,
+            records,
+            log,
+            pid_file,
+            read,
+            readable,
+            resolves,
+        })
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Path> {
@@ -190,6 +213,13 @@ pub(super) fn confine(named: &Named, kernel_path: bool) -> Result<Files, String>
     rules.push((named.data.clone(), write));
     let written = named.users.iter().chain(&named.records);
     rules.extend(written.map(|directory| (directory.clone(), write)));
+    let append = AccessFs::WriteFile | AccessFs::MakeReg;
+    rules.extend(named.log.iter().map(|directory| (directory.clone(), append)));
+    if let Some(pid_file) = &named.pid_file {
+        rules.push((pid_file.path().to_owned(), AccessFs::WriteFile | AccessFs::Truncate));
+        let own = pid_file.own_directory();
+        rules.extend(own.map(|directory| (directory.to_owned(), AccessFs::RemoveFile.into())));
+    }
     // They are bound under another name and put in place, and go away with the server.
     let bind = AccessFs::ReadDir | AccessFs::MakeSock | AccessFs::RemoveFile;
     rules.extend(named.sockets.iter().map(|directory| (directory.clone(), bind)));

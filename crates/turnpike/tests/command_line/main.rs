@@ -11,6 +11,7 @@ mod revoking;
 mod running;
 mod sessions;
 mod support;
+mod turnserver;
 mod users;
 
 use std::process::Command;
