@@ -57,7 +57,6 @@ pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(1);
 pub(crate) const CONNECTIONS: usize = 4;
 
 /// Times as many for MySQL and MongoDB, whose connections carry one look-up at a time.
-#[cfg(any(feature = "mysql", feature = "mongodb"))]
 pub(crate) const ONE_AT_A_TIME: usize = 4;
 
 /// Wait of a look-up for a member of a replica set of MongoDB that answers: below the deadline of a look-up, so that the
