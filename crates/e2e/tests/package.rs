@@ -111,6 +111,50 @@ fn the_package_is_installed_upgraded_and_removed() {
     assert_eq!(left.output, "");
 }
 
+/// Scripts and a configuration made for coturn, on a host that has Turnpike instead.
+#[test]
+fn the_package_under_coturns_names_serves_its_configuration() {
+    let Some(machine) = require(Machine::boot("coturn-package")) else { return };
+    let install = |kind: &str| {
+        let package = build(kind, "0.1.0", &machine.path("/srv"));
+        let name = package.file_name().and_then(|name| name.to_str()).expect("a name");
+        machine.succeed(&["apt-get", "install", "-q", "-y", &format!("/srv/{name}")])
+    };
+    install("deb");
+    let conf = "realm=a.example\nlt-cred-mech\nuser=alice:battery\nlog-file=/var/log/turnserver/turn.log\n\
+                pidfile=/var/run/turnserver.pid\n";
+    fs::write(machine.path("/etc/turnserver.conf"), conf).expect("written");
+    install("coturn-deb");
+
+    // As with coturn's own package; the other unit makes room.
+    machine.succeed(&["systemctl", "enable", "--now", "coturn"]);
+    assert!(!machine.run(&["systemctl", "is-active", "turnpike"]).ok);
+    let server = format!("turn:{SERVER}");
+    let call = ["--server", &server, "--user", "alice", "--password", "battery", "--seconds", "1"];
+    machine.succeed(&[&["turnpike", "demo"][..], &call].concat());
+    machine.succeed(&["systemctl", "reload", "coturn"]);
+    let log = fs::read_to_string(machine.path("/var/log/turnserver/turn.log")).expect("the log");
+    assert!(log.contains("ready") && log.contains("reload"), "{log}");
+    assert!(machine.journal().contains("cannot write the process id"), "{}", machine.journal());
+    let key = machine.succeed(&["turnadmin", "-k", "-u", "gorst", "-r", "north.gov", "-p", "hero"]);
+    assert!(key.contains("7da2270ccfa49786e0115366d3a3d14d"), "{key}");
+
+    // In the background, without a configuration: to the system's log.
+    let own = ["-o", "-p", "3500", "-r", "b.example", "--proc-user=turnpike"];
+    machine.succeed(&["systemctl", "stop", "coturn"]);
+    machine.succeed(&[&["turnserver", "-n"][..], &own].concat());
+    let pid = machine.succeed(&["cat", "/run/turnserver.pid"]);
+    let by = format!("SYSLOG_PID={}", pid.trim());
+    let said = || machine.run(&["journalctl", "-q", "--no-pager", &by]).output;
+    test_support::eventually("its lines", || said().contains("ready"));
+    machine.succeed(&["kill", pid.trim()]);
+    test_support::eventually("its end", || said().contains("stopped"));
+
+    machine.succeed(&["apt-get", "purge", "-q", "-y", "turnpike-coturn-compat"]);
+    assert!(!machine.path("/usr/bin/turnserver").is_symlink());
+    assert!(machine.path("/etc/turnserver.conf").exists(), "not the package's");
+}
+
 /// Members of the group use the control socket, other users do not; neither reads the users' keys.
 fn open_to_its_group_alone(machine: &Machine) {
     machine.succeed(&["useradd", "--groups", "turnpike", "olga"]);
