@@ -23,5 +23,6 @@ pub use peers::networks;
 pub use process::{Log, Process, process};
 pub use reference::reference_markdown;
 pub use translation::{
-    Fate, Import, Line, Row, RowLine, User, UserKey, database_url, import, import_with_rows,
+    Fate, Import, Line, Row, RowLine, User, UserKey, database_url, import, import_found,
+    import_with_rows,
 };

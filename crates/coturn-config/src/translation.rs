@@ -97,7 +97,25 @@ pub fn import_with_rows(
     rows: &[Row],
     directory: &Path,
 ) -> Import {
+    translated(Work::new(syntax::file(file), syntax::arguments(arguments)), rows, directory)
+}
+
+/// As [`import`]; `find` returns the path of a file that an option names: coturn searches it in several places.
+#[must_use]
+pub fn import_found(
+    file: &str,
+    arguments: &[String],
+    directory: &Path,
+    find: &dyn Fn(&str) -> String,
+) -> Import {
     let mut work = Work::new(syntax::file(file), syntax::arguments(arguments));
+    for entry in work.written.iter_mut().filter(|entry| FILES.contains(&&*entry.written.name)) {
+        entry.written.value = find(syntax::word(&entry.written.value));
+    }
+    translated(work, &[], directory)
+}
+
+fn translated(mut work: Work, rows: &[Row], directory: &Path) -> Import {
     addresses::translate(&mut work);
     access::translate(&mut work, directory);
     limits::translate(&mut work);
@@ -142,6 +160,9 @@ const SECRET: [&str; 12] = [
     "redis-statsdb",
     "secret-key-file",
 ];
+
+/// Options that name files which coturn searches.
+const FILES: [&str; 3] = ["cert", "pkey", "CA-file"];
 
 impl Work {
     fn new(file: Vec<Written>, arguments: Vec<Written>) -> Self {

@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use coturn_config::{Fate, Import, User, UserKey, import, left_out};
+use coturn_config::{Fate, Import, User, UserKey, import_found, left_out};
 use settings::{Place, Settings, SettingsErrors};
 use turn_types::Secret;
 use user_db::{NewUser, StoreError};
@@ -30,6 +30,33 @@ const FILE: &str = "turnpike.toml";
 /// Name of the list of users that came from coturn's configuration.
 const USERS: &str = "users";
 
+/// Directories in which coturn searches the files that its options name, in its order.
+pub(crate) const DIRECTORIES: [&str; 8] = [
+    ".",
+    "turnserver",
+    "coturn",
+    "etc",
+    "/etc",
+    "/etc/turnserver",
+    "/etc/coturn",
+    "/usr/local/etc",
+];
+
+/// Finds a file where coturn does.
+pub(crate) fn find(name: &str) -> Option<PathBuf> {
+    let mut places = DIRECTORIES.iter().map(|directory| Path::new(directory).join(name));
+    places.find(|place| place.is_file())
+}
+
+/// The whole path of a file that an option names; the name where there is none, for the error about it.
+pub(crate) fn found(name: &str) -> String {
+    if Path::new(name).is_absolute() {
+        return name.to_owned();
+    }
+    let whole = find(name).and_then(|place| std::path::absolute(place).ok());
+    whole.map_or_else(|| name.to_owned(), |path| path.display().to_string())
+}
+
 /// Configuration of coturn: a file, and options that are read behind it.
 #[derive(Clone, Debug)]
 pub(crate) struct CoturnConfig {
@@ -46,7 +73,7 @@ impl CoturnConfig {
     fn import(&self, data: &Path) -> Result<Import> {
         // Secrets are named by it, and have to be found from any directory.
         let data = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
-        Ok(import(&read(&self.file)?, &self.options, &data.join(DIRECTORY)))
+        Ok(import_found(&read(&self.file)?, &self.options, &data.join(DIRECTORY), &found))
     }
 
     /// Translates the configuration, and writes the result and its secrets, for their owner alone.
@@ -110,13 +137,10 @@ impl CoturnConfig {
     }
 
     /// Errors of the translation, at the lines that they come from.
-    pub(crate) fn at_lines(&self, imported: &Import, errors: SettingsErrors) -> SettingsErrors {
-        let mut errors = errors;
+    pub(crate) fn at_lines(&self, imported: &Import, mut errors: SettingsErrors) -> SettingsErrors {
         for error in &mut errors.0 {
-            let is_of = |line: &&coturn_config::Line| matches!(&line.fate, Fate::Taken(keys) if keys.split(", ").any(|key| key == error.key));
-            if let Some(line) = imported.lines.iter().rev().find(is_of) {
-                let number = (!line.is_argument).then_some(line.number);
-                error.place = Place::File { path: self.file.clone(), line: number };
+            if let Some(place) = line_of(&self.file, imported, &error.key) {
+                error.place = place;
             }
         }
         errors
@@ -181,6 +205,14 @@ fn place(file: &Path, line: &coturn_config::Line) -> String {
     } else {
         format!("{}:{}", file.display(), line.number)
     }
+}
+
+/// The line of coturn's configuration that a key comes from.
+pub(crate) fn line_of(file: &Path, imported: &Import, key: &str) -> Option<Place> {
+    let is_of = |line: &&coturn_config::Line| matches!(&line.fate, Fate::Taken(keys) if keys.split(", ").any(|one| one == key));
+    let line = imported.lines.iter().rev().find(is_of)?;
+    let number = (!line.is_argument).then_some(line.number);
+    Some(Place::File { path: file.to_owned(), line: number })
 }
 
 /// Puts a file in place of an older one, whole.

@@ -31,8 +31,9 @@ pub(crate) struct ImportCoturn {
     /// may hold a password, from standard input
     #[arg(long, value_name = "URL", requires = "output")]
     pub(crate) users: Option<String>,
-    /// Check the new configuration at once, as `turnpike check` does, with its exit status
-    #[arg(long, requires = "output")]
+    /// Check the new configuration at once, as `turnpike check` does, with its exit status. Without --output nothing
+    /// is written, and findings name the lines of coturn's file
+    #[arg(long)]
     pub(crate) check: bool,
     #[command(flatten)]
     pub(crate) format: Output,

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use serde::Serialize;
-use settings::{RelayEntry, RelayPair, Settings, SettingsErrors};
+use settings::{Place, RelayEntry, RelayPair, Settings, SettingsErrors};
 
 use crate::certificates::inspection::{Inspection, inspect};
 use crate::cli::{self, PathOptions};
@@ -69,16 +69,41 @@ pub(crate) fn run(paths: &PathOptions, args: &cli::Check) -> Result<ExitCode> {
         None => "the default configuration".into(),
         Some(file) => file.display().to_string(),
     };
-    let settings = match paths::complete(paths, file.clone()) {
+    let checked = Checked { name, settings: paths::complete(paths, file.clone()), file };
+    report(checked, args, &|_| None)
+}
+
+/// A configuration that was read.
+pub(crate) struct Checked {
+    /// Its name, in sentences.
+    pub(crate) name: String,
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) settings: Result<Settings, SettingsErrors>,
+}
+
+/// Prints the outcome of a check. `place` is that of a key, where it was written in another form.
+pub(crate) fn report(
+    checked: Checked,
+    args: &cli::Check,
+    place: &dyn Fn(&str) -> Option<Place>,
+) -> Result<ExitCode> {
+    let Checked { name, file, settings } = checked;
+    let settings = match settings {
         Ok(settings) => settings,
-        Err(errors) => {
+        Err(mut errors) => {
+            for error in &mut errors.0 {
+                error.place = place(&error.key).unwrap_or_else(|| error.place.clone());
+            }
             if args.output.json {
                 output::print_json(&refused(file, &errors))?;
             }
             return Err(Failure::usage(anyhow!("{name} is not valid:\n{errors}")));
         }
     };
-    let examined = examine(&settings, args.host, SystemTime::now());
+    let mut examined = examine(&settings, args.host, SystemTime::now());
+    for finding in &mut examined.findings {
+        finding.place = place(&finding.key).unwrap_or_else(|| finding.place.clone());
+    }
     let has_problems = examined.findings.iter().any(|one| one.severity == Severity::Problem);
     if args.output.json {
         output::print_json(&outcome(file, examined))?;
@@ -148,8 +173,8 @@ fn examine(settings: &Settings, host: bool, now: SystemTime) -> Examined {
 
 fn line(finding: &Finding) -> Option<usize> {
     match finding.place {
-        settings::Place::File { line, .. } => line,
-        settings::Place::Environment(_) | settings::Place::Default => None,
+        Place::File { line, .. } => line,
+        Place::Environment(_) | Place::Default => None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! `turnpike import coturn`: a configuration of coturn, translated and accounted for line by line.
 
+mod checking;
 mod database;
 
 use std::path::{Path, PathBuf};
@@ -67,6 +68,8 @@ pub(crate) fn run(
         || Path::new(USUAL_DIRECTORY).to_owned(),
         |parent| std::path::absolute(parent).unwrap_or_else(|_| parent.to_owned()),
     );
+    // The one whose lines are numbered.
+    let configuration_file = source.files.last().unwrap_or(&args.file).clone();
     let words = [source.words.as_slice(), &args.arguments].concat();
     let mut imported = import(&source.text, &words, &directory);
     let mut theirs = Vec::new();
@@ -99,7 +102,7 @@ pub(crate) fn run(
             notes,
             users,
         })?;
-        return checked(paths, args);
+        return checking::checked(paths, args, (&source.text, &words, &configuration_file));
     }
     if source.files.len() > 1 {
         let files: Vec<String> = source.files.iter().map(|one| one.display().to_string()).collect();
@@ -121,16 +124,7 @@ pub(crate) fn run(
             file.display()
         ))?,
     }
-    checked(paths, args)
-}
-
-/// Checks the new configuration, if that is wanted.
-fn checked(paths: &PathOptions, args: &cli::ImportCoturn) -> Result<ExitCode> {
-    let Some(file) = args.output.clone().filter(|_| args.check) else {
-        return Ok(ExitCode::SUCCESS);
-    };
-    let check = cli::Check { file: Some(file), host: false, output: args.format };
-    super::check::run(paths, &check)
+    checking::checked(paths, args, (&source.text, &words, &configuration_file))
 }
 
 /// The text of a configuration, and options that coturn reads behind it.

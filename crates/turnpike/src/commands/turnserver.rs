@@ -23,18 +23,6 @@ use crate::process::{PidFile, ProcessOptions};
 /// Name of the file where the command line names none.
 const NAME: &str = "turnserver.conf";
 
-/// Directories that are searched for a file without one, in coturn's order.
-const DIRECTORIES: [&str; 8] = [
-    ".",
-    "turnserver",
-    "coturn",
-    "etc",
-    "/etc",
-    "/etc/turnserver",
-    "/etc/coturn",
-    "/usr/local/etc",
-];
-
 const USAGE: &str = "Usage: turnserver [options]
 
 Turnpike under coturn's name. It reads coturn's options from a file and from the command line, and logs those that are not
@@ -145,16 +133,15 @@ fn open(path: &Path, is_copied: bool, owner: Option<(u32, u32)>) -> LogTarget {
     )
 }
 
-/// Finds a file as coturn does: one with a directory in its name there, any other in the usual places.
+/// Finds the configuration as coturn does: one with a directory in its name there, any other in the usual places.
 fn find(name: &str) -> Result<PathBuf> {
     let named = Path::new(name);
     if named.components().count() > 1 {
         return Ok(named.to_owned());
     }
-    let places = DIRECTORIES.iter().map(|directory| Path::new(directory).join(name));
-    places.clone().find(|place| place.is_file()).ok_or_else(|| {
-        let all: Vec<_> = places.map(|place| place.display().to_string()).collect();
+    coturn::find(name).ok_or_else(|| {
+        let all = coturn::DIRECTORIES.join(", ");
         Failure::usage(anyhow!("there is no {name}"))
-            .hint(format!("looked for {}; -c FILE names one, and -n needs none", all.join(", ")))
+            .hint(format!("looked for it in {all}; -c FILE names one, and -n needs none"))
     })
 }

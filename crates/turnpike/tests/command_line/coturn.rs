@@ -194,3 +194,37 @@ fn rows_of_a_database_server_become_a_configuration() {
     let key = std::fs::read_to_string(directory.0.join("token-key-database-1")).unwrap();
     assert_eq!(key, "MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI=\n");
 }
+
+#[test]
+fn a_check_without_output_names_lines_of_coturns_file() {
+    let directory = Directory::new();
+    let text = "listening-ip=127.0.0.1\nrelay-ip=127.0.0.1\nrealm=a.example\nstatic-auth-secret=0123456789abcdef\n";
+    let theirs = directory.file("turnserver.conf", text);
+    let check = |theirs: &std::path::Path| run(&["import", "coturn", path(theirs), "--check"]);
+    let valid = check(&theirs);
+    assert!(stdout(&valid).contains("turnserver.conf is valid"), "{valid:?}");
+    assert!(!stdout(&valid).contains("turnpike-import-"), "no place that is gone: {valid:?}");
+    let left = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten();
+    let is_left = |name: &str| name.starts_with("turnpike-import-");
+    assert!(!left.into_iter().any(|one| is_left(&one.file_name().to_string_lossy())));
+
+    let text = format!("{text}min-port=60000\nmax-port=50000\n");
+    let wrong = check(&directory.file("turnserver.conf", &text));
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+    assert!(stderr(&wrong).contains("turnserver.conf:6: relay.ports"), "{wrong:?}");
+}
+
+#[test]
+fn certificates_are_found_where_coturn_finds_them() {
+    let directory = Directory::new();
+    std::fs::create_dir(directory.0.join("etc")).unwrap();
+    let text = "listening-ip=127.0.0.1\nrelay-ip=127.0.0.1\nrealm=a.example\nlt-cred-mech\ncert=chain.pem\npkey=key.pem\n";
+    let theirs = directory.file("turnserver.conf", text);
+    // They are no certificates, and the error about them has the path.
+    let [chain, _key] = ["etc/chain.pem", "etc/key.pem"].map(|name| directory.file(name, "x"));
+    let data = directory.0.join("data");
+    let from = ["run", "--coturn-config", path(&theirs), "--data", path(&data)];
+    let refused = turnpike(&from).current_dir(&directory.0).output().unwrap();
+    assert!(stderr(&refused).contains(path(&chain)), "{refused:?}");
+    assert!(stderr(&refused).contains("turnserver.conf:6: tls.certificates"), "{refused:?}");
+}
