@@ -9,6 +9,7 @@ mod access;
 mod guard;
 mod origin;
 mod sign_in;
+mod signed;
 mod tokens;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 
 pub use self::access::Access;
+pub use self::signed::{Signed, SignedTokens};
 pub use self::tokens::{Token, TokenError, TokenFile};
 
 use crate::limits::REQUEST_BYTES_MAX;

@@ -1,7 +1,11 @@
 //! Rights of operators.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::api::Signed;
 
 /// Rights of the holder of a token; each has those before it, but only `admin` those of `mint`.
 #[derive(
@@ -46,4 +50,6 @@ impl Role {
 pub(crate) struct Holder {
     pub(crate) name: String,
     pub(crate) role: Role,
+    /// By a signed token: what it proves.
+    pub(crate) signed: Option<Arc<Signed>>,
 }

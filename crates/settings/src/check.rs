@@ -14,6 +14,7 @@ mod quotas;
 mod realms;
 mod relay;
 mod secret;
+mod signed_tokens;
 mod tls;
 mod tokens;
 
@@ -47,6 +48,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
     let settings = Settings {
         acme_challenge,
         secrets: auth::check(&file, document, errors),
+        signed_secret: signed_tokens::check(&file, document, errors),
         authorization: authorizer::check(&file, document, errors),
         nonce_key: nonce::check(&file.auth, document, errors),
         address_key: log::check(&file.log, document, errors),

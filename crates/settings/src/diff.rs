@@ -79,6 +79,7 @@ pub fn diff(old: &Settings, new: &Settings) -> Diff {
             "auth.secrets" => old.secrets == new.secrets,
             "auth.token_keys" => old.token_keys == new.token_keys,
             "auth.nonce_key_file" => old.nonce_key == new.nonce_key,
+            "signed_tokens.secret_file" => old.signed_secret == new.signed_secret,
             "authorizer.authorization_file" => old.authorization == new.authorization,
             "log.address_key_file" => old.address_key == new.address_key,
             "realms" => old.realms == new.realms && old.tenants == new.tenants,
@@ -94,7 +95,7 @@ pub fn diff(old: &Settings, new: &Settings) -> Diff {
         }
         let other = match key.path.as_str() {
             "auth.nonce_key_file" | "log.address_key_file" => ", with another key",
-            "authorizer.authorization_file" => ", with another text",
+            "authorizer.authorization_file" | "signed_tokens.secret_file" => ", with another text",
             "realms" => " with other rules",
             _ => "",
         };
@@ -128,6 +129,7 @@ impl Settings {
         merged.database_of_file.clone_from(&self.database_of_file);
         merged.tls_listen.clone_from(&self.tls_listen);
         merged.authorization.clone_from(&self.authorization);
+        merged.signed_secret.clone_from(&self.signed_secret);
         merged.found.clone_from(&self.found);
         merged.of_database.clone_from(&self.of_database);
         merged.discovery_sockets.clone_from(&self.discovery_sockets);

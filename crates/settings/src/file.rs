@@ -13,6 +13,7 @@ mod operation;
 mod quotas;
 mod realms;
 mod relay;
+mod signed_tokens;
 mod streams;
 mod tls;
 
@@ -29,6 +30,7 @@ pub use operation::{
 pub use quotas::{Lifetimes, Quotas};
 pub use realms::{RealmEntry, RealmLifetimes, RealmPeers, RealmQuotas, RealmRedirect};
 pub use relay::{CloudMetadata, DefaultFamily, Peers, Relay};
+pub use signed_tokens::SignedTokens;
 pub use streams::{Tcp, Udp};
 pub use tls::{CertificateEntry, CipherSuite, Dtls, KeyExchange, Tls, TlsVersion};
 
@@ -66,6 +68,7 @@ section! {
         relay: Relay,
         auth: Auth,
         authorizer: Authorizer,
+        signed_tokens: SignedTokens,
         peers: Peers,
         quotas: Quotas,
         lifetimes: Lifetimes,

@@ -52,6 +52,9 @@ pub fn named_files(path: Option<&Path>, environment: &Environment) -> Vec<PathBu
         &auth.nonce_key_file,
         &file.authorizer.authorization_file,
         &file.authorizer.authorities,
+        &file.signed_tokens.keys_file,
+        &file.signed_tokens.authorities,
+        &file.signed_tokens.secret_file,
         &file.log.address_key_file,
         &file.users.database_file,
     ];

@@ -46,6 +46,8 @@ pub struct Settings {
     pub token_keys: Vec<TokenKey>,
     /// Key of nonces that is shared with other servers; `None` without a file of it.
     pub nonce_key: Option<NonceKey>,
+    /// The secret of signed tokens, from `signed_tokens.secret_file`.
+    pub signed_secret: Option<Secret<Arc<[u8]>>>,
     /// The header of questions to the authorizer, from `authorizer.authorization_file`.
     pub authorization: Option<Secret<Arc<[u8]>>>,
     /// Key of pseudonyms in the log; `None` without a file of it.
@@ -133,6 +135,9 @@ impl Settings {
         let key = "auth.nonce_key_file";
         let nonces = self.auth.nonce_key_file.iter();
         all.extend(nonces.map(|file| (key, self.place(key), self.beside(file))));
+        let key = "signed_tokens.secret_file";
+        let signed = self.signed_tokens.secret_file.iter();
+        all.extend(signed.map(|file| (key, self.place(key), self.beside(file))));
         let key = "authorizer.authorization_file";
         let header = self.authorizer.authorization_file.iter();
         all.extend(header.map(|file| (key, self.place(key), self.beside(file))));
@@ -248,6 +253,18 @@ impl Settings {
     #[must_use]
     pub fn acme_authorities(&self) -> Option<PathBuf> {
         self.acme.authorities.as_deref().map(|path| self.beside(path))
+    }
+
+    /// The file of the issuer's public keys.
+    #[must_use]
+    pub fn issuer_keys(&self) -> Option<PathBuf> {
+        self.signed_tokens.keys_file.as_deref().map(|path| self.beside(path))
+    }
+
+    /// Authorities that sign the certificate of `signed_tokens.keys_url`; `None`: the ones that browsers trust.
+    #[must_use]
+    pub fn issuer_authorities(&self) -> Option<PathBuf> {
+        self.signed_tokens.authorities.as_deref().map(|path| self.beside(path))
     }
 
     /// Authorities that sign the certificate of the authorizer; `None`: the ones that browsers trust.

@@ -18,6 +18,7 @@ mod answer;
 mod kept;
 mod outage;
 
+pub(crate) use self::answer::Limits;
 use self::kept::KeptAnswers;
 use self::outage::Outage;
 

@@ -40,6 +40,7 @@ mod server;
 mod service_manager;
 mod session_records;
 mod signals;
+mod signed_tokens;
 mod sockets;
 mod tables;
 #[cfg(test)]

@@ -5,13 +5,14 @@ use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::api::signed::SignedTokens;
 use crate::api::tokens::{self, Token, TokenFile};
 use crate::limits::{SIGNED_IN, SIGNED_IN_MAX, WRONG_SOURCES_MAX, WRONG_TOKENS_PER_MINUTE};
 use crate::peer::network;
-use crate::role::Holder;
+use crate::role::{Holder, Role};
 
 /// Interval in which wrong tokens are counted.
 const MINUTE: Duration = Duration::from_mins(1);
@@ -32,6 +33,7 @@ pub struct Access {
     tokens: Mutex<Known>,
     browsers: Mutex<VecDeque<Browser>>,
     wrong: Mutex<BTreeMap<IpAddr, (Instant, u32)>>,
+    signed: Option<Arc<dyn SignedTokens>>,
 }
 
 /// The tokens of the file as it was.
@@ -59,6 +61,35 @@ impl Access {
             tokens: Mutex::default(),
             browsers: Mutex::default(),
             wrong: Mutex::default(),
+            signed: None,
+        }
+    }
+
+    /// The same that takes signed tokens for credentials as well.
+    #[must_use]
+    pub fn with_signed_tokens(self, verifier: Arc<dyn SignedTokens>) -> Self {
+        Self { signed: Some(verifier), ..self }
+    }
+
+    /// Returns true if a text may be a signed token, and these are taken.
+    pub(crate) fn takes_signed(&self, text: &str) -> bool {
+        self.signed.is_some() && text.bytes().filter(|byte| *byte == b'.').count() == 2
+    }
+
+    /// The holder of a signed token, who may ask for a credential and for nothing else.
+    pub(crate) fn by_signed_token(
+        &self,
+        text: &str,
+        from: IpAddr,
+    ) -> Result<Holder, (Unknown, String)> {
+        let Some(verifier) = &self.signed else { return Err((Unknown::Wrong, String::new())) };
+        match verifier.verify(text) {
+            Ok(signed) => Ok(Holder {
+                name: signed.user.clone(),
+                role: Role::Mint,
+                signed: Some(Arc::new(signed)),
+            }),
+            Err(why) => Err((self.count_wrong(from), why)),
         }
     }
 
@@ -149,7 +180,7 @@ impl Access {
 }
 
 fn holder(token: &Token) -> Holder {
-    Holder { name: token.name.clone(), role: token.role }
+    Holder { name: token.name.clone(), role: token.role, signed: None }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -161,7 +192,6 @@ mod tests {
     use std::net::Ipv6Addr;
 
     use super::*;
-    use crate::role::Role;
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
@@ -177,7 +207,7 @@ mod tests {
         let (access, file) = access("browsers");
         let token = file.add("page", Role::Read, None, SystemTime::now()).unwrap();
         let (cookie, holder) = access.sign_in(&token, HERE).unwrap();
-        assert_eq!(holder, Holder { name: "page".into(), role: Role::Read });
+        assert_eq!(holder, Holder { name: "page".into(), role: Role::Read, signed: None });
         assert_eq!(access.by_cookie(&cookie), Ok(holder));
         assert_eq!(access.by_cookie(&token), Err(Unknown::Wrong));
         file.remove("page").unwrap();

@@ -49,7 +49,7 @@ fn admit(gate: &Gate, request: &Request, peer: &Peer) -> Result<Holder, Problem>
         return Err(refused_site());
     }
     let caller = match gate {
-        None => Holder { name: "control socket".to_owned(), role: Role::Admin },
+        None => Holder { name: "control socket".to_owned(), role: Role::Admin, signed: None },
         Some(access) => identify(access, request, peer)?,
     };
     peer.make_known();
@@ -90,6 +90,10 @@ pub(crate) fn refused_site() -> Problem {
 fn identify(access: &Access, request: &Request, peer: &Peer) -> Result<Holder, Problem> {
     let headers = request.headers();
     if let Some(token) = bearer(headers) {
+        if request.uri().path() == table::TURN && access.takes_signed(token) {
+            let signed = access.by_signed_token(token, ip(peer));
+            return signed.map_err(|(unknown, why)| refused_token(unknown, &why, peer));
+        }
         return access.by_token(token, ip(peer)).map_err(|why| wrong(why, peer));
     }
     // Applications that cannot send a header; only here, as queries may be logged on their way.
@@ -121,6 +125,22 @@ pub(crate) fn wrong(why: Unknown, peer: &Peer) -> Problem {
             "too many wrong tokens came from this address",
             "wait a minute; `turnpike token list` shows the tokens, and `turnpike token add` makes one",
         ),
+    }
+}
+
+/// A signed token that is not accepted; the first of a source are in the log.
+fn refused_token(unknown: Unknown, why: &str, peer: &Peer) -> Problem {
+    match unknown {
+        Unknown::Wrong => {
+            tracing::info!(%peer, why, "api: a signed token is refused");
+            let hint = "let the application get a new one from its issuer; see signed_tokens in the configuration";
+            Problem::new(
+                StatusCode::UNAUTHORIZED,
+                format!("the signed token is refused: {why}"),
+                hint,
+            )
+        }
+        Unknown::TooMany => wrong(unknown, peer),
     }
 }
 

@@ -73,6 +73,14 @@ const MINT: &[Parameter] = &[
     parameter("username", "string", "The user, for quotas and logs; may be left out"),
     parameter("ttl", "integer", "Seconds; at most, and by default, `api.credential_lifetime`"),
     parameter("realm", "string", "By default the server's own"),
+    parameter(
+        "allocations",
+        "integer",
+        "Live allocations of the user; this and the next three need `auth.limits_in_names`",
+    ),
+    parameter("bytes_per_second", "integer", "Of each allocation, in each direction"),
+    parameter("lifetime", "integer", "Seconds of an allocation from one refresh to the next"),
+    parameter("peers", "string", "Prefixes of the only peers, separated by commas"),
 ];
 
 const fn mint(method: &'static str) -> Operation {

@@ -21,9 +21,12 @@ use crate::role::Holder;
 use crate::routes::App;
 use crate::types::Minted;
 
-/// Credentials by token in the present second. There are as many entries as tokens.
+/// Credentials by token, or by user of signed tokens, in the present second. Beyond [`RATES_MAX`] those of past seconds go.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MintRates(Arc<Mutex<BTreeMap<String, Rate>>>);
+
+/// Callers of one second that are counted: far more than the connections that are served answer in one.
+const RATES_MAX: usize = 10_000;
 
 /// Beginning of a second, and credentials since then.
 type Rate = (Option<Instant>, u32);
@@ -32,8 +35,14 @@ impl MintRates {
     /// Counts a credential; false beyond the rate.
     fn admit(&self, token: &str, now: Instant) -> bool {
         let mut rates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (since, count) = rates.entry(token.to_owned()).or_default();
         let is_over = |since: Instant| now.duration_since(since) >= Duration::from_secs(1);
+        if rates.len() >= RATES_MAX {
+            rates.retain(|_, (since, _)| !since.is_none_or(is_over));
+            if rates.len() >= RATES_MAX && !rates.contains_key(token) {
+                return false;
+            }
+        }
+        let (since, count) = rates.entry(token.to_owned()).or_default();
         if since.is_none_or(is_over) {
             (*since, *count) = (Some(now), 0);
         }
@@ -93,11 +102,21 @@ pub(super) async fn mint(
     }
     let (reply, answer) = oneshot::channel();
     let limits = asked.limits().map_err(|error| Problem::bad_request(error, advice))?;
-    let wish = MintWish {
-        limits,
-        realm: asked.realm,
-        user: asked.username.unwrap_or_default(),
-        lasts: asked.ttl.map(Duration::from_secs),
+    let lasts = asked.ttl.map(Duration::from_secs);
+    let wish = match caller.signed {
+        None => {
+            let user = asked.username.unwrap_or_default();
+            MintWish { realm: asked.realm, user, lasts, limits }
+        }
+        Some(signed) => {
+            let other = asked.username.is_some_and(|name| name != signed.user);
+            if other || asked.realm.is_some() {
+                let error = "a signed token is for its own user in the server's own realm";
+                return Err(Problem::bad_request(error, "leave username and realm out"));
+            }
+            let limits = limits.and(&signed.limits);
+            MintWish { realm: None, user: signed.user.clone(), lasts, limits }
+        }
     };
     let request = OperatorRequest::Mint { wish, reply };
     app.handle.operator(request).await.map_err(|_| Problem::stopping())?;

@@ -95,7 +95,8 @@ impl GrantLimits {
     }
 
     /// Both limits at once.
-    pub(crate) fn and(&self, other: &Self) -> Self {
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
         let peers = match (&self.peers, &other.peers) {
             (Some(one), Some(two)) => Some(common(one, two)),
             (Some(one), None) | (None, Some(one)) => Some(Arc::clone(one)),

@@ -25,7 +25,9 @@ use crate::server::{Server, Threads};
 use crate::service_manager::ServiceManager;
 use crate::signals::{Signal, Signals};
 use crate::tables::Tables;
-use crate::{boot, control_group, external, first_start, listeners, output, renewal, users};
+use crate::{
+    boot, control_group, external, first_start, listeners, output, renewal, signed_tokens, users,
+};
 
 pub(crate) fn run(paths: &PathOptions) -> Result<()> {
     let configuration = paths::load(paths)?;
@@ -129,7 +131,12 @@ async fn serve(
     if !api.is_empty() {
         let authorities = settings.api_client_authorities();
         let tls = running.certificates.https_config(authorities.as_deref())?;
-        let routes = admin::api::router(&routes, Access::new(settings.api_tokens()));
+        let access = Access::new(settings.api_tokens());
+        let access = match signed_tokens::start(&settings)? {
+            Some(verifier) => access.with_signed_tokens(verifier),
+            None => access,
+        };
+        let routes = admin::api::router(&routes, access);
         for listener in api {
             let (listener, is_loopback) = listener;
             let tls = (!is_loopback).then(|| Arc::clone(&tls));

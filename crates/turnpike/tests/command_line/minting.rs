@@ -10,9 +10,13 @@ use crate::support::*;
 
 /// Asks as an application does.
 fn get(api: u16, query: &str, token: &str) -> (u16, Value) {
+    ask(api, &format!("/turn?{query}"), token)
+}
+
+fn ask(api: u16, target: &str, token: &str) -> (u16, Value) {
     let mut stream = TcpStream::connect(("127.0.0.1", api)).unwrap();
     let request = format!(
-        "GET /turn?{query} HTTP/1.1\r\nHost: 127.0.0.1:{api}\r\nAuthorization: Bearer {token}\r\n\
+        "GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{api}\r\nAuthorization: Bearer {token}\r\n\
          Connection: close\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).unwrap();
@@ -21,6 +25,51 @@ fn get(api: u16, query: &str, token: &str) -> (u16, Value) {
     let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
     let body = answer.split("\r\n\r\n").nth(1).unwrap();
     (status, serde_json::from_str(body).unwrap())
+}
+
+#[test]
+fn a_signed_token_is_traded_for_a_credential_of_its_user() {
+    use jsonwebtoken::{EncodingKey, Header, encode};
+    let directory = Directory::new();
+    let (port, api) = (free_port(), free_port());
+    let secret = "0123456789abcdef0123456789abcdef";
+    let secret_file = directory.file("issuer-secret", secret);
+    let config = format!(
+        "realm = \"test.example\"\nlisten = [\"127.0.0.1:{port}\"]\n[relay]\naddresses = [\"127.0.0.1\"]\n\
+         [auth]\nsecret = \"north-of-the-wall\"\nlimits_in_names = true\n[api]\nlisten = [\"127.0.0.1:{api}\"]\n\
+         [signed_tokens]\nissuer = \"https://login.example.org/\"\naudience = \"turn\"\nsecret_file = {secret_file:?}\n"
+    );
+    let file = directory.file("turnpike.toml", &config);
+    let data = path(&directory.0).to_owned();
+    let place = ["--config", path(&file), "--data", &data];
+    let _server = Server::start(turnpike(&[&["run"][..], &place].concat()));
+    let sign = |audience: &str, secret: &str| {
+        let claims = serde_json::json!({
+            "iss": "https://login.example.org/", "aud": audience, "sub": "alice",
+            "exp": 4_000_000_000_u64, "turn": { "allocations": 2 },
+        });
+        encode(&Header::default(), &claims, &EncodingKey::from_secret(secret.as_bytes())).unwrap()
+    };
+    let good = sign("turn", secret);
+    let (status, minted) = get(api, "service=turn&ttl=600", &good);
+    assert_eq!(status, 200, "{minted}");
+    let text = |key: &str| minted[key].as_str().unwrap().to_owned();
+    assert!(text("username").ends_with(":alice?allocations=2"), "{minted}");
+    let status =
+        turnpike(&["demo", "--seconds", "1", "--server", minted["uris"][0].as_str().unwrap()])
+            .args(["--user", &text("username"), "--password", &text("password")])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+    assert!(status.unwrap().success());
+
+    assert_eq!(get(api, "service=turn&username=bob", &good).0, 400, "for its own user alone");
+    assert_eq!(get(api, "service=turn&realm=test.example", &good).0, 400);
+    assert_eq!(get(api, "service=turn", &sign("elsewhere", secret)).0, 401);
+    let (status, refused) = get(api, "service=turn", &sign("turn", "another-secret-of-someone"));
+    assert_eq!(status, 401);
+    assert!(refused["error"].as_str().unwrap().contains("signed token"), "{refused}");
+    assert_eq!(ask(api, "/v1/status", &good).0, 401, "it opens nothing else");
 }
 
 #[test]

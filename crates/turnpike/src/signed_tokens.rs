@@ -1,0 +1,228 @@
+//! Signed tokens (JWT, RFC 7519) of an identity provider: their verification, and its keys.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant, SystemTime};
+
+use admin::api::{Signed, SignedTokens};
+use anyhow::anyhow;
+use jsonwebtoken::{Header, TokenData, Validation, decode, decode_header};
+use outgoing_http::{Bounds, Client, Roots, Url};
+use serde_json::{Map, Value};
+use settings::Settings;
+use tokio::sync::Notify;
+
+use crate::authorizer::Limits;
+use crate::failure::{Failure, OrFail as _, Result};
+
+mod keys;
+
+use self::keys::{Key, Keys};
+
+/// Longest token that is looked at, in bytes: one with a dozen claims has a tenth.
+const TOKEN_BYTES_MAX: usize = 8 << 10;
+
+/// Difference of clocks that is forgiven, in seconds.
+const LEEWAY: u64 = 30;
+
+/// Interval of fetches of the issuer's keys.
+const FETCH_EVERY: Duration = Duration::from_hours(1);
+
+/// Least time between two fetches: tokens that name unknown keys cost the issuer no more.
+const FETCH_AGAIN_AFTER: Duration = Duration::from_mins(1);
+
+/// Bounds of a set of keys: some hundred keys.
+const FETCH: Bounds = Bounds { deadline: Duration::from_secs(10), body: 256 << 10 };
+
+/// The verifier of a configuration; `None` where no tokens are taken. It fetches keys until it is dropped.
+pub(crate) fn start(settings: &Settings) -> Result<Option<Arc<dyn SignedTokens>>> {
+    let wanted = &settings.signed_tokens;
+    let (Some(issuer), Some(audience)) = (&wanted.issuer, &wanted.audience) else {
+        return Ok(None);
+    };
+    let mut fixed = Vec::new();
+    if let Some(secret) = &settings.signed_secret {
+        fixed.push(Key::of_secret(secret.expose()));
+    }
+    let verifier = Arc::new(Verifier {
+        issuer: issuer.to_string(),
+        audience: audience.to_string(),
+        user_claim: wanted.user_claim.to_string(),
+        fixed: Keys::new(fixed),
+        file: settings.issuer_keys().map(KeysFile::new),
+        fetched: RwLock::default(),
+        fetch_now: Notify::new(),
+    });
+    if let Some(file) = &verifier.file {
+        // What cannot be read at the start is a mistake; later the known keys stay.
+        file.read().map_err(|why| {
+            Failure::failed(anyhow!("signed_tokens.keys_file: {}: {why}", file.path.display()))
+                .hint("name a JSON Web Key Set with public keys of the issuer")
+        })?;
+    }
+    if let Some(url) = &wanted.keys_url {
+        let roots = match settings.issuer_authorities() {
+            None => Roots::public(),
+            Some(file) => Roots::read(&file).map_err(|error| {
+                Failure::failed(anyhow!("signed_tokens.authorities: {error}"))
+                    .hint("name a PEM file with the certificates of the authorities")
+            })?,
+        };
+        let client = Client::new(&roots).or_fail("cannot fetch the issuer's keys")?;
+        let url = Url::parse(url.as_str()).or_fail("signed_tokens.keys_url")?;
+        tokio::spawn(fetch(Arc::downgrade(&verifier), client, url));
+    }
+    Ok(Some(verifier))
+}
+
+#[derive(Debug)]
+struct Verifier {
+    issuer: String,
+    audience: String,
+    user_claim: String,
+    /// The shared secret, if there is one.
+    fixed: Keys,
+    file: Option<KeysFile>,
+    fetched: RwLock<Arc<Keys>>,
+    /// A token named a key that is unknown.
+    fetch_now: Notify,
+}
+
+impl SignedTokens for Verifier {
+    fn verify(&self, token: &str) -> std::result::Result<Signed, String> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(format!("it is longer than {TOKEN_BYTES_MAX} bytes"));
+        }
+        let header = decode_header(token).map_err(|_| "it is no token of RFC 7519".to_owned())?;
+        let of_file = self.file.as_ref().map(KeysFile::keys).unwrap_or_default();
+        let fetched = self.fetched.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let sets = [&self.fixed, &of_file, &fetched];
+        let mut candidates = sets.into_iter().flat_map(|keys| keys.of(&header)).peekable();
+        if candidates.peek().is_none() {
+            self.fetch_now.notify_one();
+            return Err("it is signed with an unknown key".to_owned());
+        }
+        let mut why = String::new();
+        for key in candidates {
+            match self.claims(token, &header, key) {
+                Ok(claims) => return self.read(&claims),
+                Err(error) => why = error,
+            }
+        }
+        Err(why)
+    }
+}
+
+impl Verifier {
+    /// The claims of a token that a key has signed.
+    fn claims(
+        &self,
+        token: &str,
+        header: &Header,
+        key: &Key,
+    ) -> std::result::Result<Map<String, Value>, String> {
+        // The algorithm of the key: what the token says was compared with it.
+        let mut validation = Validation::new(key.algorithm());
+        debug_assert_eq!(header.alg, key.algorithm(), "the key was chosen by it");
+        validation.set_issuer(&[&self.issuer]);
+        validation.set_audience(&[&self.audience]);
+        validation.set_required_spec_claims(&["exp", "iss", "aud"]);
+        validation.leeway = LEEWAY;
+        validation.validate_nbf = true;
+        let data: TokenData<Map<String, Value>> =
+            decode(token, key.decoding(), &validation).map_err(|error| error.to_string())?;
+        Ok(data.claims)
+    }
+
+    fn read(&self, claims: &Map<String, Value>) -> std::result::Result<Signed, String> {
+        let user = match claims.get(&self.user_claim) {
+            Some(Value::String(name)) if !name.is_empty() => name.clone(),
+            Some(Value::Number(number)) => number.to_string(),
+            Some(_) | None => return Err(format!("its claim {} names no user", self.user_claim)),
+        };
+        let limits = match claims.get("turn") {
+            None => Limits::default(),
+            Some(limits) => serde_json::from_value(limits.clone())
+                .map_err(|error| format!("its claim turn is not understood: {error}"))?,
+        };
+        let limits =
+            limits.read().map_err(|error| format!("its claim turn is not understood: {error}"))?;
+        Ok(Signed { user, limits })
+    }
+}
+
+/// Fetches the issuer's keys, at once, at intervals and when they lack one.
+async fn fetch(verifier: std::sync::Weak<Verifier>, client: Client, url: Url) {
+    let mut is_failing = false;
+    loop {
+        let began = Instant::now();
+        let result = client.get(&url, &[], FETCH).await.map_err(|error| error.to_string());
+        let keys = result.and_then(|response| match response.status {
+            200 => Keys::read(&response.body),
+            other => Err(format!("it answers with status {other}")),
+        });
+        let Some(verifier) = verifier.upgrade() else { return };
+        match keys {
+            Ok(keys) => {
+                if std::mem::take(&mut is_failing) {
+                    tracing::info!("the keys of signed tokens were fetched again");
+                }
+                let keys = Arc::new(keys);
+                *verifier.fetched.write().unwrap_or_else(PoisonError::into_inner) = keys;
+            }
+            Err(why) if !is_failing => {
+                is_failing = true;
+                tracing::warn!(
+                    "the keys of signed tokens cannot be fetched from {url} ({why}): the known ones stay"
+                );
+            }
+            Err(_) => {}
+        }
+        let next = if is_failing { FETCH_AGAIN_AFTER } else { FETCH_EVERY };
+        tokio::select! {
+            () = tokio::time::sleep(next) => {}
+            () = verifier.fetch_now.notified() => {}
+        }
+        drop(verifier);
+        tokio::time::sleep(FETCH_AGAIN_AFTER.saturating_sub(began.elapsed())).await;
+    }
+}
+
+/// A file of keys, read again when it is another one.
+#[derive(Debug)]
+struct KeysFile {
+    path: PathBuf,
+    known: Mutex<(Option<SystemTime>, Arc<Keys>)>,
+}
+
+impl KeysFile {
+    fn new(path: PathBuf) -> Self {
+        Self { path, known: Mutex::default() }
+    }
+
+    fn read(&self) -> std::result::Result<Arc<Keys>, String> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = fs::metadata(&self.path).and_then(|file| file.modified());
+        let changed = changed.map_err(|error| error.to_string())?;
+        if known.0 != Some(changed) {
+            let text = fs::read(&self.path).map_err(|error| error.to_string())?;
+            *known = (Some(changed), Arc::new(Keys::read(&text)?));
+        }
+        Ok(Arc::clone(&known.1))
+    }
+
+    /// The keys; of a file that cannot be read the ones from before.
+    fn keys(&self) -> Arc<Keys> {
+        self.read().unwrap_or_else(|why| {
+            tracing::warn!(
+                "signed_tokens.keys_file: {}: {why}: the known keys stay",
+                self.path.display()
+            );
+            Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner).1)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! Keys that verify signed tokens (RFC 7517). Each is for one algorithm, and a token is only tried with keys of its own: a public
+//! key is never taken for a secret.
+
+use std::fmt;
+
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey, Header};
+
+/// Most keys of a set: a token without a `kid` is tried with each.
+const KEYS_MAX: usize = 16;
+
+/// Keys of an issuer.
+#[derive(Debug, Default)]
+pub(super) struct Keys(Vec<Key>);
+
+/// A key with its algorithm.
+pub(super) struct Key {
+    kid: Option<String>,
+    algorithm: Algorithm,
+    decoding: DecodingKey,
+}
+
+impl Keys {
+    pub(super) const fn new(keys: Vec<Key>) -> Self {
+        Self(keys)
+    }
+
+    /// Reads a JSON Web Key Set. Keys of other kinds, and such as are not for signatures, are left out.
+    pub(super) fn read(text: &[u8]) -> Result<Self, String> {
+        let set: JwkSet = serde_json::from_slice(text)
+            .map_err(|error| format!("this is no JSON Web Key Set: {error}"))?;
+        let keys: Vec<Key> = set.keys.iter().filter_map(Key::of).take(KEYS_MAX).collect();
+        if keys.is_empty() {
+            return Err("the set has no key for EdDSA, ES256 or RS256".to_owned());
+        }
+        Ok(Self(keys))
+    }
+
+    /// The keys that may have signed a token with this header.
+    pub(super) fn of<'a>(&'a self, header: &'a Header) -> impl Iterator<Item = &'a Key> {
+        let named = |key: &Key| match (&header.kid, &key.kid) {
+            (Some(wanted), Some(kid)) => wanted == kid,
+            (None, _) | (_, None) => true,
+        };
+        self.0.iter().filter(move |key| key.algorithm == header.alg && named(key))
+    }
+}
+
+impl Key {
+    /// A secret, for HS256.
+    pub(super) fn of_secret(secret: &[u8]) -> Self {
+        Self { kid: None, algorithm: Algorithm::HS256, decoding: DecodingKey::from_secret(secret) }
+    }
+
+    fn of(jwk: &Jwk) -> Option<Self> {
+        if jwk.common.public_key_use.as_ref().is_some_and(|of| *of != PublicKeyUse::Signature) {
+            return None;
+        }
+        let algorithm = match &jwk.algorithm {
+            AlgorithmParameters::RSA(_) => Algorithm::RS256,
+            AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256 => {
+                Algorithm::ES256
+            }
+            AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
+                Algorithm::EdDSA
+            }
+            _ => return None,
+        };
+        let decoding = DecodingKey::from_jwk(jwk).ok()?;
+        Some(Self { kid: jwk.common.key_id.clone(), algorithm, decoding })
+    }
+
+    pub(super) const fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    pub(super) const fn decoding(&self) -> &DecodingKey {
+        &self.decoding
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {:?}", self.kid, self.algorithm)
+    }
+}

@@ -1,0 +1,195 @@
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use jsonwebtoken::jwk::{Jwk, JwkSet};
+use jsonwebtoken::{Algorithm, EncodingKey, encode};
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, PKCS_RSA_SHA256};
+use serde_json::json;
+
+use super::*;
+
+const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
+const ISSUER: &str = "https://login.example.org/";
+const AUDIENCE: &str = "turn.example.org";
+
+/// A key pair of the issuer.
+struct Pair {
+    kid: &'static str,
+    algorithm: Algorithm,
+    signing: EncodingKey,
+}
+
+impl Pair {
+    fn new(kid: &'static str, algorithm: Algorithm) -> Self {
+        let (kind, read): (_, fn(&[u8]) -> EncodingKey) = match algorithm {
+            Algorithm::EdDSA => (&PKCS_ED25519, EncodingKey::from_ed_der),
+            Algorithm::ES256 => (&PKCS_ECDSA_P256_SHA256, EncodingKey::from_ec_der),
+            _ => (&PKCS_RSA_SHA256, EncodingKey::from_rsa_der),
+        };
+        let pair = KeyPair::generate_for(kind).unwrap();
+        Self { kid, algorithm, signing: read(&pair.serialize_der()) }
+    }
+
+    fn public(&self) -> Jwk {
+        let mut jwk = Jwk::from_encoding_key(&self.signing, self.algorithm).unwrap();
+        jwk.common.key_id = Some(self.kid.to_owned());
+        jwk
+    }
+
+    fn sign(&self, claims: &Value) -> String {
+        let header = Header { kid: Some(self.kid.to_owned()), ..Header::new(self.algorithm) };
+        encode(&header, claims, &self.signing).unwrap()
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
+}
+
+fn claims() -> Value {
+    json!({ "iss": ISSUER, "aud": AUDIENCE, "sub": "alice", "exp": now() + 300 })
+}
+
+/// The claims with others in their place; `null` takes one out.
+fn with(changes: &Value) -> Value {
+    let mut claims = claims();
+    for (name, value) in changes.as_object().unwrap() {
+        if value.is_null() {
+            claims.as_object_mut().unwrap().remove(name);
+        } else {
+            claims[name] = value.clone();
+        }
+    }
+    claims
+}
+
+fn verifier(pairs: &[&Pair]) -> Verifier {
+    let set = JwkSet { keys: pairs.iter().map(|pair| pair.public()).collect() };
+    let keys = Keys::read(&serde_json::to_vec(&set).unwrap()).unwrap();
+    Verifier {
+        issuer: ISSUER.to_owned(),
+        audience: AUDIENCE.to_owned(),
+        user_claim: "sub".to_owned(),
+        fixed: Keys::new(vec![Key::of_secret(SECRET)]),
+        file: None,
+        fetched: RwLock::new(Arc::new(keys)),
+        fetch_now: Notify::new(),
+    }
+}
+
+#[test]
+fn every_algorithm_proves_its_user() {
+    for algorithm in [Algorithm::EdDSA, Algorithm::ES256, Algorithm::RS256] {
+        let pair = Pair::new("k", algorithm);
+        let verifier = verifier(&[&pair, &Pair::new("other", Algorithm::EdDSA)]);
+        assert_eq!(verifier.verify(&pair.sign(&claims())).unwrap().user, "alice", "{algorithm:?}");
+        let stranger = Pair::new("k", algorithm);
+        assert!(verifier.verify(&stranger.sign(&claims())).is_err(), "{algorithm:?}");
+    }
+    let signing = EncodingKey::from_secret(SECRET);
+    let token = encode(&Header::new(Algorithm::HS256), &claims(), &signing).unwrap();
+    let pair = Pair::new("k", Algorithm::EdDSA);
+    assert_eq!(verifier(&[&pair]).verify(&token).unwrap().user, "alice");
+}
+
+#[test]
+fn claims_have_to_be_for_us_and_now() {
+    let pair = Pair::new("k", Algorithm::EdDSA);
+    let verifier = verifier(&[&pair]);
+    let verify = |changes: Value| verifier.verify(&pair.sign(&with(&changes)));
+    assert!(verify(json!({ "aud": ["other", AUDIENCE] })).is_ok());
+    assert!(verify(json!({ "exp": now() - 5 })).is_ok(), "clocks differ");
+    assert_eq!(verify(json!({ "sub": 42 })).unwrap().user, "42");
+    for changes in [
+        json!({ "aud": "elsewhere" }),
+        json!({ "aud": null }),
+        json!({ "iss": "https://login.example.org" }),
+        json!({ "iss": null }),
+        json!({ "exp": now() - 60 }),
+        json!({ "exp": null }),
+        json!({ "exp": "soon" }),
+        json!({ "nbf": now() + 60 }),
+        json!({ "sub": null }),
+        json!({ "sub": "" }),
+        json!({ "sub": ["alice"] }),
+        json!({ "turn": { "allocation": 2 } }),
+        json!({ "turn": { "allocations": 0 } }),
+        json!({ "turn": "all" }),
+    ] {
+        assert!(verify(changes.clone()).is_err(), "{changes}");
+    }
+    let limited = verify(json!({ "turn": { "allocations": 2, "peers": ["192.0.2.0/24"] } }));
+    assert_eq!(limited.unwrap().limits.to_string(), "allocations=2&peers=192.0.2.0/24");
+}
+
+#[test]
+fn no_other_way_of_signing_counts() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    let pair = Pair::new("k", Algorithm::ES256);
+    let verifier = verifier(&[&pair]);
+    let public = serde_json::to_vec(&pair.public()).unwrap();
+    // A public key as the secret of HS256.
+    let mut header = Header::new(Algorithm::HS256);
+    header.kid = Some("k".to_owned());
+    let forged = encode(&header, &claims(), &EncodingKey::from_secret(&public)).unwrap();
+    assert!(verifier.verify(&forged).is_err());
+    // A strength that nobody asked for.
+    let stronger = Header::new(Algorithm::HS512);
+    let forged = encode(&stronger, &claims(), &EncodingKey::from_secret(SECRET)).unwrap();
+    assert!(verifier.verify(&forged).is_err());
+    let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let body = part(claims());
+    for alg in ["none", "None", "", "HS256", "ES256"] {
+        let unsigned = format!("{}.{body}.", part(json!({ "alg": alg, "typ": "JWT" })));
+        assert!(verifier.verify(&unsigned).is_err(), "{alg}");
+    }
+    let good = pair.sign(&claims());
+    let other = part(with(&json!({ "sub": "bob" })));
+    let mut parts: Vec<&str> = good.split('.').collect();
+    parts[1] = &other;
+    assert!(verifier.verify(&parts.join(".")).is_err(), "claims are signed");
+    for text in ["", ".", "..", "a.b.c", &"a".repeat(TOKEN_BYTES_MAX + 1)] {
+        assert!(verifier.verify(text).is_err());
+    }
+}
+
+#[test]
+fn keys_of_a_file_are_read_again() {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let name =
+        format!("turnpike-keys-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let path = std::env::temp_dir().join(name);
+    let [old, new] = ["old", "new"].map(|kid| Pair::new(kid, Algorithm::EdDSA));
+    let write = |pairs: &[&Pair], age: u64| {
+        let set = JwkSet { keys: pairs.iter().map(|pair| pair.public()).collect() };
+        fs::write(&path, serde_json::to_vec(&set).unwrap()).unwrap();
+        let at = SystemTime::now() - Duration::from_secs(age);
+        fs::File::options().write(true).open(&path).unwrap().set_modified(at).unwrap();
+    };
+    write(&[&old], 20);
+    let verifier = Verifier {
+        file: Some(KeysFile::new(path.clone())),
+        ..verifier(&[&Pair::new("fetched", Algorithm::EdDSA)])
+    };
+    assert!(verifier.verify(&old.sign(&claims())).is_ok());
+    assert!(verifier.verify(&new.sign(&claims())).is_err());
+    write(&[&new], 10);
+    assert!(verifier.verify(&new.sign(&claims())).is_ok());
+    assert!(verifier.verify(&old.sign(&claims())).is_err());
+    fs::write(&path, "no keys").unwrap();
+    assert!(verifier.verify(&new.sign(&claims())).is_ok(), "the known ones stay");
+    fs::remove_file(&path).unwrap();
+    assert!(verifier.verify(&new.sign(&claims())).is_ok(), "the known ones stay");
+}
+
+#[test]
+fn sets_without_a_key_for_us_are_refused() {
+    for text in [
+        "",
+        "{}",
+        "{\"keys\": []}",
+        "{\"keys\": [{\"kty\": \"oct\", \"k\": \"MDEyMzQ1Njc4OWFiY2RlZg\"}]}",
+    ] {
+        assert!(Keys::read(text.as_bytes()).is_err(), "{text}");
+    }
+}
