@@ -1,13 +1,19 @@
 //! Accounting of sessions: a record at the end of each, and interim ones, as lines of JSON in files that rotate.
 //!
 //! Workers hand records over without waiting. A thread of its own writes them: it keeps each until the file has it, so that a
-//! full disk loses nothing but what no longer fits into the queue, and that is counted.
+//! full disk loses nothing but what no longer fits into the queue, and that is counted. A web service gets the same records from
+//! a spool on the disk, each at least once.
 
 mod journal;
 mod limits;
 mod record;
+mod spool;
+mod webhook;
 mod writer;
 
 pub use journal::{Journal, Rotation};
+pub use limits::REQUEST_WITHIN;
 pub use record::{Record, RecordEvent};
+pub use spool::{Batch, Spool};
+pub use webhook::{Delivery, Lost, Webhook};
 pub use writer::{Writer, start};

@@ -13,3 +13,21 @@ pub(crate) const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// Time that the end of the server waits for a disk that takes nothing.
 pub(crate) const END_WITHIN: Duration = Duration::from_secs(5);
+
+/// Files that a full spool has: the oldest is dropped as a whole, so the more there are, the less is dropped at a time.
+pub(crate) const SPOOL_SEGMENTS: u64 = 8;
+
+/// Most bytes of records in a request: web servers commonly accept 1 MiB. A record has about 1 KiB.
+pub(crate) const BATCH_BYTES_MAX: u64 = 768 << 10;
+
+/// Longest time for a request, and so for the end of the server while one is under way.
+pub const REQUEST_WITHIN: Duration = Duration::from_secs(10);
+
+/// Largest answer that is read; its content is not used.
+pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// Pause after a request that failed; each further one is twice the one before, up to the longest.
+pub(crate) const PAUSE_MIN: Duration = Duration::from_millis(500);
+
+/// Longest pause between two requests: a service that is back gets its records within a minute.
+pub(crate) const PAUSE_MAX: Duration = Duration::from_mins(1);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use accounting::{Journal, Record, RecordEvent, Rotation, start};
-use control::{SessionEvent, SessionEvents};
+use control::{RecordOutput, SessionEvent, SessionEvents};
 use turn_proto::{AllocationRecord, EndReason};
 use turn_types::Instant;
 
@@ -83,16 +83,18 @@ fn a_full_disk_takes_no_part_of_a_record() {
 fn every_session_that_was_handed_over_is_written_before_the_end() {
     let directory = Directory::new();
     let journal = Journal::open(&directory.file("s"), Rotation { bytes: 1 << 20, files: 1 });
-    let (events, taken) = SessionEvents::new();
+    let mut events = SessionEvents::default();
+    let taken = events.add(RecordOutput::File);
     let writer = start(journal.unwrap(), taken).unwrap();
     let mut record = AllocationRecord::sample();
     record.traffic.to_peer_bytes = 1234;
     record.traffic.to_client_packets = 5;
     let at = record.created + std::time::Duration::from_secs(90);
-    assert!(events.put(SessionEvent::Interim { record: Box::new(record.clone()), at }));
+    let lost = |output| panic!("{output:?} lost a record");
+    events.put(&SessionEvent::Interim { record: Box::new(record.clone()), at }, lost);
     record.end = Some((EndReason::ALL[0], at));
     for _ in 0..100 {
-        assert!(events.put(SessionEvent::Ended(Box::new(record.clone()))));
+        events.put(&SessionEvent::Ended(Box::new(record.clone())), lost);
     }
     drop(events);
     writer.join();
@@ -113,10 +115,16 @@ fn every_session_that_was_handed_over_is_written_before_the_end() {
 
 #[test]
 fn a_full_queue_refuses_and_never_blocks() {
-    let (events, _taken) = SessionEvents::new();
+    let mut events = SessionEvents::default();
+    let _taken = events.add(RecordOutput::File);
+    let read = events.add(RecordOutput::Webhook);
     let event =
         SessionEvent::Interim { record: Box::new(AllocationRecord::sample()), at: Instant::ZERO };
     let most = control::limits::SESSION_EVENTS;
-    let taken = (0..=most).filter(|_| events.put(event.clone())).count();
-    assert_eq!(taken, most);
+    let mut lost = Vec::new();
+    for _ in 0..=most {
+        events.put(&event, |output| lost.push(output));
+        read.recv().unwrap();
+    }
+    assert_eq!(lost, [RecordOutput::File], "an output that keeps up loses nothing");
 }

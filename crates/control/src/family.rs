@@ -201,9 +201,9 @@ impl Series {
                 "notices_lost",
                 "Events that came too many at once: as many counts of refusals and ends are missing",
             ),
-            Self::SessionRecordsLost => counter(
+            Self::SessionRecordsLost(_) => counter(
                 "session_records_lost",
-                "Records of sessions (`accounting.file`) lost because the disk did not take them in time",
+                "Records of sessions (section `accounting`) lost because the disk or the web service did not take them in time, by output",
             ),
             Self::RelayedPackets(..) => counter(
                 "relayed_packets",
@@ -248,6 +248,7 @@ impl Series {
             Self::AssociationsEnded(reason) => Label::of("reason", reason.label()),
             Self::DtlsOwn(outcome) => Label::of("outcome", outcome.label()),
             Self::PeersRefused(reason) => Label::of("reason", reason.label()),
+            Self::SessionRecordsLost(output) => Label::of("output", output.label()),
             Self::AllocationsLive(transport) => Label::of("transport", transport.label()),
             Self::RelayedLive(family) => Label::of("family", family.label()),
             Self::FlowsOffloaded
@@ -268,7 +269,6 @@ impl Series {
             | Self::KernelDrops
             | Self::ReceiveErrors
             | Self::NoticesLost
-            | Self::SessionRecordsLost
             | Self::Bucket(..)
             | Self::Sum(..) => return NONE,
         };

@@ -52,7 +52,7 @@ pub use series::{
     StreamEnd, StreamRefusal,
 };
 pub use session::{Session, SessionOffload, WhyNot};
-pub use session_events::{SessionEvent, SessionEvents};
+pub use session_events::{EventQueue, RecordOutput, SessionEvent, SessionEvents};
 pub use totals::{CounterTotals, Volume};
 pub use traces::{TooManyTraces, Trace, Traces};
 pub use users::{Asked, AuthorizationRequest, Authorizer, NoAuthorizer, UserDirectory, UserLookup};

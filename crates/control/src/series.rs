@@ -3,7 +3,7 @@
 use turn_proto::{DropReason, EndReason, PeerRefusal, Refusal};
 use turn_types::{Direction, IpFamily, Transport};
 
-use crate::Histogram;
+use crate::{Histogram, RecordOutput};
 
 turn_types::labels! {
     /// A direction on one of the two legs of a relay.
@@ -248,8 +248,8 @@ pub enum Series {
     /// Events of the rules that were dropped, being too many at once: as many counts of
     /// refusals and ended allocations are missing.
     NoticesLost,
-    /// Records of sessions that were lost because they could not be written in time.
-    SessionRecordsLost,
+    /// Records of sessions that an output has lost because they could not be written or delivered in time.
+    SessionRecordsLost(RecordOutput),
     /// Packets of relayed data, by transport and family of the client. Brought up to date when it is asked for.
     RelayedPackets(Transport, IpFamily, Direction),
     /// Their bytes of payload.
@@ -308,7 +308,7 @@ const KERNEL_DROPS: usize = PIPED_BYTES + Leg::ALL.len();
 const RECEIVE_ERRORS: usize = KERNEL_DROPS + 1;
 const NOTICES_LOST: usize = RECEIVE_ERRORS + 1;
 const SESSION_RECORDS_LOST: usize = NOTICES_LOST + 1;
-const HISTOGRAMS: usize = SESSION_RECORDS_LOST + 1;
+const HISTOGRAMS: usize = SESSION_RECORDS_LOST + RecordOutput::ALL.len();
 const RELAYED_PACKETS: usize = HISTOGRAMS + Histogram::NUMBERS;
 const RELAYED_BYTES: usize = RELAYED_PACKETS + KINDS_OF_DATA;
 const DROPS: usize = RELAYED_BYTES + KINDS_OF_DATA;
@@ -366,7 +366,8 @@ impl Series {
             .chain(legs.map(Self::PipedBytes))
             .chain([Self::PiecesUnsent])
             .chain([Self::KernelDrops])
-            .chain([Self::ReceiveErrors, Self::NoticesLost, Self::SessionRecordsLost])
+            .chain([Self::ReceiveErrors, Self::NoticesLost])
+            .chain(RecordOutput::ALL.iter().copied().map(Self::SessionRecordsLost))
             .chain(kinds_of_data().map(|(transport, family, direction)| {
                 Self::RelayedPackets(transport, family, direction)
             }))
@@ -417,7 +418,7 @@ impl Series {
             Self::KernelDrops => KERNEL_DROPS,
             Self::ReceiveErrors => RECEIVE_ERRORS,
             Self::NoticesLost => NOTICES_LOST,
-            Self::SessionRecordsLost => SESSION_RECORDS_LOST,
+            Self::SessionRecordsLost(output) => SESSION_RECORDS_LOST + output.index(),
             Self::RelayedPackets(transport, family, direction) => {
                 RELAYED_PACKETS + kind_of_data(transport, family, direction)
             }

@@ -43,13 +43,26 @@ pub struct Workers {
     workers: Arc<[(Mailbox, Arc<WorkerCounters>)]>,
     draining: Arc<AtomicBool>,
     registry: Arc<LockedRegistry>,
+    /// Counters of threads of the control plane.
+    control_plane: Arc<WorkerCounters>,
 }
 
 impl Workers {
     /// The mailbox and the counters of each worker; the position is the worker's id.
     #[must_use]
     pub fn new(workers: Vec<(Mailbox, Arc<WorkerCounters>)>) -> Self {
-        Self { workers: workers.into(), draining: Arc::default(), registry: Arc::default() }
+        Self {
+            workers: workers.into(),
+            draining: Arc::default(),
+            registry: Arc::default(),
+            control_plane: Arc::new(WorkerCounters::new()),
+        }
+    }
+
+    /// Counters of the control plane, which are part of [`Self::totals`]. Each series has one thread that counts it.
+    #[must_use]
+    pub const fn control_plane(&self) -> &Arc<WorkerCounters> {
+        &self.control_plane
     }
 
     /// The registry that they share.
@@ -73,7 +86,8 @@ impl Workers {
     /// The counters of all workers, added up. Disturbs no worker.
     #[must_use]
     pub fn totals(&self) -> CounterTotals {
-        CounterTotals::of(self.workers.iter().map(|(_, counters)| &**counters))
+        let workers = self.workers.iter().map(|(_, counters)| &**counters);
+        CounterTotals::of(workers.chain([&*self.control_plane]))
     }
 
     /// Turns of each worker's loop so far, in the order of the ids. A worker has one when it is

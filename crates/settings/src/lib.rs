@@ -53,7 +53,7 @@ pub use paths::{Paths, named_files, paths};
 pub use reference::{json_schema, reference_markdown};
 pub use settings::{CONTROL_SOCKET, CertificateFiles, Settings, Tenant};
 pub use value::{
-    Database, InterfaceName, OpenRelay, PortRange, RelayEntry, RelayPair, WorkerCount,
+    Database, InterfaceName, OpenRelay, PortRange, RelayEntry, RelayPair, ServiceUrl, WorkerCount,
 };
 
 use document::Document;

@@ -279,6 +279,24 @@ impl Settings {
         self.accounting.file.as_ref().map(|path| self.data.directory.join(path))
     }
 
+    /// Directory of the records that wait for the web service.
+    #[must_use]
+    pub fn webhook_spool(&self) -> PathBuf {
+        self.data.directory.join("webhook")
+    }
+
+    /// File with the Authorization header for the web service that gets records.
+    #[must_use]
+    pub fn webhook_authorization(&self) -> Option<PathBuf> {
+        self.accounting.webhook_authorization_file.as_deref().map(|path| self.beside(path))
+    }
+
+    /// Authorities that sign the certificate of the web service that gets records; `None`: the ones that browsers trust.
+    #[must_use]
+    pub fn webhook_authorities(&self) -> Option<PathBuf> {
+        self.accounting.webhook_authorities.as_deref().map(|path| self.beside(path))
+    }
+
     /// Authorities one of which has to have signed each client's certificate; `None`: clients need none.
     #[must_use]
     pub fn client_authorities(&self) -> Option<PathBuf> {

@@ -157,7 +157,7 @@ pub(crate) async fn start(
     let pseudonyms = PseudonymKey::new(Secret::new(random_bytes()));
     pseudonyms.put_in_force(settings.address_key.as_ref());
     let addresses = log_addresses(settings, &pseudonyms);
-    let records = session_records::start(settings)?;
+    let records = session_records::start(settings, &workers)?;
     let events = records.as_ref().map(|records| records.events.clone());
     let log = LogOptions { addresses, traces: Arc::default(), records: events };
     let channels = WorkerChannels::to(&endpoints);

@@ -1,50 +1,122 @@
-//! Records of sessions: the file and its writer, and the records of sessions that go on.
+//! Records of sessions: their outputs, and the records of sessions that go on.
 
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use accounting::{Journal, Rotation, Writer};
+use accounting::{Delivery, Journal, REQUEST_WITHIN, Rotation, Spool, Webhook, Writer};
 use anyhow::anyhow;
-use control::{Handle, SessionEvent, SessionEvents, SessionFilter};
+use control::{
+    EventQueue, Handle, RecordOutput, Series, SessionEvent, SessionEvents, SessionFilter, Workers,
+};
 use linux_net::Clock;
+use outgoing_http::{Client, Roots, Url};
 use settings::Settings;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::failure::{Failure, OrFail as _, Result};
 
-/// Wait for room in the queue, of records that are no end of a session.
+/// Wait for room in a queue, of records that are no end of a session.
 const ROOM: Duration = Duration::from_millis(20);
 
-/// The queue of records, and the thread at its end.
+/// Attempts to put an interim record into a queue, [`ROOM`] apart: an output that is stuck must not hold up the others.
+const ROOM_TRIES: u32 = 250;
+
+/// The queues of records, and the threads at their ends.
 #[derive(Debug)]
 pub(crate) struct SessionRecords {
     pub(crate) events: SessionEvents,
-    writer: Writer,
+    outputs: Outputs,
 }
 
-/// Opens the file and starts its writer; `None` where no records are kept.
-pub(crate) fn start(settings: &Settings) -> Result<Option<SessionRecords>> {
-    let Some(path) = settings.accounting_file() else { return Ok(None) };
+#[derive(Debug)]
+struct Outputs {
+    writer: Option<Writer>,
+    delivery: Option<Delivery>,
+}
+
+/// Starts the configured outputs; `None` where no records are kept.
+pub(crate) fn start(settings: &Settings, workers: &Workers) -> Result<Option<SessionRecords>> {
+    let mut events = SessionEvents::default();
+    let writer = settings.accounting_file().map(|path| file(settings, &path, &mut events));
+    let delivery = settings
+        .accounting
+        .webhook
+        .as_ref()
+        .map(|url| webhook(settings, url, workers, &mut events));
+    let outputs = Outputs { writer: writer.transpose()?, delivery: delivery.transpose()? };
+    Ok((!events.queues().is_empty()).then_some(SessionRecords { events, outputs }))
+}
+
+fn file(settings: &Settings, path: &Path, events: &mut SessionEvents) -> Result<Writer> {
     let rotation = Rotation {
         bytes: settings.accounting.rotate_at.get(),
         files: settings.accounting.files.get(),
     };
-    let journal = Journal::open(&path, rotation).map_err(|error| {
+    let journal = Journal::open(path, rotation).map_err(|error| {
         let what = anyhow!("the records of sessions {} cannot be written: {error}", path.display());
         let hint = "accounting.file names a file in a directory that the server's user may write to; under \
                     systemd it has to be in ReadWritePaths= as well";
         Failure::failed(what).hint(hint)
     })?;
-    let (events, taken) = SessionEvents::new();
-    let writer = accounting::start(journal, taken).or_fail("cannot start a thread")?;
-    Ok(Some(SessionRecords { events, writer }))
+    accounting::start(journal, events.add(RecordOutput::File)).or_fail("cannot start a thread")
+}
+
+fn webhook(
+    settings: &Settings,
+    url: &settings::ServiceUrl,
+    workers: &Workers,
+    events: &mut SessionEvents,
+) -> Result<Delivery> {
+    let wrong = |key: &str, error: &dyn std::fmt::Display| {
+        Failure::failed(anyhow!("accounting.{key}: {error}"))
+    };
+    let roots = settings.webhook_authorities().map(|path| Roots::read(&path)).transpose();
+    let roots = roots.map_err(|error| wrong("webhook_authorities", &error))?;
+    let client = Client::new(&roots.unwrap_or_else(Roots::public));
+    let client = client.map_err(|error| wrong("webhook", &error))?;
+    let url = Url::parse(url.as_str()).map_err(|error| wrong("webhook", &error))?;
+    let authorization = settings.webhook_authorization().map(|path| {
+        let key = "webhook_authorization_file";
+        let text = fs::read_to_string(&path)
+            .map_err(|error| wrong(key, &format_args!("{}: {error}", path.display())))?;
+        let value = text.trim();
+        if value.is_empty() || !value.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+            let hint = "it holds one line, the value of the header: Bearer 0123abcd";
+            let what = format_args!("{} has no value of a header", path.display());
+            return Err(wrong(key, &what).hint(hint));
+        }
+        Ok(value.to_owned())
+    });
+    let directory = settings.webhook_spool();
+    let spool =
+        Spool::open(&directory, settings.accounting.webhook_spool.get()).map_err(|error| {
+            let what = format_args!("the spool {} cannot be used: {error}", directory.display());
+            wrong("webhook", &what)
+                .hint("the server's user has to be able to write to data.directory")
+        })?;
+    let batch = settings.accounting.webhook_batch.get() as usize;
+    let webhook = Webhook {
+        client,
+        url,
+        authorization: authorization.transpose()?,
+        batch,
+        deadline: REQUEST_WITHIN,
+    };
+    let counters = Arc::clone(workers.control_plane());
+    let lost =
+        move |records| counters.add(Series::SessionRecordsLost(RecordOutput::Webhook), records);
+    let taken = events.add(RecordOutput::Webhook);
+    Delivery::start(webhook, spool, taken, Box::new(lost)).or_fail("cannot start a thread")
 }
 
 /// Records that are being kept.
 #[derive(Debug)]
 pub(crate) struct Keeping {
     interim: Option<JoinHandle<()>>,
-    writer: Writer,
+    outputs: Outputs,
 }
 
 impl SessionRecords {
@@ -52,19 +124,24 @@ impl SessionRecords {
     pub(crate) fn keep(self, handle: &Handle, settings: &Settings) -> Keeping {
         let every = settings.accounting.interim.get();
         let task = || tokio::spawn(record_live(handle.clone(), self.events.clone(), every));
-        Keeping { interim: (!every.is_zero()).then(task), writer: self.writer }
+        Keeping { interim: (!every.is_zero()).then(task), outputs: self.outputs }
     }
 }
 
 impl Keeping {
-    /// Waits until all records are written. The workers have ended.
+    /// Waits until all records are written or in the spool. The workers have ended.
     pub(crate) async fn end(self) {
         if let Some(task) = self.interim {
             task.abort();
-            // Its end of the queue is gone then.
+            // Its ends of the queues are gone then.
             let _ = task.await;
         }
-        let _ = spawn_blocking(|| self.writer.join()).await;
+        let Outputs { writer, delivery } = self.outputs;
+        let _ = spawn_blocking(|| {
+            writer.into_iter().for_each(Writer::join);
+            delivery.into_iter().for_each(Delivery::join);
+        })
+        .await;
     }
 }
 
@@ -82,12 +159,28 @@ async fn record_live(handle: Handle, events: SessionEvents, every: Duration) {
             }
         };
         let at = Clock::now().instant;
-        for session in sessions {
-            let event = SessionEvent::Interim { record: Box::new(session.record), at };
-            // Ends of sessions come first: they have no second try.
-            while !events.put(event.clone()) {
-                tokio::time::sleep(ROOM).await;
+        let records: Vec<_> = sessions.into_iter().map(|session| session.record).collect();
+        for queue in events.queues() {
+            for record in &records {
+                let event = SessionEvent::Interim { record: Box::new(record.clone()), at };
+                if !put_when_there_is_room(queue, event).await {
+                    tracing::warn!(
+                        "an output of records takes nothing: interim records are left out"
+                    );
+                    break;
+                }
             }
         }
     }
+}
+
+/// Ends of sessions come first: they have no second try.
+async fn put_when_there_is_room(queue: &EventQueue, event: SessionEvent) -> bool {
+    for _ in 0..ROOM_TRIES {
+        if queue.put(event.clone()) {
+            return true;
+        }
+        tokio::time::sleep(ROOM).await;
+    }
+    false
 }

@@ -282,9 +282,8 @@ impl Observer {
         self.counters.record(Histogram::SessionBytes, bytes);
         ended_session::log(self.worker, &self.log.addresses, record, reason, lived);
         let Some(records) = &self.log.records else { return };
-        if !records.put(SessionEvent::Ended(Box::new(record.clone()))) {
-            self.count(Series::SessionRecordsLost, 1);
-        }
+        let event = SessionEvent::Ended(Box::new(record.clone()));
+        records.put(&event, |output| self.count(Series::SessionRecordsLost(output), 1));
     }
 
     fn refused(&mut self, now: Instant, refused: &RefusedRequest) {

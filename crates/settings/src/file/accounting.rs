@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::section::section;
-use crate::value::{Bytes, Count, Duration};
+use crate::value::{Bytes, Count, Duration, ServiceUrl};
 
 section! {
     /// Accounting: a record of each session, for billing and statistics (docs/operate/accounting.md).
@@ -18,5 +18,17 @@ section! {
         restart files: Count<0, 10_000> = Count::new(9);
         /// Time between two records of a session that goes on, with its counts so far; `"0 s"` writes one at its end alone.
         restart interim: Duration<0, 86_400> = Duration::seconds(0);
+        /// URL of a web service that gets the same records by POST, as arrays of JSON, each at least once. `http://` is for this host alone.
+        #[schemars(example = "https://billing.example.org/records")]
+        restart webhook: Option<ServiceUrl> = None;
+        /// File with the value of the Authorization header for it, such as `Bearer ...`. A path is relative to the configuration's directory.
+        restart webhook_authorization_file: Option<PathBuf> = None;
+        /// PEM file with the certificates that sign the web service's. By default the ones that browsers trust.
+        restart webhook_authorities: Option<PathBuf> = None;
+        /// Records in a request at the most.
+        restart webhook_batch: Count<1, 1000> = Count::new(100);
+        /// Size of the queue on the disk, in `data.directory`, of records that the web service has not accepted. In a full one the oldest are
+        /// dropped and counted.
+        restart webhook_spool: Bytes<{ 1 << 20 }, { 1 << 40 }> = Bytes::new(64 << 20);
     }
 }

@@ -98,6 +98,7 @@ impl Named {
         let mut resolves = settings.acme_challenge.is_some()
             || settings.authorizer.url.is_some()
             || settings.signed_tokens.keys_url.is_some()
+            || settings.accounting.webhook.is_some()
             || !settings.relay.external_stun.is_empty();
         if let Database::Server(url) = settings.user_database() {
             resolves = true;

@@ -52,7 +52,7 @@ const PERMITTED: &[Row] = &[
         &["turn-client", "lab-net"],
     ),
     row("settings", &["turn-types", "turn-proto"], &[]),
-    row("accounting", &["turn-types", "turn-proto", "control"], &[]),
+    row("accounting", &["turn-types", "turn-proto", "control", "outgoing-http"], &[]),
     row("acme", &["turn-session", "outgoing-http"], &[]),
     row("outgoing-http", &[], &[]),
     row("coturn-config", &[], &["settings"]),

@@ -1,0 +1,258 @@
+//! Delivery of records to a web service: a thread that puts them into the spool, and one that posts what is in it.
+
+use std::fmt;
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+
+use control::SessionEvent;
+use outgoing_http::{Bounds, Client, HttpError, Url};
+
+use crate::limits::{
+    ANSWER_BYTES_MAX, END_WITHIN, PAUSE_MAX, PAUSE_MIN, RETRY_EVERY, SYNC_EVERY, TELL_EVERY,
+};
+use crate::record::Record;
+use crate::spool::{Batch, Spool};
+
+/// The web service.
+#[derive(Debug)]
+pub struct Webhook {
+    /// Takes the requests.
+    pub client: Client,
+    /// Place of the service.
+    pub url: Url,
+    /// Value of the Authorization header, if there is one.
+    pub authorization: Option<String>,
+    /// Records in a request at the most.
+    pub batch: usize,
+    /// Longest time for a request: [`REQUEST_WITHIN`](crate::REQUEST_WITHIN) outside of tests.
+    pub deadline: Duration,
+}
+
+/// The running threads. They end when all senders are gone; what is not delivered then stays in the spool.
+#[derive(Debug)]
+pub struct Delivery {
+    spooler: JoinHandle<()>,
+    poster: JoinHandle<()>,
+    shared: Arc<Shared>,
+}
+
+/// Called with a number of records that were lost.
+pub type Lost = Box<dyn Fn(u64) + Send>;
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    spool: Spool,
+    /// All senders are gone: what is in the spool is all there will be.
+    complete: bool,
+    /// The server ends.
+    ends: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until something changes, or for some time.
+    fn wait(&self, time: Duration) {
+        let state = self.lock();
+        if !state.complete {
+            drop(self.changed.wait_timeout(state, time));
+        }
+    }
+}
+
+impl Delivery {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// There is no thread left.
+    pub fn start(
+        webhook: Webhook,
+        spool: Spool,
+        events: Receiver<SessionEvent>,
+        lost: Lost,
+    ) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let state = Mutex::new(State { spool, complete: false, ends: false });
+        let shared = Arc::new(Shared { state, changed: Condvar::new() });
+        let (of_spooler, of_poster) = (Arc::clone(&shared), Arc::clone(&shared));
+        let spooler = thread::Builder::new()
+            .name("webhook-spool".to_owned())
+            .spawn(move || spool_all(&of_spooler, &events, &lost))?;
+        let poster = Poster { webhook, runtime, shared: of_poster, told: Told::default() };
+        let poster =
+            thread::Builder::new().name("webhook".to_owned()).spawn(move || poster.run())?;
+        Ok(Self { spooler, poster, shared })
+    }
+
+    /// Waits for the end, after that of all senders; a service that takes nothing is waited for some seconds at the most.
+    pub fn join(self) {
+        self.shared.lock().ends = true;
+        self.shared.changed.notify_all();
+        // A panic of a thread has been told of by itself.
+        drop(self.spooler.join());
+        drop(self.poster.join());
+    }
+}
+
+/// Lines of the log about a state that goes on: one at its begin, some while it lasts, one at its end.
+#[derive(Debug, Default)]
+struct Told(Option<Instant>);
+
+impl Told {
+    fn failed(&mut self, what: &str, error: &dyn fmt::Display) {
+        if self.0.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+            self.0 = Some(Instant::now());
+            tracing::error!(%error, "{what}");
+        }
+    }
+
+    fn works(&mut self, what: &str) {
+        if self.0.take().is_some() {
+            tracing::info!("{what}");
+        }
+    }
+}
+
+fn spool_all(shared: &Shared, events: &Receiver<SessionEvent>, lost: &Lost) {
+    let mut told = Told::default();
+    let mut overflow = Told::default();
+    let mut unsynced = false;
+    loop {
+        match events.recv_timeout(SYNC_EVERY) {
+            Ok(event) => {
+                let line = Record::of(&event, SystemTime::now()).line();
+                let dropped = spool_one(shared, &line, &mut told);
+                if dropped > 0 {
+                    lost(dropped);
+                    overflow.failed(
+                        "records of sessions are lost",
+                        &"the web service does not take them, and the spool is full",
+                    );
+                }
+                unsynced = true;
+                shared.changed.notify_all();
+            }
+            Err(RecvTimeoutError::Timeout) if unsynced => {
+                unsynced = false;
+                if let Err(error) = shared.lock().spool.sync() {
+                    told.failed("the spool of records cannot be written", &error);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    let mut state = shared.lock();
+    state.complete = true;
+    drop(state.spool.sync());
+    drop(state);
+    shared.changed.notify_all();
+}
+
+/// Puts a record into the spool, again and again if need be: the queue behind it fills, and workers count what no longer fits. Returns
+/// the number of lost records: older ones, and this one at the end of a server whose disk takes nothing.
+fn spool_one(shared: &Shared, line: &str, told: &mut Told) -> u64 {
+    let mut dropped = 0;
+    loop {
+        let mut state = shared.lock();
+        let ends = state.ends;
+        let appended = state.spool.append(line);
+        dropped += state.spool.take_dropped();
+        drop(state);
+        match appended {
+            Ok(()) => {
+                told.works("the spool of records is written again");
+                return dropped;
+            }
+            Err(error) => told.failed("the spool of records cannot be written", &error),
+        }
+        if ends {
+            return dropped + 1;
+        }
+        thread::sleep(RETRY_EVERY);
+    }
+}
+
+struct Poster {
+    webhook: Webhook,
+    runtime: tokio::runtime::Runtime,
+    shared: Arc<Shared>,
+    told: Told,
+}
+
+impl Poster {
+    fn run(mut self) {
+        let mut pause = PAUSE_MIN;
+        let mut until = None;
+        loop {
+            let mut state = self.shared.lock();
+            let complete = state.complete;
+            if complete
+                && *until.get_or_insert_with(|| Instant::now() + END_WITHIN) < Instant::now()
+            {
+                break;
+            }
+            let batch = state.spool.batch(self.webhook.batch);
+            drop(state);
+            let delivered = match batch {
+                Ok(None) if complete => break,
+                Ok(None) => {
+                    self.shared.wait(SYNC_EVERY);
+                    continue;
+                }
+                Ok(Some(batch)) => self.deliver(&batch, complete),
+                Err(error) => Err(error.to_string()),
+            };
+            match delivered {
+                Ok(()) => {
+                    pause = PAUSE_MIN;
+                    self.told.works("records of sessions are delivered to the web service again");
+                }
+                Err(error) => {
+                    self.told.failed("records of sessions are not delivered: they stay in the spool, up to its bound, and are posted again", &error);
+                    if complete {
+                        break;
+                    }
+                    self.pause(pause);
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+            }
+        }
+    }
+
+    /// Waits before the next attempt; the end of the server makes it the last one.
+    fn pause(&self, time: Duration) {
+        let until = Instant::now() + time;
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            if self.shared.lock().complete {
+                break;
+            }
+            self.shared.wait(left);
+        }
+    }
+
+    fn deliver(&self, batch: &Batch, ends: bool) -> Result<(), String> {
+        let Webhook { client, url, authorization, deadline, .. } = &self.webhook;
+        let authorization = authorization.as_deref().map(|value| ("authorization", value));
+        let headers: Vec<_> = authorization.into_iter().collect();
+        let deadline = if ends { END_WITHIN } else { *deadline };
+        let bounds = Bounds { deadline, body: ANSWER_BYTES_MAX };
+        let answer = client.post_json(url, &headers, batch.body(), bounds);
+        let answer = self.runtime.block_on(answer).map_err(|error| error.to_string())?;
+        if !answer.is_success() {
+            return Err(HttpError::Status(answer.status).to_string());
+        }
+        self.shared.lock().spool.accept(batch).map_err(|error| error.to_string())
+    }
+}

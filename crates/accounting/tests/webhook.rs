@@ -1,0 +1,273 @@
+//! Delivery of records to a web service on this host, over sockets.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use accounting::{Delivery, Spool, Webhook};
+use control::{RecordOutput, SessionEvent, SessionEvents};
+use outgoing_http::{Client, Roots, Url};
+use turn_proto::{AllocationRecord, EndReason};
+use turn_types::{AllocationId, WorkerId};
+
+const MIB: u64 = 1 << 20;
+
+/// Longest wait for something that comes.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("webhook-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn bytes(&self) -> u64 {
+        fs::read_dir(&self.0).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// Behaviour of the service at one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Does {
+    Close,
+    Hang,
+    Answer(u16),
+}
+
+/// A service: what it does at each request, from a list and then 204, and the ids of records that it accepted.
+struct Service {
+    url: Url,
+    accepted: Receiver<Vec<String>>,
+    headers: Arc<Mutex<String>>,
+}
+
+impl Service {
+    fn new(does: Vec<Does>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/records", listener.local_addr().unwrap());
+        let (sender, accepted) = channel();
+        let headers = Arc::<Mutex<String>>::default();
+        let seen = Arc::clone(&headers);
+        let does = Arc::new(Mutex::new(does.into_iter()));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (does, sender, seen) = (Arc::clone(&does), sender.clone(), Arc::clone(&seen));
+                thread::spawn(move || {
+                    let mut stream = BufReader::new(stream.unwrap());
+                    while let Some(ids) = request(&mut stream, &seen) {
+                        let next = does.lock().unwrap().next().unwrap_or(Does::Answer(204));
+                        if !answer(stream.get_mut(), next, ids, &sender) {
+                            break;
+                        }
+                    }
+                });
+            }
+        });
+        Self { url: Url::parse(&url).unwrap(), accepted, headers }
+    }
+
+    /// The accepted records by id, with how often each was, once there are `count`.
+    fn wait_for(&self, count: usize) -> BTreeMap<String, usize> {
+        let mut all = BTreeMap::new();
+        while all.len() < count {
+            for id in self.accepted.recv_timeout(PATIENCE).unwrap() {
+                *all.entry(id).or_default() += 1;
+            }
+        }
+        all
+    }
+}
+
+/// Reads a request; returns the ids of its records. `None` at the end of the connection.
+fn request(stream: &mut BufReader<TcpStream>, headers: &Mutex<String>) -> Option<Vec<String>> {
+    let mut head = String::new();
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        if let Some(value) = line.to_lowercase().strip_prefix("content-length: ") {
+            length = value.trim().parse().unwrap();
+        }
+        if line == "\r\n" {
+            break;
+        }
+        head.push_str(&line);
+    }
+    *headers.lock().unwrap() = head;
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).ok()?;
+    let records: Vec<serde_json::Value> = serde_json::from_slice(&body).unwrap();
+    Some(records.iter().map(|record| record["id"].as_str().unwrap().to_owned()).collect())
+}
+
+/// False if the connection ends.
+fn answer(
+    stream: &mut TcpStream,
+    does: Does,
+    ids: Vec<String>,
+    accepted: &Sender<Vec<String>>,
+) -> bool {
+    match does {
+        Does::Close => false,
+        Does::Hang => {
+            // Until the client gives up.
+            let _ = stream.read(&mut [0]);
+            false
+        }
+        Does::Answer(status) => {
+            if (200..300).contains(&status) && accepted.send(ids).is_err() {
+                return false;
+            }
+            let head = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n");
+            stream.write_all(head.as_bytes()).is_ok()
+        }
+    }
+}
+
+struct Running {
+    events: SessionEvents,
+    delivery: Delivery,
+    lost: Arc<AtomicU64>,
+}
+
+fn start(directory: &Path, url: &Url, batch: usize, bytes_max: u64) -> Running {
+    let mut events = SessionEvents::default();
+    let taken = events.add(RecordOutput::Webhook);
+    let lost = Arc::<AtomicU64>::default();
+    let counted = Arc::clone(&lost);
+    let webhook = Webhook {
+        client: Client::new(&Roots::public()).unwrap(),
+        url: url.clone(),
+        authorization: Some("Bearer 1234".to_owned()),
+        batch,
+        deadline: Duration::from_millis(300),
+    };
+    let spool = Spool::open(directory, bytes_max).unwrap();
+    let count = move |records| {
+        counted.fetch_add(records, Ordering::Relaxed);
+    };
+    let delivery = Delivery::start(webhook, spool, taken, Box::new(count)).unwrap();
+    Running { events, delivery, lost }
+}
+
+fn ended(number: u64) -> SessionEvent {
+    let mut record = AllocationRecord::sample();
+    record.id = AllocationId::new(WorkerId(0), number);
+    record.end = Some((EndReason::ALL[0], record.created));
+    SessionEvent::Ended(Box::new(record))
+}
+
+fn line(number: u64) -> String {
+    format!("{{\"id\":\"{number}\"}}\n")
+}
+
+#[test]
+fn each_record_arrives_whatever_the_service_does_before() {
+    let directory = Directory::new();
+    let bad = [Does::Close, Does::Hang, Does::Answer(500), Does::Answer(302)];
+    let service = Service::new(bad.into());
+    let running = start(&directory.0, &service.url, 10, MIB);
+    for number in 0..25 {
+        running.events.put(&ended(number), |_| panic!("the queue is full"));
+    }
+    let arrived = service.wait_for(25);
+    assert!(arrived.values().all(|times| *times == 1), "{arrived:?}");
+    let headers = service.headers.lock().unwrap().to_lowercase();
+    assert!(headers.contains("authorization: bearer 1234\r\n"), "{headers}");
+    drop(running.events);
+    running.delivery.join();
+    assert_eq!(running.lost.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn records_that_were_not_accepted_are_delivered_after_the_next_start() {
+    let directory = Directory::new();
+    let nobody = Url::parse("http://127.0.0.1:1/").unwrap();
+    let running = start(&directory.0, &nobody, 10, MIB);
+    for number in 0..25 {
+        running.events.put(&ended(number), |_| panic!("the queue is full"));
+    }
+    drop(running.events);
+    running.delivery.join();
+
+    let service = Service::new(Vec::new());
+    let running = start(&directory.0, &service.url, 10, MIB);
+    assert_eq!(service.wait_for(25).len(), 25);
+    drop(running.events);
+    running.delivery.join();
+    // What was delivered is not delivered again.
+    let mut spool = Spool::open(&directory.0, MIB).unwrap();
+    assert_eq!(spool.batch(10).unwrap(), None);
+}
+
+#[test]
+fn a_full_spool_drops_the_oldest_counts_them_and_stays_within_its_bound() {
+    let directory = Directory::new();
+    let mut spool = Spool::open(&directory.0, 1000).unwrap();
+    let mut dropped = 0;
+    for number in 0..500 {
+        spool.append(&line(number)).unwrap();
+        dropped += spool.take_dropped();
+        assert!(directory.bytes() <= 1000);
+    }
+    let mut left = Vec::new();
+    while let Some(batch) = spool.batch(7).unwrap() {
+        assert!(batch.records.len() <= 7);
+        left.extend(batch.records.clone());
+        spool.accept(&batch).unwrap();
+    }
+    assert_eq!(left.len() as u64 + dropped, 500);
+    assert!(left.len() > 40, "only the oldest file was dropped at a time: {}", left.len());
+    assert_eq!(left.last().unwrap(), line(499).trim_end());
+}
+
+#[test]
+fn a_batch_whose_file_was_dropped_meanwhile_marks_nothing_as_delivered() {
+    let directory = Directory::new();
+    let mut spool = Spool::open(&directory.0, 1000).unwrap();
+    spool.append(&line(0)).unwrap();
+    let posted = spool.batch(10).unwrap().unwrap();
+    (1..200).for_each(|number| spool.append(&line(number)).unwrap());
+    let first = spool.batch(1).unwrap().unwrap();
+    spool.accept(&posted).unwrap();
+    assert_eq!(spool.batch(1).unwrap().unwrap(), first);
+}
+
+#[test]
+fn a_record_that_a_crash_cut_off_is_left_out() {
+    let directory = Directory::new();
+    let mut spool = Spool::open(&directory.0, MIB).unwrap();
+    spool.append(&line(1)).unwrap();
+    spool.append("{\"id\":\"2").unwrap();
+    drop(spool);
+    let mut spool = Spool::open(&directory.0, MIB).unwrap();
+    spool.append(&line(3)).unwrap();
+    let mut records = Vec::new();
+    while let Some(batch) = spool.batch(10).unwrap() {
+        assert!(serde_json::from_slice::<serde_json::Value>(&batch.body()).is_ok());
+        records.extend(batch.records.clone());
+        spool.accept(&batch).unwrap();
+    }
+    assert_eq!(records, [line(1).trim_end(), line(3).trim_end()]);
+}
