@@ -55,6 +55,8 @@ pub fn named_files(path: Option<&Path>, environment: &Environment) -> Vec<PathBu
         &file.signed_tokens.keys_file,
         &file.signed_tokens.authorities,
         &file.signed_tokens.secret_file,
+        &file.accounting.webhook_authorization_file,
+        &file.accounting.webhook_authorities,
         &file.log.address_key_file,
         &file.users.database_file,
     ];

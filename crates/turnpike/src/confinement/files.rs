@@ -56,12 +56,12 @@ pub(super) struct Named {
     database: Option<PathBuf>,
     /// Its directory, which is written to.
     users: Option<PathBuf>,
-    /// The directory of the records of sessions, which is written to.
-    records: Option<PathBuf>,
     /// The directory of the log file, which is appended to.
     log: Option<PathBuf>,
     /// The file of the process id, and its directory if it may be removed.
     pid_file: Option<Arc<PidFile>>,
+    /// The directories of the records of sessions, which are written to.
+    records: Vec<PathBuf>,
     /// Files that are read, and read again at a reload.
     read: Vec<PathBuf>,
     /// Directories that an operator has named.
@@ -80,7 +80,9 @@ impl Named {
         sockets.extend(settings.http_sockets().map(directory));
         let database = settings.user_database().file().map(Path::to_owned);
         let users = database.as_deref().map(directory);
-        let records = settings.accounting_file().map(|file| directory(&file));
+        let spool = settings.accounting.webhook.is_some().then(|| settings.webhook_spool());
+        let files = settings.accounting_file().map(|file| directory(&file));
+        let records: Vec<_> = files.into_iter().chain(spool).collect();
         for directory in sockets.iter().chain(&records) {
             make(directory)?;
         }
