@@ -56,15 +56,17 @@ impl Key {
         if jwk.common.public_key_use.as_ref().is_some_and(|of| *of != PublicKeyUse::Signature) {
             return None;
         }
-        let algorithm = match &jwk.algorithm {
-            AlgorithmParameters::RSA(_) => Algorithm::RS256,
-            AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256 => {
-                Algorithm::ES256
-            }
-            AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
-                Algorithm::EdDSA
-            }
-            _ => return None,
+        let of = &jwk.algorithm;
+        let algorithm = if matches!(of, AlgorithmParameters::RSA(_)) {
+            Algorithm::RS256
+        } else if matches!(of, AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256)
+        {
+            Algorithm::ES256
+        } else if matches!(of, AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519)
+        {
+            Algorithm::EdDSA
+        } else {
+            return None;
         };
         let decoding = DecodingKey::from_jwk(jwk).ok()?;
         Some(Self { kid: jwk.common.key_id.clone(), algorithm, decoding })

@@ -20,10 +20,12 @@ struct Pair {
 
 impl Pair {
     fn new(kid: &'static str, algorithm: Algorithm) -> Self {
-        let (kind, read): (_, fn(&[u8]) -> EncodingKey) = match algorithm {
-            Algorithm::EdDSA => (&PKCS_ED25519, EncodingKey::from_ed_der),
-            Algorithm::ES256 => (&PKCS_ECDSA_P256_SHA256, EncodingKey::from_ec_der),
-            _ => (&PKCS_RSA_SHA256, EncodingKey::from_rsa_der),
+        let (kind, read): (_, fn(&[u8]) -> EncodingKey) = if algorithm == Algorithm::EdDSA {
+            (&PKCS_ED25519, EncodingKey::from_ed_der)
+        } else if algorithm == Algorithm::ES256 {
+            (&PKCS_ECDSA_P256_SHA256, EncodingKey::from_ec_der)
+        } else {
+            (&PKCS_RSA_SHA256, EncodingKey::from_rsa_der)
         };
         let pair = KeyPair::generate_for(kind).unwrap();
         Self { kid, algorithm, signing: read(&pair.serialize_der()) }
