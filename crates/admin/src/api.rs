@@ -9,7 +9,6 @@ mod access;
 mod guard;
 mod origin;
 mod sign_in;
-mod signed;
 mod tokens;
 
 use std::sync::Arc;
@@ -22,8 +21,8 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 
 pub use self::access::Access;
-pub use self::signed::{Signed, SignedTokens};
 pub use self::tokens::{Token, TokenError, TokenFile};
+pub use crate::signed::{Signed, SignedTokens};
 
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::openapi;

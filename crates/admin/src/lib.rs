@@ -24,6 +24,7 @@ mod role;
 mod roll;
 pub mod routes;
 mod server;
+mod signed;
 pub mod types;
 
 pub use access::{AccessError, UnixSocket};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::Signed;
+use crate::signed::Signed;
 
 /// Rights of the holder of a token; each has those before it, but only `admin` those of `mint`.
 #[derive(

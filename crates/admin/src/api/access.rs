@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::api::signed::SignedTokens;
 use crate::api::tokens::{self, Token, TokenFile};
 use crate::limits::{SIGNED_IN, SIGNED_IN_MAX, WRONG_SOURCES_MAX, WRONG_TOKENS_PER_MINUTE};
 use crate::peer::network;
 use crate::role::{Holder, Role};
+use crate::signed::SignedTokens;
 
 /// Interval in which wrong tokens are counted.
 const MINUTE: Duration = Duration::from_mins(1);
