@@ -134,7 +134,8 @@ impl Written for ServiceUrl {
             && text.bytes().all(|byte| byte.is_ascii_graphic())
             && !text.contains('@')
             && is_of_service(text);
-        if is_good { Ok(Self(text.to_owned())) } else { Err(format!("\"{text}\" is none")) }
+        // It may have a password in it.
+        if is_good { Ok(Self(text.to_owned())) } else { Err("its value is none".to_owned()) }
     }
 
     fn written(&self) -> Value {

@@ -26,7 +26,7 @@ pub struct GrantLimits {
     pub bytes_per_second: Option<NonZeroU64>,
     /// Lifetime of each allocation, in whole seconds from one refresh to the next.
     pub lifetime: Option<NonZeroU32>,
-    /// The only peers, of those that the rules allow; at most [`GRANT_PEERS_MAX`](crate::limits::GRANT_PEERS_MAX).
+    /// The only peers, of those that the rules allow; at most [`GRANT_PEERS_MAX`].
     pub peers: Option<Arc<[Prefix]>>,
 }
 
