@@ -78,7 +78,13 @@ impl Machine {
     /// The server's log.
     #[must_use]
     pub fn journal(&self) -> String {
-        self.run(&["journalctl", "-u", "turnpike", "--no-pager", "-n", "40"]).output
+        self.journal_of("turnpike")
+    }
+
+    /// The last lines of a unit's log.
+    #[must_use]
+    pub fn journal_of(&self, unit: &str) -> String {
+        self.run(&["journalctl", "-u", unit, "--no-pager", "-n", "40"]).output
     }
 
     /// A path in the machine, as this one sees it.

@@ -135,7 +135,8 @@ fn the_package_under_coturns_names_serves_its_configuration() {
     machine.succeed(&["systemctl", "reload", "coturn"]);
     let log = fs::read_to_string(machine.path("/var/log/turnserver/turn.log")).expect("the log");
     assert!(log.contains("ready") && log.contains("reload"), "{log}");
-    assert!(machine.journal().contains("cannot write the process id"), "{}", machine.journal());
+    let journal = machine.journal_of("coturn");
+    assert!(journal.contains("cannot write the process id"), "{journal}");
     let key = machine.succeed(&["turnadmin", "-k", "-u", "gorst", "-r", "north.gov", "-p", "hero"]);
     assert!(key.contains("7da2270ccfa49786e0115366d3a3d14d"), "{key}");
 

@@ -9,21 +9,19 @@ use control::{AuthorizationRequest, Authorizer, NoAuthorizer, Request, Workers};
 use outgoing_http::{Bounds, Client, HttpError, Roots, Url};
 use settings::Settings;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 use turn_proto::{Applicant, Authorization};
 
 use crate::failure::{Failure, OrFail as _, Result};
 
 mod answer;
 mod kept;
+mod open_questions;
 mod outage;
 
 pub(crate) use self::answer::Limits;
 use self::kept::KeptAnswers;
+use self::open_questions::OpenQuestions;
 use self::outage::Outage;
-
-/// Questions at a time: as many connections. With an answer in 10 ms they are 12,800 a second.
-const QUESTIONS_MAX: usize = 128;
 
 /// Largest body of an answer, in bytes: a few limits.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
@@ -48,7 +46,7 @@ pub(crate) fn start(settings: &Settings, workers: &Workers) -> Result<Arc<dyn Au
             url: Url::parse(url.as_str()).or_fail("authorizer.url")?,
             header,
             bounds: Bounds { deadline: wanted.answer_within.get(), body: ANSWER_BYTES_MAX },
-            questions: Arc::new(Semaphore::new(QUESTIONS_MAX)),
+            questions: Arc::default(),
             keep_for: wanted.keep_for.get(),
             kept: Mutex::default(),
             outage: Outage::default(),
@@ -71,7 +69,7 @@ struct Asking {
     /// The value of `Authorization`.
     header: Option<String>,
     bounds: Bounds,
-    questions: Arc<Semaphore>,
+    questions: Arc<OpenQuestions>,
     keep_for: Duration,
     kept: Mutex<KeptAnswers>,
     outage: Outage,
@@ -83,7 +81,7 @@ impl Authorizer for WebService {
         if let Some(kept) = self.asking.kept(&request.applicant) {
             return Some(kept);
         }
-        let Ok(place) = Arc::clone(&self.asking.questions).try_acquire_owned() else {
+        let Some(place) = self.asking.questions.take(&request.applicant) else {
             self.asking.outage.failed("too many questions wait for its answers");
             return Some(Authorization::Unavailable);
         };

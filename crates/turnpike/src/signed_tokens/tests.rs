@@ -1,8 +1,10 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use jsonwebtoken::jwk::{Jwk, JwkSet};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, EncodingKey, encode};
-use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, PKCS_RSA_SHA256};
+use openssl::rsa::Rsa;
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519};
 use serde_json::json;
 
 use super::*;
@@ -16,25 +18,31 @@ struct Pair {
     kid: &'static str,
     algorithm: Algorithm,
     signing: EncodingKey,
+    /// Its public key as an entry of a set.
+    public: Value,
 }
 
 impl Pair {
     fn new(kid: &'static str, algorithm: Algorithm) -> Self {
-        let (kind, read): (_, fn(&[u8]) -> EncodingKey) = if algorithm == Algorithm::EdDSA {
-            (&PKCS_ED25519, EncodingKey::from_ed_der)
+        let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        let (signing, mut public) = if algorithm == Algorithm::EdDSA {
+            let pair = KeyPair::generate_for(&PKCS_ED25519).unwrap();
+            let public =
+                json!({ "kty": "OKP", "crv": "Ed25519", "x": text(pair.public_key_raw()) });
+            (EncodingKey::from_ed_der(&pair.serialize_der()), public)
         } else if algorithm == Algorithm::ES256 {
-            (&PKCS_ECDSA_P256_SHA256, EncodingKey::from_ec_der)
+            let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+            // A point as in SEC 1: a byte for its form, and both coordinates.
+            let (x, y) = pair.public_key_raw()[1..].split_at(32);
+            let public = json!({ "kty": "EC", "crv": "P-256", "x": text(x), "y": text(y) });
+            (EncodingKey::from_ec_der(&pair.serialize_der()), public)
         } else {
-            (&PKCS_RSA_SHA256, EncodingKey::from_rsa_der)
+            let pair = Rsa::generate(2048).unwrap();
+            let public = json!({ "kty": "RSA", "n": text(&pair.n().to_vec()), "e": text(&pair.e().to_vec()) });
+            (EncodingKey::from_rsa_der(&pair.private_key_to_der().unwrap()), public)
         };
-        let pair = KeyPair::generate_for(kind).unwrap();
-        Self { kid, algorithm, signing: read(&pair.serialize_der()) }
-    }
-
-    fn public(&self) -> Jwk {
-        let mut jwk = Jwk::from_encoding_key(&self.signing, self.algorithm).unwrap();
-        jwk.common.key_id = Some(self.kid.to_owned());
-        jwk
+        public["kid"] = kid.into();
+        Self { kid, algorithm, signing, public }
     }
 
     fn sign(&self, claims: &Value) -> String {
@@ -64,9 +72,12 @@ fn with(changes: &Value) -> Value {
     claims
 }
 
+fn set(pairs: &[&Pair]) -> Value {
+    json!({ "keys": pairs.iter().map(|pair| &pair.public).collect::<Vec<_>>() })
+}
+
 fn verifier(pairs: &[&Pair]) -> Verifier {
-    let set = JwkSet { keys: pairs.iter().map(|pair| pair.public()).collect() };
-    let keys = Keys::read(&serde_json::to_vec(&set).unwrap()).unwrap();
+    let keys = Keys::read(set(pairs).to_string().as_bytes()).unwrap();
     Verifier {
         issuer: ISSUER.to_owned(),
         audience: AUDIENCE.to_owned(),
@@ -125,11 +136,9 @@ fn claims_have_to_be_for_us_and_now() {
 
 #[test]
 fn no_other_way_of_signing_counts() {
-    use base64::Engine as _;
-    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     let pair = Pair::new("k", Algorithm::ES256);
     let verifier = verifier(&[&pair]);
-    let public = serde_json::to_vec(&pair.public()).unwrap();
+    let public = pair.public.to_string().into_bytes();
     // A public key as the secret of HS256.
     let mut header = Header::new(Algorithm::HS256);
     header.kid = Some("k".to_owned());
@@ -163,8 +172,7 @@ fn keys_of_a_file_are_read_again() {
     let path = std::env::temp_dir().join(name);
     let [old, new] = ["old", "new"].map(|kid| Pair::new(kid, Algorithm::EdDSA));
     let write = |pairs: &[&Pair], age: u64| {
-        let set = JwkSet { keys: pairs.iter().map(|pair| pair.public()).collect() };
-        fs::write(&path, serde_json::to_vec(&set).unwrap()).unwrap();
+        fs::write(&path, set(pairs).to_string()).unwrap();
         let at = SystemTime::now() - Duration::from_secs(age);
         fs::File::options().write(true).open(&path).unwrap().set_modified(at).unwrap();
     };
