@@ -118,6 +118,7 @@ impl Server {
     /// Runs until the server was told to end and has ended.
     pub(crate) async fn run(mut self) -> Result<()> {
         let mut drain: Option<Draining> = None;
+        let mut empty_since: Option<Instant> = None;
         let mut external: JoinSet<Result<Answers>> = JoinSet::new();
         let mut external_look = interval_at(Instant::now() + ASKED_EVERY, ASKED_EVERY);
         let mut certificates_look = tokio::time::interval(CERTIFICATES_LOOK);
@@ -205,7 +206,12 @@ impl Server {
                 () = sleep(DRAIN_LOOK), if drain.is_some() => {}
             }
             let left = u64::from(self.in_force.settings.shutdown.drain_allocations_left.get());
-            if drain.is_some_and(|drain| self.live() <= left || Instant::now() >= drain.until) {
+            // A worker publishes an allocation only behind its answer: one look could miss the newest.
+            let is_empty = drain.is_some() && self.live() <= left;
+            empty_since = is_empty.then(|| empty_since.unwrap_or_else(Instant::now));
+            let is_over = |drain: Draining| Instant::now() >= drain.until;
+            let stays_empty = empty_since.is_some_and(|since| since.elapsed() >= DRAIN_LOOK);
+            if stays_empty || drain.is_some_and(is_over) {
                 break;
             }
         }
