@@ -1,7 +1,7 @@
 //! The program, servers and calls for the tests.
 
 use std::io::{BufRead as _, BufReader};
-use std::net::UdpSocket;
+use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -66,13 +66,14 @@ pub(crate) fn path(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// A free port, below the relay ports.
+/// A free port, below those that the kernel gives to outgoing connections.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
         let offset = std::process::id() * 16 + NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = 20_000 + u16::try_from(offset % 20_000).unwrap();
-        if UdpSocket::bind(("127.0.0.1", port)).is_ok() {
+        let port = 20_000 + u16::try_from(offset % 12_000).unwrap();
+        let tcp = TcpListener::bind(("127.0.0.1", port));
+        if tcp.is_ok() && UdpSocket::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }
     }
