@@ -45,7 +45,7 @@ pub struct AuthorizationRequest {
     pub worker: WorkerId,
     /// To be repeated in the answer.
     pub pending: PendingId,
-    /// Who asks for an allocation.
+    /// The client that asks for an allocation.
     pub applicant: Applicant,
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -35,7 +36,7 @@ const FETCH_AGAIN_AFTER: Duration = Duration::from_mins(1);
 /// Bounds of a set of keys: some hundred keys.
 const FETCH: Bounds = Bounds { deadline: Duration::from_secs(10), body: 256 << 10 };
 
-/// The verifier of a configuration; `None` where no tokens are taken. It fetches keys until it is dropped.
+/// The verifier of a configuration; `None` where no tokens are taken. It fetches keys as long as the server runs.
 pub(crate) fn start(settings: &Settings) -> Result<Option<Arc<dyn SignedTokens>>> {
     let wanted = &settings.signed_tokens;
     let (Some(issuer), Some(audience)) = (&wanted.issuer, &wanted.audience) else {
@@ -71,7 +72,7 @@ pub(crate) fn start(settings: &Settings) -> Result<Option<Arc<dyn SignedTokens>>
         };
         let client = Client::new(&roots).or_fail("cannot fetch the issuer's keys")?;
         let url = Url::parse(url.as_str()).or_fail("signed_tokens.keys_url")?;
-        tokio::spawn(fetch(Arc::downgrade(&verifier), client, url));
+        tokio::spawn(fetch(Arc::clone(&verifier), client, url));
     }
     Ok(Some(verifier))
 }
@@ -153,7 +154,7 @@ impl Verifier {
 }
 
 /// Fetches the issuer's keys, at once, at intervals and when they lack one.
-async fn fetch(verifier: std::sync::Weak<Verifier>, client: Client, url: Url) {
+async fn fetch(verifier: Arc<Verifier>, client: Client, url: Url) {
     let mut is_failing = false;
     loop {
         let began = Instant::now();
@@ -162,7 +163,6 @@ async fn fetch(verifier: std::sync::Weak<Verifier>, client: Client, url: Url) {
             200 => Keys::read(&response.body),
             other => Err(format!("it answers with status {other}")),
         });
-        let Some(verifier) = verifier.upgrade() else { return };
         match keys {
             Ok(keys) => {
                 if std::mem::take(&mut is_failing) {
@@ -184,7 +184,6 @@ async fn fetch(verifier: std::sync::Weak<Verifier>, client: Client, url: Url) {
             () = tokio::time::sleep(next) => {}
             () = verifier.fetch_now.notified() => {}
         }
-        drop(verifier);
         tokio::time::sleep(FETCH_AGAIN_AFTER.saturating_sub(began.elapsed())).await;
     }
 }
@@ -194,11 +193,13 @@ async fn fetch(verifier: std::sync::Weak<Verifier>, client: Client, url: Url) {
 struct KeysFile {
     path: PathBuf,
     known: Mutex<(Option<SystemTime>, Arc<Keys>)>,
+    /// The log has a line about it: whoever shows tokens makes no second one.
+    is_failing: AtomicBool,
 }
 
 impl KeysFile {
     fn new(path: PathBuf) -> Self {
-        Self { path, known: Mutex::default() }
+        Self { path, known: Mutex::default(), is_failing: AtomicBool::new(false) }
     }
 
     fn read(&self) -> std::result::Result<Arc<Keys>, String> {
@@ -214,13 +215,19 @@ impl KeysFile {
 
     /// The keys; of a file that cannot be read the ones from before.
     fn keys(&self) -> Arc<Keys> {
-        self.read().unwrap_or_else(|why| {
-            tracing::warn!(
-                "signed_tokens.keys_file: {}: {why}: the known keys stay",
-                self.path.display()
-            );
-            Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner).1)
-        })
+        match self.read() {
+            Ok(keys) => {
+                self.is_failing.store(false, Ordering::Relaxed);
+                keys
+            }
+            Err(why) => {
+                if !self.is_failing.swap(true, Ordering::Relaxed) {
+                    let path = self.path.display();
+                    tracing::warn!("signed_tokens.keys_file: {path}: {why}: the known keys stay");
+                }
+                Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner).1)
+            }
+        }
     }
 }
 

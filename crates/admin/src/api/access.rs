@@ -85,7 +85,8 @@ impl Access {
         let Some(verifier) = &self.signed else { return Err((Unknown::Wrong, String::new())) };
         match verifier.verify(text) {
             Ok(signed) => Ok(Holder {
-                name: signed.user.clone(),
+                // No token has a blank in its name, nor so its rate.
+                name: format!("signed token of {}", signed.user),
                 role: Role::Mint,
                 signed: Some(Arc::new(signed)),
             }),

@@ -12,7 +12,7 @@ section! {
     /// A web service that is asked about each allocation of an authenticated client, and may limit it
     /// (docs/operate/credentials.md).
     Authorizer {
-        /// Where questions are posted. None by default: the rules alone decide.
+        /// Address that questions are posted to. None by default: the rules alone decide.
         #[schemars(example = &"https://app.example.org/turn/authorize")]
         restart url: Option<ServiceUrl> = None;
         /// File with the value of the header `Authorization`, such as `Bearer` and a token; 16 bytes or more. Relative to the
@@ -28,7 +28,7 @@ section! {
         /// Time for which an answer counts for further allocations of the same user at the same address; `"0 s"` asks each
         /// time. An allocation that is there is not asked about again: see `turnpike user revoke`.
         restart keep_for: Duration<0, 3600> = Duration::seconds(10);
-        /// What becomes of clients while the service does not answer: `"refuse"` (500, so that they try again), or `"serve"` as
+        /// The fate of clients while the service does not answer: `"refuse"` (500, so that they try again), or `"serve"` as
         /// if nobody were asked.
         live when_silent: WhenSilent = WhenSilent::Refuse;
     }

@@ -19,7 +19,7 @@ section! {
         /// `RS256`. Read again when it has changed.
         #[schemars(example = &"/etc/turnpike/issuer-keys.json")]
         restart keys_file: Option<PathBuf> = None;
-        /// Where the issuer publishes the same. Fetched at the start, every hour, and when a token names a key that is unknown.
+        /// Address at which the issuer publishes the same. Fetched at the start, every hour, and when a token names a key that is unknown.
         #[schemars(example = &"https://login.example.org/.well-known/jwks.json")]
         restart keys_url: Option<ServiceUrl> = None;
         /// Certificates of the authorities that may have signed the certificate of `keys_url`, in a PEM file; by default the ones

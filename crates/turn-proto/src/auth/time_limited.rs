@@ -60,9 +60,7 @@ impl<'a> TimeLimitedName<'a> {
         };
         Some(Self { expires, account: if user.is_empty() { name } else { user } })
     }
-}
 
-impl<'a> TimeLimitedName<'a> {
     /// The account, and the limits behind it where the policy has limits `in_names`: a password covers both.
     pub(super) fn limits(
         &self,

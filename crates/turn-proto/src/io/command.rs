@@ -28,7 +28,7 @@ pub enum Command {
     Authorize {
         /// To be repeated in the answer.
         pending: PendingId,
-        /// Who asks for an allocation.
+        /// The client that asks for an allocation.
         applicant: Box<Applicant>,
     },
     /// Open a relay socket; answered by [`Event::RelayOpened`](crate::Event::RelayOpened).

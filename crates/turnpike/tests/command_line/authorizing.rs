@@ -79,7 +79,7 @@ impl Scene {
         run(&[arguments, &place].concat())
     }
 
-    /// Whether a credential with these limits relays.
+    /// Returns true if a credential with these limits relays.
     fn relays(&self, limits: &str) -> bool {
         let mut arguments = vec!["credentials", "--user", "alice", "--json"];
         if !limits.is_empty() {

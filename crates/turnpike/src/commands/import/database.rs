@@ -20,7 +20,7 @@ use crate::{paths, users};
 /// Users that are read at once.
 const PAGE: u32 = 1000;
 
-/// What is in a database of coturn.
+/// The content of a database of coturn.
 pub(super) struct Copied {
     /// Users of all realms, with their keys.
     pub(super) users: Vec<NewUser>,
