@@ -3,9 +3,11 @@
 //! ```text
 //! tokens.rs (their file) -> access.rs (callers) -> guard.rs (each request) -> the routes
 //!                                  origin.rs (other sites) ^    sign_in.rs (browsers)
+//!                            cross_origin.rs (pages of them that may ask for credentials) ^
 //! ```
 
 mod access;
+mod cross_origin;
 mod guard;
 mod origin;
 mod sign_in;
@@ -21,7 +23,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 
 pub use self::access::Access;
-pub use self::tokens::{Token, TokenError, TokenFile};
+pub use self::tokens::{Rights, Token, TokenError, TokenFile};
 pub use crate::signed::{Signed, SignedTokens};
 
 use crate::limits::REQUEST_BYTES_MAX;

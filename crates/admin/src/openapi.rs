@@ -106,6 +106,7 @@ fn operation(one: &Operation, generator: &mut SchemaGenerator, problem: &Value) 
     });
     if let Some(role) = one.role {
         value["x-role"] = json!(role.name());
+        value["x-by-realm"] = json!(one.is_by_realm);
     }
     if let Some(form) = one.body {
         value["requestBody"] =
@@ -130,7 +131,7 @@ const HEAD: &str = "\
 # The interface for operators
 
 HTTP/1.1 and JSON, on the control socket and, with `[api]`, over the network (see [The page](page.md) for tokens). Fields and
-operations are only ever added under `/v1`. Every answer that is not 2xx has `error` and `hint`. `api.json` is this document
+operations are only ever added under `/v1`. A token of one realm may call what says so, and sees and changes that realm alone. Every answer that is not 2xx has `error` and `hint`. `api.json` is this document
 as OpenAPI 3.1; a server has it at `/v1/openapi.json`.
 
 ```console
@@ -146,9 +147,13 @@ pub fn markdown() -> String {
     let schemas = &DOCUMENT["components"]["schemas"];
     for one in OPERATIONS {
         let role = one.role.map_or("none", Role::name);
+        let realm = if one.is_by_realm && one.role.is_some() { ", of a realm as well" } else { "" };
         // A string takes everything.
-        let _ =
-            write!(page, "\n## `{} {}`\n\n{}. Role: {role}.\n", one.method, one.path, one.summary);
+        let _ = write!(
+            page,
+            "\n## `{} {}`\n\n{}. Role: {role}{realm}.\n",
+            one.method, one.path, one.summary
+        );
         if !one.parameters.is_empty() {
             page.push_str("\n| parameter | type | meaning |\n|---|---|---|\n");
         }

@@ -484,6 +484,9 @@ pub struct Me {
     pub token: String,
     /// Its rights.
     pub role: Role,
+    /// The only realm that it is for; left out for the whole server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub realm: Option<String>,
 }
 
 /// Every answer that is not 2xx.

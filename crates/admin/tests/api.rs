@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use admin::Role;
+use admin::api::Rights;
 use admin::types::{SessionDetails, SessionReason};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
-use support::{Answer, Server, exchange};
+use support::{Answer, PAGE, Server, exchange};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -33,8 +34,11 @@ async fn without_a_token_there_is_nothing_to_see() {
         assert!(answer.body.contains("turnpike token add"), "{}", answer.body);
         assert_eq!(answer.header("cache-control"), Some("no-store"));
     }
-    let old =
-        server.tokens.add("old", Role::Admin, Some(Duration::from_secs(1)), SystemTime::UNIX_EPOCH);
+    let old = server.tokens.add(
+        "old",
+        Rights::of(Role::Admin).lasting(Some(Duration::from_secs(1))),
+        SystemTime::UNIX_EPOCH,
+    );
     assert_eq!(server.with(&old.unwrap(), "GET", "/v1/status").await.status, 401, "expired");
 }
 
@@ -71,6 +75,132 @@ async fn an_application_gets_credentials_and_sees_nothing() {
         }
     }
     assert!(over, "many at once");
+}
+
+#[tokio::test]
+async fn a_form_has_what_a_query_may_have() {
+    let server = Server::start().await;
+    let mint = server.token(Role::Mint);
+    let bearer = format!("authorization: Bearer {mint}\r\n");
+    let form = "content-type: application/x-www-form-urlencoded; charset=UTF-8\r\n";
+    let with = |more: &str| format!("{form}{more}");
+    let good = "service=turn&username=al%20ice&ttl=600";
+    let answer = server.ask("POST", "/turn", &with(&bearer), good).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert!(answer.body.contains(":al ice") && answer.body.contains("600"), "{}", answer.body);
+    let answer = server.ask("POST", "/turn", form, &format!("{good}&key={mint}")).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let answer = server.ask("POST", "/turn?ttl=60", &with(&bearer), "service=turn").await;
+    assert!(answer.status == 200 && answer.body.contains("60"), "{}", answer.body);
+    for (body, status) in [
+        (format!("{good}&key=wrong"), 401),
+        (format!("{good}&ttl=60"), 400),
+        ("service=turn&username=\u{fc}".to_owned(), 200),
+        ("service=turn\r\nx: y".to_owned(), 400),
+        (format!("{good}&x={}", "a".repeat(70_000)), 400),
+    ] {
+        let bearer = if status == 401 { "" } else { bearer.as_str() };
+        let answer = server.ask("POST", "/turn", &with(bearer), &body).await;
+        assert_eq!(answer.status, status, "{} {}", &body[..body.len().min(80)], answer.body);
+    }
+    // Elsewhere a form is no way to send a token.
+    let answer = server.ask("POST", "/v1/reload", form, &format!("key={mint}")).await;
+    assert_eq!(answer.status, 401);
+}
+
+#[tokio::test]
+async fn pages_that_were_named_may_ask_for_credentials() {
+    let server = Server::start().await;
+    let [mint, admin] = [Role::Mint, Role::Admin].map(|role| server.token(role));
+    let cookie = cookie(&sign_in(&server, &admin).await);
+    let page = format!("origin: {PAGE}\r\nsec-fetch-site: cross-site\r\n");
+    let ask =
+        "access-control-request-method: GET\r\naccess-control-request-headers: authorization\r\n";
+    let answer = server.ask("OPTIONS", "/turn?service=turn", &format!("{page}{ask}"), "").await;
+    assert_eq!(answer.status, 204, "{}", answer.body);
+    assert_eq!(answer.header("access-control-allow-headers"), Some("authorization, content-type"));
+    let path = "/turn?service=turn&username=alice";
+    for (known, status) in [
+        (format!("authorization: Bearer {mint}\r\n"), 200),
+        ("authorization: Bearer wrong\r\n".to_owned(), 401),
+        (format!("cookie: {cookie}\r\n"), 401),
+    ] {
+        let answer = server.ask("GET", path, &format!("{page}{known}"), "").await;
+        assert_eq!(answer.status, status, "{known}: {}", answer.body);
+        assert_eq!(answer.header("access-control-allow-origin"), Some(PAGE), "{known}");
+        assert_eq!(answer.header("access-control-allow-credentials"), None);
+        assert_eq!(answer.header("vary"), Some("Origin"));
+    }
+    let bearer = format!("authorization: Bearer {admin}\r\n");
+    for (method, path) in [("GET", "/v1/status"), ("OPTIONS", "/v1/status"), ("DELETE", SESSION)] {
+        let answer = server.ask(method, path, &format!("{page}{bearer}"), "").await;
+        assert_eq!(answer.status, 403, "{method} {path}");
+        assert_eq!(answer.header("access-control-allow-origin"), None);
+    }
+    for other in ["https://evil.example", "https://app.example.org.evil.example", "null"] {
+        let headers = format!("origin: {other}\r\n{bearer}");
+        for method in ["OPTIONS", "GET"] {
+            let answer = server.ask(method, path, &headers, "").await;
+            assert_eq!(answer.status, 403, "{method} {other}");
+            assert_eq!(answer.header("access-control-allow-origin"), None);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_token_of_a_realm_sees_and_changes_that_realm_alone() {
+    let server = Server::start().await;
+    let own = support::session().record.realm.to_string();
+    let [own_read, own_admin] = [Role::Read, Role::Admin].map(|role| server.token_of(&own, role));
+    let [other_mint, other] =
+        [Role::Mint, Role::Admin].map(|role| server.token_of("other.example", role));
+    let answer = server.with(&own_read, "GET", "/v1/me").await;
+    assert!(answer.body.contains(&format!("\"realm\":\"{own}\"")), "{}", answer.body);
+    // About the whole server, with any role.
+    for path in [
+        "/v1/overview",
+        "/v1/events",
+        "/v1/status",
+        "/v1/refusals",
+        "/v1/configuration",
+        "/v1/warnings",
+        "/v1/traces",
+    ] {
+        let answer = server.with(&own_admin, "GET", path).await;
+        assert_eq!(answer.status, 403, "{path}");
+        assert!(answer.body.contains(&own), "{}", answer.body);
+    }
+    for (method, path) in [
+        ("POST", "/v1/reload"),
+        ("POST", "/v1/drain"),
+        ("DELETE", "/v1/drain"),
+        ("POST", "/v1/traces"),
+    ] {
+        assert_eq!(server.with(&own_admin, method, path).await.status, 403, "{method} {path}");
+    }
+    for (token, sees) in [(&own_read, true), (&other, false)] {
+        for path in ["/v1/sessions", "/v1/sessions?rates=true", "/v1/users"] {
+            let answer = server.with(token, "GET", path).await;
+            assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+            assert_eq!(answer.body.contains("\"total\":1"), sees, "{path}: {}", answer.body);
+            assert_eq!(answer.body.contains(&own), sees, "{path}: {}", answer.body);
+        }
+        let answer = server.with(token, "GET", SESSION).await;
+        assert_eq!(answer.status, if sees { 200 } else { 404 }, "{}", answer.body);
+    }
+    let there = server.with(&other, "DELETE", SESSION).await;
+    let nowhere = server.with(&other, "DELETE", "/v1/sessions/00000000000000ff").await;
+    assert_eq!((there.status, nowhere.status), (404, 404));
+    assert_eq!(there.body.replace("0001", "00ff"), nowhere.body, "as if it were not there");
+    assert_eq!(server.with(&other, "GET", &format!("/v1/sessions?realm={own}")).await.status, 403);
+    let path = format!("/turn?service=turn&realm={own}");
+    assert_eq!(server.with(&other_mint, "GET", &path).await.status, 403);
+    let body = format!("{{\"name\":\"bob\",\"realm\":\"{own}\"}}");
+    let bearer = format!("authorization: Bearer {other}\r\n");
+    assert_eq!(server.ask("POST", "/v1/revocations", &bearer, &body).await.status, 403);
+    let answer = server.ask("POST", "/v1/revocations", &bearer, "{\"name\":\"bob\"}").await;
+    assert!(answer.body.contains("other.example"), "{}", answer.body);
+    assert_eq!(server.with(&own_admin, "DELETE", SESSION).await.status, 200);
 }
 
 #[tokio::test]
@@ -111,7 +241,7 @@ async fn a_role_permits_what_it_is_for() {
 #[tokio::test]
 async fn a_token_that_is_added_or_removed_counts_at_once() {
     let server = Server::start().await;
-    let token = server.tokens.add("page", Role::Read, None, SystemTime::now()).unwrap();
+    let token = server.tokens.add("page", Rights::of(Role::Read), SystemTime::now()).unwrap();
     assert_eq!(server.with(&token, "GET", "/v1/status").await.status, 200);
     server.tokens.remove("page").unwrap();
     assert_eq!(server.with(&token, "GET", "/v1/status").await.status, 401);

@@ -12,6 +12,7 @@ mod peers;
 mod quantity;
 mod relay;
 mod stun_server;
+mod web_origin;
 mod words;
 
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ pub use peers::Prefix;
 pub use quantity::{Bytes, Count, Duration};
 pub use relay::{External, RelayEntry, RelayPair};
 pub use stun_server::StunServer;
+pub use web_origin::WebOrigin;
 pub use words::{OpenRelay, SecretText, Text, WebPrefix, WorkerCount};
 
 /// A value with a form of its own in the file.

@@ -234,6 +234,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("users.database_tables", "['secrets']", ""),
     ("http.listen", "['127.0.0.1:9641']", ""),
     ("api.credential_lifetime", "'1 h'", ""),
+    ("api.credential_origins", "['https://app.example.org']", ""),
     ("api.credential_uris", "['turn:turn.example.org']", ""),
     ("api.listen", "['127.0.0.1:9642']", ""),
     // A file of one line on every host.

@@ -34,6 +34,8 @@ pub struct Access {
     browsers: Mutex<VecDeque<Browser>>,
     wrong: Mutex<BTreeMap<IpAddr, (Instant, u32)>>,
     signed: Option<Arc<dyn SignedTokens>>,
+    /// Sites of which pages may ask for credentials.
+    origins: Vec<String>,
 }
 
 /// The tokens of the file as it was.
@@ -62,7 +64,20 @@ impl Access {
             browsers: Mutex::default(),
             wrong: Mutex::default(),
             signed: None,
+            origins: Vec::new(),
         }
+    }
+
+    /// The same that lets pages of other sites ask for credentials, with a token that they show themselves. An origin
+    /// is written as browsers send it (RFC 6454 §6.2).
+    #[must_use]
+    pub fn with_origins(self, origins: Vec<String>) -> Self {
+        Self { origins, ..self }
+    }
+
+    /// Returns true if pages of this origin may ask for credentials.
+    pub(crate) fn takes_origin(&self, origin: &str) -> bool {
+        self.origins.iter().any(|one| one == origin)
     }
 
     /// The same that takes signed tokens for credentials as well.
@@ -88,6 +103,7 @@ impl Access {
                 // No token has a blank in its name, nor so its rate.
                 name: format!("signed token of {}", signed.user),
                 role: Role::Mint,
+                realm: None,
                 signed: Some(Arc::new(signed)),
             }),
             Err(why) => Err((self.count_wrong(from), why)),
@@ -181,7 +197,7 @@ impl Access {
 }
 
 fn holder(token: &Token) -> Holder {
-    Holder { name: token.name.clone(), role: token.role, signed: None }
+    Holder { name: token.name.clone(), role: token.role, realm: token.realm.clone(), signed: None }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -193,6 +209,7 @@ mod tests {
     use std::net::Ipv6Addr;
 
     use super::*;
+    use crate::api::tokens::Rights;
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
@@ -206,13 +223,14 @@ mod tests {
     #[test]
     fn a_removed_token_ends_its_browsers() {
         let (access, file) = access("browsers");
-        let token = file.add("page", Role::Read, None, SystemTime::now()).unwrap();
+        let token = file.add("page", Rights::of(Role::Read), SystemTime::now()).unwrap();
         let (cookie, holder) = access.sign_in(&token, HERE).unwrap();
-        assert_eq!(holder, Holder { name: "page".into(), role: Role::Read, signed: None });
+        let expected = Holder { name: "page".into(), role: Role::Read, realm: None, signed: None };
+        assert_eq!(holder, expected);
         assert_eq!(access.by_cookie(&cookie), Ok(holder));
         assert_eq!(access.by_cookie(&token), Err(Unknown::Wrong));
         file.remove("page").unwrap();
-        file.add("page", Role::Admin, None, SystemTime::now()).unwrap();
+        file.add("page", Rights::of(Role::Admin), SystemTime::now()).unwrap();
         assert_eq!(access.by_cookie(&cookie), Err(Unknown::Wrong), "another token of this name");
         assert_eq!(access.by_token(&token, HERE), Err(Unknown::Wrong));
         fs::remove_file(file.path()).unwrap();
@@ -222,8 +240,10 @@ mod tests {
     fn an_expired_token_is_refused_and_a_signed_out_browser_too() {
         let (access, file) = access("expired");
         let past = SystemTime::now() - Duration::from_secs(20);
-        let old = file.add("old", Role::Read, Some(Duration::from_secs(10)), past).unwrap();
-        let token = file.add("new", Role::Read, None, past).unwrap();
+        let old = file
+            .add("old", Rights::of(Role::Read).lasting(Some(Duration::from_secs(10))), past)
+            .unwrap();
+        let token = file.add("new", Rights::of(Role::Read), past).unwrap();
         assert_eq!(access.by_token(&old, HERE), Err(Unknown::Wrong));
         let (cookie, _) = access.sign_in(&token, HERE).unwrap();
         access.sign_out(&cookie);
@@ -238,7 +258,7 @@ mod tests {
     #[test]
     fn many_wrong_tokens_are_told_so_and_a_right_one_is_accepted() {
         let (access, file) = access("wrong");
-        let token = file.add("page", Role::Read, None, SystemTime::now()).unwrap();
+        let token = file.add("page", Rights::of(Role::Read), SystemTime::now()).unwrap();
         for _ in 0..WRONG_TOKENS_PER_MINUTE {
             assert_eq!(access.by_token("guess", HERE), Err(Unknown::Wrong));
         }

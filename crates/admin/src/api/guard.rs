@@ -4,13 +4,15 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use axum::body::{Body, to_bytes};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::api::access::{Access, Unknown};
-use crate::api::origin;
+use crate::api::{cross_origin, origin};
+use crate::limits::REQUEST_BYTES_MAX;
 use crate::peer::Peer;
 use crate::problem::Problem;
 use crate::role::{Holder, Role};
@@ -24,12 +26,35 @@ pub(crate) const COOKIE_ENCRYPTED: &str = "__Host-turnpike";
 pub(crate) type Gate = Option<Arc<Access>>;
 
 /// Lets a request pass, or refuses it.
-pub(crate) async fn guard(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn guard(State(gate): State<Gate>, request: Request, next: Next) -> Response {
     let Some(peer) = request.extensions().get::<Peer>().cloned() else {
         return unauthorized("this connection cannot be identified").into_response();
     };
-    let caller = match admit(&gate, &request, &peer) {
-        Ok(caller) => caller,
+    let page = cross_origin::of(&gate, &request);
+    let mut response = match &page {
+        Some(_) if *request.method() == Method::OPTIONS => cross_origin::preflight(),
+        page => serve(&gate, request, &peer, page.is_some(), next).await,
+    };
+    if let Some(origin) = page {
+        cross_origin::permit(response.headers_mut(), origin);
+    }
+    response
+}
+
+/// Serves a caller with the rights for it. `other_site` is a page of another site that may ask.
+async fn serve(
+    gate: &Gate,
+    request: Request,
+    peer: &Peer,
+    other_site: bool,
+    next: Next,
+) -> Response {
+    let admitted = match with_form_as_query(request).await {
+        Ok(request) => admit(gate, &request, peer, other_site).map(|caller| (request, caller)),
+        Err(problem) => Err(problem),
+    };
+    let (mut request, caller) = match admitted {
+        Ok(admitted) => admitted,
         Err(problem) => return problem.into_response(),
     };
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
@@ -43,40 +68,81 @@ pub(crate) async fn guard(State(gate): State<Gate>, mut request: Request, next: 
     response
 }
 
-fn admit(gate: &Gate, request: &Request, peer: &Peer) -> Result<Holder, Problem> {
+/// The same request to `/turn` with the fields of its form in the query, where the token may be as well.
+async fn with_form_as_query(request: Request) -> Result<Request, Problem> {
+    const FORM: &[u8] = b"application/x-www-form-urlencoded";
+    let kind = request.headers().get(header::CONTENT_TYPE);
+    let is_form = kind.is_some_and(|kind| kind.as_bytes().starts_with(FORM));
+    if !is_form || request.uri().path() != table::TURN || request.method() != Method::POST {
+        return Ok(request);
+    }
+    let unusable = || {
+        Problem::bad_request(
+            "the form cannot be read",
+            format!("send service=turn&username=alice in at most {REQUEST_BYTES_MAX} bytes"),
+        )
+    };
+    let (mut parts, body) = request.into_parts();
+    let body = to_bytes(body, REQUEST_BYTES_MAX).await.map_err(|_| unusable())?;
+    let form = std::str::from_utf8(&body).map_err(|_| unusable())?;
+    let both = match parts.uri.query() {
+        Some(query) if form.is_empty() => query.to_owned(),
+        Some(query) => format!("{query}&{form}"),
+        None => form.to_owned(),
+    };
+    parts.uri = format!("{}?{both}", table::TURN).parse().map_err(|_| unusable())?;
+    Ok(Request::from_parts(parts, Body::empty()))
+}
+
+fn admit(gate: &Gate, request: &Request, peer: &Peer, other_site: bool) -> Result<Holder, Problem> {
     let headers = request.headers();
-    if !is_of_this_site(headers, peer) {
+    if !is_host(headers, peer) || !(other_site || origin::is_own(headers)) {
         return Err(refused_site());
     }
     let caller = match gate {
-        None => Holder { name: "control socket".to_owned(), role: Role::Admin, signed: None },
-        Some(access) => identify(access, request, peer)?,
+        None => {
+            let name = "control socket".to_owned();
+            Holder { name, role: Role::Admin, realm: None, signed: None }
+        }
+        Some(access) => identify(access, request, peer, other_site)?,
     };
     peer.make_known();
     let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    match table::needed(request.method(), path) {
-        Some(needed) if !caller.role.may(needed) => {
-            tracing::info!(by = caller.name, %peer, "api: {} {} refused", request.method(), request.uri().path());
-            Err(Problem::new(
-                StatusCode::FORBIDDEN,
-                format!("the token \"{}\" has the role {}", caller.name, caller.role.name()),
-                format!("this needs one with the role {}", needed.name()),
-            ))
+    let refused = match table::needed(request.method(), path) {
+        Some(needed) if !caller.role.may(needed.role) => (
+            format!("the token \"{}\" has the role {}", caller.name, caller.role.name()),
+            format!("this needs one with the role {}", needed.role.name()),
+        ),
+        Some(needed)
+            if !needed.is_by_realm
+                && let Some(realm) = &caller.realm =>
+        {
+            (
+                format!("the token \"{}\" is for the realm {realm} alone", caller.name),
+                "this is about the whole server, and needs a token without a realm".to_owned(),
+            )
         }
         // Answered by the route itself: it has no such method.
-        Some(_) | None => Ok(caller),
-    }
+        Some(_) | None => return Ok(caller),
+    };
+    tracing::info!(by = caller.name, %peer, "api: {} {} refused", request.method(), request.uri().path());
+    let (error, hint) = refused;
+    Err(Problem::new(StatusCode::FORBIDDEN, error, hint))
 }
 
 /// Returns whether no page of another site has a part in the request.
 pub(crate) fn is_of_this_site(headers: &HeaderMap, peer: &Peer) -> bool {
-    let host = match peer {
+    is_host(headers, peer) && origin::is_own(headers)
+}
+
+/// Returns whether the request is to a name that leads here by the operator's will.
+fn is_host(headers: &HeaderMap, peer: &Peer) -> bool {
+    match peer {
         Peer::Tcp { is_encrypted: false, .. } => origin::is_host_of_loopback(headers),
         // The certificate is for the name.
         Peer::Tcp { is_encrypted: true, .. } => true,
         Peer::Unix(_) => origin::is_host_of_socket(headers),
-    };
-    host && origin::is_own(headers)
+    }
 }
 
 pub(crate) fn refused_site() -> Problem {
@@ -87,7 +153,12 @@ pub(crate) fn refused_site() -> Problem {
     )
 }
 
-fn identify(access: &Access, request: &Request, peer: &Peer) -> Result<Holder, Problem> {
+fn identify(
+    access: &Access,
+    request: &Request,
+    peer: &Peer,
+    other_site: bool,
+) -> Result<Holder, Problem> {
     let headers = request.headers();
     if let Some(token) = bearer(headers) {
         if request.uri().path() == table::TURN && access.takes_signed(token) {
@@ -102,7 +173,8 @@ fn identify(access: &Access, request: &Request, peer: &Peer) -> Result<Holder, P
     {
         return access.by_token(token, ip(peer)).map_err(|why| wrong(why, peer));
     }
-    let Some(cookie) = cookie(headers, peer) else {
+    // A page of another site shows a token of its own, never that of a browser that signed in here.
+    let Some(cookie) = cookie(headers, peer).filter(|_| !other_site) else {
         return Err(unauthorized("this needs a token"));
     };
     let changes = request.method() != Method::GET && request.method() != Method::HEAD;

@@ -72,7 +72,7 @@ pub(crate) async fn show(Extension(holder): Extension<Holder>) -> Json<Me> {
 }
 
 fn me(holder: Holder) -> Me {
-    Me { token: holder.name, role: holder.role }
+    Me { token: holder.name, role: holder.role, realm: holder.realm }
 }
 
 fn set_cookie(peer: &Peer, value: &str) -> HeaderValue {

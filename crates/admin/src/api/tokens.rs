@@ -28,6 +28,9 @@ pub struct Token {
     pub name: String,
     /// Its rights.
     pub role: Role,
+    /// The only realm that it is for; `None` is the whole server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub realm: Option<String>,
     /// SHA-256 of the whole text, in hexadecimal digits.
     sha256: String,
     /// Creation, in seconds since 1970.
@@ -47,6 +50,34 @@ impl Token {
     /// Its hash, by which one that replaced another of the same name is told from it.
     pub(crate) fn hash(&self) -> &str {
         &self.sha256
+    }
+}
+
+/// Rights of a new token.
+#[derive(Clone, Debug)]
+pub struct Rights {
+    role: Role,
+    realm: Option<String>,
+    lifetime: Option<Duration>,
+}
+
+impl Rights {
+    /// Those of a role, over the whole server and without an end.
+    #[must_use]
+    pub const fn of(role: Role) -> Self {
+        Self { role, realm: None, lifetime: None }
+    }
+
+    /// The same, of a realm alone; `None` is the whole server.
+    #[must_use]
+    pub fn in_realm(self, realm: Option<&str>) -> Self {
+        Self { realm: realm.map(str::to_owned), ..self }
+    }
+
+    /// The same, for a time; `None` has no end.
+    #[must_use]
+    pub fn lasting(self, lifetime: Option<Duration>) -> Self {
+        Self { lifetime, ..self }
     }
 }
 
@@ -138,13 +169,7 @@ impl TokenFile {
     ///
     /// # Errors
     /// [`TokenError`]; nothing is changed.
-    pub fn add(
-        &self,
-        name: &str,
-        role: Role,
-        lifetime: Option<Duration>,
-        now: SystemTime,
-    ) -> Result<String, TokenError> {
+    pub fn add(&self, name: &str, rights: Rights, now: SystemTime) -> Result<String, TokenError> {
         if !is_name(name) {
             return Err(TokenError::Name(name.to_owned()));
         }
@@ -158,9 +183,15 @@ impl TokenFile {
         }
         let text = format!("{PREFIX}{}", random_text().map_err(|e| self.failed("make", e))?);
         let created_unix = seconds(now);
-        let expires_unix = lifetime.map(|lifetime| created_unix + lifetime.as_secs());
-        let name = name.to_owned();
-        tokens.push(Token { name, role, sha256: hash_of(&text), created_unix, expires_unix });
+        let expires_unix = rights.lifetime.map(|lifetime| created_unix + lifetime.as_secs());
+        tokens.push(Token {
+            name: name.to_owned(),
+            role: rights.role,
+            realm: rights.realm,
+            sha256: hash_of(&text),
+            created_unix,
+            expires_unix,
+        });
         self.replace(tokens)?;
         Ok(text)
     }
@@ -298,8 +329,10 @@ mod tests {
     fn a_token_is_kept_as_its_hash_and_found_by_its_text() {
         let directory = Directory::new("kept");
         let file = directory.file();
-        let text = file.add("page", Role::Operate, None, NOW).unwrap();
-        let other = file.add("ci", Role::Read, Some(Duration::from_secs(60)), NOW).unwrap();
+        let text = file.add("page", Rights::of(Role::Operate), NOW).unwrap();
+        let other = file
+            .add("ci", Rights::of(Role::Read).lasting(Some(Duration::from_secs(60))), NOW)
+            .unwrap();
         assert!(text.starts_with(PREFIX) && text.len() == PREFIX.len() + 43 && text != other);
         let kept = fs::read_to_string(file.path()).unwrap();
         assert!(!kept.contains(&text[PREFIX.len()..]), "{kept}");
@@ -323,16 +356,25 @@ mod tests {
         let directory = Directory::new("slips");
         let file = directory.file();
         assert_eq!(file.read().unwrap(), []);
-        file.add("page", Role::Read, None, NOW).unwrap();
+        file.add("page", Rights::of(Role::Read), NOW).unwrap();
         let before = fs::read(file.path()).unwrap();
-        assert!(matches!(file.add("page", Role::Admin, None, NOW), Err(TokenError::Exists(_))));
+        assert!(matches!(
+            file.add("page", Rights::of(Role::Admin), NOW),
+            Err(TokenError::Exists(_))
+        ));
         assert!(matches!(file.remove("pag"), Err(TokenError::Unknown(_))));
         for name in ["", "a b", "a\nb", "ü", &"x".repeat(65)] {
-            assert!(matches!(file.add(name, Role::Read, None, NOW), Err(TokenError::Name(_))));
+            assert!(matches!(
+                file.add(name, Rights::of(Role::Read), NOW),
+                Err(TokenError::Name(_))
+            ));
         }
         assert_eq!(fs::read(file.path()).unwrap(), before);
         fs::write(file.path(), "{").unwrap();
-        assert!(matches!(file.add("other", Role::Read, None, NOW), Err(TokenError::Broken { .. })));
+        assert!(matches!(
+            file.add("other", Rights::of(Role::Read), NOW),
+            Err(TokenError::Broken { .. })
+        ));
         assert_eq!(fs::read(file.path()).unwrap(), b"{");
     }
 }

@@ -16,6 +16,9 @@ const VIEWS = {
   log: lists.log,
 };
 
+/** The views of a token that is for one realm. */
+const OF_A_REALM = ["sessions", "session", "users"];
+
 const main = document.getElementById("main");
 const header = document.getElementById("header");
 let me;
@@ -70,8 +73,10 @@ function route() {
   if (me === undefined) return;
   stop();
   const [, name, ...rest] = location.hash.split("/");
-  const view = VIEWS[name] ? name : "overview";
+  const of = me.realm === undefined ? Object.keys(VIEWS) : OF_A_REALM;
+  const view = of.includes(name) ? name : of[0];
   for (const link of document.querySelectorAll("nav a")) {
+    link.parentElement.hidden = !of.includes(link.getAttribute("href").slice(2));
     const is = link.getAttribute("href") === `#/${view === "session" ? "sessions" : view}`;
     if (is) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
   }
@@ -111,7 +116,7 @@ function signIn(why = "") {
 
 function begin() {
   header.hidden = false;
-  document.getElementById("who").textContent = `${me.token} (${me.role})`;
+  document.getElementById("who").textContent = `${me.token} (${me.role}${me.realm === undefined ? "" : `, realm ${me.realm}`})`;
   route();
 }
 

@@ -2,37 +2,46 @@
 
 use std::time::Duration;
 
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::{Extension, Json};
 use control::{
     OperatorError, OperatorErrorKind, OperatorRequest, Revocable, RevokeWish, RevokedKind,
 };
 use tokio::sync::oneshot;
 
 use crate::problem::Problem;
+use crate::role::Holder;
 use crate::routes::App;
 use crate::types::{Revocation, RevocationKind, Revocations, Revoke, Revoked};
 
 const ADVICE: &str = "send {\"name\": \"alice\"}; \"kind\" (name, secret or token_key), \"realm\" and \"seconds\" may be \
                       added";
 
-pub(super) async fn list(State(app): State<App>) -> Result<Json<Revocations>, Problem> {
+pub(super) async fn list(
+    State(app): State<App>,
+    Extension(caller): Extension<Holder>,
+) -> Result<Json<Revocations>, Problem> {
     let (reply, answer) = oneshot::channel();
     ask(&app, OperatorRequest::Revocations(reply)).await?;
     let all = answer.await.map_err(|_| Problem::stopping())?;
-    Ok(Json(Revocations { revocations: all.into_iter().map(public).collect() }))
+    let all = all.into_iter().filter(|one| caller.is_of(&one.realm));
+    Ok(Json(Revocations { revocations: all.map(public).collect() }))
 }
 
-pub(super) async fn revoke(State(app): State<App>, body: Bytes) -> Result<Json<Revoked>, Problem> {
+pub(super) async fn revoke(
+    State(app): State<App>,
+    Extension(caller): Extension<Holder>,
+    body: Bytes,
+) -> Result<Json<Revoked>, Problem> {
     let body = read(&body)?;
     let lasts = body.seconds.map(Duration::from_secs);
     if lasts.is_some_and(|lasts| lasts.is_zero()) {
         return Err(Problem::bad_request("seconds is 0", "leave it out, or write a time"));
     }
     let (reply, answer) = oneshot::channel();
-    let wish = RevokeWish { what: what(body), lasts };
+    let wish = RevokeWish { what: what(body, &caller)?, lasts };
     ask(&app, OperatorRequest::Revoke { wish, reply }).await?;
     let report = answer.await.map_err(|_| Problem::stopping())?.map_err(problem)?;
     Ok(Json(Revoked { revocation: public(report.revocation), ended: report.ended }))
@@ -40,10 +49,11 @@ pub(super) async fn revoke(State(app): State<App>, body: Bytes) -> Result<Json<R
 
 pub(super) async fn restore(
     State(app): State<App>,
+    Extension(caller): Extension<Holder>,
     body: Bytes,
 ) -> Result<Json<Revocation>, Problem> {
     let (reply, answer) = oneshot::channel();
-    let what = what(read(&body)?);
+    let what = what(read(&body)?, &caller)?;
     ask(&app, OperatorRequest::Restore { what, reply }).await?;
     let restored = answer.await.map_err(|_| Problem::stopping())?.map_err(problem)?;
     Ok(Json(public(restored)))
@@ -62,13 +72,13 @@ fn read(body: &[u8]) -> Result<Revoke, Problem> {
     Ok(body)
 }
 
-fn what(body: Revoke) -> Revocable {
+fn what(body: Revoke, caller: &Holder) -> Result<Revocable, Problem> {
     let kind = match body.kind {
         RevocationKind::Name => RevokedKind::Name,
         RevocationKind::Secret => RevokedKind::Secret,
         RevocationKind::TokenKey => RevokedKind::TokenKey,
     };
-    Revocable { kind, realm: body.realm, name: body.name }
+    Ok(Revocable { kind, realm: caller.realm_of(body.realm)?, name: body.name })
 }
 
 fn public(revocation: control::Revocation) -> Revocation {

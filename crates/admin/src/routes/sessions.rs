@@ -4,9 +4,9 @@ mod order;
 
 use std::net::IpAddr;
 
-use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
+use axum::{Extension, Json};
 use control::SessionFilter;
 use serde::Deserialize;
 use turn_types::AllocationId;
@@ -16,6 +16,7 @@ use crate::limits::{
     FILTER_BYTES_MAX, PEERS_MAX, SESSIONS_DEFAULT, SESSIONS_MAX, SESSIONS_WITH_PEERS_MAX,
 };
 use crate::problem::Problem;
+use crate::role::Holder;
 use crate::routes::App;
 use crate::types::{Ended, Session, SessionPeers, SessionRates, Sessions};
 
@@ -49,13 +50,15 @@ struct Row {
 
 pub(super) async fn list(
     State(app): State<App>,
+    Extension(caller): Extension<Holder>,
     which: Result<Query<Which>, QueryRejection>,
 ) -> Result<Json<Sessions>, Problem> {
-    let Query(which) = which.map_err(|rejection| {
+    let Query(mut which) = which.map_err(|rejection| {
         let hint = "the parameters are user, realm, client (an IP address), filter, sort, rates and peers (true or \
                     false), limit and after";
         Problem::bad_request(rejection.body_text(), hint)
     })?;
+    which.realm = caller.realm_of(which.realm)?;
     let limit = which.limit.unwrap_or(SESSIONS_DEFAULT);
     if !(1..=SESSIONS_MAX).contains(&limit) {
         let error = format!("limit is {limit}, and must be from 1 to {SESSIONS_MAX}");
@@ -160,10 +163,13 @@ fn selects(which: &Which, session: &control::Session) -> bool {
 
 pub(super) async fn end(
     State(app): State<App>,
+    Extension(caller): Extension<Holder>,
     Path(id): Path<String>,
 ) -> Result<Json<Ended>, Problem> {
     let allocation = allocation_id(&id)?;
-    if app.handle.workers.end_session(allocation).await.map_err(Problem::of_workers)? {
+    if is_of(&app, &caller, allocation).await?
+        && app.handle.workers.end_session(allocation).await.map_err(Problem::of_workers)?
+    {
         app.roll.forget().await;
         return Ok(Json(Ended { id: allocation.to_string() }));
     }
@@ -171,6 +177,15 @@ pub(super) async fn end(
         format!("there is no live session {allocation}"),
         "it may have ended already; `turnpike sessions` lists the live ones",
     ))
+}
+
+/// Returns whether a session is of the caller's realm. One of another realm is told as one that is not there: ids count up.
+async fn is_of(app: &App, caller: &Holder, id: AllocationId) -> Result<bool, Problem> {
+    if caller.realm.is_none() {
+        return Ok(true);
+    }
+    let found = app.handle.workers.session(id).await.map_err(Problem::of_workers)?;
+    Ok(found.is_some_and(|(session, _)| caller.is_of(&session.record.realm)))
 }
 
 /// Reads the id of a session.

@@ -20,6 +20,8 @@ pub(crate) struct Operation {
     pub(crate) path: &'static str,
     /// `None` for those without a token.
     pub(crate) role: Option<Role>,
+    /// A token of one realm may call it, and sees and changes that realm alone. Unset, it is about the whole server.
+    pub(crate) is_by_realm: bool,
     pub(crate) summary: &'static str,
     pub(crate) parameters: &'static [Parameter],
     /// Body of the request.
@@ -47,7 +49,13 @@ pub(crate) enum Answer {
 
 const fn read(path: &'static str, summary: &'static str, answer: Form) -> Operation {
     let (role, answer) = (Some(Role::Read), Answer::Json(answer));
-    Operation { method: "GET", path, role, summary, parameters: &[], body: None, answer }
+    let (parameters, body, is_by_realm) = (&[] as &[Parameter], None, false);
+    Operation { method: "GET", path, role, is_by_realm, summary, parameters, body, answer }
+}
+
+/// An operation that tokens of one realm may call as well.
+const fn by_realm(operation: Operation) -> Operation {
+    Operation { is_by_realm: true, ..operation }
 }
 
 const fn change(
@@ -72,7 +80,7 @@ const MINT: &[Parameter] = &[
     parameter("service", "string", "`turn`"),
     parameter("username", "string", "The user, for quotas and logs; may be left out"),
     parameter("ttl", "integer", "Seconds; at most, and by default, `api.credential_lifetime`"),
-    parameter("realm", "string", "By default the server's own"),
+    parameter("realm", "string", "By default that of the token, or the server's own"),
     parameter(
         "allocations",
         "integer",
@@ -86,7 +94,7 @@ const MINT: &[Parameter] = &[
 const fn mint(method: &'static str) -> Operation {
     let summary = "Makes a time-limited credential; the token may be the parameter `key` or `api_key` as well";
     let answer = SchemaGenerator::subschema_for::<types::Minted>;
-    with(MINT, change(method, TURN, Role::Mint, summary, answer))
+    by_realm(with(MINT, change(method, TURN, Role::Mint, summary, answer)))
 }
 
 const USER: Parameter =
@@ -121,7 +129,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         "State of the server, and its counters since the start",
         SchemaGenerator::subschema_for::<types::Status>,
     ),
-    with(
+    by_realm(with(
         &[
             USER,
             REALM,
@@ -147,20 +155,20 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             "Live allocations, page by page",
             SchemaGenerator::subschema_for::<types::Sessions>,
         ),
-    ),
-    read(
+    )),
+    by_realm(read(
         "/v1/sessions/{id}",
         "A live allocation with its peers and its past",
         SchemaGenerator::subschema_for::<types::SessionDetails>,
-    ),
-    change(
+    )),
+    by_realm(change(
         "DELETE",
         "/v1/sessions/{id}",
         Role::Operate,
         "Ends an allocation",
         SchemaGenerator::subschema_for::<types::Ended>,
-    ),
-    with(
+    )),
+    by_realm(with(
         &[
             FILTER,
             parameter(
@@ -175,7 +183,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             "Users with live allocations",
             SchemaGenerator::subschema_for::<types::ActiveUsers>,
         ),
-    ),
+    )),
     with(
         &[USER, CLIENT, LIMIT],
         read(
@@ -206,12 +214,12 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     },
     mint("GET"),
     mint("POST"),
-    read(
+    by_realm(read(
         "/v1/revocations",
         "Credentials that are refused, oldest first",
         SchemaGenerator::subschema_for::<types::Revocations>,
-    ),
-    Operation {
+    )),
+    by_realm(Operation {
         body: Some(SchemaGenerator::subschema_for::<types::Revoke>),
         ..change(
             "POST",
@@ -220,8 +228,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             "Refuses a user, a credential, a shared secret or a token key from now on, and ends its sessions",
             SchemaGenerator::subschema_for::<types::Revoked>,
         )
-    },
-    Operation {
+    }),
+    by_realm(Operation {
         body: Some(SchemaGenerator::subschema_for::<types::Revoke>),
         ..change(
             "DELETE",
@@ -230,7 +238,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             "Takes a revocation back",
             SchemaGenerator::subschema_for::<types::Revocation>,
         )
-    },
+    }),
     read(
         "/v1/traces",
         "Clients and users that are logged in detail",
@@ -281,29 +289,38 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             SchemaGenerator::subschema_for::<types::Me>,
         )
     },
-    change(
+    by_realm(change(
         "POST",
         "/v1/sign-out",
         Role::Read,
         "Ends the cookie of a browser; not on the control socket",
         SchemaGenerator::subschema_for::<types::Me>,
-    ),
-    read(
+    )),
+    by_realm(read(
         "/v1/me",
-        "Name and role of the caller's token; not on the control socket",
+        "Name, role and realm of the caller's token; not on the control socket",
         SchemaGenerator::subschema_for::<types::Me>,
-    ),
-    Operation {
+    )),
+    by_realm(Operation {
         answer: Answer::Document,
         ..read("/v1/openapi.json", "This document", SchemaGenerator::subschema_for::<types::Me>)
-    },
+    }),
 ];
 
+/// Rights of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Needed {
+    pub(crate) role: Role,
+    /// A token of one realm has them as well.
+    pub(crate) is_by_realm: bool,
+}
+
 /// The rights that a request needs; `None` for one that is not in the table.
-pub(crate) fn needed(method: &Method, path: &str) -> Option<Role> {
+pub(crate) fn needed(method: &Method, path: &str) -> Option<Needed> {
     let method = if method == Method::HEAD { "GET" } else { method.as_str() };
     let found = OPERATIONS.iter().find(|one| one.method == method && one.path == path);
-    found.and_then(|operation| operation.role)
+    let operation = found?;
+    Some(Needed { role: operation.role?, is_by_realm: operation.is_by_realm })
 }
 
 /// All operations in a line.

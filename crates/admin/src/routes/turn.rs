@@ -103,10 +103,10 @@ pub(super) async fn mint(
     let (reply, answer) = oneshot::channel();
     let limits = asked.limits().map_err(|error| Problem::bad_request(error, advice))?;
     let lasts = asked.ttl.map(Duration::from_secs);
-    let wish = match caller.signed {
+    let wish = match &caller.signed {
         None => {
             let user = asked.username.unwrap_or_default();
-            MintWish { realm: asked.realm, user, lasts, limits }
+            MintWish { realm: caller.realm_of(asked.realm)?, user, lasts, limits }
         }
         Some(signed) => {
             let other = asked.username.is_some_and(|name| name != signed.user);

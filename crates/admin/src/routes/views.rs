@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
-use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use control::RefusalFilter;
 use control::reasons::{self, Reason};
 use serde::Deserialize;
@@ -17,6 +17,7 @@ use turn_types::Instant;
 use super::sessions::allocation_id;
 use crate::limits::{MOMENTS_MAX, SESSIONS_DEFAULT, SESSIONS_MAX};
 use crate::problem::Problem;
+use crate::role::Holder;
 use crate::routes::App;
 use crate::types::{
     ActiveUser, ActiveUsers, Configuration, ConfiguredKey, LoggedWarning, Moment, Overview, Rate,
@@ -44,11 +45,13 @@ pub(super) async fn events(State(app): State<App>) -> Result<Response, Problem> 
 /// `GET /v1/sessions/{id}`.
 pub(super) async fn session(
     State(app): State<App>,
+    Extension(caller): Extension<Holder>,
     Path(id): Path<String>,
 ) -> Result<Json<SessionDetails>, Problem> {
     let id = allocation_id(&id)?;
     let workers = &app.handle.workers;
     let found = workers.session(id).await.map_err(Problem::of_workers)?;
+    let found = found.filter(|(session, _)| caller.is_of(&session.record.realm));
     let (live, peers) = found.ok_or_else(|| {
         Problem::not_found(
             format!("there is no live session {id}"),
@@ -59,7 +62,11 @@ pub(super) async fn session(
     let now = (app.clock)();
     let session = Session { rates, ..Session::of(&live, now) };
     let peers = SessionPeers::of(&peers, now);
-    let timeline = timeline(&app, &live, &session, now).await?;
+    let mut timeline = timeline(&app, &live, &session, now).await?;
+    if caller.realm.is_some() {
+        // What came from its address before it may be of another realm.
+        timeline.retain(|moment| moment.seconds_ago <= session.age_seconds);
+    }
     Ok(Json(SessionDetails {
         path: path(&app, &session),
         session,
@@ -206,6 +213,7 @@ pub(super) struct Which {
 /// `GET /v1/users`.
 pub(super) async fn users(
     State(app): State<App>,
+    Extension(caller): Extension<Holder>,
     which: Result<Query<Which>, QueryRejection>,
 ) -> Result<Json<ActiveUsers>, Problem> {
     let hint =
@@ -216,7 +224,8 @@ pub(super) async fn users(
     if !(1..=SESSIONS_MAX).contains(&limit) {
         return Err(Problem::bad_request(format!("limit is {limit}"), hint));
     }
-    let mut users = by_user(&app, &which.filter.unwrap_or_default().to_lowercase()).await?;
+    let part = which.filter.unwrap_or_default().to_lowercase();
+    let mut users = by_user(&app, &caller, &part).await?;
     match which.sort.as_deref().unwrap_or("rate") {
         "rate" => users.sort_by_key(|user| {
             let rates = &user.rates;
@@ -239,11 +248,11 @@ pub(super) async fn users(
     Ok(Json(ActiveUsers { users, more, total }))
 }
 
-/// The users of live allocations, by name.
-async fn by_user(app: &App, part: &str) -> Result<Vec<ActiveUser>, Problem> {
+/// The users of live allocations that the caller sees, by name.
+async fn by_user(app: &App, caller: &Holder, part: &str) -> Result<Vec<ActiveUser>, Problem> {
     let gathered = app.roll.take(&app.handle.workers).await.map_err(Problem::of_workers)?;
     let mut users: BTreeMap<(&str, &str), ActiveUser> = BTreeMap::new();
-    for session in &gathered.sessions {
+    for session in gathered.sessions.iter().filter(|one| caller.is_of(&one.record.realm)) {
         let record = &session.record;
         let (account, realm) = (&*record.account, record.realm.as_ref());
         let user = users.entry((account, realm)).or_default();

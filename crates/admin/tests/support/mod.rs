@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, SystemTime};
 
-use admin::api::{self, Access, TokenFile};
+use admin::api::{self, Access, Rights, TokenFile};
 use admin::routes::Routes;
 use admin::{HttpListener, Role, serve};
 use control::{
@@ -24,6 +24,9 @@ use turn_proto::{
 use turn_types::{AllocationId, Instant, WorkerId};
 
 pub(crate) const NOW: Instant = Instant::from_nanos(100_000_000_000);
+
+/// The page that may ask for credentials.
+pub(crate) const PAGE: &str = "https://app.example.org";
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
@@ -68,7 +71,7 @@ impl Server {
         let path = directory.join("api-tokens.json");
         let router = api::router(
             &Routes::new(handle(), || NOW, None, RecentLog::default()),
-            Access::new(path.clone()),
+            Access::new(path.clone()).with_origins(vec![PAGE.to_owned()]),
         );
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -78,7 +81,14 @@ impl Server {
 
     /// A token with this role, named for it.
     pub(crate) fn token(&self, role: Role) -> String {
-        self.tokens.add(role.name(), role, None, SystemTime::now()).unwrap()
+        self.tokens.add(role.name(), Rights::of(role), SystemTime::now()).unwrap()
+    }
+
+    /// A token with this role, of a realm alone.
+    #[allow(dead_code, reason = "not every test program has one")]
+    pub(crate) fn token_of(&self, realm: &str, role: Role) -> String {
+        let name = format!("{realm}-{}", role.name());
+        self.tokens.add(&name, Rights::of(role).in_realm(Some(realm)), SystemTime::now()).unwrap()
     }
 
     /// The answer to a request with a token.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::section::section;
-use crate::value::{Count, Database, Duration, Endpoint, HttpListen, Text};
+use crate::value::{Count, Database, Duration, Endpoint, HttpListen, Text, WebOrigin};
 
 section! {
     /// The log, on standard error.
@@ -127,6 +127,10 @@ section! {
         /// URIs of this server in the answers of `/turn`. By default the listeners that are not wildcards.
         #[schemars(example = serde_json::json!(["turn:turn.example.org?transport=udp"]))]
         live credential_uris: Vec<Text<1, 512>> = Vec::new();
+        /// Origins of web pages that may ask for credentials at `/turn` from the browser (CORS), with a token that they show
+        /// themselves. None by default: the application's own server asks.
+        #[schemars(example = serde_json::json!(["https://app.example.org"]))]
+        restart credential_origins: Vec<WebOrigin> = Vec::new();
     }
 }
 

@@ -33,6 +33,9 @@ pub(crate) struct TokenAdd {
     /// Its rights
     #[arg(long, value_enum)]
     pub(crate) role: Role,
+    /// The only realm that it sees and changes [default: the whole server]
+    #[arg(long)]
+    pub(crate) realm: Option<String>,
     /// Time until it expires: "30 d" [default: never]
     #[arg(long, value_name = "TIME", value_parser = crate::duration::parse)]
     pub(crate) expires: Option<Duration>,

@@ -131,7 +131,8 @@ async fn serve(
     if !api.is_empty() {
         let authorities = settings.api_client_authorities();
         let tls = running.certificates.https_config(authorities.as_deref())?;
-        let access = Access::new(settings.api_tokens());
+        let origins = settings.api.credential_origins.iter().map(ToString::to_string).collect();
+        let access = Access::new(settings.api_tokens()).with_origins(origins);
         let access = match signed_tokens::start(&settings)? {
             Some(verifier) => access.with_signed_tokens(verifier),
             None => access,

@@ -2,18 +2,22 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use admin::api::{Token, TokenError, TokenFile};
+use admin::api::{Rights, Token, TokenError, TokenFile};
 use serde::Serialize;
+use settings::Settings;
 
 use crate::cli::{self, PathOptions};
+use crate::escape;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Align, Table};
 use crate::paths;
+use crate::tables::Tables;
 
 #[derive(Debug, Serialize)]
 struct Added<'a> {
     name: &'a str,
     role: &'a str,
+    realm: Option<&'a str>,
     token: String,
 }
 
@@ -21,6 +25,7 @@ struct Added<'a> {
 struct Listed {
     name: String,
     role: &'static str,
+    realm: Option<String>,
     created_unix: u64,
     expires_unix: Option<u64>,
 }
@@ -29,10 +34,7 @@ pub(crate) fn run(paths: &PathOptions, args: cli::Token) -> Result<()> {
     let settings = paths::load(paths)?.settings;
     let file = TokenFile::new(settings.api_tokens());
     match args {
-        cli::Token::Add(args) => {
-            let served = !settings.api.listen.is_empty();
-            add(&file, &args, served)
-        }
+        cli::Token::Add(args) => add(&file, &args, &settings),
         cli::Token::List { output } => list(&file, output),
         cli::Token::Remove { name, output } => {
             file.remove(&name).map_err(failed)?;
@@ -44,11 +46,14 @@ pub(crate) fn run(paths: &PathOptions, args: cli::Token) -> Result<()> {
     }
 }
 
-fn add(file: &TokenFile, args: &cli::TokenAdd, served: bool) -> Result<()> {
+fn add(file: &TokenFile, args: &cli::TokenAdd, settings: &Settings) -> Result<()> {
+    let realm = args.realm.as_deref();
     let role = admin::Role::from(args.role);
-    let token = file.add(&args.name, role, args.expires, SystemTime::now()).map_err(failed)?;
+    let token = file
+        .add(&args.name, Rights::of(role).in_realm(realm).lasting(args.expires), SystemTime::now())
+        .map_err(failed)?;
     if args.output.json {
-        return output::print_json(&Added { name: &args.name, role: role.name(), token });
+        return output::print_json(&Added { name: &args.name, role: role.name(), realm, token });
     }
     let end = args.expires.map_or_else(
         || "never expires".to_owned(),
@@ -56,12 +61,18 @@ fn add(file: &TokenFile, args: &cli::TokenAdd, served: bool) -> Result<()> {
     );
     output::print(&format!("token: {token}"))?;
     // Apart from the token, which a script takes from standard output.
+    let of_realm = realm.map_or_else(String::new, |realm| {
+        escape::line(&format!(" for the realm {realm} alone")).into_owned()
+    });
     eprintln!(
-        "token {} has the role {} and {end}; keep it now, the server has its hash alone",
+        "token {} has the role {}{of_realm} and {end}; keep it now, the server has its hash alone",
         args.name,
         role.name()
     );
-    if !served {
+    if let Some(realm) = realm {
+        warn_unless_served(settings, realm);
+    }
+    if settings.api.listen.is_empty() {
         eprintln!(
             "note: api.listen is empty in the configuration, so nothing asks for tokens; set it, such as \
              api.listen = [\"127.0.0.1:9642\"], and start the server again"
@@ -70,12 +81,21 @@ fn add(file: &TokenFile, args: &cli::TokenAdd, served: bool) -> Result<()> {
     Ok(())
 }
 
+/// A slip in the name of a realm would show in nothing but empty lists.
+fn warn_unless_served(settings: &Settings, realm: &str) {
+    let of_database = Tables::read(settings).is_ok_and(|tables| tables.realms.contains_key(realm));
+    if !settings.has_realm(realm) && !of_database {
+        eprintln!("{}", escape::line(&format!("note: the configuration has no realm {realm}")));
+    }
+}
+
 fn list(file: &TokenFile, output: cli::Output) -> Result<()> {
     let tokens = file.read().map_err(failed)?;
     if output.json {
         let listed = |token: Token| Listed {
             name: token.name,
             role: token.role.name(),
+            realm: token.realm,
             created_unix: token.created_unix,
             expires_unix: token.expires_unix,
         };
@@ -90,6 +110,7 @@ fn list(file: &TokenFile, output: cli::Output) -> Result<()> {
     let mut table = Table::new(&[
         ("name", Align::Left),
         ("role", Align::Left),
+        ("realm", Align::Left),
         ("age", Align::Right),
         ("expires", Align::Right),
     ]);
@@ -98,6 +119,7 @@ fn list(file: &TokenFile, output: cli::Output) -> Result<()> {
         table.row([
             token.name,
             token.role.name().to_owned(),
+            token.realm.map_or_else(|| "all".to_owned(), |realm| escape::line(&realm).into_owned()),
             output::duration(Duration::from_secs(age.as_secs())),
             expires(token.expires_unix, now),
         ]);
