@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+pub mod accounts;
 pub mod api;
 mod client;
 mod health;
@@ -60,6 +61,9 @@ pub mod limits {
 
     /// Credentials a second for one token: an application with a million users who keep theirs for a day asks for 12.
     pub const MINTED_PER_SECOND: u32 = 100;
+
+    /// Operations on users of the database at once: more would wait for it anyway, each with a thread.
+    pub const ACCOUNTS_AT_ONCE: usize = 4;
 
     /// Largest answer the client reads: far beyond [`SESSIONS_MAX`] sessions with the longest names.
     pub const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;

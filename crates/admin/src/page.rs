@@ -21,6 +21,7 @@ const FILES: &[(&str, &str, &str)] = &[
     ("/page/style.css", CSS, include_str!("page/style.css")),
     ("/page/icon.svg", SVG, include_str!("page/icon.svg")),
     ("/page/app.js", SCRIPT, include_str!("page/app.js")),
+    ("/page/accounts.js", SCRIPT, include_str!("page/accounts.js")),
     ("/page/api.js", SCRIPT, include_str!("page/api.js")),
     ("/page/chart.js", SCRIPT, include_str!("page/chart.js")),
     ("/page/dom.js", SCRIPT, include_str!("page/dom.js")),

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use control::ControlError;
+use control::{ControlError, OperatorError, OperatorErrorKind};
 
 use crate::types;
 
@@ -49,6 +49,16 @@ impl Problem {
             ),
             ControlError::Stopping => Self::stopping(),
         }
+    }
+
+    /// The server refused, or failed.
+    pub(crate) fn of_operator(error: OperatorError) -> Self {
+        let status = match error.kind {
+            OperatorErrorKind::NotFound => StatusCode::NOT_FOUND,
+            OperatorErrorKind::Invalid => StatusCode::BAD_REQUEST,
+            OperatorErrorKind::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self::new(status, error.error, error.hint)
     }
 
     pub(crate) fn timed_out() -> Self {

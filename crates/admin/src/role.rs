@@ -21,7 +21,7 @@ pub enum Role {
     Read,
     /// Ends sessions, and has the server read its configuration again.
     Operate,
-    /// Drains the server, which ends it.
+    /// Drains the server, which ends it, and changes users of the database.
     Admin,
 }
 

@@ -4,6 +4,7 @@
 //!
 //! Every answer that is not 2xx is a [`Problem`](crate::types::Problem).
 
+pub(crate) mod accounts;
 mod drain;
 mod refusals;
 mod reload;
@@ -24,6 +25,7 @@ use axum::routing::{get, post};
 use control::{Handle, OffloadWatch, RecentLog};
 use turn_types::Instant;
 
+use crate::accounts::Accounts;
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::live::Live;
 use crate::monitored::Monitored;
@@ -46,6 +48,8 @@ pub(crate) struct App {
     pub(crate) log: RecentLog,
     /// Credentials that tokens asked for.
     pub(crate) mint_rates: turn::MintRates,
+    /// Users of the database, where the server has one.
+    pub(crate) accounts: Option<accounts::Database>,
 }
 
 impl App {
@@ -81,8 +85,16 @@ impl Routes {
                 live,
                 log,
                 mint_rates: turn::MintRates::default(),
+                accounts: None,
             },
         }
+    }
+
+    /// The same with users of a database.
+    #[must_use]
+    pub fn with_accounts(self, accounts: Arc<dyn Accounts>) -> Self {
+        let accounts = Some(accounts::Database::new(accounts));
+        Self { app: App { accounts, ..self.app } }
     }
 
     /// The routes alone; within a runtime.
@@ -105,6 +117,7 @@ impl Routes {
                 "/v1/revocations",
                 get(revocations::list).post(revocations::revoke).delete(revocations::restore),
             )
+            .route("/v1/accounts", get(accounts::list).post(accounts::add).delete(accounts::delete))
             .route("/v1/drain", post(drain::drain).delete(drain::cancel))
             .fallback(async || {
                 Problem::not_found("there is nothing at this path", "see the routes under /v1")

@@ -9,11 +9,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::role::Role;
 
+mod account;
 mod minted;
 mod overview;
 mod revocation;
 mod session;
 
+pub use self::account::{
+    Account, Accounts, AddAccount, AddedAccount, DeleteAccount, DeletedAccount,
+};
 pub use self::minted::Minted;
 pub use self::overview::{
     ActiveUser, ActiveUsers, CertificateAge, Configuration, ConfiguredKey, LoggedWarning, Moment,

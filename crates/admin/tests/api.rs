@@ -204,6 +204,57 @@ async fn a_token_of_a_realm_sees_and_changes_that_realm_alone() {
 }
 
 #[tokio::test]
+async fn users_are_added_listed_and_deleted_by_administrators() {
+    let server = Server::start().await;
+    let [read, operate, admin] =
+        [Role::Read, Role::Operate, Role::Admin].map(|role| server.token(role));
+    let tenant = server.token_of("other.example", Role::Admin);
+    let bearer = |token: &str| format!("authorization: Bearer {token}\r\n");
+    let path = "/v1/accounts";
+    for name in ["alice", "bob", "carol"] {
+        let body = format!("{{\"name\": \"{name}\", \"allocations_max\": 2}}");
+        for token in [&read, &operate] {
+            assert_eq!(server.ask("POST", path, &bearer(token), &body).await.status, 403);
+        }
+        let answer = server.ask("POST", path, &bearer(&admin), &body).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        assert!(answer.body.contains("\"password\":\"made\""), "{}", answer.body);
+    }
+    let again = "{\"name\": \"bob\", \"password\": \"hush-hush-hush\"}";
+    let answer = server.ask("POST", path, &bearer(&admin), again).await;
+    assert!(answer.status == 409 && !answer.body.contains("hush"), "{}", answer.body);
+    let other = again.replace('}', ", \"replace\": true}");
+    let answer = server.ask("POST", path, &bearer(&admin), &other).await;
+    assert!(answer.status == 200 && !answer.body.contains("hush"), "{}", answer.body);
+    for wrong in ["{\"name\": \"bob\", \"pasword\": \"hush-hush\"}", "hush", "{\"name\": 7}"] {
+        let answer = server.ask("POST", path, &bearer(&admin), wrong).await;
+        assert!(answer.status == 400 && !answer.body.contains("hush"), "{}", answer.body);
+    }
+    // A tenant has users of its own.
+    let answer = server.ask("POST", path, &bearer(&tenant), "{\"name\": \"bob\"}").await;
+    assert!(answer.body.contains("other.example"), "{}", answer.body);
+    let foreign = "{\"name\": \"bob\", \"realm\": \"example.org\"}";
+    for method in ["POST", "DELETE"] {
+        assert_eq!(server.ask(method, path, &bearer(&tenant), foreign).await.status, 403);
+    }
+    let answer = server.with(&tenant, "GET", path).await;
+    assert!(answer.body.contains("bob") && !answer.body.contains("alice"), "{}", answer.body);
+
+    let first = server.with(&read, "GET", "/v1/accounts?limit=2").await;
+    assert!(first.body.contains("\"next\":\"bob\""), "{}", first.body);
+    let rest = server.with(&read, "GET", "/v1/accounts?limit=2&after=bob").await;
+    assert!(rest.body.contains("carol") && !rest.body.contains("next"), "{}", rest.body);
+
+    // The session of the test's server is alice's.
+    let delete = "{\"name\": \"alice\", \"end_sessions\": true}";
+    assert_eq!(server.ask("DELETE", path, &bearer(&operate), delete).await.status, 403);
+    let answer = server.ask("DELETE", path, &bearer(&admin), delete).await;
+    assert!(answer.body.contains("\"ended\":1"), "{}", answer.body);
+    assert_eq!(server.with(&read, "GET", SESSION).await.status, 404);
+    assert_eq!(server.ask("DELETE", path, &bearer(&admin), delete).await.status, 404);
+}
+
+#[tokio::test]
 async fn a_role_permits_what_it_is_for() {
     let server = Server::start().await;
     let [read, operate, admin] =

@@ -213,3 +213,56 @@ fn over_tls_from_another_host_and_not_from_another_site() {
     let log = scene.server.process.output();
     assert!(!log.contains(&token), "a token is in the log");
 }
+
+#[test]
+fn an_administrator_adds_a_user_who_relays_and_deletes_it() {
+    let Some(mut scene) = scene(Host::Server) else { return };
+    let token = scene.token("admin");
+    scene.sign_in(&token);
+    scene.browser.wait("location.hash !== undefined && document.querySelector('nav a')");
+    scene.browser.eval("location.hash = '#/accounts'");
+    scene.browser.wait("document.querySelectorAll('#list tbody tr').length >= 2");
+    scene.browser.eval("document.getElementById('name').focus()");
+    scene.browser.type_text("carol");
+    scene.browser.press("Enter");
+    scene.browser.wait("document.querySelector('#made code')");
+    scene.picture("accounts");
+    let password = scene.browser.eval("document.querySelector('#made code').textContent");
+    let password = password.as_str().expect("a password").to_owned();
+    let peer = scene._lab.v4.peer.to_string();
+    let relays = |scene: &Scene| {
+        let status = scene
+            ._lab
+            .command(Host::Client, "turnutils_uclient")
+            .args(["-u", "carol", "-w", &password, "-e", &peer, "-r", "3480"])
+            .args(["-c", "-m", "1", "-n", "5", &scene._lab.v4.listen.to_string()])
+            .output();
+        status.expect("uclient runs").status.success()
+    };
+    assert!(relays(&scene), "the new user relays");
+    scene.browser.eval("document.querySelector('#list [aria-label=\"Delete carol\"]').click()");
+    scene.browser.wait("document.querySelector('dialog').open");
+    scene.browser.eval("document.getElementById('really').click()");
+    scene
+        .browser
+        .wait("document.getElementById('notice').textContent.includes('carol was deleted')");
+    test_support::eventually("the deleted user is refused", || !relays(&scene));
+
+    // A tenant sees its realm, and has the views of one alone.
+    let added =
+        scene.server.json(&["token", "add", "tenant", "--role", "admin", "--realm", "b.example"]);
+    let token = added["token"].as_str().expect("a token").to_owned();
+    scene.browser.eval("document.getElementById('sign-out').click()");
+    scene.browser.wait("document.activeElement.id === 'token'");
+    scene.browser.type_text(&token);
+    scene.browser.press("Enter");
+    scene.browser.wait("document.querySelector('h1')?.textContent === 'Accounts'");
+    scene.browser.wait(
+        "document.getElementById('list').textContent.includes('Realm b.example has no users')",
+    );
+    scene.picture("accounts-of-a-realm");
+    let shown = scene.browser.eval(
+        "[...document.querySelectorAll('nav li')].filter((one) => !one.hidden).map((one) => one.textContent).join(' ')",
+    );
+    assert_eq!(shown, "Sessions Users Accounts");
+}

@@ -2,6 +2,7 @@
 //! in `turn-proto`, the packets in `dataplane`.
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod any_certificate;
 mod authorities;
 mod authorizer;

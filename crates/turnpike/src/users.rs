@@ -9,7 +9,7 @@ use control::{Asked, Request, UserDirectory, UserLookup, Workers};
 use settings::Database;
 use turn_proto::limits::USER_LOOKUP_WITHIN;
 use turn_proto::{User, UserAnswer, UserKeys, UserQuery};
-use turn_types::{PendingId, WorkerId};
+use turn_types::{PendingId, Secret, WorkerId};
 use user_db::{
     Answer, Directory, DirectoryOptions, Health, SqliteReader, SqliteStore, StoreError, UserEditor,
     UserReader, UserRecord,
@@ -36,6 +36,22 @@ pub(crate) fn editor(database: &Database) -> Result<Box<dyn UserEditor>, StoreEr
             user_db::server_editor(database.coturn_url().expose())
         }
     }
+}
+
+/// Characters of a password: clients send a hash of it, which anyone on the way can try passwords against.
+const PASSWORD_CHARS_MIN: usize = 8;
+
+/// Checks a password that an operator has chosen; an empty one is refused with the name.
+///
+/// # Errors
+/// The reason in words.
+pub(crate) fn check_chosen(password: &Secret<String>) -> Result<(), String> {
+    let chars = password.expose().chars().count();
+    if !(1..PASSWORD_CHARS_MIN).contains(&chars) {
+        return Ok(());
+    }
+    let s = if chars == 1 { "" } else { "s" };
+    Err(format!("the password has {chars} character{s}, and needs {PASSWORD_CHARS_MIN} or more"))
 }
 
 /// Returns whether a database exists; of one that is not a file the editor reports it.
@@ -175,7 +191,6 @@ mod tests {
     use std::sync::Arc;
 
     use control::{Wake, WorkerCounters, limits::MAILBOX_CAPACITY, mailbox};
-    use turn_types::Secret;
     use user_db::NewUser;
 
     use super::*;

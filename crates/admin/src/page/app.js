@@ -4,6 +4,7 @@ import { h } from "./dom.js";
 import * as overview from "./overview.js";
 import * as sessions from "./sessions.js";
 import * as session from "./session.js";
+import * as accounts from "./accounts.js";
 import * as lists from "./lists.js";
 
 const VIEWS = {
@@ -11,13 +12,14 @@ const VIEWS = {
   sessions: sessions.show,
   session: session.show,
   users: lists.users,
+  accounts: accounts.show,
   refusals: lists.refusals,
   configuration: lists.configuration,
   log: lists.log,
 };
 
 /** The views of a token that is for one realm. */
-const OF_A_REALM = ["sessions", "session", "users"];
+const OF_A_REALM = ["sessions", "session", "users", "accounts"];
 
 const main = document.getElementById("main");
 const header = document.getElementById("header");

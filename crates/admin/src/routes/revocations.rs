@@ -4,11 +4,8 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::{Extension, Json};
-use control::{
-    OperatorError, OperatorErrorKind, OperatorRequest, Revocable, RevokeWish, RevokedKind,
-};
+use control::{OperatorRequest, Revocable, RevokeWish, RevokedKind};
 use tokio::sync::oneshot;
 
 use crate::problem::Problem;
@@ -43,7 +40,7 @@ pub(super) async fn revoke(
     let (reply, answer) = oneshot::channel();
     let wish = RevokeWish { what: what(body, &caller)?, lasts };
     ask(&app, OperatorRequest::Revoke { wish, reply }).await?;
-    let report = answer.await.map_err(|_| Problem::stopping())?.map_err(problem)?;
+    let report = answer.await.map_err(|_| Problem::stopping())?.map_err(Problem::of_operator)?;
     Ok(Json(Revoked { revocation: public(report.revocation), ended: report.ended }))
 }
 
@@ -55,7 +52,7 @@ pub(super) async fn restore(
     let (reply, answer) = oneshot::channel();
     let what = what(read(&body)?, &caller)?;
     ask(&app, OperatorRequest::Restore { what, reply }).await?;
-    let restored = answer.await.map_err(|_| Problem::stopping())?.map_err(problem)?;
+    let restored = answer.await.map_err(|_| Problem::stopping())?.map_err(Problem::of_operator)?;
     Ok(Json(public(restored)))
 }
 
@@ -89,13 +86,4 @@ fn public(revocation: control::Revocation) -> Revocation {
         RevokedKind::TokenKey => RevocationKind::TokenKey,
     };
     Revocation { kind, realm, name, since_unix, until_unix }
-}
-
-fn problem(error: OperatorError) -> Problem {
-    let status = match error.kind {
-        OperatorErrorKind::NotFound => StatusCode::NOT_FOUND,
-        OperatorErrorKind::Invalid => StatusCode::BAD_REQUEST,
-        OperatorErrorKind::Failed => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    Problem::new(status, error.error, error.hint)
 }

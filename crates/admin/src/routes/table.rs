@@ -239,6 +239,38 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             SchemaGenerator::subschema_for::<types::Revocation>,
         )
     }),
+    by_realm(with(
+        &[
+            parameter("realm", "string", "By default that of the token, or the server's own"),
+            LIMIT,
+            parameter("after", "string", "The `next` of the page before"),
+        ],
+        read(
+            "/v1/accounts",
+            "Users of the database, in the order of their names",
+            SchemaGenerator::subschema_for::<types::Accounts>,
+        ),
+    )),
+    by_realm(Operation {
+        body: Some(SchemaGenerator::subschema_for::<types::AddAccount>),
+        ..change(
+            "POST",
+            "/v1/accounts",
+            Role::Admin,
+            "Adds a user to the database, who can log in within a second",
+            SchemaGenerator::subschema_for::<types::AddedAccount>,
+        )
+    }),
+    by_realm(Operation {
+        body: Some(SchemaGenerator::subschema_for::<types::DeleteAccount>),
+        ..change(
+            "DELETE",
+            "/v1/accounts",
+            Role::Admin,
+            "Deletes a user of the database, who can log in no more within a second",
+            SchemaGenerator::subschema_for::<types::DeletedAccount>,
+        )
+    }),
     read(
         "/v1/traces",
         "Clients and users that are logged in detail",

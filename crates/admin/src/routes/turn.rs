@@ -10,7 +10,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use control::{MintWish, OperatorErrorKind, OperatorRequest};
+use control::{MintWish, OperatorRequest};
 use serde::Deserialize;
 use tokio::sync::oneshot;
 use turn_proto::{GrantLimits, LimitsError};
@@ -120,14 +120,7 @@ pub(super) async fn mint(
     };
     let request = OperatorRequest::Mint { wish, reply };
     app.handle.operator(request).await.map_err(|_| Problem::stopping())?;
-    let minted = answer.await.map_err(|_| Problem::stopping())?.map_err(|error| {
-        let status = match error.kind {
-            OperatorErrorKind::NotFound => StatusCode::NOT_FOUND,
-            OperatorErrorKind::Invalid => StatusCode::BAD_REQUEST,
-            OperatorErrorKind::Failed => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        Problem::new(status, error.error, error.hint)
-    })?;
+    let minted = answer.await.map_err(|_| Problem::stopping())?.map_err(Problem::of_operator)?;
     let control::Minted { username, password, ttl, uris } = minted;
     Ok(Json(Minted { username, password: password.expose().clone(), ttl: ttl.as_secs(), uris }))
 }

@@ -1,11 +1,13 @@
 //! A server of one worker with one session, served over TCP to holders of tokens.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, SystemTime};
 
+use admin::accounts::{AccountEntry, AccountError, AccountWish, Accounts, AddedAccount};
 use admin::api::{self, Access, Rights, TokenFile};
 use admin::routes::Routes;
 use admin::{HttpListener, Role, serve};
@@ -32,6 +34,48 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) tokens: TokenFile,
     directory: PathBuf,
+}
+
+/// Users by realm and name.
+#[derive(Debug, Default)]
+struct InMemory(Mutex<BTreeMap<(String, String), Option<u32>>>);
+
+impl Accounts for InMemory {
+    fn list(
+        &self,
+        realm: &str,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<AccountEntry>, AccountError> {
+        let users = self.0.lock().unwrap();
+        let behind = users.iter().filter(|((of, name), _)| {
+            of == realm && after.is_none_or(|after| name.as_str() > after)
+        });
+        let entry = |((_, name), &allocations_max): (&(String, String), &Option<u32>)| {
+            AccountEntry { name: name.clone(), allocations_max, created_unix: None }
+        };
+        Ok(behind.take(limit as usize).map(entry).collect())
+    }
+
+    fn add(&self, wish: AccountWish) -> Result<AddedAccount, AccountError> {
+        let AccountWish { realm, name, password, allocations_max, replaces } = wish;
+        if password.as_ref().is_some_and(|password| password.expose().len() < 8) {
+            return Err(AccountError::Invalid("the password is short".to_owned()));
+        }
+        let mut users = self.0.lock().unwrap();
+        let key = (realm, name.clone());
+        if users.contains_key(&key) && !replaces {
+            return Err(AccountError::Exists(name));
+        }
+        let replaced = users.insert(key, allocations_max).is_some();
+        let generated = password.is_none().then(|| turn_types::Secret::new("made".to_owned()));
+        Ok(AddedAccount { name, generated, replaced })
+    }
+
+    fn delete(&self, realm: &str, name: &str) -> Result<Option<String>, AccountError> {
+        let key = (realm.to_owned(), name.to_owned());
+        Ok(self.0.lock().unwrap().remove(&key).map(|_| name.to_owned()))
+    }
 }
 
 struct Knock(mpsc::Sender<()>);
@@ -70,7 +114,8 @@ impl Server {
         std::fs::create_dir_all(&directory).unwrap();
         let path = directory.join("api-tokens.json");
         let router = api::router(
-            &Routes::new(handle(), || NOW, None, RecentLog::default()),
+            &Routes::new(handle(), || NOW, None, RecentLog::default())
+                .with_accounts(Arc::new(InMemory::default())),
             Access::new(path.clone()).with_origins(vec![PAGE.to_owned()]),
         );
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

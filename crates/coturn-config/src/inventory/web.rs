@@ -27,7 +27,7 @@ const ITEMS: &[Item] = &[
         "sessions; cancel one",
         Replaced("the page's sessions, `GET /v1/sessions`, `DELETE /v1/sessions/{id}`"),
     ),
-    item("/us", "users", Replaced("`/v1/users`, `turnpike user`")),
+    item("/us", "users", Replaced("the page's accounts, `/v1/accounts`, `turnpike user`")),
     item("/ss", "shared secrets", Replaced("`auth.secrets` in the configuration")),
     item("/os", "origins", Replaced("`realms`, key `origins`, in the configuration")),
     item("/oauth", "keys of access tokens", Replaced("`auth.token_keys` in the configuration")),

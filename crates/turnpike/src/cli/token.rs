@@ -51,7 +51,7 @@ pub(crate) enum Role {
     Read,
     /// End sessions and reload the configuration, too
     Operate,
-    /// Drain the server, too
+    /// Drain the server and change users of the database, too
     Admin,
 }
 

@@ -12,6 +12,7 @@ use linux_net::Clock;
 use settings::{Settings, SignalAction};
 use user_db::{Page, UserEditor};
 
+use crate::accounts::DatabaseAccounts;
 use crate::cli::PathOptions;
 use crate::commands::user::realm;
 use crate::confinement::{self, Confinement};
@@ -103,6 +104,7 @@ async fn serve(
     settings
         .put_database_rules(Tables::before(&settings))
         .map_err(|why| Failure::failed(anyhow!(why)))?;
+    let has_users = store.is_some();
     let starting = boot::start(&settings, store, Some(&mut confinement));
     let Some(mut running) = unless_told_to_end(starting, &mut signals, meanings).await? else {
         tracing::info!("told to end during the start");
@@ -126,7 +128,11 @@ async fn serve(
     let handle = handle.with_traces(running.traces);
     let (clock, offload) = (|| Clock::now().instant, running.kernel_path.watch());
     handle.set_configuration(reload::in_force(&settings));
-    let routes = admin::routes::Routes::new(handle.clone(), clock, offload.clone(), log.recent());
+    let mut routes =
+        admin::routes::Routes::new(handle.clone(), clock, offload.clone(), log.recent());
+    if has_users {
+        routes = routes.with_accounts(Arc::new(DatabaseAccounts::of(&settings)));
+    }
     tokio::spawn(admin::serve(HttpListener::Control(socket), admin::api::control(&routes)));
     if !api.is_empty() {
         let authorities = settings.api_client_authorities();

@@ -52,6 +52,9 @@ fn add(file: &TokenFile, args: &cli::TokenAdd, settings: &Settings) -> Result<()
     let token = file
         .add(&args.name, Rights::of(role).in_realm(realm).lasting(args.expires), SystemTime::now())
         .map_err(failed)?;
+    if let Some(realm) = realm {
+        warn_unless_served(settings, realm);
+    }
     if args.output.json {
         return output::print_json(&Added { name: &args.name, role: role.name(), realm, token });
     }
@@ -69,9 +72,6 @@ fn add(file: &TokenFile, args: &cli::TokenAdd, settings: &Settings) -> Result<()
         args.name,
         role.name()
     );
-    if let Some(realm) = realm {
-        warn_unless_served(settings, realm);
-    }
     if settings.api.listen.is_empty() {
         eprintln!(
             "note: api.listen is empty in the configuration, so nothing asks for tokens; set it, such as \

@@ -84,6 +84,15 @@ fn a_credential_of_the_server_itself_relays() {
     let data = path(&directory.0).to_owned();
     let place = ["--config", path(&file), "--data", &data];
     let _server = Server::start(turnpike(&[&["run"][..], &place].concat()));
+    let tenant = ["token", "add", "tenant", "--role", "mint", "--realm", "b.example", "--json"];
+    let tenant = run(&[&tenant[..], &place].concat());
+    let note = String::from_utf8_lossy(&tenant.stderr);
+    assert!(note.contains("the configuration has no realm b.example"), "{note}");
+    let tenant: Value = serde_json::from_slice(&tenant.stdout).unwrap();
+    assert_eq!(tenant["realm"], "b.example");
+    let (status, refused) =
+        get(api, "service=turn&username=alice", tenant["token"].as_str().unwrap());
+    assert_eq!(status, 404, "a realm that is not there: {refused}");
     let made = run(&[&["token", "add", "web", "--role", "mint", "--json"][..], &place].concat());
     let token = json(&made)["token"].as_str().unwrap().to_owned();
 

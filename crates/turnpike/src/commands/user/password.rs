@@ -8,13 +8,11 @@ use user_db::Credentials;
 
 use crate::cli;
 use crate::failure::{Failure, OrFail as _, Result};
+use crate::users;
 
 /// Bytes read as a password: one and a line end more than it may have, so that too much is seen and
 /// no more is read.
 const PASSWORD_READ_MAX: u64 = user_db::PASSWORD_BYTES_MAX as u64 + 3;
-
-/// Characters of a password: clients send a hash of it, which anyone on the way can try passwords against.
-const PASSWORD_CHARS_MIN: usize = 8;
 
 /// A password, and the same once more when it was generated and is to be shown.
 pub(super) struct Password {
@@ -39,17 +37,13 @@ impl Password {
 
 /// A password that an operator has chosen; an empty one is refused with the name.
 pub(super) fn chosen(password: String) -> Result<Secret<String>> {
-    let chars = password.chars().count();
-    if (1..PASSWORD_CHARS_MIN).contains(&chars) {
-        let s = if chars == 1 { "" } else { "s" };
-        return Err(Failure::usage(anyhow!(
-            "the password has {chars} character{s}, and needs {PASSWORD_CHARS_MIN} or more"
-        ))
-        .hint(
+    let password = Secret::new(password);
+    users::check_chosen(&password).map_err(|reason| {
+        Failure::usage(anyhow!(reason)).hint(
             "leave it out, and one is made; whoever sees a client's packets can try short ones",
-        ));
-    }
-    Ok(Secret::new(password))
+        )
+    })?;
+    Ok(password)
 }
 
 fn read_password() -> Result<String> {
