@@ -11,6 +11,7 @@ pub mod accounts;
 pub mod api;
 mod client;
 mod health;
+mod holder;
 mod live;
 mod metrics;
 mod monitored;

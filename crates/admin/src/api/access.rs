@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::api::tokens::{self, Token, TokenFile};
+use crate::holder::Holder;
 use crate::limits::{SIGNED_IN, SIGNED_IN_MAX, WRONG_SOURCES_MAX, WRONG_TOKENS_PER_MINUTE};
 use crate::peer::network;
-use crate::role::{Holder, Role};
+use crate::role::Role;
 use crate::signed::SignedTokens;
 
 /// Interval in which wrong tokens are counted.

@@ -5,12 +5,12 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 
-use crate::api::guard::Gate;
+use crate::api::access::Access;
 use crate::routes::table;
 
 /// The origin of a page that may ask, of a request to `/turn`.
-pub(crate) fn of(gate: &Gate, request: &Request) -> Option<HeaderValue> {
-    let access = gate.as_ref().filter(|_| request.uri().path() == table::TURN)?;
+pub(crate) fn of(access: Option<&Access>, request: &Request) -> Option<HeaderValue> {
+    let access = access.filter(|_| request.uri().path() == table::TURN)?;
     let origin = request.headers().get(header::ORIGIN)?;
     access.takes_origin(origin.to_str().ok()?).then(|| origin.clone())
 }

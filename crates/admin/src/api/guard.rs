@@ -12,10 +12,11 @@ use axum::response::{IntoResponse, Response};
 
 use crate::api::access::{Access, Unknown};
 use crate::api::{cross_origin, origin};
+use crate::holder::Holder;
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::peer::Peer;
 use crate::problem::Problem;
-use crate::role::{Holder, Role};
+use crate::role::Role;
 use crate::routes::table;
 
 /// Name of a browser's cookie; over TLS with a prefix by which browsers keep other hosts from setting it.
@@ -30,7 +31,7 @@ pub(crate) async fn guard(State(gate): State<Gate>, request: Request, next: Next
     let Some(peer) = request.extensions().get::<Peer>().cloned() else {
         return unauthorized("this connection cannot be identified").into_response();
     };
-    let page = cross_origin::of(&gate, &request);
+    let page = cross_origin::of(gate.as_deref(), &request);
     let mut response = match &page {
         Some(_) if *request.method() == Method::OPTIONS => cross_origin::preflight(),
         page => serve(&gate, request, &peer, page.is_some(), next).await,

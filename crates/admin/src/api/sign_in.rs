@@ -15,10 +15,10 @@ use axum::{Extension, Json};
 
 use crate::api::access::Access;
 use crate::api::guard::{cookie, cookie_name, ip, is_of_this_site, refused_site, wrong};
+use crate::holder::Holder;
 use crate::limits::SIGNED_IN;
 use crate::peer::Peer;
 use crate::problem::Problem;
-use crate::role::Holder;
 use crate::types::{Me, SignIn};
 
 /// `POST /v1/sign-in`.

@@ -15,9 +15,9 @@ use tokio::sync::Semaphore;
 use turn_types::Secret;
 
 use crate::accounts::{self, AccountEntry, AccountError, AccountWish};
+use crate::holder::Holder;
 use crate::limits::{ACCOUNTS_AT_ONCE, SESSIONS_DEFAULT, SESSIONS_MAX};
 use crate::problem::Problem;
-use crate::role::Holder;
 use crate::routes::App;
 use crate::types::{Account, Accounts, AddAccount, AddedAccount, DeleteAccount, DeletedAccount};
 

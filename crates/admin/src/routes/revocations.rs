@@ -8,8 +8,8 @@ use axum::{Extension, Json};
 use control::{OperatorRequest, Revocable, RevokeWish, RevokedKind};
 use tokio::sync::oneshot;
 
+use crate::holder::Holder;
 use crate::problem::Problem;
-use crate::role::Holder;
 use crate::routes::App;
 use crate::types::{Revocation, RevocationKind, Revocations, Revoke, Revoked};
 

@@ -12,11 +12,11 @@ use serde::Deserialize;
 use turn_types::AllocationId;
 
 use self::order::{Cursor, Order};
+use crate::holder::Holder;
 use crate::limits::{
     FILTER_BYTES_MAX, PEERS_MAX, SESSIONS_DEFAULT, SESSIONS_MAX, SESSIONS_WITH_PEERS_MAX,
 };
 use crate::problem::Problem;
-use crate::role::Holder;
 use crate::routes::App;
 use crate::types::{Ended, Session, SessionPeers, SessionRates, Sessions};
 

@@ -15,9 +15,9 @@ use serde::Deserialize;
 use tokio::sync::oneshot;
 use turn_proto::{GrantLimits, LimitsError};
 
+use crate::holder::Holder;
 use crate::limits::MINTED_PER_SECOND;
 use crate::problem::Problem;
-use crate::role::Holder;
 use crate::routes::App;
 use crate::types::Minted;
 

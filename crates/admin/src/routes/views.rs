@@ -15,9 +15,9 @@ use turn_proto::{AllocationRecord, SessionHistory};
 use turn_types::Instant;
 
 use super::sessions::allocation_id;
+use crate::holder::Holder;
 use crate::limits::{MOMENTS_MAX, SESSIONS_DEFAULT, SESSIONS_MAX};
 use crate::problem::Problem;
-use crate::role::Holder;
 use crate::routes::App;
 use crate::types::{
     ActiveUser, ActiveUsers, Configuration, ConfiguredKey, LoggedWarning, Moment, Overview, Rate,
