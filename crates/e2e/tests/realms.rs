@@ -45,11 +45,12 @@ impl Scene {
         Tool::run(&mut command, PATIENCE)
     }
 
-    /// The answer to an Allocate over TLS from a client that asks for this server name.
-    fn challenge_over_tls(&self, server_name: &str) -> String {
+    /// The answer to an Allocate over TLS, or DTLS with `-dtls1_2`, from a client that asks for this server name.
+    fn challenge(&self, protocol: &str, server_name: &str) -> String {
         let to = format!("{}:3478", self.lab.v4.listen);
         let script = format!(
-            "(printf '{ALLOCATE}'; sleep 2) | timeout 4 openssl s_client -quiet -servername {server_name} -connect {to} | tr -cd '[:print:]'"
+            "(sleep 1; printf '{ALLOCATE}'; sleep 2) | timeout 5 openssl s_client -quiet {protocol} -servername \
+             {server_name} -connect {to} | tr -cd '[:print:]'"
         );
         let mut command = self.lab.command(Host::Client, "sh");
         Tool::run(command.args(["-c", &script]), PATIENCE).output
@@ -101,12 +102,14 @@ fn a_realm_lets_in_its_own_users_by_page_and_by_listener() {
 }
 
 #[test]
-fn a_server_name_chooses_the_realm_over_tls() {
+fn a_server_name_chooses_the_realm_over_tls_and_dtls() {
     let Some(scene) = Scene::new() else { return };
-    let tenant = scene.challenge_over_tls("turn.tenant.test");
-    assert!(tenant.contains("tenant.test") && !tenant.contains("turn.test"), "{tenant}");
-    let own = scene.challenge_over_tls("turn.test");
-    assert!(own.contains("turn.test") && !own.contains("tenant.test"), "{own}");
+    for protocol in ["-tls1_3", "-tls1_2", "-dtls1_2"] {
+        let tenant = scene.challenge(protocol, "turn.tenant.test");
+        assert!(tenant.contains("tenant.test") && !tenant.contains("turn.test"), "{tenant}");
+        let own = scene.challenge(protocol, "turn.test");
+        assert!(own.contains("turn.test") && !own.contains("tenant.test"), "{protocol}: {own}");
+    }
 }
 
 #[test]

@@ -44,7 +44,8 @@ pub fn named_files(path: Option<&Path>, environment: &Environment) -> Vec<PathBu
     let auth = &file.auth;
     let realms = file.realms.iter().flat_map(|realm| &realm.secrets);
     let secrets = auth.secrets.iter().chain(realms).map(|entry| &entry.secret_file);
-    let keys = auth.token_keys.iter().map(|entry| &entry.key_file);
+    let realms = file.realms.iter().flat_map(|realm| &realm.token_keys);
+    let keys = auth.token_keys.iter().chain(realms).map(|entry| &entry.key_file);
     let entries = file.tls.certificates.iter();
     let certificates = entries.flat_map(|entry| [&entry.chain, &entry.key, &entry.password_file]);
     let single = [

@@ -79,7 +79,8 @@ impl Settings {
                 && users
                 && realm.tenant.secrets.is_empty()
                 && !self.user_database().has_coturn_layout(),
-            tokens: self.token_authority(realm.name, token_keys.iter()),
+            tokens: self
+                .token_authority(realm.name, realm.tenant.token_keys.iter().chain(token_keys)),
             ..AuthPolicy::new(nonce_key)
         }
     }

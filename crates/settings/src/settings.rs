@@ -79,6 +79,8 @@ pub struct Tenant {
     pub listeners: Vec<SocketAddr>,
     /// Its shared secrets.
     pub secrets: Vec<SharedSecret>,
+    /// Keys of its access tokens.
+    pub token_keys: Vec<TokenKey>,
 }
 
 /// Files of a certificate.
@@ -145,7 +147,9 @@ impl Settings {
         let pseudonyms = self.log.address_key_file.iter();
         all.extend(pseudonyms.map(|file| (key, self.place(key), self.beside(file))));
         for (index, realm) in self.realms.iter().enumerate() {
+            let keys = realm.token_keys.iter().filter_map(|entry| entry.key_file.as_ref());
             let files = realm.secrets.iter().filter_map(|entry| entry.secret_file.as_ref());
+            let files = files.chain(keys);
             all.extend(
                 files.map(|file| ("realms", self.entry_place("realms", index), self.beside(file))),
             );
@@ -161,7 +165,11 @@ impl Settings {
             || auth.secret.is_some()
             || auth.secrets.iter().any(|entry| entry.secret.is_some())
             || self.realms.iter().any(|realm| realm.secrets.iter().any(|one| one.secret.is_some()))
-            || auth.token_keys.iter().any(|entry| entry.key.is_some())
+            || auth
+                .token_keys
+                .iter()
+                .chain(self.realms.iter().flat_map(|realm| &realm.token_keys))
+                .any(|entry| entry.key.is_some())
     }
 
     /// Addresses of `listen`.

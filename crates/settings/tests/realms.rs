@@ -81,6 +81,23 @@ fn secrets_are_of_one_realm() {
 }
 
 #[test]
+fn keys_of_access_tokens_are_of_one_realm() {
+    let key = |byte: &str| format!("{}=", byte.repeat(43));
+    let (own, other) = (key("A"), key("Q"));
+    let text = format!(
+        "realm = 'a'\nauth.token_keys = [{{ kid = 'x', key = '{own}' }}]\n[[realms]]\nname = 'b'\nusers = false\n\
+         token_keys = [{{ kid = 'x', key = '{other}' }}]\n[[realms]]\nname = 'c'\n"
+    );
+    let policy = policy(&text);
+    let tokens = policy.auth.tokens.as_ref().unwrap();
+    let realm = policy.realms.named("b").unwrap();
+    let tenants = realm.auth.tokens.as_ref().unwrap();
+    assert_eq!((&*tokens.server_name, &*tenants.server_name), ("a", "b"));
+    assert_ne!(tokens.keys[0].algorithm, tenants.keys[0].algorithm);
+    assert!(policy.realms.named("c").unwrap().auth.tokens.is_none());
+}
+
+#[test]
 fn a_denied_peer_is_traced_to_its_entry() {
     let policy = policy(TENANT);
     let realm = policy.realms.named("b.example.org").unwrap();
@@ -95,6 +112,8 @@ fn slips_are_named_with_their_entry() {
     };
     for (text, error) in [
         ("[[realms]]\nusers = true".to_owned(), "entry 1: there is no name"),
+        (two("", "token_keys = [{ kid = 'x', key = 'AAAA' }]"), "entry 2, token key 1: "),
+        (two("token_keys = [{}]", ""), "entry 1, token key 1: there is no kid"),
         ("realm = 'b'\n[[realms]]\nname = 'b'".to_owned(), "\"b\" is the server's own name"),
         (two("", "").replace("'c'", "'b'"), "entry 2: \"b\" is another entry's name"),
         (two("origins = ['meet.example']", ""), "\"meet.example\" is no origin of a web page"),

@@ -6,7 +6,10 @@ mod support;
 
 use std::sync::Arc;
 
+use aes_gcm::aead::{Aead, Payload};
+use aes_gcm::{Aes128Gcm, KeyInit as _};
 use stun_wire::*;
+use support::client::Token;
 use support::*;
 use turn_proto::*;
 use turn_types::*;
@@ -206,6 +209,54 @@ fn secrets_count_in_their_realm_alone() {
         client.origin = (realm == OTHER).then_some(PAGE);
         (client.user, client.password) = (user, password(secret));
         assert_eq!(client.try_allocate(&mut world, |_| ()).code(), code, "{realm}");
+    }
+}
+
+/// A key of access tokens called `shared`, and a client with a token under it for a server of this name.
+fn token_key(byte: u8) -> TokenKey {
+    let algorithm = TokenAlgorithm::Aes128Gcm(Secret::new([byte; 16]));
+    TokenKey { kid: "shared".into(), algorithm }
+}
+
+fn with_token(port: u16, key: u8, server_name: &str, now: Now) -> Client {
+    let mac_key = [key; 20];
+    let timestamp = now.unix.0 << 16;
+    let block = AccessTokenBlock { mac_key: &mac_key, timestamp, lifetime_secs: 3600 };
+    let mut plain = [0; 256];
+    let len = block.write(&mut plain).unwrap();
+    let nonce = *b"twelve bytes";
+    let payload = Payload { msg: &plain[..len], aad: server_name.as_bytes() };
+    let sealed = Aes128Gcm::new(&[key; 16].into()).encrypt(&nonce.into(), payload).unwrap();
+    let bytes = [&[0, 12], &nonce[..], &sealed].concat();
+    Client::new(port).with_token("shared", Token { bytes, mac_key: mac_key.to_vec() })
+}
+
+/// A key of the same name in two realms is two keys, and a token is for the realm that it was made for.
+#[test]
+fn access_tokens_count_in_their_realm_alone() {
+    let authority = |server_name: &str, key: u8| {
+        let keys = vec![token_key(key)];
+        Some(TokenAuthority { server_name: server_name.into(), keys, coturn_clients: false })
+    };
+    let (mine, theirs) = (1, 2);
+    let mut policy = tenants(|other| other.auth.tokens = authority(OTHER, theirs));
+    policy.auth.tokens = authority(REALM, mine);
+    let mut world = World::with(policy);
+    let now = world.now;
+    for (port, realm, key, made_for, code) in [
+        (2000, OTHER, theirs, OTHER, None),
+        (2001, OTHER, mine, REALM, Some(401)),
+        (2002, OTHER, mine, OTHER, Some(401)),
+        (2003, OTHER, theirs, REALM, Some(401)),
+        (2004, REALM, mine, REALM, None),
+        (2005, REALM, theirs, OTHER, Some(401)),
+        (2006, REALM, theirs, REALM, Some(401)),
+        (2007, REALM, mine, OTHER, Some(401)),
+    ] {
+        let mut client = with_token(port, key, made_for, now).of_realm(realm);
+        client.origin = (realm == OTHER).then_some(PAGE);
+        let reply = client.try_allocate(&mut world, |_| ());
+        assert_eq!(reply.code(), code, "{realm}: key {key} for {made_for}");
     }
 }
 

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use turn_proto::{Origin, SharedSecret};
+use turn_proto::{Origin, SharedSecret, TokenKey};
 
-use super::auth;
 use super::secret::Source;
+use super::{auth, tokens};
 use crate::document::Document;
 use crate::error::Errors;
 use crate::file::{File, RealmEntry};
@@ -65,6 +65,7 @@ impl Entry<'_> {
             server_names: self.server_names(known, errors),
             listeners: self.listeners(known, errors),
             secrets: self.secrets(errors),
+            token_keys: self.token_keys(errors),
         }
     }
 
@@ -76,11 +77,12 @@ impl Entry<'_> {
             let what = format!("\"{name}\" is {whose} name");
             self.refuse(errors, &what, "use another name");
         }
-        let relays =
-            self.entry.users.unwrap_or(self.file.auth.users) || !self.entry.secrets.is_empty();
+        let relays = self.entry.users.unwrap_or(self.file.auth.users)
+            || !self.entry.secrets.is_empty()
+            || !self.entry.token_keys.is_empty();
         if self.file.relay.enabled && !relays {
-            let what = "no client could relay: there is no shared secret, and users of the database are turned off";
-            self.refuse(errors, what, "add secrets, or users = true");
+            let what = "no client could relay: there is no shared secret and no key of access tokens, and users of the database are turned off";
+            self.refuse(errors, what, "add secrets or token_keys, or users = true");
         }
     }
 
@@ -144,6 +146,16 @@ impl Entry<'_> {
         let mut secrets = Vec::new();
         auth::entries(&self.entry.secrets, source, &mut secrets, self.document, errors);
         secrets
+    }
+
+    fn token_keys(&self, errors: &mut Errors) -> Vec<TokenKey> {
+        let source = |index: usize| Source {
+            key: KEY,
+            which: format!("entry {}, token key {}: ", self.index + 1, index + 1),
+            place: self.document.entry_place(KEY, self.index),
+            words: tokens::WORDS,
+        };
+        tokens::entries(&self.entry.token_keys, source, self.document, errors)
     }
 
     fn lifetimes(&self, errors: &mut Errors) {

@@ -8,21 +8,35 @@ use turn_proto::limits::TOKEN_KEYS_MAX;
 use super::secret::Source;
 use crate::document::Document;
 use crate::error::Errors;
-use crate::file::{self, TokenCipher};
+use crate::file::{self, TokenCipher, TokenKeyEntry};
 use crate::token_key::algorithm;
 
 const KEY: &str = "auth.token_keys";
 
-/// The valid keys.
+/// Names of the text and of the file of a key.
+pub(super) const WORDS: [&str; 2] = ["key", "key_file"];
+
+/// The valid keys of `auth.token_keys`.
 pub(super) fn check(auth: &file::Auth, document: &Document, errors: &mut Errors) -> Vec<TokenKey> {
+    let source = |index| Source {
+        key: KEY,
+        which: format!("entry {}: ", index + 1),
+        place: document.entry_place(KEY, index),
+        words: WORDS,
+    };
+    entries(&auth.token_keys, source, document, errors)
+}
+
+/// The valid keys of a list.
+pub(super) fn entries(
+    list: &[TokenKeyEntry],
+    source: impl Fn(usize) -> Source,
+    document: &Document,
+    errors: &mut Errors,
+) -> Vec<TokenKey> {
     let mut keys: Vec<TokenKey> = Vec::new();
-    for (index, entry) in auth.token_keys.iter().enumerate() {
-        let source = Source {
-            key: KEY,
-            which: format!("entry {}: ", index + 1),
-            place: document.entry_place(KEY, index),
-            words: ["key", "key_file"],
-        };
+    for (index, entry) in list.iter().enumerate() {
+        let source = source(index);
         let Some(kid) = entry.kid.as_deref() else {
             let help = "add kid = \"...\", the name that the authorization server calls the key by";
             source.refuse("there is no kid", help, errors);
@@ -41,7 +55,7 @@ pub(super) fn check(auth: &file::Auth, document: &Document, errors: &mut Errors)
     }
     if keys.len() > TOKEN_KEYS_MAX {
         let what = format!("there are {} keys", keys.len());
-        errors.add(document.place(KEY), KEY, what, format!("keep at most {TOKEN_KEYS_MAX}"));
+        source(TOKEN_KEYS_MAX).refuse(&what, &format!("keep at most {TOKEN_KEYS_MAX}"), errors);
     }
     keys
 }

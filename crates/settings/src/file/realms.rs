@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::auth::SecretEntry;
+use super::auth::{SecretEntry, TokenKeyEntry};
 use crate::value::{Bytes, Count, Duration, Endpoint, Prefix, Text};
 
 /// An entry of `realms`. What it leaves out is as for the server's own realm.
@@ -26,6 +26,9 @@ pub struct RealmEntry {
     /// Secrets shared with the services that issue its time-limited credentials; by default none, as those of `auth` count
     /// in the server's own realm alone.
     pub secrets: Vec<SecretEntry>,
+    /// Keys of the access tokens (RFC 7635) of its authorization server, which knows this server by the realm's name; by default
+    /// none, as those of `auth` count in the server's own realm alone.
+    pub token_keys: Vec<TokenKeyEntry>,
     /// Rules for its peers, beside those of the server's `peers`.
     pub peers: RealmPeers,
     /// Limits of its own.
