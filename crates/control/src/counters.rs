@@ -1,8 +1,13 @@
 //! Counters of one worker.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use turn_proto::Traffic;
+use turn_types::Realm;
+
+use crate::realm_totals::{ByRealm, RealmTotals};
 use crate::{Histogram, Series};
 
 /// The numbers of one worker, in cache lines that no other worker writes.
@@ -14,13 +19,18 @@ pub struct WorkerCounters {
     cells: [AtomicU64; Series::COUNT],
     /// Turns of the worker's loop: that it lives.
     turns: AtomicU64,
+    realms: ByRealm,
 }
 
 impl WorkerCounters {
     /// All zero.
     #[must_use]
     pub const fn new() -> Self {
-        Self { cells: [const { AtomicU64::new(0) }; Series::COUNT], turns: AtomicU64::new(0) }
+        Self {
+            cells: [const { AtomicU64::new(0) }; Series::COUNT],
+            turns: AtomicU64::new(0),
+            realms: ByRealm::new(),
+        }
     }
 
     /// Counts a turn of the worker's loop. Only the owning worker.
@@ -54,6 +64,16 @@ impl WorkerCounters {
         let bucket = histogram.bounds().partition_point(|bound| *bound < value);
         self.add(Series::Bucket(histogram, bucket), 1);
         self.add(Series::Sum(histogram), value);
+    }
+
+    /// Counts an allocation that ended by its realm.
+    pub fn count_ended(&self, realm: &Realm, traffic: &Traffic) {
+        self.realms.count(realm, traffic);
+    }
+
+    /// Adds what ended by realm to the totals of other workers.
+    pub(crate) fn add_realms_to(&self, sums: &mut BTreeMap<Realm, RealmTotals>) {
+        self.realms.add_to(sums);
     }
 
     /// The number as of now.

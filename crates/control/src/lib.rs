@@ -14,6 +14,7 @@ mod histogram;
 mod info;
 mod mailbox;
 mod operator;
+mod realm_totals;
 pub mod reasons;
 mod recent_log;
 mod refused;
@@ -40,6 +41,7 @@ pub use mailbox::{Inbox, Mailbox, PostError, Wake, mailbox};
 pub use operator::{
     CancelReport, Change, DrainReport, MintWish, Minted, OperatorRequest, ReloadReport,
 };
+pub use realm_totals::RealmTotals;
 pub use recent_log::{RecentLog, Warning};
 pub use refused::{RefusalFilter, Refused, RefusedSubject, account};
 pub use registry::LockedRegistry;

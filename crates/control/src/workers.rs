@@ -1,5 +1,6 @@
 //! The async side: asks every worker and gathers the answers.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +13,8 @@ use turn_types::{AllocationId, Realm, WorkerId};
 use crate::limits::{ANSWER_DEADLINE, CHECK_PAGE, LIST_PAGE};
 use crate::registry::LockedRegistry;
 use crate::{
-    CounterTotals, Mailbox, PostError, RefusalFilter, Refused, Reply, Request, Session,
-    SessionFilter, WorkerCounters,
+    CounterTotals, Mailbox, PostError, RealmTotals, RefusalFilter, Refused, Reply, Request,
+    Session, SessionFilter, WorkerCounters,
 };
 
 /// Error of a request to the workers.
@@ -94,6 +95,14 @@ impl Workers {
     /// [woken](Self::wake), unless it hangs.
     pub fn turns(&self) -> impl Iterator<Item = u64> {
         self.workers.iter().map(|(_, counters)| counters.turns())
+    }
+
+    /// Allocations that ended since the start, by realm.
+    #[must_use]
+    pub fn realm_totals(&self) -> BTreeMap<Realm, RealmTotals> {
+        let mut sums = BTreeMap::new();
+        self.workers.iter().for_each(|(_, counters)| counters.add_realms_to(&mut sums));
+        sums
     }
 
     /// Wakes a worker.

@@ -1,11 +1,14 @@
 //! Realms of one server, with coturn's client and OpenSSL: each lets in its own users to its own peers.
 
+use std::io::{Read as _, Write as _};
 use std::time::Duration;
 
 use e2e::certificates::ECDSA;
 use e2e::{Certificates, Config, Host, Lab, Running, Server, Tool, coturn, echo_peer, require};
 
 const PATIENCE: Duration = Duration::from_secs(60);
+
+const METRICS: &str = "127.0.0.1:9641";
 
 const PAGE: &str = "https://meet.tenant.test";
 
@@ -30,7 +33,7 @@ impl Scene {
         files.make("tenant", "turn.tenant.test", ECDSA, "90");
         let mut config = Config::for_lab(&lab);
         config.listen.push(format!("{}:7000", lab.v4.listen));
-        config.tables = tenant(&lab, &files, "");
+        config.tables = tenant(&lab, &files, &format!("[http]\nlisten = [\"{METRICS}\"]\n"));
         let server = Server::start(&lab, &config);
         let peers = [lab.v4.peer, lab.v6.peer].map(|ip| echo_peer(&lab, ip));
         Some(Self { lab, config, files, server, _peers: peers })
@@ -54,6 +57,17 @@ impl Scene {
         );
         let mut command = self.lab.command(Host::Client, "sh");
         Tool::run(command.args(["-c", &script]), PATIENCE).output
+    }
+
+    /// The metrics of the server.
+    fn metrics(&self) -> String {
+        let mut stream = self.lab.connect(Host::Server, METRICS.parse().expect("an address"));
+        // Of version 1.0, so that the end of the body is that of the connection.
+        let request = format!("GET /metrics HTTP/1.0\r\nhost: {METRICS}\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("a request");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
     }
 
     fn reload(&mut self, more: &str) {
@@ -99,6 +113,20 @@ fn a_realm_lets_in_its_own_users_by_page_and_by_listener() {
     assert!(is_relayed(&own), "{}", own.output);
     let in_tenant = scene.uclient(alice, &["-p", "3478", "-o", PAGE]);
     assert!(!is_relayed(&in_tenant), "the tenant has no alice:\n{}", in_tenant.output);
+
+    // Each has what its own users relayed, by uclient's allocations that ended: ten messages a run.
+    let is = |metrics: &str, name: &str, labels: &str, value: u64| {
+        metrics.contains(&format!("\nturnpike_realm_{name}_total{{{labels}}} {value}\n"))
+    };
+    test_support::eventually("the ended allocations are counted by realm", || {
+        let metrics = scene.metrics();
+        [("tenant.test", 2), ("turn.test", 1)].into_iter().all(|(realm, runs)| {
+            let realm = format!("realm=\"{realm}\"");
+            let packets = format!("{realm},direction=\"to_peers\"");
+            is(&metrics, "allocations_ended", &realm, runs)
+                && is(&metrics, "relayed_packets", &packets, 10 * runs)
+        })
+    });
 }
 
 #[test]

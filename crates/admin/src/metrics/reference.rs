@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use control::{
     CertificateInfo, ConfinementInfo, CounterTotals, MonitoringInfo, OffloadInfo, OffloadInterface,
-    OffloadWatch, ServerInfo,
+    OffloadWatch, RealmTotals, ServerInfo,
 };
 
 use super::{Metric, server};
@@ -55,6 +55,7 @@ fn examples() -> Vec<Metric> {
         drain_left_seconds: 0,
         turns: vec![0],
         realms: vec![(String::new(), 0)],
+        ended: [("".into(), RealmTotals::default())].into(),
     };
     super::gather(&info(), &live, &CounterTotals::of([]), Some(&Interface))
 }

@@ -1,9 +1,10 @@
 //! Facts about the server.
 
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use control::ServerInfo;
-use turn_types::{Instant, IpFamily};
+use control::{RealmTotals, ServerInfo};
+use turn_types::{Instant, IpFamily, Realm};
 
 use super::{Metric, Value};
 use crate::monitored::Monitored;
@@ -18,6 +19,8 @@ pub(super) struct Live {
     pub(super) turns: Vec<u64>,
     /// Live allocations of each realm.
     pub(super) realms: Vec<(String, u32)>,
+    /// Ended allocations of each realm.
+    pub(super) ended: BTreeMap<Realm, RealmTotals>,
 }
 
 impl Live {
@@ -31,6 +34,7 @@ impl Live {
             drain_left_seconds: deadline.map_or(0, left),
             turns: workers.turns().collect(),
             realms: live_by_realm(monitored),
+            ended: workers.realm_totals(),
         }
     }
 }
@@ -41,6 +45,7 @@ pub(super) fn metrics(info: &ServerInfo, live: &Live) -> Vec<Metric> {
     for (worker, &count) in live.turns.iter().enumerate() {
         turns = turns.labelled([("worker", &worker.to_string())], count);
     }
+    let [ended, packets, bytes] = ended_by_realm(live);
     vec![
         Metric::gauge("turnpike_build_info", "1; the label is the version of the program")
             .labelled([("version", &info.version)], 1),
@@ -61,6 +66,9 @@ pub(super) fn metrics(info: &ServerInfo, live: &Live) -> Vec<Metric> {
         Metric::gauge("turnpike_workers", "Worker threads").with(info.workers as u64),
         turns,
         by_realm(live),
+        ended,
+        packets,
+        bytes,
         relayed_addresses(info),
         certificates(info),
     ]
@@ -80,6 +88,33 @@ fn by_realm(live: &Live) -> Metric {
         metric = metric.labelled([("realm", realm)], (*count).into());
     }
     metric
+}
+
+/// What ended by realm: an allocation counts as a whole at its end, and in the realm of its user.
+fn ended_by_realm(live: &Live) -> [Metric; 3] {
+    let mut ended =
+        Metric::counter("turnpike_realm_allocations_ended", "Ended allocations of each realm");
+    let mut packets = Metric::counter(
+        "turnpike_realm_relayed_packets",
+        "Packets relayed by ended allocations of each realm",
+    );
+    let mut bytes = Metric::counter(
+        "turnpike_realm_relayed_bytes",
+        "Payload bytes relayed by ended allocations of each realm",
+    );
+    for (realm, totals) in &live.ended {
+        let RealmTotals { allocations, traffic } = totals;
+        ended = ended.labelled([("realm", realm)], *allocations);
+        for (direction, number, volume) in [
+            ("to_peers", traffic.to_peer_packets, traffic.to_peer_bytes),
+            ("to_client", traffic.to_client_packets, traffic.to_client_bytes),
+        ] {
+            let labels = || [("realm", &**realm), ("direction", direction)];
+            packets = packets.labelled(labels(), number);
+            bytes = bytes.labelled(labels(), volume);
+        }
+    }
+    [ended, packets, bytes]
 }
 
 fn relayed_addresses(info: &ServerInfo) -> Metric {

@@ -280,6 +280,7 @@ impl Observer {
         self.record_time(Histogram::SessionDuration, lived);
         let bytes = traffic.to_peer_bytes.saturating_add(traffic.to_client_bytes);
         self.counters.record(Histogram::SessionBytes, bytes);
+        self.counters.count_ended(&record.realm, traffic);
         ended_session::log(self.worker, &self.log.addresses, record, reason, lived);
         let Some(records) = &self.log.records else { return };
         let event = SessionEvent::Ended(Box::new(record.clone()));
