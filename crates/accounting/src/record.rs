@@ -62,6 +62,9 @@ pub struct Record {
     pub to_peers: Volume,
     /// From peers to client.
     pub to_client: Volume,
+    /// Packets of both directions that the kernel path relayed, and the sockets did not.
+    #[serde(default)]
+    pub kernel_packets: u64,
     /// Packets dropped in either direction.
     pub dropped_packets: u64,
     /// Dropped packets by reason.
@@ -119,6 +122,7 @@ impl Record {
                 packets: traffic.to_client_packets,
                 bytes: traffic.to_client_bytes,
             },
+            kernel_packets: record.history.carried_packets,
             dropped_packets: traffic.dropped_packets,
             drops: counts(&record.history.drops, DropReason::label),
             refusals: counts(&record.history.refusals, Refusal::label),

@@ -446,6 +446,10 @@ fn what_was_carried_is_in_the_record() {
     };
     assert_eq!(world.record().traffic, expected);
     assert_eq!(world.record().history.drops, [(DropReason::Bandwidth, 10)]);
+    assert_eq!(world.record().history.carried_packets, 8, "without those of the sockets");
+    let mut ended = world.record();
+    ended.credit(&CARRIED);
+    assert_eq!(ended.history.carried_packets, 12);
     world.server.end_allocation(world.now, id, EndReason::EndedByOperator);
     assert!(!world.server.credit(id, CARRIED));
     assert!(!world.server.credit(AllocationId(0), CARRIED));

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use e2e::{Caller, Config, Host, Lab, Server};
+use serde_json::Value;
 use turn_types::IpFamily::V4;
 use xdp_relay::limits::LEASE;
 
@@ -29,9 +30,25 @@ fn assert_closes(what: &str, mode: &str, call: &Call, within: Duration) {
 #[test]
 fn an_allocation_that_is_given_back() {
     by_xdp_and_tc(|mode| {
-        let Some((_scene, mut call)) = scene(mode) else { return };
+        let records = "\n[accounting]\nfile = \"sessions.jsonl\"\n";
+        let Some(scene) = Scene::new(mode, |_, config| config.tables += records) else { return };
+        let mut call = scene.call(V4, V4);
+        scene.wait_for_kernel(&call);
         call.caller.release();
         assert_closes("Refresh 0", mode, &call, A_SECOND);
+        // Its record tells what the kernel relayed of it.
+        test_support::eventually("the record of the session", || {
+            let text = scene.server.file("sessions.jsonl");
+            let record = text.lines().find_map(|line| serde_json::from_str::<Value>(line).ok());
+            let Some(record) = record else { return false };
+            let packets = |part: &Value| part.as_u64().expect("a number");
+            let all =
+                packets(&record["to_peers"]["packets"]) + packets(&record["to_client"]["packets"]);
+            let by_kernel = packets(&record["kernel_packets"]);
+            // Those before the routes, and those that show that the host forwards them, went over sockets.
+            assert!(by_kernel > 0 && by_kernel < all, "{record}");
+            true
+        });
     });
 }
 

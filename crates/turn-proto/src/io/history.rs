@@ -31,9 +31,16 @@ pub struct SessionHistory {
     /// The packets of [`Traffic::dropped_packets`](super::notice::Traffic::dropped_packets) by reason, the most frequent
     /// first.
     pub drops: Vec<(DropReason, u64)>,
+    /// Relayed packets that a fast path carried: a part of those of [`Traffic`](super::notice::Traffic).
+    pub carried_packets: u64,
 }
 
 impl SessionHistory {
+    /// Adds packets that a fast path carried.
+    pub(super) const fn add_carried(&mut self, packets: u64) {
+        self.carried_packets = self.carried_packets.saturating_add(packets);
+    }
+
     /// Adds dropped packets that a fast path has counted.
     pub(super) fn add_drops(&mut self, reason: DropReason, packets: u64) {
         if packets == 0 {

@@ -125,6 +125,7 @@ impl AllocationRecord {
     /// Adds traffic that a fast path carried since the record was made.
     pub fn credit(&mut self, carried: &Traffic) {
         self.traffic.add(carried);
+        self.history.add_carried(carried.packets());
         self.history.add_drops(FAST_PATH_DROPS, carried.dropped_packets);
     }
 }
@@ -194,6 +195,12 @@ pub struct Traffic {
 }
 
 impl Traffic {
+    /// Relayed packets of both directions.
+    #[must_use]
+    pub const fn packets(&self) -> u64 {
+        self.to_peer_packets.saturating_add(self.to_client_packets)
+    }
+
     /// Adds the counts of `other`.
     pub const fn add(&mut self, other: &Self) {
         let Self {

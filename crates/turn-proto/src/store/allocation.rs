@@ -120,6 +120,7 @@ impl Allocation {
     /// Counts traffic that a fast path carried, also against its rate.
     pub(crate) fn credit(&mut self, carried: &Traffic) {
         self.traffic.add(carried);
+        self.history.carry(carried.packets());
         let Traffic {
             to_peer_packets,
             to_peer_bytes,

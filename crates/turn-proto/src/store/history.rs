@@ -22,6 +22,8 @@ struct More {
     permissions: Served,
     channels: Served,
     reasons: Vec<(Reason, u64)>,
+    /// Packets that a fast path carried.
+    carried: u64,
 }
 
 /// Served requests of a method. Narrow, as there is one in every allocation.
@@ -57,6 +59,14 @@ impl History {
         self.more().channels.add(now);
     }
 
+    /// Counts packets that a fast path carried.
+    pub(crate) fn carry(&mut self, packets: u64) {
+        if packets > 0 {
+            let carried = &mut self.more().carried;
+            *carried = carried.saturating_add(packets);
+        }
+    }
+
     /// Counts a request that was refused.
     pub(crate) fn refuse(&mut self, reason: Refusal) {
         // The first steps of every client, and of one that stays.
@@ -79,6 +89,7 @@ impl History {
         let Some(more) = &self.more else { return record };
         record.permissions = more.permissions.record();
         record.channels = more.channels.record();
+        record.carried_packets = more.carried;
         for &(reason, count) in &more.reasons {
             match reason {
                 Reason::Refused(reason) => record.refusals.push((reason, count)),
