@@ -98,12 +98,15 @@ pub const OPTIONS: &[CoturnOption] = &[
     lettered('X', "external-ip", Value, Keys("relay.external, relay.addresses")),
     option("min-port", Value, Keys("relay.ports")),
     option("max-port", Value, Keys("relay.ports")),
-    option("no-udp-relay", Switch, Unsupported("relaying UDP is the purpose of the server")),
+    option("no-udp-relay", Switch, Keys("udp.relaying")),
     option("no-tcp-relay", Switch, Keys("tcp.relaying")),
     option(
         "server-relay",
         Switch,
-        Unsupported("relaying to peers without a permission is not standard, and opens the host"),
+        Unsupported(
+            "without permissions anybody who finds a relayed port reaches the client behind it; let the client permit its peers \
+             (CreatePermission), or name peers that may be reached in `peers.allow`",
+        ),
     ),
     lettered('K', "keep-address-family", Switch, Keys("relay.default_family")),
     lettered('A', "allocation-default-address-family", Value, Keys("relay.default_family")),
@@ -153,7 +156,8 @@ pub const OPTIONS: &[CoturnOption] = &[
         "check-origin-consistency",
         Switch,
         Unsupported(
-            "ORIGIN chooses the realm of the first request; from then on nonce and key are of one realm",
+            "nothing depends on ORIGIN behind the first request: nonce, key and allocation are of one realm, and a request \
+             that shows them for another is refused, whatever its ORIGIN",
         ),
     ),
     option("no-auth-pings", Switch, Always(NO_POLL)),
@@ -234,7 +238,7 @@ pub const OPTIONS: &[CoturnOption] = &[
         Unsupported("it opens this host's own services: name single addresses in `peers.allow`"),
     ),
     lettered('S', "stun-only", Switch, Keys("relay.enabled")),
-    option("no-stun", Switch, Unsupported("Binding is always answered, within a budget")),
+    option("no-stun", Switch, Keys("binding")),
     lettered(
         'f',
         "fingerprint",

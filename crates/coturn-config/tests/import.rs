@@ -197,6 +197,9 @@ fn transports_that_are_off_and_stun_alone() {
     let settings = taken("no-udp\nrealm=a.example\nlt-cred-mech\nuser=a:b\n");
     assert!(!settings.udp.enabled && settings.tcp.enabled);
     assert!(taken("secure-stun\nrealm=a.example\nlt-cred-mech\nuser=a:b\n").auth.binding);
+    let who = "realm=a.example\nlt-cred-mech\nuser=a:b\n";
+    let settings = taken(&format!("no-stun\nno-udp-relay\n{who}"));
+    assert!(!settings.binding && !settings.udp.relaying && settings.tcp.relaying);
     let settings = taken("stun-only\nlistening-port=3478\n");
     assert!(!settings.relay.enabled && settings.udp.enabled);
 }

@@ -14,6 +14,7 @@ mod quotas;
 mod realms;
 mod relay;
 mod secret;
+mod services;
 mod signed_tokens;
 mod tls;
 mod tokens;
@@ -43,6 +44,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
     redirect(&file.redirect, document, errors);
     interfaces(&file.offload.interfaces, document, errors);
     quotas::check(&file, document, errors);
+    services::check(&file, document, errors);
     tls::check(&file, document, errors);
     let acme_challenge = acme::check(&file, document, errors);
     let settings = Settings {

@@ -63,6 +63,9 @@ section! {
         /// does when it leaves a wireless network. Such an allocation outlives its connection, until its
         /// lifetime ends. Where mobility is off, requests for it are refused with 405.
         live mobility: bool = false;
+        /// Answers Binding requests, by which clients find their public address and keep NATs open. Off leaves TURN alone: Binding
+        /// requests are dropped, those of clients with an allocation as well.
+        restart binding: bool = true;
     }
     tables {
         relay: Relay,

@@ -148,6 +148,8 @@ impl Settings {
             ticket_key: own_key,
             rfc5766_clients: self.compatibility.rfc5766_clients,
             tcp_relaying: self.tcp.relaying,
+            udp_relaying: self.udp.relaying,
+            binding: self.binding,
             stun_only: !self.relay.enabled,
             binding_login: self.auth.binding,
             rfc3489_clients: self.compatibility.rfc3489_clients,

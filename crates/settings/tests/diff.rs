@@ -201,6 +201,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("redirect.ipv6", "'[2001:db8::7]:3478'", ""),
     ("redirect.domain", "'a.example'", "redirect.ipv4 = '198.51.100.7:3478'"),
     ("tcp.proxy_protocol", "['10.0.0.0/24']", ""),
+    ("udp.relaying", "false", "tcp.relaying = true"),
     ("tcp.acme_redirect", "'http://acme.example.org/'", ""),
     ("tls.listen", "['0.0.0.0:443']", "tls.certificates = [{ chain = '/a.pem', key = '/a.key' }]"),
     ("tls.certificates", "[{ chain = 'a.pem', key = 'a.key' }]", ""),

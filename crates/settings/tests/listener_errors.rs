@@ -219,6 +219,25 @@ fn a_total_of_rates_needs_a_rate() {
 }
 
 #[test]
+fn something_is_served_and_nothing_that_is_switched_off() {
+    let relaying = "udp.relaying: nothing would be relayed: tcp.relaying is off as well";
+    assert!(errors("udp.relaying = false").contains(relaying));
+    assert_eq!(errors("udp.relaying = false\ntcp.relaying = true"), "");
+    assert_eq!(errors("udp.relaying = false\nrelay.enabled = false"), "");
+    assert_eq!(errors("binding = false"), "");
+    for (more, what) in [
+        ("relay.enabled = false", "no request would be answered: relay.enabled is off as well"),
+        ("auth.binding = true", "it is off, and auth.binding is about Binding requests"),
+        ("compatibility.rfc3489_clients = true", "it is off, and compatibility.rfc3489_clients is"),
+    ] {
+        let told = errors(&format!("binding = false\n{more}"));
+        assert!(told.contains(&format!("binding: {what}")), "{told}");
+    }
+    let discovery = errors(&format!("binding = false\n{TWO}"));
+    assert!(discovery.contains("discovery.addresses is about Binding"), "{discovery}");
+}
+
+#[test]
 fn binding_with_a_login_excludes_clients_that_have_none() {
     let told =
         errors(&format!("{TWO}[auth]\nbinding = true\n[compatibility]\nrfc3489_clients = true"));

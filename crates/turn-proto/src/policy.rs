@@ -65,6 +65,11 @@ pub struct Policy {
     pub rfc5766_clients: bool,
     /// Relay TCP for clients over TCP and TLS (RFC 6062). Live allocations stay when it is turned off.
     pub tcp_relaying: bool,
+    /// Relay datagrams, as nearly all clients ask for; without it allocations for UDP are refused with 442. Live allocations stay
+    /// when it is turned off.
+    pub udp_relaying: bool,
+    /// Answer Binding requests; without it they are dropped, those of clients with an allocation as well.
+    pub binding: bool,
     /// Serve Binding alone: requests of TURN are not answered.
     pub stun_only: bool,
     /// Answer Binding to authenticated requests alone (RFC 8489 §12 leaves that to the server). The budgets of unauthenticated
@@ -345,6 +350,8 @@ impl Policy {
             ticket_key,
             rfc5766_clients: false,
             tcp_relaying: false,
+            udp_relaying: true,
+            binding: true,
             stun_only: false,
             binding_login: false,
             rfc3489_clients: false,

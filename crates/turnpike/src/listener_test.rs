@@ -1,4 +1,4 @@
-//! Binding requests to the server's own listeners, as a client sends them, for `/healthz`.
+//! Requests to the server's own listeners, as a client sends them, for `/healthz`.
 
 mod tls;
 
@@ -41,6 +41,7 @@ pub(crate) struct OwnListeners {
     tcp: bool,
     /// Sources whose connections begin with a PROXY header.
     proxies: Vec<Prefix>,
+    method: Method,
 }
 
 impl OwnListeners {
@@ -48,31 +49,41 @@ impl OwnListeners {
         let proxies = settings.tcp.proxy_protocol.iter().map(|prefix| prefix.0).collect();
         let (udp, tcp) = (settings.udp.enabled, settings.tcp.enabled);
         let tls = if settings.tls.enabled { info.tls_listeners.clone() } else { Vec::new() };
-        Self { addresses: info.listeners.clone(), tls, udp, tcp, proxies }
+        // An Allocate without anything in it gets an error, which is an answer as well.
+        let method = if settings.binding { Method::BINDING } else { Method::ALLOCATE };
+        Self { addresses: info.listeners.clone(), tls, udp, tcp, proxies, method }
     }
 }
 
 impl ListenerTest for OwnListeners {
     fn ask(&self) -> Answers<'_> {
-        Box::pin(async {
+        let method = self.method;
+        Box::pin(async move {
             let mut asked = JoinSet::new();
             for (index, &address) in self.addresses.iter().enumerate() {
                 if self.udp {
                     asked.spawn(async move {
-                        (index, ask("udp", address, over_udp(here(address))).await)
+                        (index, ask("udp", address, over_udp(here(address), method)).await)
                     });
                 }
                 if self.tcp {
                     let proxies = self.proxies.clone();
                     asked.spawn(async move {
-                        (index, ask("tcp", address, over_tcp(here(address), proxies, false)).await)
+                        (
+                            index,
+                            ask("tcp", address, over_tcp(here(address), proxies, false, method))
+                                .await,
+                        )
                     });
                 }
             }
             for (index, &address) in self.tls.iter().enumerate() {
                 let (index, proxies) = (self.addresses.len() + index, self.proxies.clone());
                 asked.spawn(async move {
-                    (index, ask("tls", address, over_tcp(here(address), proxies, true)).await)
+                    (
+                        index,
+                        ask("tls", address, over_tcp(here(address), proxies, true, method)).await,
+                    )
                 });
             }
             let mut answers = asked.join_all().await;
@@ -109,13 +120,13 @@ async fn ask(
     }
 }
 
-async fn over_udp(server: SocketAddr) -> io::Result<()> {
+async fn over_udp(server: SocketAddr, method: Method) -> io::Result<()> {
     let any =
         if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind(SocketAddr::new(any, 0)).await?;
     // From no other source.
     socket.connect(server).await?;
-    let request = Request::new()?;
+    let request = Request::new(method)?;
     let mut response = [0; RESPONSE_MAX];
     for wait in WAITS {
         socket.send(&request.bytes).await?;
@@ -134,8 +145,13 @@ async fn over_udp(server: SocketAddr) -> io::Result<()> {
     Err(unanswered())
 }
 
-async fn over_tcp(server: SocketAddr, proxies: Vec<Prefix>, in_tls: bool) -> io::Result<()> {
-    let request = Request::new()?;
+async fn over_tcp(
+    server: SocketAddr,
+    proxies: Vec<Prefix>,
+    in_tls: bool,
+    method: Method,
+) -> io::Result<()> {
+    let request = Request::new(method)?;
     let exchange = async {
         let mut stream = TcpStream::connect(server).await?;
         let source = stream.local_addr()?.ip();
@@ -163,19 +179,19 @@ fn unanswered() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "no answer in time")
 }
 
-/// A Binding request.
+/// A request.
 struct Request {
     id: TransactionId,
     bytes: Vec<u8>,
 }
 
 impl Request {
-    fn new() -> io::Result<Self> {
+    fn new(method: Method) -> io::Result<Self> {
         let seed: [u8; 32] = random_bytes();
         let mut id = TransactionId::default();
         id.0.copy_from_slice(&seed[..12]);
         let mut bytes = vec![0; 64];
-        let builder = MessageBuilder::new(&mut bytes, Class::Request, Method::BINDING, id);
+        let builder = MessageBuilder::new(&mut bytes, Class::Request, method, id);
         let len = builder.finish().ok_or_else(|| io::Error::other("a request is too long"))?;
         bytes.truncate(len);
         Ok(Self { id, bytes })
@@ -213,9 +229,10 @@ mod tests {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         drop(socket);
-        let answer = ask("udp", address, over_udp(address)).await;
+        let answer = ask("udp", address, over_udp(address, Method::BINDING)).await;
         assert!(answer.error.is_some(), "{answer:?}");
-        let answer = ask("tcp", address, over_tcp(address, Vec::new(), false)).await;
+        let answer =
+            ask("tcp", address, over_tcp(address, Vec::new(), false, Method::BINDING)).await;
         assert!(answer.error.is_some(), "{answer:?}");
     }
 }

@@ -30,6 +30,15 @@ fn switches(work: &mut Work) {
             work.toml.set(key, "true".to_owned(), name);
         }
     }
+    for (name, key) in [("no-udp-relay", "udp.relaying"), ("no-stun", "binding")] {
+        if work.last(name).is_some() {
+            work.toml.set(key, "false".to_owned(), name);
+        }
+    }
+    if work.is_on("no-udp-relay") && !work.is_on("no-tcp-relay") {
+        // Otherwise nothing would be relayed.
+        work.toml.set("tcp.relaying", "true".to_owned(), "no-udp-relay");
+    }
     if work.last("software-attribute").is_some() {
         work.toml.set("software", toml::text("Turnpike"), "software-attribute");
     }

@@ -36,5 +36,8 @@ section! {
         /// Accepts clients over UDP, at the addresses and ports of `listen`. Off leaves DTLS at `tls.listen`,
         /// where datagrams without DTLS are dropped then.
         restart enabled: bool = true;
+        /// Relays datagrams, as calls need. Off refuses allocations for UDP with 442 and leaves `tcp.relaying`, for clients over
+        /// TCP and TLS. Live allocations stay when it is switched off.
+        live relaying: bool = true;
     }
 }

@@ -58,7 +58,7 @@ impl AllocateRequest {
             .and_then(|value| value::requested_transport(value).ok())
             .ok_or(Refusal::BadRequest)?;
         let protocol = match transport {
-            UDP => RelayProtocol::Udp,
+            UDP if policy.udp_relaying => RelayProtocol::Udp,
             TCP if policy.tcp_relaying => RelayProtocol::Tcp,
             _ => return Err(Refusal::UnsupportedTransport),
         };

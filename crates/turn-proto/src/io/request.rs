@@ -107,7 +107,7 @@ pub(crate) fn is_understood(policy: &Policy, kind: AttributeType) -> bool {
 /// Returns true for the methods of requests that are served (RFC 8656 §17, RFC 6062 §6.1).
 pub(crate) fn is_request_method(policy: &Policy, method: Method) -> bool {
     match method {
-        Method::BINDING => true,
+        Method::BINDING => policy.binding,
         _ if policy.stun_only => false,
         Method::CONNECT | Method::CONNECTION_BIND => policy.tcp_relaying,
         Method::ALLOCATE | Method::REFRESH | Method::CREATE_PERMISSION | Method::CHANNEL_BIND => {

@@ -1,6 +1,7 @@
 //! The rules of the RFCs, a file for each section: one program, because each would compile the whole server.
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
+mod no_binding;
 mod rfc3489_classic;
 mod rfc5780_discovery;
 mod rfc6062_s5_peers;

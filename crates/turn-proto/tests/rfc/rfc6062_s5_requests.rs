@@ -52,6 +52,17 @@ fn tcp_is_relayed_only_where_it_is_served() {
         assert_eq!(fate.dropped(), DropReason::UnexpectedMethod, "there is no such method");
     }
 
+    // The same of UDP; what is there already goes on.
+    let mut world = tcp_world();
+    let mut caller = Client::new(1000);
+    caller.allocate(&mut world);
+    let relay = world.policy.relay.clone();
+    world.apply(Policy { udp_relaying: false, relay, ..world.policy.clone() });
+    let refused = Client::new(1001).try_allocate(&mut world, |_| ());
+    assert_eq!(refused.code(), Some(442));
+    caller.refresh(&mut world, None).success();
+    allocate(&mut world, &mut alice(1));
+
     let mut world = tcp_world();
     let mut client = alice(1);
     for protocol in [0, 1, 33, 132, 255] {
