@@ -143,11 +143,7 @@ pub const OPTIONS: &[CoturnOption] = &[
             "with a database that both servers can share `users.database_tables`; otherwise `auth.token_keys`",
         ),
     ),
-    option(
-        "server-name",
-        Value,
-        Unsupported("it is for access tokens: set `auth.server_name` with `auth.token_keys`"),
-    ),
+    option("server-name", Value, Keys("auth.server_name")),
     option("stale-nonce", Value, Keys("lifetimes.nonce")),
     option("stateless-nonce", Switch, Always("nonces take no memory")),
     option("stateless-nonce-secret", Value, Keys("auth.nonce_key_file")),

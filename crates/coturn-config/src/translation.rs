@@ -118,6 +118,7 @@ pub fn import_found(
 fn translated(mut work: Work, rows: &[Row], directory: &Path) -> Import {
     addresses::translate(&mut work);
     access::translate(&mut work, directory);
+    database::server_name(&mut work);
     limits::translate(&mut work);
     tls::translate(&mut work, directory);
     service::translate(&mut work);

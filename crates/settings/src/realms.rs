@@ -66,6 +66,8 @@ impl Settings {
             previous.realms.named(realm.name).is_some_and(|old| old.auth.sha256)
         };
         let token_keys = realm.database.map_or(&[][..], |database| &database.token_keys);
+        let server_name = realm.entry.token_server_name.as_deref();
+        let server_name = server_name.or(self.auth.server_name.as_deref()).unwrap_or(realm.name);
         AuthPolicy {
             users,
             secrets: realm.tenant.secrets.clone(),
@@ -80,7 +82,7 @@ impl Settings {
                 && realm.tenant.secrets.is_empty()
                 && !self.user_database().has_coturn_layout(),
             tokens: self
-                .token_authority(realm.name, realm.tenant.token_keys.iter().chain(token_keys)),
+                .token_authority(server_name, realm.tenant.token_keys.iter().chain(token_keys)),
             ..AuthPolicy::new(nonce_key)
         }
     }

@@ -95,6 +95,17 @@ fn keys_of_access_tokens_are_of_one_realm() {
     assert_eq!((&*tokens.server_name, &*tenants.server_name), ("a", "b"));
     assert_ne!(tokens.keys[0].algorithm, tenants.keys[0].algorithm);
     assert!(policy.realms.named("c").unwrap().auth.tokens.is_none());
+
+    // An authorization server may know this server by one name for all realms, or by one for each.
+    let name_of = |text: &str| {
+        let policy = self::policy(text);
+        let realm = policy.realms.named("b").unwrap();
+        realm.auth.tokens.as_ref().unwrap().server_name.to_string()
+    };
+    let text = text.replace("auth.token_keys", "auth.server_name = 'turn'\nauth.token_keys");
+    assert_eq!(name_of(&text), "turn");
+    let text = text.replace("users = false", "token_server_name = 'turn-b'");
+    assert_eq!(name_of(&text), "turn-b");
 }
 
 #[test]

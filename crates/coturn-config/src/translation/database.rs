@@ -66,6 +66,22 @@ fn file(work: &mut Work, line: usize, by_secret: bool) {
     tables(work, by_secret);
 }
 
+/// The name by which an authorization server knows this one. Coturn's is one for all realms: without `server-name` that of its
+/// own realm.
+pub(super) fn server_name(work: &mut Work) {
+    if !work.is_on("oauth") {
+        for index in work.all("server-name") {
+            work.set(index, Fate::SameHere("it is for access tokens, and oauth is off".to_owned()));
+        }
+        return;
+    }
+    let realm = || work.word("realm").filter(|realm| !realm.is_empty());
+    if let Some(name) = work.word("server-name").or_else(realm) {
+        let name = toml::text(name);
+        work.toml.set("auth.server_name", name, "server-name, otherwise realm");
+    }
+}
+
 /// Switches of tables, and those that turn tables off.
 const SWITCHES: [&str; 4] = ["no-dynamic-realms", "no-dynamic-ip-list", "use-auth-secret", "oauth"];
 

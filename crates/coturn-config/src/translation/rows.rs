@@ -31,8 +31,8 @@ const NEVER_OPENED: [&str; 8] = [
     "fd00:ec2::254",
 ];
 
-/// Reason of rows of a realm without a secret, where secrets alone count.
-const SHUT: &str = "nobody logs in to this realm, which has no secret, with use-auth-secret";
+/// Reason of rows of a realm that has neither, where secrets and access tokens alone count.
+const SHUT: &str = "nobody logs in to this realm, which has no secret and no key of access tokens, with use-auth-secret";
 
 /// A row of a table of coturn's database, with its values in coturn's order. Values are valid: a secret has the length that
 /// is needed, an origin is one, and a key has the length of its algorithm.
@@ -65,6 +65,7 @@ struct Found {
     options: BTreeMap<String, u64>,
     allowed: Vec<Range>,
     denied: Vec<Range>,
+    token_keys: Vec<String>,
 }
 
 /// Work on rows.
@@ -75,10 +76,11 @@ struct Rows<'a> {
     own: String,
     /// True if coturn authenticates by secrets alone.
     by_secret: bool,
-    /// Realms with a secret.
-    with_secrets: BTreeSet<&'a str>,
+    /// Realms with a secret or a key of access tokens.
+    with_login: BTreeSet<&'a str>,
     realms: BTreeMap<String, Found>,
-    token_keys: Vec<String>,
+    /// Keys of access tokens in all realms.
+    token_keys: usize,
     lines: Vec<RowLine>,
     /// Lines by table, realm and fate.
     places: BTreeMap<(&'static str, String, String), usize>,
@@ -93,16 +95,21 @@ pub(super) fn translate<'a>(
     let own = work.word("realm").unwrap_or_default().to_owned();
     let is_static = |entry: &super::Entry| entry.written.name == "static-auth-secret";
     let by_secret = work.is_on("use-auth-secret") || work.written.iter().any(is_static);
-    let secrets = rows.iter().filter(|row| row.table == "turn_secret");
-    let with_secrets = secrets.filter_map(|row| row.values.first()).map(String::as_str).collect();
+    let takes_tokens = work.is_on("oauth");
+    let realm_of_login = |row: &'a Row| match row.table {
+        "turn_secret" => row.values.first(),
+        "oauth_key" if takes_tokens => row.values.get(5),
+        _ => None,
+    };
+    let with_login = rows.iter().filter_map(realm_of_login).map(String::as_str).collect();
     let mut all = Rows {
         work,
         directory,
         own,
         by_secret,
-        with_secrets,
+        with_login,
         realms: BTreeMap::new(),
-        token_keys: Vec::new(),
+        token_keys: 0,
         lines: Vec::new(),
         places: BTreeMap::new(),
     };
@@ -133,13 +140,16 @@ impl Rows<'_> {
                 "turn_secret" | "turn_realm_option" | "allowed_peer_ip" | "denied_peer_ip",
                 [realm, ..],
             ) => !realm.is_empty() && *realm != self.own && !self.is_shut(realm),
+            ("oauth_key", [_, _, _, _, _, realm]) => {
+                self.work.is_on("oauth") && !realm.is_empty() && *realm != self.own
+            }
             _ => false,
         }
     }
 
     /// True of a realm, not the server's own, that nobody could log in to.
     fn is_shut(&self, realm: &str) -> bool {
-        self.by_secret && realm != self.own && !self.with_secrets.contains(realm)
+        self.by_secret && realm != self.own && !self.with_login.contains(realm)
     }
 
     /// The row without secrets, and its fate.
@@ -295,29 +305,32 @@ impl Rows<'_> {
         if !self.work.is_on("oauth") {
             return left_out("coturn accepts it with oauth alone, which is off");
         }
-        if !realm.is_empty() && realm != self.own {
-            return left_out("auth.token_keys are of the server's own realm alone");
-        }
         if lifetime.parse() != Ok(0_u64) {
             return left_out(
                 "it has an end, and a key of the configuration has none: add it to auth.token_keys, and take it out then",
             );
         }
-        if self.token_keys.len() >= TOKEN_KEYS_MAX {
-            return left_out("there are 32 keys at most: delete those that no service uses");
+        let realm = if realm.is_empty() { &*self.own } else { realm };
+        let is_own = realm == self.own;
+        let keys = &mut self.realms.entry(realm.to_owned()).or_default().token_keys;
+        if keys.len() >= TOKEN_KEYS_MAX {
+            return left_out(
+                "there are 32 keys at most in a realm: delete those that no service uses",
+            );
         }
-        let number = self.token_keys.len() + 1;
+        self.token_keys += 1;
+        let number = self.token_keys;
         let path = self.directory.join(format!("token-key-database-{number}"));
         let path = path.display().to_string();
         let algorithm = if algorithm.is_empty() { "A256GCM" } else { algorithm };
-        self.token_keys.push(format!(
+        keys.push(format!(
             "{{ kid = {}, key_file = {}, algorithm = {} }}",
             toml::text(kid),
             toml::text(&path),
             toml::text(algorithm)
         ));
         self.work.secrets.push((path, key.to_owned()));
-        taken("auth.token_keys")
+        taken(if is_own { "auth.token_keys" } else { "realms.token_keys" })
     }
 
     /// Adds a line to the account. Of rows of one realm with one fate, those behind the first are counted.
@@ -343,10 +356,12 @@ impl Rows<'_> {
         if let Some(own) = own {
             self.write_own(own);
         }
-        if !self.token_keys.is_empty() {
-            let list = format!("[\n    {},\n]", self.token_keys.join(",\n    "));
+        if let Some(keys) = own.map(|own| &own.token_keys).filter(|keys| !keys.is_empty()) {
+            let list = format!("[\n    {},\n]", keys.join(",\n    "));
             self.work.toml.set("auth.token_keys", list, "oauth_key of coturn's database");
-            self.work.settle("oauth", &taken("auth.token_keys"));
+        }
+        if self.token_keys > 0 {
+            self.work.settle("oauth", &taken("auth.token_keys, realms.token_keys"));
         }
         let inherited = own.map(|own| &own.options);
         for (name, found) in realms.iter().filter(|(name, _)| **name != self.own) {
@@ -423,6 +438,7 @@ impl Rows<'_> {
         let origins = found.origins.iter().map(|origin| toml::text(origin)).collect();
         add("origins", origins, "[", "]");
         add("secrets", secrets, "[", "]");
+        add("token_keys", found.token_keys.clone(), "[", "]");
         add("peers", peers, "{ ", " }");
         add("quotas", quotas, "{ ", " }");
         Realm(keys)

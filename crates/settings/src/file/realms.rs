@@ -26,9 +26,11 @@ pub struct RealmEntry {
     /// Secrets shared with the services that issue its time-limited credentials; by default none, as those of `auth` count
     /// in the server's own realm alone.
     pub secrets: Vec<SecretEntry>,
-    /// Keys of the access tokens (RFC 7635) of its authorization server, which knows this server by the realm's name; by default
-    /// none, as those of `auth` count in the server's own realm alone.
+    /// Keys of the access tokens (RFC 7635) of its authorization server; by default none, as those of `auth` count in the
+    /// server's own realm alone.
     pub token_keys: Vec<TokenKeyEntry>,
+    /// Name of this server at that authorization server; by default `auth.server_name`, or the name of the realm.
+    pub token_server_name: Option<Text<1, { turn_proto::limits::SERVER_NAME_BYTES_MAX }>>,
     /// Rules for its peers, beside those of the server's `peers`.
     pub peers: RealmPeers,
     /// Limits of its own.
