@@ -31,7 +31,7 @@ use crate::own_addresses::OwnAddresses;
 use crate::revocations::Revocations;
 use crate::session_records::{self, SessionRecords};
 use crate::sockets::Served;
-use crate::users::{NoUsers, Users};
+use crate::users::{self, NoUsers, Users};
 use crate::{authorizer, cores, host, sockets, warnings};
 
 /// Descriptors that the process needs besides one per relayed address.
@@ -78,11 +78,7 @@ pub(crate) async fn start(
     let mut policy = rules(settings, &own, nonce_key, None, cores.len())?;
     let has_users = editor.is_some();
     if let Some(mut editor) = editor {
-        policy.auth.sha256 = !editor.has_md5_only(&settings.realm)?;
-        let md5_only = policy.realms.iter().map(|realm| editor.has_md5_only(&realm.name));
-        let mut md5_only = md5_only.collect::<Result<Vec<_>, _>>()?.into_iter();
-        policy.realms =
-            policy.realms.map(|realm| realm.auth.sha256 = md5_only.next() == Some(false));
+        policy = users::offer_sha256(&mut *editor, policy)?;
     }
     for relay in &policy.relay {
         sockets::check_relay(relay.local)?;

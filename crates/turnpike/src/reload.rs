@@ -21,8 +21,8 @@ use crate::host;
 use crate::logging;
 use crate::own_addresses::OwnAddresses;
 use crate::revocations::Revocations;
-use crate::sockets;
 use crate::tables::Tables;
+use crate::{sockets, users};
 
 /// State that a reload changes.
 pub(crate) struct InForce {
@@ -86,6 +86,8 @@ impl InForce {
         })?;
         self.find_new_addresses(&mut kept).await?;
         let policy = boot::rules(&kept, &self.own, own_key, Some(&self.policy), workers)?;
+        // A realm may be new, and users may have other keys than at the start.
+        let policy = users::offer_sha256_again(kept.user_database(), policy).await;
         for relay in &policy.relay {
             if self.policy.relay.iter().all(|known| known.local != relay.local) {
                 sockets::check_relay(relay.local)?;
@@ -329,6 +331,7 @@ mod tests {
     use control::{OffloadInfo, Request, Wake, WorkerCounters, Workers, mailbox};
     use settings::Environment;
     use turn_types::Secret;
+    use user_db::NewUser;
 
     use super::*;
 
@@ -465,6 +468,28 @@ mod tests {
         assert!(report.applied.is_empty());
         assert!(applied.lock().unwrap().is_none());
         assert_eq!(in_force.settings, settings(""));
+    }
+
+    #[tokio::test]
+    async fn a_reload_sees_which_keys_users_have() {
+        let directory = crate::testing::Directory::new("keys-at-reload");
+        let (handle, applied) = worker();
+        let mut in_force = in_force();
+        in_force.settings.set_data_directory(directory.path().to_owned());
+        let new = || {
+            let mut new = settings("[[realms]]\nname = \"b\"\n[[realms]]\nname = \"c\"\n");
+            new.set_data_directory(directory.path().to_owned());
+            Ok(new)
+        };
+        let mut store = users::editor(&in_force.settings.user_database()).unwrap();
+        let password = Secret::new("secret-of-bob".to_owned());
+        store.add(&NewUser::new("b", "bob", &password, None).unwrap()).unwrap();
+        store.add(&NewUser::with_md5("c", "carol", Secret::new([7; 16]), None).unwrap()).unwrap();
+        let report = in_force.reload(&handle, None, new, false).await;
+        assert_eq!(report.refused, None);
+        let policy = applied.lock().unwrap().clone().unwrap();
+        let offers = |name: &str| policy.realms.named(name).unwrap().auth.sha256;
+        assert_eq!((offers("b"), offers("c"), policy.auth.sha256), (true, false, true));
     }
 
     /// Both directions: switched off, no client may ask for TCP any more.

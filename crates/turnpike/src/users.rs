@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use control::{Asked, Request, UserDirectory, UserLookup, Workers};
 use settings::Database;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use turn_proto::limits::USER_LOOKUP_WITHIN;
-use turn_proto::{User, UserAnswer, UserKeys, UserQuery};
+use turn_proto::{Policy, User, UserAnswer, UserKeys, UserQuery};
 use turn_types::{PendingId, Secret, WorkerId};
 use user_db::{
     Answer, Directory, DirectoryOptions, Health, SqliteReader, SqliteStore, StoreError, UserEditor,
@@ -53,6 +55,44 @@ pub(crate) fn check_chosen(password: &Secret<String>) -> Result<(), String> {
     let s = if chars == 1 { "" } else { "s" };
     Err(format!("the password has {chars} character{s}, and needs {PASSWORD_CHARS_MIN} or more"))
 }
+
+/// The rules that offer SHA-256 in each realm, unless one of its users has an MD5 key alone.
+///
+/// # Errors
+/// The database cannot be read.
+pub(crate) fn offer_sha256(
+    editor: &mut dyn UserEditor,
+    mut policy: Policy,
+) -> Result<Policy, StoreError> {
+    policy.auth.sha256 = !editor.has_md5_only(&policy.realm)?;
+    let md5_only = policy.realms.iter().map(|realm| editor.has_md5_only(&realm.name));
+    let mut md5_only = md5_only.collect::<Result<Vec<_>, _>>()?.into_iter();
+    policy.realms = policy.realms.map(|realm| realm.auth.sha256 = md5_only.next() == Some(false));
+    Ok(policy)
+}
+
+/// The same at a reload, from a database that is a file; elsewhere all keys are MD5. If it cannot be read now, what is
+/// known counts.
+pub(crate) async fn offer_sha256_again(database: Database, policy: Policy) -> Policy {
+    if !matches!(database, Database::Sqlite(_)) || !exists(&database) {
+        return policy;
+    }
+    let known = policy.clone();
+    let read = spawn_blocking(move || offer_sha256(&mut *editor(&database)?, policy));
+    match timeout(KINDS_OF_KEYS_WITHIN, read).await {
+        Ok(Ok(Ok(policy))) => policy,
+        Ok(Ok(Err(error))) => {
+            tracing::warn!(
+                "the user database cannot be read, to see which keys its users have: {error}"
+            );
+            known
+        }
+        Ok(Err(_)) | Err(_) => known,
+    }
+}
+
+/// Time for the database at a reload, which waits for it.
+const KINDS_OF_KEYS_WITHIN: Duration = Duration::from_secs(2);
 
 /// Returns whether a database exists; of one that is not a file the editor reports it.
 pub(crate) fn exists(database: &Database) -> bool {
