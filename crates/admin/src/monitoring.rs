@@ -2,7 +2,7 @@
 //!
 //! | path | answer |
 //! |---|---|
-//! | `GET /metrics` | metrics for Prometheus, see `docs/operate/metrics.md` |
+//! | `GET /metrics` (`http.metrics_path`) | metrics for Prometheus, see `docs/operate/metrics.md` |
 //! | `GET /healthz` | [`Health`](crate::types::Health): 200 when every worker and listener serves, otherwise 503 |
 //! | `GET /readyz` | the same, and 503 while the server drains (see `http.ready_while_draining`) |
 
@@ -20,12 +20,13 @@ use crate::monitored::Monitored;
 use crate::problem::Problem;
 
 /// The routes for monitoring. `clock` and `offload` as in [`Routes`](crate::routes::Routes); `listeners` sends a
-/// request to each listener.
+/// request to each listener. Metrics are at `metrics_path`.
 pub fn router(
     handle: Handle,
     clock: fn() -> Instant,
     offload: Option<Arc<dyn OffloadWatch>>,
     listeners: Arc<dyn ListenerTest>,
+    metrics_path: &str,
 ) -> Router {
     let monitored = Monitored { handle, clock, offload };
     let examination = Arc::new(Examination::new(monitored.clone(), listeners));
@@ -33,9 +34,10 @@ pub fn router(
         .route("/healthz", get(health::healthy))
         .route("/readyz", get(health::ready))
         .with_state(examination)
-        .route("/metrics", get(metrics::show))
+        .route(metrics_path, get(metrics::show))
         .fallback(async || {
-            Problem::not_found("there is nothing at this path", "/metrics, /healthz and /readyz")
+            let help = "see the metrics (http.metrics_path), /healthz and /readyz";
+            Problem::not_found("there is nothing at this path", help)
         })
         .method_not_allowed_fallback(async || {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path has no such method", "use GET")

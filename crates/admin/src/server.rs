@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::pending;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -44,7 +44,7 @@ pub enum HttpListener {
     /// A Unix socket for monitoring.
     Unix(UnixSocket),
     /// A TCP port for monitoring.
-    Tcp(TcpListener),
+    Tcp(TcpListener, Option<Arc<ServerConfig>>),
     /// A TCP port for operators; without encryption on loopback alone.
     Api(TcpListener, Option<Arc<ServerConfig>>),
 }
@@ -105,7 +105,7 @@ impl Drop for Place {
 pub async fn serve(listener: HttpListener, routes: Router) -> Infallible {
     let places = Places::new(match listener {
         HttpListener::Api(..) => API_CONNECTIONS_MAX,
-        HttpListener::Control(_) | HttpListener::Unix(_) | HttpListener::Tcp(_) => CONNECTIONS_MAX,
+        HttpListener::Control(_) | HttpListener::Unix(_) | HttpListener::Tcp(..) => CONNECTIONS_MAX,
     });
     loop {
         // The semaphore is never closed, so there is always a permit to wait for.
@@ -137,35 +137,54 @@ async fn accept(
             let place = Place { _permit: permit, of: None };
             tokio::spawn(serve_connection(stream, routes, Peer::Unix(None), Stay::Short, place));
         }
-        HttpListener::Tcp(listener) => {
+        HttpListener::Tcp(listener, tls) => {
             let (stream, address) = listener.accept().await?;
             let place = Place { _permit: permit, of: None };
-            let peer = Peer::tcp(address, false);
-            tokio::spawn(serve_connection(stream, routes, peer, Stay::Short, place));
+            serve_over(stream, tls.clone(), routes, (address, Stay::Short), place);
         }
         HttpListener::Api(listener, tls) => {
             let (stream, address) = listener.accept().await?;
             // Answers and events are small: none waits for more.
             let _ = stream.set_nodelay(true);
             let Some(place) = places.of(permit, address.ip()) else { return Ok(()) };
-            let peer = Peer::tcp(address, tls.is_some());
-            let Some(tls) = tls.clone() else {
-                tokio::spawn(serve_connection(stream, routes, peer, Stay::Known, place));
-                return Ok(());
-            };
-            tokio::spawn(async move {
-                let handshake = TlsAcceptor::from(tls).accept(stream);
-                match timeout(HANDSHAKE_DEADLINE, handshake).await {
-                    Ok(Ok(stream)) => {
-                        serve_connection(stream, routes, peer, Stay::Known, place).await;
-                    }
-                    Ok(Err(error)) => tracing::debug!(%peer, %error, "api: no TLS handshake"),
-                    Err(_) => tracing::debug!(%peer, "api: no TLS handshake in time"),
-                }
-            });
+            serve_over(stream, tls.clone(), routes, (address, Stay::Known), place);
         }
     }
     Ok(())
+}
+
+/// Serves a connection in a task of its own, over TLS where it is configured.
+fn serve_over(
+    stream: TcpStream,
+    tls: Option<Arc<ServerConfig>>,
+    routes: Router,
+    (address, stay): (SocketAddr, Stay),
+    place: Place,
+) {
+    let peer = Peer::tcp(address, tls.is_some());
+    let Some(tls) = tls else {
+        tokio::spawn(serve_connection(stream, routes, peer, stay, place));
+        return;
+    };
+    tokio::spawn(async move {
+        let handshake = TlsAcceptor::from(tls).accept(stream);
+        match timeout(HANDSHAKE_DEADLINE, handshake).await {
+            Ok(Ok(stream)) => serve_connection(stream, routes, peer, stay, place).await,
+            Ok(Err(error)) => tracing::debug!(%peer, %error, "http: no TLS handshake"),
+            Err(_) => tracing::debug!(%peer, "http: no TLS handshake in time"),
+        }
+    });
+}
+
+impl HttpListener {
+    /// The same, over TLS if it is a TCP port for monitoring.
+    #[must_use]
+    pub fn over_tls(self, config: &Arc<ServerConfig>) -> Self {
+        match self {
+            Self::Tcp(listener, _) => Self::Tcp(listener, Some(Arc::clone(config))),
+            Self::Control(_) | Self::Unix(_) | Self::Api(..) => self,
+        }
+    }
 }
 
 /// Time that a connection may stay.

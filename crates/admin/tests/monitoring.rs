@@ -67,10 +67,16 @@ impl Server {
         let workers = Workers::new(vec![(mailbox, counters)]);
         let (handle, _requests) = Handle::new(workers, info());
         let listeners = Arc::new(Listeners::default());
-        let routes = monitoring::router(handle.clone(), || NOW, None, Arc::clone(&listeners) as _);
+        let routes = monitoring::router(
+            handle.clone(),
+            || NOW,
+            None,
+            Arc::clone(&listeners) as _,
+            "/metrics",
+        );
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(serve(HttpListener::Tcp(listener), routes));
+        tokio::spawn(serve(HttpListener::Tcp(listener, None), routes));
         Self { handle, worker, listeners, address }
     }
 
@@ -250,8 +256,13 @@ async fn a_unix_socket_serves_the_same() {
         std::env::temp_dir().join(format!("turnpike-monitoring-{}", std::process::id()));
     let path = directory.join("http.sock");
     let socket = UnixSocket::monitoring(&path).unwrap();
-    let routes =
-        monitoring::router(server.handle.clone(), || NOW, None, Arc::clone(&server.listeners) as _);
+    let routes = monitoring::router(
+        server.handle.clone(),
+        || NOW,
+        None,
+        Arc::clone(&server.listeners) as _,
+        "/metrics",
+    );
     tokio::spawn(serve(HttpListener::Unix(socket), routes));
     let mut stream = UnixStream::connect(&path).await.unwrap();
     let request = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";

@@ -326,33 +326,15 @@ pub const OPTIONS: &[CoturnOption] = &[
     option("prometheus", Switch, Keys("http.listen, http.coturn_metrics")),
     option("prometheus-port", Value, Keys("http.listen")),
     option("prometheus-address", Value, Keys("http.listen")),
-    option("prometheus-path", Value, Unsupported("the path is /metrics")),
+    option("prometheus-path", Value, Keys("http.metrics_path")),
     option(
         "prometheus-username-labels",
         Switch,
         Unsupported("user names are no labels: `turnpike sessions` has traffic by user"),
     ),
-    option(
-        "prometheus-tls",
-        Switch,
-        Unsupported(
-            "the listener for metrics is unencrypted: bind it to loopback or a network for monitoring",
-        ),
-    ),
-    option(
-        "prometheus-cert",
-        Value,
-        Unsupported(
-            "the listener for metrics is unencrypted: bind it to loopback or a network for monitoring",
-        ),
-    ),
-    option(
-        "prometheus-key",
-        Value,
-        Unsupported(
-            "the listener for metrics is unencrypted: bind it to loopback or a network for monitoring",
-        ),
-    ),
+    option("prometheus-tls", Switch, Keys("http.tls")),
+    option("prometheus-cert", Value, Keys("tls.certificates")),
+    option("prometheus-key", Value, Keys("tls.certificates")),
     // The process.
     lettered('o', "daemon", Switch, Always(MANAGER)),
     option("pidfile", Value, Always(MANAGER)),

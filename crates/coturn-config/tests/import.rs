@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use coturn_config::{Fate, Import, User, UserKey, import};
@@ -190,6 +190,25 @@ fn taken(text: &str) -> Settings {
     let file = directory.0.join("turnpike.toml");
     let settings = settings::parse(&file, &import.toml, &Environment::empty());
     settings.unwrap_or_else(|errors| panic!("{errors}\n{}", import.toml))
+}
+
+#[test]
+fn metrics_with_a_path_and_tls_of_their_own() {
+    let who = "realm=a.example\nlt-cred-mech\nuser=a:b\n";
+    let own = "prometheus-cert=/m.pem\nprometheus-key=/m.key\n";
+    let tls = "prometheus-tls\nprometheus-path=/turn/metrics\n";
+    let settings = taken(&format!("{who}{tls}{own}"));
+    assert_eq!((settings.http.tls, &*settings.http.metrics_path), (true, "/turn/metrics"));
+    assert_eq!(settings.http.listen.len(), 1, "prometheus-tls alone serves them");
+    assert!(!settings.tls.enabled && !settings.dtls.enabled, "clients had no TLS");
+    let settings = taken(&format!("{who}{tls}cert=/c.pem\npkey=/c.key\n"));
+    assert!(settings.http.tls && settings.tls.enabled);
+    let text = format!("{who}{tls}{own}cert=/c.pem\npkey=/c.key\n");
+    let import = import(&text, &[], Path::new("/d"));
+    let line = import.lines.iter().find(|line| line.text.starts_with("prometheus-cert")).unwrap();
+    assert!(matches!(&line.fate, Fate::Unsupported(why) if why.contains("tls.certificates")));
+    let settings = taken(&format!("{who}{own}prometheus\n"));
+    assert!(!settings.http.tls && settings.tls.certificates.is_empty());
 }
 
 #[test]

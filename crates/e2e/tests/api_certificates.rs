@@ -1,4 +1,4 @@
-//! Certificates of operators in front of the tokens of `[api]`, with curl as the client.
+//! Certificates of operators in front of the tokens of `[api]`, and metrics over TLS, with curl as the client.
 
 use std::time::Duration;
 
@@ -58,4 +58,31 @@ fn a_token_counts_only_behind_a_certificate_of_the_operators() {
         let before_http = !refused.ok && refused.output.contains("alert");
         assert!(before_http, "{certificate:?}: {}", refused.output);
     }
+}
+
+#[test]
+fn metrics_are_served_over_tls_at_a_path_of_their_own() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let files = Certificates::new(&lab);
+    files.make("turn", "turn.test", ECDSA, "90");
+    let mut config = Config::for_lab(&lab);
+    config.tables = format!(
+        "[tls]\ncertificates = [{}]\n[http]\nlisten = [\"{}:9641\"]\ntls = true\nmetrics_path = \"/turn/metrics\"\n",
+        files.entry("turn"),
+        lab.v4.listen,
+    );
+    let _server = Server::start(&lab, &config);
+    let get = |url: &str| -> Tool {
+        let mut command = lab.command(Host::Client, "curl");
+        command.args(["--silent", "--show-error", "--fail", "--max-time", "10", "--cacert"]);
+        command.arg(files.path("turn.pem")).arg("--resolve");
+        command.args([&format!("turn.test:9641:{}", lab.v4.listen), url]);
+        Tool::run(&mut command, Duration::from_secs(20))
+    };
+    let metrics = get("https://turn.test:9641/turn/metrics");
+    assert!(metrics.ok && metrics.output.contains("turnpike_build_info"), "{}", metrics.output);
+    let health = get("https://turn.test:9641/healthz");
+    assert!(health.ok && health.output.contains("\"healthy\":true"), "{}", health.output);
+    assert!(!get("https://turn.test:9641/metrics").ok, "it has another path");
+    assert!(!get("http://turn.test:9641/turn/metrics").ok, "not without TLS");
 }

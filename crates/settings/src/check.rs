@@ -38,7 +38,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
     lifetimes(&file.lifetimes, document, errors);
     paths(&file, document, errors);
     relay::check(&file.relay, document, errors);
-    http::check(&file.http, document, errors);
+    http::check(&file, document, errors);
     api::check(&file, document, errors);
     peers(&file.peers, document, errors);
     redirect(&file.redirect, document, errors);

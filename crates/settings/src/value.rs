@@ -12,6 +12,7 @@ mod peers;
 mod quantity;
 mod relay;
 mod stun_server;
+mod url_path;
 mod web_origin;
 mod words;
 
@@ -31,6 +32,7 @@ pub use peers::Prefix;
 pub use quantity::{Bytes, Count, Duration};
 pub use relay::{External, RelayEntry, RelayPair};
 pub use stun_server::StunServer;
+pub use url_path::UrlPath;
 pub use web_origin::WebOrigin;
 pub use words::{OpenRelay, SecretText, Text, WebPrefix, WorkerCount};
 

@@ -234,6 +234,8 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("users.database", "'/srv/users.sqlite'", ""),
     ("users.database_tables", "['secrets']", ""),
     ("http.listen", "['127.0.0.1:9641']", ""),
+    ("http.tls", "true", "tls.certificates = [{ chain = '/a.pem', key = '/a.key' }]"),
+    ("http.metrics_path", "'/turn/metrics'", ""),
     ("api.credential_lifetime", "'1 h'", ""),
     ("api.credential_origins", "['https://app.example.org']", ""),
     ("api.credential_uris", "['turn:turn.example.org']", ""),

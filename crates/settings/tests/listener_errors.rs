@@ -238,6 +238,18 @@ fn something_is_served_and_nothing_that_is_switched_off() {
 }
 
 #[test]
+fn metrics_over_tls_need_a_certificate_and_a_path_of_their_own() {
+    let told = errors("http.tls = true");
+    assert!(told.contains("http.tls: there is no certificate for TLS"), "{told}");
+    assert_eq!(
+        errors("http.tls = true\nacme.names = ['turn.example.org']\ntls.listen = ['0.0.0.0:443']"),
+        ""
+    );
+    let told = errors("http.metrics_path = '/readyz'");
+    assert!(told.contains("http.metrics_path: \"/readyz\" answers whether"), "{told}");
+}
+
+#[test]
 fn binding_with_a_login_excludes_clients_that_have_none() {
     let told =
         errors(&format!("{TWO}[auth]\nbinding = true\n[compatibility]\nrfc3489_clients = true"));

@@ -18,7 +18,9 @@ pub(crate) async fn monitoring(settings: &Settings) -> Result<Vec<HttpListener>>
             HttpListen::Unix(path) => {
                 HttpListener::Unix(UnixSocket::monitoring(path).map_err(socket_failed)?)
             }
-            HttpListen::Tcp(address) => HttpListener::Tcp(bind(*address, "http.listen").await?),
+            HttpListen::Tcp(address) => {
+                HttpListener::Tcp(bind(*address, "http.listen").await?, None)
+            }
         });
     }
     Ok(listeners)

@@ -88,7 +88,7 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
             "The client changed its user during an allocation; it has to begin a new one."
         }
         Refusal::UnsupportedTransport => {
-            "For TCP to peers (RFC 6062) set `tcp.relaying`; the client itself has to come over TCP or TLS."
+            "For UDP set `udp.relaying`. For TCP to peers (RFC 6062) set `tcp.relaying`; the client itself has to come over TCP or TLS."
         }
         Refusal::RelayProtocol => "The client mixes requests for UDP and for TCP (RFC 6062).",
         Refusal::ConnectionExists => "",

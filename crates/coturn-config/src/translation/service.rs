@@ -68,10 +68,78 @@ fn log(work: &mut Work) {
     }
 }
 
+/// Options of metrics besides the one that serves them.
+const MORE: [&str; 6] = [
+    "prometheus-port",
+    "prometheus-address",
+    "prometheus-path",
+    "prometheus-tls",
+    "prometheus-cert",
+    "prometheus-key",
+];
+
+fn metrics_path(work: &mut Work) {
+    let Some(index) = work.last("prometheus-path") else { return };
+    let path = syntax::word(work.value(index)).to_owned();
+    let is_name = |name: &str| {
+        !matches!(name, "" | "." | "..")
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+    };
+    match path.strip_prefix('/') {
+        Some(names) if names.split('/').all(is_name) && path.len() <= 256 => {
+            work.toml.set("http.metrics_path", toml::text(&path), "prometheus-path");
+        }
+        Some(_) | None => work.unreadable(index, "a path such as /metrics"),
+    }
+}
+
+/// Metrics have the certificates of the server; one of their own becomes one more of them.
+fn metrics_over_tls(work: &mut Work) {
+    if !work.is_on("prometheus-tls") {
+        for name in ["prometheus-cert", "prometheus-key"] {
+            for index in work.all(name) {
+                work.set(index, Fate::SameHere("prometheus-tls is off".to_owned()));
+            }
+        }
+        return;
+    }
+    let own = ["cert", "pkey"].map(|name| work.word(name).map(str::to_owned));
+    let theirs =
+        ["prometheus-cert", "prometheus-key"].map(|name| work.word(name).map(str::to_owned));
+    let has_own = own.iter().all(Option::is_some) && !work.is_on("no-tls");
+    match theirs {
+        [Some(chain), Some(key)] if !has_own => {
+            let entry =
+                format!("[{{ chain = {}, key = {} }}]", toml::text(&chain), toml::text(&key));
+            work.toml.set("tls.certificates", entry, "prometheus-cert, prometheus-key");
+            // Clients get none in coturn.
+            for key in ["tls.enabled", "dtls.enabled"] {
+                work.toml.set(key, "false".to_owned(), "the certificate is for metrics alone");
+            }
+        }
+        [Some(_), Some(_)] if theirs != own => {
+            let reason = "add it to tls.certificates: which one is shown depends on the name that is asked for";
+            for name in ["prometheus-cert", "prometheus-key"] {
+                for index in work.all(name) {
+                    work.set(index, Fate::Unsupported(reason.to_owned()));
+                }
+            }
+        }
+        [None, None] if !has_own => {
+            for index in work.all("prometheus-tls") {
+                work.unreadable(index, "prometheus-cert and prometheus-key, or cert and pkey");
+            }
+            return;
+        }
+        _ => {}
+    }
+    work.toml.set("http.tls", "true".to_owned(), "prometheus-tls");
+}
+
 fn metrics(work: &mut Work) {
     const PORT: u16 = 9641;
-    if !work.is_on("prometheus") {
-        for name in ["prometheus-port", "prometheus-address"] {
+    if !work.is_on("prometheus") && !work.is_on("prometheus-tls") {
+        for name in MORE {
             for index in work.all(name) {
                 work.set(index, Fate::SameHere("prometheus is off".to_owned()));
             }
@@ -93,5 +161,7 @@ fn metrics(work: &mut Work) {
     let address = address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let listen = SocketAddr::new(address, port.unwrap_or(PORT)).to_string();
     work.toml.set("http.listen", toml::list(&[listen]), comment);
+    metrics_path(work);
+    metrics_over_tls(work);
     work.toml.set("http.coturn_metrics", "true".to_owned(), "coturn's names, besides others");
 }

@@ -9,6 +9,14 @@ use crate::value::Endpoint;
 const LISTEN: &str = "api.listen";
 const AUTHORITIES: &str = "api.client_authorities";
 
+/// Returns whether the server has a certificate, or would have one but for a slip that is told.
+pub(super) fn has_certificate(file: &File, document: &Document) -> bool {
+    !file.tls.certificates.is_empty()
+        || !file.acme.names.is_empty()
+        || document.is_refused("tls.certificates")
+        || document.is_refused("acme.names")
+}
+
 pub(super) fn check(file: &File, document: &Document, errors: &mut Errors) {
     let listen = &file.api.listen;
     if listen.len() > HTTP_LISTENERS_MAX {
@@ -16,10 +24,7 @@ pub(super) fn check(file: &File, document: &Document, errors: &mut Errors) {
         let help = format!("write at most {HTTP_LISTENERS_MAX}");
         errors.add(document.place(LISTEN), LISTEN, error, help);
     }
-    let has_certificate = !file.tls.certificates.is_empty()
-        || !file.acme.names.is_empty()
-        || document.is_refused("tls.certificates")
-        || document.is_refused("acme.names");
+    let has_certificate = has_certificate(file, document);
     for (index, Endpoint(address)) in listen.iter().enumerate() {
         let place = || document.entry_place(LISTEN, index);
         if listen[..index].contains(&Endpoint(*address)) {

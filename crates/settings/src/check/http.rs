@@ -1,15 +1,29 @@
 //! Checks of `[http]`.
 
-use super::too_long;
+use super::{api, too_long};
 use crate::document::Document;
 use crate::error::Errors;
-use crate::file::Http;
+use crate::file::File;
 use crate::limits::HTTP_LISTENERS_MAX;
 use crate::value::HttpListen;
 
 const KEY: &str = "http.listen";
 
-pub(super) fn check(http: &Http, document: &Document, errors: &mut Errors) {
+/// Paths of the same listeners that answer whether the server works.
+const HEALTH: [&str; 2] = ["/healthz", "/readyz"];
+
+pub(super) fn check(file: &File, document: &Document, errors: &mut Errors) {
+    let http = &file.http;
+    if HEALTH.contains(&&*http.metrics_path) {
+        const PATH: &str = "http.metrics_path";
+        let what = format!("\"{}\" answers whether the server works", &*http.metrics_path);
+        errors.add(document.place(PATH), PATH, what, "write another path");
+    }
+    if http.tls && !api::has_certificate(file, document) {
+        const TLS: &str = "http.tls";
+        let what = "there is no certificate for TLS";
+        errors.add(document.place(TLS), TLS, what, "add tls.certificates or acme.names");
+    }
     if http.listen.len() > HTTP_LISTENERS_MAX {
         let error = format!("the list has {} listeners", http.listen.len());
         let help = format!("write at most {HTTP_LISTENERS_MAX}");

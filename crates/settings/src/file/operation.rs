@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::section::section;
-use crate::value::{Count, Database, Duration, Endpoint, HttpListen, Text, WebOrigin};
+use crate::value::{Count, Database, Duration, Endpoint, HttpListen, Text, UrlPath, WebOrigin};
 
 section! {
     /// The log, on standard error.
@@ -95,11 +95,16 @@ section! {
     /// HTTP for monitoring: `/metrics` (Prometheus), `/healthz` and `/readyz`. Nothing can be changed by it, and no
     /// user, client or session is named.
     Http {
-        /// Addresses and ports, and paths of Unix sockets, to serve HTTP at: unencrypted and without a password.
+        /// Addresses and ports, and paths of Unix sockets, to serve HTTP at: without a password, and unencrypted unless `tls` is set.
         /// Name loopback, or an address of a network for monitoring. A Unix socket may be used by all that may
         /// enter its directory. None by default.
         #[schemars(example = serde_json::json!(["127.0.0.1:9641", "unix:/run/turnpike/http.sock"]))]
         restart listen: Vec<HttpListen> = Vec::new();
+        /// Serves the addresses of `listen` over TLS, with the certificates of `tls.certificates`. Unix sockets stay unencrypted.
+        restart tls: bool = false;
+        /// Path of the metrics.
+        #[schemars(example = "/turn-1/metrics")]
+        restart metrics_path: UrlPath = UrlPath::fixed("/metrics");
         /// Adds metrics under the names that coturn gives them, such as `turn_total_allocations`, for dashboards
         /// that know these.
         live coturn_metrics: bool = false;

@@ -51,7 +51,7 @@ turn_types::labels! {
         AllocationExists => "allocation_exists",
         /// Authentic, but not the user of the allocation.
         WrongUser => "wrong_user",
-        /// REQUESTED-TRANSPORT is neither UDP nor, where it is served, TCP.
+        /// REQUESTED-TRANSPORT is neither UDP nor TCP, or one that is not relayed here.
         UnsupportedTransport => "unsupported_transport",
         /// Not for the protocol of the allocation: Connect for UDP, ChannelBind for TCP.
         RelayProtocol => "relay_protocol",

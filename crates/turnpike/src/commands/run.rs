@@ -9,6 +9,7 @@ use admin::{AccessError, HttpListener, UnixSocket};
 use anyhow::anyhow;
 use control::{Handle, ServerInfo};
 use linux_net::Clock;
+use settings::value::HttpListen;
 use settings::{Settings, SignalAction};
 use user_db::{Page, UserEditor};
 
@@ -158,8 +159,16 @@ async fn serve(
         ));
     }
     let listeners = Arc::new(OwnListeners::new(&settings, &handle.info()));
-    let routes = admin::monitoring::router(handle.clone(), clock, offload, listeners);
+    let routes = {
+        let path = &settings.http.metrics_path;
+        admin::monitoring::router(handle.clone(), clock, offload, listeners, path)
+    };
+    let tls = settings.http.tls.then(|| running.certificates.https_config(None)).transpose()?;
     for listener in monitoring {
+        let listener = match &tls {
+            Some(tls) => listener.over_tls(tls),
+            None => listener,
+        };
         tokio::spawn(admin::serve(listener, routes.clone()));
     }
     let records = running.records.map(|records| records.keep(&handle, &settings));
@@ -302,7 +311,11 @@ fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo) {
         tracing::info!("certificate {} expires in {}", certificate.file, output::duration(left));
     }
     for listen in &settings.http.listen {
-        tracing::info!("metrics and health over HTTP at {listen}");
+        let over = match listen {
+            HttpListen::Tcp(_) if settings.http.tls => "HTTPS",
+            HttpListen::Tcp(_) | HttpListen::Unix(_) => "HTTP",
+        };
+        tracing::info!("metrics and health over {over} at {listen}");
     }
     for listen in settings.api.listen.iter().map(|endpoint| endpoint.0) {
         let scheme = if listen.ip().is_loopback() { "http" } else { "https" };
