@@ -57,6 +57,9 @@ pub struct Status {
     pub relay: Vec<RelayAddress>,
     /// First and last relay port, as in `49152-65535`.
     pub relay_ports: String,
+    /// The servers that clients are redirected to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub redirects: Vec<Redirect>,
     /// Worker threads.
     pub workers: u64,
     /// Work of the kernel: batches of datagrams, and relaying.
@@ -479,6 +482,17 @@ impl std::fmt::Debug for SignIn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("SignIn(<secret>)")
     }
+}
+
+/// A server that clients are redirected to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Redirect {
+    /// Its address and port.
+    pub server: String,
+    /// The transport of the clients that it is for: `any`, `udp`, `tcp`, or `tls` with DTLS.
+    pub transport: String,
+    /// False if it does not answer, so that no client is sent to it.
+    pub answers: bool,
 }
 
 /// `GET /v1/me`: the token of the caller.

@@ -208,6 +208,7 @@ fn info() -> ServerInfo {
         dtls: true,
         confinement: ConfinementInfo::default(),
         monitoring: MonitoringInfo::default(),
+        redirects: Vec::new(),
         certificates: vec![CertificateInfo {
             file: "/etc/chain.pem".into(),
             expires: SystemTime::UNIX_EPOCH + Duration::from_secs(2_000_000_000),

@@ -128,6 +128,7 @@ fn info() -> ServerInfo {
         }],
         confinement: ConfinementInfo::default(),
         monitoring: MonitoringInfo::default(),
+        redirects: Vec::new(),
     }
 }
 

@@ -38,6 +38,19 @@ pub struct ServerInfo {
     pub confinement: ConfinementInfo,
     /// Answers for monitoring.
     pub monitoring: MonitoringInfo,
+    /// The servers that clients are redirected to.
+    pub redirects: Vec<RedirectInfo>,
+}
+
+/// A server that clients are redirected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedirectInfo {
+    /// Its address.
+    pub server: SocketAddr,
+    /// The transport of the clients that it is for: `any`, `udp`, `tcp`, or `tls` with DTLS.
+    pub transport: &'static str,
+    /// False if it does not answer, so that no client is sent to it.
+    pub answers: bool,
 }
 
 /// Answers for monitoring, as configured.

@@ -35,7 +35,8 @@ pub use handle::Handle;
 pub use histogram::Histogram;
 pub use info::{
     CertificateInfo, ConfiguredKey, ConfinementInfo, ConfinementLayer, KeptCapability,
-    MonitoringInfo, OffloadInfo, OffloadInterface, OffloadWatch, RelayInfo, ServerInfo,
+    MonitoringInfo, OffloadInfo, OffloadInterface, OffloadWatch, RedirectInfo, RelayInfo,
+    ServerInfo,
 };
 pub use mailbox::{Inbox, Mailbox, PostError, Wake, mailbox};
 pub use operator::{

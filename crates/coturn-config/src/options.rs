@@ -273,22 +273,10 @@ pub const OPTIONS: &[CoturnOption] = &[
         Unsupported("dropped packets are counted by reason, and not shown"),
     ),
     option("respond-http-unsupported", Switch, Always("HTTP on a TURN port is answered with 400")),
-    option("alternate-server", Value, Keys("redirect.ipv4, redirect.ipv6")),
-    option(
-        "udp-alternate-server",
-        Value,
-        Unsupported("clients of all transports go to `redirect`"),
-    ),
-    option(
-        "tcp-alternate-server",
-        Value,
-        Unsupported("clients of all transports go to `redirect`"),
-    ),
-    option(
-        "tls-alternate-server",
-        Value,
-        Unsupported("clients of all transports go to `redirect`"),
-    ),
+    option("alternate-server", Value, Keys("redirect.servers")),
+    option("udp-alternate-server", Value, Keys("redirect.udp")),
+    option("tcp-alternate-server", Value, Keys("redirect.tcp")),
+    option("tls-alternate-server", Value, Keys("redirect.tls")),
     // The log.
     lettered(
         'v',

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -112,7 +113,7 @@ fn relays_of_meeting_servers() {
 #[test]
 fn a_container_behind_nat_with_users() {
     let (import, settings) = imported("cloud-image");
-    assert_eq!(unsupported(&import), ["userdb", "alternate-server"]);
+    assert_eq!(unsupported(&import), ["userdb"]);
     assert_eq!(strange(&import), ["user", "verbos"]);
     let pairs: Vec<String> = settings.relay.addresses.iter().map(ToString::to_string).collect();
     assert_eq!(pairs.len(), 2);
@@ -131,8 +132,8 @@ fn a_container_behind_nat_with_users() {
     assert!(settings.auth.users && settings.mobility && settings.http.coturn_metrics);
     assert_eq!(settings.http.listen.len(), 1);
     assert_eq!(
-        settings.alternate_server().map(|server| (server.v4.is_some(), server.v6.is_some())),
-        Some((true, true))
+        settings.alternate_servers().any.iter().map(SocketAddr::is_ipv4).collect::<Vec<_>>(),
+        [true, true, false]
     );
     assert!(import.toml.contains("nonce = \"1 h\""));
     assert!(import.lines.iter().all(|line| !line.text.contains("horse")));
@@ -219,6 +220,13 @@ fn transports_that_are_off_and_stun_alone() {
     let who = "realm=a.example\nlt-cred-mech\nuser=a:b\n";
     let settings = taken(&format!("no-stun\nno-udp-relay\n{who}"));
     assert!(!settings.binding && !settings.udp.relaying && settings.tcp.relaying);
+    let settings = taken(&format!(
+        "alternate-server=192.0.2.1\nudp-alternate-server=192.0.2.2:1\nudp-alternate-server=192.0.2.3:1\n\
+         tcp-alternate-server=192.0.2.4:1\ntls-alternate-server=[2001:db8::5]:5349\n{who}"
+    ));
+    let redirect = settings.alternate_servers();
+    let counts = [&redirect.any, &redirect.udp, &redirect.tcp, &redirect.tls].map(Vec::len);
+    assert_eq!((counts, redirect.any[0].port()), ([1, 2, 1, 1], 3478));
     let settings = taken("stun-only\nlistening-port=3478\n");
     assert!(!settings.relay.enabled && settings.udp.enabled);
 }

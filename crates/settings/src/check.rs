@@ -215,12 +215,28 @@ fn redirect(redirect: &file::Redirect, document: &Document, errors: &mut Errors)
             refuse(key, format!("\"{server}\" is a wildcard"), "name the server's address");
         }
     }
-    let refused = families.iter().any(|(key, ..)| document.is_refused(key));
+    let lists = [
+        ("redirect.servers", &redirect.servers),
+        ("redirect.udp", &redirect.udp),
+        ("redirect.tcp", &redirect.tcp),
+        ("redirect.tls", &redirect.tls),
+    ];
+    for (key, list) in lists {
+        if list.len() > limits::ALTERNATES_MAX {
+            let error = format!("the list has {} servers", list.len());
+            refuse(key, error, "write at most 64");
+        }
+        for Endpoint(server) in list.iter().filter(|server| server.0.ip().is_unspecified()) {
+            refuse(key, format!("\"{server}\" is a wildcard"), "name the server's address");
+        }
+    }
+    let refused = families.iter().any(|(key, ..)| document.is_refused(key))
+        || lists.iter().any(|(key, list)| document.is_refused(key) || !list.is_empty());
     if redirect.domain.is_some() && v4.is_none() && v6.is_none() && !refused {
         refuse(
             "redirect.domain",
             "there is a name, and no address to send clients to".to_owned(),
-            "set redirect.ipv4, redirect.ipv6 or both",
+            "set redirect.ipv4, redirect.ipv6 or redirect.servers",
         );
     }
 }

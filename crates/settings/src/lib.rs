@@ -31,6 +31,7 @@ mod paths;
 mod places;
 mod policy;
 mod realms;
+mod redirects;
 mod reference;
 mod section;
 mod settings;

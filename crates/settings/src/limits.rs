@@ -22,6 +22,9 @@ pub(crate) const SECRETS_MAX: usize = 8;
 /// Realms beside the server's own: each holds its rules in memory, some kilobytes.
 pub(crate) const REALMS_MAX: usize = 4096;
 
+/// Servers of a list that clients are redirected to: each is asked every five seconds whether it answers.
+pub(crate) const ALTERNATES_MAX: usize = 64;
+
 /// Listeners for HTTP: an address of each family and a socket, for some networks of an operator's own.
 pub(crate) const HTTP_LISTENERS_MAX: usize = 16;
 

@@ -140,7 +140,7 @@ impl Settings {
                 DefaultFamily::Ipv6 => turn_proto::DefaultFamily::V6,
                 DefaultFamily::Client => turn_proto::DefaultFamily::Client,
             },
-            alternate: self.alternate_server(),
+            alternates: self.alternate_servers(),
             unauthenticated: UnauthenticatedBudget {
                 per_second: self.quotas.unauthenticated_responses_per_second.get(),
             },

@@ -1,13 +1,14 @@
 //! From the entries of `realms` to the rules of each.
 
 use turn_proto::{
-    AlternateServer, AuthPolicy, Lifetimes, NonceKey, PeerRules, Policy, Quotas, RealmPolicy,
+    AlternateServers, AuthPolicy, Lifetimes, NonceKey, PeerRules, Policy, Quotas, RealmPolicy,
     Realms, RelayAddress,
 };
 use turn_types::Prefix;
 
-use crate::file::{self, RealmEntry};
+use crate::file::{self, RealmEntry, RealmRedirect};
 use crate::merged::MergedRealm;
+use crate::redirects;
 use crate::settings::Settings;
 
 impl Settings {
@@ -40,7 +41,9 @@ impl Settings {
                 lifetimes: entry.lifetimes(&self.lifetimes),
                 quotas: entry.quotas(&self.quotas),
                 peer_rules: self.peer_rules_of(Some(realm), own, relay),
-                alternate: entry.alternate_server().or_else(|| self.alternate_server()),
+                alternates: Some(entry.alternate_servers())
+                    .filter(|own| !own.is_empty())
+                    .unwrap_or_else(|| self.alternate_servers()),
             }
         };
         let own_max = self.own_of_database().and_then(|own| own.allocations_total);
@@ -117,12 +120,16 @@ impl RealmEntry {
         }
     }
 
-    fn alternate_server(&self) -> Option<AlternateServer> {
-        let (v4, v6) = (self.redirect.ipv4, self.redirect.ipv6);
-        (v4.is_some() || v6.is_some()).then(|| AlternateServer {
-            v4: v4.map(|endpoint| endpoint.0),
-            v6: v6.map(|endpoint| endpoint.0),
-            domain: self.redirect.domain.as_deref().map(str::to_owned),
-        })
+    /// The servers that its clients are redirected to; none are the server's.
+    pub(crate) fn alternate_servers(&self) -> AlternateServers {
+        let RealmRedirect { ipv4, ipv6, servers, udp, tcp, tls, domain } = &self.redirect;
+        let any = ipv4.iter().chain(ipv6).chain(servers);
+        AlternateServers {
+            any: redirects::addresses(any),
+            udp: redirects::addresses(udp),
+            tcp: redirects::addresses(tcp),
+            tls: redirects::addresses(tls),
+            domain: domain.as_deref().map(str::to_owned),
+        }
     }
 }

@@ -5,13 +5,14 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use turn_proto::{AlternateServer, DiscoverySockets, NonceKey, Origin, SharedSecret, TokenKey};
+use turn_proto::{AlternateServers, DiscoverySockets, NonceKey, Origin, SharedSecret, TokenKey};
 use turn_types::Secret;
 
 use crate::database_rules::DatabaseRules;
 use crate::error::Place;
-use crate::file::{AcmeChallenge, DatabaseTable, File, Tls};
+use crate::file::{AcmeChallenge, DatabaseTable, File, RealmEntry, Redirect, Tls};
 use crate::places::Places;
+use crate::redirects;
 use crate::value::{Database, External, HttpListen, RelayPair};
 
 /// Name of the control socket in the data directory.
@@ -375,15 +376,25 @@ impl Settings {
             && *listen != Tls::default().listen
     }
 
-    /// The server that clients are redirected to.
+    /// The servers that clients are redirected to.
     #[must_use]
-    pub fn alternate_server(&self) -> Option<AlternateServer> {
-        let (v4, v6) = (self.redirect.ipv4, self.redirect.ipv6);
-        (v4.is_some() || v6.is_some()).then(|| AlternateServer {
-            v4: v4.map(|endpoint| endpoint.0),
-            v6: v6.map(|endpoint| endpoint.0),
-            domain: self.redirect.domain.as_deref().map(str::to_owned),
-        })
+    pub fn alternate_servers(&self) -> AlternateServers {
+        let Redirect { ipv4, ipv6, servers, udp, tcp, tls, domain, .. } = &self.redirect;
+        let any = ipv4.iter().chain(ipv6).chain(servers);
+        AlternateServers {
+            any: redirects::addresses(any),
+            udp: redirects::addresses(udp),
+            tcp: redirects::addresses(tcp),
+            tls: redirects::addresses(tls),
+            domain: domain.as_deref().map(str::to_owned),
+        }
+    }
+
+    /// The servers that clients of all realms are redirected to.
+    #[must_use]
+    pub fn all_alternate_servers(&self) -> Vec<AlternateServers> {
+        let realms = self.realms.iter().map(RealmEntry::alternate_servers);
+        std::iter::once(self.alternate_servers()).chain(realms).collect()
     }
 
     /// Overrides `data.directory`, for the command line.

@@ -199,6 +199,10 @@ const VALUES: &[(&str, &str, &str)] = &[
     ),
     ("redirect.ipv4", "'198.51.100.7:3478'", ""),
     ("redirect.ipv6", "'[2001:db8::7]:3478'", ""),
+    ("redirect.servers", "['198.51.100.7:3478']", ""),
+    ("redirect.udp", "['198.51.100.7:3478']", ""),
+    ("redirect.tcp", "['198.51.100.7:3478']", ""),
+    ("redirect.tls", "['198.51.100.7:5349']", ""),
     ("redirect.domain", "'a.example'", "redirect.ipv4 = '198.51.100.7:3478'"),
     ("tcp.proxy_protocol", "['10.0.0.0/24']", ""),
     ("udp.relaying", "false", "tcp.relaying = true"),
@@ -349,7 +353,8 @@ fn the_keys_with_secrets_are_those_that_a_difference_hides() {
 }
 
 /// Live keys that are no rules of the server: log, monitoring, certificates, shutdown, signals.
-const NO_RULES: [&str; 14] = [
+const NO_RULES: [&str; 15] = [
+    "redirect.health_checks",
     "api.credential_lifetime",
     "api.credential_uris",
     "relay.external_stun",

@@ -321,7 +321,7 @@ fn keys_that_do_not_go_together() {
         (
             "[redirect]\ndomain = 'turn2.example.org'",
             "turnpike.toml:2: redirect.domain: there is a name, and no address to send clients to\n    \
-             set redirect.ipv4, redirect.ipv6 or both",
+             set redirect.ipv4, redirect.ipv6 or redirect.servers",
         ),
     ]);
 }

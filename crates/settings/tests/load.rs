@@ -151,9 +151,9 @@ fn everything_set_arrives() {
     ]
     .map(|duration| duration.as_secs());
     assert_eq!(seconds, [300, 7200, 360, 660, 90, 31]);
-    let redirect = settings.alternate_server().unwrap();
-    assert_eq!(redirect.v4, Some("198.51.100.7:3478".parse().unwrap()));
-    assert_eq!((redirect.v6, redirect.domain.as_deref()), (None, Some("turn2.example.org")));
+    let redirect = settings.alternate_servers();
+    assert_eq!(redirect.any, ["198.51.100.7:3478".parse().unwrap()]);
+    assert_eq!(redirect.domain.as_deref(), Some("turn2.example.org"));
     assert_eq!((settings.workers.count, settings.workers.pin), (WorkerCount::Fixed(3), false));
     let buffers = [settings.sockets.receive_buffer, settings.sockets.send_buffer];
     assert_eq!(buffers.map(|buffer| buffer.get()), [1 << 20, 1 << 19]);

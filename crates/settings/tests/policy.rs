@@ -129,7 +129,7 @@ fn the_rest_is_handed_on() {
     assert_eq!((policy.ports.min(), policy.ports.max()), (50_000, 50_009));
     assert_eq!(*policy.auth.nonce_key.expose(), [7; 32]);
     assert!(!policy.auth.open && policy.auth.users && policy.auth.expiry_at_refresh);
-    assert_eq!(policy.alternate, None);
+    assert!(policy.alternates.is_empty());
 }
 
 /// Where nobody listens yet, discovery has the server listen; clients are told the public addresses, and

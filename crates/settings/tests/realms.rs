@@ -55,7 +55,7 @@ fn an_entry_stands_over_the_defaults_of_the_server() {
     assert_eq!(realm.quotas.bytes_per_second, 1 << 20, "the server's");
     assert_eq!(realm.lifetimes.allocation_max.as_secs(), 1200);
     assert_eq!(realm.lifetimes.allocation_default.as_secs(), 600);
-    assert_eq!(realm.alternate.as_ref().unwrap().v4, Some("192.0.2.99:3478".parse().unwrap()));
+    assert_eq!(realm.alternates.any, ["192.0.2.99:3478".parse().unwrap()]);
     let judged = |ip: &str| realm.peer_rules.judge(ip.parse().unwrap());
     assert_eq!(judged("198.51.100.7"), PeerAccess::Allowed);
     assert_eq!(judged("198.51.100.8"), PeerAccess::Denied, "by the server's rule");
@@ -64,7 +64,7 @@ fn an_entry_stands_over_the_defaults_of_the_server() {
 
     let own = policy.peer_rules.judge("8.8.8.8".parse().unwrap());
     assert_eq!(own, PeerAccess::Allowed, "the rule of a realm is not that of the server");
-    assert!(policy.alternate.is_none());
+    assert!(policy.alternates.is_empty());
     let other = policy.realms.named("c.example.org").unwrap();
     assert_eq!((other.quotas.channels, other.auth.users), (7, false));
 }

@@ -30,7 +30,7 @@ pub(crate) use self::refusal::Refusal;
 pub(crate) use self::request::{
     Authenticated, Request, SourceAddress, is_request_method, is_understood,
 };
-pub(crate) use self::responder::{Responder, alternate_for, whole_seconds, write_alternate};
+pub(crate) use self::responder::{Responder, whole_seconds, write_alternate};
 pub(crate) use self::route::{InstalledRoute, Route, RouteId};
 pub(crate) use self::verdict::{
     Answer, DropReason, HeaderBuffer, PeerRefusal, ReplyBuffer, Verdict,

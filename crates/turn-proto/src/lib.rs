@@ -75,6 +75,7 @@ pub use io::verdict::{
 };
 pub use io::worker::{BindRequest, Fetch, Question, WorkerAnswer};
 pub use mobility::handover::{Departure, Renamed};
+pub use policy::alternates::AlternateServers;
 pub use policy::grant_limits::{GrantLimits, LimitsError};
 pub use policy::origin::{NotAnOrigin, Origin};
 pub use policy::peer_rules::{DeniedBy, PeerAccess, PeerRules, PlacedRule, canonical, is_tunnel};
@@ -82,9 +83,8 @@ pub use policy::ports::{PortLease, PortRange, PortRequirement, RelayPorts};
 pub use policy::realms::{RealmPolicy, Realms};
 pub use policy::revoked::Revoked;
 pub use policy::{
-    AlternateServer, AuthPolicy, DefaultFamily, DiscoverySockets, Lifetimes, NonceKey, Policy,
-    Quotas, RelayAddress, SharedSecret, TokenAlgorithm, TokenAuthority, TokenKey,
-    UnauthenticatedBudget, WhenSilent,
+    AuthPolicy, DefaultFamily, DiscoverySockets, Lifetimes, NonceKey, Policy, Quotas, RelayAddress,
+    SharedSecret, TokenAlgorithm, TokenAuthority, TokenKey, UnauthenticatedBudget, WhenSilent,
 };
 pub use server::{EndedPart, Server, ServerConfig};
 pub use store::carried::CarriedTraffic;

@@ -8,6 +8,7 @@ use core::time::Duration;
 
 use turn_types::{IpFamily, Realm, Secret};
 
+pub(crate) mod alternates;
 pub(crate) mod discovery;
 pub(crate) mod grant_limits;
 pub(crate) mod origin;
@@ -22,6 +23,7 @@ pub(crate) use self::peer_rules::is_tunnel;
 pub(crate) use self::ports::{PortLease, PortRange, PortRequirement, RelayPorts};
 pub(crate) use self::realms::{Entry, RealmRules};
 
+use self::alternates::AlternateServers;
 use self::peer_rules::PeerRules;
 use self::realms::Realms;
 use self::revoked::Revoked;
@@ -51,8 +53,8 @@ pub struct Policy {
     pub peer_rules: PeerRules,
     /// The family of a relayed address whose client names none.
     pub default_family: DefaultFamily,
-    /// The server to redirect clients to instead of serving them.
-    pub alternate: Option<AlternateServer>,
+    /// The servers to redirect clients to instead of serving them.
+    pub alternates: AlternateServers,
     /// Rate of responses to unauthenticated requests.
     pub unauthenticated: UnauthenticatedBudget,
     /// Let clients keep an allocation when their 5-tuple changes (RFC 8016).
@@ -226,17 +228,6 @@ pub struct Quotas {
     pub bytes_per_second_total: u64,
 }
 
-/// The server that clients are redirected to (RFC 8489 §10).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AlternateServer {
-    /// For clients that came over IPv4.
-    pub v4: Option<SocketAddr>,
-    /// For clients that came over IPv6.
-    pub v6: Option<SocketAddr>,
-    /// ALTERNATE-DOMAIN, for TLS and DTLS.
-    pub domain: Option<String>,
-}
-
 /// Bound on responses to unauthenticated requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnauthenticatedBudget {
@@ -344,7 +335,7 @@ impl Policy {
             quotas: Quotas::default(),
             peer_rules: PeerRules::default(),
             default_family: DefaultFamily::default(),
-            alternate: None,
+            alternates: AlternateServers::default(),
             unauthenticated: UnauthenticatedBudget::default(),
             mobility: false,
             ticket_key,

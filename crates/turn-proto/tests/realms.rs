@@ -30,7 +30,7 @@ fn realm(name: &str, policy: &Policy) -> RealmPolicy {
         lifetimes: policy.lifetimes,
         quotas: policy.quotas,
         peer_rules: policy.peer_rules.clone(),
-        alternate: None,
+        alternates: AlternateServers::default(),
     }
 }
 
@@ -288,7 +288,7 @@ fn a_ticket_moves_nothing_for_another_realm() {
 
 #[test]
 fn each_realm_has_its_own_rules() {
-    let alternate = AlternateServer { v4: Some(addr("203.0.113.99:3478")), v6: None, domain: None };
+    let alternates = AlternateServers::of(vec![addr("203.0.113.99:3478")]);
     let mut world = World::with(tenants(|other| {
         other.peer_rules = rules(&["192.0.2.0/28"]);
         other.quotas.allocations_per_user = 2;
@@ -315,7 +315,7 @@ fn each_realm_has_its_own_rules() {
     own.permit(&mut world, &["192.0.2.5:1"]).success();
     (1004..1010).for_each(|port| _ = Client::new(port).allocate(&mut world));
 
-    reload(&mut world, tenants(|other| other.alternate = Some(alternate)));
+    reload(&mut world, tenants(|other| other.alternates = alternates));
     tenant(1020).try_allocate(&mut world, |_| ()).refused(300);
     Client::new(1021).allocate(&mut world);
 }

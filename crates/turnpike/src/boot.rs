@@ -22,6 +22,7 @@ use turn_proto::{Policy, Quotas, SharedRegistry, UnauthenticatedBudget};
 use turn_types::{Secret, WorkerId};
 use user_db::UserEditor;
 
+use crate::alternates::Silent;
 use crate::certificates::{self, CertificateReloader};
 use crate::confinement::Confinement;
 use crate::failure::{Failure, OrFail as _, Result};
@@ -273,6 +274,7 @@ pub(crate) fn info(
         certificates: Vec::new(),
         confinement: ConfinementInfo::default(),
         monitoring: monitoring(settings),
+        redirects: Silent::default().infos(settings),
     }
 }
 

@@ -307,6 +307,7 @@ mod tests {
             certificates: Vec::new(),
             confinement: control::ConfinementInfo::default(),
             monitoring: control::MonitoringInfo::default(),
+            redirects: Vec::new(),
         };
         let user = FirstUser {
             realm: "turnpike".into(),

@@ -3,7 +3,9 @@
 #![forbid(unsafe_code)]
 
 mod accounts;
+mod alternates;
 mod any_certificate;
+mod asking;
 mod authorities;
 mod authorizer;
 mod boot;

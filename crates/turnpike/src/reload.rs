@@ -12,6 +12,7 @@ use settings::{KeyInForce, LogLevel, RelayPair, Settings, diff, keys_in_force};
 use tracing_subscriber::filter::LevelFilter;
 use turn_proto::Policy;
 
+use crate::alternates::Silent;
 use crate::boot;
 use crate::certificates::CertificateReloader;
 use crate::confinement::Confinement;
@@ -44,6 +45,8 @@ pub(crate) struct InForce {
     pub(crate) revocations: Revocations,
     /// No STUN server has answered at the last attempt, which was logged.
     pub(crate) external_is_silent: bool,
+    /// Servers that no client is redirected to.
+    pub(crate) silent: Silent,
 }
 
 impl InForce {
@@ -95,7 +98,7 @@ impl InForce {
         }
         // The last that can be refused: from here on it is in force.
         self.certificates.put_in_force(&kept)?;
-        let policy = Arc::new(self.revocations.put_in(policy));
+        let policy = Arc::new(self.silent.put_in(self.revocations.put_in(policy)));
         let known = boot::advice(&self.policy, &self.settings);
         let told = handle.workers.apply(Arc::clone(&policy)).await;
         // Also when a worker did not answer: the others go by it, and what is made next begins here.
@@ -118,6 +121,7 @@ impl InForce {
         info.relay = boot::relay_info(&policy);
         info.certificates = self.certificates.infos().to_vec();
         info.monitoring = boot::monitoring(&kept);
+        info.redirects = self.silent.infos(&kept);
         info.relay_ports = (kept.relay.ports.min, kept.relay.ports.max);
         handle.set_info(info);
 
@@ -187,6 +191,18 @@ impl InForce {
         }
     }
 
+    /// Redirects no client to servers that do not answer.
+    pub(crate) async fn follow_alternates(&mut self, handle: &Handle, silent: Silent) {
+        silent.tell(&self.silent);
+        self.silent = silent;
+        if let Err(failure) = self.apply_found(handle, self.settings.clone()).await {
+            tracing::error!(
+                "clients are redirected as before, though other servers answer now: {}",
+                failure.reason()
+            );
+        }
+    }
+
     /// Puts the rules of a database in force. An error of a worker leaves them waiting.
     pub(crate) async fn follow_tables(&mut self, handle: &Handle, tables: &mut Tables) {
         let Some(rules) = tables.waiting() else { return };
@@ -216,13 +232,14 @@ impl InForce {
                 sockets::check_relay(relay.local)?;
             }
         }
-        let policy = Arc::new(self.revocations.put_in(policy));
+        let policy = Arc::new(self.silent.put_in(self.revocations.put_in(policy)));
         self.policy = Arc::clone(&policy);
         self.settings = settings;
         handle.workers.apply(Arc::clone(&policy)).await.map_err(Failure::failed)?;
         let mut info = (*handle.info()).clone();
         info.relay = boot::relay_info(&policy);
         info.realms = boot::realm_names(&policy);
+        info.redirects = self.silent.infos(&self.settings);
         handle.set_info(info);
         Ok(())
     }
@@ -391,6 +408,7 @@ mod tests {
             confinement: None,
             revocations: Revocations::read("nowhere/revoked.json".into()).unwrap(),
             external_is_silent: false,
+            silent: Silent::default(),
         }
     }
 

@@ -13,6 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
 use settings::SignalAction;
 
+use crate::alternates::Alternates;
 use crate::cli::PathOptions;
 use crate::external::{self, ASKED_EVERY, Answers};
 use crate::failure::{Failure, Result};
@@ -56,6 +57,7 @@ pub(crate) struct Server {
     pub(crate) kernel_path: KernelPath,
     pub(crate) host: HostWatch,
     pub(crate) tables: Tables,
+    pub(crate) alternates: Alternates,
 }
 
 /// A drain that goes on.
@@ -194,6 +196,9 @@ impl Server {
                     self.tables.take(reading);
                     self.in_force.follow_tables(&self.handle, &mut self.tables).await;
                 }
+                silent = self.alternates.changed() => {
+                    self.in_force.follow_alternates(&self.handle, silent).await;
+                }
                 _ = revocations_look.tick() => self.in_force.prune_revocations(&self.handle).await,
                 _ = certificates_look.tick() => self.in_force.watch_certificates(&self.handle),
                 _ = watch.tick() => {
@@ -274,6 +279,7 @@ impl Server {
         let load = || paths::load(paths).map(|configuration| configuration.settings);
         let file = paths::configuration_file(paths);
         let report = self.in_force.reload(&self.handle, file.as_deref(), load, end_sessions).await;
+        self.alternates.follow(&self.in_force.settings);
         if let Some(coturn) = &self.paths.coturn {
             coturn.tell(&self.in_force.settings.data.directory);
         }

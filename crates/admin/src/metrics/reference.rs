@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use control::{
     CertificateInfo, ConfinementInfo, CounterTotals, MonitoringInfo, OffloadInfo, OffloadInterface,
-    OffloadWatch, RealmTotals, ServerInfo,
+    OffloadWatch, RealmTotals, RedirectInfo, ServerInfo,
 };
 
 use super::{Metric, server};
@@ -79,6 +79,11 @@ fn info() -> ServerInfo {
         certificates: vec![CertificateInfo { file: String::new(), expires: started }],
         confinement: ConfinementInfo::default(),
         monitoring: MonitoringInfo { coturn_metrics: true, ready_while_draining: false },
+        redirects: vec![RedirectInfo {
+            server: ([0, 0, 0, 0], 0).into(),
+            transport: "udp",
+            answers: true,
+        }],
     }
 }
 

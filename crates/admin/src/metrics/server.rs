@@ -71,6 +71,7 @@ pub(super) fn metrics(info: &ServerInfo, live: &Live) -> Vec<Metric> {
         bytes,
         relayed_addresses(info),
         certificates(info),
+        redirects(info),
     ]
 }
 
@@ -129,6 +130,19 @@ fn relayed_addresses(info: &ServerInfo) -> Metric {
         most = most.labelled([("family", family.label())], ports * addresses.count() as u64);
     }
     most
+}
+
+fn redirects(info: &ServerInfo) -> Metric {
+    let mut answers = Metric::gauge(
+        "turnpike_redirect_server_answers",
+        "1 for each server that clients are redirected to, and 0 for one that does not answer, so that no client is",
+    );
+    for redirect in &info.redirects {
+        let server = redirect.server.to_string();
+        let labels = [("server", server.as_str()), ("transport", redirect.transport)];
+        answers = answers.labelled(labels, redirect.answers.into());
+    }
+    answers
 }
 
 fn certificates(info: &ServerInfo) -> Metric {

@@ -7,13 +7,13 @@ use axum::Json;
 use axum::extract::State;
 use control::{
     AssociationEnd, AssociationRefusal, CounterTotals, DtlsOwn, HelloAnswer, Histogram, LateAnswer,
-    Leg, OffloadWatch, Series, ServerInfo, StreamEnd, StreamRefusal,
+    Leg, OffloadWatch, RedirectInfo, Series, ServerInfo, StreamEnd, StreamRefusal,
 };
 
 use crate::routes::App;
 use crate::types::{
     Allocations, Associations, Bucket, Capability, Certificate, Confinement, ConfinementLayer,
-    Connections, Offload, OffloadInterface, RelayAddress, Status, Traffic, Volume,
+    Connections, Offload, OffloadInterface, Redirect, RelayAddress, Status, Traffic, Volume,
 };
 
 pub(super) async fn show(State(app): State<App>) -> Json<Status> {
@@ -40,6 +40,7 @@ pub(super) async fn show(State(app): State<App>) -> Json<Status> {
         certificates: info.certificates.iter().map(certificate).collect(),
         relay: relay.collect(),
         relay_ports: format!("{}-{}", info.relay_ports.0, info.relay_ports.1),
+        redirects: info.redirects.iter().map(redirect).collect(),
         workers: info.workers as u64,
         offload: offload(&app, &info, &totals),
         allocations: Allocations {
@@ -85,6 +86,11 @@ fn confinement(info: &control::ConfinementInfo) -> Confinement {
         seccomp: layer(&info.calls),
         capabilities: info.capabilities.iter().map(capability).collect(),
     }
+}
+
+fn redirect(info: &RedirectInfo) -> Redirect {
+    let RedirectInfo { server, transport, answers } = info;
+    Redirect { server: server.to_string(), transport: (*transport).to_owned(), answers: *answers }
 }
 
 fn certificate(certificate: &control::CertificateInfo) -> Certificate {

@@ -323,6 +323,7 @@ fn info() -> ServerInfo {
         dtls: false,
         confinement: ConfinementInfo::default(),
         monitoring: MonitoringInfo::default(),
+        redirects: Vec::new(),
         certificates: Vec::new(),
     }
 }

@@ -1,6 +1,6 @@
 //! The console, over telnet.
 
-use super::State::{Missing, NotNeeded, Replaced};
+use super::State::{NotNeeded, Replaced};
 use super::{Item, Part, item};
 
 pub(super) const PART: Part = Part {
@@ -57,16 +57,8 @@ const ITEMS: &[Item] = &[
         Replaced("`turnpike reload` or SIGHUP, under the name `turnserver`"),
     ),
     item("aas; das", "add or delete an alternate server", Replaced(REDIRECT)),
-    item("atas; dtas", "the same for TLS", Missing("clients of all transports go to `redirect`")),
-    item(
-        "atcpas; dtcpas",
-        "the same for TCP",
-        Missing("clients of all transports go to `redirect`"),
-    ),
-    item(
-        "audpas; dudpas",
-        "the same for UDP",
-        Missing("clients of all transports go to `redirect`"),
-    ),
+    item("atas; dtas", "the same for TLS", Replaced(REDIRECT)),
+    item("atcpas; dtcpas", "the same for TCP", Replaced(REDIRECT)),
+    item("audpas; dudpas", "the same for UDP", Replaced(REDIRECT)),
     item("cs", "end a session", Replaced("`turnpike session end`")),
 ];

@@ -222,24 +222,33 @@ fn discovery(work: &mut Work, addresses: &[IpAddr], port_one: u16) {
     }
 }
 
+/// Servers of a list here.
+const ALTERNATES_MAX: usize = 64;
+
 fn redirect(work: &mut Work) {
-    let mut known = [false; 2];
-    for index in work.all("alternate-server") {
-        let value = syntax::word(work.value(index));
-        let server = value
-            .parse::<SocketAddr>()
-            .or_else(|_| value.parse::<IpAddr>().map(|address| SocketAddr::new(address, PORT)));
-        let Ok(server) = server else {
-            work.unreadable(index, "an address, with or without a port,");
-            continue;
-        };
-        let key = if server.is_ipv4() { "redirect.ipv4" } else { "redirect.ipv6" };
-        let family = &mut known[usize::from(server.is_ipv6())];
-        if std::mem::replace(family, true) {
-            let reason = "one server of each family; this one is left out";
-            work.set(index, Fate::Unsupported(reason.to_owned()));
-            continue;
+    for (name, key) in [
+        ("alternate-server", "redirect.servers"),
+        ("udp-alternate-server", "redirect.udp"),
+        ("tcp-alternate-server", "redirect.tcp"),
+        ("tls-alternate-server", "redirect.tls"),
+    ] {
+        let mut servers: Vec<SocketAddr> = Vec::new();
+        for index in work.all(name) {
+            let value = syntax::word(work.value(index));
+            let server = value
+                .parse::<SocketAddr>()
+                .or_else(|_| value.parse::<IpAddr>().map(|address| SocketAddr::new(address, PORT)));
+            match server {
+                Ok(server) if servers.len() < ALTERNATES_MAX => servers.push(server),
+                Ok(_) => {
+                    let reason = format!("{key} has {ALTERNATES_MAX} servers at most");
+                    work.set(index, Fate::Unsupported(reason));
+                }
+                Err(_) => work.unreadable(index, "an address, with or without a port,"),
+            }
         }
-        work.toml.set(key, toml::text(&server.to_string()), "alternate-server");
+        if !servers.is_empty() {
+            work.toml.set(key, toml::list(&servers), name);
+        }
     }
 }

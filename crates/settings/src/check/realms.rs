@@ -10,7 +10,7 @@ use super::{auth, tokens};
 use crate::document::Document;
 use crate::error::Errors;
 use crate::file::{File, RealmEntry};
-use crate::limits::REALMS_MAX;
+use crate::limits::{ALTERNATES_MAX, REALMS_MAX};
 use crate::settings::Tenant;
 
 const KEY: &str = "realms";
@@ -189,9 +189,23 @@ impl Entry<'_> {
                 self.refuse(errors, &what, "name the server's address of that family");
             }
         }
-        if redirect.domain.is_some() && redirect.ipv4.is_none() && redirect.ipv6.is_none() {
+        let lists = [&redirect.servers, &redirect.udp, &redirect.tcp, &redirect.tls];
+        for list in lists {
+            if list.len() > ALTERNATES_MAX {
+                let what = format!("a list of redirect has {} servers", list.len());
+                self.refuse(errors, &what, "write at most 64");
+            }
+            for server in list.iter().filter(|server| server.0.ip().is_unspecified()) {
+                let what = format!("\"{}\" in redirect is a wildcard", server.0);
+                self.refuse(errors, &what, "name the server's address");
+            }
+        }
+        let has_none = redirect.ipv4.is_none()
+            && redirect.ipv6.is_none()
+            && lists.iter().all(|list| list.is_empty());
+        if redirect.domain.is_some() && has_none {
             let what = "redirect has a name, and no address to send clients to";
-            self.refuse(errors, what, "set its ipv4, ipv6 or both");
+            self.refuse(errors, what, "set its ipv4, ipv6 or servers");
         }
     }
 }

@@ -60,7 +60,7 @@ pub struct ExternalEndpoint {
 }
 
 section! {
-    /// Redirection of every client to another server (300, Try Alternate), instead of serving it. Off
+    /// Redirection of every client to other servers (300, Try Alternate), instead of serving it. Off
     /// without an address.
     Redirect {
         /// Server for clients over IPv4.
@@ -69,7 +69,22 @@ section! {
         /// Server for clients over IPv6.
         #[schemars(example = &"[2001:db8::7]:3478")]
         live ipv6: Option<Endpoint> = None;
-        /// Name in that server's certificate (ALTERNATE-DOMAIN, RFC 8489 §14.16).
+        /// More servers for clients over any transport: each client goes to one of its family, the same as long as that is there.
+        #[schemars(example = serde_json::json!(["198.51.100.7:3478", "198.51.100.8:3478"]))]
+        live servers: Vec<Endpoint> = Vec::new();
+        /// Servers for clients over UDP, instead of the others.
+        #[schemars(example = serde_json::json!(["198.51.100.7:3478"]))]
+        live udp: Vec<Endpoint> = Vec::new();
+        /// Servers for clients over TCP, instead of the others.
+        #[schemars(example = serde_json::json!(["198.51.100.7:3478"]))]
+        live tcp: Vec<Endpoint> = Vec::new();
+        /// Servers for clients over TLS and DTLS, instead of the others.
+        #[schemars(example = serde_json::json!(["198.51.100.7:5349"]))]
+        live tls: Vec<Endpoint> = Vec::new();
+        /// Asks each of these servers every 5 seconds whether it answers, and sends no client to one that does not. When none
+        /// of a client's family answers, the client is served here.
+        live health_checks: bool = true;
+        /// Name in the certificates of these servers (ALTERNATE-DOMAIN, RFC 8489 §14.16).
         #[schemars(example = &"turn2.example.org")]
         live domain: Option<Text<1, 255>> = None;
     }

@@ -37,7 +37,7 @@ pub struct RealmEntry {
     pub quotas: RealmQuotas,
     /// Lifetimes of its own.
     pub lifetimes: RealmLifetimes,
-    /// The server that its clients are sent to; by default that of `redirect`.
+    /// The servers that its clients are sent to; by default those of `redirect`.
     pub redirect: RealmRedirect,
 }
 
@@ -91,6 +91,14 @@ pub struct RealmRedirect {
     pub ipv4: Option<Endpoint>,
     /// As `redirect.ipv6`.
     pub ipv6: Option<Endpoint>,
+    /// As `redirect.servers`.
+    pub servers: Vec<Endpoint>,
+    /// As `redirect.udp`.
+    pub udp: Vec<Endpoint>,
+    /// As `redirect.tcp`.
+    pub tcp: Vec<Endpoint>,
+    /// As `redirect.tls`.
+    pub tls: Vec<Endpoint>,
     /// As `redirect.domain`.
     pub domain: Option<Text<1, 255>>,
 }

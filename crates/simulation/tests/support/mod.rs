@@ -104,7 +104,7 @@ impl Scene {
             all.dedup();
         }
         self.add_server(internet, self.policy.clone(), all);
-        if self.policy.alternate.is_some() {
+        if !self.policy.alternates.is_empty() {
             self.add_server(internet, policy_of_alternate(&self.policy), vec![alternate()]);
         }
     }

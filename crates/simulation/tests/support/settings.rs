@@ -11,7 +11,7 @@ use simulation::Login;
 use stun_wire::{AccessTokenBlock, LongTermKeys, time_limited_password};
 use turn_client::AccessToken;
 use turn_proto::{
-    AlternateServer, AuthPolicy, DiscoverySockets, Lifetimes, PeerRules, Policy, Quotas,
+    AlternateServers, AuthPolicy, DiscoverySockets, Lifetimes, PeerRules, Policy, Quotas,
     RelayAddress, RelayPorts, SharedSecret, TokenAlgorithm, TokenAuthority, TokenKey,
     UnauthenticatedBudget, User, UserAnswer, UserKeys, UserQuery,
 };
@@ -59,7 +59,7 @@ pub(crate) fn policy_of_alternate(policy: &Policy) -> Policy {
     let ip = alternate().ip();
     Policy {
         relay: vec![RelayAddress { local: ip, public: ip, ports: RelayPorts::new() }],
-        alternate: None,
+        alternates: AlternateServers::default(),
         discovery: Vec::new(),
         ..policy.clone()
     }
@@ -145,11 +145,12 @@ pub(crate) fn policy(rng: &mut Rng) -> Policy {
         mobility: rng.below(2) == 0,
         tcp_relaying: rng.below(2) == 0,
         rfc3489_clients: rng.below(2) == 0,
-        alternate: (rng.below(6) == 0).then(|| AlternateServer {
-            v4: Some(alternate()),
-            v6: None,
-            domain: Some("turn.example.org".to_owned()),
-        }),
+        alternates: if rng.below(6) == 0 {
+            let domain = Some("turn.example.org".to_owned());
+            AlternateServers { domain, ..AlternateServers::of(vec![alternate()]) }
+        } else {
+            AlternateServers::default()
+        },
         discovery: if rng.below(2) == 0 { vec![discovery()] } else { Vec::new() },
         ..Policy::new(
             REALM.into(),

@@ -1,19 +1,18 @@
 //! Writing responses: the attributes that each one carries whatever its method (RFC 8489 §§6.3.1, 9.2.4).
 
 use alloc::sync::Arc;
-use core::net::SocketAddr;
 use core::time::Duration;
 
 use stun_wire::{
     AttributeType, Class, Message, MessageBuilder, Method, TransactionId, reason_phrase,
 };
-use turn_types::{ClientPath, IpFamily, Transport};
+use turn_types::ClientPath;
 
 use super::notice::RefusedRequest;
 use super::refusal::Refusal;
 use super::verdict::{DropReason, ReplyBuffer, Verdict};
 use crate::credentials::Integrity;
-use crate::policy::{AlternateServer, RealmRules};
+use crate::policy::alternates::Alternate;
 
 /// The parts of a request that its response needs; outlives the request while it waits.
 #[derive(Clone, Debug)]
@@ -121,35 +120,14 @@ pub(crate) fn whole_seconds(lifetime: Duration) -> u32 {
     u32::try_from(up).unwrap_or(u32::MAX)
 }
 
-/// The alternate server for clients of a family: the first ALTERNATE-SERVER must be of the request's own
-/// family (RFC 8489 §10).
-pub(crate) fn alternate_for(rules: RealmRules<'_>, family: IpFamily) -> Option<&AlternateServer> {
-    rules.alternate.filter(|alternate| alternate_of(alternate, family).is_some())
-}
-
-/// ALTERNATE-SERVER of the request's family, then of the other; ALTERNATE-DOMAIN where there is a
-/// certificate to compare it with.
-pub(crate) fn write_alternate(
-    builder: &mut MessageBuilder<'_>,
-    alternate: &AlternateServer,
-    path: &ClientPath,
-) {
-    let family = path.five_tuple.client.family();
-    for family in [family, family.other()] {
-        if let Some(addr) = alternate_of(alternate, family) {
-            builder.address(AttributeType::ALTERNATE_SERVER, addr);
-        }
+/// Writes ALTERNATE-SERVER of the request's family, which has to be the first (RFC 8489 §10), then of the other;
+/// ALTERNATE-DOMAIN where there is a certificate to compare it with.
+pub(crate) fn write_alternate(builder: &mut MessageBuilder<'_>, alternate: Alternate<'_>) {
+    builder.address(AttributeType::ALTERNATE_SERVER, alternate.first);
+    if let Some(second) = alternate.second {
+        builder.address(AttributeType::ALTERNATE_SERVER, second);
     }
-    if let Some(domain) = &alternate.domain
-        && matches!(path.five_tuple.transport, Transport::Tls | Transport::Dtls)
-    {
+    if let Some(domain) = alternate.domain {
         builder.alternate_domain(domain);
-    }
-}
-
-const fn alternate_of(alternate: &AlternateServer, family: IpFamily) -> Option<SocketAddr> {
-    match family {
-        IpFamily::V4 => alternate.v4,
-        IpFamily::V6 => alternate.v6,
     }
 }

@@ -13,8 +13,7 @@ use turn_types::{Instant, Prefix, RelayProtocol};
 
 use crate::credentials::Grant;
 use crate::io::{
-    AllocateRequest, Authenticated, Refusal, ReplyBuffer, Request, Verdict, alternate_for,
-    whole_seconds,
+    AllocateRequest, Authenticated, Refusal, ReplyBuffer, Request, Verdict, whole_seconds,
 };
 use crate::policy::{Policy, RealmRules, is_tunnel};
 use crate::random::Random;
@@ -61,7 +60,7 @@ impl Allocate<'_> {
         }
         let wanted = AllocateRequest::read(policy, path, &request.message)?;
         // Only under integrity (RFC 8489 §14.8): an open relay does not redirect.
-        if responder.has_integrity() && alternate_for(rules, client.family()).is_some() {
+        if responder.has_integrity() && rules.alternates.for_client(&path.five_tuple).is_some() {
             return Err(Refusal::Redirected);
         }
         if draining {

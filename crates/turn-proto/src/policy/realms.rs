@@ -13,10 +13,11 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use stun_wire::{AttributeType, Message};
 use turn_types::{FiveTuple, Realm};
 
+use super::alternates::AlternateServers;
 use super::origin::Origin;
 use super::peer_rules::PeerRules;
 use super::revoked::Revoked;
-use super::{AlternateServer, AuthPolicy, Lifetimes, Policy, Quotas};
+use super::{AuthPolicy, Lifetimes, Policy, Quotas};
 use crate::limits::ORIGINS_READ_MAX;
 
 /// A realm beside the server's own, with rules of its own.
@@ -41,8 +42,8 @@ pub struct RealmPolicy {
     pub quotas: Quotas,
     /// Peers that clients may reach.
     pub peer_rules: PeerRules,
-    /// The server to redirect clients to.
-    pub alternate: Option<AlternateServer>,
+    /// The servers to redirect clients to.
+    pub alternates: AlternateServers,
 }
 
 /// The realms beside the server's own.
@@ -74,7 +75,7 @@ pub(crate) struct RealmRules<'a> {
     /// Bytes per second of all live allocations of this realm; 0 is bounded by the server's limit.
     pub(crate) bytes_per_second_max: u64,
     pub(crate) peer_rules: &'a PeerRules,
-    pub(crate) alternate: Option<&'a AlternateServer>,
+    pub(crate) alternates: &'a AlternateServers,
 }
 
 impl Realms {
@@ -164,7 +165,7 @@ impl RealmPolicy {
             allocations_max: self.quotas.allocations_total,
             bytes_per_second_max: self.quotas.bytes_per_second_total,
             peer_rules: &self.peer_rules,
-            alternate: self.alternate.as_ref(),
+            alternates: &self.alternates,
         }
     }
 }
@@ -182,7 +183,7 @@ impl Policy {
             allocations_max: self.realms.own_allocations_max,
             bytes_per_second_max: 0,
             peer_rules: &self.peer_rules,
-            alternate: self.alternate.as_ref(),
+            alternates: &self.alternates,
         }
     }
 

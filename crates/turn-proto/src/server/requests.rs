@@ -13,8 +13,7 @@ use crate::auth::{self, AuthStep};
 use crate::credentials::Grant;
 use crate::io::{
     Authenticated, Budget, Command, DropReason, Notice, Refusal, RefusedRequest, ReplyBuffer,
-    Request, Responder, UserAnswer, UserQuery, Verdict, alternate_for, is_request_method,
-    write_alternate,
+    Request, Responder, UserAnswer, UserQuery, Verdict, is_request_method, write_alternate,
 };
 use crate::limits::WAITING_REQUEST_MAX;
 use crate::method::{binding, connection_bind, forbidden_peer, refresh};
@@ -262,10 +261,9 @@ impl State {
             } else if reason == Refusal::DontFragment {
                 builder.unknown_attributes(&[AttributeType::DONT_FRAGMENT]);
             } else if reason == Refusal::Redirected
-                && let Some(alternate) =
-                    alternate_for(request.rules, path.five_tuple.client.family())
+                && let Some(alternate) = request.rules.alternates.for_client(&path.five_tuple)
             {
-                write_alternate(builder, alternate, path);
+                write_alternate(builder, alternate);
             }
         })
     }

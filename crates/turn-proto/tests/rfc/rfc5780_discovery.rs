@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use stun_wire::{AttributeType, ChangeRequest, Message, MessageBuilder, Method, value};
 use turn_proto::{
-    AlternateServer, DiscoverySockets, DropReason, Policy, Refusal, UnauthenticatedBudget,
+    AlternateServers, DiscoverySockets, DropReason, Policy, Refusal, UnauthenticatedBudget,
 };
 use turn_types::{ServerAddr, Transport};
 
@@ -328,9 +328,8 @@ fn malformed_attributes_are_refused() {
 /// 5780-6.1-09: Binding is answered here, also while clients of TURN are sent elsewhere.
 #[test]
 fn nobody_is_sent_elsewhere_for_discovery() {
-    let v4 = Some(addr("203.0.113.99:3478"));
-    let alternate = Some(AlternateServer { v4, v6: None, domain: None });
-    let mut world = World::with(Policy { alternate, ..discovering() });
+    let alternates = AlternateServers::of(vec![addr("203.0.113.99:3478")]);
+    let mut world = World::with(Policy { alternates, ..discovering() });
     let answered = ask(&mut world, &mut client_of(V4[0][0]), change(true, true));
     assert_eq!(answered.code(), None);
     assert!(answered.message().first(AttributeType::ALTERNATE_SERVER).is_none());

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use stun_wire::{AttributeType, Method, value};
-use turn_proto::{AlternateServer, Refusal};
+use turn_proto::{AlternateServers, Refusal};
 use turn_types::Transport;
 
 use crate::support::forge::Forge;
@@ -14,11 +14,10 @@ const V6: &str = "[2001:db8:99::9]:3478";
 
 fn redirecting(v4: Option<&str>, v6: Option<&str>) -> World {
     let mut policy = policy();
-    policy.alternate = Some(AlternateServer {
-        v4: v4.map(addr),
-        v6: v6.map(addr),
+    policy.alternates = AlternateServers {
         domain: Some("other.example.org".to_owned()),
-    });
+        ..AlternateServers::of([v4, v6].into_iter().flatten().map(addr).collect())
+    };
     World::with(policy)
 }
 
@@ -88,8 +87,8 @@ fn live_allocations_are_not_redirected() {
     let mut world = World::new();
     let mut client = Client::new(1000);
     client.allocate(&mut world);
-    let alternate = redirecting(Some(V4), Some(V6)).policy.alternate;
-    let redirecting = turn_proto::Policy { alternate, ..world.policy.clone() };
+    let alternates = redirecting(Some(V4), Some(V6)).policy.alternates;
+    let redirecting = turn_proto::Policy { alternates, ..world.policy.clone() };
     world.apply(redirecting);
     client.refresh(&mut world, None).success();
     client.permit(&mut world, &[PEER]).success();
@@ -112,4 +111,36 @@ fn the_domain_is_told_where_there_is_a_certificate() {
         let domain = reply.first(AttributeType::ALTERNATE_DOMAIN);
         assert_eq!(domain, told.then_some(&b"other.example.org"[..]), "{transport:?}");
     }
+}
+
+/// Each transport has servers of its own; a transport without any, and a family without one among them, has the common ones.
+#[test]
+fn clients_go_to_servers_of_their_transport() {
+    let (any, udp, tcp, tls) =
+        ("203.0.113.1:1", "203.0.113.2:2", "203.0.113.3:3", "[2001:db8:4::4]:4");
+    let mut policy = policy();
+    policy.alternates = AlternateServers {
+        any: vec![addr(any)],
+        udp: vec![addr(udp)],
+        tcp: vec![addr(tcp)],
+        tls: vec![addr(tls)],
+        domain: None,
+    };
+    for (transport, expected) in [
+        (Transport::Udp, &[udp][..]),
+        (Transport::Tcp, &[tcp]),
+        (Transport::Tls, &[any, tls]),
+        (Transport::Dtls, &[any, tls]),
+    ] {
+        let mut world = World::with(policy.clone());
+        let mut client = Client::new(1000).over(transport);
+        let reply = client.try_allocate(&mut world, |_| ()).refused(300);
+        let expected: Vec<SocketAddr> = expected.iter().copied().map(addr).collect();
+        assert_eq!(alternates(&reply), expected, "{transport:?}");
+    }
+    policy.alternates.any.clear();
+    policy.alternates.udp.clear();
+    let mut world = World::with(policy);
+    Client::new(1000).allocate(&mut world);
+    Client::new(1001).over(Transport::Tcp).try_allocate(&mut world, |_| ()).refused(300);
 }

@@ -296,13 +296,11 @@ fn one_half_of_a_dual_allocation_will_do() {
 #[test]
 fn redirection_needs_credentials_and_is_sealed() {
     // 8656-7.2-18, 8489-10-01, 8489-10-02, 8489-14.8-01, 8489-14.8-02, 8489-14.15-01
-    let alternate = AlternateServer {
-        v4: Some(addr("192.0.2.200:3478")),
-        v6: Some(addr("[2001:db8:2::2]:3478")),
-        domain: Some("turn2.example.org".into()),
-    };
-    let mut world = World::with(Policy { alternate: Some(alternate.clone()), ..policy() });
-    for (mut client, first) in [(Client::new(1), alternate.v4), (Client::v6(1), alternate.v6)] {
+    let (v4, v6) = (addr("192.0.2.200:3478"), addr("[2001:db8:2::2]:3478"));
+    let domain = Some("turn2.example.org".into());
+    let alternates = AlternateServers { domain, ..AlternateServers::of(vec![v4, v6]) };
+    let mut world = World::with(Policy { alternates, ..policy() });
+    for (mut client, first) in [(Client::new(1), v4), (Client::v6(1), v6)] {
         let bare = client.bare(Method::ALLOCATE, |_| ());
         assert_eq!(client.exchange(&mut world, &bare).code(), Some(401));
         let reply = client.try_allocate(&mut world, |_| ()).refused(300);
@@ -312,7 +310,7 @@ fn redirection_needs_credentials_and_is_sealed() {
             .filter(|attribute| attribute.kind == AttributeType::ALTERNATE_SERVER)
             .map(|attribute| value::address(attribute.value).unwrap())
             .collect();
-        assert_eq!((servers.len(), Some(servers[0])), (2, first), "its own family first");
+        assert_eq!((servers.len(), servers[0]), (2, first), "its own family first");
         assert!(!reply.has(AttributeType::ALTERNATE_DOMAIN), "there is no certificate");
         // What is wrong anyway is said first.
         client.ask(&mut world, Method::ALLOCATE, |_| ()).refused(400);
@@ -326,7 +324,7 @@ fn redirection_needs_credentials_and_is_sealed() {
     let binding = client.bare(Method::BINDING, |_| ());
     assert_eq!(client.exchange(&mut world, &binding).code(), None);
     // Without a server of the client's family there is nowhere to send it.
-    let v4 = AlternateServer { v6: None, ..alternate };
-    world.apply(Policy { alternate: Some(v4), ..world.policy.clone() });
+    let alternates = AlternateServers::of(vec![v4]);
+    world.apply(Policy { alternates, ..world.policy.clone() });
     Client::v6(4).allocate(&mut world);
 }

@@ -192,9 +192,8 @@ fn a_retransmission_is_answered_though_the_server_drains_or_redirects() {
     });
     client.exchange(&mut world, &request).success();
     world.server.drain(true);
-    let v4 = Some(addr("192.0.2.200:3478"));
-    let alternate = AlternateServer { v4, v6: None, domain: None };
-    world.apply(Policy { alternate: Some(alternate), ..world.policy.clone() });
+    let alternates = AlternateServers::of(vec![addr("192.0.2.200:3478")]);
+    world.apply(Policy { alternates, ..world.policy.clone() });
     client.exchange(&mut world, &request).success();
     client.refresh(&mut world, None).success();
 }

@@ -14,6 +14,7 @@ use settings::{Settings, SignalAction};
 use user_db::{Page, UserEditor};
 
 use crate::accounts::DatabaseAccounts;
+use crate::alternates::{Alternates, Silent};
 use crate::cli::PathOptions;
 use crate::commands::user::realm;
 use crate::confinement::{self, Confinement};
@@ -173,6 +174,7 @@ async fn serve(
     }
     let records = running.records.map(|records| records.keep(&handle, &settings));
     let tables = Tables::watch(&settings)?;
+    let alternates = Alternates::watch(&settings);
     tracing::info!("ready");
     manager.ready();
     process.ready()?;
@@ -198,6 +200,7 @@ async fn serve(
             confinement: Some(confinement),
             revocations: running.revocations,
             external_is_silent: false,
+            silent: Silent::default(),
         },
         handle,
         requests,
@@ -209,6 +212,7 @@ async fn serve(
         kernel_path: running.kernel_path,
         host: HostWatch::new(running.monitor),
         tables,
+        alternates,
     };
     server.run().await
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use admin::types::{
     Bucket, Certificate, Confinement, ConfinementLayer, Offload, OffloadInterface, Overview,
-    ProblemNow, RelayAddress, Status, Traffic, TrafficRates, WorkerLoad,
+    ProblemNow, Redirect, RelayAddress, Status, Traffic, TrafficRates, WorkerLoad,
 };
 use serde::Serialize;
 
@@ -103,6 +103,16 @@ fn facts(status: &Status, columns: usize) -> String {
     ];
     lines.extend(draining(status));
     lines.extend(tls(status));
+    if !status.redirects.is_empty() {
+        let server = |one: &Redirect| {
+            let transport =
+                if one.transport == "any" { "" } else { &format!(" for {}", one.transport) };
+            let silent = if one.answers { "" } else { " (does not answer)" };
+            format!("{}{transport}{silent}", one.server)
+        };
+        let servers: Vec<String> = status.redirects.iter().map(server).collect();
+        lines.push(format!("  redirects to {}", servers.join(", ")));
+    }
     lines.extend([
         format!(
             "  relays from  {}, ports {}",

@@ -7,6 +7,7 @@ mod authorizing;
 mod configuration;
 mod coturn;
 mod minting;
+mod redirecting;
 mod revoking;
 mod running;
 mod sessions;

@@ -1,4 +1,4 @@
-//! A Binding request through TLS, to a listener of this server.
+//! A request through TLS.
 
 use std::io;
 use std::sync::Arc;

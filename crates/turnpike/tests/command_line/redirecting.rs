@@ -1,0 +1,76 @@
+//! Clients are sent to servers that answer, and served where none does.
+
+use crate::support::*;
+
+#[test]
+fn nobody_is_sent_to_a_server_that_does_not_answer() {
+    let directory = Directory::new();
+    let (here, there, dead) = (free_port(), free_port(), free_port());
+    let config = |port: u16, more: &str| {
+        format!(
+            "realm = \"test.example\"\nlisten = [\"127.0.0.1:{port}\"]\n[relay]\naddresses = [\"127.0.0.1\"]\n\
+             [auth]\nsecret = \"north-of-the-wall\"\n{more}"
+        )
+    };
+    let start = |name: &str, config: &str| {
+        let file = directory.file(&format!("{name}.toml"), config);
+        let data = format!("{}/{name}", path(&directory.0));
+        Server::start(turnpike(&["run", "--config", path(&file), "--data", &data]))
+    };
+    let mut other = start("there", &config(there, ""));
+    let servers = format!("[redirect]\nservers = [\"127.0.0.1:{there}\", \"127.0.0.1:{dead}\"]\n");
+    let _server = start("here", &config(here, &servers));
+    let data = format!("{}/here", path(&directory.0));
+    let ask = |arguments: &[&str]| run(&[arguments, &["--data", &data]].concat());
+    let answers = |port: u16| {
+        let status = json(&ask(&["status", "--json"]));
+        let server = format!("127.0.0.1:{port}");
+        let redirects = status["redirects"].as_array().unwrap().clone();
+        let found = redirects.iter().find(|one| one["server"] == *server).unwrap();
+        found["answers"].as_bool().unwrap()
+    };
+    wait_until("the dead one is known", || !answers(dead));
+    assert!(answers(there));
+    let told = stdout(&ask(&["status"]));
+    assert!(told.contains(&format!("127.0.0.1:{dead} (does not answer)")), "{told}");
+
+    let credential = json(&run(&[
+        "credentials",
+        "--config",
+        path(&directory.0.join("here.toml")),
+        "--user",
+        "bob",
+        "--json",
+    ]));
+    let call = || {
+        let word = |key: &str| credential[key].as_str().unwrap().to_owned();
+        run(&[
+            "demo",
+            "--seconds",
+            "1",
+            "--server",
+            &format!("turn:127.0.0.1:{here}"),
+            "--user",
+            &word("username"),
+            "--password",
+            &word("password"),
+        ])
+    };
+    let total = |name: &str| {
+        let data = format!("{}/{name}", path(&directory.0));
+        let status = json(&run(&["status", "--json", "--data", &data]));
+        status["allocations"]["total"].as_u64().unwrap()
+    };
+    // Many clients, none of which is sent to the dead server: the call is relayed by the other one.
+    for _ in 0..3 {
+        let sent = call();
+        assert!(sent.status.success(), "{sent:?}");
+    }
+    assert!(total("there") >= 6 && total("here") == 0, "{} {}", total("there"), total("here"));
+    other.signal("TERM");
+    assert!(other.process.wait().unwrap().success());
+    wait_until("the other is known to be gone", || !answers(there));
+    let served = call();
+    assert!(served.status.success(), "{served:?}");
+    assert!(total("here") >= 2);
+}
