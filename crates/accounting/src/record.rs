@@ -85,7 +85,9 @@ impl Record {
                 let lived = at.map_or(Duration::ZERO, |at| at.saturating_since(record.created));
                 (RecordEvent::End, record, lived, reason)
             }
-            SessionEvent::Interim { record, at } => {
+            // Of outputs that follow its life, and of a record as good as one between.
+            SessionEvent::Created(record) => (RecordEvent::Interim, record, Duration::ZERO, None),
+            SessionEvent::Refreshed { record, at } | SessionEvent::Interim { record, at } => {
                 (RecordEvent::Interim, record, at.saturating_since(record.created), None)
             }
         };

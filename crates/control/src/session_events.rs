@@ -12,6 +12,15 @@ use crate::limits::SESSION_EVENTS;
 pub enum SessionEvent {
     /// It has ended.
     Ended(Box<AllocationRecord>),
+    /// It has begun: for outputs that follow its life.
+    Created(Box<AllocationRecord>),
+    /// It was refreshed: for the same.
+    Refreshed {
+        /// Its record.
+        record: Box<AllocationRecord>,
+        /// Time of the Refresh, by the clock of [`AllocationRecord::created`].
+        at: Instant,
+    },
     /// It goes on.
     Interim {
         /// Its record.
@@ -28,6 +37,15 @@ turn_types::labels! {
         File => "file",
         /// A web service (`accounting.webhook`).
         Webhook => "webhook",
+        /// Redis (`accounting.redis`).
+        Redis => "redis",
+    }
+}
+
+impl RecordOutput {
+    /// Returns true if it gets beginnings and refreshes of sessions as well.
+    const fn follows_life(self) -> bool {
+        matches!(self, Self::Redis)
     }
 }
 
@@ -53,11 +71,21 @@ impl SessionEvents {
 
     /// Puts an event into all queues. Never blocks: calls `lost` for each output whose queue is full, where the event is lost.
     pub fn put(&self, event: &SessionEvent, mut lost: impl FnMut(RecordOutput)) {
+        let is_of_life = matches!(event, SessionEvent::Created(_) | SessionEvent::Refreshed { .. });
         for queue in &self.0 {
+            if is_of_life && !queue.output.follows_life() {
+                continue;
+            }
             if !queue.put(event.clone()) {
                 lost(queue.output);
             }
         }
+    }
+
+    /// Returns true if an output wants to know of the beginnings and refreshes of sessions.
+    #[must_use]
+    pub fn follow_life(&self) -> bool {
+        self.0.iter().any(|queue| queue.output.follows_life())
     }
 
     /// The queues.

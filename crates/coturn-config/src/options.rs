@@ -172,14 +172,7 @@ pub const OPTIONS: &[CoturnOption] = &[
         Keys("users.database_file, in a build with the feature `mongodb`"),
     ),
     lettered('N', "redis-userdb", Value, Keys("users.database_file")),
-    lettered(
-        'O',
-        "redis-statsdb",
-        Value,
-        Unsupported(
-            "metrics are served over HTTP (`http.listen`), and the log has a line for each allocation",
-        ),
-    ),
+    lettered('O', "redis-statsdb", Value, Keys("accounting.redis_file")),
     option(
         "secret-key-file",
         Value,

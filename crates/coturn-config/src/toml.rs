@@ -44,7 +44,7 @@ const TABLES: [&str; 16] = [
 ];
 
 /// Tables behind them.
-const LAST: [&str; 3] = ["log", "http", "users"];
+const LAST: [&str; 4] = ["accounting", "log", "http", "users"];
 
 impl Toml {
     /// Sets a key, such as `relay.ports`, to a value that is TOML already. A later one replaces it.

@@ -119,6 +119,7 @@ fn translated(mut work: Work, rows: &[Row], directory: &Path) -> Import {
     addresses::translate(&mut work);
     access::translate(&mut work, directory);
     database::server_name(&mut work);
+    database::statistics(&mut work, directory);
     limits::translate(&mut work);
     tls::translate(&mut work, directory);
     service::translate(&mut work);

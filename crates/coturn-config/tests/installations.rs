@@ -151,7 +151,8 @@ fn databases_of_images() {
     assert_eq!(settings.user_database().to_string(), "postgresql://postgresql/coturn");
     assert!(settings.mobility);
     assert!(listen(&settings).contains(&"198.51.100.80:80".to_owned()));
-    assert!(names(&import).contains(&"redis-statsdb"));
+    assert!(!names(&import).contains(&"redis-statsdb"));
+    assert_eq!(settings.statistics().unwrap().expose(), "redis://:CHANGE_ME@redis/0");
 }
 
 /// Without a user or a secret coturn relays for everyone; here nobody may.

@@ -56,6 +56,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
         address_key: log::check(&file.log, document, errors),
         tenants: realms::check(&file, document, errors),
         database_of_file: database::check(&file.users, document, errors),
+        statistics_of_file: database::statistics(&file.accounting, document, errors),
         token_keys: tokens::check(&file.auth, document, errors),
         tls_listen: tls::listeners(&file),
         discovery_sockets: discovery::check(&file, document, errors),

@@ -86,6 +86,8 @@ pub fn diff(old: &Settings, new: &Settings) -> Diff {
             // A password in it is not shown, and a change of it counts.
             "users.database" => old.users.database == new.users.database,
             "users.database_file" => old.database_of_file == new.database_of_file,
+            "accounting.redis" => old.accounting.redis == new.accounting.redis,
+            "accounting.redis_file" => old.statistics_of_file == new.statistics_of_file,
             _ => true,
         };
         let old = shown(key, old, &before);
@@ -127,6 +129,7 @@ impl Settings {
             }
         }
         merged.database_of_file.clone_from(&self.database_of_file);
+        merged.statistics_of_file.clone_from(&self.statistics_of_file);
         merged.tls_listen.clone_from(&self.tls_listen);
         merged.authorization.clone_from(&self.authorization);
         merged.signed_secret.clone_from(&self.signed_secret);

@@ -60,6 +60,7 @@ pub fn named_files(path: Option<&Path>, environment: &Environment) -> Vec<PathBu
         &file.accounting.webhook_authorities,
         &file.log.address_key_file,
         &file.users.database_file,
+        &file.accounting.redis_file,
     ];
     let all = single.into_iter().chain(secrets).chain(keys).chain(certificates);
     let named = all.flatten().map(PathBuf::as_path);

@@ -154,6 +154,7 @@ impl Settings {
             binding_login: self.auth.binding,
             rfc3489_clients: self.compatibility.rfc3489_clients,
             discovery: self.discovery_sockets.clone(),
+            tell_refreshes: self.statistics().is_some(),
         })
     }
 

@@ -35,6 +35,8 @@ pub struct Settings {
     pub(crate) places: Places,
     /// The user database of `users.database_file`.
     pub(crate) database_of_file: Option<Database>,
+    /// The Redis server of `accounting.redis_file`.
+    pub(crate) statistics_of_file: Option<Database>,
     /// Rules of the database, beside those of the configuration.
     pub(crate) of_database: DatabaseRules,
     /// Public addresses that were found, where `relay.external` is `"auto"`.
@@ -126,6 +128,9 @@ impl Settings {
         let key = "users.database_file";
         let database = self.users.database_file.iter();
         all.extend(database.map(|file| (key, self.place(key), self.beside(file))));
+        let key = "accounting.redis_file";
+        let statistics = self.accounting.redis_file.iter();
+        all.extend(statistics.map(|file| (key, self.place(key), self.beside(file))));
         let secrets = auth.secrets.iter().map(|entry| entry.secret_file.as_ref());
         let keys = auth.token_keys.iter().map(|entry| entry.key_file.as_ref());
         let mut of = |key, files: Vec<Option<&PathBuf>>| {
@@ -163,6 +168,7 @@ impl Settings {
     pub fn holds_secrets(&self) -> bool {
         let auth = &self.auth;
         self.users.database.as_ref().is_some_and(Database::holds_secret)
+            || self.accounting.redis.as_ref().is_some_and(Database::holds_secret)
             || auth.secret.is_some()
             || auth.secrets.iter().any(|entry| entry.secret.is_some())
             || self.realms.iter().any(|realm| realm.secrets.iter().any(|one| one.secret.is_some()))
@@ -238,6 +244,13 @@ impl Settings {
             Some(database) => database.beside(&self.directory),
             None => Database::in_directory(&self.data.directory),
         }
+    }
+
+    /// URL of the Redis server for statistics.
+    #[must_use]
+    pub fn statistics(&self) -> Option<Secret<String>> {
+        let server = self.accounting.redis.as_ref().or(self.statistics_of_file.as_ref());
+        server.map(Database::coturn_url)
     }
 
     /// Files of each certificate.

@@ -212,6 +212,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("sockets.listen_device", "'lo'", ""),
     ("sockets.relay_device", "'lo'", ""),
     ("accounting.file", "'s.jsonl'", ""),
+    ("accounting.redis", "'redis://127.0.0.1/1'", ""),
     ("accounting.webhook", "'https://billing.example.org/records'", ""),
     ("accounting.webhook_authorization_file", "'/etc/turnpike/authorization'", ""),
     ("accounting.webhook_authorities", "'/etc/turnpike/ca.pem'", ""),
@@ -254,7 +255,8 @@ const VALUES: &[(&str, &str, &str)] = &[
 ];
 
 /// They become an entry of `auth.secrets`, or are read from a file that has to be there.
-const PARTS: [&str; 3] = ["auth.secret", "auth.secret_file", "users.database_file"];
+const PARTS: [&str; 4] =
+    ["auth.secret", "auth.secret_file", "users.database_file", "accounting.redis_file"];
 
 /// Each key but [`PARTS`], with its schema.
 fn keys() -> Vec<(String, Value)> {

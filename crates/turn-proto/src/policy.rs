@@ -81,6 +81,8 @@ pub struct Policy {
     pub rfc3489_clients: bool,
     /// Sockets of NAT behaviour discovery (RFC 5780): at most one entry per family.
     pub discovery: Vec<DiscoverySockets>,
+    /// Tell of each Refresh ([`Notice::AllocationRefreshed`](crate::Notice::AllocationRefreshed)).
+    pub tell_refreshes: bool,
 }
 
 /// Ways to authenticate.
@@ -347,6 +349,7 @@ impl Policy {
             binding_login: false,
             rfc3489_clients: false,
             discovery: Vec::new(),
+            tell_refreshes: false,
         }
     }
 

@@ -35,6 +35,7 @@ mod output;
 mod own_addresses;
 mod paths;
 mod process;
+mod redis_statistics;
 mod reload;
 mod renewal;
 mod revocations;

@@ -15,8 +15,11 @@ use outgoing_http::{Client, Roots, Url};
 use settings::Settings;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval};
+use turn_types::Secret;
+use user_db::Publisher;
 
 use crate::failure::{Failure, OrFail as _, Result};
+use crate::redis_statistics::RedisStatistics;
 
 /// Wait for room in a queue, of records that are no end of a session.
 const ROOM: Duration = Duration::from_millis(20);
@@ -35,6 +38,7 @@ pub(crate) struct SessionRecords {
 struct Outputs {
     writer: Option<Writer>,
     delivery: Option<Delivery>,
+    redis: Option<RedisStatistics>,
 }
 
 /// Starts the configured outputs; `None` where no records are kept.
@@ -46,7 +50,12 @@ pub(crate) fn start(settings: &Settings, workers: &Workers) -> Result<Option<Ses
         .webhook
         .as_ref()
         .map(|url| webhook(settings, url, workers, &mut events));
-    let outputs = Outputs { writer: writer.transpose()?, delivery: delivery.transpose()? };
+    let redis = settings.statistics().map(|url| redis(&url, &mut events));
+    let outputs = Outputs {
+        writer: writer.transpose()?,
+        delivery: delivery.transpose()?,
+        redis: redis.transpose()?,
+    };
     Ok((!events.queues().is_empty()).then_some(SessionRecords { events, outputs }))
 }
 
@@ -112,6 +121,15 @@ fn webhook(
     Delivery::start(webhook, spool, taken, Box::new(lost)).or_fail("cannot start a thread")
 }
 
+fn redis(url: &Secret<String>, events: &mut SessionEvents) -> Result<RedisStatistics> {
+    let publisher = Publisher::open(url.expose()).map_err(|error| {
+        Failure::failed(anyhow!("accounting.redis: {error}"))
+            .hint("write it as redis://127.0.0.1/0")
+    })?;
+    RedisStatistics::start(publisher, events.add(RecordOutput::Redis))
+        .or_fail("cannot start a thread")
+}
+
 /// Records that are being kept.
 #[derive(Debug)]
 pub(crate) struct Keeping {
@@ -136,10 +154,11 @@ impl Keeping {
             // Its ends of the queues are gone then.
             let _ = task.await;
         }
-        let Outputs { writer, delivery } = self.outputs;
+        let Outputs { writer, delivery, redis } = self.outputs;
         let _ = spawn_blocking(|| {
             writer.into_iter().for_each(Writer::join);
             delivery.into_iter().for_each(Delivery::join);
+            redis.into_iter().for_each(RedisStatistics::join);
         })
         .await;
     }

@@ -35,6 +35,8 @@ mod mysql;
 #[cfg(feature = "postgresql")]
 mod postgres;
 #[cfg(feature = "redis")]
+mod publication;
+mod publisher;
 mod redis_server;
 mod server;
 mod server_url;
@@ -49,6 +51,8 @@ pub use credentials::Credentials;
 pub use directory::{Answer, Directory, DirectoryOptions, Health};
 pub use error::StoreError;
 pub use limits::PASSWORD_BYTES_MAX;
+pub use publication::Publication;
+pub use publisher::Publisher;
 pub use server::{TableEditor, check_url, server_editor, server_reader, server_tables};
 pub use server_url::authority_files;
 pub use sqlite::SqliteStore;

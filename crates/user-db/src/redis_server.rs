@@ -17,6 +17,7 @@ use crate::error::StoreError;
 use crate::limits::{
     CONNECT_WITHIN, EDIT_WITHIN, PAUSE_MAX, PAUSE_MIN, REALMS_MAX, SCAN_COUNT, TRIGGER_EVERY,
 };
+use crate::publication::Publication;
 use crate::server_url::ServerUrl;
 use crate::store::{Page, Position};
 use crate::table::{Row, Table};
@@ -44,6 +45,30 @@ impl Redis {
             url.failed(format_args!("the URL cannot be understood: {}", causes(&error)))
         })?;
         Ok(Self { url, client, manager: OnceCell::new() })
+    }
+
+    /// Carries out changes that subscribers hear of.
+    pub(crate) async fn publish(&self, changes: &[Publication]) -> Result<(), StoreError> {
+        let mut manager = self.manager().await?;
+        let mut pipe = redis::pipe();
+        for change in changes {
+            match change {
+                Publication::Set { key, value, expires } => {
+                    let seconds = expires.as_secs().max(1);
+                    pipe.cmd("SET").arg(key).arg(value).arg("EX").arg(seconds).ignore();
+                    pipe.cmd("PUBLISH").arg(key).arg(value).ignore();
+                }
+                Publication::Delete { key, message } => {
+                    pipe.cmd("DEL").arg(key).ignore();
+                    pipe.cmd("PUBLISH").arg(key).arg(message).ignore();
+                }
+                Publication::Publish { channel, message } => {
+                    pipe.cmd("PUBLISH").arg(channel).arg(message).ignore();
+                }
+            }
+        }
+        let sent: Result<(), RedisError> = pipe.query_async(&mut manager).await;
+        sent.map_err(|error| self.failed(&error))
     }
 
     fn failed(&self, error: &RedisError) -> StoreError {

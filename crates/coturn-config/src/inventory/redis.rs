@@ -1,6 +1,6 @@
 //! Keys and channels of Redis.
 
-use super::State::{Missing, NotNeeded, Same};
+use super::State::{NotNeeded, Same};
 use super::{Item, Part, item};
 
 pub(super) const PART: Part = Part {
@@ -11,7 +11,9 @@ pub(super) const PART: Part = Part {
 };
 
 const TABLES: &str = "`users.database_tables` with `users.database_file`, read each second";
-const ENDED: &str = "the log line `allocation ended`, with user, realm, packets and bytes; `turnpike sessions --json` while it lives";
+const LIFE: &str = "`accounting.redis`; the key expires a minute behind the lifetime, so that none is deleted at a start; `ssl` and `cipher` are `TLS` or \
+                    `DTLS` and `unknown` where the client is encrypted";
+const TRAFFIC: &str = "`accounting.redis`, at each `accounting.interim` and at the end; payload alone, without requests";
 
 const ITEMS: &[Item] = &[
     item("turn/realm/REALM/user/USER/key", "key of a user", Same("`users.database_file`")),
@@ -29,11 +31,11 @@ const ITEMS: &[Item] = &[
     item("turn/origin/ORIGIN", "realm of a web origin", Same(TABLES)),
     item("turn/oauth/kid/KID", "key of access tokens", Same(TABLES)),
     item("turn/admin_user/NAME", "user of the web interface", NotNeeded("the page takes tokens")),
-    item("status", "life of an allocation: `new`, `refreshed`, `deleted`", Missing(ENDED)),
-    item("traffic; traffic/peer", "packets and bytes since the last report", Missing(ENDED)),
+    item("status", "life of an allocation: `new`, `refreshed`, `deleted`", Same(LIFE)),
+    item("traffic; traffic/peer", "packets and bytes since the last report", Same(TRAFFIC)),
     item(
         "total_traffic; total_traffic/peer",
         "packets and bytes of an allocation that ended",
-        Missing(ENDED),
+        Same(TRAFFIC),
     ),
 ];

@@ -13,6 +13,9 @@ const SHARED: [&str; 7] =
 /// Name of the file with the URL.
 const FILE: &str = "users.url";
 
+/// The same for statistics.
+const STATISTICS_FILE: &str = "statistics.url";
+
 /// Takes the last database, unless the users are not in it alone.
 pub(super) fn translate(work: &mut Work, by_secret: bool, directory: &Path) {
     let mut lines: Vec<usize> = SHARED.iter().flat_map(|name| work.all(name)).collect();
@@ -64,6 +67,25 @@ fn file(work: &mut Work, line: usize, by_secret: bool) {
             .to_owned(),
     );
     tables(work, by_secret);
+}
+
+/// Redis of statistics: its words become a URL, in a file of its own, as it may hold a password.
+pub(super) fn statistics(work: &mut Work, directory: &Path) {
+    let Some(index) = work.last("redis-statsdb") else { return };
+    match url("redis-userdb", work.value(index)) {
+        Ok(url) => {
+            let path = directory.join(STATISTICS_FILE).display().to_string();
+            work.toml.set("accounting.redis_file", toml::text(&path), "redis-statsdb");
+            // Coturn reports each 4096 packets.
+            work.toml.set(
+                "accounting.interim",
+                toml::text("60 s"),
+                "traffic to Redis while sessions go on",
+            );
+            work.secrets.push((path, url));
+        }
+        Err(expected) => work.unreadable(index, &expected),
+    }
 }
 
 /// The name by which an authorization server knows this one. Coturn's is one for all realms: without `server-name` that of its

@@ -140,6 +140,9 @@ impl Observer {
     pub(crate) fn note(&mut self, now: Instant, notice: &Notice) {
         match notice {
             Notice::AllocationCreated(record) => self.created(now, record),
+            Notice::AllocationRefreshed(record) => {
+                self.follow(|| SessionEvent::Refreshed { record: record.clone(), at: now });
+            }
             Notice::AllocationEnded(record) => self.ended(record),
             Notice::AllocationMoved { id, from, to } => {
                 self.count(Series::AllocationsMoved, 1);
@@ -254,8 +257,16 @@ impl Observer {
         }
     }
 
+    /// Tells the outputs that follow the life of sessions, if there are any.
+    fn follow(&self, event: impl FnOnce() -> SessionEvent) {
+        if let Some(records) = self.log.records.as_ref().filter(|records| records.follow_life()) {
+            records.put(&event(), |output| self.count(Series::SessionRecordsLost(output), 1));
+        }
+    }
+
     fn created(&mut self, now: Instant, record: &AllocationRecord) {
         self.count(Series::AllocationsCreated, 1);
+        self.follow(|| SessionEvent::Created(Box::new(record.clone())));
         let client = record.five_tuple.client;
         let traced = self.is_traced(now, client, Some(&record.user));
         debug_line!(

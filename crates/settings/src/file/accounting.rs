@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::section::section;
-use crate::value::{Bytes, Count, Duration, ServiceUrl};
+use crate::value::{Bytes, Count, Database, Duration, ServiceUrl};
 
 section! {
     /// Accounting: a record of each session, for billing and statistics (docs/operate/accounting.md).
@@ -27,6 +27,13 @@ section! {
         restart webhook_authorities: Option<PathBuf> = None;
         /// Records in a request at the most.
         restart webhook_batch: Count<1, 1000> = Count::new(100);
+        /// Redis server that gets the life of each session and its traffic in the keys and channels of coturn's `redis-statsdb`, as
+        /// a URL: `redis://`, `rediss://` or `redis+unix://`, as for `users.database`.
+        #[schemars(example = "redis://127.0.0.1/0")]
+        restart redis: Option<Database> = None;
+        /// File that holds this URL, instead of `redis`, as it may have a password.
+        #[schemars(example = &"/etc/turnpike/statistics.url")]
+        restart redis_file: Option<PathBuf> = None;
         /// Size of the queue on the disk, in `data.directory`, of records that the web service has not accepted. In a full one the oldest are
         /// dropped and counted.
         restart webhook_spool: Bytes<{ 1 << 20 }, { 1 << 40 }> = Bytes::new(64 << 20);

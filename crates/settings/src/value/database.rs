@@ -76,6 +76,17 @@ impl Database {
         }
     }
 
+    /// Returns whether it is a Redis server.
+    pub(crate) fn is_redis(&self) -> bool {
+        match self {
+            Self::Sqlite(_) | Self::CoturnSqlite(_) => false,
+            Self::Server(url) => {
+                let scheme = url.expose().split_once("://").map(|(scheme, _)| scheme);
+                matches!(scheme, Some("redis" | "rediss" | "redis+unix"))
+            }
+        }
+    }
+
     /// Returns whether the text holds a password.
     pub(crate) fn holds_secret(&self) -> bool {
         match self {

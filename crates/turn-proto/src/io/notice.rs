@@ -25,6 +25,8 @@ pub(crate) const FAST_PATH_DROPS: DropReason = DropReason::Bandwidth;
 pub enum Notice {
     /// An allocation was made; its traffic is still zero and `end` is `None`.
     AllocationCreated(Box<AllocationRecord>),
+    /// An allocation was refreshed, and did not end by it; only if the policy asks for it.
+    AllocationRefreshed(Box<AllocationRecord>),
     /// An allocation ended: the one record of its usage.
     AllocationEnded(Box<AllocationRecord>),
     /// A client that may move has moved.

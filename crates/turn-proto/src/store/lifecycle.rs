@@ -1,6 +1,7 @@
 //! The life of an allocation behind its Allocate: refresh, expiry, a new policy, and the end with all that
 //! belongs to it.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
@@ -12,7 +13,7 @@ use super::connection::Phase;
 use super::outbox::Outbox;
 use super::routes;
 use crate::credentials::Grant;
-use crate::io::{EndReason, RefreshRequest, Refusal, TcpCommand};
+use crate::io::{EndReason, Notice, RefreshRequest, Refusal, TcpCommand};
 use crate::policy::Policy;
 use crate::policy::peers::{is_reachable_by_tcp, judge_again};
 
@@ -117,6 +118,10 @@ impl Allocations {
             {
                 socket.expires = now.instant + lifetime;
             }
+        }
+        if policy.tell_refreshes {
+            let record = Box::new(allocation.record(None));
+            outbox.notice(Notice::AllocationRefreshed(record));
         }
         self.arm(slot);
         Ok(lifetime)

@@ -51,3 +51,23 @@ fn a_record_has_the_requests_that_were_served_and_their_latest_time() {
     assert_eq!((permissions.unwrap().count, channels.unwrap().count), (1, 1));
     assert!(permissions.unwrap().latest > refreshed);
 }
+
+/// A notice of each Refresh costs an allocation of memory: it is made for those alone who ask.
+#[test]
+fn refreshes_are_told_to_those_who_ask() {
+    for asks in [false, true] {
+        let mut world = World::with(Policy { tell_refreshes: asks, ..policy() });
+        let mut client = Client::new(1000);
+        client.allocate(&mut world);
+        world.refreshed();
+        world.advance(secs(100));
+        client.refresh(&mut world, Some(600)).success();
+        let told: Vec<_> = world.refreshed();
+        assert_eq!(told.len(), usize::from(asks));
+        if let [record] = &told[..] {
+            assert_eq!(record.expires, world.now.instant + secs(600));
+        }
+        client.refresh(&mut world, Some(0)).success();
+        assert!(world.refreshed().is_empty(), "that is an end");
+    }
+}

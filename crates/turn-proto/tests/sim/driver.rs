@@ -481,6 +481,7 @@ impl Driver {
                     self.judge(|this| this.ended(now, &record));
                 }
                 Notice::AllocationMoved { .. }
+                | Notice::AllocationRefreshed(_)
                 | Notice::Refused(_)
                 | Notice::BudgetSpent { .. } => {}
             }

@@ -445,10 +445,25 @@ impl World {
             Notice::Refused(refused) => Some(refused.reason),
             Notice::AllocationCreated(_)
             | Notice::AllocationEnded(_)
+            | Notice::AllocationRefreshed(_)
             | Notice::AllocationMoved { .. }
             | Notice::BudgetSpent { .. } => None,
         };
         notices.iter().filter_map(reason).collect()
+    }
+
+    /// Refreshes that were told since notices were last asked for.
+    pub fn refreshed(&mut self) -> Vec<AllocationRecord> {
+        let notices = std::mem::take(&mut self.notices);
+        let refreshed = |notice| match notice {
+            Notice::AllocationRefreshed(record) => Some(*record),
+            Notice::AllocationCreated(_)
+            | Notice::AllocationEnded(_)
+            | Notice::AllocationMoved { .. }
+            | Notice::BudgetSpent { .. }
+            | Notice::Refused(_) => None,
+        };
+        notices.into_iter().filter_map(refreshed).collect()
     }
 
     /// Why allocations ended since this was last asked.
@@ -457,6 +472,7 @@ impl World {
         let end = |notice: &Notice| match notice {
             Notice::AllocationEnded(record) => record.end.map(|(reason, _)| reason),
             Notice::AllocationCreated(_)
+            | Notice::AllocationRefreshed(_)
             | Notice::AllocationMoved { .. }
             | Notice::BudgetSpent { .. }
             | Notice::Refused(_) => None,

@@ -102,7 +102,11 @@ impl Named {
             || settings.signed_tokens.keys_url.is_some()
             || settings.accounting.webhook.is_some()
             || !settings.relay.external_stun.is_empty();
-        if let Database::Server(url) = settings.user_database() {
+        let of_users = match settings.user_database() {
+            Database::Server(url) => Some(url),
+            Database::Sqlite(_) | Database::CoturnSqlite(_) => None,
+        };
+        for url in of_users.into_iter().chain(settings.statistics()) {
             resolves = true;
             let files = user_db::authority_files(url.expose());
             let real = files.iter().filter_map(|file| fs::canonicalize(file).ok());

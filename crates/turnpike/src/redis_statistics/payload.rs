@@ -1,0 +1,205 @@
+//! Keys, channels and messages, in the words of coturn.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use control::SessionEvent;
+use turn_proto::{AllocationRecord, Traffic};
+use turn_types::{AllocationId, Instant, Transport};
+use user_db::Publication;
+
+/// Longest message in bytes, as in coturn.
+const MESSAGE_BYTES_MAX: usize = 512;
+
+/// Time that a key stays behind the lifetime of its allocation: a Refresh may be on its way.
+const STAYS: Duration = Duration::from_secs(60);
+
+/// Sessions whose last report is remembered: some more than a server has. Of others only the totals are reported.
+const REPORTS_MAX: usize = 200_000;
+
+/// The last report of each session with traffic.
+#[derive(Debug, Default)]
+pub(super) struct Payloads {
+    reported: HashMap<AllocationId, Traffic>,
+}
+
+impl Payloads {
+    /// What an event means to Redis, in coturn's order.
+    pub(super) fn of(&mut self, event: &SessionEvent) -> Vec<Publication> {
+        match event {
+            SessionEvent::Created(record) => {
+                vec![status(record, "new", record.expires.saturating_since(record.created))]
+            }
+            SessionEvent::Refreshed { record, at } => {
+                vec![status(record, "refreshed", left(record, *at))]
+            }
+            SessionEvent::Interim { record, at: _ } => self.traffic(record),
+            SessionEvent::Ended(record) => {
+                let mut all = self.traffic(record);
+                self.reported.remove(&record.id);
+                let message = "deleted".to_owned();
+                all.push(Publication::Delete { key: key(record, "status"), message });
+                all.extend(volumes(record, "total_traffic", &record.traffic));
+                all
+            }
+        }
+    }
+
+    /// What was relayed since the last report; nothing if nothing was.
+    fn traffic(&mut self, record: &AllocationRecord) -> Vec<Publication> {
+        let is_known = self.reported.contains_key(&record.id);
+        if !is_known && self.reported.len() >= REPORTS_MAX {
+            return Vec::new();
+        }
+        let last = self.reported.insert(record.id, record.traffic).unwrap_or_default();
+        let now = &record.traffic;
+        let since = Traffic {
+            to_peer_packets: now.to_peer_packets.saturating_sub(last.to_peer_packets),
+            to_peer_bytes: now.to_peer_bytes.saturating_sub(last.to_peer_bytes),
+            to_client_packets: now.to_client_packets.saturating_sub(last.to_client_packets),
+            to_client_bytes: now.to_client_bytes.saturating_sub(last.to_client_bytes),
+            dropped_packets: 0,
+        };
+        if since == Traffic::default() {
+            return Vec::new();
+        }
+        volumes(record, "traffic", &since).to_vec()
+    }
+}
+
+fn left(record: &AllocationRecord, at: Instant) -> Duration {
+    record.expires.saturating_since(at)
+}
+
+fn status(record: &AllocationRecord, word: &str, lifetime: Duration) -> Publication {
+    let five_tuple = &record.five_tuple;
+    let (kind, ssl) = match five_tuple.transport {
+        Transport::Udp => ("UDP", "NONE"),
+        Transport::Tcp => ("TCP", "NONE"),
+        Transport::Tls => ("TLS/TCP", "TLS"),
+        Transport::Dtls => ("DTLS", "DTLS"),
+    };
+    let cipher = if ssl == "NONE" { "NONE" } else { "unknown" };
+    let seconds = lifetime.as_secs() + u64::from(lifetime.subsec_nanos() > 0);
+    let value = format!(
+        "{word} lifetime={seconds}, type={kind}, local={}, remote={}, ssl={ssl}, cipher={cipher}",
+        five_tuple.server, five_tuple.client,
+    );
+    Publication::Set { key: key(record, "status"), value, expires: lifetime + STAYS }
+}
+
+/// Volumes of both sides: `rcv` is from the client, or from the peers.
+fn volumes(record: &AllocationRecord, name: &str, traffic: &Traffic) -> [Publication; 2] {
+    let of = |suffix: &str, [rcvp, rcvb, sentp, sentb]: [u64; 4]| Publication::Publish {
+        channel: key(record, &format!("{name}{suffix}")),
+        message: format!("rcvp={rcvp}, rcvb={rcvb}, sentp={sentp}, sentb={sentb}"),
+    };
+    let Traffic { to_peer_packets, to_peer_bytes, to_client_packets, to_client_bytes, .. } =
+        *traffic;
+    [
+        of("", [to_peer_packets, to_peer_bytes, to_client_packets, to_client_bytes]),
+        of("/peer", [to_client_packets, to_client_bytes, to_peer_packets, to_peer_bytes]),
+    ]
+}
+
+/// The key of an allocation. A slash in a name would make it another key.
+fn key(record: &AllocationRecord, name: &str) -> String {
+    let mut key = String::from("turn/");
+    if !record.realm.is_empty() {
+        let _ = write!(key, "realm/{}/", part(&record.realm));
+    }
+    let (worker, number) = (u64::from(record.id.worker().0), record.id.0 & 0xFFFF_FFFF_FFFF);
+    // 18 digits, of which the first are the thread's, as in coturn.
+    let _ = write!(
+        key,
+        "user/{}/allocation/{:018}/{name}",
+        part(&record.user),
+        worker * 1_000_000_000_000_000 + number
+    );
+    key
+}
+
+/// A name as a part of a key, with at most half of what a message may have.
+fn part(name: &str) -> String {
+    let is_plain = |c: char| if c == '/' || c.is_control() { '_' } else { c };
+    name.chars().map(is_plain).take(MESSAGE_BYTES_MAX / 2).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use turn_proto::EndReason;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    fn record(packets: u64) -> Box<AllocationRecord> {
+        let traffic = Traffic {
+            to_peer_packets: packets,
+            to_peer_bytes: 100 * packets,
+            to_client_packets: 2 * packets,
+            to_client_bytes: 200 * packets,
+            dropped_packets: 1,
+        };
+        let user = "1900000000:a/b\nc".into();
+        let (created, expires) = (at(10), at(610));
+        Box::new(AllocationRecord { traffic, user, created, expires, ..AllocationRecord::sample() })
+    }
+
+    fn shown(publications: &[Publication]) -> Vec<String> {
+        let prefix = "turn/realm/example.org/user/1900000000:a_b_c/allocation/";
+        let name = |key: &str| {
+            let rest = key.strip_prefix(prefix).unwrap();
+            let (id, name) = rest.split_once('/').unwrap();
+            assert!(id.len() == 18 && id.bytes().all(|byte| byte.is_ascii_digit()), "{id}");
+            name.to_owned()
+        };
+        let shown = |one: &Publication| match one {
+            Publication::Set { key, value, expires } => {
+                format!("set {} {value} for {}", name(key), expires.as_secs())
+            }
+            Publication::Delete { key, message } => format!("del {} {message}", name(key)),
+            Publication::Publish { channel, message } => format!("pub {} {message}", name(channel)),
+        };
+        publications.iter().map(shown).collect()
+    }
+
+    #[test]
+    fn a_session_from_its_beginning_to_its_end() {
+        let mut payloads = Payloads::default();
+        let new = shown(&payloads.of(&SessionEvent::Created(record(0))));
+        assert_eq!(new.len(), 1);
+        assert!(new[0].starts_with("set status new lifetime=600, type=UDP, local="), "{new:?}");
+        assert!(new[0].ends_with(", ssl=NONE, cipher=NONE for 660"), "{new:?}");
+        let refreshed = SessionEvent::Refreshed { record: record(0), at: at(310) };
+        let refreshed = shown(&payloads.of(&refreshed));
+        assert!(refreshed[0].starts_with("set status refreshed lifetime=300, "), "{refreshed:?}");
+
+        let interim = |packets| SessionEvent::Interim { record: record(packets), at: at(320) };
+        assert_eq!(shown(&payloads.of(&interim(0))), [""; 0], "nothing was relayed");
+        let since = shown(&payloads.of(&interim(10)));
+        assert_eq!(
+            since,
+            [
+                "pub traffic rcvp=10, rcvb=1000, sentp=20, sentb=2000",
+                "pub traffic/peer rcvp=20, rcvb=2000, sentp=10, sentb=1000",
+            ]
+        );
+        let mut ended = record(15);
+        ended.end = Some((EndReason::Expired, at(400)));
+        assert_eq!(
+            shown(&payloads.of(&SessionEvent::Ended(ended))),
+            [
+                "pub traffic rcvp=5, rcvb=500, sentp=10, sentb=1000",
+                "pub traffic/peer rcvp=10, rcvb=1000, sentp=5, sentb=500",
+                "del status deleted",
+                "pub total_traffic rcvp=15, rcvb=1500, sentp=30, sentb=3000",
+                "pub total_traffic/peer rcvp=30, rcvb=3000, sentp=15, sentb=1500",
+            ]
+        );
+        assert!(payloads.reported.is_empty());
+    }
+}
