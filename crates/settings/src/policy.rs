@@ -12,7 +12,7 @@ use turn_types::{IpFamily, Prefix};
 
 use crate::database_rules::add_secrets;
 use crate::error::{Errors, SettingsErrors};
-use crate::file::{DefaultFamily, WhenSilent};
+use crate::file::{DefaultFamily, LogFormat, WhenSilent};
 use crate::merged::{FileRules, MergedRealm};
 use crate::settings::Settings;
 use crate::value::{RelayEntry, RelayPair};
@@ -154,7 +154,7 @@ impl Settings {
             binding_login: self.auth.binding,
             rfc3489_clients: self.compatibility.rfc3489_clients,
             discovery: self.discovery_sockets.clone(),
-            tell_refreshes: self.statistics().is_some(),
+            tell_refreshes: self.statistics().is_some() || self.log.format == LogFormat::Coturn,
         })
     }
 

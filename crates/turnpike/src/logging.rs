@@ -4,6 +4,7 @@
 //! Lines are handed to a thread that writes them, through a bounded queue that drops lines when it
 //! is full: a reader of the log may stall, and no worker waits for it.
 
+mod coturn;
 mod logfmt;
 mod target;
 
@@ -36,6 +37,8 @@ pub(crate) enum LogFormat {
     Logfmt,
     /// For programs: one JSON object per line.
     Json,
+    /// For programs that read coturn's lines.
+    Coturn,
 }
 
 impl From<settings::LogFormat> for LogFormat {
@@ -44,6 +47,7 @@ impl From<settings::LogFormat> for LogFormat {
             settings::LogFormat::Text => Self::Text,
             settings::LogFormat::Logfmt => Self::Logfmt,
             settings::LogFormat::Json => Self::Json,
+            settings::LogFormat::Coturn => Self::Coturn,
         }
     }
 }
@@ -213,6 +217,7 @@ where
     match format {
         LogFormat::Text => layer.with_ansi(colours).boxed(),
         LogFormat::Logfmt => layer.event_format(logfmt::Logfmt).boxed(),
+        LogFormat::Coturn => layer.event_format(coturn::Coturn).boxed(),
         // One flat object: what log collectors take without being taught.
         LogFormat::Json => {
             layer.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()

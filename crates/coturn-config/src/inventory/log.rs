@@ -1,27 +1,26 @@
 //! Lines of the log.
 
-use super::State::{Missing, Replaced};
+use super::State::{Missing, Replaced, Same};
 use super::{Item, Part, item};
 
 pub(super) const PART: Part = Part {
     title: "Log lines",
-    text: "Lines are events with fields, of the same names as in metrics and commands; `log.format = \"logfmt\"` writes them \
+    text: "`log.format = \"coturn\"` writes the lines that are the same below, also under the name `turnserver` \
+           (`TURNPIKE_LOG__FORMAT=coturn`); sessions have 18 digits. Otherwise lines are events with fields, of the same names as in metrics and commands; `log.format = \"logfmt\"` writes them \
            as `key=value` pairs. Reasons: [Reasons](../operate/reasons.md). Fields that replace the parts of coturn's lines: \
            `user`, `realm`, `client`, `reason`, `code`, `method`, `peer`. A refused request is logged once a minute for its client \
            and reason, with `times`.",
     items: ITEMS,
 };
 
+const FORMAT: &str = "`log.format = \"coturn\"`";
+const DEBUG: &str = "`log.format = \"coturn\"`, at level `debug`";
+const REFUSED: &str = "`log.format = \"coturn\"`, once a minute for its client and reason, both of which stand behind; the session is 0";
+
 const STATUS: &str = "`turnpike status`";
 
 const ITEMS: &[Item] = &[
-    item(
-        "incoming packet METHOD processed, error N: REASON",
-        "a refused request",
-        Replaced(
-            "`request refused`, with `client`, `method`, `user` or `claimed_user`, `reason`, `code`",
-        ),
-    ),
+    item("incoming packet METHOD processed, error N: REASON", "a refused request", Same(REFUSED)),
     item(
         "incoming packet METHOD processed, success",
         "an accepted request",
@@ -29,33 +28,25 @@ const ITEMS: &[Item] = &[
             "the allocation's line when it ends; in detail `turnpike log-level debug --user NAME`",
         ),
     ),
-    item(
-        "new, realm=R, username=U, lifetime=N",
-        "a new allocation",
-        Replaced("`allocation created`, at level `debug`"),
-    ),
-    item(
-        "refreshed, realm=R, username=U, lifetime=N",
-        "a refresh",
-        Missing("`turnpike sessions` shows the time that is left"),
-    ),
+    item("new, realm=R, username=U, lifetime=N", "a new allocation", Same(DEBUG)),
+    item("refreshed, realm=R, username=U, lifetime=N", "a refresh", Same(DEBUG)),
     item(
         "usage: realm=R, username=U, rp=, rb=, sp=, sb=",
         "traffic with the client",
-        Replaced(
-            "`allocation ended`: `to_peer_packets`, `to_peer_bytes`, `to_client_packets`, `to_client_bytes`",
-        ),
+        Same("`log.format = \"coturn\"`, at the end alone; payload"),
     ),
-    item("peer usage:", "traffic with peers", Replaced("`allocation ended`, the same fields")),
     item(
-        "delete: realm=R, username=U",
-        "the end of an allocation",
-        Replaced("`allocation ended`, with `reason`"),
+        "peer usage:",
+        "traffic with peers",
+        Same("`log.format = \"coturn\"`, at the end alone; payload"),
     ),
+    item("delete: realm=R, username=U", "the end of an allocation", Same(FORMAT)),
     item(
         "closed (2nd stage), user <U> realm <R> origin <O>, local A, remote B, reason: TEXT",
         "the end of a session",
-        Replaced("`allocation ended`; for a connection `connection closed`"),
+        Same(
+            "`log.format = \"coturn\"`; the origin is empty, and the reason one of [Reasons](../operate/reasons.md)",
+        ),
     ),
     item(
         "peer IP lifetime updated",
@@ -65,18 +56,10 @@ const ITEMS: &[Item] = &[
     item(
         "A peer IP x denied in the range",
         "a refused peer",
-        Replaced("`request refused` with `reason=peer_forbidden`, `peer`, `rule`, `rule_at`"),
+        Same("`log.format = \"coturn\"`, where a rule of the configuration denies it"),
     ),
-    item(
-        "Cannot find credentials of user",
-        "an unknown user",
-        Replaced("`request refused` with `reason=unknown_user`"),
-    ),
-    item(
-        "credentials are incorrect",
-        "a wrong password",
-        Replaced("`request refused` with `reason=wrong_password` or `wrong_secret`"),
-    ),
+    item("Cannot find credentials of user", "an unknown user", Same(REFUSED)),
+    item("credentials are incorrect", "a wrong password", Same(REFUSED)),
     item(
         "401 rate-limit exceeded from IP",
         "a budget that is spent",

@@ -27,6 +27,7 @@ pub(super) fn log(
         user = shown(record),
         realm = &*record.realm,
         client = %addresses.show(record.five_tuple.client.0),
+        server = %record.five_tuple.server,
         relayed = %Relayed(&record.relayed),
         seconds = lived.as_secs(),
         to_peer_packets = traffic.to_peer_packets,

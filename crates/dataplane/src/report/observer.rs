@@ -141,6 +141,7 @@ impl Observer {
         match notice {
             Notice::AllocationCreated(record) => self.created(now, record),
             Notice::AllocationRefreshed(record) => {
+                self.refreshed(now, record);
                 self.follow(|| SessionEvent::Refreshed { record: record.clone(), at: now });
             }
             Notice::AllocationEnded(record) => self.ended(record),
@@ -278,7 +279,23 @@ impl Observer {
             client = %self.log.addresses.show(client.0),
             server = %record.five_tuple.server,
             relayed = %Relayed(&record.relayed),
+            lifetime = record.expires.saturating_since(now).as_secs(),
             "allocation made"
+        );
+    }
+
+    fn refreshed(&mut self, now: Instant, record: &AllocationRecord) {
+        let client = record.five_tuple.client;
+        let traced = self.is_traced(now, client, Some(&record.user));
+        debug_line!(
+            traced,
+            worker = self.worker.0,
+            id = %record.id,
+            user = shown(record),
+            realm = &*record.realm,
+            client = %self.log.addresses.show(client.0),
+            lifetime = record.expires.saturating_since(now).as_secs(),
+            "allocation refreshed"
         );
     }
 
@@ -504,7 +521,7 @@ mod tests {
             lines,
             ["INFO message=allocation ended worker=3 id=0003000000000001 reason=\"expired\" \
               user=\"alice\" realm=\"example.org\" client=192.0.2.7:5000 \
-              relayed=203.0.113.1:50000 [2001:db8::1]:50001 seconds=65 to_peer_packets=1 \
+              server=203.0.113.1:3478 relayed=203.0.113.1:50000 [2001:db8::1]:50001 seconds=65 to_peer_packets=1 \
               to_peer_bytes=2 to_client_packets=3 to_client_bytes=4 dropped_packets=5 \
               drops=no_permission:4,bandwidth:1 refusals=peer_forbidden:2"]
         );

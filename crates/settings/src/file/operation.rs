@@ -11,7 +11,8 @@ use crate::value::{Count, Database, Duration, Endpoint, HttpListen, Text, UrlPat
 section! {
     /// The log, on standard error.
     Log {
-        /// Lines for people (`text`), `key=value` pairs (`logfmt`), or one JSON object per line (`json`).
+        /// Lines for people (`text`), `key=value` pairs (`logfmt`), one JSON object per line (`json`), or lines in coturn's words
+        /// (`coturn`), for programs that read those.
         restart format: LogFormat = LogFormat::Text;
         /// Lowest level that is logged: `info` has one line at the end of each allocation, and for each user (or
         /// network) and reason one a minute while requests are refused; `debug` one for each refused request,
@@ -43,6 +44,8 @@ pub enum LogFormat {
     Logfmt,
     /// One JSON object per line.
     Json,
+    /// The lines of coturn's `verbose` log.
+    Coturn,
 }
 
 /// Form of addresses of clients and peers in the log.
