@@ -28,7 +28,8 @@ fn scene(host: Host) -> Option<Scene> {
     config.accounts.push(e2e::Account { name: EVIL, password: "correct-horse-battery" });
     let over_tls = host == Host::Client;
     let address = if over_tls { lab.v4.listen.to_string() } else { "127.0.0.1".to_owned() };
-    config.tables = format!("[api]\nlisten = [\"{address}:{PORT}\"]\n");
+    config.tables =
+        format!("[api]\nlisten = [\"{address}:{PORT}\"]\n[[realms]]\nname = \"b.example\"\n");
     let certificates = Certificates::new(&lab);
     if over_tls {
         certificates.make("page", "turn.test", ECDSA, "30");
