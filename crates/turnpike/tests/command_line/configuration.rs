@@ -121,7 +121,7 @@ fn a_configuration_of_coturn_is_imported_and_nothing_is_replaced() {
     let directory = Directory::new();
     let theirs = directory.file(
         "turnserver.conf",
-        "realm=example.org\nuser=alice:correct-horse\nno-udp-relay\nverbos\n",
+        "realm=example.org\nuser=alice:correct-horse\nserver-relay\nverbos\n",
     );
     let ours = directory.0.join("turnpike.toml");
     let data = directory.0.join("data");

@@ -13,7 +13,7 @@ fn a_server_runs_from_coturns_configuration_and_reloads_it() {
          listening-port={port}\n"
     );
     let users = "user=alice:battery\nuser=bob:0x0123456789abcdef0123456789abcdef\n";
-    let theirs = directory.file("turnserver.conf", &format!("{base}{users}no-udp-relay\n"));
+    let theirs = directory.file("turnserver.conf", &format!("{base}{users}server-relay\n"));
     let data = directory.0.join("data");
     let from = ["run", "--coturn-config", path(&theirs), "--data", path(&data)];
     let start = [&from[..], &["--", "--min-port=50000", "-Q", "100"]].concat();
@@ -61,7 +61,7 @@ fn options_that_are_not_in_force_are_logged_with_their_lines() {
     let directory = Directory::new();
     let port = free_port();
     let text = format!(
-        "static-auth-secret=0123456789abcdef\nno-udp-relay\nverbos\nrealm=a.example\nlistening-ip=127.0.0.1\nrelay-ip=127.0.0.1\nlistening-port={port}\n"
+        "static-auth-secret=0123456789abcdef\nserver-relay\nverbos\nrealm=a.example\nlistening-ip=127.0.0.1\nrelay-ip=127.0.0.1\nlistening-port={port}\n"
     );
     let theirs = directory.file("turnserver.conf", &text);
     let data = directory.0.join("data");
@@ -72,7 +72,7 @@ fn options_that_are_not_in_force_are_logged_with_their_lines() {
     let log = std::io::BufReader::new(process.stderr.take().unwrap());
     let mut server = Server { process, log };
     server.wait_for("5 of 7 options are in force");
-    server.wait_for("turnserver.conf:2: no-udp-relay is not in force: ");
+    server.wait_for("turnserver.conf:2: server-relay is not in force: ");
     server.wait_for("turnserver.conf:3: verbos is not in force: coturn has no such option");
     server.wait_for("ready");
     let translated = std::fs::read_to_string(data.join("coturn/turnpike.toml")).unwrap();

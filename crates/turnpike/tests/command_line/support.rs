@@ -96,7 +96,16 @@ impl Server {
         server
     }
 
+    /// Waits for a line with a text; a server that never says it is killed, so that the test fails and does not hang.
     pub(crate) fn wait_for(&mut self, text: &str) -> String {
+        let (_said, silence) = std::sync::mpsc::channel::<()>();
+        let id = self.process.id().to_string();
+        std::thread::spawn(move || {
+            let waited = silence.recv_timeout(std::time::Duration::from_secs(120));
+            if waited == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                let _ = Command::new("kill").args(["-s", "KILL", &id]).status();
+            }
+        });
         let mut seen = String::new();
         loop {
             let mut line = String::new();
