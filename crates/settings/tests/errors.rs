@@ -191,7 +191,7 @@ fn values_that_cannot_be() {
         (
             "[log]\nformat = 'jsno'",
             "turnpike.toml:2: log.format: \"jsno\" is not one of the choices\n    \
-             did you mean \"json\"? Otherwise write one of \"text\", \"logfmt\", \"json\"",
+             did you mean \"json\"? Otherwise write one of \"text\", \"logfmt\", \"json\", \"coturn\"",
         ),
         (
             "[offload]\nmode = 'xdpgeneric'",
