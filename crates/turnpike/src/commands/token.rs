@@ -10,7 +10,7 @@ use crate::cli::{self, PathOptions};
 use crate::escape;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Align, Table};
-use crate::paths;
+use crate::paths::{self, Configuration};
 use crate::tables::Tables;
 
 #[derive(Debug, Serialize)]
@@ -31,10 +31,11 @@ struct Listed {
 }
 
 pub(crate) fn run(paths: &PathOptions, args: cli::Token) -> Result<()> {
-    let settings = paths::load(paths)?.settings;
+    let configuration = paths::load(paths)?;
+    let settings = &configuration.settings;
     let file = TokenFile::new(settings.api_tokens());
     match args {
-        cli::Token::Add(args) => add(&file, &args, &settings),
+        cli::Token::Add(args) => add(&file, &args, &configuration),
         cli::Token::List { output } => list(&file, output),
         cli::Token::Remove { name, output } => {
             file.remove(&name).map_err(failed)?;
@@ -46,13 +47,15 @@ pub(crate) fn run(paths: &PathOptions, args: cli::Token) -> Result<()> {
     }
 }
 
-fn add(file: &TokenFile, args: &cli::TokenAdd, settings: &Settings) -> Result<()> {
+fn add(file: &TokenFile, args: &cli::TokenAdd, configuration: &Configuration) -> Result<()> {
+    let settings = &configuration.settings;
     let realm = args.realm.as_deref();
     let role = admin::Role::from(args.role);
     let token = file
         .add(&args.name, Rights::of(role).in_realm(realm).lasting(args.expires), SystemTime::now())
         .map_err(failed)?;
-    if let Some(realm) = realm {
+    // Of a server whose configuration was not named nothing is known.
+    if let Some(realm) = realm.filter(|_| configuration.file.is_some()) {
         warn_unless_served(settings, realm);
     }
     if args.output.json {
