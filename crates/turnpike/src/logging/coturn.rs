@@ -41,8 +41,9 @@ where
         // The form here is 2026-07-30T12:34:56.789012Z.
         let stamp = stamp.get(..23).unwrap_or(&stamp);
         for line in fields.lines() {
-            let line: String = line.chars().take(LINE_CHARS_MAX).collect();
-            writeln!(writer, "{stamp}+0000 {level} {}", escape::line(&line))?;
+            // Cut behind the escapes, which make a line longer.
+            let line: String = escape::line(&line).chars().take(LINE_CHARS_MAX).collect();
+            writeln!(writer, "{stamp}+0000 {level} {line}")?;
         }
         Ok(())
     }
@@ -161,6 +162,8 @@ impl Fields {
                 lines.push(format!("{session}: Cannot find credentials of user <{user}>"));
             }
             "wrong_password" | "wrong_secret" => {
+                // Nothing ends the name here but a blank.
+                let user = user.replace(' ', "_");
                 lines.push(format!("{session}: user {user} credentials are incorrect"));
             }
             "peer_forbidden" if !self.get("rule").is_empty() => lines.push(format!(
