@@ -16,7 +16,7 @@ const REALMS_MAX: usize = 8192;
 pub struct RealmTotals {
     /// Allocations that ended.
     pub allocations: u64,
-    /// What they relayed.
+    /// Traffic that they relayed.
     pub traffic: Traffic,
 }
 

@@ -29,6 +29,7 @@ use crate::document::Document;
 use crate::error::Errors;
 use crate::file::{self, File};
 use crate::limits;
+use crate::redirects::Redirects;
 use crate::settings::Settings;
 use crate::value::{Endpoint, InterfaceName, Prefix};
 
@@ -204,40 +205,9 @@ fn interfaces(names: &[InterfaceName], document: &Document, errors: &mut Errors)
 }
 
 fn redirect(redirect: &file::Redirect, document: &Document, errors: &mut Errors) {
-    let mut refuse = |key, error: String, help| errors.add(document.place(key), key, error, help);
-    let (v4, v6) = (redirect.ipv4, redirect.ipv6);
-    let families = [("redirect.ipv4", v4, true), ("redirect.ipv6", v6, false)];
-    for (key, server, is_ipv4) in families {
-        let Some(Endpoint(server)) = server else { continue };
-        if server.is_ipv4() != is_ipv4 {
-            let error = format!("\"{server}\" is of the other family");
-            refuse(key, error, "clients are sent to a server of the family they came over");
-        } else if server.ip().is_unspecified() {
-            refuse(key, format!("\"{server}\" is a wildcard"), "name the server's address");
-        }
-    }
-    let lists = [
-        ("redirect.servers", &redirect.servers),
-        ("redirect.udp", &redirect.udp),
-        ("redirect.tcp", &redirect.tcp),
-        ("redirect.tls", &redirect.tls),
-    ];
-    for (key, list) in lists {
-        if list.len() > limits::ALTERNATES_MAX {
-            let error = format!("the list has {} servers", list.len());
-            refuse(key, error, "write at most 64");
-        }
-        for Endpoint(server) in list.iter().filter(|server| server.0.ip().is_unspecified()) {
-            refuse(key, format!("\"{server}\" is a wildcard"), "name the server's address");
-        }
-    }
-    let refused = families.iter().any(|(key, ..)| document.is_refused(key))
-        || lists.iter().any(|(key, list)| document.is_refused(key) || !list.is_empty());
-    if redirect.domain.is_some() && v4.is_none() && v6.is_none() && !refused {
-        refuse(
-            "redirect.domain",
-            "there is a name, and no address to send clients to".to_owned(),
-            "set redirect.ipv4, redirect.ipv6 or redirect.servers",
-        );
+    let key = |name: &str| format!("redirect.{name}");
+    for fault in Redirects::of_all(redirect).faults(|name| document.is_refused(&key(name))) {
+        let key = key(fault.key);
+        errors.add(document.place(&key), &key, fault.what, fault.help);
     }
 }

@@ -6,9 +6,9 @@ use turn_proto::{
 };
 use turn_types::Prefix;
 
-use crate::file::{self, RealmEntry, RealmRedirect};
+use crate::file::{self, RealmEntry};
 use crate::merged::MergedRealm;
-use crate::redirects;
+use crate::redirects::Redirects;
 use crate::settings::Settings;
 
 impl Settings {
@@ -122,14 +122,6 @@ impl RealmEntry {
 
     /// The servers that its clients are redirected to; none are the server's.
     pub(crate) fn alternate_servers(&self) -> AlternateServers {
-        let RealmRedirect { ipv4, ipv6, servers, udp, tcp, tls, domain } = &self.redirect;
-        let any = ipv4.iter().chain(ipv6).chain(servers);
-        AlternateServers {
-            any: redirects::addresses(any),
-            udp: redirects::addresses(udp),
-            tcp: redirects::addresses(tcp),
-            tls: redirects::addresses(tls),
-            domain: domain.as_deref().map(str::to_owned),
-        }
+        Redirects::of_realm(&self.redirect).alternate_servers()
     }
 }

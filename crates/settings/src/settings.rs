@@ -10,9 +10,9 @@ use turn_types::Secret;
 
 use crate::database_rules::DatabaseRules;
 use crate::error::Place;
-use crate::file::{AcmeChallenge, DatabaseTable, File, RealmEntry, Redirect, Tls};
+use crate::file::{AcmeChallenge, DatabaseTable, File, RealmEntry, Tls};
 use crate::places::Places;
-use crate::redirects;
+use crate::redirects::Redirects;
 use crate::value::{Database, External, HttpListen, RelayPair};
 
 /// Name of the control socket in the data directory.
@@ -392,15 +392,7 @@ impl Settings {
     /// The servers that clients are redirected to.
     #[must_use]
     pub fn alternate_servers(&self) -> AlternateServers {
-        let Redirect { ipv4, ipv6, servers, udp, tcp, tls, domain, .. } = &self.redirect;
-        let any = ipv4.iter().chain(ipv6).chain(servers);
-        AlternateServers {
-            any: redirects::addresses(any),
-            udp: redirects::addresses(udp),
-            tcp: redirects::addresses(tcp),
-            tls: redirects::addresses(tls),
-            domain: domain.as_deref().map(str::to_owned),
-        }
+        Redirects::of_all(&self.redirect).alternate_servers()
     }
 
     /// The servers that clients of all realms are redirected to.

@@ -155,7 +155,10 @@ fn slips_are_named_with_their_entry() {
             "\"10.0.0.0/8\" is in peers.allow and in peers.deny",
         ),
         (two("redirect.ipv4 = '[2001:db8::1]:1'", ""), "of the other family"),
-        (two("redirect.domain = 'a'", ""), "redirect has a name, and no address"),
+        (
+            two("redirect.domain = 'a'", ""),
+            "entry 1: redirect.domain: there is a name, and no address",
+        ),
         (
             two("quotas.chanels = 3", ""),
             "entry 1: there is no quotas.chanels\n    did you mean quotas.channels?",

@@ -1,5 +1,5 @@
-//! Whether the servers that clients are redirected to answer. Each is asked every few seconds, and no client is sent to one that
-//! is silent.
+//! Health of the servers that clients are redirected to. Each is asked every few seconds, and no client is sent to one that is
+//! silent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

@@ -6,6 +6,7 @@
 
 mod coturn;
 mod logfmt;
+mod parts;
 mod target;
 
 use std::fmt;

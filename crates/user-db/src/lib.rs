@@ -34,9 +34,9 @@ mod mongo;
 mod mysql;
 #[cfg(feature = "postgresql")]
 mod postgres;
-#[cfg(feature = "redis")]
 mod publication;
 mod publisher;
+#[cfg(feature = "redis")]
 mod redis_server;
 mod server;
 mod server_url;

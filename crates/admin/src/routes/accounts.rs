@@ -16,9 +16,10 @@ use turn_types::Secret;
 
 use crate::accounts::{self, AccountEntry, AccountError, AccountWish};
 use crate::holder::Holder;
-use crate::limits::{ACCOUNTS_AT_ONCE, SESSIONS_DEFAULT, SESSIONS_MAX};
+use crate::limits::ACCOUNTS_AT_ONCE;
 use crate::problem::Problem;
 use crate::routes::App;
+use crate::routes::views::row_limit;
 use crate::types::{Account, Accounts, AddAccount, AddedAccount, DeleteAccount, DeletedAccount};
 
 const ADVICE: &str = "send {\"name\": \"alice\"}; see /v1/openapi.json for the other fields";
@@ -81,10 +82,7 @@ pub(super) async fn list(
     let hint = "the parameters are realm, after and limit (1 to 1000)";
     let Query(which) =
         which.map_err(|rejection| Problem::bad_request(rejection.body_text(), hint))?;
-    let limit = which.limit.unwrap_or(SESSIONS_DEFAULT);
-    if !(1..=SESSIONS_MAX).contains(&limit) {
-        return Err(Problem::bad_request(format!("limit is {limit}"), hint));
-    }
+    let limit = row_limit(which.limit, hint)?;
     let realm = realm(&app, &caller, which.realm)?;
     let (of, after) = (realm.clone(), which.after);
     // One more than asked for tells whether there are more.

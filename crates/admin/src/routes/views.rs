@@ -210,6 +210,16 @@ pub(super) struct Which {
     limit: Option<usize>,
 }
 
+/// The rows that a request asks for, at most; `hint` is for a number that is none.
+pub(super) fn row_limit(asked: Option<usize>, hint: &'static str) -> Result<usize, Problem> {
+    let limit = asked.unwrap_or(SESSIONS_DEFAULT);
+    if (1..=SESSIONS_MAX).contains(&limit) {
+        Ok(limit)
+    } else {
+        Err(Problem::bad_request(format!("limit is {limit}"), hint))
+    }
+}
+
 /// `GET /v1/users`.
 pub(super) async fn users(
     State(app): State<App>,
@@ -220,10 +230,7 @@ pub(super) async fn users(
         "the parameters are filter, sort (rate, sessions, traffic or user) and limit (1 to 1000)";
     let Query(which) =
         which.map_err(|rejection| Problem::bad_request(rejection.body_text(), hint))?;
-    let limit = which.limit.unwrap_or(SESSIONS_DEFAULT);
-    if !(1..=SESSIONS_MAX).contains(&limit) {
-        return Err(Problem::bad_request(format!("limit is {limit}"), hint));
-    }
+    let limit = row_limit(which.limit, hint)?;
     let part = which.filter.unwrap_or_default().to_lowercase();
     let mut users = by_user(&app, &caller, &part).await?;
     match which.sort.as_deref().unwrap_or("rate") {

@@ -268,6 +268,14 @@ impl Observer {
     fn created(&mut self, now: Instant, record: &AllocationRecord) {
         self.count(Series::AllocationsCreated, 1);
         self.follow(|| SessionEvent::Created(Box::new(record.clone())));
+        self.tell_of(now, record, "allocation made");
+    }
+
+    fn refreshed(&mut self, now: Instant, record: &AllocationRecord) {
+        self.tell_of(now, record, "allocation refreshed");
+    }
+
+    fn tell_of(&mut self, now: Instant, record: &AllocationRecord, event: &'static str) {
         let client = record.five_tuple.client;
         let traced = self.is_traced(now, client, Some(&record.user));
         debug_line!(
@@ -280,22 +288,7 @@ impl Observer {
             server = %record.five_tuple.server,
             relayed = %Relayed(&record.relayed),
             lifetime = record.expires.saturating_since(now).as_secs(),
-            "allocation made"
-        );
-    }
-
-    fn refreshed(&mut self, now: Instant, record: &AllocationRecord) {
-        let client = record.five_tuple.client;
-        let traced = self.is_traced(now, client, Some(&record.user));
-        debug_line!(
-            traced,
-            worker = self.worker.0,
-            id = %record.id,
-            user = shown(record),
-            realm = &*record.realm,
-            client = %self.log.addresses.show(client.0),
-            lifetime = record.expires.saturating_since(now).as_secs(),
-            "allocation refreshed"
+            "{event}"
         );
     }
 

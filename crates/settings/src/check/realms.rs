@@ -10,7 +10,8 @@ use super::{auth, tokens};
 use crate::document::Document;
 use crate::error::Errors;
 use crate::file::{File, RealmEntry};
-use crate::limits::{ALTERNATES_MAX, REALMS_MAX};
+use crate::limits::REALMS_MAX;
+use crate::redirects::Redirects;
 use crate::settings::Tenant;
 
 const KEY: &str = "realms";
@@ -180,32 +181,8 @@ impl Entry<'_> {
     }
 
     fn redirect(&self, errors: &mut Errors) {
-        let redirect = &self.entry.redirect;
-        for (server, is_ipv4) in [(redirect.ipv4, true), (redirect.ipv6, false)] {
-            let Some(server) = server else { continue };
-            if server.0.is_ipv4() != is_ipv4 || server.0.ip().is_unspecified() {
-                let what =
-                    format!("\"{}\" in redirect is a wildcard, or of the other family", server.0);
-                self.refuse(errors, &what, "name the server's address of that family");
-            }
-        }
-        let lists = [&redirect.servers, &redirect.udp, &redirect.tcp, &redirect.tls];
-        for list in lists {
-            if list.len() > ALTERNATES_MAX {
-                let what = format!("a list of redirect has {} servers", list.len());
-                self.refuse(errors, &what, "write at most 64");
-            }
-            for server in list.iter().filter(|server| server.0.ip().is_unspecified()) {
-                let what = format!("\"{}\" in redirect is a wildcard", server.0);
-                self.refuse(errors, &what, "name the server's address");
-            }
-        }
-        let has_none = redirect.ipv4.is_none()
-            && redirect.ipv6.is_none()
-            && lists.iter().all(|list| list.is_empty());
-        if redirect.domain.is_some() && has_none {
-            let what = "redirect has a name, and no address to send clients to";
-            self.refuse(errors, what, "set its ipv4, ipv6 or servers");
+        for fault in Redirects::of_realm(&self.entry.redirect).faults(|_| false) {
+            self.refuse(errors, &format!("redirect.{}: {}", fault.key, fault.what), &fault.help);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the server does for clients: at least one thing, and nothing that another key switches off.
+//! The services for clients: there is at least one, and none that another key switches off.
 
 use crate::document::Document;
 use crate::error::Errors;

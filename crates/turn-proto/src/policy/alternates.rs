@@ -75,8 +75,7 @@ fn chosen(servers: &[SocketAddr], client: SocketAddr, family: IpFamily) -> Optio
 }
 
 fn weight(client: SocketAddr, server: SocketAddr) -> u64 {
-    let mixed = fold(fold(0, client), server);
-    mix(mixed)
+    mix(fold(fold(0, client), server))
 }
 
 fn fold(hash: u64, address: SocketAddr) -> u64 {

@@ -13,6 +13,8 @@
 pub mod answer;
 pub mod client;
 pub mod forge;
+mod invariants;
+mod notices;
 pub mod tcp;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -438,48 +440,6 @@ impl World {
         record
     }
 
-    /// Why requests were refused since this was last asked.
-    pub fn refusals(&mut self) -> Vec<Refusal> {
-        let notices = std::mem::take(&mut self.notices);
-        let reason = |notice: &Notice| match notice {
-            Notice::Refused(refused) => Some(refused.reason),
-            Notice::AllocationCreated(_)
-            | Notice::AllocationEnded(_)
-            | Notice::AllocationRefreshed(_)
-            | Notice::AllocationMoved { .. }
-            | Notice::BudgetSpent { .. } => None,
-        };
-        notices.iter().filter_map(reason).collect()
-    }
-
-    /// Refreshes that were told since notices were last asked for.
-    pub fn refreshed(&mut self) -> Vec<AllocationRecord> {
-        let notices = std::mem::take(&mut self.notices);
-        let refreshed = |notice| match notice {
-            Notice::AllocationRefreshed(record) => Some(*record),
-            Notice::AllocationCreated(_)
-            | Notice::AllocationEnded(_)
-            | Notice::AllocationMoved { .. }
-            | Notice::BudgetSpent { .. }
-            | Notice::Refused(_) => None,
-        };
-        notices.into_iter().filter_map(refreshed).collect()
-    }
-
-    /// Why allocations ended since this was last asked.
-    pub fn ends(&mut self) -> Vec<EndReason> {
-        let notices = std::mem::take(&mut self.notices);
-        let end = |notice: &Notice| match notice {
-            Notice::AllocationEnded(record) => record.end.map(|(reason, _)| reason),
-            Notice::AllocationCreated(_)
-            | Notice::AllocationRefreshed(_)
-            | Notice::AllocationMoved { .. }
-            | Notice::BudgetSpent { .. }
-            | Notice::Refused(_) => None,
-        };
-        notices.iter().filter_map(end).collect()
-    }
-
     /// Carries out commands that were held.
     pub fn release(&mut self) -> Vec<(ClientPath, Vec<u8>)> {
         self.hold = false;
@@ -674,35 +634,6 @@ impl World {
                 })
             }
             None => UserAnswer::Unknown,
-        }
-    }
-
-    /// Invariants at any time: every port in use belongs to a socket, a reservation or a request
-    /// on its way, and every allocation counts in the quota once.
-    pub fn check(&self) {
-        self.check_population();
-        if self.hold || !self.held.is_empty() || self.is_shared {
-            return;
-        }
-        let used: u32 = self.policy.relay.iter().map(|relay| relay.ports.used()).sum();
-        let registry = self.registry.0.lock().unwrap();
-        assert_eq!(used as usize, self.sockets.len() + registry.reservations(), "ports in use");
-        assert_eq!(registry.allocations() as usize, self.server.allocation_count(), "quota in use");
-        let relayed: u32 = self.server.population().relayed.iter().sum();
-        assert_eq!(relayed as usize, self.sockets.len(), "relayed addresses");
-    }
-
-    /// Allocations are counted by transport as they are listed.
-    fn check_population(&self) {
-        let population = self.server.population();
-        let records: Vec<_> = self.server.allocations().collect();
-        for transport in Transport::ALL {
-            let listed = records.iter().filter(|one| one.five_tuple.transport == *transport);
-            assert_eq!(population.transports[transport.index()] as usize, listed.count());
-        }
-        for record in &records {
-            let by_reason: u64 = record.history.drops.iter().map(|(_, count)| count).sum();
-            assert_eq!(by_reason, record.traffic.dropped_packets, "each drop has a reason");
         }
     }
 }

@@ -2,11 +2,9 @@
 //!
 //! An event is one line of coturn, or several. What coturn has no words for is the event's message with its fields.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use stun_wire::reason_phrase;
-use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
@@ -14,6 +12,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 use turn_types::AllocationId;
 
+use super::parts::Parts;
 use crate::escape;
 
 /// Longest line in characters, as in coturn.
@@ -34,13 +33,11 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         let level = level(*event.metadata().level());
-        let mut fields = Fields::default();
-        event.record(&mut fields);
         let mut stamp = String::new();
         SystemTime.format_time(&mut Writer::new(&mut stamp))?;
         // The form here is 2026-07-30T12:34:56.789012Z.
         let stamp = stamp.get(..23).unwrap_or(&stamp);
-        for line in fields.lines() {
+        for line in Fields(Parts::of(event)).lines() {
             // Cut behind the escapes, which make a line longer.
             let line: String = escape::line(&line).chars().take(LINE_CHARS_MAX).collect();
             writeln!(writer, "{stamp}+0000 {level} {line}")?;
@@ -58,36 +55,13 @@ const fn level(level: Level) -> &'static str {
     }
 }
 
-/// The fields of an event by name, and its message.
-#[derive(Default)]
-struct Fields {
-    message: String,
-    all: BTreeMap<&'static str, String>,
-}
-
-impl Visit for Fields {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.add(field, value.to_owned());
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.add(field, format!("{value:?}"));
-    }
-}
+/// An event in coturn's words.
+struct Fields(Parts);
 
 impl Fields {
-    fn add(&mut self, field: &Field, text: String) {
-        match field.name() {
-            "message" => self.message = text,
-            name => {
-                self.all.insert(name, text);
-            }
-        }
-    }
-
     /// A field that is a word of this program, an address or a number.
     fn get(&self, name: &str) -> &str {
-        self.all.get(name).map_or("", String::as_str)
+        self.0.get(name).unwrap_or_default()
     }
 
     /// A name that a client chose: coturn puts it between angle brackets and ends it by a comma.
@@ -97,7 +71,7 @@ impl Fields {
     }
 
     fn lines(&self) -> Vec<String> {
-        match self.message.as_str() {
+        match &*self.0.message {
             "allocation made" => vec![self.begun("new")],
             "allocation refreshed" => vec![self.begun("refreshed")],
             "allocation ended" => self.ended(),
@@ -151,7 +125,7 @@ impl Fields {
 
     fn refused(&self) -> Vec<String> {
         let session = self.session();
-        let user = if self.all.contains_key("user") {
+        let user = if self.0.get("user").is_some() {
             self.name("user")
         } else {
             self.name("claimed_user")
@@ -186,8 +160,8 @@ impl Fields {
     }
 
     fn other(&self) -> String {
-        let mut line = self.message.clone();
-        for (name, value) in &self.all {
+        let mut line = self.0.message.clone();
+        for (name, value) in &self.0.fields {
             line.push_str(&format!(" {name}={}", value.replace(char::is_control, "_")));
         }
         line

@@ -5,13 +5,13 @@
 
 use std::fmt;
 
-use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+use super::parts::Parts;
 use crate::escape;
 
 /// Writes each event on a line.
@@ -31,38 +31,13 @@ where
         let level = event.metadata().level().as_str().to_ascii_lowercase();
         write!(writer, "ts=")?;
         SystemTime.format_time(&mut writer)?;
-        let mut pairs = Pairs::default();
-        event.record(&mut pairs);
-        let Pairs { message, fields } = pairs;
-        writeln!(writer, " level={level} msg={}{fields}", value(&message))
-    }
-}
-
-/// The parts of an event.
-#[derive(Default)]
-struct Pairs {
-    message: String,
-    /// With a space in front of each.
-    fields: String,
-}
-
-impl Pairs {
-    fn add(&mut self, field: &Field, text: String) {
-        match field.name() {
-            "message" => self.message = text,
-            // The names of fields are words of this program.
-            name => self.fields.push_str(&format!(" {name}={}", value(&text))),
+        let Parts { message, fields } = Parts::of(event);
+        write!(writer, " level={level} msg={}", value(&message))?;
+        // The names of fields are words of this program.
+        for (name, text) in &fields {
+            write!(writer, " {name}={}", value(text))?;
         }
-    }
-}
-
-impl Visit for Pairs {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.add(field, value.to_owned());
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.add(field, format!("{value:?}"));
+        writeln!(writer)
     }
 }
 

@@ -18,10 +18,21 @@ const STAYS: Duration = Duration::from_secs(60);
 /// Sessions whose last report is remembered: some more than a server has. Of others only the totals are reported.
 const REPORTS_MAX: usize = 200_000;
 
+/// Interval of looks for sessions whose end was lost, while there are as many as that.
+const FORGET_EVERY: Duration = Duration::from_secs(60);
+
 /// The last report of each session with traffic.
 #[derive(Debug, Default)]
 pub(super) struct Payloads {
-    reported: HashMap<AllocationId, Traffic>,
+    reported: HashMap<AllocationId, Reported>,
+    forgot: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Reported {
+    traffic: Traffic,
+    /// Behind it the session has ended: its end is one of the events that were lost.
+    expires: Instant,
 }
 
 impl Payloads {
@@ -32,11 +43,15 @@ impl Payloads {
                 vec![status(record, "new", record.expires.saturating_since(record.created))]
             }
             SessionEvent::Refreshed { record, at } => {
+                if let Some(last) = self.reported.get_mut(&record.id) {
+                    last.expires = record.expires;
+                }
                 vec![status(record, "refreshed", left(record, *at))]
             }
-            SessionEvent::Interim { record, at: _ } => self.traffic(record),
+            SessionEvent::Interim { record, at } => self.traffic(record, *at),
             SessionEvent::Ended(record) => {
-                let mut all = self.traffic(record);
+                let at = record.end.map_or(record.expires, |(_, at)| at);
+                let mut all = self.traffic(record, at);
                 self.reported.remove(&record.id);
                 let message = "deleted".to_owned();
                 all.push(Publication::Delete { key: key(record, "status"), message });
@@ -47,12 +62,17 @@ impl Payloads {
     }
 
     /// What was relayed since the last report; nothing if nothing was.
-    fn traffic(&mut self, record: &AllocationRecord) -> Vec<Publication> {
+    fn traffic(&mut self, record: &AllocationRecord, at: Instant) -> Vec<Publication> {
         let is_known = self.reported.contains_key(&record.id);
         if !is_known && self.reported.len() >= REPORTS_MAX {
-            return Vec::new();
+            self.forget_expired(at);
+            if self.reported.len() >= REPORTS_MAX {
+                return Vec::new();
+            }
         }
-        let last = self.reported.insert(record.id, record.traffic).unwrap_or_default();
+        let report = Reported { traffic: record.traffic, expires: record.expires };
+        let last = self.reported.insert(record.id, report);
+        let last = last.map(|last| last.traffic).unwrap_or_default();
         let now = &record.traffic;
         let since = Traffic {
             to_peer_packets: now.to_peer_packets.saturating_sub(last.to_peer_packets),
@@ -65,6 +85,15 @@ impl Payloads {
             return Vec::new();
         }
         volumes(record, "traffic", &since).to_vec()
+    }
+
+    /// Forgets sessions whose end was lost. A look takes milliseconds, so that one is enough for a while.
+    fn forget_expired(&mut self, now: Instant) {
+        if self.forgot.is_some_and(|at| now.saturating_since(at) < FORGET_EVERY) {
+            return;
+        }
+        self.forgot = Some(now);
+        self.reported.retain(|_, last| now <= last.expires + STAYS);
     }
 }
 
@@ -165,6 +194,28 @@ mod tests {
             Publication::Publish { channel, message } => format!("pub {} {message}", name(channel)),
         };
         publications.iter().map(shown).collect()
+    }
+
+    #[test]
+    fn sessions_whose_end_was_lost_make_room() {
+        let mut payloads = Payloads::default();
+        let interim = |id: u64, expires: Instant, at: Instant| {
+            let record = Box::new(AllocationRecord { id: AllocationId(id), expires, ..*record(1) });
+            SessionEvent::Interim { record, at }
+        };
+        for id in 0..REPORTS_MAX as u64 {
+            let expires = if id < 10 { at(100) } else { at(2000) };
+            assert_eq!(payloads.of(&interim(id, expires, at(20))).len(), 2);
+        }
+        // One of the ten was refreshed.
+        let mut refreshed = record(1);
+        (refreshed.id, refreshed.expires) = (AllocationId(3), at(2000));
+        payloads.of(&SessionEvent::Refreshed { record: refreshed, at: at(90) });
+        let newcomer = |id| REPORTS_MAX as u64 + id;
+        assert_eq!(payloads.of(&interim(newcomer(0), at(2000), at(90))).len(), 0, "no room");
+        assert_eq!(payloads.of(&interim(newcomer(0), at(2000), at(200))).len(), 2, "room for nine");
+        assert_eq!(payloads.reported.len(), REPORTS_MAX - 8);
+        assert!(payloads.reported.contains_key(&AllocationId(3)));
     }
 
     #[test]
