@@ -22,6 +22,10 @@ pub const RENEW_EVERY: Duration = Duration::from_millis(1750);
 /// another generation in the entry. At 1,000 channels that end per second, 2,000 slots rest.
 pub const REST: Duration = Duration::from_secs(2);
 
+/// Attempts to load a program, while signals interrupt them: each takes milliseconds, and hardly any signals come at
+/// the start.
+pub const LOAD_ATTEMPTS: u32 = 10;
+
 /// Range of the number of flows.
 pub const FLOWS: std::ops::RangeInclusive<u32> = 1024..=1 << 20;
 

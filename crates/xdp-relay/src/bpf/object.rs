@@ -14,7 +14,7 @@ use super::layout::{LinkValue, PORT_FILTER_WORDS, WORKERS_MAX, bucket, cell};
 use super::pins::Pins;
 use super::shared::Shared;
 use crate::error::KernelPathError;
-use crate::limits::LINKS_MAX;
+use crate::limits::{LINKS_MAX, LOAD_ATTEMPTS};
 use crate::options::Options;
 
 static RELAY: &[u8] =
@@ -91,9 +91,13 @@ impl Object {
         loader.map_max_entries("buckets", flows);
         loader.map_max_entries("links", LINKS_MAX);
         let mut ebpf = loader.load(RELAY).map_err(KernelPathError::of)?;
-        program::<Xdp>(&mut ebpf, XDP)?.load().map_err(KernelPathError::of)?;
+        load(|| program::<Xdp>(&mut ebpf, XDP)?.load().map_err(KernelPathError::of))?;
         for name in [TC, TAP] {
-            program::<SchedClassifier>(&mut ebpf, name)?.load().map_err(KernelPathError::of)?;
+            let mut load_one = || {
+                let program: &mut SchedClassifier = program(&mut ebpf, name)?;
+                program.load().map_err(KernelPathError::of)
+            };
+            load(&mut load_one)?;
         }
         let shared = |name, words: usize| {
             Shared::map(map(&ebpf, name)?.fd().as_fd(), words).map_err(KernelPathError::Kernel)
@@ -124,6 +128,17 @@ impl Object {
             ebpf,
         })
     }
+}
+
+/// Loads a program. A signal to this thread interrupts the kernel's examination of it: then it is repeated.
+fn load(mut program: impl FnMut() -> Result<(), KernelPathError>) -> Result<(), KernelPathError> {
+    for _ in 1..LOAD_ATTEMPTS {
+        match program() {
+            Err(error) if error.os_error() == Some(libc::EAGAIN) => {}
+            loaded => return loaded,
+        }
+    }
+    program()
 }
 
 /// Has redirected frames counted that do not leave, of all programs of the host.
