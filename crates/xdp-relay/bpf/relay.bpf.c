@@ -25,11 +25,22 @@ int relay_xdp(struct xdp_md *ctx)
 	struct link *link = bpf_map_lookup_elem(&links, &ingress);
 	if (!link || !link->known || mac_of(link->mac) != mac_of(data))
 		return XDP_PASS;
+	if (looks_partial(&packet, route)) {
+		if (!(link->known & LINK_PARTIAL)) {
+			passed(PASS_CHECKSUM);
+			return XDP_PASS;
+		}
+		packet.partial = 1;
+	}
 	if (route->flags & ROUTE_TO_RING)
 		return deliver_to_ring(ctx, 0, &packet, found, route) ? XDP_PASS : XDP_DROP;
 
 	/* Step 3: the plan. */
 	int self_test = is_self_test(ingress, route);
+	if (packet.partial && add_up_payload(udp, end, &packet)) {
+		passed(PASS_CHECKSUM);
+		return XDP_PASS;
+	}
 	if (make_plan(&packet, found, &plan, 0))
 		return XDP_PASS;
 
@@ -46,6 +57,8 @@ int relay_xdp(struct xdp_md *ctx)
 	}
 	if (!charge(&plan))
 		return XDP_DROP;
+	if (packet.partial)
+		passed(PARTIAL);
 
 	/* Step 7: the headers. */
 	data = (void *)(long)ctx->data;
@@ -82,7 +95,7 @@ int relay_tc(struct __sk_buff *skb)
 		return NEXT;
 
 	/* Step 2: a route. Merged datagrams have the headers of the first alone. */
-	int merged = skb->gso_segs > 1;
+	int merged = skb->gso_segs > 1 || skb->gso_size;
 	struct route *route = &plan.route;
 	struct found found = find_route(udp, end, &packet, merged, route);
 	if (!found.entry)
@@ -92,14 +105,18 @@ int relay_tc(struct __sk_buff *skb)
 		passed(PASS_MERGED);
 		return NEXT;
 	}
+	if (looks_partial(&packet, route)) {
+		int partial = packet.payload < FRAME_MAX ? is_partial(skb, &packet) : -1;
+		if (partial < 0) {
+			passed(PASS_CHECKSUM);
+			return NEXT;
+		}
+		packet.partial = partial;
+	}
 	if (route->flags & ROUTE_TO_RING)
 		return deliver_to_ring(skb, 1, &packet, found, route) ? NEXT : DROP;
 
-	/* Step 3: the plan. An offloaded checksum would be written to its old position. */
-	if (packet.check && !has_checksum(&packet, route)) {
-		passed(PASS_CHECKSUM);
-		return NEXT;
-	}
+	/* Step 3: the plan. */
 	int self_test = is_self_test(skb->ifindex, route);
 	if (make_plan(&packet, found, &plan, 1))
 		return NEXT;
@@ -112,11 +129,20 @@ int relay_tc(struct __sk_buff *skb)
 	/* Step 6: the bandwidth limit, then headroom. */
 	if (!charge(&plan))
 		return DROP;
+	if (packet.partial) {
+		passed(PARTIAL);
+		__u32 at = payload_at(&packet);
+		__u32 from = at + (channel_of(&packet.key) ? CHANNEL_HEADER : 0);
+		__u32 to = at + (route->channel ? CHANNEL_HEADER : 0);
+		if (move_payload(skb, from, to, plan.payload))
+			return DROP;
+	}
 	int to_v6 = leaves_by_v6(route);
 	__be16 protocol = bpf_htons(to_v6 ? ETH_P_IPV6 : ETH_P_IP);
 	if (packet.v6 != to_v6 && bpf_skb_change_proto(skb, protocol, 0))
 		return DROP;
-	if (plan.data_grows && bpf_skb_adjust_room(skb, plan.data_grows, BPF_ADJ_ROOM_MAC, 0))
+	if (plan.data_grows && !packet.partial &&
+	    bpf_skb_adjust_room(skb, plan.data_grows, BPF_ADJ_ROOM_MAC, 0))
 		return DROP;
 
 	/* Step 7: the headers. */

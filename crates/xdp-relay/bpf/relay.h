@@ -1,30 +1,8 @@
 /* Steps of both programs. */
 #pragma once
 
-#include <linux/bpf.h>
-#include <linux/if_ether.h>
-#include <linux/in.h>
-#include <linux/ip.h>
-#include <linux/ipv6.h>
-#include <linux/udp.h>
-
-#include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
-
-#include "routes.h"
-
-#define CHANNEL_HEADER 4
-#define CHANNEL_MIN 0x4000
-#define CHANNEL_MAX 0x7fff /* of RFC 5766; an unbound number has no route */
-#define IP_FLAG_DF 0x4000
-#define IP_FRAGMENT 0x3fff /* more fragments, or not the first */
-#define IPV4_LEN ((__s32)sizeof(struct iphdr))
-#define IPV6_LEN ((__s32)sizeof(struct ipv6hdr))
-#define HEADERS_MAX (ETH_HLEN + sizeof(struct ipv6hdr) + sizeof(struct udphdr) + CHANNEL_HEADER)
-#define FRAME_MAX 4096 /* longest frame in one buffer */
-#define LOOPBACK 1
-#define AF_INET 2
-#define AF_INET6 10
+#include "packet.h"
+#include "partial.h"
 
 /* Set by the loader. */
 const volatile __u32 processors = 1;   /* cells of a flow: for the processors below this number */
@@ -134,17 +112,6 @@ struct found {
 	__u32 index;
 };
 
-/* A received datagram. */
-struct packet {
-	struct route_key key;
-	__u16 payload; /* bytes after the UDP header */
-	__u16 padding; /* of these at the end of ChannelData */
-	__be16 check;
-	__u8 v6;
-	__u8 tos;
-	__u8 ttl;
-};
-
 /* Its forwarding. */
 struct plan {
 	struct route route; /* copy of the outbound route */
@@ -163,12 +130,6 @@ struct plan {
 	__u8 ttl;
 	__u8 tos;
 };
-
-static __always_inline __u16 fold(__u32 sum)
-{
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (sum & 0xffff) + (sum >> 16);
-}
 
 static __always_inline __u16 sum_of_v4(struct iphdr *ip)
 {
@@ -528,13 +489,6 @@ static __always_inline int follows_merged(struct cell *cell, struct route *route
 	return follows;
 }
 
-/* The checksum is complete. With checksum offload on virtual links it is the sum of the pseudo header alone. */
-static __always_inline int has_checksum(struct packet *packet, struct route *route)
-{
-	__be16 len = bpf_htons(packet->payload + sizeof(struct udphdr));
-	return packet->check && packet->check != fold((__u32)route->pseudo + len);
-}
-
 static __always_inline int leaves_by_v6(const struct route *route)
 {
 	return route->flags & ROUTE_TO_V6;
@@ -544,6 +498,16 @@ static __always_inline struct limit limit_of(struct route *route)
 {
 	__u32 headers = (leaves_by_v6(route) ? IPV6_LEN : IPV4_LEN) + sizeof(struct udphdr);
 	return (struct limit){ route->bucket, headers };
+}
+
+/* Sums up the payload that is relayed. Negative: too long. */
+static __always_inline int add_up_payload(struct udphdr *udp, void *end, struct packet *packet)
+{
+	__u32 takes_off = channel_of(&packet->key) ? CHANNEL_HEADER : 0;
+	void *start = (void *)(udp + 1) + takes_off;
+	__s64 sum = sum_of_payload(start, end, packet->payload - takes_off - packet->padding);
+	packet->sum = sum;
+	return sum < 0 ? -1 : 0;
 }
 
 /* Step 3: decides if the packet takes its route now, and plans the changes; the packet stays unchanged. Negative: pass
@@ -578,7 +542,6 @@ static __always_inline int make_plan(struct packet *packet, struct found found, 
 	/* The padding leaves two lengths: of the datagram and in the pseudo header. */
 	if (packet->padding)
 		grows += (__u16)~bpf_htons(2 * packet->padding);
-	int has = has_checksum(packet, route);
 
 	/* Continues with the route of the other allocation. A packet from outside with a local source address
 	 * is forged. */
@@ -622,7 +585,10 @@ static __always_inline int make_plan(struct packet *packet, struct found found, 
 	}
 
 	/* IPv6 requires a checksum, IPv4 does not. */
-	if (has) {
+	if (packet->partial) {
+		plan->check = tc ? partial_check(route, plan->payload) :
+				   complete_check(route, plan->payload, packet->sum);
+	} else if (packet->check) {
 		__u16 check = ~fold((__u16)~packet->check + grows);
 		plan->check = check ? check : 0xffff;
 	} else if (leaves_by_v6(route) || packet->v6) {
@@ -650,8 +616,8 @@ static __always_inline int may_deliver(struct packet *packet, struct found found
 		return passed(PASS_PROCESSOR);
 	if (tc && follows_merged(cell, route, now))
 		return passed(PASS_MERGED);
-	/* Only the stack can complete an offloaded checksum; IPv6 requires one. */
-	if (packet->check ? !has_checksum(packet, route) : packet->v6)
+	/* User space verifies it, unless it is partial; IPv6 requires one. */
+	if (!packet->check && packet->v6)
 		return passed(PASS_CHECKSUM);
 	if (proof_holds && !(route->flags & ROUTE_SELF_TEST) && must_punt(found, now)) {
 		note_punt(found, now);
@@ -682,12 +648,14 @@ static __always_inline int fill_ring(void *ring, void *ctx, int tc, struct packe
 	datagram->check = packet->check;
 	datagram->ttl = packet->ttl;
 	datagram->tos = packet->tos;
-	__u32 at = ETH_HLEN + (packet->v6 ? IPV6_LEN : IPV4_LEN) + sizeof(struct udphdr);
-	if (copy(ctx, tc, at, datagram + 1, len)) {
+	datagram->partial = packet->partial;
+	if (copy(ctx, tc, payload_at(packet), datagram + 1, len)) {
 		bpf_ringbuf_discard(datagram, BPF_RB_NO_WAKEUP);
 		return passed(PASS_TOO_LONG);
 	}
 	bpf_ringbuf_submit(datagram, 0);
+	if (packet->partial)
+		passed(PARTIAL);
 	return 0;
 }
 

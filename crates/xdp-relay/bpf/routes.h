@@ -90,7 +90,8 @@ struct ring_datagram {
 	__be16 check; /* of UDP, as received; 0: none. User space verifies it */
 	__u8 ttl;
 	__u8 tos;
-	__u8 zero[2];
+	__u8 partial; /* the checksum is partial: the sender is on this machine, and nothing is to be verified */
+	__u8 zero;
 };
 
 /* Bytes of payload that are reserved: a datagram longer than the last goes to the socket. */
@@ -131,8 +132,11 @@ struct port_filter {
 struct link {
 	__u8 mac[6];
 	__u8 leave; /* packets may leave by it: LEAVE_ bits */
-	__u8 known; /* 0: unknown interface */
+	__u8 known; /* 0: unknown interface; LINK_ bits */
 };
+
+#define LINK_KNOWN 1
+#define LINK_PARTIAL 2 /* XDP may get partial checksums by it, each of a single datagram */
 
 #define LEAVE_XDP 1 /* packets received by XDP */
 #define LEAVE_TC 2
@@ -150,7 +154,7 @@ enum pass {
 	PASS_EXPIRED,      /* the route has expired, or the lease of its worker */
 	PASS_RENEWAL,        /* periodic punt that renews the proof of its direction */
 	PASS_TTL,          /* time to live exceeded */
-	PASS_CHECKSUM,     /* none, and IPv6 requires one */
+	PASS_CHECKSUM,     /* none, and IPv6 requires one, or perhaps a partial one that the program cannot handle */
 	PASS_HAIRPIN,      /* no route at the other allocation */
 	PASS_NO_ROUTE,     /* no next hop, or forwarding is disabled */
 	PASS_NO_NEIGHBOUR, /* unresolved link-layer address of the next hop */
@@ -164,5 +168,6 @@ enum pass {
 	PASS_UNPROVEN,     /* no recent proof of its direction */
 	PASS_MOVED,        /* the proof is of another next hop */
 	OVERTAKEN,         /* not a pass: relayed while earlier ones may still be in the stack */
+	PARTIAL,           /* not a pass: taken, with a partial checksum */
 	PASSES,
 };

@@ -40,6 +40,8 @@ pub struct Device {
     pub kind: Kind,
     /// It is a port of a bridge, a bond or the like, which routes lead to in its place.
     pub port: bool,
+    /// It is one end of a pair, of Linux's driver `veth`.
+    pub veth: bool,
     /// XDP features of its driver; `None` if the kernel does not report them (before Linux 6.3).
     pub xdp: Option<XdpFeatures>,
 }
@@ -131,6 +133,7 @@ fn read_link(answer: &[u8]) -> Option<Device> {
     let mut mtu = 0;
     let mut made_by_software = false;
     let mut port = false;
+    let mut veth = false;
     for Attribute { kind, value } in netlink::attributes(attributes) {
         match kind {
             libc::IFLA_IFNAME => name = Some(netlink::text(value)),
@@ -139,6 +142,7 @@ fn read_link(answer: &[u8]) -> Option<Device> {
             libc::IFLA_LINKINFO => {
                 for Attribute { kind, value } in netlink::attributes(value) {
                     made_by_software |= kind == libc::IFLA_INFO_KIND;
+                    veth |= kind == libc::IFLA_INFO_KIND && netlink::text(value) == "veth";
                     // Ports of a VRF have routes of their own.
                     port |= kind == IFLA_INFO_SLAVE_KIND && netlink::text(value) != "vrf";
                 }
@@ -155,7 +159,8 @@ fn read_link(answer: &[u8]) -> Option<Device> {
     } else {
         Kind::Physical
     };
-    Some(Device { name: name?, index, mac, mtu, up: flag(libc::IFF_UP), kind, port, xdp: None })
+    let up = flag(libc::IFF_UP);
+    Some(Device { name: name?, index, mac, mtu, up, kind, port, veth, xdp: None })
 }
 
 // Of linux/netdev.h.

@@ -125,6 +125,12 @@ impl Offload {
         self.path.passed()
     }
 
+    /// Packets with partial checksums that the programs took: those of senders on the same machine.
+    #[must_use]
+    pub fn partial_checksums(&self) -> u64 {
+        self.path.partial_checksums()
+    }
+
     /// Frames that programs of XDP on this host redirected and that did not leave; `None`: none of these is at XDP, or
     /// they cannot be seen.
     #[must_use]
@@ -230,8 +236,12 @@ impl Offload {
             // Without a tap on the device, no direction is ever proven.
             let leaves = |hook| may_leave(device, hook) && self.path.is_tapped(index);
             let (leave_xdp, leave_tc) = (leaves(by_xdp), leaves(Hook::Tc));
+            let hook = self.attached.iter().find(|one| one.index == index).and_then(|one| one.hook);
+            // By the generic hook merged packets come as one, and by drivers of other virtual devices.
+            let partial_at_xdp = device.veth && hook == Some(Hook::Xdp);
+            let link = Link { index, mac, leave_xdp, leave_tc, partial_at_xdp };
             // A device with a number beyond the limit stays unknown: its packets are not relayed.
-            drop(self.path.set_link(Link { index, mac, leave_xdp, leave_tc }));
+            drop(self.path.set_link(link));
         }
     }
 

@@ -1,5 +1,6 @@
 //! The programs in the kernel, and the devices they are on.
 
+mod run;
 mod self_test;
 
 use std::collections::BTreeMap;
@@ -21,8 +22,8 @@ use turn_types::{Instant, WorkerId};
 
 use crate::bpf::entries::Pair;
 use crate::bpf::layout::{
-    LEAVE_TC, LEAVE_XDP, LinkValue, PASSES, PORT_FILTER_WORDS, PUNT_STATE_BYTES, RouteKey,
-    WORKERS_MAX, bucket, cell, entry,
+    LEAVE_TC, LEAVE_XDP, LINK_KNOWN, LINK_PARTIAL, LinkValue, PARTIAL, PASSES, PORT_FILTER_WORDS,
+    PUNT_STATE_BYTES, RouteKey, WORKERS_MAX, bucket, cell, entry,
 };
 use crate::bpf::object::{
     Object, RINGS, ROUTES, TAP, TC, XDP, count_losses, duplicate, map, program,
@@ -39,16 +40,7 @@ use crate::routes::flow::Directions;
 use crate::routes::ring::Ring;
 use crate::routes::{Common, RouteMap, Routes, writer};
 
-/// A frame that leaves, for the program that sees it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EgressContext {
-    /// By which interface; 0: the loopback.
-    pub by: u32,
-    /// Inbound interface; 0: sent by this host.
-    pub came_by: u32,
-    /// Number of datagrams to be segmented, and bytes of payload of each; zeros: one datagram.
-    pub segments: (u32, u32),
-}
+pub use run::{EgressContext, FrameContext, RunResult, Verdict};
 
 /// A device, as the programs see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,45 +53,9 @@ pub struct Link {
     pub leave_xdp: bool,
     /// Packets received by tc may leave by it.
     pub leave_tc: bool,
-}
-
-/// Metadata of a frame that a program is run on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FrameContext {
-    /// No metadata.
-    #[default]
-    Alone,
-    /// It is so many datagrams that the system merged. For [`Hook::Tc`].
-    Merged(u32),
-    /// Preceded by so many bytes of driver metadata, a multiple of 4, 216 at most. They reduce the headroom.
-    /// For [`Hook::Xdp`].
-    Behind(u32),
-}
-
-/// Result of running a program on a frame.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunResult {
-    /// Verdict of the program.
-    pub verdict: Verdict,
-    /// The frame as the program left it.
-    pub frame: Vec<u8>,
-    /// Mean run time.
-    pub each: Duration,
-}
-
-/// Verdict on a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Passed to user space, unchanged.
-    Pass,
-    /// It leaves by another device or by the same.
-    Redirect,
-    /// Dropped: over the bandwidth of its allocation, or delivered to a worker's ring.
-    Drop,
-    /// It was tried, and would have left.
-    Tried,
-    /// None of these.
-    Other(u32),
+    /// Frames that XDP gets by it may have partial checksums: the programs complete them. Only if each frame
+    /// is a single datagram, and leaves by a driver: in the driver of a veth.
+    pub partial_at_xdp: bool,
 }
 
 /// The programs and their maps. When this value is dropped, devices are as they were before.
@@ -221,7 +177,8 @@ impl KernelPath {
             return Ok(());
         }
         let leave = (u8::from(link.leave_xdp) * LEAVE_XDP) | (u8::from(link.leave_tc) * LEAVE_TC);
-        let value = LinkValue { mac: link.mac, leave, known: 1 };
+        let known = LINK_KNOWN | (u8::from(link.partial_at_xdp) * LINK_PARTIAL);
+        let value = LinkValue { mac: link.mac, leave, known };
         self.links.set(link.index, value, 0).map_err(KernelPathError::of)?;
         self.known.insert(link.index, link);
         Ok(())
@@ -403,11 +360,18 @@ impl KernelPath {
     /// Packets of known routes that were left to user space since the start, by reason.
     #[must_use]
     pub fn passed(&self) -> Vec<(&'static str, u64)> {
-        let count = |index: usize| {
-            let index = u32::try_from(index).ok()?;
-            Some(self.passes.get(&index, 0).ok()?.iter().sum())
-        };
-        PASSES.iter().enumerate().map(|(index, name)| (*name, count(index).unwrap_or(0))).collect()
+        (0..).zip(PASSES).map(|(index, name)| (name, self.sum_of_passes(index))).collect()
+    }
+
+    /// Packets with partial checksums that the programs relayed or delivered since the start: those of senders
+    /// on the same machine.
+    #[must_use]
+    pub fn partial_checksums(&self) -> u64 {
+        self.sum_of_passes(PARTIAL)
+    }
+
+    fn sum_of_passes(&self, index: u32) -> u64 {
+        self.passes.get(&index, 0).map(|each| each.iter().sum()).unwrap_or_default()
     }
 
     /// Frames that programs of XDP on this host, these and others, redirected and that did not leave, since one
@@ -539,61 +503,5 @@ impl KernelPath {
         out.truncate(ran.data_size_out as usize);
         let verdict = Verdict::of(hook, ran.return_value);
         Ok(RunResult { verdict, frame: out, each: ran.duration })
-    }
-}
-
-/// Bytes of `struct __sk_buff`, and where some of its fields are.
-const SKB_LEN: usize = 192;
-const SKB_CAME_BY: usize = 36;
-const SKB_INTERFACE: usize = 40;
-const SKB_SEGMENTS: usize = 164;
-const SKB_SEGMENT_LEN: usize = 176;
-
-impl EgressContext {
-    /// `struct __sk_buff` as the context of a run.
-    fn context(self) -> Vec<u8> {
-        let mut skb = vec![0; SKB_LEN];
-        for (at, value) in [
-            (SKB_CAME_BY, self.came_by),
-            (SKB_INTERFACE, self.by),
-            (SKB_SEGMENTS, self.segments.0),
-            (SKB_SEGMENT_LEN, self.segments.1),
-        ] {
-            skb[at..at + 4].copy_from_slice(&value.to_ne_bytes());
-        }
-        skb
-    }
-}
-
-impl FrameContext {
-    /// `struct __sk_buff` or `struct xdp_md` as the context of a run; empty if there is none.
-    fn context(self, len: usize) -> Vec<u8> {
-        let len = u32::try_from(len).unwrap_or(u32::MAX);
-        match self {
-            Self::Alone => Vec::new(),
-            Self::Merged(segments) => {
-                let mut skb = vec![0; SKB_LEN];
-                skb[SKB_SEGMENTS..SKB_SEGMENTS + 4].copy_from_slice(&segments.to_ne_bytes());
-                skb
-            }
-            // Start and end of the frame; start of the metadata; devices.
-            Self::Behind(bytes) => {
-                [bytes, len, 0, 0, 0, 0].iter().flat_map(|word| word.to_ne_bytes()).collect()
-            }
-        }
-    }
-}
-
-impl Verdict {
-    const fn of(hook: Hook, number: u32) -> Self {
-        // XDP_DROP, XDP_PASS, XDP_REDIRECT; TC_ACT_UNSPEC, TC_ACT_SHOT,
-        // TC_ACT_REDIRECT; XDP_TX and TC_ACT_PIPE.
-        match (hook, number) {
-            (Hook::Tc, u32::MAX) | (Hook::Xdp | Hook::XdpGeneric, 2) => Self::Pass,
-            (Hook::Tc, 2) | (Hook::Xdp | Hook::XdpGeneric, 1) => Self::Drop,
-            (Hook::Tc, 7) | (Hook::Xdp | Hook::XdpGeneric, 4) => Self::Redirect,
-            (_, 3) => Self::Tried,
-            (_, other) => Self::Other(other),
-        }
     }
 }

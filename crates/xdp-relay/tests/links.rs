@@ -16,7 +16,7 @@ fn path() -> KernelPath {
 }
 
 fn link(index: u32) -> Link {
-    Link { index, mac: LOOPBACK, leave_xdp: true, leave_tc: true }
+    Link { index, mac: LOOPBACK, leave_xdp: true, leave_tc: true, partial_at_xdp: false }
 }
 
 #[test]

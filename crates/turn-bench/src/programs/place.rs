@@ -62,6 +62,7 @@ impl Place {
                 mac: device.mac,
                 leave_xdp: leave,
                 leave_tc: leave,
+                partial_at_xdp: false,
             })?;
         }
         self.attach(&mut path)?;

@@ -56,7 +56,7 @@ pub(crate) struct LinkValue {
     pub(crate) mac: [u8; 6],
     /// LEAVE_XDP, LEAVE_TC.
     pub(crate) leave: u8,
-    /// 0: not an interface of this host.
+    /// 0: not an interface of this host; LINK_KNOWN, LINK_PARTIAL.
     pub(crate) known: u8,
 }
 
@@ -120,6 +120,9 @@ unsafe impl aya::Pod for LinkValue {}
 pub(crate) const LEAVE_XDP: u8 = 1;
 pub(crate) const LEAVE_TC: u8 = 2;
 
+pub(crate) const LINK_KNOWN: u8 = 1;
+pub(crate) const LINK_PARTIAL: u8 = 2;
+
 /// Words of `struct cell`, in its order.
 pub(crate) mod cell {
     pub(crate) const TO_PEER_PACKETS: usize = 0;
@@ -140,6 +143,7 @@ pub(crate) mod ring_datagram {
     pub(crate) const CHECK: usize = 10;
     pub(crate) const TTL: usize = 12;
     pub(crate) const TOS: usize = 13;
+    pub(crate) const PARTIAL: usize = 14;
     pub(crate) const SIZE: usize = 16;
 }
 
@@ -180,6 +184,9 @@ pub(crate) const PASSES: [&str; 17] = [
     "moved",
     "overtaken",
 ];
+
+/// `PARTIAL`: not a reason, but the number of packets taken with partial checksums.
+pub(crate) const PARTIAL: u32 = PASSES.len() as u32;
 
 /// A next hop in one word, as `next_hop_of` computes it.
 pub(crate) const fn way(interface: u32, mac: [u8; 6]) -> u64 {

@@ -117,6 +117,7 @@ mod tests {
             up: true,
             kind,
             port: false,
+            veth: false,
             xdp,
         }
     }

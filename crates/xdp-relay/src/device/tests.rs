@@ -26,6 +26,8 @@ fn devices_are_listed_with_their_features() {
     if host.run(|| succeeds("ip", "link add x0 type wireguard")) {
         assert_eq!(kind("x0"), Kind::NotEthernet);
     }
+    let veths = ["v0", "v1", "b0", "m0", "t1", "lo"].map(|name| host.device(name).veth);
+    assert_eq!(veths, [true, true, false, false, false, false]);
     let v0 = host.device("v0");
     assert_eq!((v0.mac, v0.mtu, v0.up), ([2, 0, 0, 0, 0, 7], 1400, true));
     assert!(!host.device("v1").up);
@@ -77,6 +79,7 @@ fn a_device_of_no_kind_is_a_card() {
         up: true,
         kind: Kind::Physical,
         port: false,
+        veth: false,
         xdp: None,
     };
     assert_eq!(card, expected);

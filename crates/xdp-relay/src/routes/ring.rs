@@ -108,11 +108,12 @@ impl<B: Deref<Target = [u8]>> RingDatagram<B> {
         IpMeta { ttl, tos, ..IpMeta::DEFAULT }
     }
 
-    /// True if the datagram from `peer` to `relayed` is unaltered, by its checksum if it has one (RFC 768).
+    /// True if the datagram from `peer` to `relayed` is unaltered, by its checksum if it has one (RFC 768). One
+    /// with a partial checksum never left this machine.
     #[must_use]
     pub fn is_intact(&self, peer: SocketAddr, relayed: SocketAddr) -> bool {
         let check: [u8; 2] = self.field(ring_datagram::CHECK);
-        if check == [0; 2] {
+        if check == [0; 2] || self.field(ring_datagram::PARTIAL) != [0] {
             return true;
         }
         let payload = self.payload();

@@ -19,7 +19,18 @@ pub(super) struct Datagram<'a> {
 impl Datagram<'_> {
     /// The frame, from and to the address zero.
     pub(super) fn frame(&self) -> Vec<u8> {
-        let udp = self.udp();
+        self.frame_of(self.udp())
+    }
+
+    /// The frame with the sum of the pseudo header alone for a checksum.
+    pub(super) fn frame_with_partial_checksum(&self) -> Vec<u8> {
+        let mut udp = self.udp();
+        let sum = !checksum(&self.pseudo(udp.len() as u16));
+        udp[6..8].copy_from_slice(&sum.to_be_bytes());
+        self.frame_of(udp)
+    }
+
+    fn frame_of(&self, udp: Vec<u8>) -> Vec<u8> {
         let len = udp.len() as u16;
         let (kind, mut ip) = match (self.from.ip(), self.to.ip()) {
             (IpAddr::V4(from), IpAddr::V4(to)) => {
@@ -56,18 +67,22 @@ impl Datagram<'_> {
         udp.extend(len.to_be_bytes());
         udp.extend([0, 0]);
         udp.extend(self.payload);
-        let pseudo = [
-            octets(self.from.ip()),
-            octets(self.to.ip()),
-            vec![0, UDP_NUMBER],
-            len.to_be_bytes().to_vec(),
-        ];
-        let check = match checksum(&[&pseudo.concat()[..], &udp].concat()) {
+        let check = match checksum(&[&self.pseudo(len)[..], &udp].concat()) {
             0 => 0xFFFF,
             sum => sum,
         };
         udp[6..8].copy_from_slice(&check.to_be_bytes());
         udp
+    }
+
+    fn pseudo(&self, len: u16) -> Vec<u8> {
+        [
+            octets(self.from.ip()),
+            octets(self.to.ip()),
+            vec![0, UDP_NUMBER],
+            len.to_be_bytes().to_vec(),
+        ]
+        .concat()
     }
 }
 
