@@ -187,6 +187,9 @@ pub struct Offload {
     /// occurred are left out.
     #[serde(default)]
     pub passed: BTreeMap<String, u64>,
+    /// Packets of `by_kernel` that came from senders on the same machine, with partial checksums.
+    #[serde(default)]
+    pub partial_checksums: u64,
     /// Frames that XDP redirected and that did not leave, of all programs of the host: among them packets that were
     /// counted as relayed. Left out where no interface has the program at XDP, or the kernel does not let them be seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]

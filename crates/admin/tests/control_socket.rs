@@ -289,6 +289,10 @@ impl OffloadWatch for Watch {
         vec![("refresh", 9), ("no_route", 0)]
     }
 
+    fn partial_checksums(&self) -> u64 {
+        5
+    }
+
     fn redirects_lost(&self) -> Option<u64> {
         Some(3)
     }
@@ -314,7 +318,7 @@ async fn status_tells_what_the_kernel_relays_as_of_now() {
     assert_eq!(offload.interfaces[1].why, "no Ethernet frames");
     assert_eq!(offload.settings, ["net.ipv4.conf.lo.forwarding"]);
     assert_eq!(offload.passed, BTreeMap::from([("refresh".to_owned(), 9)]));
-    assert_eq!(offload.redirects_lost, Some(3));
+    assert_eq!((offload.partial_checksums, offload.redirects_lost), (5, Some(3)));
     assert_eq!(offload.by_sockets.from_clients, Volume { packets: 12, bytes: 3400 });
     assert_eq!(offload.by_kernel.from_clients, Volume { packets: 1000, bytes: 200_000 });
     assert_eq!(offload.by_kernel.to_peers.packets, 999);

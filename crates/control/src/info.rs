@@ -146,6 +146,10 @@ pub trait OffloadWatch: Send + Sync {
     /// case, words joined by `_`, each once).
     fn passed(&self) -> Vec<(&'static str, u64)>;
 
+    /// Packets that the program relayed or delivered from senders on the same machine, which leave the completion of
+    /// checksums to others, since the start.
+    fn partial_checksums(&self) -> u64;
+
     /// Frames that XDP redirected and that did not leave, of all programs of the host, since the server has one on an
     /// interface. `None`: it has none, or the kernel does not let them be seen.
     fn redirects_lost(&self) -> Option<u64>;

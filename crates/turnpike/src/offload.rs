@@ -143,6 +143,10 @@ impl OffloadWatch for KernelPath {
         self.offload().map(|offload| offload.passed()).unwrap_or_default()
     }
 
+    fn partial_checksums(&self) -> u64 {
+        self.offload().map(|offload| offload.partial_checksums()).unwrap_or_default()
+    }
+
     fn redirects_lost(&self) -> Option<u64> {
         self.offload()?.redirects_lost()
     }

@@ -30,7 +30,12 @@ pub(super) fn metrics(path: &OffloadInfo, watch: Option<&dyn OffloadWatch>) -> V
     for (reason, count) in watch.passed() {
         passed = passed.labelled([("reason", reason)], count);
     }
-    metrics.extend([interfaces, passed]);
+    let partial = Metric::counter(
+        "turnpike_kernel_path_partial_checksums",
+        "Packets that the kernel path took from senders on the same machine, with partial checksums",
+    )
+    .with(watch.partial_checksums());
+    metrics.extend([interfaces, passed, partial]);
     metrics.extend(watch.redirects_lost().map(|lost| {
         Metric::counter(
             "turnpike_kernel_path_redirects_lost",

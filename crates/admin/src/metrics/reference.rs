@@ -107,6 +107,10 @@ impl OffloadWatch for Interface {
         vec![("", 0)]
     }
 
+    fn partial_checksums(&self) -> u64 {
+        0
+    }
+
     fn redirects_lost(&self) -> Option<u64> {
         Some(0)
     }

@@ -150,6 +150,7 @@ fn offload(app: &App, info: &ServerInfo, totals: &CounterTotals) -> Offload {
         by_kernel: traffic(|leg| totals.offloaded(leg)),
         by_sockets: traffic(|leg| totals.volume(leg)),
         passed: occurred(watch.map(OffloadWatch::passed).into_iter().flatten()),
+        partial_checksums: watch.map(OffloadWatch::partial_checksums).unwrap_or_default(),
         redirects_lost: watch.and_then(OffloadWatch::redirects_lost),
     }
 }

@@ -90,20 +90,52 @@ fn checksums_by_tc() {
     checksums("tc");
 }
 
+/// Packets of senders on the same machine that the kernel took.
+fn of_this_machine(scene: &Scene) -> u64 {
+    scene.traffic("partial_checksums").as_u64().expect("a number")
+}
+
 #[test]
-fn checksums_that_senders_leave_to_be_made() {
+fn checksums_that_senders_leave_to_be_completed() {
     by_xdp_and_tc(|mode| {
         let Some(scene) = Scene::new(mode, |_, _| ()) else { return };
         let end = Lab::end_towards(Host::Server);
+        for (host, other) in [(Host::Client, Host::Peer), (Host::Peer, Host::Client)] {
+            scene.lab.run(host, "ethtool", &["-K", &end, "tx", "on"]);
+            scene.lab.run(other, "ethtool", &["-K", &end, "tx", "off"]);
+            for call in calls(&scene) {
+                scene.wait_for_kernel(&call);
+                let before = of_this_machine(&scene);
+                exchange(&call);
+                assert!(of_this_machine(&scene) >= before + LENGTHS.len() as u64 - 2, "{mode}");
+            }
+        }
         for host in [Host::Client, Host::Peer] {
             scene.lab.run(host, "ethtool", &["-K", &end, "tx", "on"]);
         }
         for call in calls(&scene) {
-            // Twice: the first packet of each way goes by the sockets.
-            exchange(&call);
+            scene.wait_for_kernel(&call);
             exchange(&call);
         }
+        let text = scene.server.ask(&["status"]).output;
+        assert!(text.contains("of its own senders were relayed by the kernel"), "{text}");
     });
+}
+
+/// A server beside a media server or in a container: everything as the kernel and the server have it by default.
+#[test]
+fn a_peer_beside_the_server() {
+    let Some(lab) = e2e::require(Lab::new()) else { return };
+    let config = e2e::Config::for_lab(&lab);
+    let server = e2e::Server::start(&lab, &config);
+    let scene = Scene { lab, config, server };
+    scene.assert_attached("tc");
+    for call in calls(&scene) {
+        scene.wait_for_kernel(&call);
+        exchange(&call);
+    }
+    assert!(of_this_machine(&scene) > 0);
+    assert_eq!(scene.traffic("passed")["checksum"], serde_json::Value::Null);
 }
 
 /// Longer than the MTU of a link: they come in fragments, which the sockets reassemble.

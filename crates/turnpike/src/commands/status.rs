@@ -154,6 +154,12 @@ fn facts(status: &Status, columns: usize) -> String {
             grouped(status.kernel_drops)
         ));
     }
+    if status.offload.partial_checksums > 0 {
+        lines.push(format!(
+            "  this machine {} packets of its own senders were relayed by the kernel",
+            grouped(status.offload.partial_checksums)
+        ));
+    }
     if let Some(lost) = status.offload.redirects_lost.filter(|lost| *lost > 0) {
         lines.push(format!(
             "  lost by XDP  {} (frames that no interface took, of all programs of this host: see \
@@ -470,7 +476,10 @@ mod tests {
         assert!(line("from clients").ends_with("75.0 %"), "{text}");
         assert!(line("to peers").ends_with("0.0 %"), "{text}");
         assert!(text.contains("left to the sockets, by reason\n  refresh "), "{text}");
-        assert!(!text.contains("lost by XDP"), "{text}");
+        assert!(!text.contains("lost by XDP") && !text.contains("this machine"), "{text}");
+        status.offload.partial_checksums = 5678;
+        let text = describe(&status, &Overview::default(), false);
+        assert!(text.contains("  this machine 5,678 packets of its own senders"), "{text}");
         status.offload.redirects_lost = Some(1234);
         let text = describe(&status, &Overview::default(), false);
         assert!(text.contains("lost by XDP  1,234 (frames that no interface took"), "{text}");
