@@ -54,7 +54,15 @@ fn both_have_the_program(kind: &str) {
     assert_eq!(call.caller.receive(Duration::from_millis(100)), None, "{kind}");
     let what = || format!("{kind}: 200 each way: {:?} after {before:?}", counted());
     wait_until(what, || counted() == before.map(|packets| packets + 200));
+    // As a container there.
+    let end = Lab::end_towards(Host::Server);
+    scene.lab.run(Host::Peer, "ethtool", &["-K", &end, "tx", "on"]);
     scene.wait_for_kernel(&call);
+    for n in 0..200_u64 {
+        let payload = n.to_be_bytes();
+        assert!(call.to_peer(&payload) && call.to_client(&payload), "{kind}: {n}");
+    }
+    assert!(scene.traffic("partial_checksums").as_u64() > Some(100), "{kind}");
 }
 
 #[test]
