@@ -23,7 +23,7 @@ use turn_types::{Instant, WorkerId};
 use crate::bpf::entries::Pair;
 use crate::bpf::layout::{
     LEAVE_TC, LEAVE_XDP, LINK_KNOWN, LINK_PARTIAL, LinkValue, PARTIAL, PASSES, PORT_FILTER_WORDS,
-    PUNT_STATE_BYTES, RouteKey, WORKERS_MAX, bucket, cell, entry,
+    PUNT_STATE_BYTES, RouteKey, SCRATCH_BYTES, WORKERS_MAX, bucket, cell, entry,
 };
 use crate::bpf::object::{
     Object, RINGS, ROUTES, TAP, TC, XDP, count_losses, duplicate, map, program,
@@ -393,8 +393,11 @@ impl KernelPath {
         let cells = self.common.processors as usize * cell::WORDS * 8;
         let flow = 2 * route + cells + bucket::WORDS * 8;
         let links = LINKS_MAX as usize * size_of::<LinkValue>();
-        let fixed =
-            flow * self.flows as usize + links + 8 * (2 * PORT_FILTER_WORDS + 2 * WORKERS_MAX);
+        let scratches = self.common.processors as usize * SCRATCH_BYTES;
+        let fixed = flow * self.flows as usize
+            + links
+            + scratches
+            + 8 * (2 * PORT_FILTER_WORDS + 2 * WORKERS_MAX);
         fixed as u64 + self.rings.load(Relaxed) * u64::from(RING_BYTES)
     }
 

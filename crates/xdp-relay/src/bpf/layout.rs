@@ -155,6 +155,9 @@ pub(crate) mod bucket {
     pub(crate) const WORDS: usize = 4;
 }
 
+/// Bytes of `struct scratch`, of each processor.
+pub(crate) const SCRATCH_BYTES: usize = 4104;
+
 /// Bytes of `struct rising`.
 pub(crate) const PUNT_STATE_BYTES: usize = 32;
 
