@@ -142,16 +142,19 @@ static __always_inline int move_payload(struct __sk_buff *skb, __u32 from, __u32
 	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &only);
 	if (!scratch || (to > from && bpf_skb_change_tail(skb, to + len, 0)))
 		return -1;
-	/* The bounds for the verifier. */
-	asm volatile("" : "+r"(len));
-	if (len > FRAME_MAX)
-		return -1;
 	if (len > 0 && to != from) {
+		/* The bounds for the verifier: before Linux 6.8 it does not learn from a comparison with 0 that the
+		 * length is not 0. */
+		__u32 before_last = len - 1;
+		asm volatile("" : "+r"(before_last));
+		if (before_last >= FRAME_MAX)
+			return -1;
+		__u32 size = before_last + 1;
 		/* A real-time kernel may interrupt one packet for another. */
 		if (__sync_val_compare_and_swap(&scratch->in_use, 0, 1))
 			return -1;
-		int failed = bpf_skb_load_bytes(skb, from, scratch->payload, len) ||
-			     bpf_skb_store_bytes(skb, to, scratch->payload, len, 0);
+		int failed = bpf_skb_load_bytes(skb, from, scratch->payload, size) ||
+			     bpf_skb_store_bytes(skb, to, scratch->payload, size, 0);
 		scratch->in_use = 0;
 		if (failed)
 			return -1;
