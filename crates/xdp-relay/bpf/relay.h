@@ -635,11 +635,13 @@ static __always_inline long copy(void *ctx, int tc, __u32 at, void *to, __u32 le
 static __always_inline int fill_ring(void *ring, void *ctx, int tc, struct packet *packet,
 				  struct route *route, const __u32 room)
 {
-	__u32 len = packet->payload;
-	/* The bounds for the verifier. */
-	asm volatile("" : "+r"(len));
-	if (len < 1 || len > room)
+	/* The bounds for the verifier: before Linux 6.8 it does not learn from a comparison with 0 that the length is
+	 * not 0. */
+	__u32 before_last = packet->payload - 1;
+	asm volatile("" : "+r"(before_last));
+	if (before_last >= room)
 		return passed(PASS_TOO_LONG);
+	__u32 len = before_last + 1;
 	struct ring_datagram *datagram = bpf_ringbuf_reserve(ring, sizeof(*datagram) + room, 0);
 	if (!datagram)
 		return passed(PASS_RING);

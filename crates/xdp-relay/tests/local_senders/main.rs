@@ -87,8 +87,11 @@ fn complete_checksums_that_look_partial() {
             let calls = calls(&mut hosts);
             for call in &calls {
                 for rest in [&b"even"[..], b"odd"] {
-                    call.to_peer(&tuned(call, false, rest));
-                    call.to_client(&tuned(call, true, rest));
+                    let [to_peer, to_client] = [false, true].map(|way| tuned(call, way, rest));
+                    // That may have taken long.
+                    hosts.renew();
+                    call.to_peer(&to_peer);
+                    call.to_client(&to_client);
                 }
             }
             assert_eq!(hosts.counted(), [8; 2], "{hook}: {:?}", hosts.path.passed());
