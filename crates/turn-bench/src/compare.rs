@@ -60,7 +60,8 @@ const WARM_UP: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug, Args)]
 pub struct CompareArgs {
     /// A server: turnpike (beside this program, or in PATH), turnpike=PATH (another build), turnpike-xdp,
-    /// -tc, -xdp-generic or -sockets (with this offload alone), coturn (turnserver in PATH), coturn=PATH,
+    /// -tc, -xdp-generic or -sockets (with this offload alone), coturn (turnserver of $COTURN, PATH, or the
+    /// usual directories), coturn=PATH, coturn-fastest (with --multiplex-peer --udp-gso, from 4.17 on),
     /// bare (a kernel forwarder, the upper bound of all; frames only), or NAME=COMMAND, a line of shell that
     /// stays in the foreground, with the placeholders {listen}, {relay}, {peer}, {user}, {password},
     /// {secret}, {realm}, {min_port}, {max_port} and {workers}, with TLS also {tls_listen}, {certificate}
@@ -144,6 +145,11 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     let network = Network::new(cores, links)?;
     let terms = terms(args, &network)?;
     let servers = prepare(&args.server, &terms, &network)?;
+    for (server, prepared) in &servers {
+        if let Some(warning) = &prepared.warning {
+            eprintln!("{server}: {warning}");
+        }
+    }
     let comparison = Comparison {
         network: &network,
         terms: &terms,
@@ -160,8 +166,8 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     let Results { raw, failures, cells } = comparison.run(&mut progress)?;
     progress.finish();
     let described = |(server, prepared): (ServerSpec, Prepared)| {
-        let Prepared { command, configuration, version, knows_secret: _ } = prepared;
-        ComparedServer { name: server.name, version, command, configuration }
+        let Prepared { command, configuration, version, warning, knows_secret: _ } = prepared;
+        ComparedServer { name: server.name, version, warning, command, configuration }
     };
     args.output.write(&Outcome::Compare(Compare {
         machine,
@@ -277,6 +283,9 @@ fn machine(cores: &Cores) -> Machine {
         cpu: machine::processor(),
         cores: linux_net::allowed_cores().map_or(0, |cores| cores.len()),
         roles: roles.into(),
+        link: "veth".to_owned(),
+        root: Some(machine::is_root()),
+        virtual_machine: machine::is_virtual(),
     }
 }
 

@@ -14,6 +14,23 @@ pub(crate) fn processor() -> String {
     model(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
 }
 
+/// Returns true if this process is root's.
+pub(crate) fn is_root() -> bool {
+    // The owner of one's own directory in /proc is the effective user.
+    fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
+}
+
+/// Returns true on a virtual machine; `None` where the processor does not tell.
+pub(crate) fn is_virtual() -> Option<bool> {
+    has_hypervisor(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
+}
+
+/// A flag of x86 processors, which hypervisors set for their guests.
+fn has_hypervisor(text: &str) -> Option<bool> {
+    let flags = text.lines().find_map(|line| line.strip_prefix("flags")?.split_once(':'))?;
+    Some(flags.1.split_whitespace().any(|flag| flag == "hypervisor"))
+}
+
 /// The model in `/proc/cpuinfo`, which on ARM is a number.
 fn model(text: &str) -> String {
     let field = |wanted: &str| {
@@ -35,5 +52,12 @@ mod tests {
         assert_eq!(model(text), "AMD EPYC: big");
         assert_eq!(model("CPU part\t: 0xd0c\n"), "ARM part 0xd0c");
         assert_eq!(model(""), "unknown processor");
+    }
+
+    #[test]
+    fn guests_have_a_flag() {
+        assert_eq!(has_hypervisor("flags\t\t: fpu hypervisor vme\n"), Some(true));
+        assert_eq!(has_hypervisor("flags\t\t: fpu vme\n"), Some(false));
+        assert_eq!(has_hypervisor("CPU part\t: 0xd0c\n"), None);
     }
 }

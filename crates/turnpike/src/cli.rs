@@ -25,12 +25,15 @@ pub(crate) use self::user::{
     UserRestore, UserRevoke, UserSet,
 };
 
+/// The version, and the commit of this build.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("TURNPIKE_COMMIT"), ")");
+
 /// A TURN and STUN server.
 ///
 /// Without a command it runs the server. Without a configuration file it starts with safe defaults
 /// and one generated user, and prints how to try it.
 #[derive(Debug, Parser)]
-#[command(name = "turnpike", version, max_term_width = 100)]
+#[command(name = "turnpike", version = VERSION, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) paths: PathOptions,

@@ -237,7 +237,7 @@ impl Comparison<'_> {
         progress.turn(round, &spec.name);
         let forwarding = match spec.kind {
             ServerKind::Bare => Some(Forwarding::begin(self.network)?),
-            ServerKind::Turnpike(..) | ServerKind::Coturn(_) | ServerKind::Command(_) => None,
+            ServerKind::Turnpike(..) | ServerKind::Coturn(..) | ServerKind::Command(_) => None,
         };
         let mut peer = self.start_peer()?;
         let done = turn::take(

@@ -6,6 +6,8 @@
 //! off where the server has a switch for them; for TLS all have the same certificate. All else is each
 //! server's default, logs included, which go to a file of the run.
 
+mod coturn;
+
 use std::fmt;
 use std::fs;
 use std::net::SocketAddr;
@@ -27,14 +29,23 @@ pub struct ServerSpec {
     pub kind: ServerKind,
 }
 
+/// Options of coturn beside the terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CoturnOptions {
+    /// Its defaults.
+    Default,
+    /// `--multiplex-peer --udp-gso`, its fastest way to relay UDP, which version 4.17 has.
+    Fastest,
+}
+
 /// Kind of server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerKind {
     /// Turnpike: this binary, or the one beside this program or in PATH; with this value of
     /// `offload.mode`, or its default.
     Turnpike(Option<PathBuf>, Option<&'static str>),
-    /// coturn: this binary, or `turnserver` in PATH.
-    Coturn(Option<PathBuf>),
+    /// coturn: this binary, or `turnserver` of `$COTURN`, PATH or the usual directories.
+    Coturn(Option<PathBuf>, CoturnOptions),
     /// A kernel forwarder without TURN between the links: an upper bound for all others. (Turnpike
     /// beside it opens the sessions.)
     Bare,
@@ -63,7 +74,8 @@ impl FromStr for ServerSpec {
             ("turnpike-tc", _) => ServerKind::Turnpike(path, Some("tc")),
             ("turnpike-xdp", _) => ServerKind::Turnpike(path, Some("xdp")),
             ("turnpike-xdp-generic", _) => ServerKind::Turnpike(path, Some("xdp-generic")),
-            ("coturn", _) => ServerKind::Coturn(path),
+            ("coturn", _) => ServerKind::Coturn(path, CoturnOptions::Default),
+            ("coturn-fastest", _) => ServerKind::Coturn(path, CoturnOptions::Fastest),
             ("bare", None) => ServerKind::Bare,
             (_, Some(command)) => {
                 check(command)?;
@@ -72,7 +84,7 @@ impl FromStr for ServerSpec {
             (_, None) => {
                 return Err(format!(
                     "{name} is no known server (turnpike, turnpike-sockets, turnpike-tc, turnpike-xdp, \
-                     turnpike-xdp-generic, coturn, bare): write NAME=COMMAND"
+                     turnpike-xdp-generic, coturn, coturn-fastest, bare): write NAME=COMMAND"
                 ));
             }
         };
@@ -203,6 +215,8 @@ pub(crate) struct Prepared {
     pub(crate) configuration: Option<String>,
     /// Version, as the program prints it.
     pub(crate) version: String,
+    /// What a reader has to know about this version; empty for most.
+    pub(crate) warning: Option<String>,
     /// True if it has the shared secret; otherwise it has the user and the password.
     pub(crate) knows_secret: bool,
 }
@@ -221,7 +235,9 @@ impl ServerSpec {
                 let prepared = prepare_turnpike(None, Some("off"), terms, directory)?;
                 Ok(Prepared { version: "a kernel forwarder".to_owned(), ..prepared })
             }
-            ServerKind::Coturn(path) => prepare_coturn(path.as_deref(), terms, directory),
+            ServerKind::Coturn(path, options) => {
+                coturn::prepare(path.as_deref(), *options, terms, directory)
+            }
             ServerKind::Command(line) => Ok(Prepared {
                 // `exec` makes the server the watched process, not the shell.
                 command: ["sh", "-c", &format!("exec {}", terms.fill(line))]
@@ -229,6 +245,7 @@ impl ServerSpec {
                     .into(),
                 configuration: None,
                 version: String::new(),
+                warning: None,
                 knows_secret: line.contains("{secret}"),
             }),
         }
@@ -280,7 +297,13 @@ fn prepare_turnpike(
     let (binary, file) = (program.display().to_string(), file.display().to_string());
     let command = vec![binary, "--config".to_owned(), file, "run".to_owned()];
     let version = version(&program);
-    Ok(Prepared { command, configuration: Some(configuration), version, knows_secret: true })
+    Ok(Prepared {
+        command,
+        configuration: Some(configuration),
+        version,
+        warning: None,
+        knows_secret: true,
+    })
 }
 
 /// Turnpike's configuration. Default quotas that other servers do not have are off.
@@ -321,48 +344,6 @@ fn turnpike_toml(terms: &Terms, offload: Option<&str>, directory: &Path) -> Stri
     text + &offload.map(|mode| format!("[offload]\nmode = '{mode}'\n")).unwrap_or_default()
 }
 
-fn prepare_coturn(
-    path: Option<&Path>,
-    terms: &Terms,
-    directory: &Path,
-) -> anyhow::Result<Prepared> {
-    let hint = "install coturn (Debian package coturn), or name it: coturn=PATH";
-    let program = find(path, "turnserver", hint)?;
-    let mut command = vec![program.display().to_string()];
-    command.extend(coturn_arguments(terms, directory));
-    Ok(Prepared { command, configuration: None, version: version(&program), knows_secret: true })
-}
-
-/// coturn's arguments, in place of a configuration file.
-fn coturn_arguments(terms: &Terms, directory: &Path) -> Vec<String> {
-    let mut arguments = terms.fill(
-        "-n --listening-ip={listen_ip} --listening-port={listen_port} --relay-ip={relay} \
-         --min-port={min_port} --max-port={max_port} --realm={realm} --use-auth-secret \
-         --static-auth-secret={secret} --allowed-peer-ip={peer_ip} --relay-threads={workers} \
-         --no-cli --simple-log --no-stdout-log",
-    );
-    if !terms.transport.is_stream() {
-        arguments += " --no-tcp";
-    }
-    if terms.transport != Transport::Dtls {
-        arguments += " --no-dtls";
-    }
-    if terms.certificate.is_none() {
-        arguments += " --no-tls";
-    }
-    let mut arguments: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
-    // Paths, which may have spaces.
-    let file = |name: &str| directory.join(name).display().to_string();
-    arguments.push(format!("--userdb={}", file("turndb")));
-    arguments.push(format!("--pidfile={}", file("turnserver.pid")));
-    arguments.push(format!("--log-file={}", file("turnserver.log")));
-    if terms.certificate.is_some() {
-        let places = ["--tls-listening-port={tls_port}", "--cert={certificate}", "--pkey={key}"];
-        arguments.extend(places.map(|place| terms.fill(place)));
-    }
-    arguments
-}
-
 /// The program `name`: as given, or beside this one, or in PATH.
 fn find(given: Option<&Path>, name: &str, hint: &str) -> anyhow::Result<PathBuf> {
     if let Some(path) = given {
@@ -389,7 +370,7 @@ fn version(program: &Path) -> String {
 mod tests {
     use super::*;
 
-    fn terms(transport: Transport) -> Terms {
+    pub(super) fn terms(transport: Transport) -> Terms {
         let certificate = Certificate { chain: "/run/c.pem".into(), key: "/run/c.key".into() };
         Terms {
             listen: "10.78.1.1:3478".parse().unwrap(),
@@ -411,10 +392,14 @@ mod tests {
         let kind = |text: &str| text.parse::<ServerSpec>().map(|server| (server.name, server.kind));
         let named = |name: &str, kind| Ok((name.to_owned(), kind));
         let turnpike = |path: Option<&str>, mode| ServerKind::Turnpike(path.map(Into::into), mode);
+        let coturn =
+            |path: Option<&str>, options| ServerKind::Coturn(path.map(Into::into), options);
         assert_eq!(kind("turnpike"), named("turnpike", turnpike(None, None)));
         assert_eq!(kind("turnpike-tc=/x"), named("turnpike-tc", turnpike(Some("/x"), Some("tc"))));
         assert_eq!(kind("turnpike=/x/y"), named("turnpike", turnpike(Some("/x/y"), None)));
-        assert_eq!(kind("coturn"), named("coturn", ServerKind::Coturn(None)));
+        assert_eq!(kind("coturn"), named("coturn", coturn(None, CoturnOptions::Default)));
+        let fastest = named("coturn-fastest", coturn(Some("/x"), CoturnOptions::Fastest));
+        assert_eq!(kind("coturn-fastest=/x"), fastest);
         assert_eq!(kind("bare"), named("bare", ServerKind::Bare));
         let line = "/bin/turn --listen={listen} --secret {secret}";
         let pion = named("pion", ServerKind::Command(line.into()));
@@ -476,29 +461,5 @@ mod tests {
         let dtls = lines(Transport::Dtls, None);
         has(&dtls, &["sessions_per_address = 0", certificates]);
         assert!(!dtls.iter().any(|line| line == "[tcp]"));
-    }
-
-    #[test]
-    fn coturn_gets_the_terms_and_the_measured_transport() {
-        let arguments = |transport| coturn_arguments(&terms(transport), Path::new("/run/bench"));
-        let has = |arguments: &[String], wanted: &str| arguments.iter().any(|it| it == wanted);
-        let udp = arguments(Transport::Udp);
-        for wanted in [
-            "--listening-ip=10.78.1.1",
-            "--relay-ip=10.78.2.1",
-            "--max-port=65535",
-            "--static-auth-secret=0123456789abcdef0123456789abcdef",
-            "--relay-threads=2",
-            "--userdb=/run/bench/turndb",
-            "--no-tcp",
-            "--no-tls",
-            "--no-dtls",
-        ] {
-            assert!(has(&udp, wanted), "{wanted}");
-        }
-        let tls = arguments(Transport::Tls);
-        assert!(has(&tls, "--tls-listening-port=5349") && has(&tls, "--cert=/run/c.pem"));
-        assert!(has(&tls, "--no-dtls") && !has(&tls, "--no-tls") && !has(&tls, "--no-tcp"));
-        assert!(!has(&arguments(Transport::Dtls), "--no-dtls"));
     }
 }

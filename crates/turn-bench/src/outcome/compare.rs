@@ -38,6 +38,7 @@ impl Compare {
         let server = |name: &str| ComparedServer {
             name: name.into(),
             version: "1.0".into(),
+            warning: None,
             command: vec!["serve".into()],
             configuration: None,
         };
@@ -46,6 +47,9 @@ impl Compare {
             cpu: "C".into(),
             cores: 2,
             roles: vec![("server".into(), vec![1])],
+            link: "veth".into(),
+            root: Some(true),
+            virtual_machine: Some(true),
         };
         let cell = ComparedCell {
             name: "audio:1:c2p:200".into(),
@@ -80,6 +84,15 @@ pub struct Machine {
     pub cores: usize,
     /// Cores of each role: `server`, `client`, `peer`.
     pub roles: Vec<(String, Vec<usize>)>,
+    /// Links between the hosts: `veth`, pairs of virtual interfaces; empty in older results.
+    #[serde(default)]
+    pub link: String,
+    /// True if the load tool ran as root; `None` in older results.
+    #[serde(default)]
+    pub root: Option<bool>,
+    /// True on a virtual machine; `None` where that cannot be seen.
+    #[serde(default)]
+    pub virtual_machine: Option<bool>,
 }
 
 /// A server that was compared.
@@ -89,6 +102,9 @@ pub struct ComparedServer {
     pub name: String,
     /// Version by `--version`; empty when unknown.
     pub version: String,
+    /// What a reader has to know about this version, such as that it is an old one.
+    #[serde(default)]
+    pub warning: Option<String>,
     /// Command line, with paths of this run.
     pub command: Vec<String>,
     /// Text of its configuration file, if any.

@@ -28,6 +28,15 @@ pub(super) fn compare(compare: &Compare) -> String {
 fn facts(compare: &Compare) -> String {
     let machine = &compare.machine;
     let mut facts = vec![format!("{}, {}, {} cores", machine.kernel, machine.cpu, machine.cores)];
+    let place = match machine.virtual_machine {
+        Some(true) => Some("a virtual machine"),
+        Some(false) => Some("no virtual machine"),
+        None => None,
+    };
+    let user = machine.root.map(|root| if root { "as root" } else { "not as root" });
+    let link = (!machine.link.is_empty()).then(|| format!("links: {}", machine.link));
+    let more: Vec<_> = [place, user, link.as_deref()].into_iter().flatten().collect();
+    facts.extend((!more.is_empty()).then(|| more.join(", ")));
     facts.extend(machine.roles.iter().map(|(role, cores)| {
         let cores: Vec<_> = cores.iter().map(usize::to_string).collect();
         format!("cores of the {role}: {}", cores.join(", "))
@@ -98,7 +107,10 @@ fn verdict(name: &str, ratio: &Ratio, better: Better) -> String {
 
 /// Limits of the load tool, lower bounds, and failures.
 fn notes(compare: &Compare) -> Vec<String> {
-    let mut notes = Vec::new();
+    let warned =
+        compare.servers.iter().filter_map(|server| Some((server, server.warning.as_ref()?)));
+    let mut notes: Vec<_> =
+        warned.map(|(server, warning)| format!("{}: **{warning}**", server.name)).collect();
     for cell in &compare.cells {
         notes.extend(cell.ceiling.map(|ceiling| {
             format!(
