@@ -140,6 +140,7 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     if args.server.iter().any(|server| server.kind == ServerKind::Bare) {
         can_be_bare(ends, cells)?;
     }
+    multiplexing_has_one_flow(&args.server, cells)?;
     // Packets of connections do not come in clumps.
     let links = if has_connections { ends } else { Ends { client: backend, peer: backend } };
     let network = Network::new(cores, links)?;
@@ -227,6 +228,21 @@ fn can_be_bare(ends: Ends, cells: &[Cell]) -> Result<()> {
     ensure!(ends == frames, "--server bare wants frames: its packets are addressed to no socket");
     let relays = cells.iter().all(|cell| cell.direction().is_some());
     ensure!(relays, "--server bare only forwards packets: leave out alloc and footprint");
+    Ok(())
+}
+
+/// Checks that a coturn with shared relay sockets gets loads that it can serve: it tells clients apart by the
+/// peer's address, and refuses the second client of a peer (400).
+fn multiplexing_has_one_flow(servers: &[ServerSpec], cells: &[Cell]) -> Result<()> {
+    let shares = |server: &ServerSpec| {
+        matches!(server.kind, ServerKind::Coturn(_, servers::CoturnOptions::Fastest))
+    };
+    let fits = |cell: &Cell| cell.direction().is_none() || cell.flows() <= 1;
+    ensure!(
+        !servers.iter().any(shares) || cells.iter().all(fits),
+        "coturn-fastest (--multiplex-peer) serves one client of a peer, and refuses the second (400); here all \
+         have one peer: give cells with one flow, such as audio:1:c2p"
+    );
     Ok(())
 }
 
@@ -320,6 +336,16 @@ mod tests {
         for cells in ["audio:1:c2p,audio:1:p2c", "audio:1:echo", "alloc"] {
             assert_eq!(ends(FRAMES, SOCKETS, cells), None, "{cells}");
         }
+    }
+
+    #[test]
+    fn coturn_with_shared_sockets_gets_one_client_of_the_peer() {
+        let fits = |server: &str, cells| {
+            multiplexing_has_one_flow(&[server.parse().unwrap()], &list(cells)).is_ok()
+        };
+        assert!(fits("coturn-fastest", "audio:1:c2p,alloc,footprint"));
+        assert!(!fits("coturn-fastest", "audio:1:c2p,audio:2:c2p"));
+        assert!(fits("coturn", "audio:100:c2p"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use compare::BUSY;
 pub use compare::{Compare, ComparedCell, ComparedServer, Machine, RawStep};
 pub use footprint::{Footprint, ProcessMemory};
 pub use lab::{Lab, LabLimit, LabRow};

@@ -3,7 +3,8 @@
 use super::cells::Cell;
 use super::plan::{COMMON_RATE, MEMORY, MOST};
 use crate::outcome::{
-    Better, ComparedCell, CoreUse, Latency, Limit, Outcome, RawStep, Requests, Traffic, measure,
+    BUSY, Better, ComparedCell, CoreUse, Latency, Limit, Outcome, RawStep, Requests, Traffic,
+    measure,
 };
 use crate::traffic::Transport;
 
@@ -67,9 +68,6 @@ const FOOTPRINT: [Quantity; 1] =
         Some(outcome.footprint()?.per_allocation(|memory| memory.pss))
     })];
 
-/// Utilisation in percent below which a server was not the limit, where nothing else shows it.
-const BUSY: f64 = 90.0;
-
 /// The measures of a cell over all rounds but the calibration.
 pub(super) fn summarise(
     (cell, transport): (Cell, Transport),
@@ -130,12 +128,11 @@ fn limited(steps: &[&RawStep], server: usize) -> u32 {
     u32::try_from(limited.count()).unwrap_or(u32::MAX)
 }
 
-/// Returns true if the server had time left although nothing shows another limit: over streams a slow receiver
-/// holds the server back, and clients that wait for answers request no more than they can.
+/// Returns true if the server had time left at its highest rate: a queue, a slow receiver or clients that
+/// wait for answers were the limit, and the rate is a lower bound of what the server's core can do.
 fn has_time(step: &RawStep) -> bool {
-    let waits = step.outcome.find_max().is_some_and(|found| found.confirmed.transport.is_stream())
-        || step.outcome.requests().is_some() && step.step == MOST;
-    waits && busy(&step.outcome, is_server).is_some_and(|busy| busy < BUSY)
+    let at_most = step.step == MOST;
+    at_most && busy(&step.outcome, is_server).is_some_and(|busy| busy < BUSY)
 }
 
 /// Utilisation of cores at the highest rate, in percent; `None` where they were not watched.

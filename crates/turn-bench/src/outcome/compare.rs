@@ -128,12 +128,26 @@ pub struct ComparedCell {
     pub generator_limited: Vec<u32>,
 }
 
+/// Utilisation in percent below which a server's cores were not its limit.
+pub(crate) const BUSY: f64 = 90.0;
+
 impl ComparedCell {
-    /// True if a server's value is a lower bound, because the load tool was the limit.
+    /// True if a server's value is a lower bound, because something else was the limit.
     #[must_use]
     pub fn is_bound(&self, measure: &Measure, server: usize) -> bool {
-        measure.better == Better::Higher
-            && self.generator_limited.get(server).is_some_and(|rounds| *rounds > 0)
+        measure.better == Better::Higher && self.bounded_rounds(server) > 0
+    }
+
+    /// Rounds in which the load tool was the limit, or the server's cores were less than 90 % busy: also of
+    /// older results, which did not count the latter over UDP.
+    #[must_use]
+    pub fn bounded_rounds(&self, server: usize) -> u32 {
+        let counted = self.generator_limited.get(server).copied().unwrap_or(0);
+        let busy =
+            self.measures.iter().find(|measure| measure.name == "server cores busy, at most");
+        let values = busy.and_then(|busy| busy.values.get(server)).into_iter().flatten().flatten();
+        let idle = values.filter(|busy| **busy < BUSY).count();
+        counted.max(u32::try_from(idle).unwrap_or(u32::MAX))
     }
 }
 

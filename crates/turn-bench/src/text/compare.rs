@@ -122,15 +122,15 @@ fn notes(compare: &Compare) -> Vec<String> {
         }));
         let limit = if cell.name == "alloc" {
             "the server's cores were not full"
-        } else if compare.transport.is_stream() {
-            "the server delivered the whole offered load, or its cores were not full"
         } else {
-            "the server delivered the whole offered load"
+            "the server delivered the whole offered load, or its cores were not full"
         };
-        let bounds = compare.servers.iter().zip(&cell.generator_limited);
-        notes.extend(bounds.filter(|(_, rounds)| **rounds > 0).map(|(server, rounds)| {
+        let rounds = (0..).map(|server| cell.bounded_rounds(server));
+        let bounds = compare.servers.iter().zip(rounds);
+        notes.extend(bounds.filter(|(_, rounds)| *rounds > 0).map(|(server, rounds)| {
             format!(
-                "{}, {}: in {rounds} of {} rounds {limit}; the value is a lower bound (≥)",
+                "{}, {}: in {rounds} of {} rounds {limit}; the value is a lower bound (≥), and the time of the \
+                 server's cores per item decides",
                 cell.name, server.name, compare.rounds,
             )
         }));
@@ -192,6 +192,19 @@ mod tests {
         let text = compare(&example);
         assert!(text.contains("over TLS 1.3 (TLS_AES_128_GCM_SHA256, X25519); the peer by frames"));
         assert!(text.contains("not full"), "{text}");
+    }
+
+    #[test]
+    fn cores_with_time_left_make_a_lower_bound() {
+        let rounds = |value: f64| vec![Some(value); 6];
+        let most =
+            measure("throughput", "packets/s", Better::Higher, vec![rounds(2e5), rounds(1e5)]);
+        let busy = vec![rounds(90.0), [rounds(99.0)[..5].to_vec(), vec![Some(89.9)]].concat()];
+        let busy = measure("server cores busy, at most", "%", Better::Neither, busy);
+        let example = Compare::example(["turnpike", "coturn"], vec![most, busy]);
+        let text = compare(&example);
+        assert!(text.contains("| 200 k") && text.contains("| ≥ 100 k"), "{text}");
+        assert!(text.contains("coturn: in 1 of 6 rounds"), "{text}");
     }
 
     #[test]
