@@ -3,7 +3,7 @@
 use super::cells::Cell;
 use super::plan::{COMMON_RATE, MEMORY, MOST};
 use crate::outcome::{
-    BUSY, Better, ComparedCell, CoreUse, Latency, Limit, Outcome, RawStep, Requests, Traffic,
+    BUSY, Better, ComparedCell, CoreUse, Latency, Limit, Outcome, RawStep, Requests, Traffic, Used,
     measure,
 };
 use crate::traffic::Transport;
@@ -101,7 +101,8 @@ pub(super) fn summarise(
     let measures = measures.collect();
     let generator_limited = (0..servers).map(|server| limited(&steps, server)).collect();
     let ceiling = best(&name, raw.iter().filter(|step| step.server == servers));
-    ComparedCell { name, common_rate, ceiling, measures, generator_limited }
+    let refused = (0..servers).map(|server| refusals(&steps, server)).collect();
+    ComparedCell { name, common_rate, ceiling, measures, generator_limited, refused }
 }
 
 /// The highest rate of a cell in any of these steps.
@@ -154,26 +155,49 @@ fn threads(outcome: &Outcome) -> Option<f64> {
 }
 
 fn per_packet(traffic: &Traffic, whose: fn(&CoreUse) -> bool) -> Option<f64> {
-    nanos_per(&traffic.used.cores, whose, traffic.spec.duration.as_secs_f64(), traffic.delivered)
+    nanos_per(&traffic.used, whose, traffic.spec.duration.as_secs_f64(), traffic.delivered)
 }
 
 fn per_request(outcome: &Outcome) -> Option<f64> {
     let run = outcome.requests()?;
-    nanos_per(&run.used.cores, is_server, run.duration.as_secs_f64(), run.succeeded)
+    nanos_per(&run.used, is_server, run.duration.as_secs_f64(), run.succeeded)
 }
 
 /// Busy time of cores in nanoseconds per item; a core with two roles counts once.
-fn nanos_per(
-    cores: &[CoreUse],
-    whose: fn(&CoreUse) -> bool,
-    seconds: f64,
-    count: u64,
-) -> Option<f64> {
-    let mut cores: Vec<_> = cores.iter().filter(|core| whose(core)).collect();
+fn nanos_per(used: &Used, whose: fn(&CoreUse) -> bool, seconds: f64, count: u64) -> Option<f64> {
+    let mut cores: Vec<_> = used.cores.iter().filter(|core| whose(core)).collect();
     cores.sort_by_key(|core| core.core);
     cores.dedup_by_key(|core| core.core);
+    if cores.iter().any(|core| is_server(core)) && is_refused(used, seconds) {
+        return None;
+    }
     let busy: f64 = cores.iter().map(|core| core.busy).sum();
     (count > 0 && !cores.is_empty()).then(|| busy * seconds * 1e9 / count as f64)
+}
+
+/// Share of the threads' CPU time that the meter has to show: the two are not read at the same moment.
+const SHOWN: f64 = 0.95;
+
+/// Returns true for a reading of the server's cores that cannot be: nothing, or less than the server's own
+/// threads ran. `/proc/stat` is no judge: it samples, and shows cores as full that are half idle.
+fn is_refused(used: &Used, seconds: f64) -> bool {
+    let cores: Vec<_> = used.cores.iter().filter(|core| is_server(core)).collect();
+    let busy = seconds * cores.iter().map(|core| core.busy).sum::<f64>();
+    let ran = used.process.map_or(0.0, |ran| ran.as_secs_f64());
+    !cores.is_empty() && (busy <= 0.0 || busy < SHOWN * ran)
+}
+
+/// Number of refused readings of a server.
+fn refusals(steps: &[&RawStep], server: usize) -> u32 {
+    let refused = |step: &&&RawStep| {
+        let found = step.outcome.find_max().map(|found| &found.confirmed);
+        let run = found.or_else(|| step.outcome.traffic());
+        let run = run.map(|run| (&run.used, run.spec.duration));
+        let run = run.or_else(|| step.outcome.requests().map(|run| (&run.used, run.duration)));
+        step.server == server
+            && run.is_some_and(|(used, time)| is_refused(used, time.as_secs_f64()))
+    };
+    u32::try_from(steps.iter().filter(refused).count()).unwrap_or(u32::MAX)
 }
 
 fn is_server(core: &CoreUse) -> bool {
@@ -188,4 +212,26 @@ fn latency(outcome: &Outcome, part: fn(&Latency) -> u64) -> Option<f64> {
     let traffic = outcome.traffic().and_then(|run| run.latency);
     let latency = traffic.or_else(|| outcome.requests().and_then(|run| run.latency));
     latency.map(|latency| part(&latency) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn readings_that_cannot_be_are_refused() {
+        let used = |busy, millis| Used {
+            cores: vec![CoreUse { role: "server".into(), core: 1, busy, stat: [0.0; 6] }],
+            process: Some(Duration::from_millis(millis)),
+        };
+        // Of 2 seconds 0.1 is 200 ms.
+        for (busy, millis, refused) in [(0.1, 200, false), (0.1, 220, true), (0.0, 0, true)] {
+            let used = used(busy, millis);
+            assert_eq!(is_refused(&used, 2.0), refused, "{used:?}");
+            assert_eq!(nanos_per(&used, is_server, 2.0, 1000).is_none(), refused);
+        }
+        assert!(!is_refused(&Used::default(), 2.0));
+    }
 }

@@ -57,6 +57,7 @@ impl Compare {
             ceiling: None,
             measures,
             generator_limited: vec![0, 0],
+            refused: vec![0, 0],
         };
         Self {
             machine,
@@ -126,6 +127,10 @@ pub struct ComparedCell {
     /// For each server, the rounds in which the load tool was the limit: the throughput is then a lower
     /// bound.
     pub generator_limited: Vec<u32>,
+    /// For each server, the readings of the meter that cannot be, and that no value is made of; empty in
+    /// older results.
+    #[serde(default)]
+    pub refused: Vec<u32>,
 }
 
 /// Utilisation in percent below which a server's cores were not its limit.

@@ -120,6 +120,11 @@ fn notes(compare: &Compare) -> Vec<String> {
                 units::scaled(ceiling)
             )
         }));
+        let refused = compare.servers.iter().zip(&cell.refused).filter(|(_, count)| **count > 0);
+        notes.extend(refused.map(|(server, count)| {
+            let plural = if *count == 1 { "" } else { "s" };
+            format!("{}, {}: {count} reading{plural} of the meter refused", cell.name, server.name)
+        }));
         let limit = if cell.name == "alloc" {
             "the server's cores were not full"
         } else {
@@ -168,6 +173,7 @@ mod tests {
         let mut example = Compare::example(["turnpike", "coturn"], vec![most, half]);
         example.cells[0].ceiling = Some(2_100_000.0);
         example.cells[0].generator_limited = vec![2, 0];
+        example.cells[0].refused = vec![0, 2];
         example.failures.push("round 3, coturn: gone".into());
         let text = compare(&example);
         let words: Vec<_> = text.split_whitespace().collect();
@@ -180,6 +186,7 @@ mod tests {
             "| audio:1:c2p:200 | throughput | ≥ 200 k | 100 k (90.0 k–100 k; 0.00) | 0.50 (0.45–0.50) | coturn worse (p = 0.031) |",
             "| audio:1:c2p:200 | latency (50.0 k/s) | 5 ns | – | – | |",
             "in 2 of 6 rounds",
+            "coturn: 2 readings of the meter refused",
             "deliver 2.10 M/s",
             "- round 3, coturn: gone",
         ] {
