@@ -215,9 +215,25 @@ pub const UNCOALESCED_MAX: u64 = 64;
 /// See [`UNCOALESCED_MAX`].
 pub const UNCOALESCED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Time for which a socket then coalesces, before it tries again whether the program relays: a failed trial costs
-/// [`UNCOALESCED_MAX`] datagrams.
-pub const COALESCING_FOR: Duration = Duration::from_mins(1);
+/// Time for which a socket with routes at tc then coalesces, before it tries again whether the program relays: a failed trial
+/// costs [`UNCOALESCED_MAX`] datagrams.
+pub const COALESCING_ROUTED_FOR: Duration = Duration::from_mins(1);
+
+/// Datagrams within [`UNCOALESCED_WITHIN`] that a socket without routes is judged by, at least: it coalesces if half of them follow
+/// one of the same sender. A picture of a video call or two.
+pub const ALIKE_MIN: u64 = 16;
+
+/// Full receive calls in a row behind which a socket coalesces whatever it receives: it has more than it can take. A pause of the
+/// scheduler of some milliseconds fills a few.
+pub const FULL_CALLS_MIN: u32 = 8;
+
+/// Time for which such a socket coalesces before it sees again whether that is worth it: of a video call's packets one in
+/// fifty is received alone.
+pub const COALESCING_FOR: Duration = Duration::from_secs(2);
+
+/// Time for which coalesced datagrams still come behind the end of coalescing: two ticks of the kernel's clock, as long as it may keep
+/// them for more.
+pub const COALESCED_LATE: Duration = Duration::from_millis(20);
 
 /// Time until the next attempt to stop coalescing at a socket where a message waited: an attempt takes three system
 /// calls, and under load a message may always wait.

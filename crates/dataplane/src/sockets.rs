@@ -16,7 +16,7 @@ use crate::io::{Net, Source, UdpIo as _, UdpTable};
 use crate::limits::RELAY_BUFFER_MAX;
 use crate::token::Token;
 
-pub(crate) use gro::Consecutive;
+pub(crate) use gro::Arrivals;
 pub use listener::{Listener, NetOptions};
 pub(crate) use losses::Losses;
 use relay_sockets::RelaySockets;
@@ -88,13 +88,14 @@ impl<N: Net> Sockets<N> {
             reuse_port: false,
             recv_buffer: self.options.recv_buffer.min(RELAY_BUFFER_MAX),
             send_buffer: self.options.send_buffer.min(RELAY_BUFFER_MAX),
-            gro: self.options.gro,
+            // It begins when it is worth it.
+            gro: false,
             packet_info: false,
             error_queue: true,
             device: self.options.relay_device,
         };
         let socket = net.bind_udp(at.0, &options)?;
-        self.adopt_relay(net, relay, RelaySocket::new(socket))
+        self.adopt_relay(net, relay, RelaySocket::new(socket, self.options.gro))
     }
 
     /// Watches a relay socket that another worker had.
@@ -126,10 +127,6 @@ impl<N: Net> Sockets<N> {
 
     /// Notes that a program at tc has a route of a client at the listener of `server`, and of a relay socket.
     pub(crate) fn routed_at_tc(&self, server: ServerAddr, relay: RelayId, now: Instant) {
-        // A socket that never coalesces is not to begin.
-        if !self.options.gro {
-            return;
-        }
         if let Some((_, listener)) = self.listener_at(server) {
             listener.gro.routed(now);
         }
@@ -140,7 +137,7 @@ impl<N: Net> Sockets<N> {
 
     /// Notes that the kernel has no route of this worker any more.
     pub(crate) fn unrouted(&self) {
-        self.listeners.iter().for_each(|listener| listener.gro.unrouted(&listener.socket));
+        self.listeners.iter().for_each(|listener| listener.gro.unrouted());
     }
 }
 

@@ -1,13 +1,17 @@
 //! Policy of receive coalescing (UDP GRO).
 //!
-//! Coalesced packets belong to the sockets alone: the program at tc passes them on, since each datagram of a burst
-//! has a header of its own. Without that program a burst is several times cheaper coalesced. With it, it is not:
-//! the program takes each packet for less than a socket takes its share of a burst, and packets that queue in
-//! front of slow sockets are coalesced more and more. So a socket with routes at tc does not coalesce.
+//! A burst of one sender is several times cheaper coalesced. Packets of many senders in turn gain nothing, and may lose time: where
+//! the kernel polls a card at intervals (`gro_flush_timeout`), it keeps each packet of a coalescing socket until the next one of its
+//! sender comes, or for a tick of its clock. So a socket coalesces while datagrams of one sender follow each other, or while it
+//! has more than it can take, when longer messages are worth the time; from time to time it stops, to see whether
+//! that is still so.
 //!
-//! It does all the same while many packets reach it in spite of its routes: from senders on this machine with
-//! segmentation offload, from other relay sockets of this server, through an interface without a program, or for
-//! any other reason for which the program passes them. Each socket is judged alone.
+//! Coalesced packets belong to the sockets alone: the program at tc passes them on, since each datagram of a burst
+//! has a header of its own. The program takes each packet for less than a socket takes its share of a burst, and packets
+//! that queue in front of slow sockets are coalesced more and more. So a socket with routes at tc coalesces only while many packets
+//! reach it in spite of its routes: from senders on this machine with segmentation offload, from other relay sockets of this server,
+//! through an interface without a program, or for any other reason for which the program passes them. Each socket is judged
+//! alone.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -15,81 +19,171 @@ use std::net::SocketAddr;
 use turn_types::Instant;
 
 use crate::io::UdpIo;
-use crate::limits::{COALESCING_FOR, STOP_AGAIN_AFTER, UNCOALESCED_MAX, UNCOALESCED_WITHIN};
+use crate::limits::{
+    ALIKE_MIN, COALESCED_LATE, COALESCING_FOR, COALESCING_ROUTED_FOR, FULL_CALLS_MIN,
+    MESSAGES_PER_RECEIVE, STOP_AGAIN_AFTER, UNCOALESCED_MAX, UNCOALESCED_WITHIN,
+};
 
 /// Coalescing state of one socket.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct GroPolicy(Cell<State>);
 
-#[derive(Clone, Copy, Debug, Default)]
-enum State {
-    /// On: no program at tc has a route of the socket.
-    #[default]
-    Unrouted,
-    /// On until this time, though a program has routes.
-    Until(Instant),
-    /// Off since a second began, in which so many datagrams reached the socket.
-    Off { since: Instant, datagrams: u64 },
+#[derive(Clone, Copy, Debug)]
+struct State {
+    mode: Mode,
+    /// A program at tc has a route of the socket.
+    is_routed: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Mode {
+    /// Off for good, by configuration.
+    Never,
+    /// On until this time.
+    On(Instant),
+    /// Off, with what came since.
+    Off(Window),
+}
+
+/// Arrivals of a second at most.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    since: Instant,
+    datagrams: u64,
+    alike: u64,
+    /// Datagrams that count against a program with routes.
+    passed: u64,
+    /// Receive calls in a row that were full.
+    full_calls: u32,
+}
+
+impl Default for GroPolicy {
+    /// The policy of a socket that coalesces now.
+    fn default() -> Self {
+        Self::with(Mode::On(Instant::ZERO))
+    }
 }
 
 impl GroPolicy {
+    const fn with(mode: Mode) -> Self {
+        Self(Cell::new(State { mode, is_routed: false }))
+    }
+
+    /// The policy of a socket that does not coalesce yet, and never will unless it `may`.
+    pub(crate) const fn off(may: bool) -> Self {
+        Self::with(if may { Mode::Off(Window::at(Instant::ZERO)) } else { Mode::Never })
+    }
+
     /// Notes that a program at tc has a route of the socket.
     pub(crate) fn routed(&self, now: Instant) {
-        if matches!(self.0.get(), State::Unrouted) {
-            self.0.set(State::Until(now));
-        }
+        let State { mode, is_routed } = self.0.get();
+        let mode = match mode {
+            Mode::On(_) if !is_routed => Mode::On(now),
+            Mode::Never | Mode::On(_) | Mode::Off(_) => mode,
+        };
+        self.0.set(State { mode, is_routed: true });
     }
 
     /// Notes that no program has a route of the socket any more.
-    pub(crate) fn unrouted(&self, socket: &impl UdpIo) {
-        match self.0.replace(State::Unrouted) {
-            State::Off { .. } => socket.coalesce(true),
-            State::Unrouted | State::Until(_) => {}
+    pub(crate) fn unrouted(&self) {
+        self.0.set(State { is_routed: false, ..self.0.get() });
+    }
+
+    /// Judges by a batch.
+    pub(crate) fn received(&self, now: Instant, batch: &Arrivals, socket: &impl UdpIo) {
+        let State { mode, is_routed } = self.0.get();
+        let mode = match mode {
+            Mode::On(until) if until <= now => {
+                if socket.stop_coalescing() {
+                    Mode::Off(Window::at(now + COALESCED_LATE))
+                } else {
+                    Mode::On(now + STOP_AGAIN_AFTER)
+                }
+            }
+            Mode::Off(window) => {
+                let window = window.with(now, batch, is_routed);
+                if window.wants(is_routed) {
+                    socket.coalesce(true);
+                    let time = if is_routed { COALESCING_ROUTED_FOR } else { COALESCING_FOR };
+                    Mode::On(now + time)
+                } else {
+                    Mode::Off(window)
+                }
+            }
+            Mode::Never | Mode::On(_) => return,
+        };
+        self.0.set(State { mode, is_routed });
+    }
+}
+
+impl Window {
+    const fn at(since: Instant) -> Self {
+        Self { since, datagrams: 0, alike: 0, passed: 0, full_calls: 0 }
+    }
+
+    fn with(self, now: Instant, batch: &Arrivals, is_routed: bool) -> Self {
+        // What the kernel had coalesced by then still comes in bursts.
+        if now < self.since {
+            return self;
+        }
+        let is_over = now >= self.since + UNCOALESCED_WITHIN;
+        // A full queue has no seconds.
+        let full_calls = if batch.is_full() { self.full_calls.saturating_add(1) } else { 0 };
+        let before = if is_over { Self::at(now) } else { self };
+        Self {
+            since: before.since,
+            datagrams: before.datagrams + batch.datagrams,
+            alike: before.alike + batch.alike,
+            passed: before.passed + if is_routed { batch.passed } else { 0 },
+            full_calls,
         }
     }
 
-    /// Judges by the number of `datagrams` of a batch that are cheaper coalesced, and by whether the socket can
-    /// stop.
-    pub(crate) fn received(&self, now: Instant, datagrams: u64, socket: &impl UdpIo) {
-        self.0.set(match self.0.get() {
-            State::Until(until) if until <= now => {
-                if socket.stop_coalescing() {
-                    State::Off { since: now, datagrams: 0 }
-                } else {
-                    State::Until(now + STOP_AGAIN_AFTER)
-                }
-            }
-            State::Off { since, datagrams: before } if now < since + UNCOALESCED_WITHIN => {
-                let datagrams = before + datagrams;
-                if datagrams > UNCOALESCED_MAX {
-                    socket.coalesce(true);
-                    State::Until(now + COALESCING_FOR)
-                } else {
-                    State::Off { since, datagrams }
-                }
-            }
-            State::Off { .. } => State::Off { since: now, datagrams },
-            state @ (State::Unrouted | State::Until(_)) => state,
-        });
+    const fn wants(&self, is_routed: bool) -> bool {
+        if is_routed {
+            return self.passed > UNCOALESCED_MAX;
+        }
+        let are_alike = self.datagrams >= ALIKE_MIN && 2 * self.alike >= self.datagrams;
+        are_alike || self.full_calls >= FULL_CALLS_MIN
     }
 }
 
-/// Count of datagrams of a batch that follow one of the same sender: coalescing would have made them cheaper.
+/// Datagrams of one receive call, as far as coalescing depends on them.
 #[derive(Debug, Default)]
-pub(crate) struct Consecutive {
-    last: Option<SocketAddr>,
+pub(crate) struct Arrivals {
+    messages: usize,
     datagrams: u64,
+    last: Option<SocketAddr>,
+    /// The datagram before the next one is of the same sender.
+    is_followed: bool,
+    /// Datagrams that follow one of the same sender: coalescing makes them cheaper.
+    alike: u64,
+    /// Datagrams that count against a program with routes.
+    passed: u64,
 }
 
-impl Consecutive {
-    /// Counts a relayed datagram; others are no reason to change anything.
-    pub(crate) fn relayed(&mut self, from: SocketAddr) {
-        self.datagrams += u64::from(self.last.replace(from) == Some(from));
+impl Arrivals {
+    /// Begins a message.
+    pub(crate) fn message(&mut self, from: SocketAddr) {
+        self.messages += 1;
+        self.is_followed = self.last.replace(from) == Some(from);
     }
 
-    /// Returns the count.
-    pub(crate) const fn datagrams(&self) -> u64 {
-        self.datagrams
+    /// Counts a datagram of the message, and returns true if it follows one of the same sender.
+    pub(crate) fn datagram(&mut self) -> bool {
+        self.datagrams += 1;
+        let is_alike = std::mem::replace(&mut self.is_followed, true);
+        self.alike += u64::from(is_alike);
+        is_alike
+    }
+
+    /// Counts a datagram against the program at tc that should have relayed it.
+    pub(crate) fn passed(&mut self) {
+        self.passed += 1;
+    }
+
+    const fn is_full(&self) -> bool {
+        self.messages >= MESSAGES_PER_RECEIVE
     }
 }
 
@@ -129,57 +223,145 @@ mod tests {
         rx.recv(relay).unwrap()
     }
 
+    /// Arrivals of one receive call: so many datagrams of each of these senders in turn.
+    fn arrivals(senders: &[u16], each: u64) -> Arrivals {
+        let mut arrivals = Arrivals::default();
+        for sender in senders {
+            for _ in 0..each {
+                arrivals.message(SocketAddr::from(([192, 0, 2, 1], *sender)));
+                arrivals.datagram();
+                arrivals.passed();
+            }
+        }
+        arrivals
+    }
+
+    fn asks(relay: &UdpSocket) -> bool {
+        messages_of_a_burst(relay, 8) == 1
+    }
+
     #[test]
-    fn a_socket_asks_while_the_system_brings_it_much() {
+    fn bursts_are_coalesced_and_packets_in_turn_are_not() {
         let relay = socket();
         let policy = GroPolicy::default();
+        policy.received(at(1), &arrivals(&[1, 2], 1), &relay);
+        assert!(!asks(&relay), "it sees first what comes");
+        policy.received(at(1), &arrivals(&[1, 2], 100), &relay);
+        assert!(!asks(&relay), "that was coalesced before");
+        for tenth in 0..100_u64 {
+            let now = at(1) + Duration::from_millis(100 * tenth);
+            policy.received(now, &arrivals(&[1, 2, 3, 4, 5, 6], 1), &relay);
+            assert!(!asks(&relay), "six senders in turn");
+        }
+        for tenth in 0..10_u64 {
+            let now = at(20) + Duration::from_millis(tenth);
+            policy.received(now, &arrivals(&[1, 2], 10), &relay);
+        }
+        assert!(asks(&relay), "bursts of two");
+        policy.received(at(20) + COALESCING_FOR / 2, &arrivals(&[1, 2], 1), &relay);
+        assert!(asks(&relay), "a pause is no end");
+        policy.received(at(21) + COALESCING_FOR, &arrivals(&[1, 2], 1), &relay);
+        assert!(!asks(&relay), "it sees again what comes");
+    }
+
+    #[test]
+    fn few_datagrams_decide_nothing() {
+        let (relay, policy) = (socket(), GroPolicy::off(true));
+        for second in 1..100 {
+            policy.received(at(second), &arrivals(&[1], ALIKE_MIN - 1), &relay);
+        }
+        relay.merge(false);
+        policy.received(at(100), &arrivals(&[1], ALIKE_MIN - 1), &relay);
+        assert!(!asks(&relay));
+        policy.received(at(100), &arrivals(&[1], 1), &relay);
+        assert!(asks(&relay));
+    }
+
+    #[test]
+    fn a_socket_that_has_more_than_it_can_take_coalesces() {
+        let (relay, policy) = (socket(), GroPolicy::off(true));
+        relay.merge(false);
+        let senders: Vec<u16> = (0..MESSAGES_PER_RECEIVE as u16).collect();
+        let full = arrivals(&senders, 1);
+        let mut most = (0..FULL_CALLS_MIN).map(|_| {
+            policy.received(at(1), &full, &relay);
+            asks(&relay)
+        });
+        assert_eq!(most.position(|asks| asks), Some(FULL_CALLS_MIN as usize - 1));
+        let policy = GroPolicy::off(true);
+        relay.merge(false);
+        for _ in 0..FULL_CALLS_MIN {
+            policy.received(at(1), &full, &relay);
+            policy.received(at(1), &arrivals(&[1, 2], 1), &relay);
+        }
+        assert!(!asks(&relay), "its queue was empty in between");
+    }
+
+    #[test]
+    fn a_socket_that_may_not_coalesce_never_does() {
+        let (relay, policy) = (socket(), GroPolicy::off(false));
+        relay.merge(false);
+        policy.routed(at(1));
+        (1..100).for_each(|second| policy.received(at(second), &arrivals(&[1], 999), &relay));
+        assert!(!asks(&relay));
+    }
+
+    #[test]
+    fn a_socket_with_routes_coalesces_while_the_system_brings_it_much() {
+        let (relay, policy) = (socket(), GroPolicy::off(true));
+        relay.merge(false);
         let mut second = 0;
-        // Whether it asks after having been brought so many, in a second of their own.
+        // Returns true if it coalesces behind so many datagrams, in a second of their own.
         let mut asks = |datagrams| {
             second += 1;
-            policy.received(at(second), 1, &relay);
-            policy.received(at(second), datagrams - 1, &relay);
+            policy.received(at(second), &arrivals(&[1], 1), &relay);
+            policy.received(at(second), &arrivals(&[1], datagrams - 1), &relay);
             messages_of_a_burst(&relay, 8) == 1
         };
-        assert!(asks(2), "no program has a route of it");
+        assert!(asks(UNCOALESCED_MAX), "no program has a route of it");
         policy.routed(at(0));
         assert!(!asks(2));
         assert!(!asks(UNCOALESCED_MAX), "some are left to it");
         policy.routed(at(0));
         assert!(!asks(2), "one more route is nothing new");
         assert!(asks(UNCOALESCED_MAX + 1), "the program takes none");
-        let again = COALESCING_FOR.as_secs();
+        let again = COALESCING_ROUTED_FOR.as_secs();
         assert!((1..again).all(|_| asks(2)));
         assert!(!asks(2), "it may take them now");
-        policy.unrouted(&relay);
-        assert_eq!(messages_of_a_burst(&relay, 8), 1, "it has no route any more");
+        policy.unrouted();
+        assert!(asks(UNCOALESCED_MAX), "it has no route any more");
     }
 
     #[test]
-    fn what_merging_would_have_made_cheaper_is_counted() {
+    fn datagrams_that_follow_one_of_the_same_sender_are_counted() {
         let [alice, bob] = [1, 2].map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
-        let count = |senders: &[SocketAddr]| {
-            let mut consecutive = Consecutive::default();
-            senders.iter().for_each(|from| consecutive.relayed(*from));
-            consecutive.datagrams()
+        let count = |messages: &[(SocketAddr, usize)]| {
+            let mut arrivals = Arrivals::default();
+            for (from, datagrams) in messages {
+                arrivals.message(*from);
+                for _ in 0..*datagrams {
+                    arrivals.datagram();
+                }
+            }
+            (arrivals.datagrams, arrivals.alike)
         };
-        assert_eq!(count(&[alice, bob].repeat(100)), 0);
-        assert_eq!(count(&[alice, alice, alice, bob, bob, alice]), 3);
+        assert_eq!(count(&[(alice, 1), (bob, 1)].repeat(100)), (200, 0));
+        assert_eq!(count(&[(alice, 1), (alice, 1), (bob, 3), (bob, 1), (alice, 1)]), (7, 4));
     }
 
     #[test]
     fn a_socket_at_which_something_waits_is_not_looked_at_all_the_time() {
         let (relay, policy) = (socket(), GroPolicy::default());
-        policy.routed(at(1));
         std::net::UdpSocket::bind("127.0.0.1:0")
             .unwrap()
             .send_to(b"waits", relay.local_addr())
             .unwrap();
-        policy.received(at(1), 1, &relay);
+        let one = arrivals(&[1], 1);
+        policy.received(at(1), &one, &relay);
         assert_eq!(RxBatch::new(1).recv(&relay).unwrap(), 1);
-        policy.received(at(1), 1, &relay);
+        policy.received(at(1), &one, &relay);
         assert_eq!(messages_of_a_burst(&relay, 8), 1, "it asks until it is looked at again");
-        policy.received(at(1) + STOP_AGAIN_AFTER, 1, &relay);
+        policy.received(at(1) + STOP_AGAIN_AFTER, &one, &relay);
         assert_eq!(messages_of_a_burst(&relay, 8), 8);
     }
 }

@@ -72,7 +72,11 @@ impl Listener {
             device: net.device,
         };
         let (socket, applied) = UdpSocket::bind(addr, &options)?;
-        Ok((Self::over(socket), applied))
+        let mut listener = Self::over(socket);
+        if !applied.gro {
+            listener.gro = GroPolicy::off(false);
+        }
+        Ok((listener, applied))
     }
 
     /// The address the socket is bound to.

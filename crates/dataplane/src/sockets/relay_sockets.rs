@@ -18,8 +18,9 @@ pub(crate) struct RelaySocket<N: Net> {
 }
 
 impl<N: Net> RelaySocket<N> {
-    pub(crate) fn new(socket: N::Udp) -> Self {
-        Self { socket, losses: Losses::default(), gro: GroPolicy::default() }
+    /// A socket that does not coalesce yet, and may if `gro` is true.
+    pub(crate) fn new(socket: N::Udp, gro: bool) -> Self {
+        Self { socket, losses: Losses::default(), gro: GroPolicy::off(gro) }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::egress::{Datagram, Egress, Reply};
 use crate::io::{Net, UdpIo};
 use crate::limits::MESSAGES_PER_RECEIVE;
 use crate::report::{Condition, Observer};
-use crate::sockets::{Consecutive, Losses, Sockets};
+use crate::sockets::{Arrivals, Losses, Sockets};
 use crate::token::has_connection;
 
 /// DTLS datagram of a receive batch, served after the other datagrams of the batch.
@@ -39,12 +39,14 @@ pub(crate) fn receive_from_clients<N: Net>(
     let mut batch = Intake { rx, observer, now: *now };
     let messages = batch.receive(Leg::FromClients, &listener.socket, &listener.losses);
     let more = messages.len() == MESSAGES_PER_RECEIVE;
-    let mut consecutive = Consecutive::default();
+    let mut arrivals = Arrivals::default();
     for index in messages {
         let message = rx.message(index);
+        arrivals.message(message.from);
         let path = listener.path(id, &message);
         let back = listener.flow_back(&path);
         for (start, packet) in message.segments() {
+            let is_alike = arrivals.datagram();
             if message.truncated {
                 egress.dropped(DropReason::Truncated);
                 continue;
@@ -74,7 +76,10 @@ pub(crate) fn receive_from_clients<N: Net>(
                     }
                 }
                 Verdict::ToPeer { .. } => {
-                    consecutive.relayed(message.from);
+                    // Other packets, and clients in turn, say nothing of a program with routes.
+                    if is_alike {
+                        arrivals.passed();
+                    }
                     egress.client_verdict(verdict, datagram);
                 }
                 Verdict::Wait
@@ -87,7 +92,7 @@ pub(crate) fn receive_from_clients<N: Net>(
             }
         }
     }
-    listener.gro.received(now.instant, consecutive.datagrams(), &listener.socket);
+    listener.gro.received(now.instant, &arrivals, &listener.socket);
     more
 }
 
@@ -109,17 +114,18 @@ pub(crate) fn receive_from_peers<N: Net>(
     let Context { rx, egress, server, sockets, observer, now, .. } = cx;
     let sockets = &*sockets;
     let Some(socket) = sockets.relay(relay) else { return false };
-    let before = rx.stats().datagrams;
     let mut batch = Intake { rx, observer, now: *now };
     let messages = batch.receive(Leg::FromPeers, &socket.socket, &socket.losses);
-    let received = rx.stats().datagrams - before;
-    socket.gro.received(now.instant, received, &socket.socket);
     let more = messages.len() == MESSAGES_PER_RECEIVE;
+    let mut arrivals = Arrivals::default();
     for index in messages {
         let message = rx.message(index);
         let peer = PeerAddr(message.from);
         on_message(message.from);
+        arrivals.message(message.from);
         for (start, packet) in message.segments() {
+            arrivals.datagram();
+            arrivals.passed();
             if message.truncated {
                 egress.dropped(DropReason::Truncated);
                 continue;
@@ -133,6 +139,7 @@ pub(crate) fn receive_from_peers<N: Net>(
             }
         }
     }
+    socket.gro.received(now.instant, &arrivals, &socket.socket);
     more
 }
 

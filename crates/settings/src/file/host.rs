@@ -35,8 +35,8 @@ section! {
         /// Network interface of peers: relayed addresses receive from it and send by it alone.
         #[schemars(example = &"eth1")]
         restart relay_device: Option<InterfaceName> = None;
-        /// Receives several packets of one sender at once (UDP GRO). Off costs speed; for finding faults
-        /// of a network card or its driver. Where a program at tc relays (see `offload.mode`) sockets use
+        /// Receives several packets of one sender at once (UDP GRO), at sockets where packets of one sender follow each other or
+        /// that have more than they can take. Off costs speed; for finding faults of a network card or its driver. Where a program at tc relays (see `offload.mode`) sockets use
         /// it only while they still receive many packets.
         restart gro: bool = true;
         /// Sends several packets to one receiver at once (UDP GSO). Off costs speed; for finding faults of
