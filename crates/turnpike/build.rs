@@ -26,7 +26,7 @@ fn of_git() -> Option<String> {
     git(&["rev-parse", "--short=12", "HEAD"])
 }
 
-/// What git says about this directory, in a word.
+/// The answer of git about this directory, in a word.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).output().ok()?;
     let text = output.status.success().then(|| String::from_utf8(output.stdout).ok())??;

@@ -215,7 +215,7 @@ pub(crate) struct Prepared {
     pub(crate) configuration: Option<String>,
     /// Version, as the program prints it.
     pub(crate) version: String,
-    /// What a reader has to know about this version; empty for most.
+    /// A warning about this version for readers; empty for most.
     pub(crate) warning: Option<String>,
     /// True if it has the shared secret; otherwise it has the user and the password.
     pub(crate) knows_secret: bool,

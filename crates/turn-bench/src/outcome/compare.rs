@@ -103,7 +103,7 @@ pub struct ComparedServer {
     pub name: String,
     /// Version by `--version`; empty when unknown.
     pub version: String,
-    /// What a reader has to know about this version, such as that it is an old one.
+    /// A warning about this version for readers, such as that it is an old one.
     #[serde(default)]
     pub warning: Option<String>,
     /// Command line, with paths of this run.

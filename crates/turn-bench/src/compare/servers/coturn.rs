@@ -36,6 +36,10 @@ pub(super) fn prepare(
             command.push(option.to_owned());
         }
     }
+    // Since 4.17 it listens for DTLS on demand; before that it did always, and did not know the option.
+    if terms.transport == Transport::Dtls && output(&program, "--help")?.contains("--dtls") {
+        command.push("--dtls".to_owned());
+    }
     let version = version(&program);
     let warning = warning(&version);
     Ok(Prepared { command, configuration: None, version, warning, knows_secret: true })
@@ -154,8 +158,10 @@ mod tests {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
             path
         };
-        let prepare =
-            |path: &Path, options| prepare(Some(path), options, &terms(Transport::Udp), &directory);
+        let prepare_for = |path: &Path, options, transport| {
+            prepare(Some(path), options, &terms(transport), &directory)
+        };
+        let prepare = |path: &Path, options| prepare_for(path, options, Transport::Udp);
         let old = make("old", "4.6.1");
         let error = prepare(&old, CoturnOptions::Fastest).unwrap_err().to_string();
         assert!(error.contains("--multiplex-peer") && error.contains("4.6.1"), "{error}");
@@ -166,6 +172,15 @@ mod tests {
         let new = make("new", "--multiplex-peer --udp-gso 4.17.1");
         let fast = prepare(&new, CoturnOptions::Fastest).unwrap();
         assert!(fast.command.ends_with(&FASTEST.map(str::to_owned)) && fast.warning.is_none());
+        let on_demand = make("on-demand", "--no-dtls --dtls 4.17.1");
+        for (program, transport, asks) in [
+            (&on_demand, Transport::Dtls, true),
+            (&on_demand, Transport::Udp, false),
+            (&old, Transport::Dtls, false),
+        ] {
+            let prepared = prepare_for(program, CoturnOptions::Default, transport).unwrap();
+            assert_eq!(prepared.command.iter().any(|word| word == "--dtls"), asks, "{transport:?}");
+        }
         std::fs::remove_dir_all(&directory).unwrap();
     }
 
