@@ -68,7 +68,7 @@ pub struct CompareArgs {
     /// and {key}. May be given more than once; ratios are to the first [default: turnpike and coturn]
     #[arg(long, value_name = "SERVER")]
     pub server: Vec<ServerSpec>,
-    /// Rounds. With fewer than 6 no difference is significant
+    /// Rounds. One comparison alone takes 6 to be significant; a table of many takes more, and says so
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
     /// Loads: quick, standard, full, or a comma-separated list of alloc (allocations), footprint (memory)
@@ -170,7 +170,7 @@ pub fn run(args: &CompareArgs) -> Result<()> {
         let Prepared { command, configuration, version, warning, knows_secret: _ } = prepared;
         ComparedServer { name: server.name, version, warning, command, configuration }
     };
-    args.output.write(&Outcome::Compare(Compare {
+    let mut compared = Compare {
         machine,
         command: std::env::args().collect(),
         began,
@@ -181,7 +181,9 @@ pub fn run(args: &CompareArgs) -> Result<()> {
         cells,
         failures,
         raw,
-    }))
+    };
+    compared.correct();
+    args.output.write(&Outcome::Compare(compared))
 }
 
 /// The requested backend, or the best available.

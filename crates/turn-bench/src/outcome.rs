@@ -1,6 +1,7 @@
 //! Results: plain data, written as JSON, one per line, and read by `report`.
 
 mod compare;
+mod correction;
 mod footprint;
 mod lab;
 mod programs;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use compare::BUSY;
 pub use compare::{Compare, ComparedCell, ComparedServer, Machine, RawStep};
+pub use correction::rounds_needed;
 pub use footprint::{Footprint, ProcessMemory};
 pub use lab::{Lab, LabLimit, LabRow};
 pub use programs::{ProgramRow, Programs};

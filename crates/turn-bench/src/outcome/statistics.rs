@@ -9,7 +9,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Significance level: p-values above it are not significant.
-const CHANCE_MAX: f64 = 0.05;
+pub(super) const CHANCE_MAX: f64 = 0.05;
 
 /// One quantity of every server in every round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -64,8 +64,11 @@ pub struct Ratio {
     pub max: f64,
     /// Rounds with both values.
     pub rounds: u32,
-    /// p-value of the two-sided sign test, 0 to 1.
+    /// p-value of the two-sided sign test alone, 0 to 1.
     pub chance: f64,
+    /// The same among all tests of its table; `None` for rows without a better direction, which are not tested.
+    #[serde(default)]
+    pub corrected: Option<f64>,
     /// Conclusion.
     pub verdict: Verdict,
 }
@@ -108,7 +111,7 @@ pub fn spread(values: &[f64]) -> Option<Spread> {
 }
 
 /// p-value of the two-sided sign test with `higher` and `lower` rounds. Ties are left out.
-fn sign_test(higher: u32, lower: u32) -> f64 {
+pub(super) fn sign_test(higher: u32, lower: u32) -> f64 {
     let rounds = higher + lower;
     let fewer = higher.min(lower);
     // The sum of binomial coefficients, each from the one before.
@@ -143,7 +146,7 @@ fn ratio(first: &[Option<f64>], other: &[Option<f64>]) -> Option<Ratio> {
         Verdict::Lower
     };
     let Spread { median, min, max, mad: _ } = spread;
-    Some(Ratio { median, min, max, rounds, chance, verdict })
+    Some(Ratio { median, min, max, rounds, chance, corrected: None, verdict })
 }
 
 /// A quantity with its statistics.

@@ -3,7 +3,9 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::{table, units};
-use crate::outcome::{Better, Compare, ComparedCell, Measure, Ratio, Spread, Verdict};
+use crate::outcome::{
+    Better, Compare, ComparedCell, Measure, Ratio, Spread, Verdict, rounds_needed,
+};
 
 pub(super) fn compare(compare: &Compare) -> String {
     let names: Vec<_> = compare.servers.iter().map(|server| server.name.as_str()).collect();
@@ -94,15 +96,15 @@ fn row(cell: &ComparedCell, measure: &Measure, names: &[&str]) -> Vec<String> {
 }
 
 fn verdict(name: &str, ratio: &Ratio, better: Better) -> String {
+    let Some(chance) = ratio.corrected else { return String::new() };
     let direction = match (ratio.verdict, better) {
         (Verdict::Noise, _) => return "not significant".to_owned(),
         (Verdict::TooFewRounds, _) => return "too few rounds".to_owned(),
         (Verdict::Higher, Better::Higher) | (Verdict::Lower, Better::Lower) => "better",
         (Verdict::Higher, Better::Lower) | (Verdict::Lower, Better::Higher) => "worse",
-        (Verdict::Higher, Better::Neither) => "more",
-        (Verdict::Lower, Better::Neither) => "less",
+        (Verdict::Higher | Verdict::Lower, Better::Neither) => return String::new(),
     };
-    format!("{name} {direction} (p = {:.3})", ratio.chance)
+    format!("{name} {direction} (p = {chance:.3})")
 }
 
 /// Limits of the load tool, lower bounds, and failures.
@@ -140,8 +142,23 @@ fn notes(compare: &Compare) -> Vec<String> {
             )
         }));
     }
+    notes.extend(significance(compare));
     notes.extend(compare.failures.iter().cloned());
     notes
+}
+
+/// A line about the tests of the table: their number, and how many rounds a difference takes at least.
+fn significance(compare: &Compare) -> Option<String> {
+    let measures = compare.cells.iter().flat_map(|cell| &cell.measures);
+    let ratios = measures.flat_map(|measure| measure.ratios.iter().flatten());
+    let tests = ratios.filter(|ratio| ratio.corrected.is_some()).count();
+    let needed = rounds_needed(tests);
+    (tests > 1).then(|| {
+        let few = if compare.rounds < needed { ": too few rounds for any" } else { "" };
+        format!(
+            "{tests} differences were tested together (Holm's correction of sign tests at p = 0.05): one alone is significant              if {needed} rounds agree{few}"
+        )
+    })
 }
 
 fn value(spread: &Spread, unit: &str) -> String {
@@ -175,6 +192,7 @@ mod tests {
         example.cells[0].generator_limited = vec![2, 0];
         example.cells[0].refused = vec![0, 2];
         example.failures.push("round 3, coturn: gone".into());
+        example.correct();
         let text = compare(&example);
         let words: Vec<_> = text.split_whitespace().collect();
         let one_line = words.join(" ");
@@ -216,8 +234,15 @@ mod tests {
 
     #[test]
     fn the_verdict_depends_on_the_better_direction() {
-        let ratio =
-            |verdict| Ratio { median: 1.0, min: 1.0, max: 1.0, rounds: 6, chance: 0.031, verdict };
+        let ratio = |verdict| Ratio {
+            median: 1.0,
+            min: 1.0,
+            max: 1.0,
+            rounds: 6,
+            chance: 0.01,
+            corrected: Some(0.031),
+            verdict,
+        };
         let verdict = |of, better| verdict("b", &ratio(of), better);
         assert_eq!(verdict(Verdict::Higher, Better::Lower), "b worse (p = 0.031)");
         assert_eq!(verdict(Verdict::Higher, Better::Higher), "b better (p = 0.031)");
