@@ -23,9 +23,8 @@ pub(super) fn prepare(
     let program = program(path, std::env::var_os("COTURN").map(PathBuf::from))?;
     let mut command = vec![program.display().to_string()];
     command.extend(arguments(terms, directory));
+    let (help, version) = (output(&program, "--help")?, version(&program));
     if options == CoturnOptions::Fastest {
-        let help = output(&program, "--help")?;
-        let version = version(&program);
         for option in FASTEST {
             ensure!(
                 help.contains(option),
@@ -37,10 +36,9 @@ pub(super) fn prepare(
         }
     }
     // Since 4.17 it listens for DTLS on demand; before that it did always, and did not know the option.
-    if terms.transport == Transport::Dtls && output(&program, "--help")?.contains("--dtls") {
+    if terms.transport == Transport::Dtls && help.contains("--dtls") {
         command.push("--dtls".to_owned());
     }
-    let version = version(&program);
     let warning = warning(&version);
     Ok(Prepared { command, configuration: None, version, warning, knows_secret: true })
 }
