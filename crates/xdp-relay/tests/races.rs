@@ -13,7 +13,7 @@ use netsim::Rng;
 use support::frame::{Check, Datagram, read};
 use support::inside;
 use support::network::ip;
-use support::world::{COMES, HOOKS, LOOPBACK};
+use support::world::{COMES, HOOKS, INBOUND, outbound};
 use turn_types::{AllocationId, Instant, WorkerId};
 use xdp_relay::device::Hook;
 use xdp_relay::{
@@ -86,14 +86,7 @@ fn path() -> KernelPath {
     ip(&commands.join("\n"));
     let options = Options { flows: 65_536, look_up_from: 1, proof: Proof::NOT_REQUIRED };
     let mut path = KernelPath::make(options).unwrap();
-    path.set_link(Link {
-        index: 1,
-        mac: LOOPBACK,
-        leave_xdp: false,
-        leave_tc: false,
-        partial_at_xdp: false,
-    })
-    .unwrap();
+    path.set_link(Link { partial_at_xdp: false, ..INBOUND }).unwrap();
     for device in xdp_relay::device::devices().unwrap() {
         if device.name == "side1x" {
             // By which nothing comes: a program that is on no device takes the kernel milliseconds to run.
@@ -101,14 +94,7 @@ fn path() -> KernelPath {
         }
         if device.index != 1 {
             let (index, mac) = (device.index, device.mac);
-            path.set_link(Link {
-                index,
-                mac,
-                leave_xdp: true,
-                leave_tc: true,
-                partial_at_xdp: false,
-            })
-            .unwrap();
+            path.set_link(outbound(index, mac)).unwrap();
         }
     }
     path

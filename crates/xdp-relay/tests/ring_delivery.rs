@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use support::frame::{Check, Datagram};
 use support::inside;
-use support::world::{COMES, HOOKS, LOOPBACK};
+use support::world::{COMES, HOOKS, INBOUND};
 use turn_types::{AllocationId, Instant, WorkerId};
 use xdp_relay::device::Hook;
 use xdp_relay::limits::RING_BYTES;
@@ -30,14 +30,7 @@ impl Hands {
     fn new(proof: Proof) -> Self {
         let options = Options { flows: 1024, look_up_from: 1, proof };
         let mut path = KernelPath::make(options).unwrap();
-        path.set_link(Link {
-            index: 1,
-            mac: LOOPBACK,
-            leave_xdp: false,
-            leave_tc: false,
-            partial_at_xdp: false,
-        })
-        .unwrap();
+        path.set_link(Link { partial_at_xdp: false, ..INBOUND }).unwrap();
         let routes = path.routes(WorkerId(1)).unwrap();
         Self { path, routes }
     }

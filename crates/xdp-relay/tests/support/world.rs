@@ -30,6 +30,11 @@ pub const LOOPBACK: Mac = [0; 6];
 pub const INBOUND: Link =
     Link { index: 1, mac: LOOPBACK, leave_xdp: false, leave_tc: false, partial_at_xdp: true };
 
+/// A device that relayed frames leave by, at either hook.
+pub const fn outbound(index: u32, mac: Mac) -> Link {
+    Link { index, mac, leave_xdp: true, leave_tc: true, partial_at_xdp: false }
+}
+
 /// From the link, and to us.
 pub const COMES: Macs = Macs { to: LOOPBACK, from: [2, 0xEE, 0, 0, 0, 1] };
 
@@ -90,14 +95,7 @@ impl World {
         let mut path = KernelPath::make(options).unwrap();
         path.set_link(INBOUND).unwrap();
         for (index, mac) in network.indices.into_iter().zip(network.macs) {
-            path.set_link(Link {
-                index,
-                mac,
-                leave_xdp: true,
-                leave_tc: true,
-                partial_at_xdp: false,
-            })
-            .unwrap();
+            path.set_link(outbound(index, mac)).unwrap();
         }
         let routes = path.routes(WorkerId(3)).unwrap();
         let own = [OWN_V4, OWN_V6].concat().into_iter().map(address).collect::<Vec<_>>();
