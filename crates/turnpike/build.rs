@@ -11,7 +11,8 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let given = std::env::var("TURNPIKE_COMMIT").ok().and_then(|text| word(&text));
     let commit = given.or_else(of_git).unwrap_or_else(|| "unknown".to_owned());
-    println!("cargo::rustc-env=TURNPIKE_COMMIT={commit}");
+    // Cargo hands it on to programs that it runs, where a name like `TURNPIKE_COMMIT` would be a setting.
+    println!("cargo::rustc-env=BUILD_COMMIT={commit}");
 }
 
 /// The commit of the working copy, if this source belongs to it: an archive that is unpacked inside

@@ -6,17 +6,36 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::net::UnixListener;
 
 /// The kernel's `sun_path` has room for 108 bytes with the final zero.
 const PATH_BYTES_MAX: usize = 107;
 
-/// A bound Unix socket. Its file goes away with it.
+/// A bound Unix socket. Its file goes away with it, unless it is another process's by then.
 #[derive(Debug)]
 pub struct UnixSocket {
     pub(crate) listener: UnixListener,
+    file: SocketFile,
+}
+
+/// The file of a Unix socket.
+#[derive(Debug)]
+pub struct SocketFile {
     path: PathBuf,
+    /// The file until it is put in place.
+    staging: Option<PathBuf>,
+    inode: u64,
+}
+
+/// Fate of a server that answers on the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Other {
+    /// It is another one: an error.
+    Stays,
+    /// This process takes its place, when it is [put there](SocketFile::put_in_place).
+    IsReplaced,
 }
 
 /// Why a Unix socket cannot be bound.
@@ -49,6 +68,9 @@ pub enum AccessError {
     },
 }
 
+/// Sockets that were bound under names of their own, which differ.
+static STAGED: AtomicU32 = AtomicU32::new(0);
+
 /// Access to a socket.
 #[derive(Clone, Copy, Debug)]
 enum Access {
@@ -62,15 +84,15 @@ enum Access {
 
 impl UnixSocket {
     /// Binds the control socket: mode 0600, or 0660 with a group (by its id), in a directory that is made with mode 0700 if it is not there.
-    /// A socket left behind by a server that is gone is replaced; one that answers is not.
+    /// A socket left behind by a server that is gone is replaced; one that answers only if the `other` server is.
     ///
     /// Must be called within a tokio runtime.
     ///
     /// # Errors
     /// [`AccessError`], when somebody answers there, another file is in the way, or the kernel
     /// refuses: a process can give a file to its own groups alone.
-    pub fn control(path: &Path, group: Option<u32>) -> Result<Self, AccessError> {
-        Self::bind(path, group.map_or(Access::Owner, Access::Group))
+    pub fn control(path: &Path, group: Option<u32>, other: Other) -> Result<Self, AccessError> {
+        Self::bind(path, group.map_or(Access::Owner, Access::Group), other)
     }
 
     /// Binds a socket for monitoring, with mode 0666; otherwise as [`Self::control`].
@@ -80,11 +102,48 @@ impl UnixSocket {
     /// # Errors
     /// [`AccessError`], when somebody answers there, another file is in the way, or the kernel
     /// refuses.
-    pub fn monitoring(path: &Path) -> Result<Self, AccessError> {
-        Self::bind(path, Access::All)
+    pub fn monitoring(path: &Path, other: Other) -> Result<Self, AccessError> {
+        Self::bind(path, Access::All, other)
     }
 
-    fn bind(path: &Path, access: Access) -> Result<Self, AccessError> {
+    /// Binds a socket for a thread that waits, for the owner alone; otherwise as [`Self::control`].
+    ///
+    /// # Errors
+    /// As [`Self::control`].
+    pub fn waiting(
+        path: &Path,
+        other: Other,
+    ) -> Result<(std::os::unix::net::UnixListener, SocketFile), AccessError> {
+        SocketFile::bind(path, Access::Owner, other)
+    }
+
+    fn bind(path: &Path, access: Access, other: Other) -> Result<Self, AccessError> {
+        let (listener, file) = SocketFile::bind(path, access, other)?;
+        let listener =
+            listener.set_nonblocking(true).and_then(|()| UnixListener::from_std(listener));
+        let failed =
+            |source| AccessError::Io { what: "bind the socket", path: path.to_owned(), source };
+        Ok(Self { listener: listener.map_err(failed)?, file })
+    }
+
+    /// Its file.
+    pub const fn file(&mut self) -> &mut SocketFile {
+        &mut self.file
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.file.path
+    }
+}
+
+impl SocketFile {
+    fn bind(
+        path: &Path,
+        access: Access,
+        other: Other,
+    ) -> Result<(std::os::unix::net::UnixListener, Self), AccessError> {
         let failed = |what, path: &Path| {
             let path = path.to_owned();
             move |source| AccessError::Io { what, path, source }
@@ -103,26 +162,38 @@ impl UnixSocket {
                 .create(directory)
                 .map_err(failed("create the directory", directory))?;
         }
-        make_way(path)?;
+        make_way(path, other)?;
 
         // Bound under another name, closed to others, and only then put in place: there is no
         // moment at which somebody else could connect, and none at which nothing is there.
-        let staging = directory.join(format!(".{:x}", std::process::id()));
+        let number = STAGED.fetch_add(1, Ordering::Relaxed);
+        let staging = directory.join(format!(".{:x}-{number}", std::process::id()));
         // Left over from a process of the same id that died between the two steps, if at all.
         let _ = fs::remove_file(&staging);
-        let listener = UnixListener::bind(&staging).map_err(failed("bind the socket", path))?;
-        access.apply(&staging).map_err(|error| {
-            let _ = fs::remove_file(&staging);
-            failed("set the group and mode of the socket", path)(error)
-        })?;
-        fs::rename(&staging, path).map_err(failed("put in place the socket", path))?;
-        Ok(Self { listener, path: path.to_owned() })
+        let listener = std::os::unix::net::UnixListener::bind(&staging)
+            .map_err(failed("bind the socket", path))?;
+        let mut file = Self { path: path.to_owned(), staging: Some(staging.clone()), inode: 0 };
+        access
+            .apply(&staging)
+            .and_then(|()| fs::metadata(&staging))
+            .map(|metadata| file.inode = metadata.ino())
+            .map_err(failed("set the group and mode of the socket", path))?;
+        if other == Other::Stays {
+            file.put_in_place()?;
+        }
+        Ok((listener, file))
     }
 
-    /// Its path.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// Puts it at its path, in place of another server's.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn put_in_place(&mut self) -> Result<(), AccessError> {
+        let Some(staging) = self.staging.take() else { return Ok(()) };
+        fs::rename(&staging, &self.path).map_err(|source| {
+            let what = "put in place the socket";
+            AccessError::Io { what, path: self.path.clone(), source }
+        })
     }
 }
 
@@ -144,20 +215,27 @@ impl Access {
     }
 }
 
-impl Drop for UnixSocket {
+impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Nobody to tell, and a socket left behind is replaced at the next start.
-        let _ = fs::remove_file(&self.path);
+        let path = self.staging.as_ref().unwrap_or(&self.path);
+        // The next process may have put its own there.
+        if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.ino() == self.inode) {
+            // Nobody to tell, and a socket left behind is replaced at the next start.
+            let _ = fs::remove_file(path);
+        }
     }
 }
 
 /// Removes the socket of a server that is gone.
-fn make_way(path: &Path) -> Result<(), AccessError> {
+fn make_way(path: &Path, other: Other) -> Result<(), AccessError> {
     let Ok(metadata) = fs::symlink_metadata(path) else {
         return Ok(());
     };
     if !metadata.file_type().is_socket() {
         return Err(AccessError::NotASocket(path.to_owned()));
+    }
+    if other == Other::IsReplaced {
+        return Ok(());
     }
     let failed = |what| {
         let path = path.to_owned();
@@ -198,7 +276,7 @@ mod tests {
     async fn only_the_owner_may_open_it_and_it_goes_away() {
         let directory = Directory::new("modes");
         let path = directory.0.join("data").join("control.sock");
-        let socket = UnixSocket::control(&path, None).unwrap();
+        let socket = UnixSocket::control(&path, None, Other::Stays).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o777, 0o700);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
@@ -213,7 +291,7 @@ mod tests {
         // root may give files to any group; others have their own.
         let own = fs::metadata("/proc/self").unwrap();
         let group = if own.uid() == 0 { 12_345 } else { own.gid() };
-        let _socket = UnixSocket::control(&path, Some(group)).unwrap();
+        let _socket = UnixSocket::control(&path, Some(group), Other::Stays).unwrap();
         let metadata = fs::metadata(&path).unwrap();
         assert_eq!((metadata.mode() & 0o777, metadata.gid()), (0o660, group));
         assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 1);
@@ -223,7 +301,7 @@ mod tests {
     async fn a_socket_for_monitoring_is_for_all() {
         let directory = Directory::new("monitoring");
         let path = directory.0.join("http.sock");
-        let _socket = UnixSocket::monitoring(&path).unwrap();
+        let _socket = UnixSocket::monitoring(&path, Other::Stays).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o666);
     }
 
@@ -235,8 +313,8 @@ mod tests {
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists(), "the standard library leaves the file behind");
 
-        let socket = UnixSocket::control(&path, None).unwrap();
-        let second = UnixSocket::control(&path, None).unwrap_err();
+        let socket = UnixSocket::control(&path, None, Other::Stays).unwrap();
+        let second = UnixSocket::control(&path, None, Other::Stays).unwrap_err();
         assert!(matches!(second, AccessError::InUse(_)), "{second}");
         assert!(UnixStream::connect(&path).is_ok(), "the first one still answers");
         drop(socket);
@@ -247,9 +325,11 @@ mod tests {
         let directory = Directory::new("long");
         let room = PATH_BYTES_MAX - directory.0.as_os_str().len() - 1;
         let longest = directory.0.join("x".repeat(room));
-        let socket = UnixSocket::control(&longest, None).unwrap();
+        let socket = UnixSocket::control(&longest, None, Other::Stays).unwrap();
         assert!(UnixStream::connect(socket.path()).is_ok());
-        let error = UnixSocket::control(&directory.0.join("x".repeat(room + 1)), None).unwrap_err();
+        let error =
+            UnixSocket::control(&directory.0.join("x".repeat(room + 1)), None, Other::Stays)
+                .unwrap_err();
         assert!(matches!(error, AccessError::TooLong(_)), "{error}");
     }
 
@@ -259,8 +339,27 @@ mod tests {
         fs::create_dir_all(&directory.0).unwrap();
         let path = directory.0.join("control.sock");
         fs::write(&path, "precious").unwrap();
-        let error = UnixSocket::control(&path, None).unwrap_err();
-        assert!(matches!(error, AccessError::NotASocket(_)), "{error}");
-        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+        for other in [Other::Stays, Other::IsReplaced] {
+            let error = UnixSocket::control(&path, None, other).unwrap_err();
+            assert!(matches!(error, AccessError::NotASocket(_)), "{error}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_next_process_takes_the_place_and_keeps_it() {
+        let directory = Directory::new("next");
+        let path = directory.0.join("control.sock");
+        let first = UnixSocket::control(&path, None, Other::Stays).unwrap();
+        let before = fs::metadata(&path).unwrap().ino();
+        let next = UnixSocket::control(&path, None, Other::IsReplaced).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().ino(), before, "not yet");
+        drop(next);
+        let mut next = UnixSocket::control(&path, None, Other::IsReplaced).unwrap();
+        next.file().put_in_place().unwrap();
+        drop(first);
+        assert!(UnixStream::connect(&path).is_ok(), "it is not the first one's");
+        drop(next);
+        assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 0);
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use control::reasons::{Subject, of};
 use control::{CertificateInfo, CounterTotals, Leg, Series, Volume};
 use tokio::time::Instant;
+use turn_types::IpFamily;
 
 use crate::limits::{BUSY_PERCENT, CERTIFICATE_DAYS, HISTORY, PORTS_USED_PERCENT, RATE_OVER};
 use crate::monitored::Monitored;
@@ -215,9 +216,13 @@ fn problems(monitored: &Monitored, overview: &Overview, kernel_drops: u64) -> Ve
     let info = monitored.handle.info();
     let (first, last) = info.relay_ports;
     let ports = u64::from(last.saturating_sub(first)) + 1;
-    if overview.allocations * 100 >= ports * PORTS_USED_PERCENT {
-        let text =
-            format!("{} of {ports} relay ports are in use (relay.ports).", overview.allocations);
+    // Of a dual allocation one address may be of a prefix and the other have a port.
+    let totals = monitored.handle.workers.totals();
+    let relayed = IpFamily::ALL.map(|family| totals.value(Series::RelayedLive(family)));
+    let of_prefixes: u64 = info.relay_prefixes.iter().map(|prefix| u64::from(prefix.used())).sum();
+    let with_ports = relayed.iter().sum::<u64>().saturating_sub(of_prefixes);
+    if with_ports * 100 >= ports * PORTS_USED_PERCENT {
+        let text = format!("{with_ports} of {ports} relay ports are in use (relay.ports).");
         problem(true, text);
     }
     // Those without advice are the first steps of every client.

@@ -55,6 +55,9 @@ pub struct Status {
     pub certificates: Vec<Certificate>,
     /// Addresses that are relayed from.
     pub relay: Vec<RelayAddress>,
+    /// Networks of which each allocation has an address of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub relay_prefixes: Vec<RelayPrefix>,
     /// First and last relay port, as in `49152-65535`.
     pub relay_ports: String,
     /// The servers that clients are redirected to.
@@ -136,6 +139,19 @@ pub struct Certificate {
     pub file: String,
     /// Expiry, in seconds since 1970.
     pub expires_unix: u64,
+}
+
+/// A network of which each allocation has an address of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RelayPrefix {
+    /// The network, as in `2001:db8:1:2::/64`.
+    pub network: String,
+    /// The port of each worker.
+    pub ports: Vec<u16>,
+    /// Transport addresses in use or reserved.
+    pub used: u32,
+    /// Allocations that may have an address at a time.
+    pub most: u64,
 }
 
 /// One address that is relayed from.

@@ -12,7 +12,9 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, SystemTime};
 
 use admin::types::{Bucket, DrainRequest, ReloadRequest, Trace, Volume};
-use admin::{Client, ClientError, HttpListener, SessionQuery, UnixSocket, api, routes, serve};
+use admin::{
+    Client, ClientError, HttpListener, Other, SessionQuery, UnixSocket, api, routes, serve,
+};
 use control::{
     CancelReport, CertificateInfo, Change, ConfinementInfo, DrainReport, Handle, Leg,
     MonitoringInfo, OffloadInfo, OffloadInterface, OffloadWatch, OperatorRequest, Refused,
@@ -67,7 +69,7 @@ impl Server {
             }
         });
         let path = fresh_directory().join("control.sock");
-        let socket = UnixSocket::control(&path, None).unwrap();
+        let socket = UnixSocket::control(&path, None, Other::Stays).unwrap();
         tokio::spawn(serve(
             HttpListener::Control(socket),
             api::control(&routes::Routes::new(
@@ -193,6 +195,7 @@ fn info() -> ServerInfo {
             local: "10.0.0.5".parse().unwrap(),
             public: "203.0.113.7".parse().unwrap(),
         }],
+        relay_prefixes: Vec::new(),
         relay_ports: (49152, 65535),
         workers: 1,
         gro: true,

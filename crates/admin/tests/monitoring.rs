@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use admin::types::{Health, ListenerHealth};
-use admin::{Answers, HttpListener, ListenerTest, UnixSocket, monitoring, serve};
+use admin::{Answers, HttpListener, ListenerTest, Other, UnixSocket, monitoring, serve};
 use control::{
     CertificateInfo, ConfinementInfo, Handle, Histogram, Leg, MonitoringInfo, OffloadInfo,
     RelayInfo, Series, ServerInfo, Wake, WorkerCounters, Workers, mailbox,
@@ -115,6 +115,7 @@ fn info() -> ServerInfo {
             local: "10.0.0.5".parse().unwrap(),
             public: "203.0.113.7".parse().unwrap(),
         }],
+        relay_prefixes: Vec::new(),
         relay_ports: (50_000, 50_099),
         workers: 1,
         gro: true,
@@ -256,7 +257,7 @@ async fn a_unix_socket_serves_the_same() {
     let directory: PathBuf =
         std::env::temp_dir().join(format!("turnpike-monitoring-{}", std::process::id()));
     let path = directory.join("http.sock");
-    let socket = UnixSocket::monitoring(&path).unwrap();
+    let socket = UnixSocket::monitoring(&path, Other::Stays).unwrap();
     let routes = monitoring::router(
         server.handle.clone(),
         || NOW,

@@ -249,8 +249,11 @@ mod tests {
         let (mut near, _far) = pair();
         let media = message(1).repeat(1000);
         while near.offer(&media).unwrap() {}
-        let kept = (0..2 * QUEUE_MAX / 12).filter(|_| near.send(&message(2)).unwrap());
-        assert!((1..=QUEUE_MAX / 12).contains(&kept.count()));
+        // The kernel may take more meanwhile, and ends it.
+        while near.send(&message(2)).unwrap() {
+            assert!(near.unsent.len() <= QUEUE_MAX);
+        }
+        assert!(near.unsent.len() > QUEUE_MAX - 12, "{} bytes", near.unsent.len());
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
+use turn_proto::RelayPrefix;
+
 /// Facts about a running server. They change at a reload, if at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerInfo {
@@ -18,6 +20,8 @@ pub struct ServerInfo {
     pub listeners: Vec<SocketAddr>,
     /// Addresses that are relayed from.
     pub relay: Vec<RelayInfo>,
+    /// Networks of which each allocation has an address of its own.
+    pub relay_prefixes: Vec<RelayPrefix>,
     /// First and last relay port.
     pub relay_ports: (u16, u16),
     /// Worker threads.

@@ -12,7 +12,6 @@ use crate::io::Net;
 use crate::limits::DATAGRAMS_PER_FLUSH;
 use crate::report::{BatchSums, Sent, Tag};
 use crate::sockets::Sockets;
-use crate::token::Token;
 
 /// Gathers datagrams. The buffers for replies and headers are part of the transmit batch, so that they are sent
 /// from the place where the server wrote them.
@@ -86,12 +85,16 @@ impl Egress {
     }
 
     /// Carries out the verdict on a client's packet, and returns the reply if that is the verdict.
-    pub(crate) fn client_verdict(&mut self, verdict: Verdict, datagram: Datagram) -> Option<Reply> {
+    pub(crate) fn client_verdict<N: Net>(
+        &mut self,
+        verdict: Verdict,
+        datagram: Datagram,
+        sockets: &Sockets<N>,
+    ) -> Option<Reply> {
         match verdict {
             Verdict::Reply { len, error } => return Some(Reply::new(len, error)),
             Verdict::ToPeer { relay, peer, start, len, meta } => {
-                let socket = Token::Relay(relay).send_socket();
-                let flow = Flow { socket, to: peer.0, from: None, meta };
+                let flow = sockets.flow_to_peer(relay, peer, meta);
                 let start = datagram.start + usize::from(start);
                 let part = Part::Rx { message: datagram.message, start, len: usize::from(len) };
                 self.push(flow, &[part], Sent::ToPeer);
@@ -117,10 +120,10 @@ impl Egress {
         (rx, sockets): (&RxBatch, &Sockets<N>),
     ) -> Option<Reply> {
         let Verdict::ToPeer { relay, peer, start, len, meta } = verdict else {
-            return self.client_verdict(verdict, Datagram { message: 0, start: 0, len: 0 });
+            let nothing = Datagram { message: 0, start: 0, len: 0 };
+            return self.client_verdict(verdict, nothing, sockets);
         };
-        let socket = Token::Relay(relay).send_socket();
-        let flow = Flow { socket, to: peer.0, from: None, meta };
+        let flow = sockets.flow_to_peer(relay, peer, meta);
         let payload = &packet[usize::from(start)..usize::from(start) + usize::from(len)];
         self.datagram(flow, &[payload], Sent::ToPeer, (rx, sockets));
         None
@@ -256,6 +259,7 @@ mod tests {
     use super::*;
     use crate::io::Kernel;
     use crate::sockets::NetOptions;
+    use crate::token::Token;
 
     /// A datagram that is gathered while a connection is written, and refused afterwards.
     #[test]

@@ -124,6 +124,14 @@ pub trait UdpIo: fmt::Debug {
     /// A fault of the program or a lack of memory.
     fn take_errors(&self, report: impl FnMut(SocketError)) -> io::Result<()>;
 
+    /// Makes another descriptor of the socket, for another process.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    fn copy(&self) -> io::Result<Self>
+    where
+        Self: Sized;
+
     /// Turns receive coalescing (UDP GRO) on or off.
     fn coalesce(&self, on: bool);
 
@@ -207,7 +215,7 @@ pub trait RouteTable: fmt::Debug {
     ) -> Result<Option<FlowCookie>, KernelPathError>;
     fn withdraw_from_ring(&mut self, id: FlowId) -> Option<FlowCookie>;
     fn flow_cookie(&self, id: FlowId) -> Option<FlowCookie>;
-    fn prove(&self, id: FlowId);
+    fn prove(&self, id: FlowId, datagrams: u32);
     fn renew(&self, now: Instant);
     fn sweep(&mut self, cells_max: usize, report: impl FnMut(FlowId, FlowCounters)) -> bool;
     fn sweep_allocation(&mut self, id: AllocationId, report: impl FnMut(FlowId, FlowCounters));

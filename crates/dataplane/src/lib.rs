@@ -22,7 +22,9 @@ mod admission;
 mod context;
 mod dtls;
 mod egress;
+mod handover;
 mod handshake_budget;
+mod inheritance;
 pub mod io;
 pub mod limits;
 mod offload;
@@ -39,6 +41,8 @@ mod workers;
 
 pub use admission::{Admission, ConnectionLimits};
 pub use dtls::DtlsSettings;
+pub use handover::{Entrance, Heirloom};
+pub use inheritance::{Inheritance, InheritedAllocation, InheritedRelay};
 pub use report::{LogAddresses, LogOptions, PseudonymKey, TRACED};
 pub use sockets::{Listener, NetOptions};
 pub use spawn::{mailbox, spawn};

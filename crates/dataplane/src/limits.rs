@@ -14,6 +14,10 @@ pub const RING_BYTES_PER_ROUND: u64 = STREAM_BACKLOG_BYTES as u64 / 2;
 /// Rounds of the ring per turn: the sockets have their turn after them.
 pub const RING_ROUNDS_PER_TURN: usize = 4;
 
+/// Batches that are received by a shared relay socket before one of its allocations leaves for another worker: more
+/// than its buffer holds of ordinary packets. A datagram behind them would be lost.
+pub const SHARED_ROUNDS_PER_MOVE: usize = 64;
+
 /// Messages gathered from all sockets before their results are sent: the more are gathered, the longer are the GSO
 /// batches. It bounds the delay of the first one. Each has a buffer of 64 KiB, of which a worker keeps the part that
 /// messages ever filled: 1.5 MiB with small ones, 16 MiB at most.
@@ -22,6 +26,14 @@ pub const MESSAGES_PER_GATHERING: usize = 256;
 /// Bytes gathered before they are sent, in whole receive calls: more are evicted from the second-level cache before
 /// they are sent.
 pub const BYTES_PER_GATHERING: usize = 256 << 10;
+
+/// Time for a worker to leave its allocations to the next process. It does so between two batches, and takes some milliseconds for a
+/// few thousand; later means that it is stuck, and the hand-over fails.
+pub const LEAVE_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Sockets after which results are sent while fewer are ready than a turn serves: the packets of the first of a few dozen
+/// need not wait for those of the last, and a send call for so many costs each of them little.
+pub const SOCKETS_SENT_EARLY: usize = 4;
 
 /// Sockets served per turn of the loop, each with one receive call (a listener may have one for each relay): the bound
 /// of the delay of mailbox and timers. epoll reports the others in the next turn before it repeats these.

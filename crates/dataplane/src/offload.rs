@@ -148,15 +148,20 @@ impl<N: Net> Offload<N> {
         }
     }
 
-    /// Notes that a peer's datagram reached its relay socket: if the kernel has a route, it delivers the peer's next
+    /// True if the kernel delivers datagrams of peers to the ring.
+    pub(crate) fn fills_ring(&self) -> bool {
+        !self.by_peer.is_empty()
+    }
+
+    /// Notes that a peer's datagrams reached its relay socket: if the kernel has a route, it delivers the peer's next
     /// datagrams for some seconds.
-    pub(crate) fn came_by_socket(&self, relay: RelayId, peer: SocketAddr) {
+    pub(crate) fn came_by_socket(&self, relay: RelayId, peer: SocketAddr, datagrams: u32) {
         // Most workers have none, and datagrams in the ring do not come this way.
         if self.by_peer.is_empty() {
             return;
         }
         if let (Some(routes), Some(id)) = (&self.routes, self.by_peer.get(&(relay, peer))) {
-            routes.prove(*id);
+            routes.prove(*id, datagrams);
         }
     }
 

@@ -4,16 +4,17 @@ mod gro;
 mod listener;
 mod losses;
 mod relay_sockets;
+mod shared_relays;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
 
-use linux_net::{Interest, SendSocket, UdpOptions};
-use turn_types::{Instant, RelayId, RelayedAddr, ServerAddr, SocketId};
+use ahash::RandomState;
+use linux_net::{Flow, Interest, SendSocket, UdpOptions};
+use turn_types::{Instant, IpFamily, IpMeta, PeerAddr, RelayId, RelayedAddr, ServerAddr, SocketId};
 
 use crate::io::{Net, Source, UdpIo as _, UdpTable};
-use crate::limits::RELAY_BUFFER_MAX;
 use crate::token::Token;
 
 pub(crate) use gro::Arrivals;
@@ -21,12 +22,18 @@ pub use listener::{Listener, NetOptions};
 pub(crate) use losses::Losses;
 use relay_sockets::RelaySockets;
 pub(crate) use relay_sockets::{ByNumber, RelaySocket};
+pub(crate) use shared_relays::ByAddress;
+use shared_relays::SharedRelays;
 
 /// Listeners and relay sockets, by their numbers.
 #[derive(Debug)]
 pub(crate) struct Sockets<N: Net> {
     listeners: Vec<Listener<N>>,
     relays: RelaySockets<N>,
+    /// Relays that have no socket of their own.
+    shared: SharedRelays,
+    /// The sockets of those that are about to leave.
+    parted: RelaySockets<N>,
     options: NetOptions,
 }
 
@@ -40,11 +47,36 @@ impl<N: Net> Sockets<N> {
         listeners: Vec<Listener<N>>,
         options: NetOptions,
     ) -> io::Result<Self> {
-        for (id, listener) in (0..).map(SocketId).zip(&listeners) {
+        let hasher =
+            RandomState::with_seeds(net.random(), net.random(), net.random(), net.random());
+        let (relays, shared) = (RelaySockets::default(), SharedRelays::new(hasher));
+        let sockets = Self { listeners, relays, shared, parted: RelaySockets::default(), options };
+        sockets.watch_listeners(net)?;
+        Ok(sockets)
+    }
+
+    /// Receives nothing more from the listeners. They still send, for clients over DTLS.
+    pub(crate) fn unwatch_listeners(&self, net: &N) {
+        for listener in &self.listeners {
+            net.unwatch(Source::Udp(&listener.socket));
+        }
+    }
+
+    /// Receives from the listeners.
+    ///
+    /// # Errors
+    /// No memory left for epoll.
+    pub(crate) fn watch_listeners(&self, net: &N) -> io::Result<()> {
+        for (id, listener) in (0..).map(SocketId).zip(&self.listeners) {
             let token = Token::Listener(id).number();
             net.watch(Source::Udp(&listener.socket), token, Interest::Read)?;
         }
-        Ok(Self { listeners, relays: RelaySockets::default(), options })
+        Ok(())
+    }
+
+    /// Returns whether relay sockets may coalesce.
+    pub(crate) const fn may_coalesce(&self) -> bool {
+        self.options.gro
     }
 
     pub(crate) fn listeners(&self) -> &[Listener<N>] {
@@ -74,7 +106,20 @@ impl<N: Net> Sockets<N> {
         self.relays.get(relay)
     }
 
-    /// Opens and watches a relay socket.
+    /// Returns the relays of a socket by their addresses; `None` if it is of one relay alone.
+    pub(crate) fn relays_of(&self, socket: RelayId) -> Option<&ByAddress> {
+        self.shared.of_socket(socket)
+    }
+
+    /// Returns the flow from a relay to a peer.
+    pub(crate) fn flow_to_peer(&self, relay: RelayId, peer: PeerAddr, meta: IpMeta) -> Flow {
+        let found = if relay.is_shared() { self.shared.socket_of(relay) } else { None };
+        let (socket, from) = found.map_or((relay, None), |(number, at)| (number, Some(at.ip())));
+        Flow { socket: Token::Relay(socket).send_socket(), to: peer.0, from, meta }
+    }
+
+    /// Opens and watches a relay socket; `of_prefix`: at an address that no interface has. A relay that shares one
+    /// becomes a part of it.
     ///
     /// # Errors
     /// Those of the kernel; no socket is left open then.
@@ -83,22 +128,97 @@ impl<N: Net> Sockets<N> {
         net: &N,
         relay: RelayId,
         at: RelayedAddr,
+        of_prefix: bool,
     ) -> io::Result<()> {
-        let options = UdpOptions {
-            reuse_port: false,
-            recv_buffer: self.options.recv_buffer.min(RELAY_BUFFER_MAX),
-            send_buffer: self.options.send_buffer.min(RELAY_BUFFER_MAX),
-            // It begins when it is worth it.
-            gro: false,
-            packet_info: false,
-            error_queue: true,
-            device: self.options.relay_device,
-        };
+        if relay.is_shared() {
+            return self.share(relay, at.0);
+        }
+        let options = UdpOptions { free: of_prefix, ..self.options.of_relay() };
         let socket = net.bind_udp(at.0, &options)?;
         self.adopt_relay(net, relay, RelaySocket::new(socket, self.options.gro))
     }
 
-    /// Watches a relay socket that another worker had.
+    /// Opens the socket at a port that relays of a family share. At the start, when it is known that nobody has the port:
+    /// it is shared with sockets of the same user.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub(crate) fn open_shared(&mut self, net: &N, family: IpFamily, port: u16) -> io::Result<()> {
+        let ip = match family {
+            IpFamily::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            IpFamily::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let options = self.options.of_shared_relays();
+        let socket = net.bind_udp(SocketAddr::new(ip, port), &options)?;
+        self.return_shared(net, RelaySocket::new(socket, self.options.gro))
+    }
+
+    /// Watches a socket that relays share.
+    ///
+    /// # Errors
+    /// No memory left for epoll; the socket is closed then.
+    pub(crate) fn return_shared(&mut self, net: &N, socket: RelaySocket<N>) -> io::Result<()> {
+        let number = self.shared.add_socket(socket.socket.local_addr());
+        self.watch_relay(net, number, socket)
+    }
+
+    /// Watches a socket of another process that relays share.
+    ///
+    /// # Errors
+    /// No memory left for epoll.
+    pub(crate) fn inherit_shared(&mut self, net: &N, socket: N::Udp) -> io::Result<()> {
+        self.return_shared(net, RelaySocket::new(socket, self.options.gro))
+    }
+
+    /// Takes the sockets out that relays share, for the next process, in order.
+    pub(crate) fn leave_shared(&mut self, net: &N) -> Vec<RelaySocket<N>> {
+        let numbers = self.shared.remove_sockets();
+        let sockets: Vec<_> =
+            numbers.into_iter().filter_map(|number| self.relays.remove(number)).collect();
+        sockets.iter().for_each(|socket| net.unwatch(Source::Udp(&socket.socket)));
+        sockets
+    }
+
+    /// Takes a relay out, for the next process: its address, and its socket unless it shares one.
+    pub(crate) fn leave_relay(
+        &mut self,
+        net: &N,
+        relay: RelayId,
+    ) -> Option<(SocketAddr, Option<RelaySocket<N>>)> {
+        if let Some((_, at)) = self.shared.socket_of(relay) {
+            self.unshare(relay);
+            return Some((at, None));
+        }
+        let socket = self.take_relay(net, relay)?;
+        Some((socket.socket.local_addr(), Some(socket)))
+    }
+
+    /// Watches the socket that a relay [got](Self::part): the one that it shared goes to the next process, and it does not.
+    ///
+    /// # Errors
+    /// No memory left for epoll; the socket is closed then.
+    pub(crate) fn separate(&mut self, net: &N, relay: RelayId) -> io::Result<()> {
+        let Some(socket) = self.parted.remove(relay) else { return Ok(()) };
+        let number = self.shared.separate(relay, socket.socket.local_addr());
+        self.watch_relay(net, number, socket)
+    }
+
+    /// Ends the part that a relay has of a socket, and the socket if it was for it alone.
+    fn unshare(&mut self, relay: RelayId) {
+        if let Some(number) = self.shared.remove(relay) {
+            self.relays.remove(number);
+        }
+    }
+
+    /// Adds a relay to the socket at its port.
+    ///
+    /// # Errors
+    /// There is no such socket, or another relay has the address.
+    pub(crate) fn share(&mut self, relay: RelayId, at: SocketAddr) -> io::Result<()> {
+        if self.shared.insert(relay, at) { Ok(()) } else { Err(io::ErrorKind::AddrInUse.into()) }
+    }
+
+    /// Watches a relay socket that another worker had. One that shared a socket here becomes a part of it again.
     ///
     /// # Errors
     /// No memory left for epoll; the socket is closed then.
@@ -108,21 +228,61 @@ impl<N: Net> Sockets<N> {
         relay: RelayId,
         socket: RelaySocket<N>,
     ) -> io::Result<()> {
+        if relay.is_shared() {
+            return self.share(relay, socket.socket.local_addr());
+        }
+        self.watch_relay(net, relay, socket)
+    }
+
+    fn watch_relay(&mut self, net: &N, relay: RelayId, socket: RelaySocket<N>) -> io::Result<()> {
         net.watch(Source::Udp(&socket.socket), Token::Relay(relay).number(), Interest::Read)?;
         self.relays.insert(relay, socket);
         Ok(())
     }
 
-    /// Takes a relay socket out, for another worker.
+    /// Opens a socket of its own for a relay that shares one: to the kernel an address counts more than all addresses.
+    /// Returns the number of the shared one, where datagrams of before may wait; `None` for other relays.
+    ///
+    /// # Errors
+    /// No descriptors left; nothing is different then.
+    pub(crate) fn part(&mut self, net: &N, relay: RelayId) -> io::Result<Option<RelayId>> {
+        let Some((number, at)) = self.shared.socket_of(relay) else { return Ok(None) };
+        if self.shared.is_alone(relay) {
+            return Ok(None);
+        }
+        if self.parted.get(relay).is_none() {
+            let options = UdpOptions { reuse_port: true, free: true, ..self.options.of_relay() };
+            let socket = net.bind_udp(at, &options)?;
+            self.parted.insert(relay, RelaySocket::new(socket, self.options.gro));
+        }
+        Ok(Some(number))
+    }
+
+    /// Takes the socket away again that a relay [got](Self::part).
+    pub(crate) fn unpart(&mut self, relay: RelayId) {
+        self.parted.remove(relay);
+    }
+
+    /// Takes a relay socket out, for another worker or process: of a relay that shares one the socket that it
+    /// [got](Self::part).
     pub(crate) fn take_relay(&mut self, net: &N, relay: RelayId) -> Option<RelaySocket<N>> {
-        let socket = self.relays.remove(relay)?;
+        let alone = self.shared.remove(relay);
+        if relay.is_shared() && alone.is_none() {
+            return self.parted.remove(relay);
+        }
+        let socket = self.relays.remove(alone.unwrap_or(relay))?;
         net.unwatch(Source::Udp(&socket.socket));
         Some(socket)
     }
 
-    /// Closes a relay socket; its descriptor leaves the epoll set with that.
+    /// Closes a relay socket, or ends the part of one; a descriptor leaves the epoll set with that.
     pub(crate) fn close_relay(&mut self, relay: RelayId) {
-        self.relays.remove(relay);
+        if relay.is_shared() {
+            self.unshare(relay);
+            self.parted.remove(relay);
+        } else {
+            self.relays.remove(relay);
+        }
     }
 
     /// Notes that a program at tc has a route of a client at the listener of `server`, and of a relay socket.
@@ -130,7 +290,8 @@ impl<N: Net> Sockets<N> {
         if let Some((_, listener)) = self.listener_at(server) {
             listener.gro.routed(now);
         }
-        if let Some(relay) = self.relay(relay) {
+        let socket = self.shared.socket_of(relay).map_or(relay, |(number, _)| number);
+        if let Some(relay) = self.relay(socket) {
             relay.gro.routed(now);
         }
     }
@@ -166,7 +327,8 @@ mod tests {
         let mut net = Kernel::new(wake).unwrap();
         let mut sockets = Sockets::new(&net, vec![], NetOptions::default()).unwrap();
         let relay = RelayId(7);
-        sockets.open_relay(&net, relay, RelayedAddr("127.0.0.1:0".parse().unwrap())).unwrap();
+        let at = RelayedAddr("127.0.0.1:0".parse().unwrap());
+        sockets.open_relay(&net, relay, at, false).unwrap();
         let address = sockets.relay(relay).unwrap().socket.local_addr();
         let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         peer.send_to(b"x", address).unwrap();

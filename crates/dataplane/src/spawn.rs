@@ -1,14 +1,17 @@
 //! Worker threads.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use control::{Mailbox, Wake};
 use linux_net::{Waker, pin_current_thread};
+use turn_proto::TakeoverError;
 use turn_types::WorkerId;
 
+use crate::handover::Entrance;
 use crate::io::Kernel;
 use crate::worker::{Worker, WorkerSpec};
 use crate::workers::WorkerEndpoint;
@@ -30,13 +33,48 @@ pub fn mailbox() -> io::Result<(Mailbox, WorkerEndpoint)> {
     Ok(WorkerEndpoint::new(Kernel::new(wake)?, Arc::new(WorkerWake(waker))))
 }
 
-/// Starts a worker on a thread, and on `core` if given. It runs until [`Request::Stop`](control::Request::Stop); the
-/// handle returns a panic of its thread.
+/// Starts a worker on a thread, and on `core` if given; with an `entrance` it waits at its gate. It runs until
+/// [`Request::Stop`](control::Request::Stop); the handle returns a panic of its thread.
 ///
 /// # Errors
 /// No descriptors, memory or threads left.
-pub fn spawn(spec: WorkerSpec, core: Option<usize>) -> io::Result<JoinHandle<()>> {
-    start(spec.id, core, || Worker::new(spec), Worker::run)
+pub fn spawn(
+    spec: WorkerSpec,
+    core: Option<usize>,
+    entrance: Option<Entrance>,
+) -> io::Result<JoinHandle<()>> {
+    let id = spec.id;
+    let build = move || {
+        let mut worker = Worker::new(spec)?;
+        let gate = entrance.map(|Entrance { last_id, allocations, gate }| {
+            tell_refused(id, &worker.take_over(last_id, allocations));
+            gate
+        });
+        Ok((worker, gate))
+    };
+    start(id, core, build, |(worker, gate): (Worker, Option<Receiver<()>>)| {
+        if gate.is_none_or(|gate| gate.recv().is_ok()) {
+            worker.run();
+        }
+    })
+}
+
+/// Reasons that are looked at for the log.
+const REFUSED_TOLD_MAX: usize = 1000;
+
+/// Warns of allocations that could not be taken over: each reason once.
+fn tell_refused(worker: WorkerId, refused: &[TakeoverError]) {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for why in refused.iter().take(REFUSED_TOLD_MAX) {
+        *counts.entry(why.to_string()).or_default() += 1;
+    }
+    for (why, count) in counts {
+        tracing::warn!(
+            worker = worker.0,
+            count,
+            "allocations of the process before have ended: {why}"
+        );
+    }
 }
 
 /// Builds a value on its thread and core, and runs it there: its memory comes from the core's own NUMA node. Returns

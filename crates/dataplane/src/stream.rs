@@ -60,6 +60,8 @@ pub(crate) struct Streams<N: Net> {
     pipes: Vec<PipeEvent>,
     /// Time of the next sweep; `None` without connections.
     sweep_at: Option<Instant>,
+    /// New connections are for another process.
+    accepts: bool,
 }
 
 /// Change of the client's side of a pipe (RFC 6062).
@@ -95,6 +97,7 @@ impl<N: Net> Streams<N> {
             reread: Vec::new(),
             pipes: Vec::new(),
             sweep_at: None,
+            accepts: true,
         })
     }
 

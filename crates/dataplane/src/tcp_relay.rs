@@ -24,6 +24,7 @@ const PEER_OPTIONS: TcpOptions = TcpOptions {
     unacknowledged: Duration::from_mins(1),
     backlog: PEERS_WAITING,
     device: None,
+    free: false,
 };
 
 /// TCP relays of one worker.

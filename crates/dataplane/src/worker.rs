@@ -1,6 +1,7 @@
 //! One thread: its parts, and the loop that calls them in order.
 
 mod commands;
+mod handover;
 mod messages;
 mod ready;
 mod requests;
@@ -13,16 +14,16 @@ use ahash::RandomState;
 use control::{Authorizer, Histogram, Inbox, Series, StreamEnd, UserDirectory, WorkerCounters};
 use linux_net::{RxBatch, TxBatch};
 use turn_proto::{EndReason, Fetch, Policy, REPLY_MAX, Server, ServerConfig, SharedRegistry};
-use turn_types::{Instant, RelayId, SocketId, WorkerId};
+use turn_types::{Instant, IpFamily, RelayId, SocketId, WorkerId};
 
 use crate::context::{Connections, Context, Message, Output};
 use crate::dtls::{Dtls, DtlsSettings};
 use crate::egress::Egress;
 use crate::handshake_budget::HandshakeBudget;
-use crate::io::{Kernel, Net};
+use crate::io::{Kernel, Net, UdpIo as _};
 use crate::limits::{
     CIPHERTEXT_PER_READ, MESSAGES_PER_GATHERING, MESSAGES_PER_RECEIVE, READS_PER_TURN,
-    RING_ROUNDS_PER_TURN, SOCKETS_PER_TURN,
+    RING_ROUNDS_PER_TURN, SOCKETS_PER_TURN, SOCKETS_SENT_EARLY,
 };
 use crate::offload::Offload;
 use crate::report::{LogOptions, Observer};
@@ -32,6 +33,7 @@ use crate::tcp_relay::TcpRelay;
 use crate::token::is_stream;
 use crate::udp::{receive_from_clients, receive_from_peers, serve_error_queue};
 use crate::workers::{WorkerChannels, WorkerEndpoint, WorkerReceiver};
+use handover::Left;
 use ready::Ready;
 
 /// Everything a worker is made of.
@@ -40,6 +42,8 @@ pub struct WorkerSpec<N: Net = Kernel> {
     pub id: WorkerId,
     /// Its UDP listeners.
     pub listeners: Vec<Listener<N>>,
+    /// Sockets of another process for relays of prefixes; those that are missing are opened.
+    pub shared: Vec<N::Udp>,
     /// Its listening TCP sockets.
     pub acceptors: Vec<N::Acceptor>,
     /// Settings of clients' TCP connections.
@@ -85,6 +89,8 @@ pub struct Worker<N: Net = Kernel> {
     ready: Ready,
     /// Allocations to move when the server's commands are carried out.
     leaving: Vec<Fetch>,
+    /// Parts that the next process has, until it serves.
+    left: Option<Left<N>>,
     /// The next turn has work without any readiness.
     is_busy: bool,
     stopping: bool,
@@ -112,11 +118,34 @@ impl<N: Net> std::fmt::Debug for Worker<N> {
     }
 }
 
+/// Opens the worker's sockets for relays of prefixes, one for each family, unless they are inherited.
+fn open_shared_relays<N: Net>(
+    net: &N,
+    sockets: &mut Sockets<N>,
+    (policy, worker): (&Policy, WorkerId),
+    mut inherited: Vec<N::Udp>,
+) -> io::Result<()> {
+    for family in IpFamily::ALL {
+        let mut prefixes = policy.prefixes.iter().filter(|prefix| prefix.family() == family);
+        if let Some(port) = prefixes.next().and_then(|prefix| prefix.port_of(worker)) {
+            let is_it = |socket: &N::Udp| {
+                let at = socket.local_addr();
+                at.port() == port && IpFamily::of(at.ip()) == family
+            };
+            match inherited.iter().position(is_it) {
+                Some(at) => sockets.inherit_shared(net, inherited.swap_remove(at))?,
+                None => sockets.open_shared(net, family, port)?,
+            }
+        }
+    }
+    Ok(())
+}
+
 impl<N: Net> Worker<N> {
     /// Builds a worker of its parts.
     ///
     /// # Errors
-    /// No memory left for epoll.
+    /// No memory left for epoll; a port of prefixes that another program has.
     pub fn new(spec: WorkerSpec<N>) -> io::Result<Self> {
         let WorkerEndpoint { net, inbox, messages, .. } = spec.endpoint;
         let server = Server::new(ServerConfig {
@@ -129,6 +158,8 @@ impl<N: Net> Worker<N> {
         let tx = if spec.net.gso { TxBatch::new() } else { TxBatch::without_runs() };
         let hasher =
             RandomState::with_seeds(net.random(), net.random(), net.random(), net.random());
+        let mut sockets = Sockets::new(&net, spec.listeners, spec.net)?;
+        open_shared_relays(&net, &mut sockets, (&spec.policy, spec.id), spec.shared)?;
         let worker = Self {
             streams: Streams::new(&net, spec.acceptors, spec.streams)?,
             dtls: Dtls::new(spec.dtls),
@@ -141,13 +172,14 @@ impl<N: Net> Worker<N> {
             authorizer: spec.authorizer,
             ready: Ready::new(),
             leaving: Vec::new(),
+            left: None,
             is_busy: false,
             stopping: false,
             cx: Context {
                 worker: spec.id,
                 now: net.now(),
                 server,
-                sockets: Sockets::new(&net, spec.listeners, spec.net)?,
+                sockets,
                 rx: RxBatch::new(MESSAGES_PER_GATHERING + MESSAGES_PER_RECEIVE),
                 egress: Egress::new(tx, Arc::clone(&spec.counters)),
                 observer: Observer::new(spec.id, spec.counters, spec.log),
@@ -231,7 +263,7 @@ impl<N: Net> Worker<N> {
 
     /// Serves UDP sockets: listeners and relay sockets alternately, one batch each, so that neither many relays nor a
     /// busy listener delays the other side; again those with more than a batch, until enough is gathered; then the
-    /// error queues. The more has queued up, the longer are the GSO batches.
+    /// error queues. The more has queued up, the longer are the GSO batches; while little has, results are sent early.
     fn serve_datagrams(&mut self) {
         loop {
             for round in 0..self.ready.rounds() {
@@ -244,6 +276,9 @@ impl<N: Net> Worker<N> {
                     && !self.receive_from_relay(relay)
                 {
                     self.ready.relay_is_empty(round);
+                }
+                if !self.ready.is_full() && (round + 1).is_multiple_of(SOCKETS_SENT_EARLY) {
+                    self.send_gathered();
                 }
             }
             if self.cx.is_gathering_full() || !self.ready.keep_unfinished() {
@@ -283,9 +318,8 @@ impl<N: Net> Worker<N> {
             self.settle();
             return false;
         }
-        let (cx, mut clients, offload) = self.split();
-        let on_message = |peer| offload.came_by_socket(relay, peer);
-        let more = receive_from_peers(cx, &mut clients, relay, on_message);
+        let Self { cx, streams, dtls, offload, .. } = self;
+        let more = receive_from_peers(cx, &mut Clients { streams, dtls }, relay, offload);
         self.settle();
         more
     }
@@ -416,7 +450,8 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Keeps the ports of this server's own sockets from relays, whichever rules apply. The kernel would refuse them.
+    /// Keeps the ports of this server's own sockets from relays, whichever rules apply. The kernel would refuse them; so
+    /// it does those of prefixes, where a socket has all addresses.
     fn exclude_listening_ports(&self, policy: &Policy) {
         for at in self.cx.sockets.listener_addrs().chain(self.streams.acceptor_addrs()) {
             for relay in &policy.relay {
@@ -424,6 +459,11 @@ impl<N: Net> Worker<N> {
                 if at.ip() == relay.local || at.ip().is_unspecified() && same_family {
                     relay.ports.exclude(at.port());
                 }
+            }
+        }
+        for prefix in &policy.prefixes {
+            for relay in policy.relay_of(prefix.family()) {
+                prefix.ports().for_each(|port| relay.ports.exclude(port));
             }
         }
     }

@@ -41,6 +41,7 @@ fn foreign_listener() -> TcpListener {
         unacknowledged: long,
         backlog: 8,
         device: None,
+        free: false,
     };
     TcpListener::bind((ANYWHERE, 0).into(), &options).unwrap()
 }

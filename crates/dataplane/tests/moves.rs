@@ -72,6 +72,7 @@ impl Server {
             let spec = WorkerSpec {
                 id: WorkerId(id),
                 listeners: vec![listener],
+                shared: Vec::new(),
                 acceptors: vec![],
                 streams: StreamSettings {
                     proxies: vec![],
@@ -93,7 +94,7 @@ impl Server {
                 net,
                 log: LogOptions::default(),
             };
-            threads.push(spawn(spec, None).unwrap());
+            threads.push(spawn(spec, None, None).unwrap());
         }
         Self { addr, mailboxes, counters, threads }
     }
@@ -439,7 +440,11 @@ fn numbers_so_far(socket: &mut UdpSocket) -> Vec<u8> {
 }
 
 fn loses_nothing<W: Way>(connect: impl Fn(&[World]) -> W) {
-    let policy = Policy { mobility: true, ..policy() };
+    loses_nothing_under(policy(), connect);
+}
+
+fn loses_nothing_under<W: Way>(policy: Policy, connect: impl Fn(&[World]) -> W) {
+    let policy = Policy { mobility: true, ..policy };
     let (tls, dtls) = (Some(support::tls::config()), Some(config()));
     let worlds = World::start_many(Start { policy, tls, dtls, ..Start::default() }, WORKERS);
     let peer = UdpSocket::bind((PEER, 0)).unwrap();
@@ -476,6 +481,13 @@ fn loses_nothing<W: Way>(connect: impl Fn(&[World]) -> W) {
 #[test]
 fn a_move_loses_nothing_over_udp() {
     loses_nothing(|worlds| connected(worlds[1].server));
+}
+
+/// The allocation leaves the socket that it shares with others.
+#[test]
+fn a_move_loses_nothing_of_a_prefix() {
+    let policy = support::prefix::policy(WORKERS);
+    loses_nothing_under(policy, |worlds| connected(worlds[1].server));
 }
 
 #[test]

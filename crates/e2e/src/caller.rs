@@ -80,6 +80,22 @@ impl Caller {
         channel
     }
 
+    /// Asks for a channel to a peer, and returns the error code if it is refused.
+    ///
+    /// # Panics
+    /// When the server does not answer.
+    #[track_caller]
+    pub fn refusal(&mut self, peer: SocketAddr) -> Option<u16> {
+        let asked = self.client.bind_channel(self.now(), PeerAddr(peer));
+        asked.unwrap_or_else(|error| panic!("{error}"));
+        self.wait("a channel or a refusal", |event| {
+            if let Event::Refused { code, .. } = event {
+                return Some(Some(*code));
+            }
+            matches!(event, Event::ChannelReady { .. }).then_some(None)
+        })
+    }
+
     /// Gives the allocation back.
     ///
     /// # Panics

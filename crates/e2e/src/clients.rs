@@ -1,10 +1,10 @@
 //! Other people's clients: where they are, or why not.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use crate::repository;
+use crate::{Config, ECHO_PORT, Host, Lab, repository};
 
 /// pion's client, built with the Go toolchain and modules at hand: see `clients/pion/main.go`.
 ///
@@ -28,6 +28,29 @@ pub fn pion() -> Result<PathBuf, String> {
         )),
         Err(error) => Err(format!("Go is not installed: {error}")),
     }
+}
+
+/// A run of pion's client (`clients/pion/main.go`) with the first account, from the client's host to the echo peer. It looks its server up in
+/// IPv4 only.
+#[must_use]
+pub fn pion_run(
+    lab: &Lab,
+    client: &Path,
+    config: &Config,
+    (count, transport): (u32, &str),
+) -> Command {
+    let account = config.accounts[0];
+    let mut command = lab.command(Host::Client, client);
+    command.args([
+        &format!("{}:3478", lab.v4.listen),
+        account.name,
+        account.password,
+        "turn.test",
+        &format!("{}:{ECHO_PORT}", lab.v4.peer),
+        &count.to_string(),
+        transport,
+    ]);
+    command
 }
 
 /// Version of helm.

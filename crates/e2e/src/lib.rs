@@ -19,7 +19,7 @@ mod tool;
 pub use browser::Browser;
 pub use caller::Caller;
 pub use certificates::Certificates;
-pub use clients::{aioice, chromium, coturn, helm, pebble, pion, prometheus};
+pub use clients::{aioice, chromium, coturn, helm, pebble, pion, pion_run, prometheus};
 pub use echo_peer::{ECHO_PORT, echo_peer};
 pub use lab::{Addresses, Host, Lab};
 pub use machine::{Machine, debian_packed};

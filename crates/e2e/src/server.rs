@@ -65,7 +65,9 @@ impl Config {
         }
     }
 
-    fn text(&self) -> String {
+    /// The configuration file.
+    #[must_use]
+    pub fn text(&self) -> String {
         format!(
             "realm = \"turn.test\"\nlisten = [{}]\n{}\n\
              [relay]\naddresses = [{}]\n{}\n\
@@ -95,6 +97,8 @@ pub struct Server {
     pub process: Running,
     directory: PathBuf,
     namespace: String,
+    /// Processes that have taken its place.
+    successors: Vec<u32>,
 }
 
 impl Server {
@@ -136,7 +140,7 @@ impl Server {
                 .arg(&directory),
         );
         process.wait_for("ready", PATIENCE);
-        Self { process, directory, namespace }
+        Self { process, directory, namespace, successors: Vec::new() }
     }
 
     /// Path of the configuration file.
@@ -187,6 +191,26 @@ impl Server {
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
+    /// Starts another process in its place, with these options; returns what the command said.
+    ///
+    /// # Panics
+    /// It names no process.
+    pub fn upgrade(&mut self, options: &[&str]) -> Tool {
+        let out = self.ask(&[&["upgrade"], options].concat());
+        if out.ok {
+            let number = out.output.split_whitespace().nth(1).and_then(|pid| pid.parse().ok());
+            let number = number.unwrap_or_else(|| panic!("no process: {}", out.output));
+            self.successors.push(number);
+        }
+        out
+    }
+
+    /// The process that serves, by its id.
+    #[must_use]
+    pub fn serving(&self) -> u32 {
+        self.successors.last().copied().unwrap_or_else(|| self.process.pid())
+    }
+
     /// Resident memory in KiB, as the kernel counts it.
     ///
     /// # Panics
@@ -213,6 +237,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        for process in &self.successors {
+            // Those that have ended are gone.
+            drop(Command::new("kill").args(["-KILL", &process.to_string()]).output());
+        }
         drop(std::fs::remove_dir_all(&self.directory));
     }
 }

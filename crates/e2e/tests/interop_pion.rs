@@ -4,7 +4,9 @@ use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
-use e2e::{Certificates, Config, Host, Lab, Running, Server, Tool, echo_peer, pion, require};
+use e2e::{
+    Certificates, Config, Host, Lab, Running, Server, Tool, echo_peer, pion, pion_run, require,
+};
 
 #[test]
 fn echoes_by_send_indications_and_channels() {
@@ -16,17 +18,8 @@ fn echoes_by_send_indications_and_channels() {
     let _server = Server::start(&lab, &config);
     let _peer = echo_peer(&lab, lab.v4.peer);
     for transport in ["udp", "tcp", "tls", "dtls"] {
-        // pion's client looks its server up in IPv4 only.
         let out = Tool::run(
-            lab.command(Host::Client, &client).args([
-                &format!("{}:3478", lab.v4.listen),
-                config.accounts[0].name,
-                config.accounts[0].password,
-                "turn.test",
-                &format!("{}:3480", lab.v4.peer),
-                "300",
-                transport,
-            ]),
+            &mut pion_run(&lab, &client, &config, (300, transport)),
             Duration::from_secs(60),
         );
         assert!(out.ok && out.output.contains("echoed 300 of 300"), "{transport}: {}", out.output);
@@ -49,15 +42,7 @@ fn relays_tcp_to_peers_and_from_them() {
         std::io::copy(&mut stream, &mut back).expect("echoed");
         from
     });
-    let mut program = Running::start(lab.command(Host::Client, &client).args([
-        &format!("{}:3478", lab.v4.listen),
-        config.accounts[0].name,
-        config.accounts[0].password,
-        "turn.test",
-        &format!("{}:3480", lab.v4.peer),
-        "100",
-        "tcp-relay",
-    ]));
+    let mut program = Running::start(&mut pion_run(&lab, &client, &config, (100, "tcp-relay")));
     program.wait_for("relayed address ", PATIENCE);
     let output = program.output();
     assert!(output.contains("echoed 400000 bytes"), "{output}");

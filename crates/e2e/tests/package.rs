@@ -88,7 +88,7 @@ fn the_package_is_installed_upgraded_and_removed() {
     let before = show("MainPID");
     install("0.1.1");
     assert_eq!(fs::read_to_string(&file).expect("the conffile"), changed);
-    assert_ne!(show("MainPID"), before);
+    assert_ne!(show("MainPID"), before, "{}", machine.journal());
     let owner = machine.succeed(&[
         "stat",
         "-c",
@@ -127,7 +127,8 @@ fn the_package_under_coturns_names_serves_its_configuration() {
     install("coturn-deb");
 
     // As with coturn's own package; the other unit makes room.
-    machine.succeed(&["systemctl", "enable", "--now", "coturn"]);
+    let started = machine.run(&["systemctl", "enable", "--now", "coturn"]);
+    assert!(started.ok, "{}\n{}", started.output, machine.journal_of("coturn"));
     assert!(!machine.run(&["systemctl", "is-active", "turnpike"]).ok);
     let server = format!("turn:{SERVER}");
     let call = ["--server", &server, "--user", "alice", "--password", "battery", "--seconds", "1"];

@@ -1,7 +1,7 @@
 //! Receiving: many datagrams per call, merged ones whole.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
@@ -395,15 +395,8 @@ fn note(datagram: &mut Meta, (level, kind, data): (c_int, c_int, &[u8])) {
         (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
             datagram.meta.tos = number as u8;
         }
-        (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-            // in_pktinfo: interface, our address, the address in the header.
-            let address = data.get(8..).and_then(<[u8]>::first_chunk::<4>);
-            datagram.to = address.map(|octets| IpAddr::V4(Ipv4Addr::from(*octets)));
-        }
-        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
-            // in6_pktinfo: the address in the header, interface.
-            let address = data.first_chunk::<16>();
-            datagram.to = address.map(|octets| IpAddr::V6(Ipv6Addr::from(*octets)));
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) | (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+            datagram.to = cmsg::destination((level, kind, data));
         }
         (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => datagram.kernel_drops = number,
         _ => {}

@@ -13,7 +13,7 @@ use turn_types::IpFamily;
 
 use crate::abi::address::{self, ADDRESS_BYTES};
 use crate::abi::socket::{adopt, adopt_listening, bound_address};
-use crate::abi::sys::{bind_to_device, check, errno, set_option};
+use crate::abi::sys::{bind_to_device, check, errno, free, set_option};
 
 /// Options of the connections of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,9 @@ pub struct TcpOptions {
     pub backlog: u16,
     /// Index of the one interface that it receives from and sends by; `None` for all. Connections inherit it.
     pub device: Option<NonZeroU32>,
+    /// `IP_FREEBIND`: it may have an address that no interface has, such as one of a prefix that is delivered to this
+    /// host.
+    pub free: bool,
 }
 
 /// A socket that connections come to: non-blocking, close-on-exec, of one family.
@@ -58,6 +61,9 @@ impl TcpListener {
         }
         if let Some(device) = options.device {
             bind_to_device(socket, device)?;
+        }
+        if options.free {
+            free(socket, IpFamily::of(addr.ip()))?;
         }
         let mut raw = [0; ADDRESS_BYTES];
         let len = address::encode(addr, &mut raw) as socklen_t;

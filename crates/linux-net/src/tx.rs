@@ -159,9 +159,9 @@ impl TxBatch {
         let first_part = self.parts.len();
         self.parts.extend_from_slice(parts);
         self.segments.push(Segment { next: 0, first_part, parts: parts.len(), bytes, tag });
-        let latest = self.latest_message.slot(hash_way(flow.socket, flow.to));
+        let latest = self.latest_message.slot(hash_way(flow.socket, flow.from, flow.to));
         match self.messages.get_mut(usize::from(*latest)) {
-            // Of this destination, hence its latest.
+            // Of this way, hence its latest.
             Some(message) if message.takes(&flow, bytes) => {
                 self.segments[message.last].next = index;
                 message.join(index, bytes);
@@ -314,9 +314,12 @@ mod tests {
     #[test]
     fn any_difference_of_flow_splits() {
         let base = flow(1);
-        let other_ways = [Flow { socket: SendSocket(2), ..base }, flow(2)];
-        let same_way = [
+        let other_ways = [
+            Flow { socket: SendSocket(2), ..base },
             Flow { from: Some([127, 0, 0, 2].into()), ..base },
+            flow(2),
+        ];
+        let same_way = [
             Flow { meta: IpMeta { ttl: 9, ..IpMeta::DEFAULT }, ..base },
             Flow { meta: IpMeta { tos: 1, ..IpMeta::DEFAULT }, ..base },
             Flow { meta: IpMeta { dont_fragment: true, ..IpMeta::DEFAULT }, ..base },

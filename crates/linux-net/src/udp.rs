@@ -18,7 +18,7 @@ use turn_types::IpFamily;
 
 use crate::abi::address::{self, ADDRESS_BYTES};
 use crate::abi::socket::{adopt_listening, bound_address};
-use crate::abi::sys::{bind_to_device, check, option, set_option};
+use crate::abi::sys::{bind_to_device, check, free, option, set_option};
 
 /// Of `asm-generic/socket.h`; the C library's bindings do not have it.
 const SO_MEMINFO: c_int = 55;
@@ -47,6 +47,9 @@ pub struct UdpOptions {
     pub error_queue: bool,
     /// Index of the one interface that it receives from and sends by; `None` for all.
     pub device: Option<NonZeroU32>,
+    /// `IP_FREEBIND`: it may have, and send from, addresses that no interface has, such as those of a prefix that is
+    /// delivered to this host.
+    pub free: bool,
 }
 
 impl Default for UdpOptions {
@@ -60,6 +63,7 @@ impl Default for UdpOptions {
             packet_info: false,
             error_queue: true,
             device: None,
+            free: false,
         }
     }
 }
@@ -129,6 +133,9 @@ impl UdpSocket {
         }
         if let Some(device) = options.device {
             bind_to_device(fd.as_fd(), device)?;
+        }
+        if options.free {
+            free(fd.as_fd(), IpFamily::of(addr.ip()))?;
         }
         let (at_rest, able) = set_options(fd.as_fd(), IpFamily::of(addr.ip()), options)?;
         bind_to(fd.as_fd(), addr)?;

@@ -19,6 +19,7 @@ fn listen() -> TcpListener {
         unacknowledged: second,
         backlog: 8,
         device: None,
+        free: false,
     };
     TcpListener::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap()
 }

@@ -16,6 +16,7 @@ const OPTIONS: TcpOptions = TcpOptions {
     unacknowledged: Duration::from_secs(60),
     backlog: 8,
     device: None,
+    free: false,
 };
 
 /// The descriptor as another process gets it: a copy.

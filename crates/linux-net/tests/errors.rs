@@ -117,3 +117,17 @@ fn disable_checksums(socket: &impl AsRawFd) {
     };
     assert_eq!(result, 0);
 }
+
+/// A socket with many addresses learns which of them the error is about.
+#[test]
+fn errors_name_the_address_that_the_datagram_was_sent_from() {
+    let options = UdpOptions { packet_info: true, ..UdpOptions::default() };
+    let from: [std::net::IpAddr; 2] = [[127, 0, 0, 77].into(), "::1".parse().unwrap()];
+    for ((wildcard, any), from) in [("0.0.0.0:0", V4), ("[::]:0", V6)].into_iter().zip(from) {
+        let (sender, closed) = (bind_with(wildcard, &options), closed_port(any));
+        send(&sender, linux_net::Flow { from: Some(from), ..flow(closed) }, &[b"anyone?"]);
+        let reported = errors(&sender);
+        assert_eq!(reported.len(), 1, "{wildcard}");
+        assert_eq!((reported[0].peer, reported[0].local), (closed, Some(from)));
+    }
+}

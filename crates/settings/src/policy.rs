@@ -132,6 +132,8 @@ impl Settings {
             },
             peer_rules: self.peer_rules(own, &relay),
             relay,
+            // Made at the start, where the number of workers is known.
+            prefixes: previous.map(|previous| previous.prefixes.clone()).unwrap_or_default(),
             ports: self.relay.ports.into(),
             lifetimes: (&self.lifetimes).into(),
             quotas,
@@ -189,8 +191,9 @@ impl Settings {
         let discovery =
             self.discovery_sockets.iter().flat_map(|sockets| sockets.public.as_flattened());
         let told = relay.iter().flat_map(|relay| [relay.local, relay.public]);
-        let told = told.chain(discovery.map(std::net::SocketAddr::ip));
-        let own: Vec<Prefix> = own.iter().copied().chain(told.map(Prefix::host)).collect();
+        let told = told.chain(discovery.map(std::net::SocketAddr::ip)).map(Prefix::host);
+        let routed = self.relay.prefixes.iter().map(|prefix| prefix.0);
+        let own: Vec<Prefix> = own.iter().copied().chain(told).chain(routed).collect();
         let mut rules = FileRules {
             allow: prefixes(&self.peers.allow),
             deny: prefixes(&self.peers.deny),

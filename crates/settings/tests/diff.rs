@@ -181,6 +181,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("relay.external", "'203.0.113.7'", ""),
     ("relay.external_stun", "['stun.example.org']", ""),
     ("relay.ports", "'50000-50001'", ""),
+    ("relay.prefixes", "['2001:db8:1::/64']", ""),
     ("auth.secrets", "[{ name = 'n', secret = '0123456789abcdef' }]", ""),
     ("auth.separator", "'-'", "auth.secret = '0123456789abcdef'"),
     ("auth.users", "false", "auth.secret = '0123456789abcdef'"),

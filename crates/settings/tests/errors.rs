@@ -294,6 +294,31 @@ fn keys_that_do_not_go_together() {
              give each its own: both have the same ports",
         ),
         (
+            "[relay]\nprefixes = ['2001:db8::/120']",
+            "turnpike.toml:2: relay.prefixes: 2001:db8::/120 has too few addresses\n    \
+             write a network of at most /112 (IPv6) or /30 (IPv4); for single addresses there is relay.addresses",
+        ),
+        (
+            "[relay]\nprefixes = ['2600::/16']",
+            "turnpike.toml:2: relay.prefixes: 2600::/16 has more addresses than a host is given\n    \
+             write the network that is routed to this host, at least /32 (IPv6) or /8 (IPv4)",
+        ),
+        (
+            "[relay]\nprefixes = ['127.0.0.0/8']",
+            "turnpike.toml:2: relay.prefixes: 127.0.0.0/8 has no addresses that peers could reach\n    \
+             write a network of unicast addresses that is routed to this host",
+        ),
+        (
+            "[relay]\nprefixes = ['10.9.0.0/24']\naddresses = [{ local = '10.0.0.5', public = '10.9.0.7' }]",
+            "turnpike.toml:2: relay.prefixes: 10.9.0.7 of relay.addresses or relay.external is one of 10.9.0.0/24\n    \
+             give allocations with ports another address",
+        ),
+        (
+            "[relay]\nprefixes = ['10.9.0.0/24', '10.9.0.128/25']",
+            "turnpike.toml:2: relay.prefixes: 10.9.0.128/25 is there twice, or in part\n    \
+             remove one of them",
+        ),
+        (
             "[relay]\naddresses = []",
             "turnpike.toml:2: relay.addresses: there is no address to relay from\n    \
              write [\"auto\"], or leave the key out",

@@ -159,8 +159,7 @@ impl SimHost {
                 if rings.any(|ring| ring.borrow_mut().deliver(from, to, &bytes)) {
                     return;
                 }
-                let fits = |socket: &&Rc<RefCell<UdpState>>| socket.borrow().local == packet.dst;
-                let fitting: Vec<_> = sockets.iter().filter(fits).collect();
+                let fitting = at(&sockets, packet.dst);
                 let hash = usize::from(packet.src.port());
                 match hash.checked_rem(fitting.len()) {
                     Some(index) => {
@@ -174,20 +173,28 @@ impl SimHost {
                 }
             }
             Body::Icmp(Icmp { kind, code, data, about_src, about_dst }) => {
-                let from = sockets.iter().find(|socket| socket.borrow().local == about_src);
+                let from = at(&sockets, about_src).first().copied();
                 let family = IpFamily::of(about_dst.ip());
                 let icmp = Some(IcmpReport { family, kind, code, mtu_or_zero: data });
-                let error = SocketError { peer: about_dst, errno: 111, icmp };
+                let local = Some(about_src.ip());
+                let error = SocketError { peer: about_dst, local, errno: 111, icmp };
                 from.into_iter().for_each(|socket| socket.borrow_mut().deliver_error(error));
             }
         }
     }
 
-    /// Returns true if a UDP socket is bound to an address.
-    pub(crate) fn is_bound(&self, at: SocketAddr) -> bool {
+    /// Returns true if a UDP socket receives at an address.
+    pub(crate) fn is_bound(&self, address: SocketAddr) -> bool {
+        let sockets: Vec<_> = self.state().sockets.iter().filter_map(Weak::upgrade).collect();
+        !at(&sockets, address).is_empty()
+    }
+
+    /// Number of open UDP sockets that receive at all addresses.
+    #[must_use]
+    pub fn sockets_at_all_addresses(&self) -> usize {
         let state = self.state();
-        let mut sockets = state.sockets.iter().filter_map(Weak::upgrade);
-        sockets.any(|socket| socket.borrow().local == at)
+        let open = state.sockets.iter().filter_map(Weak::upgrade);
+        open.filter(|socket| socket.borrow().local.ip().is_unspecified()).count()
     }
 
     /// Number of open UDP sockets, and of listening TCP sockets.
@@ -196,4 +203,20 @@ impl SimHost {
         let state = self.state();
         state.acceptors + state.sockets.iter().filter(|socket| socket.strong_count() > 0).count()
     }
+}
+
+/// The sockets at an address; without one, those at its port of all addresses.
+fn at(sockets: &[Rc<RefCell<UdpState>>], address: SocketAddr) -> Vec<&Rc<RefCell<UdpState>>> {
+    let bound = |to: &dyn Fn(SocketAddr) -> bool| -> Vec<_> {
+        sockets.iter().filter(|socket| to(socket.borrow().local)).collect()
+    };
+    let exact = bound(&|local| local == address);
+    if !exact.is_empty() {
+        return exact;
+    }
+    bound(&|local| {
+        local.ip().is_unspecified()
+            && local.port() == address.port()
+            && local.is_ipv4() == address.is_ipv4()
+    })
 }

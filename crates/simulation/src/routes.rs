@@ -144,7 +144,7 @@ impl RouteTable for SimRoutes {
         self.ring_flows.get(&id).map(|(cookie, _)| *cookie)
     }
 
-    fn prove(&self, _: FlowId) {}
+    fn prove(&self, _: FlowId, _: u32) {}
 
     fn renew(&self, _: Instant) {}
 

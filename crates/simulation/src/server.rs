@@ -1,5 +1,7 @@
 //! A server: workers of `dataplane` over simulated sockets, with a user directory and an operator.
 
+mod restart;
+
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -11,14 +13,17 @@ use control::{
     SessionFilter, UserDirectory, UserLookup, WorkerCounters,
 };
 use dataplane::{
-    Admission, ConnectionLimits, DtlsSettings, Listener, LogOptions, NetOptions, StreamSettings,
-    Worker, WorkerChannels, WorkerEndpoint, WorkerSpec,
+    Admission, ConnectionLimits, DtlsSettings, Inheritance, Listener, LogOptions, NetOptions,
+    StreamSettings, Worker, WorkerChannels, WorkerEndpoint, WorkerSpec,
 };
 use netsim::{Chance, Outbox, Packet, Rng};
 use turn_proto::{
-    AllocationRecord, DropReason, Policy, RelayPorts, SharedRegistry as _, UserAnswer, UserQuery,
+    AllocationRecord, DropReason, Policy, RelayPorts, RelayPrefix, SharedRegistry as _,
+    TakeoverError, UserAnswer, UserQuery,
 };
-use turn_types::{Instant, Now, PendingId, Prefix, RelayProtocol, Transport, WorkerId};
+use turn_types::{
+    AllocationId, Instant, Now, PendingId, Prefix, RelayProtocol, Transport, WorkerId,
+};
 
 use crate::host::{Faults, SimHost};
 use crate::net::{LastWait, SimAcceptor, SimNet};
@@ -110,18 +115,21 @@ impl UserDirectory for Directory {
 pub struct ServerHost {
     host: SimHost,
     tcp: TcpNet,
+    /// Its rules are those of the start, with the tables of this process.
+    plan: ServerPlan,
     workers: Vec<SimWorker>,
-    /// Listening sockets, UDP and TCP.
-    listeners: usize,
     questions: Arc<Questions>,
     users: Users,
-    faults: DirectoryFaults,
     rng: Rng,
     /// Answers of the directory, with their times.
     answers: Vec<(Instant, WorkerId, PendingId, UserAnswer)>,
     registry: Arc<LockedRegistry>,
     /// Ports of all relay addresses that there are or were.
     ports: Vec<Arc<RelayPorts>>,
+    /// Prefixes that there are or were.
+    prefixes: Vec<RelayPrefix>,
+    /// Counts of the processes before this one.
+    earlier: Vec<Arc<WorkerCounters>>,
     ran_at: Instant,
     has_work_left: bool,
     /// Runs so far.
@@ -150,12 +158,48 @@ impl ServerHost {
     #[must_use]
     pub fn new(plan: ServerPlan, users: Users, tcp: TcpNet, mut rng: Rng) -> Self {
         let host = SimHost::new(rng.fork(), tcp.clone());
-        let registry = Arc::new(LockedRegistry::new());
-        let questions = Arc::new(Questions::default());
-        let policy = Arc::new(plan.policy);
-        let directory = Arc::new(Directory {
-            questions: Arc::clone(&questions),
+        let faults = plan.faults;
+        let mut server = Self {
+            host,
+            tcp,
+            plan,
+            workers: Vec::new(),
+            questions: Arc::default(),
             users,
+            rng,
+            answers: Vec::new(),
+            registry: Arc::new(LockedRegistry::new()),
+            ports: Vec::new(),
+            prefixes: Vec::new(),
+            earlier: Vec::new(),
+            ran_at: Instant::ZERO,
+            has_work_left: true,
+            runs: 0,
+            suspended_until: Instant::ZERO,
+            wall_error: 0,
+            stopped: None,
+            violation: None,
+        };
+        let policy = server.plan.policy.clone();
+        server.start(&policy, |_| None);
+        // A server that cannot start is another matter.
+        server.host.state().faults = faults;
+        server
+    }
+
+    /// Starts the workers of a process, with what those of the process before have left.
+    fn start(
+        &mut self,
+        policy: &Policy,
+        mut inherit: impl FnMut(usize) -> Option<Inheritance<SimUdp>>,
+    ) {
+        self.note_ports(policy);
+        let (plan, host, rng) = (&self.plan, &self.host, &mut self.rng);
+        let policy = Arc::new(policy.clone());
+        self.questions = Arc::new(Questions::default());
+        let directory = Arc::new(Directory {
+            questions: Arc::clone(&self.questions),
+            users: self.users,
             faults: plan.users,
             rng: Mutex::new(rng.fork()),
         });
@@ -168,31 +212,38 @@ impl ServerHost {
         }
         let channels = WorkerChannels::to(ends.iter().map(|(_, endpoint, _)| endpoint));
         let streams = StreamSettings {
-            proxies: plan.proxies,
-            tls: plan.tls,
+            proxies: plan.proxies.clone(),
+            tls: plan.tls.clone(),
             plain: true,
             acme_redirect: None,
             admission: Arc::new(Admission::new(plan.limits)),
         };
         let admission = Arc::new(Admission::new(plan.limits));
-        let dtls = DtlsSettings { config: plan.dtls, only: false, admission };
-        let mut workers = Vec::new();
+        let dtls = DtlsSettings { config: plan.dtls.clone(), only: false, admission };
         for (id, (mailbox, endpoint, wait)) in (0..).zip(ends) {
             let udp =
-                |at: &SocketAddr| SimUdp::bind(&host, *at, true, true).expect("a free address");
+                |at: &SocketAddr| SimUdp::bind(host, *at, true, true).expect("a free address");
             let tcp =
-                |at: &SocketAddr| SimAcceptor::listen(&host, *at, true).expect("a free address");
+                |at: &SocketAddr| SimAcceptor::listen(host, *at, true).expect("a free address");
+            let Inheritance { listeners, shared, last_id, allocations } = inherit(id.into())
+                .unwrap_or_else(|| Inheritance {
+                    listeners: plan.listeners.iter().map(udp).collect(),
+                    shared: Vec::new(),
+                    last_id: AllocationId::new(WorkerId(id), 0),
+                    allocations: Vec::new(),
+                });
             let counters = Arc::new(WorkerCounters::new());
             let routes = SimRoutes::new(rng.fork(), plan.faults.route_refused);
             host.add_ring(&routes.ring_state());
             let spec = WorkerSpec {
                 id: WorkerId(id),
-                listeners: plan.listeners.iter().map(|at| Listener::over(udp(at))).collect(),
+                listeners: listeners.into_iter().map(Listener::over).collect(),
+                shared,
                 acceptors: plan.listeners.iter().map(tcp).collect(),
                 streams: streams.clone(),
                 dtls: dtls.clone(),
                 policy: Arc::clone(&policy),
-                registry: Arc::clone(&registry) as _,
+                registry: Arc::clone(&self.registry) as _,
                 seed: rng.seed_32(),
                 directory: Arc::clone(&directory) as _,
                 authorizer: Arc::new(control::NoAuthorizer),
@@ -203,39 +254,26 @@ impl ServerHost {
                 net: NetOptions::default(),
                 log: LogOptions::default(),
             };
-            let worker = Worker::new(spec).expect("nothing of it can fail");
-            workers.push(SimWorker { worker, wait, mailbox, counters });
+            let mut worker = Worker::new(spec).expect("nothing of it can fail");
+            for refused in worker.take_over(last_id, allocations) {
+                // Time has passed, nothing else.
+                if refused != TakeoverError::Expired {
+                    self.violation.get_or_insert_with(|| format!("not taken over: {refused}"));
+                }
+            }
+            self.workers.push(SimWorker { worker, wait, mailbox, counters });
         }
-        // A server that cannot start is another matter.
-        host.state().faults = plan.faults;
-        let mut server = Self {
-            host,
-            tcp,
-            listeners: 2 * plan.listeners.len() * workers.len(),
-            workers,
-            questions,
-            users,
-            faults: plan.users,
-            rng,
-            answers: Vec::new(),
-            registry,
-            ports: Vec::new(),
-            ran_at: Instant::ZERO,
-            has_work_left: true,
-            runs: 0,
-            suspended_until: Instant::ZERO,
-            wall_error: 0,
-            stopped: None,
-            violation: None,
-        };
-        server.note_ports(&policy);
-        server
     }
 
     fn note_ports(&mut self, policy: &Policy) {
         for relay in &policy.relay {
             if !self.ports.iter().any(|known| Arc::ptr_eq(known, &relay.ports)) {
                 self.ports.push(Arc::clone(&relay.ports));
+            }
+        }
+        for prefix in &policy.prefixes {
+            if !self.prefixes.contains(prefix) {
+                self.prefixes.push(prefix.clone());
             }
         }
     }
@@ -284,9 +322,9 @@ impl ServerHost {
         let asked =
             std::mem::take(&mut *self.questions.0.lock().unwrap_or_else(PoisonError::into_inner));
         for UserLookup { worker, pending, user, .. } in asked {
-            let at = now + MOMENT + self.rng.duration_below(self.faults.delay_max);
-            let unavailable = self.rng.happens(self.faults.unavailable);
-            if !self.rng.happens(self.faults.silent) {
+            let at = now + MOMENT + self.rng.duration_below(self.plan.users.delay_max);
+            let unavailable = self.rng.happens(self.plan.users.unavailable);
+            if !self.rng.happens(self.plan.users.silent) {
                 let answer =
                     if unavailable { UserAnswer::Unavailable } else { (self.users)(&user) };
                 self.answers.push((at, worker, pending, answer));
@@ -326,6 +364,7 @@ impl ServerHost {
 
     /// Changes the rules.
     pub fn apply(&mut self, policy: Policy) {
+        let policy = self.with_own_tables(policy);
         self.note_ports(&policy);
         let policy = Arc::new(policy);
         for SimWorker { mailbox, .. } in &self.workers {
@@ -385,8 +424,8 @@ impl ServerHost {
 
     /// Stops all workers.
     pub fn stop(&mut self, out: &mut Outbox) {
-        let counters: Vec<_> =
-            self.workers.iter().map(|worker| Arc::clone(&worker.counters)).collect();
+        let counters = self.workers.iter().map(|worker| Arc::clone(&worker.counters));
+        let counters: Vec<_> = self.earlier.iter().cloned().chain(counters).collect();
         for SimWorker { worker, .. } in self.workers.drain(..) {
             worker.finish();
         }
@@ -395,15 +434,6 @@ impl ServerHost {
     }
 
     // Invariants.
-
-    /// The counters of all workers.
-    #[must_use]
-    pub fn totals(&self) -> CounterTotals {
-        match &self.stopped {
-            Some(totals) => totals.clone(),
-            None => CounterTotals::of(self.workers.iter().map(|worker| &*worker.counters)),
-        }
-    }
 
     /// The sum of one counter, over the running workers.
     fn sum(&self, series: Series) -> u64 {
@@ -417,6 +447,11 @@ impl ServerHost {
             counts = (registry.allocations() as usize, registry.reservations());
         });
         counts
+    }
+
+    /// Addresses of prefixes that are in use or reserved.
+    fn addresses_in_use(&self) -> usize {
+        self.prefixes.iter().map(|prefix| prefix.used() as usize).sum()
     }
 
     /// Checks what must hold after each step.
@@ -439,7 +474,10 @@ impl ServerHost {
             return Err(format!("{live} allocations, and {taken} in the quotas"));
         }
         let open = self.host.open_sockets();
-        if open < self.listeners + live {
+        // Counting addresses takes long.
+        if open < self.listening() + live
+            && open + self.addresses_in_use() < self.listening() + live
+        {
             return Err(format!("{live} allocations, and {open} sockets"));
         }
         Ok(())
@@ -487,14 +525,17 @@ impl ServerHost {
         let gauges = Series::all().filter(|series| series.family().kind == Kind::Gauge);
         for gauge in gauges {
             // Connections close with their workers, without another look at the gauge.
-            if totals.value(gauge) != 0 && self.stopped.is_none() {
-                return Err(format!("left over: {} of {gauge:?}", totals.value(gauge)));
+            if self.sum(gauge) != 0 {
+                return Err(format!("left over: {} of {gauge:?}", self.sum(gauge)));
             }
         }
         let (allocations, reservations) = self.registered();
         let ports: u32 = self.ports.iter().map(|ports| ports.used()).sum();
-        let listeners = if self.stopped.is_some() { 0 } else { self.listeners };
-        let sockets = self.host.open_sockets() - listeners;
+        let ports = ports as usize + self.addresses_in_use();
+        let listeners = self.listening();
+        // Those that relays share stay for the next ones.
+        let shared = self.host.sockets_at_all_addresses();
+        let sockets = self.host.open_sockets() - listeners - shared;
         if (allocations, reservations, ports, sockets) != (0, 0, 0, 0) {
             return Err(format!(
                 "left over: {allocations} in the quotas, {reservations} reserved, {ports} ports, {sockets} sockets"
@@ -502,7 +543,9 @@ impl ServerHost {
         }
         let value = |series| totals.value(series);
         let (received, fates) = (received(value), fates(value));
-        if fates != received && self.stopped.is_none() {
+        // Packets that waited for a client's allocation end with their process.
+        let was_restarted = !self.earlier.is_empty();
+        if fates != received && self.stopped.is_none() && !(was_restarted && fates < received) {
             return Err(format!("{received} packets have {fates} fates"));
         }
         self.histograms_agree(&totals)

@@ -67,6 +67,10 @@ impl UdpIo for SimUdp {
         Ok(())
     }
 
+    fn copy(&self) -> io::Result<Self> {
+        Ok(Self { state: Rc::clone(&self.state), host: self.host.clone() })
+    }
+
     fn coalesce(&self, on: bool) {
         self.state.borrow_mut().coalesce = on;
     }

@@ -75,11 +75,13 @@ pub use io::verdict::{
 };
 pub use io::worker::{BindRequest, Fetch, Question, WorkerAnswer};
 pub use mobility::handover::{Departure, Renamed};
+pub use mobility::takeover::{TakenOver, TakeoverError};
 pub use policy::alternates::AlternateServers;
 pub use policy::grant_limits::{GrantLimits, LimitsError};
 pub use policy::origin::{NotAnOrigin, Origin};
 pub use policy::peer_rules::{DeniedBy, PeerAccess, PeerRules, PlacedRule, canonical, is_tunnel};
 pub use policy::ports::{PortLease, PortRange, PortRequirement, RelayPorts};
+pub use policy::prefixes::{RelayPrefix, RelayPrefixError};
 pub use policy::realms::{RealmPolicy, Realms};
 pub use policy::revoked::Revoked;
 pub use policy::{

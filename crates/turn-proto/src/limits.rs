@@ -44,6 +44,14 @@ pub const NOTICES_MAX: usize = 4096;
 /// Ports tried for one allocation when others on this host hold them, before 508.
 pub const PORT_ATTEMPTS_MAX: u32 = 16;
 
+/// Tables of 65,536 addresses that one worker has of one prefix: 262,144 allocations, for 256 KiB. A worker of 2026
+/// does not serve as many, and more prefixes give more.
+pub const PREFIX_TABLES_MAX: u32 = 4;
+
+/// Addresses of a table tried for a pair of ports, before the next table: one is taken already only where the first
+/// allocation of a pair has ended and the second has not.
+pub(crate) const PREFIX_PAIR_ATTEMPTS_MAX: u32 = 16;
+
 /// Most permissions an operator may allow in one allocation: as coturn has it.
 pub const PERMISSIONS_MAX: u32 = 1024;
 

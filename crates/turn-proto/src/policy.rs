@@ -15,12 +15,14 @@ pub(crate) mod origin;
 pub(crate) mod peer_rules;
 pub(crate) mod peers;
 pub(crate) mod ports;
+pub(crate) mod prefixes;
 pub(crate) mod realms;
 pub(crate) mod revoked;
 
 pub(crate) use self::grant_limits::GrantLimits;
 pub(crate) use self::peer_rules::is_tunnel;
 pub(crate) use self::ports::{PortLease, PortRange, PortRequirement, RelayPorts};
+pub(crate) use self::prefixes::RelayPrefix;
 pub(crate) use self::realms::{Entry, RealmRules};
 
 use self::alternates::AlternateServers;
@@ -41,8 +43,10 @@ pub struct Policy {
     pub software: Option<Arc<str>>,
     /// Ways to authenticate.
     pub auth: AuthPolicy,
-    /// Relay addresses of both families; a family without one is not served (440).
+    /// Relay addresses of both families; a family with neither one nor a prefix is not served (440).
     pub relay: Vec<RelayAddress>,
+    /// Prefixes whose addresses are relayed from, before the relay addresses of their family.
+    pub prefixes: Vec<RelayPrefix>,
     /// Ports that may be allocated.
     pub ports: PortRange,
     /// Lifetimes of allocations and their parts.
@@ -332,6 +336,7 @@ impl Policy {
             software: None,
             auth,
             relay: Vec::new(),
+            prefixes: Vec::new(),
             ports: PortRange::default(),
             lifetimes: Lifetimes::default(),
             quotas: Quotas::default(),
@@ -356,6 +361,30 @@ impl Policy {
     /// Relay addresses of one family.
     pub fn relay_of(&self, family: IpFamily) -> impl Iterator<Item = &RelayAddress> + Clone {
         self.relay.iter().filter(move |relay| IpFamily::of(relay.local) == family)
+    }
+
+    /// Prefixes of one family.
+    pub(crate) fn prefixes_of(
+        &self,
+        family: IpFamily,
+    ) -> impl Iterator<Item = &RelayPrefix> + Clone {
+        self.prefixes.iter().filter(move |prefix| prefix.family() == family)
+    }
+
+    /// The prefix that an address is relayed from.
+    #[must_use]
+    pub fn prefix_of(&self, ip: IpAddr) -> Option<&RelayPrefix> {
+        self.prefixes.iter().find(|prefix| prefix.contains(ip))
+    }
+
+    /// Returns true if allocations can have an address of a family.
+    pub(crate) fn relays_family(&self, family: IpFamily) -> bool {
+        self.relay_of(family).next().is_some() || self.prefixes_of(family).next().is_some()
+    }
+
+    /// Returns true if an address is relayed from.
+    pub(crate) fn relays_from(&self, ip: IpAddr) -> bool {
+        self.relay.iter().any(|relay| relay.local == ip) || self.prefix_of(ip).is_some()
     }
 }
 

@@ -18,6 +18,17 @@ impl Random {
         self.0.next_u64()
     }
 
+    /// Each of `items` once, beginning with a random one.
+    pub(crate) fn rotated<I: Iterator + Clone>(
+        &mut self,
+        items: I,
+    ) -> impl Iterator<Item = I::Item> + use<I> {
+        let count = items.clone().count();
+        let start = if count == 0 { 0 } else { self.u64() % count as u64 };
+        let start = usize::try_from(start).unwrap_or(0);
+        items.cycle().skip(start).take(count)
+    }
+
     /// A transaction id of our own: uniform over 96 bits (RFC 8489 §5).
     pub(crate) fn transaction(&mut self) -> TransactionId {
         let mut id = [0; 12];

@@ -9,11 +9,12 @@ use stun_wire::{
 };
 use turn_types::{
     AllocationId, ClientPath, ConnectionId, Direction, FiveTuple, Instant, IpMeta, Now, PeerAddr,
-    PendingId, Realm, RelayId, WorkerId,
+    PendingId, Realm, RelayId, RelayedAddr, WorkerId,
 };
 
 mod requests;
 mod state;
+mod takeover;
 
 use self::state::State;
 use crate::auth;
@@ -285,6 +286,12 @@ impl Server {
         self.state.outbox.notices_lost()
     }
 
+    /// Returns true if a relayed address is one of a prefix, which no interface has.
+    #[must_use]
+    pub fn has_prefix_of(&self, at: RelayedAddr) -> bool {
+        self.policy.prefix_of(at.ip()).is_some()
+    }
+
     /// Puts a new policy in force. Peer rules act on live permissions and channels at once, relay
     /// addresses that are gone and revoked credentials take their allocations with them, lifetimes count from the next
     /// Refresh, quotas from the next Allocate.
@@ -394,6 +401,13 @@ impl Server {
     /// [departs](Self::depart), so that the traffic of its routes is still counted for it.
     pub fn withdraw(&mut self, now: Now, fetch: &Fetch) -> bool {
         self.state.moves().withdraw(now.instant, fetch)
+    }
+
+    /// The relay sockets of an allocation; none of one that is gone.
+    pub fn relays_of(&self, id: AllocationId) -> impl Iterator<Item = RelayId> {
+        let allocations = &self.state.allocations;
+        let sockets = allocations.of_id(id).map(|slot| &allocations.get(slot).sockets);
+        sockets.into_iter().flatten().flatten().map(|socket| socket.relay)
     }
 
     /// Lets an allocation leave that was [withdrawn](Self::withdraw), with its relay sockets.

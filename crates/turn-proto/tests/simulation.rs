@@ -21,10 +21,10 @@ use netsim::{Chance, LinkConfig, LinkId, Nat, NatConfig, NodeId, Rng, World};
 use nodes::Surroundings;
 use nodes::{Board, ClientNode, ClientPlan, HostileNode, Node, PeerNode, ServerNode, SharedTap};
 use sim::driver::{Driver, Fates};
-use sim::setup::{USERS, addr, listeners, password_of, policy, relay_ips};
+use sim::setup::{USERS, addr, listeners, password_of, policy, relay_ips, routed};
 use test_support::for_each_seed;
 use turn_client::{AlgorithmChoice, Client, ClientConfig};
-use turn_proto::{DropReason, EndReason, PeerRules, Policy, PortRange, RelayAddress};
+use turn_proto::{DropReason, EndReason, PeerRules, Policy, PortRange, RelayAddress, RelayPrefix};
 use turn_types::{PeerAddr, PendingId, Prefix};
 
 /// Lifetime of clients in a run: past the ends of permissions, channels and allocations.
@@ -139,7 +139,8 @@ impl Scene {
         let internet = world.add_router();
         let node = ServerNode::new(policy, surroundings, rng.fork(), Rc::clone(&tap));
         let server = world.add_host(Node::Server(Box::new(node)));
-        let prefixes = relay_ips().map(Prefix::host);
+        let prefixes: Vec<_> =
+            relay_ips().map(Prefix::host).into_iter().chain([routed()]).collect();
         world.attach(internet, server, LinkConfig::default(), &prefixes);
         world.check("the server", move |world| match world.host(server) {
             Node::Server(node) => node.violation.clone().map_or(Ok(()), Err),
@@ -449,6 +450,9 @@ fn random_policy(rng: &mut Rng, mild: bool) -> Policy {
         // One family only.
         let family = rng.index(2);
         policy.relay.remove(family);
+    }
+    if rng.below(3) == 0 {
+        policy.prefixes.push(RelayPrefix::new(routed(), 40_000, 1).unwrap());
     }
     if rng.below(3) == 0 {
         policy.lifetimes.nonce = Duration::from_secs(60);

@@ -10,10 +10,28 @@ pub struct WorkerId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SocketId(pub u32);
 
-/// A relay socket of one worker. Never reused while the process lives, so that a late packet or
+/// A relay socket of one worker, or the part of one that an allocation has. Never reused while the process lives, so that a late packet or
 /// event of a closed relay cannot be taken for one of its successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RelayId(pub u64);
+
+impl RelayId {
+    /// Bit of the relays that have no socket of their own. Relays are counted from zero, and would take centuries to
+    /// reach it.
+    const SHARED: u64 = 1 << 62;
+
+    /// The `counter`-th relay, without a socket of its own: its worker has one socket for all addresses of a prefix.
+    #[must_use]
+    pub const fn shared(counter: u64) -> Self {
+        Self(Self::SHARED | counter)
+    }
+
+    /// Returns true for a relay without a socket of its own.
+    #[must_use]
+    pub const fn is_shared(self) -> bool {
+        self.0 & Self::SHARED != 0
+    }
+}
 
 /// A request of one worker that waits for an answer from outside (a user's key, a relay port).
 /// Never reused.
@@ -36,6 +54,12 @@ impl AllocationId {
     #[must_use]
     pub const fn worker(self) -> WorkerId {
         WorkerId((self.0 >> 48) as u16)
+    }
+
+    /// Its number at that worker.
+    #[must_use]
+    pub const fn counter(self) -> u64 {
+        self.0 & 0xFFFF_FFFF_FFFF
     }
 
     /// Reads 16 hexadecimal digits, as [`fmt::Display`] writes them.

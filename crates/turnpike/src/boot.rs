@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
@@ -13,11 +14,11 @@ use control::{
     WorkerCounters, Workers,
 };
 use dataplane::{
-    Admission, ConnectionLimits, DtlsSettings, LogAddresses, LogOptions, NetOptions, PseudonymKey,
-    StreamSettings, WorkerChannels, WorkerSpec,
+    Admission, ConnectionLimits, DtlsSettings, Entrance, LogAddresses, LogOptions, NetOptions,
+    PseudonymKey, StreamSettings, WorkerChannels, WorkerSpec,
 };
 use linux_net::{HostMonitor, capabilities, raise_open_files, random_bytes};
-use settings::{InterfaceName, OffloadMode, Settings, SettingsErrors};
+use settings::{InterfaceName, OffloadMode, Settings, SettingsErrors, WorkerCount};
 use turn_proto::{Policy, Quotas, SharedRegistry, UnauthenticatedBudget};
 use turn_types::{Secret, WorkerId};
 use user_db::UserEditor;
@@ -27,21 +28,22 @@ use crate::certificates::{self, CertificateReloader};
 use crate::confinement::Confinement;
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::findings::Finding;
+use crate::handover::{Heritage, Legacy, Predecessor, Retiring, Settled};
 use crate::offload::KernelPath;
 use crate::own_addresses::OwnAddresses;
 use crate::revocations::Revocations;
 use crate::session_records::{self, SessionRecords};
 use crate::sockets::Served;
 use crate::users::{self, NoUsers, Users};
-use crate::{authorizer, cores, host, sockets, warnings};
+use crate::{authorizer, cores, host, relay_prefixes, sockets, warnings};
 
 /// Descriptors that the process needs besides one per relayed address.
 const SPARE_FILES: u64 = 256;
 
-/// A server with running workers.
-pub(crate) struct Running {
+/// A server whose workers are ready to start.
+pub(crate) struct Prepared {
     pub(crate) workers: Workers,
-    pub(crate) threads: Vec<JoinHandle<()>>,
+    pub(crate) starting: Starting,
     /// The rules in force.
     pub(crate) policy: Arc<Policy>,
     pub(crate) info: ServerInfo,
@@ -61,21 +63,74 @@ pub(crate) struct Running {
     pub(crate) monitor: io::Result<HostMonitor>,
     /// Warnings for the operator.
     pub(crate) warnings: Vec<String>,
+    /// Parts that the next process will ask for.
+    pub(crate) heritage: Heritage,
 }
 
-/// Starts the workers; without an `editor` of the user database they look no user up. It may be dropped between two workers: a
-/// start that is slow can be ended.
-pub(crate) async fn start(
+/// Workers that have not started.
+pub(crate) struct Starting {
+    specs: Vec<(WorkerSpec, Option<usize>)>,
+    predecessor: Option<Predecessor>,
+}
+
+/// Workers that serve.
+pub(crate) struct Started {
+    pub(crate) threads: Vec<JoinHandle<()>>,
+    /// The process before, which lets go of the rest.
+    pub(crate) retiring: Option<Retiring>,
+}
+
+impl Starting {
+    /// Starts the workers, with all that the process before has: behind that nothing may fail, since calls would end. It may be
+    /// dropped between two workers: a start that is slow can be ended.
+    ///
+    /// # Errors
+    /// No descriptors, memory or threads left; the process before has failed to hand over, and goes on.
+    pub(crate) async fn begin(self) -> Result<Started> {
+        let Self { specs, mut predecessor } = self;
+        let mut threads = Vec::new();
+        let mut gates = Vec::new();
+        // Nobody serves from here on, until this process does.
+        let net = specs.first().map(|(spec, _)| spec.net).unwrap_or_default();
+        let settled = predecessor.as_mut().map(|before| before.leave(&net)).transpose();
+        let settled = settled.or_fail("the running server did not hand over, and goes on")?;
+        let mut settled = settled.unwrap_or_default().into_iter();
+        for (mut spec, core) in specs {
+            let entrance = settled.next().map(|Settled { last_id, shared, allocations }| {
+                let (open, gate) = channel();
+                gates.push(open);
+                spec.shared = shared;
+                Entrance { last_id, allocations, gate }
+            });
+            threads.push(dataplane::spawn(spec, core, entrance).or_fail("cannot start a worker")?);
+            tokio::task::yield_now().await; // signals are heard
+        }
+        let retiring = predecessor.map(Predecessor::enter).transpose();
+        let retiring = retiring.or_fail("the running server took everything back, and goes on")?;
+        for gate in gates {
+            // A worker that has ended is noticed as one that ends later.
+            let _ = gate.send(());
+        }
+        Ok(Started { threads, retiring })
+    }
+}
+
+/// Prepares the workers; without an `editor` of the user database they look no user up. With a `predecessor` they begin with what
+/// that has.
+pub(crate) fn prepare(
     settings: &Settings,
     editor: Option<Box<dyn UserEditor>>,
     confinement: Option<&mut Confinement>,
-) -> Result<Running> {
+    mut predecessor: Option<Predecessor>,
+) -> Result<Prepared> {
     let files = raise_open_files().or_fail("cannot raise the limit of open files")?;
     // Before the host is looked at: what changes from here on is heard.
     let monitor = HostMonitor::open();
     let own = OwnAddresses::read()?;
-    let nonce_key = Secret::new(random_bytes());
-    let cores = cores::cores(settings.workers.count, settings.workers.pin);
+    let nonce_key = predecessor
+        .as_ref()
+        .map_or_else(|| Secret::new(random_bytes()), |before| before.nonce_key());
+    let cores = cores_of(settings, predecessor.as_ref());
     let mut policy = rules(settings, &own, nonce_key, None, cores.len())?;
     let has_users = editor.is_some();
     if let Some(mut editor) = editor {
@@ -84,6 +139,9 @@ pub(crate) async fn start(
     for relay in &policy.relay {
         sockets::check_relay(relay.local)?;
     }
+    let (addresses, tcp) = (host::addresses()?, settings.tcp.relaying);
+    let inherited = predecessor.is_some();
+    relay_prefixes::check(&policy.prefixes, own.prefixes(), &addresses, tcp, inherited)?;
     let revocations = Revocations::read(settings.revoked())?;
     let policy = Arc::new(revocations.put_in(policy));
 
@@ -99,7 +157,7 @@ pub(crate) async fn start(
         tls: settings.tls.enabled,
         dtls: settings.serves_dtls(),
     };
-    let bound = sockets::bind(&listeners, &tls, served, &net)?;
+    let bound = sockets::bind(&listeners, &tls, served, &net, predecessor.as_mut())?;
     let certificates = CertificateReloader::new(settings)?;
     let limits = ConnectionLimits {
         total: settings.tcp.connections.get(),
@@ -137,7 +195,8 @@ pub(crate) async fn start(
     let registry = Arc::clone(workers.registry()) as Arc<dyn SharedRegistry>;
 
     let relays = policy.relay.iter().map(|relay| relay.local).collect();
-    let (kernel_path, mut offload) = KernelPath::start(settings, &bound.addresses, relays);
+    let (kernel_path, mut offload) =
+        KernelPath::start(settings, &bound.addresses, relays, inherited);
     let mut routes: Vec<_> =
         (0..).map(WorkerId).map(|id| kernel_path.routes(id)).take(cores.len()).collect();
     routes.reverse();
@@ -158,14 +217,15 @@ pub(crate) async fn start(
     let events = records.as_ref().map(|records| records.events.clone());
     let log = LogOptions { addresses, traces: Arc::default(), records: events };
     let channels = WorkerChannels::to(&endpoints);
-    let mut threads = Vec::new();
+    let legacies = bound.workers.iter().map(|(udp, tcp)| Legacy::of(udp, tcp));
+    let legacies = legacies.collect::<io::Result<Vec<_>>>().or_fail("cannot copy the listeners")?;
     let parts = cores.into_iter().zip(bound.workers).zip(endpoints).zip(counters);
-    for (id, (((core, (listeners, acceptors)), endpoint), counters)) in
-        (0..).map(WorkerId).zip(parts)
-    {
+    let specs = (0..).map(WorkerId).zip(parts).map(|(id, part)| {
+        let (((core, (listeners, acceptors)), endpoint), counters) = part;
         let spec = WorkerSpec {
             id,
             listeners,
+            shared: Vec::new(),
             acceptors,
             streams: streams.clone(),
             dtls: dtls.clone(),
@@ -181,9 +241,9 @@ pub(crate) async fn start(
             net,
             log: log.clone(),
         };
-        threads.push(dataplane::spawn(spec, core).or_fail("cannot start a worker")?);
-        tokio::task::yield_now().await; // signals are heard
-    }
+        (spec, core)
+    });
+    let starting = Starting { specs: specs.collect(), predecessor };
 
     offload.memory_bytes = kernel_path.memory();
     let mut warnings = bound.warnings;
@@ -192,9 +252,9 @@ pub(crate) async fn start(
     let mut info = info(&policy, settings, bound.addresses, (workers.count(), bound.gro), offload);
     info.tls_listeners = bound.tls;
     info.certificates = certificates.infos().to_vec();
-    Ok(Running {
+    Ok(Prepared {
         workers,
-        threads,
+        starting,
         policy,
         info,
         revocations,
@@ -206,7 +266,24 @@ pub(crate) async fn start(
         own,
         monitor,
         warnings,
+        heritage: Heritage { channels, legacies, nonce_key },
     })
+}
+
+/// The core of each worker. There are as many as the process before has: the kernel spreads clients over their sockets.
+fn cores_of(settings: &Settings, before: Option<&Predecessor>) -> Vec<Option<usize>> {
+    let (count, pin) = (settings.workers.count, settings.workers.pin);
+    let cores = cores::cores(count, pin);
+    let Some(fixed) = before.map(Predecessor::workers).filter(|fixed| *fixed != cores.len()) else {
+        return cores;
+    };
+    tracing::warn!(
+        workers = fixed,
+        "workers.count is {} only after a restart: an upgrade keeps the number",
+        cores.len()
+    );
+    let fixed = u16::try_from(fixed).unwrap_or(u16::MAX);
+    cores::cores(WorkerCount::Fixed(fixed), pin)
 }
 
 /// Form of clients' addresses in the log.
@@ -234,7 +311,11 @@ pub(crate) fn rules(
     let quotas = Quotas { new_peers_per_second, ..policy.quotas };
     let realms =
         policy.realms.map(|realm| realm.quotas.new_peers_per_second = new_peers_per_second);
-    Ok(Policy { unauthenticated, quotas, realms, ..policy })
+    let prefixes = match previous {
+        Some(_) => policy.prefixes,
+        None => relay_prefixes::of(settings, workers)?,
+    };
+    Ok(Policy { unauthenticated, quotas, realms, prefixes, ..policy })
 }
 
 /// A worker's part of a rate. Each worker counts for itself and the kernel spreads clients over all of
@@ -264,6 +345,7 @@ pub(crate) fn info(
         realms: realm_names(policy),
         listeners,
         relay: relay_info(policy),
+        relay_prefixes: policy.prefixes.clone(),
         relay_ports: (settings.relay.ports.min, settings.relay.ports.max),
         workers,
         gro,

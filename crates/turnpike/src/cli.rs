@@ -26,7 +26,7 @@ pub(crate) use self::user::{
 };
 
 /// The version, and the commit of this build.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("TURNPIKE_COMMIT"), ")");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("BUILD_COMMIT"), ")");
 
 /// A TURN and STUN server.
 ///
@@ -103,6 +103,13 @@ pub(crate) enum Command {
     LogLevel(LogLevel),
     /// Reload the configuration of the running server
     Reload(Reload),
+    /// Start another process in place of the running server, which takes over its calls
+    ///
+    /// For a new version, or for settings that need a restart. The new process reads the configuration, makes itself
+    /// ready, and then takes the listeners and the allocations of clients over UDP; the old one goes on with
+    /// everything if that fails, and otherwise ends with its last client over TCP, TLS or DTLS. New connections come to the
+    /// new one. workers.count stays as it is.
+    Upgrade(Upgrade),
     /// Refuse new allocations, and stop the server when the last one has ended
     ///
     /// A second drain replaces the deadline of the first. SIGTERM during a drain keeps the later of its
@@ -279,8 +286,18 @@ pub(crate) struct Reload {
     /// their next refresh
     #[arg(long)]
     pub(crate) end_sessions: bool,
+    /// If the program of the running server was replaced since its start, start the new one in its place, as `upgrade` does
+    #[arg(long)]
+    pub(crate) upgrade: bool,
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Upgrade {
+    /// The program to start [default: the one that this command is]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) binary: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -18,6 +18,7 @@ pub(crate) mod token;
 pub(crate) mod tune;
 pub(crate) mod turnadmin;
 pub(crate) mod turnserver;
+pub(crate) mod upgrade;
 pub(crate) mod user;
 pub(crate) mod why;
 

@@ -297,6 +297,7 @@ mod tests {
             realms: Vec::new(),
             listeners: vec!["[::]:3478".parse().unwrap(), "0.0.0.0:3478".parse().unwrap()],
             relay: vec![RelayInfo { local: ip("10.0.0.5"), public: ip("203.0.113.7") }],
+            relay_prefixes: Vec::new(),
             relay_ports: (49152, 65535),
             workers: 1,
             gro: true,

@@ -1,25 +1,36 @@
 //! Listeners for HTTP: bound while the process may still use ports below 1024.
 
 use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
 
-use admin::{AccessError, HttpListener, UnixSocket};
+use admin::{AccessError, HttpListener, Other, UnixSocket};
 use anyhow::anyhow;
 use settings::Settings;
 use settings::value::HttpListen;
 use tokio::net::TcpListener;
 
 use crate::failure::{Failure, Result};
+use crate::handover::Predecessor;
+
+/// Listeners of HTTP over TCP, for the next process.
+pub(crate) type Services = Vec<(SocketAddr, OwnedFd)>;
 
 /// The listeners for monitoring.
-pub(crate) async fn monitoring(settings: &Settings) -> Result<Vec<HttpListener>> {
+pub(crate) async fn monitoring(
+    settings: &Settings,
+    mut predecessor: Option<&mut Predecessor>,
+    services: &mut Services,
+) -> Result<Vec<HttpListener>> {
+    let other = if predecessor.is_some() { Other::IsReplaced } else { Other::Stays };
     let mut listeners = Vec::new();
     for listen in &settings.http.listen {
         listeners.push(match listen {
             HttpListen::Unix(path) => {
-                HttpListener::Unix(UnixSocket::monitoring(path).map_err(socket_failed)?)
+                HttpListener::Unix(UnixSocket::monitoring(path, other).map_err(socket_failed)?)
             }
             HttpListen::Tcp(address) => {
-                HttpListener::Tcp(bind(*address, "http.listen").await?, None)
+                let inherited = predecessor.as_mut().and_then(|one| one.take_service(*address));
+                HttpListener::Tcp(bind(*address, "http.listen", inherited, services).await?, None)
             }
         });
     }
@@ -27,16 +38,35 @@ pub(crate) async fn monitoring(settings: &Settings) -> Result<Vec<HttpListener>>
 }
 
 /// The listeners for operators; true for those on loopback.
-pub(crate) async fn api(settings: &Settings) -> Result<Vec<(TcpListener, bool)>> {
+pub(crate) async fn api(
+    settings: &Settings,
+    mut predecessor: Option<&mut Predecessor>,
+    services: &mut Services,
+) -> Result<Vec<(TcpListener, bool)>> {
     let mut listeners = Vec::new();
     for address in settings.api.listen.iter().map(|endpoint| endpoint.0) {
-        listeners.push((bind(address, "api.listen").await?, address.ip().is_loopback()));
+        let inherited = predecessor.as_mut().and_then(|one| one.take_service(address));
+        let listener = bind(address, "api.listen", inherited, services).await?;
+        listeners.push((listener, address.ip().is_loopback()));
     }
     Ok(listeners)
 }
 
-async fn bind(address: SocketAddr, key: &str) -> Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| {
+async fn bind(
+    address: SocketAddr,
+    key: &str,
+    inherited: Option<OwnedFd>,
+    services: &mut Services,
+) -> Result<TcpListener> {
+    let listener = match inherited {
+        Some(fd) => TcpListener::from_std(fd.into()),
+        None => TcpListener::bind(address).await,
+    };
+    let listener = listener.and_then(|listener| {
+        services.push((listener.local_addr()?, listener.as_fd().try_clone_to_owned()?));
+        Ok(listener)
+    });
+    listener.map_err(|error| {
         Failure::failed(anyhow!("cannot listen for HTTP on {address}: {error}")).hint(format!(
             "name an address of this host and a free port in {key}; see who has it with `ss -ltnp`"
         ))

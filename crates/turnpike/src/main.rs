@@ -23,6 +23,7 @@ mod external;
 mod failure;
 mod findings;
 mod first_start;
+mod handover;
 mod host;
 mod host_watch;
 mod listener_test;
@@ -36,6 +37,7 @@ mod own_addresses;
 mod paths;
 mod process;
 mod redis_statistics;
+mod relay_prefixes;
 mod reload;
 mod renewal;
 mod revocations;
@@ -100,6 +102,7 @@ fn run(cli: Cli) -> failure::Result<ExitCode> {
         Command::Why(args) => commands::why::run(paths, &args),
         Command::LogLevel(args) => commands::log_level::run(paths, &args),
         Command::Reload(args) => commands::reload::run(paths, args),
+        Command::Upgrade(args) => commands::upgrade::run(paths, &args),
         Command::Drain(args) => commands::drain::run(paths, &args),
         Command::Tune(args) => commands::tune::run(paths, &args),
         Command::Import(args) => return commands::import::run(paths, &args),

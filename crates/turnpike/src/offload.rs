@@ -17,11 +17,12 @@ pub(crate) struct KernelPath(Option<Arc<Mutex<Offload>>>);
 
 impl KernelPath {
     /// Starts it where the settings and this host allow. The outcome is in the facts: without
-    /// it sockets relay everything.
+    /// it sockets relay everything. While `another` process has the interfaces, it gets them by [`Self::begin`].
     pub(crate) fn start(
         settings: &Settings,
         listeners: &[SocketAddr],
         relays: Vec<IpAddr>,
+        another: bool,
     ) -> (Self, OffloadInfo) {
         let mut info = OffloadInfo {
             mode: settings.offload.mode.label().to_owned(),
@@ -50,7 +51,7 @@ impl KernelPath {
             relays,
             flows: settings.offload.flows.get(),
         };
-        match xdp_relay::start(&wanted, Clock::instant()) {
+        match xdp_relay::start(&wanted) {
             Ok(mut offload) => {
                 tell(offload.sweep());
                 for setting in offload.switched_on() {
@@ -65,7 +66,7 @@ impl KernelPath {
                     );
                 }
                 // The start's own lines tell what became of each.
-                if let Err(error) = offload.update(true) {
+                if !another && let Err(error) = offload.update(true) {
                     tracing::warn!("kernel path: {error}");
                 }
                 info.interfaces = told(offload.attached());
@@ -75,6 +76,18 @@ impl KernelPath {
                 info.off_because = Some(why);
                 (Self(None), info)
             }
+        }
+    }
+
+    /// Takes the interfaces that another process had.
+    pub(crate) fn begin(&self) {
+        self.look(HostChanges::ALL);
+    }
+
+    /// Leaves the interfaces to another process.
+    pub(crate) fn end(&self) {
+        if let Some(mut offload) = self.offload() {
+            offload.end();
         }
     }
 

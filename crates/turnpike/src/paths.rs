@@ -24,6 +24,9 @@ const DATA: &str = "/var/lib/turnpike";
 const CONFIG_VARIABLE: &str = "TURNPIKE_CONFIG";
 const DATA_VARIABLE: &str = "TURNPIKE_DATA";
 
+/// Set by `turnpike upgrade`.
+pub(crate) const TAKES_OVER_VARIABLE: &str = "TURNPIKE_TAKES_OVER";
+
 /// Inputs of the paths besides the command line.
 pub(crate) struct ProcessEnvironment<'a> {
     /// Reads the environment.
@@ -65,10 +68,16 @@ pub(crate) fn data_directory(paths: &PathOptions) -> PathBuf {
 
 /// The variables that override keys of the configuration.
 pub(crate) fn environment() -> Environment {
+    let others = [CONFIG_VARIABLE, DATA_VARIABLE, TAKES_OVER_VARIABLE];
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .filter(|(name, _)| name != CONFIG_VARIABLE && name != DATA_VARIABLE)
+        .filter(|(name, _)| !others.contains(&name.as_str()))
         .collect()
+}
+
+/// Returns true if this process takes the place of the running server.
+pub(crate) fn takes_over() -> bool {
+    std::env::var_os(TAKES_OVER_VARIABLE).is_some()
 }
 
 /// Reads the configuration.

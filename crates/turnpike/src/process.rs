@@ -29,18 +29,28 @@ impl ProcessOptions {
     /// # Errors
     /// The system refuses.
     pub(crate) fn ready(&self) -> Result<()> {
-        const CANNOT: &str = "cannot leave the terminal";
         if !self.is_detached {
             return Ok(());
         }
-        let mut out = std::io::stdout();
-        // The other process may be gone.
-        let _ = writeln!(out, "{READY}").and_then(|()| out.flush());
-        let null =
-            fs::OpenOptions::new().read(true).write(true).open("/dev/null").or_fail(CANNOT)?;
-        rustix::stdio::dup2_stdout(&null).or_fail(CANNOT)?;
+        let null = tell_ready()?;
         rustix::stdio::dup2_stderr(&null).or_fail(CANNOT)
     }
+}
+
+const CANNOT: &str = "cannot leave the terminal";
+
+/// Tells the process that waits at standard output that the server serves, and leaves that for the file that it returns, which
+/// keeps nothing.
+///
+/// # Errors
+/// The system refuses.
+pub(crate) fn tell_ready() -> Result<fs::File> {
+    let mut out = std::io::stdout();
+    // The other process may be gone.
+    let _ = writeln!(out, "{READY}").and_then(|()| out.flush());
+    let null = fs::OpenOptions::new().read(true).write(true).open("/dev/null").or_fail(CANNOT)?;
+    rustix::stdio::dup2_stdout(&null).or_fail(CANNOT)?;
+    Ok(null)
 }
 
 /// A file with the process id.

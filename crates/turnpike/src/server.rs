@@ -3,6 +3,7 @@
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use admin::SocketFile;
 use admin::limits::DRAIN_MAX;
 use anyhow::anyhow;
 use control::{CancelReport, DrainReport, Handle, OperatorRequest};
@@ -17,6 +18,7 @@ use crate::alternates::Alternates;
 use crate::cli::PathOptions;
 use crate::external::{self, ASKED_EVERY, Answers};
 use crate::failure::{Failure, Result};
+use crate::handover::{HandedOver, Handovers};
 use crate::host_watch::HostWatch;
 use crate::offload::KernelPath;
 use crate::output;
@@ -58,6 +60,12 @@ pub(crate) struct Server {
     pub(crate) host: HostWatch,
     pub(crate) tables: Tables,
     pub(crate) alternates: Alternates,
+    /// Hears when the next process has everything.
+    pub(crate) handed_over: mpsc::UnboundedReceiver<HandedOver>,
+    /// Gives everything to the next process.
+    pub(crate) handovers: Option<Handovers>,
+    /// The socket of hand-overs, for its file.
+    pub(crate) _handover_socket: SocketFile,
 }
 
 /// A drain that goes on.
@@ -174,6 +182,7 @@ impl Server {
                         let _ = reply.send(self.cancel(&mut drain));
                     }
                 },
+                Some(over) = self.handed_over.recv() => drop(drain.replace(self.retire(over))),
                 () = self.threads.one_ended() => {
                     // Its clients are cut off and new ones still come to its sockets: starting
                     // again is better than serving some.
@@ -221,6 +230,21 @@ impl Server {
             }
         }
         self.stop().await
+    }
+
+    /// Another process has the place of this one, which serves those who stay until they end.
+    fn retire(&mut self, over: HandedOver) -> Draining {
+        self.manager.hand_over(over.to);
+        // Its thread may have ended.
+        let _ = over.told.send(());
+        tracing::info!(
+            process = over.to,
+            allocations = over.allocations,
+            pause_us = over.pause.as_micros() as u64,
+            "the next process serves; this one ends with its last client over TCP, TLS or DTLS"
+        );
+        let deadline = asked_for(self.configured_drain());
+        self.drain(Draining::told_to_end(None, deadline, Instant::now()))
     }
 
     /// Does as a signal is configured to.
@@ -336,6 +360,7 @@ impl Server {
     async fn stop(mut self) -> Result<()> {
         self.manager.stopping();
         tracing::info!(allocations = self.live(), "stopping");
+        self.handovers = None;
         let _ = self.handle.workers.stop();
         if self.threads.all_ended().await {
             if let Some(records) = self.records {

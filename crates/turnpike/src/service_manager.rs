@@ -68,8 +68,9 @@ pub(crate) struct State {
 }
 
 impl ServiceManager {
-    /// Connects to the manager's socket; without one all messages are discarded.
-    pub(crate) fn connect() -> Self {
+    /// Connects to the manager's socket; without one all messages are discarded. A process that takes another one's place gets
+    /// its variables.
+    pub(crate) fn connect(takes_over: bool) -> Self {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let text = |name: &str| variable(name).and_then(|value| value.into_string().ok());
         let mut manager = Self::default();
@@ -82,6 +83,7 @@ impl ServiceManager {
             )),
         }
         let own = text(WATCHDOG_PID).is_none_or(|pid| pid == std::process::id().to_string());
+        let own = own || takes_over;
         let timeout =
             text(WATCHDOG).and_then(|value| value.parse().ok()).map(Duration::from_micros);
         if let Some(timeout) = timeout.filter(|_| own) {
@@ -105,6 +107,12 @@ impl ServiceManager {
     pub(crate) fn reloading(&self) {
         let now = Clock::instant().as_nanos() / 1000;
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now}"));
+    }
+
+    /// Another process is the service from now on. This one sends nothing more.
+    pub(crate) fn hand_over(&mut self, process: u32) {
+        self.send(&format!("MAINPID={process}"));
+        self.connection = None;
     }
 
     /// The server ends, when its allocations have ended or their time has passed.

@@ -10,6 +10,7 @@ use dataplane::{Listener, NetOptions};
 use linux_net::{Applied, TcpListener, TcpOptions, UdpOptions, UdpSocket};
 
 use crate::failure::{Failure, Result};
+use crate::handover::Predecessor;
 use crate::output;
 
 /// Linux: the address family is not there at all, as on a host without IPv6.
@@ -51,6 +52,7 @@ pub(crate) fn bind(
     tls: &[SocketAddr],
     served: Served,
     net: &NetOptions,
+    mut predecessor: Option<&mut Predecessor>,
 ) -> Result<Bound> {
     let mut bound = Bound {
         workers: (0..served.workers).map(|_| (Vec::new(), Vec::new())).collect(),
@@ -61,7 +63,8 @@ pub(crate) fn bind(
     };
     let mut granted = None;
     for &wanted in wanted.iter().filter(|_| served.udp || served.tcp) {
-        match bound.bind_one(wanted, (served.udp, served.tcp), net, &mut granted)? {
+        let before = predecessor.as_deref_mut();
+        match bound.bind_one(wanted, (served.udp, served.tcp), net, (&mut granted, before))? {
             Some(address) => bound.addresses.push(address),
             None => {
                 bound.warnings.push(format!("not listening on {wanted}: this host has no IPv6"));
@@ -69,7 +72,9 @@ pub(crate) fn bind(
         }
     }
     for &wanted in tls.iter().filter(|_| served.tls || served.dtls) {
-        let address = bound.bind_one(wanted, (served.dtls, served.tls), net, &mut granted)?;
+        let before = predecessor.as_deref_mut();
+        let address =
+            bound.bind_one(wanted, (served.dtls, served.tls), net, (&mut granted, before))?;
         bound.tls.extend(address);
     }
     if bound.addresses.is_empty() && bound.tls.is_empty() {
@@ -85,17 +90,19 @@ pub(crate) fn bind(
 }
 
 impl Bound {
-    /// Binds an address for each worker, over UDP, TCP or both; `None` on a host without its family.
+    /// Binds an address for each worker, over UDP, TCP or both, or takes the sockets of the process before; `None` on a
+    /// host without its family.
     fn bind_one(
         &mut self,
         wanted: SocketAddr,
         (udp, tcp): (bool, bool),
         net: &NetOptions,
-        granted: &mut Option<Applied>,
+        (granted, mut before): (&mut Option<Applied>, Option<&mut Predecessor>),
     ) -> Result<Option<SocketAddr>> {
+        let inherited = before.as_ref().map(|before| before.listens(wanted)).unwrap_or_default();
         let free = [
-            ("udp", udp.then(|| is_free(wanted, net))),
-            ("tcp", tcp.then(|| is_free_for_tcp(wanted, net))),
+            ("udp", (udp && !inherited.0).then(|| is_free(wanted, net))),
+            ("tcp", (tcp && !inherited.1).then(|| is_free_for_tcp(wanted, net))),
         ];
         for (protocol, free) in free {
             match free {
@@ -105,8 +112,12 @@ impl Bound {
             }
         }
         let mut address = wanted;
-        for (listeners, acceptors) in &mut self.workers {
-            if udp {
+        for (worker, (listeners, acceptors)) in self.workers.iter_mut().enumerate() {
+            let inherited = before.as_mut().and_then(|before| before.take_udp(worker, address));
+            if let Some(fd) = inherited.filter(|_| udp) {
+                let listener = Listener::inherit(fd, address, net);
+                listeners.push(listener.map_err(|error| cannot_bind("udp", address, error))?);
+            } else if udp {
                 let (listener, applied) = Listener::bind(address, net)
                     .map_err(|error| cannot_bind("udp", address, error))?;
                 // Port 0 is decided by the first; the others share it.
@@ -114,7 +125,11 @@ impl Bound {
                 listeners.push(listener);
                 *granted = Some(applied);
             }
-            if tcp {
+            let inherited = before.as_mut().and_then(|before| before.take_tcp(worker, address));
+            if let Some(fd) = inherited.filter(|_| tcp) {
+                let acceptor = TcpListener::from_fd(fd, &tcp_options(true, net.device));
+                acceptors.push(acceptor.map_err(|error| cannot_bind("tcp", address, error))?);
+            } else if tcp {
                 let acceptor = TcpListener::bind(address, &tcp_options(true, net.device))
                     .map_err(|error| cannot_bind("tcp", address, error))?;
                 acceptors.push(acceptor);
@@ -166,6 +181,7 @@ fn tcp_options(reuse_port: bool, device: Option<NonZeroU32>) -> TcpOptions {
         unacknowledged: Duration::from_secs(30),
         backlog: CONNECTIONS_WAITING,
         device,
+        free: false,
     }
 }
 
@@ -252,7 +268,7 @@ mod tests {
 
     fn bind_one(address: SocketAddr, workers: usize) -> Result<Bound> {
         let served = Served { workers, udp: true, tcp: true, tls: true, dtls: true };
-        bind(&[address], &[], served, &NetOptions::default())
+        bind(&[address], &[], served, &NetOptions::default(), None)
     }
 
     #[test]

@@ -18,7 +18,7 @@ int relay_xdp(struct xdp_md *ctx)
 
 	/* Step 2: a route, and a frame for this host: a switch may flood frames for others. */
 	struct route *route = &plan.route;
-	struct found found = find_route(udp, end, &packet, 0, route);
+	struct found found = find_route(udp, end, &packet, route);
 	if (!found.entry)
 		return XDP_PASS;
 	__u32 ingress = ctx->ingress_ifindex;
@@ -95,16 +95,12 @@ int relay_tc(struct __sk_buff *skb)
 		return NEXT;
 
 	/* Step 2: a route. Merged datagrams have the headers of the first alone. */
-	int merged = skb->gso_segs > 1 || skb->gso_size;
 	struct route *route = &plan.route;
-	struct found found = find_route(udp, end, &packet, merged, route);
+	if (skb->gso_segs > 1 || skb->gso_size)
+		return pass_merged(skb, udp->dest, &packet, route);
+	struct found found = find_route(udp, end, &packet, route);
 	if (!found.entry)
 		return NEXT;
-	if (merged) {
-		note_merged(route);
-		passed(PASS_MERGED);
-		return NEXT;
-	}
 	if (looks_partial(&packet, route)) {
 		int partial = packet.payload < FRAME_MAX ? is_partial(skb, &packet) : -1;
 		if (partial < 0) {
@@ -153,9 +149,6 @@ int relay_tc(struct __sk_buff *skb)
 	return self_test ? TRIED : bpf_redirect(plan.fib.ifindex, 0);
 }
 
-/* Segments of a packet to a client that are examined: one batch of a worker rarely has more channels. */
-#define SEGMENTS_MAX 16
-
 /* Sees packets that this host itself sends leave: proof that the stack let the direction through. */
 SEC("classifier")
 int tap(struct __sk_buff *skb)
@@ -174,23 +167,29 @@ int tap(struct __sk_buff *skb)
 		return NEXT;
 	struct ethhdr *eth = data;
 	__u64 next_hop = next_hop_of(skb->ifindex, eth->h_dest);
-	if (is_open(filter->relay, udp->source))
-		prove(&key, next_hop);
+	__u32 at = (void *)(udp + 1) - data;
+	__u32 segments = segments_of(skb, at);
+	if (is_open(filter->relay, udp->source)) {
+		struct punt_state *state = prove(&key, next_hop);
+		if (state)
+			note_left(state, segments);
+	}
 	if (!is_open(filter->listener, udp->source))
 		return NEXT;
-	__u32 at = (void *)(udp + 1) - data;
-	for (int i = 0; i < SEGMENTS_MAX; i++) {
-		__be16 channel;
-		if (bpf_skb_load_bytes(skb, at, &channel, sizeof(channel)))
-			return NEXT;
-		int is_one = bpf_ntohs(channel) >= CHANNEL_MIN && bpf_ntohs(channel) <= CHANNEL_MAX;
-		if (is_one && channel != channel_of(&key)) {
-			key.ends = with_channel(key.ends, channel);
-			prove(&key, next_hop);
-		}
-		if (skb->gso_segs < 2)
+	__be16 channel = 0;
+	struct punt_state *state = 0;
+	for (__u32 i = 0; i < SEGMENTS_MAX; i++) {
+		__be16 next;
+		if (i >= segments || bpf_skb_load_bytes(skb, at, &next, sizeof(next)))
 			return NEXT;
 		at += skb->gso_size;
+		if (next != channel) {
+			channel = next;
+			key.ends = with_channel(key.ends, channel);
+			state = is_channel(bpf_ntohs(channel)) ? prove(&key, next_hop) : 0;
+		}
+		if (state)
+			note_left(state, 1);
 	}
 	return NEXT;
 }

@@ -1,115 +1,13 @@
 /* Steps of both programs. */
 #pragma once
 
-#include "packet.h"
+#include "order.h"
 #include "partial.h"
-
-/* Set by the loader. */
-const volatile __u32 processors = 1;   /* cells of a flow: for the processors below this number */
-const volatile __u32 look_up_from = 0; /* interface that next hops are looked up from; 0: the inbound one */
-const volatile __u64 proof_holds = 0;  /* nanoseconds; 0: no proof is required, for tests */
-const volatile __u64 renew_every = 0;  /* nanoseconds between packets that renew a proof */
-const volatile __u32 can_fill_rings = 0;   /* the kernel supports rings */
-const volatile __u32 id_seed = 0;      /* secret start of IPv4 identifications */
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 2);
-	__type(key, struct route_key);
-	__type(value, struct entry_ref);
-} routes SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct entry);
-} entries SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2);
-	__type(key, __u32); /* an entry */
-	__type(value, struct punt_state);
-} punt_states SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32); /* flow * processors + processor */
-	__type(value, struct cell);
-} cells SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct bucket);
-} buckets SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct port_filter);
-} port_filter SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, WORKERS_MAX);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32); /* a worker */
-	__type(value, __u64); /* expiry of its routes */
-} leases SEC(".maps");
-
-/* An array: found without a call, where a hash costs as much as the look-up of the route. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32); /* an interface */
-	__type(value, struct link);
-} links SEC(".maps");
-
-struct ring {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096);
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, WORKERS_MAX);
-	__type(key, __u32); /* a worker */
-	__array(values, struct ring);
-} rings SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, PASSES);
-	__type(key, __u32);
-	__type(value, __u64);
-} passes SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} redirects_lost SEC(".maps");
 
 /* Bandwidth limit of an allocation in one direction. */
 struct limit {
 	__u32 bucket;
 	__u32 headers; /* bytes of IP and UDP that each packet is charged besides its payload */
-};
-
-/* The entry of a packet. */
-struct found {
-	struct entry *entry; /* 0: none */
-	__u32 index;
 };
 
 /* Its forwarding. */
@@ -119,7 +17,7 @@ struct plan {
 	/* Of the inbound route, if the peer is a relayed address of this host. */
 	struct cell *first_cell;
 	struct limit first_limit;
-	struct found proof; /* entry of the outbound route, if its proof is required */
+	struct found proof; /* entry of the outbound route, unless it is the self-test's */
 	struct bpf_fib_lookup fib;
 	__u64 now;
 	__s32 grows; /* change of the length in bytes */
@@ -157,44 +55,10 @@ static __always_inline int is_v4(const __u64 *address)
 	return !address[0] && (__u32)address[1] == bpf_htonl(0xffff);
 }
 
-static __always_inline __u64 ends_of(__be16 remote, __be16 local)
-{
-	return (__u64)local << 16 | remote;
-}
-
-static __always_inline __u64 with_channel(__u64 ends, __be16 channel)
-{
-	ends = (__u64)channel << 32 | (__u32)ends;
-	/* Keeps the compiler from writing half of it. */
-	asm volatile("" : "+r"(ends));
-	return ends;
-}
-
-/* By words: the compiler's own comparison is byte by byte. */
-static __always_inline int is_key(const struct route_key *one, const struct route_key *other)
-{
-	return !((one->remote[0] ^ other->remote[0]) | (one->remote[1] ^ other->remote[1]) |
-		 (one->local[0] ^ other->local[0]) | (one->local[1] ^ other->local[1]) |
-		 (one->ends ^ other->ends));
-}
-
-static __always_inline __be16 channel_of(const struct route_key *key)
-{
-	return key->ends >> 32;
-}
-
 static __always_inline int is_open(const __u8 *bits, __be16 port)
 {
 	__u16 number = bpf_ntohs(port);
 	return bits[number >> 3] >> (number & 7) & 1;
-}
-
-static __always_inline int passed(__u32 why)
-{
-	__u64 *count = bpf_map_lookup_elem(&passes, &why);
-	if (count)
-		*count += 1;
-	return -1;
 }
 
 /* Step 1: a whole UDP datagram over IPv4 or IPv6, without options, in a frame that may be longer.
@@ -274,36 +138,9 @@ static __always_inline int is_whole(__be16 *header, void *end, struct packet *pa
 	return 1;
 }
 
-/* Copies the route of a key. User space may withdraw routes and reuse their entries at any time: the copy is valid only
- * if the entry still has the generation found with the key, and the same key. Withdrawing a route thus takes effect at
- * once, and an entry is not rewritten for several seconds. 0: no route. */
-static __always_inline struct found read_route(const struct route_key *key, struct route *route)
-{
-	struct found none = {};
-	struct entry_ref *place_of = bpf_map_lookup_elem(&routes, key);
-	if (!place_of)
-		return none;
-	__u64 place = *(volatile __u64 *)place_of;
-	__u32 index = place;
-	struct entry *entry = bpf_map_lookup_elem(&entries, &index);
-	if (!entry)
-		return none;
-	__builtin_memcpy(route, &entry->route, sizeof(*route));
-	/* The copy is complete before this is read. */
-	asm volatile("" : : : "memory");
-	__u32 generation = *(volatile __u32 *)&entry->generation;
-	/* The map may reuse the element of a key during the read as well. */
-	if (generation != place >> 32 || !is_key(&entry->key, key)) {
-		passed(PASS_STALE);
-		return none;
-	}
-	return (struct found){ entry, index };
-}
-
-/* Step 2: the route: ChannelData at a listener port, or a peer's datagram at a relayed port. For merged datagrams it is
- * the route of the first, whose length is not that of all. */
+/* Step 2: the route: ChannelData at a listener port, or a peer's datagram at a relayed port. */
 static __always_inline struct found find_route(struct udphdr *udp, void *end, struct packet *packet,
-					       int merged, struct route *route)
+					       struct route *route)
 {
 	struct found found = {};
 	__u32 only = 0;
@@ -315,8 +152,7 @@ static __always_inline struct found find_route(struct udphdr *udp, void *end, st
 	if (is_open(filter->listener, local_port) && packet->payload >= CHANNEL_HEADER &&
 	    (void *)(header + 2) <= end) {
 		__u16 channel = bpf_ntohs(header[0]);
-		if (channel >= CHANNEL_MIN && channel <= CHANNEL_MAX &&
-		    (merged || is_whole(header, end, packet))) {
+		if (is_channel(channel) && is_whole(header, end, packet)) {
 			packet->key.ends = with_channel(packet->key.ends, header[0]);
 			found = read_route(&packet->key, route);
 			if (found.entry)
@@ -328,6 +164,50 @@ static __always_inline struct found find_route(struct udphdr *udp, void *end, st
 	packet->key.ends = with_channel(packet->key.ends, 0);
 	packet->padding = 0;
 	return read_route(&packet->key, route);
+}
+
+/* Leaves merged datagrams to the stack, which the next ones of their directions follow. Those of a client may be of
+ * several channels. */
+static __always_inline int pass_merged(struct __sk_buff *skb, __be16 local_port, struct packet *packet,
+				       struct route *route)
+{
+	__u32 only = 0;
+	struct port_filter *filter = bpf_map_lookup_elem(&port_filter, &only);
+	if (!filter)
+		return -1;
+	struct route_key *key = &packet->key;
+	struct merged merged = {};
+	__u64 now = bpf_ktime_get_coarse_ns();
+	__u32 at = payload_at(packet);
+	__u32 segments = segments_of(skb, at);
+	int has_route = 0;
+	if (is_open(filter->relay, local_port)) {
+		key->ends = with_channel(key->ends, 0);
+		merged = enter_merged(key, route, now);
+		enter_more(&merged, segments - 1);
+		has_route = merged.has_route;
+	}
+	if (is_open(filter->listener, local_port)) {
+		__be16 channel = 0;
+		for (__u32 i = 0; i < SEGMENTS_MAX; i++) {
+			__be16 next;
+			if (i >= segments || bpf_skb_load_bytes(skb, at, &next, sizeof(next)))
+				break;
+			at += skb->gso_size;
+			if (next == channel) {
+				enter_more(&merged, 1);
+				continue;
+			}
+			channel = next;
+			merged = (struct merged){};
+			if (!is_channel(bpf_ntohs(channel)))
+				continue;
+			key->ends = with_channel(key->ends, channel);
+			merged = enter_merged(key, route, now);
+			has_route |= merged.has_route;
+		}
+	}
+	return has_route ? passed(PASS_MERGED) : -1;
 }
 
 /* The route is valid now: neither it nor the lease of its worker has expired. */
@@ -390,105 +270,6 @@ static __always_inline __u64 count(struct cell *cell, int to_client, __u64 now, 
 	return cell->to_peer_packets += 1;
 }
 
-/* A time in GRAINs, never 0. */
-static __always_inline __u16 grain(__u64 now)
-{
-	__u16 grain = now >> GRAIN_BITS;
-	return grain ? grain : 1;
-}
-
-static __always_inline __u16 since(__u16 moment, __u64 now)
-{
-	return grain(now) - moment;
-}
-
-/* A link-layer address in one word. By half-words: the compiler's own copy is byte by byte. */
-static __always_inline __u64 mac_of(const void *mac)
-{
-	const __u16 *halves = mac;
-	return (__u64)halves[2] << 32 | (__u32)halves[1] << 16 | halves[0];
-}
-
-/* A next hop in one word. */
-static __always_inline __u64 next_hop_of(__u32 interface, const void *mac)
-{
-	return (__u64)interface << 48 | mac_of(mac);
-}
-
-/* Signed: the coarse clock is behind the clock of proofs. */
-static __always_inline __s64 age_of(const struct entry *entry, __u64 now)
-{
-	return entry->proven ? (__s64)(now - entry->proven) : (__s64)(~0ull >> 1);
-}
-
-/* The packet must be punted to the stack. */
-static __always_inline int must_punt(struct found found, __u64 now)
-{
-	struct entry *entry = found.entry;
-	__s64 age = age_of(entry, now);
-	if (!entry->punting && age < (__s64)renew_every)
-		return 0;
-	struct punt_state *punts = bpf_map_lookup_elem(&punt_states, &found.index);
-	if (!punts || age >= (__s64)proof_holds)
-		return 1;
-	if (!entry->punting)
-		return now >= punts->retry_at;
-	__u64 fine = bpf_ktime_get_ns();
-	int left = entry->proven > punts->last;
-	if (!left || (fine - punts->last < PUNT_PAUSE && punts->count < PUNTS_BEFORE_PAUSE)) {
-		if (punts->count < PUNTS_MAX && fine - punts->first < PUNT_TIME_MAX)
-			return 1;
-		passed(OVERTAKEN);
-		punts->retry_at = now + PUNT_RETRY;
-	}
-	entry->punting = 0;
-	return 0;
-}
-
-/* Records a punt. */
-static __always_inline void note_punt(struct found found, __u64 now)
-{
-	struct punt_state *punts = bpf_map_lookup_elem(&punt_states, &found.index);
-	if (!punts)
-		return;
-	__u64 fine = bpf_ktime_get_ns();
-	/* Without a proof no packet is relayed that could overtake. */
-	if (!found.entry->punting || age_of(found.entry, now) >= (__s64)proof_holds) {
-		punts->first = fine;
-		punts->count = 0;
-	}
-	punts->count += 1;
-	punts->last = fine;
-	found.entry->punting = 1;
-}
-
-static __always_inline int punt_reason(const struct entry *entry, __u64 now)
-{
-	return passed(age_of(entry, now) < (__s64)proof_holds ? PASS_RENEWAL : PASS_UNPROVEN);
-}
-
-/* Records merged packets of a direction. */
-static __always_inline void note_merged(struct route *route)
-{
-	struct cell *cell = cell_of(route);
-	if (!cell)
-		return;
-	__u16 *merged = route->channel ? &cell->to_client_merged : &cell->to_peer_merged;
-	*merged = grain(bpf_ktime_get_coarse_ns());
-}
-
-/* The packet follows merged ones of its direction within STAY_GRAINS. */
-static __always_inline int follows_merged(struct cell *cell, struct route *route, __u64 now)
-{
-	__u16 *merged = route->channel ? &cell->to_client_merged : &cell->to_peer_merged;
-	if (!*merged)
-		return 0;
-	int follows = since(*merged, now) < STAY_GRAINS;
-	if (!follows)
-		*merged = 0;
-	return follows;
-}
-
 static __always_inline int leaves_by_v6(const struct route *route)
 {
 	return route->flags & ROUTE_TO_V6;
@@ -516,17 +297,15 @@ static __always_inline int make_plan(struct packet *packet, struct found found, 
 				     int tc)
 {
 	struct route *route = &plan->route;
-	int wants_proof = proof_holds && !(route->flags & ROUTE_SELF_TEST);
+	int in_order = !(route->flags & ROUTE_SELF_TEST);
 	__u64 now = bpf_ktime_get_coarse_ns();
 	if (!holds(route, now))
-		return passed(PASS_EXPIRED);
+		return pass_in_order(found, now, PASS_EXPIRED);
 	plan->cell = cell_of(route);
 	if (!plan->cell)
 		return passed(PASS_PROCESSOR);
 	if (packet->ttl <= 1)
 		return passed(PASS_TTL);
-	if (tc && follows_merged(plan->cell, route, now))
-		return passed(PASS_MERGED);
 	plan->now = now;
 	plan->first_cell = 0;
 	plan->proof = (struct found){};
@@ -566,21 +345,18 @@ static __always_inline int make_plan(struct packet *packet, struct found found, 
 		plan->ttl -= 1;
 		grows += route->udp_change + len;
 		/* It passes the stack twice. */
-		if (wants_proof) {
+		if (in_order) {
 			int punts = must_punt(found, now) | must_punt(last, now);
-			if (punts || found.entry->next_hop >> 48 != LOOPBACK) {
-				note_punt(found, now);
-				note_punt(last, now);
-				int first = age_of(found.entry, now) > age_of(last.entry, now);
-				return punt_reason(first ? found.entry : last.entry, now);
+			if (punts || (proof_holds && found.entry->next_hop >> 48 != LOOPBACK)) {
+				struct punt_state *first = enter(found, now, PASS_RENEWAL);
+				struct punt_state *second = enter(last, now, PASS_RENEWAL);
+				return passed(first && second ? second->why : PASS_UNPROVEN);
 			}
 			plan->proof = last;
 		}
-	} else if (wants_proof) {
-		if (must_punt(found, now)) {
-			note_punt(found, now);
-			return punt_reason(found.entry, now);
-		}
+	} else if (in_order) {
+		if (must_punt(found, now))
+			return punt(found, now, PASS_RENEWAL);
 		plan->proof = found;
 	}
 
@@ -606,23 +382,18 @@ static __always_inline int make_plan(struct packet *packet, struct found found, 
 /* Decides if a peer's datagram may be delivered to the ring: the worker treats it as received by the relay socket.
  * Negative: pass to the socket. */
 static __always_inline int may_deliver(struct packet *packet, struct found found,
-					 struct route *route, int tc)
+					 struct route *route, __u64 now)
 {
-	__u64 now = bpf_ktime_get_coarse_ns();
 	if (!holds(route, now))
-		return passed(PASS_EXPIRED);
+		return pass_in_order(found, now, PASS_EXPIRED);
 	struct cell *cell = cell_of(route);
 	if (!cell)
 		return passed(PASS_PROCESSOR);
-	if (tc && follows_merged(cell, route, now))
-		return passed(PASS_MERGED);
 	/* User space verifies it, unless it is partial; IPv6 requires one. */
 	if (!packet->check && packet->v6)
 		return passed(PASS_CHECKSUM);
-	if (proof_holds && !(route->flags & ROUTE_SELF_TEST) && must_punt(found, now)) {
-		note_punt(found, now);
-		return punt_reason(found.entry, now);
-	}
+	if (!(route->flags & ROUTE_SELF_TEST) && must_punt(found, now))
+		return punt(found, now, PASS_RENEWAL);
 	return 0;
 }
 
@@ -633,7 +404,7 @@ static __always_inline long copy(void *ctx, int tc, __u32 at, void *to, __u32 le
 }
 
 static __always_inline int fill_ring(void *ring, void *ctx, int tc, struct packet *packet,
-				  struct route *route, const __u32 room)
+				  struct found found, struct route *route, const __u32 room)
 {
 	/* The bounds for the verifier: before Linux 6.8 it does not learn from a comparison with 0 that the length is
 	 * not 0. */
@@ -644,7 +415,7 @@ static __always_inline int fill_ring(void *ring, void *ctx, int tc, struct packe
 	__u32 len = before_last + 1;
 	struct ring_datagram *datagram = bpf_ringbuf_reserve(ring, sizeof(*datagram) + room, 0);
 	if (!datagram)
-		return passed(PASS_RING);
+		return pass_in_order(found, bpf_ktime_get_coarse_ns(), PASS_RING);
 	datagram->flow_cookie = route->flow_cookie;
 	datagram->len = len;
 	datagram->check = packet->check;
@@ -665,17 +436,18 @@ static __always_inline int fill_ring(void *ring, void *ctx, int tc, struct packe
 static __always_inline int deliver_to_ring(void *ctx, int tc, struct packet *packet, struct found found,
 				     struct route *route)
 {
-	if (!can_fill_rings || may_deliver(packet, found, route, tc))
+	__u64 now = bpf_ktime_get_coarse_ns();
+	if (!can_fill_rings || may_deliver(packet, found, route, now))
 		return -1;
 	__u32 worker = route->worker;
 	void *ring = bpf_map_lookup_elem(&rings, &worker);
 	if (!ring)
 		return passed(PASS_RING);
 	if (packet->payload <= RING_SMALL)
-		return fill_ring(ring, ctx, tc, packet, route, RING_SMALL);
+		return fill_ring(ring, ctx, tc, packet, found, route, RING_SMALL);
 	if (packet->payload <= RING_MIDDLE)
-		return fill_ring(ring, ctx, tc, packet, route, RING_MIDDLE);
-	return fill_ring(ring, ctx, tc, packet, route, RING_MAX);
+		return fill_ring(ring, ctx, tc, packet, found, route, RING_MIDDLE);
+	return fill_ring(ring, ctx, tc, packet, found, route, RING_MAX);
 }
 
 /* Frames of the self-test come by the loopback, where the program is never attached. */
@@ -716,27 +488,6 @@ static __always_inline struct udphdr *find_leaving(void *data, void *end, struct
 	return udp;
 }
 
-/* Records that a packet left. `key` is the key of the reverse direction of its flow; the entry of its own direction is
- * adjacent. */
-static __always_inline void prove(const struct route_key *key, __u64 next_hop)
-{
-	struct entry_ref *found = bpf_map_lookup_elem(&routes, key);
-	if (!found)
-		return;
-	__u64 place = *(volatile __u64 *)found;
-	__u32 index = place;
-	struct entry *other = bpf_map_lookup_elem(&entries, &index);
-	if (!other || *(volatile __u32 *)&other->generation != place >> 32 ||
-	    !is_key(&other->key, key))
-		return;
-	index ^= 1;
-	struct entry *entry = bpf_map_lookup_elem(&entries, &index);
-	if (!entry || !*(volatile __u32 *)&entry->generation)
-		return;
-	*(volatile __u64 *)&entry->next_hop = next_hop;
-	*(volatile __u64 *)&entry->proven = bpf_ktime_get_ns();
-}
-
 /* Step 4: the arguments of the look-up of the next hop. */
 static __always_inline void prepare_lookup(__u32 ingress, struct plan *plan)
 {
@@ -766,8 +517,10 @@ static __always_inline void prepare_lookup(__u32 ingress, struct plan *plan)
 /* Step 5: evaluates the result. Negative: pass to user space. */
 static __always_inline int check_lookup(long answer, struct plan *plan, __u8 leave)
 {
+	struct found proof = plan->proof;
 	if (answer == BPF_FIB_LKUP_RET_NO_NEIGH)
-		return passed(PASS_NO_NEIGHBOUR);
+		return proof.entry ? pass_in_order(proof, plan->now, PASS_NO_NEIGHBOUR) :
+				     passed(PASS_NO_NEIGHBOUR);
 	if (answer == BPF_FIB_LKUP_RET_FRAG_NEEDED)
 		return passed(PASS_TOO_LONG);
 	if (answer != BPF_FIB_LKUP_RET_SUCCESS)
@@ -776,11 +529,9 @@ static __always_inline int check_lookup(long answer, struct plan *plan, __u8 lea
 	struct link *link = bpf_map_lookup_elem(&links, &interface);
 	if (!link || !(link->leave & leave))
 		return passed(PASS_LINK);
-	struct entry *entry = plan->proof.entry;
-	if (entry && entry->next_hop != next_hop_of(interface, plan->fib.dmac)) {
-		note_punt(plan->proof, plan->now);
-		return passed(PASS_MOVED);
-	}
+	if (proof_holds && proof.entry &&
+	    proof.entry->next_hop != next_hop_of(interface, plan->fib.dmac))
+		return pass_in_order(proof, plan->now, PASS_MOVED);
 	return 0;
 }
 

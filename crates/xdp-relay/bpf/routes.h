@@ -66,22 +66,32 @@ struct entry {
 	__u64 next_hop;    /* interface and link-layer address that it left by: next_hop_of */
 };
 
-/* State of an entry while packets of its direction are punted to the stack. Times are nanoseconds of CLOCK_MONOTONIC.
- * Concurrent writes of two processors may punt one packet more, or reorder one. */
+/* State of an entry while packets of its direction are in the stack: a sequence, which ends when they have left. Times are
+ * nanoseconds of CLOCK_MONOTONIC. The programs at both ends of the stack write it at once: the two numbers by atomic
+ * additions; of concurrent writes of the rest either is right. src/bpf/entries.rs starts one, too. */
 struct punt_state {
-	__u64 first; /* time of the first punt of the current sequence */
-	__u64 last;  /* time of the last punt */
-	__u64 count; /* number of punts */
+	__u64 first;    /* start of the sequence */
+	__u64 last;     /* last packet that entered the stack; without a sequence: last one for which renewal was due */
 	__u64 retry_at; /* time of the next attempt to renew the proof, after a failed one */
+	__u32 entered;  /* packets that entered the stack since the start */
+	__u32 left;     /* and that left it, or reached their worker (ROUTE_TO_RING) */
+	__s32 lowest;   /* lowest difference of the two: none of the sequence was in the stack */
+	__u32 due;      /* lower half of the time of the proof for which renewal is due */
+	__u32 count;    /* times at which packets entered */
+	__u16 why;      /* enum pass: reason of the first */
+	__u16 settles;  /* there may be packets in the stack that entered before the start */
 };
 
-/* Packets follow a punted one through the stack, to keep the order, until the direction is proven after the last of
- * them and a pause occurred. */
-#define PUNT_PAUSE 250000ull /* nanoseconds */
-#define PUNTS_BEFORE_PAUSE 16 /* punts after which no pause is needed, */
-#define PUNTS_MAX 256 /* punts without a proof, */
-#define PUNT_TIME_MAX 50000000ull /* or nanoseconds, after which packets may be reordered, */
+/* Packets follow those in the stack until all have left and a pause occurred. */
+#define PUNT_PAUSE 250000ull /* nanoseconds since one left */
+#define SETTLE_TIME 5000000ull /* nanoseconds in which packets leave that entered before the start */
+#define PUNTS_MAX 256 /* times that packets entered; no pause is needed after half of them, */
+#define PUNT_TIME_MAX 50000000ull /* nor half of these nanoseconds. Then packets may be reordered, */
 #define PUNT_RETRY 250000000ull /* and nanoseconds until the next attempt */
+
+/* Pause before a packet that renews a proof, in nanoseconds: time for relayed ones to leave the queues of their device.
+ * A direction without a pause is not spared in the second half of the time until its proof expires. */
+#define RENEWAL_PAUSE 500000ull
 
 /* Header of a peer's datagram in the ring of a worker, before its payload. */
 struct ring_datagram {
@@ -108,10 +118,7 @@ struct cell {
 	__u64 to_peer_over; /* packets dropped by the bandwidth limit */
 	__u64 to_client_over;
 	__u64 seen;          /* time of the last packet */
-	/* Time of the last merged packet, in GRAINs; 0: never. Wraps every nine minutes. */
-	__u16 to_peer_merged;
-	__u16 to_client_merged;
-	__u32 zero;
+	__u64 zero;
 };
 
 /* Bandwidth limit of an allocation. A packet that reads the old cost and the new window is limited by either. */
@@ -142,17 +149,11 @@ struct link {
 #define LEAVE_TC 2
 
 #define WORKERS_MAX 256
-#define GRAIN_BITS 23 /* of nanoseconds: about eight milliseconds */
-
-/* After a merged packet, which goes to the sockets, the others of its direction go to the sockets for so many GRAINs (8
- * to 16 ms), to keep the order. It does not wait for a pause: on overloaded sockets packets queue, queued packets are
- * merged, and ever more would go to the sockets. */
-#define STAY_GRAINS 2
 
 /* Reasons for which a packet with a route is left to user space. */
 enum pass {
 	PASS_EXPIRED,      /* the route has expired, or the lease of its worker */
-	PASS_RENEWAL,        /* periodic punt that renews the proof of its direction */
+	PASS_RENEWAL,        /* periodic punt that renews the proof of its direction, or follows such a one */
 	PASS_TTL,          /* time to live exceeded */
 	PASS_CHECKSUM,     /* none, and IPv6 requires one, or perhaps a partial one that the program cannot handle */
 	PASS_HAIRPIN,      /* no route at the other allocation */
@@ -160,7 +161,7 @@ enum pass {
 	PASS_NO_NEIGHBOUR, /* unresolved link-layer address of the next hop */
 	PASS_TOO_LONG,     /* longer than the MTU of the link */
 	PASS_LINK,         /* packets of this hook cannot leave by the outbound link */
-	PASS_MERGED,       /* several packets merged by GRO */
+	PASS_MERGED,       /* several packets merged by GRO, or follows such a one */
 	PASS_ROOM,         /* no headroom for the headers */
 	PASS_RING,         /* the worker's ring is full, or missing */
 	PASS_STALE,        /* the route was withdrawn during the look-up */

@@ -12,8 +12,8 @@ pub const LEASE: Duration = Duration::from_secs(5);
 pub const PROOF_HOLDS: Duration = Duration::from_secs(4);
 
 /// Age of a proof at which a packet of the direction is punted to the stack to renew it. The punted packets
-/// also keep the stack's state of neighbours, firewall connections and paths. One packet in hundreds is late by
-/// some tens of microseconds.
+/// also keep the stack's state of neighbours, firewall connections and paths. Those that follow it wait their turn
+/// in the sockets.
 pub const RENEW_EVERY: Duration = Duration::from_millis(1750);
 
 /// Time for which a slot of the programs' arrays (an entry, a flow's cells, a bucket) stays unused before

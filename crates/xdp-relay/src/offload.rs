@@ -6,6 +6,7 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use linux_net::Clock;
 use turn_types::{Instant, WorkerId};
 
 use crate::bpf::object::{TAP, TC};
@@ -63,13 +64,15 @@ pub struct Offload {
     lookup: forwarding::Lookup,
     /// Time of the last warning that another program disables look-ups.
     warned: Option<Instant>,
+    /// The devices are another process's.
+    ended: bool,
 }
 
 /// Starts the kernel path. Interfaces may appear later: call [`Offload::update`] at once.
 ///
 /// # Errors
 /// The reason, as a message for an operator: sockets relay all.
-pub fn start(wanted: &OffloadConfig, now: Instant) -> Result<Offload, String> {
+pub fn start(wanted: &OffloadConfig) -> Result<Offload, String> {
     let missing = device::missing_capabilities();
     if !missing.is_empty() {
         return Err(format!(
@@ -85,11 +88,19 @@ pub fn start(wanted: &OffloadConfig, now: Instant) -> Result<Offload, String> {
     let options = Options { flows: wanted.flows, look_up_from: lookup.from, proof: Proof::SERVER };
     let mut path = KernelPath::make(options).map_err(|error| error.to_string())?;
     for hook in [Hook::Xdp, Hook::Tc] {
-        path.self_test(now, hook).map_err(|error| error.to_string())?;
+        // Loading may take longer than a route lives, as on an emulated processor.
+        path.self_test(Clock::instant(), hook).map_err(|error| error.to_string())?;
     }
     // Relays of this host send to each other by it. Where that is not seen, sockets relay it.
     drop(path.tap("lo", LOOPBACK));
-    Ok(Offload { path, wanted: wanted.clone(), attached: Vec::new(), lookup, warned: None })
+    Ok(Offload {
+        path,
+        wanted: wanted.clone(),
+        attached: Vec::new(),
+        lookup,
+        warned: None,
+        ended: false,
+    })
 }
 
 impl Offload {
@@ -184,6 +195,9 @@ impl Offload {
     /// # Errors
     /// The devices cannot be listed.
     pub fn update(&mut self, retries: bool) -> Result<Vec<String>, String> {
+        if self.ended {
+            return Ok(Vec::new());
+        }
         let devices = list()?;
         let wanted = self.wanted_of(&devices)?;
         self.path.keep(|index| devices.iter().any(|device| device.index == index));
@@ -214,6 +228,13 @@ impl Offload {
         let devices = if changes.is_empty() { devices } else { list()? };
         self.update_links(&devices);
         Ok(changes)
+    }
+
+    /// Detaches the programs from all devices for good: the next process of the server attaches its own.
+    pub fn end(&mut self) {
+        self.ended = true;
+        self.path.keep(|_| false);
+        self.attached.clear();
     }
 
     /// The numbers of the devices that are to have the program.

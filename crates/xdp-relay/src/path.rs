@@ -23,7 +23,7 @@ use turn_types::{Instant, WorkerId};
 use crate::bpf::entries::Pair;
 use crate::bpf::layout::{
     LEAVE_TC, LEAVE_XDP, LINK_KNOWN, LINK_PARTIAL, LinkValue, PARTIAL, PASSES, PORT_FILTER_WORDS,
-    PUNT_STATE_BYTES, RouteKey, SCRATCH_BYTES, WORKERS_MAX, bucket, cell, entry,
+    RouteKey, SCRATCH_BYTES, WORKERS_MAX, bucket, cell, entry, punt_state,
 };
 use crate::bpf::object::{
     Object, RINGS, ROUTES, TAP, TC, XDP, count_losses, duplicate, map, program,
@@ -389,7 +389,7 @@ impl KernelPath {
         // Of an entry of the kernel's hash tables, beside key and value.
         const ELEMENT: usize = 48;
         let key = size_of::<RouteKey>() + size_of::<u64>() + ELEMENT;
-        let route = key + entry::WORDS * 8 + PUNT_STATE_BYTES;
+        let route = key + (entry::WORDS + punt_state::WORDS) * 8;
         let cells = self.common.processors as usize * cell::WORDS * 8;
         let flow = 2 * route + cells + bucket::WORDS * 8;
         let links = LINKS_MAX as usize * size_of::<LinkValue>();

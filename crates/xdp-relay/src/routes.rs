@@ -310,12 +310,13 @@ impl Routes {
         RouteSlots { flow: 0, bucket: 0, worker: self.number(), flow_label: 0, probe: false }
     }
 
-    /// Records that a datagram of a ring route arrived on its relay socket: proof that the host's rules let it
-    /// through.
-    pub fn prove(&self, id: FlowId) {
+    /// Records that so many datagrams of a ring route arrived on its relay socket: proof that the host's rules
+    /// let them through.
+    pub fn prove(&self, id: FlowId, datagrams: u32) {
         if let Some(route) = self.ring_routes.get(&id) {
             // The present time: the program compares it with the time of its last punt.
-            self.common.entries.prove(route.pair.to_client(), Clock::instant());
+            let now = Clock::instant();
+            self.common.entries.prove(route.pair.to_client(), now, datagrams);
         }
     }
 

@@ -213,7 +213,7 @@ fn reasons_for_passing_are_counted() {
         let none = datagram(V6, b"x").frame(COMES, Check::Zero);
         assert_eq!(hands.passes(hook, &none, FrameContext::Alone), Some("checksum"));
         if hook == Hook::Tc {
-            assert_eq!(hands.passes(hook, &right, FrameContext::Merged(2)), Some("merged"));
+            assert_eq!(hands.passes(hook, &right, FrameContext::Merged(2, 1)), Some("merged"));
             assert_eq!(
                 hands.passes(hook, &right, FrameContext::Alone),
                 Some("merged"),
@@ -235,17 +235,24 @@ fn reasons_for_passing_are_counted() {
                 Some("unproven"),
                 "those behind"
             );
-            hands.routes.prove(id(V4));
+            hands.routes.prove(id(V4), 2);
             // Punted datagrams are to be read from the sockets first.
-            std::thread::sleep(Duration::from_millis(1));
-            match why {
-                None => assert_eq!(hands.run(hook, &right), Verdict::Drop),
-                // The first after a pause ends the sequence.
-                Some(_) => {
-                    assert_eq!(hands.run(hook, &right), Verdict::Drop);
-                    std::thread::sleep(Duration::from_millis(20));
-                    assert_eq!(hands.passes(hook, &right, FrameContext::Alone), why);
-                }
+            std::thread::sleep(Duration::from_millis(6));
+            assert_eq!(hands.run(hook, &right), Verdict::Drop);
+            if why.is_some() {
+                std::thread::sleep(Duration::from_millis(20));
+                // The first after a pause that began when renewal was due.
+                assert_eq!(hands.run(hook, &right), Verdict::Drop);
+                std::thread::sleep(Duration::from_millis(1));
+                assert_eq!(hands.passes(hook, &right, FrameContext::Alone), why);
+                // Others follow it until all have reached their worker.
+                assert_eq!(hands.passes(hook, &right, FrameContext::Alone), why);
+                hands.routes.prove(id(V4), 1);
+                std::thread::sleep(Duration::from_millis(1));
+                assert_eq!(hands.passes(hook, &right, FrameContext::Alone), why);
+                hands.routes.prove(id(V4), 2);
+                std::thread::sleep(Duration::from_millis(1));
+                assert_eq!(hands.run(hook, &right), Verdict::Drop);
             }
         }
     });

@@ -69,6 +69,7 @@ fn info() -> ServerInfo {
         realms: Vec::new(),
         listeners: Vec::new(),
         relay: Vec::new(),
+        relay_prefixes: Vec::new(),
         relay_ports: (0, 0),
         workers: 1,
         gro: false,

@@ -123,11 +123,14 @@ fn relayed_addresses(info: &ServerInfo) -> Metric {
     let ports = u64::from(last.saturating_sub(first)) + 1;
     let mut most = Metric::gauge(
         "turnpike_relayed_addresses_max",
-        "Relayed addresses that there can be: ports of all relay addresses, by family",
+        "Relayed addresses that there can be: ports of all relay addresses, and addresses of all prefixes over all workers, by family",
     );
     for family in IpFamily::ALL {
         let addresses = info.relay.iter().filter(|relay| IpFamily::of(relay.local) == family);
-        most = most.labelled([("family", family.label())], ports * addresses.count() as u64);
+        let prefixes = info.relay_prefixes.iter().filter(|prefix| prefix.family() == family);
+        let of_prefixes: u64 = prefixes.map(turn_proto::RelayPrefix::capacity).sum();
+        let of_ports = ports * addresses.count() as u64;
+        most = most.labelled([("family", family.label())], of_ports + of_prefixes);
     }
     most
 }

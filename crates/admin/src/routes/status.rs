@@ -13,8 +13,19 @@ use control::{
 use crate::routes::App;
 use crate::types::{
     Allocations, Associations, Bucket, Capability, Certificate, Confinement, ConfinementLayer,
-    Connections, Offload, OffloadInterface, Redirect, RelayAddress, Status, Traffic, Volume,
+    Connections, Offload, OffloadInterface, Redirect, RelayAddress, RelayPrefix, Status, Traffic,
+    Volume,
 };
+
+/// A network that is relayed from, with what is in use of it now.
+fn prefix(prefix: &turn_proto::RelayPrefix) -> RelayPrefix {
+    RelayPrefix {
+        network: prefix.network().to_string(),
+        ports: prefix.ports().collect(),
+        used: prefix.used(),
+        most: prefix.capacity(),
+    }
+}
 
 pub(super) async fn show(State(app): State<App>) -> Json<Status> {
     let info = app.handle.info();
@@ -39,6 +50,7 @@ pub(super) async fn show(State(app): State<App>) -> Json<Status> {
         tls_listeners: info.tls_listeners.iter().map(ToString::to_string).collect(),
         certificates: info.certificates.iter().map(certificate).collect(),
         relay: relay.collect(),
+        relay_prefixes: info.relay_prefixes.iter().map(prefix).collect(),
         relay_ports: format!("{}-{}", info.relay_ports.0, info.relay_ports.1),
         redirects: info.redirects.iter().map(redirect).collect(),
         workers: info.workers as u64,

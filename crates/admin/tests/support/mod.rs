@@ -314,6 +314,7 @@ fn info() -> ServerInfo {
         realms: Vec::new(),
         listeners: vec!["192.0.2.1:3478".parse().unwrap()],
         relay: Vec::new(),
+        relay_prefixes: Vec::new(),
         relay_ports: (49_152, 65_535),
         workers: 1,
         gro: true,

@@ -111,7 +111,9 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
         Refusal::BadReservationToken => {
             "The client came too late (`lifetimes.reservation`), or to another server behind the same name."
         }
-        Refusal::PortsExhausted => "Widen `relay.ports`, or add relay addresses.",
+        Refusal::PortsExhausted => {
+            "Widen `relay.ports`, or add relay addresses or a prefix (`relay.prefixes`)."
+        }
         Refusal::SystemExhausted => {
             "Raise the limit of open files (LimitNOFILE under systemd), or look for the lack of memory."
         }

@@ -143,7 +143,7 @@ impl Dtls {
         let packet = &cx.rx.message(message).data[range.clone()];
         let verdict = cx.server.handle_client(cx.now, path, meta, packet, &mut cx.reply);
         let datagram = Datagram { message, start: range.start, len: range.len() };
-        if let Some(reply) = cx.egress.client_verdict(verdict, datagram) {
+        if let Some(reply) = cx.egress.client_verdict(verdict, datagram, &cx.sockets) {
             let Context { egress, rx, sockets, reply: bytes, .. } = cx;
             let message = Message::plain(&bytes[..reply.len], reply.sent);
             self.send(Output { egress, rx, sockets }, path.socket, message);

@@ -146,6 +146,10 @@ impl UdpIo for UdpSocket {
         self.recv_errors(report).map(drop)
     }
 
+    fn copy(&self) -> io::Result<Self> {
+        self.try_clone()
+    }
+
     fn coalesce(&self, on: bool) {
         self.merge(on);
     }
@@ -236,8 +240,8 @@ impl RouteTable for Routes {
         self.flow_cookie(id)
     }
 
-    fn prove(&self, id: FlowId) {
-        self.prove(id);
+    fn prove(&self, id: FlowId, datagrams: u32) {
+        self.prove(id, datagrams);
     }
 
     fn renew(&self, now: Instant) {

@@ -14,7 +14,7 @@
 //! alone.
 
 use std::cell::Cell;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use turn_types::Instant;
 
@@ -153,8 +153,9 @@ impl Window {
 pub(crate) struct Arrivals {
     messages: usize,
     datagrams: u64,
-    last: Option<SocketAddr>,
-    /// The datagram before the next one is of the same sender.
+    /// Sender and destination of the last message; sockets of one address do not know the latter.
+    last: Option<(SocketAddr, Option<IpAddr>)>,
+    /// The datagram before the next one is of the same sender, to the same address.
     is_followed: bool,
     /// Datagrams that follow one of the same sender: coalescing makes them cheaper.
     alike: u64,
@@ -164,9 +165,9 @@ pub(crate) struct Arrivals {
 
 impl Arrivals {
     /// Begins a message.
-    pub(crate) fn message(&mut self, from: SocketAddr) {
+    pub(crate) fn message(&mut self, from: SocketAddr, to: Option<IpAddr>) {
         self.messages += 1;
-        self.is_followed = self.last.replace(from) == Some(from);
+        self.is_followed = self.last.replace((from, to)) == Some((from, to));
     }
 
     /// Counts a datagram of the message, and returns true if it follows one of the same sender.
@@ -228,7 +229,7 @@ mod tests {
         let mut arrivals = Arrivals::default();
         for sender in senders {
             for _ in 0..each {
-                arrivals.message(SocketAddr::from(([192, 0, 2, 1], *sender)));
+                arrivals.message(SocketAddr::from(([192, 0, 2, 1], *sender)), None);
                 arrivals.datagram();
                 arrivals.passed();
             }
@@ -338,7 +339,7 @@ mod tests {
         let count = |messages: &[(SocketAddr, usize)]| {
             let mut arrivals = Arrivals::default();
             for (from, datagrams) in messages {
-                arrivals.message(*from);
+                arrivals.message(*from, None);
                 for _ in 0..*datagrams {
                     arrivals.datagram();
                 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use linux_net::{Applied, Flow, Received, UdpOptions, UdpSocket};
 use turn_types::{ClientAddr, ClientPath, FiveTuple, IpMeta, ServerAddr, SocketId, Transport};
@@ -10,6 +11,7 @@ use turn_types::{ClientAddr, ClientPath, FiveTuple, IpMeta, ServerAddr, SocketId
 use super::gro::GroPolicy;
 use super::losses::Losses;
 use crate::io::{Kernel, Net, UdpIo};
+use crate::limits::RELAY_BUFFER_MAX;
 use crate::token::Token;
 
 /// Options of all sockets.
@@ -43,6 +45,51 @@ impl Default for NetOptions {
     }
 }
 
+impl NetOptions {
+    /// Options of a relay socket.
+    pub(crate) fn of_relay(&self) -> UdpOptions {
+        UdpOptions {
+            reuse_port: false,
+            recv_buffer: self.recv_buffer.min(RELAY_BUFFER_MAX),
+            send_buffer: self.send_buffer.min(RELAY_BUFFER_MAX),
+            // It begins when it is worth it.
+            gro: false,
+            packet_info: false,
+            error_queue: true,
+            device: self.relay_device,
+            free: false,
+        }
+    }
+
+    /// Options of a socket that relays share.
+    pub(crate) fn of_shared_relays(&self) -> UdpOptions {
+        UdpOptions {
+            // One of an allocation that moves takes its address over.
+            reuse_port: true,
+            recv_buffer: self.recv_buffer,
+            send_buffer: self.send_buffer,
+            packet_info: true,
+            free: true,
+            ..self.of_relay()
+        }
+    }
+
+    /// Options of a listener at this address.
+    fn of_listener(&self, at: SocketAddr) -> UdpOptions {
+        UdpOptions {
+            reuse_port: true,
+            recv_buffer: self.recv_buffer,
+            send_buffer: self.send_buffer,
+            gro: self.gro,
+            packet_info: at.ip().is_unspecified(),
+            // ICMP errors about clients change nothing: their allocations expire.
+            error_queue: false,
+            device: self.device,
+            free: false,
+        }
+    }
+}
+
 /// Listening UDP socket of one worker.
 #[derive(Debug)]
 pub struct Listener<N: Net = Kernel> {
@@ -61,16 +108,7 @@ impl Listener {
     /// # Errors
     /// Those of `bind`; in particular that a socket without `SO_REUSEPORT` has the port.
     pub fn bind(addr: SocketAddr, net: &NetOptions) -> io::Result<(Self, Applied)> {
-        let options = UdpOptions {
-            reuse_port: true,
-            recv_buffer: net.recv_buffer,
-            send_buffer: net.send_buffer,
-            gro: net.gro,
-            packet_info: addr.ip().is_unspecified(),
-            // ICMP errors about clients change nothing: their allocations expire.
-            error_queue: false,
-            device: net.device,
-        };
+        let options = net.of_listener(addr);
         let (socket, applied) = UdpSocket::bind(addr, &options)?;
         let mut listener = Self::over(socket);
         if !applied.gro {
@@ -79,10 +117,28 @@ impl Listener {
         Ok((listener, applied))
     }
 
+    /// A listening socket of another process, at this address.
+    ///
+    /// # Errors
+    /// It is none that Turnpike could have bound there.
+    pub fn inherit(fd: OwnedFd, addr: SocketAddr, net: &NetOptions) -> io::Result<Self> {
+        let socket = UdpSocket::from_fd(fd, &net.of_listener(addr))?;
+        if socket.local_addr() != addr {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it has another address"));
+        }
+        Ok(Self::over(socket))
+    }
+
     /// The address the socket is bound to.
     #[must_use]
     pub const fn local_addr(&self) -> SocketAddr {
         self.socket.local_addr()
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

@@ -164,10 +164,17 @@ impl<N: Net> Streams<N> {
         Some(id)
     }
 
-    /// Waits for connections at all acceptors again.
+    /// Leaves new connections to another process (false), or accepts them again.
+    pub(crate) fn set_accepting(&mut self, net: &N, accepts: bool) {
+        self.accepts = accepts;
+        self.resume_acceptors(net);
+    }
+
+    /// Waits for connections at all acceptors again, unless they are another process's.
     pub(super) fn resume_acceptors(&self, net: &N) {
+        let interest = if self.accepts { Interest::Read } else { Interest::ErrorsOnly };
         for index in (0..).take(self.acceptors.len()) {
-            self.watch_acceptor(net, index, Interest::Read);
+            self.watch_acceptor(net, index, interest);
         }
     }
 

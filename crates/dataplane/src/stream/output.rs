@@ -35,9 +35,12 @@ impl<N: Net> Streams<N> {
     /// Writes to all connections with new output. Returns true if there were any.
     pub(crate) fn write_all(&mut self, cx: &mut Context<N>) -> bool {
         let any = !(self.unsent.is_empty() && self.stuck.is_empty());
-        while let Some(id) = self.unsent.pop() {
-            self.write(cx, id);
-        }
+        // In the order of their messages: the first has waited longest.
+        let mut unsent = std::mem::take(&mut self.unsent);
+        unsent.drain(..).for_each(|id| self.write(cx, id));
+        // Its memory is kept. Nothing is queued by writing.
+        unsent.append(&mut self.unsent);
+        self.unsent = unsent;
         while let Some(id) = self.stuck.pop() {
             self.close(cx, id, StreamEnd::Stuck);
         }

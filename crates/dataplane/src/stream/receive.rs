@@ -185,8 +185,8 @@ impl<N: Net> Streams<N> {
             let packet = &cx.rx.message(message).data[start..start + len];
             let verdict =
                 cx.server.handle_client(cx.now, path, IpMeta::DEFAULT, packet, &mut cx.reply);
-            if let Some(reply) = cx.egress.client_verdict(verdict, Datagram { message, start, len })
-            {
+            let datagram = Datagram { message, start, len };
+            if let Some(reply) = cx.egress.client_verdict(verdict, datagram, &cx.sockets) {
                 let message = Message::plain(&cx.reply[..reply.len], reply.sent);
                 self.queue(&cx.egress, path.socket, message);
             }

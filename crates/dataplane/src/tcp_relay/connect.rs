@@ -18,8 +18,10 @@ use crate::report::{Condition, Sent};
 use crate::stream::Streams;
 use crate::token::Token;
 
-fn peer_options<N: Net>(cx: &Context<N>) -> TcpOptions {
-    TcpOptions { device: cx.sockets.relay_device(), ..PEER_OPTIONS }
+/// Options of a relay at an address, and of its connections.
+fn peer_options<N: Net>(cx: &Context<N>, at: RelayedAddr) -> TcpOptions {
+    let (device, free) = (cx.sockets.relay_device(), cx.server.has_prefix_of(at));
+    TcpOptions { device, free, ..PEER_OPTIONS }
 }
 
 impl<N: Net> TcpRelay<N> {
@@ -33,7 +35,7 @@ impl<N: Net> TcpRelay<N> {
         relay: RelayId,
         at: RelayedAddr,
     ) -> Result<(), OpenRelayError> {
-        let opened = cx.net.listen(at.0, &peer_options(cx)).and_then(|listener| {
+        let opened = cx.net.listen(at.0, &peer_options(cx, at)).and_then(|listener| {
             let token = Token::Relay(relay).number();
             cx.net.watch(Source::Acceptor(&listener), token, Interest::Read)?;
             Ok(listener)
@@ -69,7 +71,10 @@ impl<N: Net> TcpRelay<N> {
     ) -> Option<Event> {
         let interest = Interest::Write;
         let begun = self.listening.get(&relay).ok_or_else(|| io::ErrorKind::NotFound.into());
-        let begun = begun.and_then(|listener| listener.connect(peer.0, &peer_options(cx)));
+        let begun = begun.and_then(|listener| {
+            let at = RelayedAddr(listener.local_addr());
+            listener.connect(peer.0, &peer_options(cx, at))
+        });
         let begun = begun.and_then(|socket| {
             let token = Token::Peer(connection).number();
             cx.net.watch(Source::Stream(&socket), token, interest)?;

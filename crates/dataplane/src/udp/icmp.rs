@@ -1,26 +1,32 @@
 //! ICMP errors about datagrams sent to peers (RFC 8656 §11.5).
 
 use control::Series;
-use turn_proto::IcmpReport;
+use turn_proto::{DropReason, IcmpReport};
 use turn_types::{PeerAddr, RelayId};
 
 use crate::context::{Connections, Context, Output};
 use crate::io::{Net, UdpIo as _};
 use crate::report::Sent;
 
-/// Empties the error queue of a relay socket, and reports its errors to the client.
+/// Empties the error queue of a relay socket, and reports its errors to the clients.
 pub(crate) fn serve_error_queue<N: Net>(
     cx: &mut Context<N>,
     clients: &mut impl Connections<N>,
-    relay: RelayId,
+    number: RelayId,
 ) {
     let Context { rx, egress, server, sockets, observer, reply, now, .. } = cx;
     // Closed since it was reported.
-    let Some(from) = sockets.relay(relay) else { return };
+    let Some(from) = sockets.relay(number) else { return };
+    let sharing = sockets.relays_of(number);
     let outcome = from.socket.take_errors(|error| {
         // Errors of this host were returned by the send call already.
         let Some(icmp) = error.icmp else { return };
         observer.count(Series::IcmpErrors, 1);
+        let relay = match sharing {
+            None => Some(number),
+            Some(relays) => error.local.and_then(|local| relays.get(&local)).copied(),
+        };
+        let Some(relay) = relay else { return egress.dropped(DropReason::RelayClosed) };
         let report = IcmpReport {
             family: icmp.family,
             kind: icmp.kind,

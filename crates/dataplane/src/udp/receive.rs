@@ -1,6 +1,5 @@
 //! Batches of datagrams, passed to the server one at a time.
 
-use std::net::SocketAddr;
 use std::ops::Range;
 
 use control::{Leg, Series};
@@ -12,7 +11,8 @@ use turn_types::{ClientAddr, IpMeta, Now, PeerAddr, RelayId, ServerAddr, SocketI
 use crate::context::{Connections, Context, Output};
 use crate::egress::{Datagram, Egress, Reply};
 use crate::io::{Net, UdpIo};
-use crate::limits::MESSAGES_PER_RECEIVE;
+use crate::limits::{MESSAGES_PER_RECEIVE, RING_ROUNDS_PER_TURN};
+use crate::offload::Offload;
 use crate::report::{Condition, Observer};
 use crate::sockets::{Arrivals, Losses, Sockets};
 use crate::token::has_connection;
@@ -42,7 +42,7 @@ pub(crate) fn receive_from_clients<N: Net>(
     let mut arrivals = Arrivals::default();
     for index in messages {
         let message = rx.message(index);
-        arrivals.message(message.from);
+        arrivals.message(message.from, message.to);
         let path = listener.path(id, &message);
         let back = listener.flow_back(&path);
         for (start, packet) in message.segments() {
@@ -80,14 +80,14 @@ pub(crate) fn receive_from_clients<N: Net>(
                     if is_alike {
                         arrivals.passed();
                     }
-                    egress.client_verdict(verdict, datagram);
+                    egress.client_verdict(verdict, datagram, sockets);
                 }
                 Verdict::Wait
                 | Verdict::Hold
                 | Verdict::Queued
                 | Verdict::Drop(_)
                 | Verdict::ToClient { .. } => {
-                    egress.client_verdict(verdict, datagram);
+                    egress.client_verdict(verdict, datagram, sockets);
                 }
             }
         }
@@ -103,26 +103,48 @@ fn flow_from<N: Net>(sockets: &Sockets<N>, from: ServerAddr, to: ClientAddr) -> 
     Some(listener.flow(id, to, from.ip(), IpMeta::DEFAULT))
 }
 
-/// Receives one batch at a relay socket, and calls `on_message` with the peer of each message. Returns true if more may
-/// wait.
+/// Receives one batch at a relay socket. Returns true if more may wait.
+///
+/// Datagrams of the ring are served first that entered it before: the kernel fills it again with a peer's datagrams
+/// after those in the socket have been received.
 pub(crate) fn receive_from_peers<N: Net>(
     cx: &mut Context<N>,
     clients: &mut impl Connections<N>,
-    relay: RelayId,
-    on_message: impl Fn(SocketAddr),
+    number: RelayId,
+    offload: &mut Offload<N>,
 ) -> bool {
-    let Context { rx, egress, server, sockets, observer, now, .. } = cx;
-    let sockets = &*sockets;
-    let Some(socket) = sockets.relay(relay) else { return false };
+    let Context { rx, sockets, observer, now, .. } = cx;
+    let Some(socket) = sockets.relay(number) else { return false };
     let mut batch = Intake { rx, observer, now: *now };
     let messages = batch.receive(Leg::FromPeers, &socket.socket, &socket.losses);
     let more = messages.len() == MESSAGES_PER_RECEIVE;
+    if !messages.is_empty() && offload.fills_ring() {
+        for _ in 0..RING_ROUNDS_PER_TURN {
+            if offload.receive(cx, clients) != Some(true) {
+                break;
+            }
+        }
+    }
+    let Context { rx, egress, server, sockets, now, .. } = cx;
+    let sockets = &*sockets;
+    let Some(socket) = sockets.relay(number) else { return false };
+    let sharing = sockets.relays_of(number);
     let mut arrivals = Arrivals::default();
     for index in messages {
         let message = rx.message(index);
         let peer = PeerAddr(message.from);
-        on_message(message.from);
-        arrivals.message(message.from);
+        arrivals.message(message.from, message.to);
+        let relay = match sharing {
+            None => number,
+            Some(relays) => match message.to.and_then(|to| relays.get(&to)) {
+                Some(relay) => *relay,
+                None => {
+                    message.segments().for_each(|_| egress.dropped(DropReason::RelayClosed));
+                    continue;
+                }
+            },
+        };
+        offload.came_by_socket(relay, message.from, message.segments().count() as u32);
         for (start, packet) in message.segments() {
             arrivals.datagram();
             arrivals.passed();

@@ -200,8 +200,9 @@ fn open_relay<N: Net>(
     relay: RelayId,
     at: RelayedAddr,
 ) -> Result<(), OpenRelayError> {
-    let Context { net, sockets, observer, now, .. } = cx;
-    sockets.open_relay(net, relay, at).map_err(|error| {
+    let Context { net, sockets, observer, now, server, .. } = cx;
+    let of_prefix = server.has_prefix_of(at);
+    sockets.open_relay(net, relay, at, of_prefix).map_err(|error| {
         if error.kind() == io::ErrorKind::AddrInUse {
             return OpenRelayError::PortTaken;
         }

@@ -7,8 +7,9 @@ use turn_proto::{BindRequest, Departure, EndReason, Event, Fetch, Renamed};
 use turn_types::{RelayId, WorkerId};
 
 use super::{Clients, Worker};
+use crate::context::Context;
 use crate::io::Net;
-use crate::limits::{ACCEPTS_PER_TURN, RING_ROUNDS_PER_TURN};
+use crate::limits::{ACCEPTS_PER_TURN, RING_ROUNDS_PER_TURN, SHARED_ROUNDS_PER_MOVE};
 use crate::report::{Condition, Sent};
 use crate::stream::Stream;
 use crate::workers::{MovedSockets, WorkerMessage};
@@ -39,6 +40,9 @@ impl<N: Net> Worker<N> {
             WorkerMessage::Fetch(fetch) => self.move_allocation(fetch),
             WorkerMessage::FetchFailed(fetch) => self.hand_in(Event::FetchFailed(fetch)),
             WorkerMessage::Arrive(departure, sockets) => self.arrive(*departure, sockets),
+            WorkerMessage::Leave(reply) => reply(self.leave()),
+            WorkerMessage::TakeBack => self.take_back(),
+            WorkerMessage::Forget => self.forget(),
         }
     }
 
@@ -105,10 +109,18 @@ impl<N: Net> Worker<N> {
                 break;
             }
         }
-        let Some(departure) = self.cx.server.depart(&fetch) else { return };
+        let relays: Vec<RelayId> = self.cx.server.relays_of(fetch.allocation).collect();
+        let parted = self.part_from_shared_sockets(&relays);
+        let departure = if parted { self.cx.server.depart(&fetch) } else { None };
+        let Some(departure) = departure else {
+            relays.iter().for_each(|relay| self.cx.sockets.unpart(*relay));
+            if !parted {
+                drop(self.send_message(fetch.asker, WorkerMessage::FetchFailed(fetch)));
+            }
+            return;
+        };
         // Datagrams to be sent by its sockets may be gathered.
         self.cx.flush();
-        let relays: Vec<RelayId> = departure.relays().collect();
         let sockets: MovedSockets<N> = relays
             .into_iter()
             .filter_map(|relay| Some((relay, self.cx.sockets.take_relay(&self.cx.net, relay)?)))
@@ -117,19 +129,43 @@ impl<N: Net> Worker<N> {
         if let Err(WorkerMessage::Arrive(departure, sockets)) =
             self.send_message(fetch.asker, message)
         {
-            self.take_back(*departure, sockets);
+            let cx = &mut self.cx;
+            let mut kept = true;
+            for (relay, socket) in sockets {
+                kept &= cx.sockets.adopt_relay(&cx.net, relay, socket).is_ok();
+            }
+            self.keep(*departure, kept);
         }
     }
 
-    /// Keeps an allocation that could not leave.
-    fn take_back(&mut self, departure: Departure, sockets: MovedSockets<N>) {
-        let (cx, id) = (&mut self.cx, departure.allocation());
-        let mut kept = true;
-        for (relay, socket) in sockets {
-            kept &= cx.sockets.adopt_relay(&cx.net, relay, socket).is_ok();
+    /// Gives relays sockets of their own, if they have none. What has come to a shared one is for the client here. Returns
+    /// false if there are no descriptors left: the allocation stays.
+    pub(super) fn part_from_shared_sockets(&mut self, relays: &[RelayId]) -> bool {
+        for relay in relays {
+            let Context { sockets, net, observer, now, .. } = &mut self.cx;
+            match sockets.part(net, *relay) {
+                Ok(None) => {}
+                Ok(Some(shared)) => {
+                    for _ in 0..SHARED_ROUNDS_PER_MOVE {
+                        if !self.receive_from_relay(shared) {
+                            break;
+                        }
+                    }
+                }
+                Err(error) => {
+                    observer.warn(now.instant, Condition::RelaySocket, &error);
+                    return false;
+                }
+            }
         }
+        true
+    }
+
+    /// Keeps an allocation that could not leave, or ends it if its `sockets` could not be kept.
+    pub(super) fn keep(&mut self, departure: Departure, sockets: bool) {
+        let (cx, id) = (&mut self.cx, departure.allocation());
         cx.server.take_back(cx.now, departure);
-        if !kept {
+        if !sockets {
             cx.server.end_allocation(cx.now, id, EndReason::SystemExhausted);
         }
         self.settle();

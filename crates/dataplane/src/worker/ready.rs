@@ -92,9 +92,14 @@ impl Ready {
     /// Ends the report. When more is ready than one report holds, the kernel reports one socket after the other: with
     /// many busy relays a listener would have its turn among hundreds, so all `listeners` have one now.
     pub(super) fn complete(&mut self, listeners: usize) {
-        if self.reported >= SOCKETS_PER_TURN {
+        if self.is_full() {
             self.add_listeners(u32::try_from(listeners).unwrap_or(u32::MAX));
         }
+    }
+
+    /// Returns true if more sockets may be ready than were reported.
+    pub(super) const fn is_full(&self) -> bool {
+        self.reported >= SOCKETS_PER_TURN
     }
 
     fn add_listeners(&mut self, count: u32) {

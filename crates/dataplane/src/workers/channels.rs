@@ -89,6 +89,11 @@ impl<N: Net> WorkerChannels<N> {
         }
     }
 
+    /// Returns the number of workers.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// Returns true if there is a worker of this number.
     pub(crate) fn reaches(&self, worker: WorkerId) -> bool {
         usize::from(worker.0) < self.0.len()

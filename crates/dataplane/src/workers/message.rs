@@ -1,10 +1,12 @@
 //! Messages between workers.
 
-use std::fmt;
+use std::{fmt, io};
 
+use control::Reply;
 use turn_proto::{BindRequest, Departure, Fetch, Question, WorkerAnswer};
 use turn_types::RelayId;
 
+use crate::inheritance::Inheritance;
 use crate::io::Net;
 use crate::sockets::RelaySocket;
 use crate::stream::Stream;
@@ -12,8 +14,8 @@ use crate::stream::Stream;
 /// Relay sockets of an allocation that moves, by their numbers at the sender.
 pub(crate) type MovedSockets<N> = Vec<(RelayId, RelaySocket<N>)>;
 
-/// A message to another worker. All but the first are the steps of a client's move (RFC 8016), in their order; see
-/// `handover.rs` of `turn_proto`.
+/// A message to another worker. Those between the first and the last three are the steps of a client's move (RFC 8016), in their
+/// order; see `handover.rs` of `turn_proto`.
 pub(crate) enum WorkerMessage<N: Net> {
     /// A client's connection, with its TLS and buffered bytes, whose ConnectionBind names a peer's connection of the
     /// receiver (RFC 6062).
@@ -28,7 +30,16 @@ pub(crate) enum WorkerMessage<N: Net> {
     FetchFailed(Fetch),
     /// The allocation, with its relay sockets.
     Arrive(Box<Departure>, MovedSockets<N>),
+    /// The next process asks for everything.
+    Leave(LeaveReply<N>),
+    /// The next process has failed.
+    TakeBack,
+    /// The next process serves.
+    Forget,
 }
+
+/// Takes what a worker has left, or why it could not.
+pub(crate) type LeaveReply<N> = Reply<io::Result<Inheritance<<N as Net>::Udp>>>;
 
 impl<N: Net> fmt::Debug for WorkerMessage<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -39,6 +50,9 @@ impl<N: Net> fmt::Debug for WorkerMessage<N> {
             Self::Fetch(_) => "Fetch",
             Self::FetchFailed(_) => "FetchFailed",
             Self::Arrive(..) => "Arrive",
+            Self::Leave(_) => "Leave",
+            Self::TakeBack => "TakeBack",
+            Self::Forget => "Forget",
         })
     }
 }

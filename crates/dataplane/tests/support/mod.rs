@@ -4,6 +4,7 @@
 pub(crate) mod data;
 pub(crate) mod dtls;
 pub(crate) mod end;
+pub(crate) mod prefix;
 pub(crate) mod stream;
 pub(crate) mod tls;
 pub(crate) mod user;
@@ -131,6 +132,7 @@ impl World {
             unacknowledged: long,
             backlog: 100,
             device: None,
+            free: false,
         };
         let streams = StreamSettings {
             proxies: start.proxies,
@@ -155,6 +157,7 @@ impl World {
             let spec = WorkerSpec {
                 id: WorkerId(id),
                 listeners,
+                shared: Vec::new(),
                 acceptors: vec![acceptor],
                 streams: streams.clone(),
                 dtls: dtls.clone(),
@@ -170,7 +173,7 @@ impl World {
                 net,
                 log: LogOptions::default(),
             };
-            let thread = spawn(spec, None).unwrap();
+            let thread = spawn(spec, None, None).unwrap();
             let policy = Policy::clone(&policy);
             Self { server, also, mailbox, directory, policy, counters, thread: Some(thread) }
         };

@@ -4,6 +4,8 @@
 //! the length is a `size_t` and counts header and data; each message starts at a multiple of the
 //! size of a `long`.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use libc::c_int;
 
 const HEADER: usize = size_of::<usize>() + 2 * size_of::<c_int>();
@@ -80,6 +82,23 @@ pub(crate) fn number(data: &[u8]) -> Option<u32> {
     match data {
         [byte] => Some(u32::from(*byte)),
         _ => data.first_chunk::<4>().map(|bytes| u32::from_ne_bytes(*bytes)),
+    }
+}
+
+/// The destination address of a received packet, from its packet info.
+pub(crate) fn destination((level, kind, data): (c_int, c_int, &[u8])) -> Option<IpAddr> {
+    match (level, kind) {
+        // in_pktinfo: interface, our address, the address in the header.
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+            let octets = data.get(8..).and_then(<[u8]>::first_chunk::<4>)?;
+            Some(IpAddr::V4(Ipv4Addr::from(*octets)))
+        }
+        // in6_pktinfo: the address in the header, interface.
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+            let octets = data.first_chunk::<16>()?;
+            Some(IpAddr::V6(Ipv6Addr::from(*octets)))
+        }
+        _ => None,
     }
 }
 

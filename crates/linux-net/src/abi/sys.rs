@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use libc::{c_int, socklen_t};
+use turn_types::IpFamily;
 
 /// Converts a result of -1 to the error in `errno`.
 pub(crate) fn check(result: c_int) -> io::Result<c_int> {
@@ -14,6 +15,14 @@ pub(crate) fn check(result: c_int) -> io::Result<c_int> {
 /// The calling thread's `errno`.
 pub(crate) fn errno() -> c_int {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// Lets a socket have addresses that no interface has.
+pub(crate) fn free(fd: BorrowedFd<'_>, family: IpFamily) -> io::Result<()> {
+    match family {
+        IpFamily::V4 => set_option(fd, libc::IPPROTO_IP, libc::IP_FREEBIND, 1),
+        IpFamily::V6 => set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_FREEBIND, 1),
+    }
 }
 
 /// Sets a socket option of type `int`.

@@ -6,10 +6,11 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use libc::{c_int, socklen_t};
+use turn_types::IpFamily;
 
 use super::{TcpListener, TcpOptions, TcpStream, keep_alive, open};
 use crate::abi::address::{self, ADDRESS_BYTES};
-use crate::abi::sys::{bind_to_device, check, set_option};
+use crate::abi::sys::{bind_to_device, check, free, set_option};
 
 impl TcpListener {
     /// Starts a connection to `to` from the address and port of this listener, which continues to listen. When
@@ -28,6 +29,9 @@ impl TcpListener {
         set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
         if let Some(device) = options.device {
             bind_to_device(socket, device)?;
+        }
+        if options.free {
+            free(socket, IpFamily::of(to.ip()))?;
         }
         set_option(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
         keep_alive(socket, options)?;
@@ -86,6 +90,7 @@ mod tests {
         unacknowledged: LONG,
         backlog: 8,
         device: None,
+        free: false,
     };
 
     /// A listener of another program of the same user that shares its port; on `::` for IPv4 as well.

@@ -26,10 +26,12 @@ impl Latest {
     }
 }
 
-/// Hash of a socket with a destination address and port.
-pub(crate) fn hash_way(socket: SendSocket, to: SocketAddr) -> u64 {
+/// Hash of a socket with a destination address and port, and the source address where the socket has several: those
+/// to one destination do not split each other's runs then.
+pub(crate) fn hash_way(socket: SendSocket, from: Option<IpAddr>, to: SocketAddr) -> u64 {
     let address = hash_address(to.ip()) ^ u64::from(to.port());
-    hash_socket(socket) ^ address.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    let from = from.map_or(0, hash_address).wrapping_mul(0xC2B2_AE3D_27D4_EB4F);
+    hash_socket(socket) ^ (address ^ from).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
 /// For a socket.

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use libc::c_int;
@@ -16,15 +16,19 @@ use crate::abi::sys::{errno, option};
 /// Errors taken per call, so that a flood of ICMP cannot hold up a worker; epoll reports the rest.
 const MAX_PER_CALL: usize = 64;
 
-/// A `sock_extended_err` and the address of its reporter.
-const CONTROL_BYTES: usize =
-    cmsg::space(size_of::<libc::sock_extended_err>() + ADDRESS_BYTES) + cmsg::space(4) * 4;
+/// A `sock_extended_err` and the address of its reporter, the packet info, and the fields of the IP header.
+const CONTROL_BYTES: usize = cmsg::space(size_of::<libc::sock_extended_err>() + ADDRESS_BYTES)
+    + cmsg::space(size_of::<libc::in6_pktinfo>())
+    + cmsg::space(4) * 4;
 
 /// Something that went wrong with a datagram after it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketError {
     /// Destination of the datagram.
     pub peer: SocketAddr,
+    /// Its source: the destination of the ICMP message. `None` without [`UdpOptions::packet_info`](crate::UdpOptions), and for
+    /// faults that this host found.
+    pub local: Option<IpAddr>,
     /// The kernel's word for it.
     pub errno: i32,
     /// The ICMP message; `None` when this host found the fault itself (`EMSGSIZE`).
@@ -98,8 +102,10 @@ impl UdpSocket {
         // A `size_t` with one C library, a `socklen_t` with another.
         let written: usize = header.msg_controllen as _;
         let written = written.min(CONTROL_BYTES);
+        let messages = || Decoder::new(&control.0[..written]);
+        let local = messages().find_map(cmsg::destination);
         let error = address::decode(&name)
-            .and_then(|peer| Decoder::new(&control.0[..written]).find_map(|m| parse(peer, m)));
+            .and_then(|peer| messages().find_map(|message| parse(peer, local, message)));
         Ok(error.map_or(Taken::Other, Taken::Error))
     }
 }
@@ -116,7 +122,11 @@ enum Taken {
 }
 
 /// Reads one control message: `struct sock_extended_err` as its bytes.
-fn parse(peer: SocketAddr, (level, kind, data): (c_int, c_int, &[u8])) -> Option<SocketError> {
+fn parse(
+    peer: SocketAddr,
+    local: Option<IpAddr>,
+    (level, kind, data): (c_int, c_int, &[u8]),
+) -> Option<SocketError> {
     let ours = (level == libc::IPPROTO_IP && kind == libc::IP_RECVERR)
         || (level == libc::IPPROTO_IPV6 && kind == libc::IPV6_RECVERR);
     let raw = data.first_chunk::<{ size_of::<libc::sock_extended_err>() }>()?;
@@ -138,7 +148,8 @@ fn parse(peer: SocketAddr, (level, kind, data): (c_int, c_int, &[u8])) -> Option
         libc::SO_EE_ORIGIN_ICMP6 => Some(report(IpFamily::V6, icmp_type == 2)),
         _ => return None,
     };
-    Some(SocketError { peer, errno, icmp })
+    let local = local.filter(|_| icmp.is_some());
+    Some(SocketError { peer, local, errno, icmp })
 }
 
 #[cfg(test)]
@@ -156,7 +167,7 @@ mod tests {
 
     fn parse_v4(data: &[u8]) -> Option<SocketError> {
         let peer = "192.0.2.1:9".parse().unwrap();
-        parse(peer, (libc::IPPROTO_IP, libc::IP_RECVERR, data))
+        parse(peer, None, (libc::IPPROTO_IP, libc::IP_RECVERR, data))
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! Relay addresses: each of them once, with an unambiguous public address.
+//! Relay addresses: each of them once, with an unambiguous public address, and prefixes of a length that serves.
 
+use turn_proto::{DeniedBy, PeerRules, RelayPrefix, RelayPrefixError};
 use turn_types::IpFamily;
 
 use crate::document::Document;
@@ -8,6 +9,7 @@ use crate::file::{self, CloudMetadata};
 use crate::value::{External, RelayEntry};
 
 const ADDRESSES: &str = "relay.addresses";
+const PREFIXES: &str = "relay.prefixes";
 const EXTERNAL: &str = "relay.external";
 const STUN: &str = "relay.external_stun";
 
@@ -27,6 +29,51 @@ pub(super) fn check(relay: &file::Relay, document: &Document, errors: &mut Error
     entries(&relay.addresses, document, errors);
     if !document.is_refused(ADDRESSES) {
         externals(&external, &relay.addresses, document, errors);
+    }
+    prefixes(relay, &external, document, errors);
+}
+
+fn prefixes(relay: &file::Relay, external: &External, document: &Document, errors: &mut Errors) {
+    for (index, prefix) in relay.prefixes.iter().map(|prefix| prefix.0).enumerate() {
+        let mut refuse =
+            |what, help| errors.add(document.entry_place(PREFIXES, index), PREFIXES, what, help);
+        // The ports of the workers are checked at the start, which knows their number.
+        match RelayPrefix::new(prefix, 0, 1) {
+            Ok(_) | Err(RelayPrefixError::Ports) => {}
+            Err(RelayPrefixError::TooLong) => refuse(
+                format!("{prefix} has too few addresses"),
+                "write a network of at most /112 (IPv6) or /30 (IPv4); for single addresses there is relay.addresses",
+            ),
+            Err(RelayPrefixError::TooShort) => refuse(
+                format!("{prefix} has more addresses than a host is given"),
+                "write the network that is routed to this host, at least /32 (IPv6) or /8 (IPv4)",
+            ),
+        }
+        if PeerRules::default().ruling(prefix.first()) == Err(DeniedBy::Never)
+            || prefix.first().is_loopback()
+        {
+            refuse(
+                format!("{prefix} has no addresses that peers could reach"),
+                "write a network of unicast addresses that is routed to this host",
+            );
+        }
+        let overlaps = |other: turn_types::Prefix| {
+            other.contains(prefix.first()) || prefix.contains(other.first())
+        };
+        if relay.prefixes[..index].iter().any(|other| overlaps(other.0)) {
+            refuse(format!("{prefix} is there twice, or in part"), "remove one of them");
+        }
+        let of_addresses = relay.addresses.iter().flat_map(|entry| match entry {
+            RelayEntry::Auto => [None; 2],
+            RelayEntry::Address { local, public } => [Some(*local), *public],
+        });
+        let others = of_addresses.flatten().chain(external.0.iter().copied());
+        for other in others.filter(|other| prefix.contains(*other)) {
+            refuse(
+                format!("{other} of relay.addresses or relay.external is one of {prefix}"),
+                "give allocations with ports another address",
+            );
+        }
     }
 }
 

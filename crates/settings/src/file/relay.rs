@@ -20,6 +20,12 @@ section! {
             example = serde_json::json!([{ "local": "10.0.0.5", "public": "203.0.113.7" }])
         )]
         live addresses: Vec<RelayEntry> = vec![RelayEntry::Auto];
+        /// Networks that are routed to this host for relaying alone, such as an IPv6 `/64`: each allocation gets an
+        /// address of its own there, all at one port of a worker, and needs no descriptor. They come before `addresses`
+        /// of their family, which serve what no address is left for. The host has to deliver them to itself: `ip -6
+        /// route add local 2001:db8:1:2::/64 dev lo`. Lengths from `/32` to `/112` of IPv6, `/8` to `/30` of IPv4.
+        #[schemars(example = serde_json::json!(["2001:db8:1:2::/64"]))]
+        restart prefixes: Vec<Prefix> = Vec::new();
         /// Public address, or one per family, of a host behind 1:1 NAT (as in most clouds): it replaces the
         /// host's own address in responses. Leave it out where the host has its public address. `"auto"` asks the
         /// servers of `external_stun`, or the cloud of `external_metadata`, at the start, each minute, and when an address of the host changes; new
@@ -39,7 +45,8 @@ section! {
         /// Address family of a relayed address whose client names none: `"ipv4"`, as RFC 8656 has it, `"ipv6"`, or
         /// `"client"` for that of the client's own address.
         live default_family: DefaultFamily = DefaultFamily::Ipv4;
-        /// UDP ports (inclusive) to allocate relayed addresses from. A firewall has to let them in.
+        /// UDP ports (inclusive) to allocate relayed addresses from. A firewall has to let them in. Of `prefixes` the
+        /// workers have one even port each, the first ones of the range, and for pairs the odd ones behind them.
         #[schemars(example = &"50000-59999")]
         live ports: PortRange = PortRange { min: 49_152, max: 65_535 }; // RFC 8656 §7.2: the dynamic ports
     }

@@ -13,13 +13,13 @@ use simulation::{
     Board, ClientHost, ClientPlan, DirectoryFaults, Faults, PeerHost, ProbeHost, ServerHost,
     ServerPlan, StrayHost, TcpClientHost, TcpNet, TcpPeerHost,
 };
-use turn_proto::{PeerRules, Policy};
+use turn_proto::{PeerRules, Policy, RelayPrefix};
 use turn_types::{Instant, Prefix, Transport, WorkerId};
 
 use node::Node;
 use settings::{
-    TIMED, TOKEN, USERS, addr, alternate, discovery, dtls, listeners, log_in, look_up, peers,
-    policy, policy_of_alternate, tls,
+    TIMED, TOKEN, USERS, WORKERS_MAX, addr, alternate, discovery, dtls, listeners, log_in, look_up,
+    peers, policy, policy_of_alternate, tls,
 };
 
 /// Life of the clients.
@@ -117,8 +117,9 @@ impl Scene {
         let limits = if rng.below(2) == 0 { (0, 0) } else { (8, 4) };
         let mut ips: Vec<_> = listeners.iter().map(SocketAddr::ip).collect();
         ips.dedup();
+        let routed: Vec<_> = policy.prefixes.iter().map(RelayPrefix::network).collect();
         let plan = ServerPlan {
-            workers: 1 + rng.below(3) as u16,
+            workers: 1 + rng.below(WORKERS_MAX.into()) as u16,
             policy,
             listeners,
             proxies: vec!["198.51.100.77/32".parse().unwrap()],
@@ -142,7 +143,8 @@ impl Scene {
         };
         let server = ServerHost::new(plan, look_up, self.tcp.clone(), rng.fork());
         let server = self.world.add_host(Node::Server(Box::new(server)));
-        let prefixes: Vec<_> = ips.into_iter().map(Prefix::host).collect();
+        let mut prefixes: Vec<_> = ips.into_iter().map(Prefix::host).collect();
+        prefixes.extend(routed);
         self.world.attach(internet, server, LinkConfig::default(), &prefixes);
         self.servers.push(server);
     }
@@ -360,6 +362,14 @@ impl Scene {
             9 | 10 => {
                 let seconds = *self.rng.pick(&[0, 0, 5, -5, 3_600, -3_600, 100_000, -100_000]);
                 self.with_server(|server| server.set_wall_error(seconds));
+            }
+            11 => {
+                let server = *self.rng.pick(&self.servers);
+                self.world.act(server, |node, now, out| {
+                    let Node::Server(server) = node else { unreachable!() };
+                    server.restart(out);
+                    server.run(now, out);
+                });
             }
             _ => {
                 let links = self.links.clone();

@@ -12,12 +12,12 @@ use stun_wire::{AccessTokenBlock, LongTermKeys, time_limited_password};
 use turn_client::AccessToken;
 use turn_proto::{
     AlternateServers, AuthPolicy, DiscoverySockets, Lifetimes, PeerRules, Policy, Quotas,
-    RelayAddress, RelayPorts, SharedSecret, TokenAlgorithm, TokenAuthority, TokenKey,
+    RelayAddress, RelayPorts, RelayPrefix, SharedSecret, TokenAlgorithm, TokenAuthority, TokenKey,
     UnauthenticatedBudget, User, UserAnswer, UserKeys, UserQuery,
 };
 use turn_session::dtls::{CookieHandler, Cookies, DtlsConfig};
 use turn_session::{Certificate, Certificates, TlsConfig, TlsRules, tls_config};
-use turn_types::{Secret, UnixSeconds};
+use turn_types::{Prefix, Secret, UnixSeconds};
 
 const REALM: &str = "turn.example";
 pub(crate) const USERS: [&str; 3] = ["alice", "bob", "carol"];
@@ -42,12 +42,20 @@ pub(crate) fn peers() -> [SocketAddr; 3] {
     [addr("192.0.2.10:7000"), addr("192.0.2.11:7000"), addr("[2001:db8:2::10]:7000")]
 }
 
+/// A network that is routed to the server, for relayed addresses: so small that it runs out.
+pub(crate) fn routed() -> Prefix {
+    "203.0.113.64/29".parse().unwrap()
+}
+
 /// The four sockets of NAT behaviour discovery.
 pub(crate) fn discovery() -> DiscoverySockets {
     let row = |ip: &str| [3478, 3479].map(|port| SocketAddr::new(ip.parse().unwrap(), port));
     let local = [row("198.51.100.1"), row("198.51.100.2")];
     DiscoverySockets { local, public: local }
 }
+
+/// Most workers of a server.
+pub(crate) const WORKERS_MAX: u16 = 3;
 
 /// The server that clients are redirected to.
 pub(crate) fn alternate() -> SocketAddr {
@@ -61,6 +69,7 @@ pub(crate) fn policy_of_alternate(policy: &Policy) -> Policy {
         relay: vec![RelayAddress { local: ip, public: ip, ports: RelayPorts::new() }],
         alternates: AlternateServers::default(),
         discovery: Vec::new(),
+        prefixes: Vec::new(),
         ..policy.clone()
     }
 }
@@ -122,6 +131,7 @@ pub(crate) fn look_up(query: &UserQuery) -> UserAnswer {
 pub(crate) fn policy(rng: &mut Rng) -> Policy {
     let allow = ["192.0.2.0/24", "2001:db8:2::/48"].map(|prefix| prefix.parse().unwrap());
     let ips = listeners().map(|listener| listener.ip());
+    let own: Vec<Prefix> = ips.map(Prefix::host).into_iter().chain([routed()]).collect();
     let some = |rng: &mut Rng, value| if rng.below(4) == 0 { value } else { 0 };
     Policy {
         relay: ips
@@ -140,7 +150,12 @@ pub(crate) fn policy(rng: &mut Rng) -> Policy {
             bytes_per_second: u64::from(some(rng, 2_000)),
             ..Quotas::default()
         },
-        peer_rules: PeerRules::new(&allow, &[], &ips),
+        prefixes: if rng.below(3) == 0 {
+            vec![RelayPrefix::new(routed(), 40_000, WORKERS_MAX).unwrap()]
+        } else {
+            Vec::new()
+        },
+        peer_rules: PeerRules::with_own_prefixes(&allow, &[], &own),
         unauthenticated: UnauthenticatedBudget { per_second: some(rng, 1) },
         mobility: rng.below(2) == 0,
         tcp_relaying: rng.below(2) == 0,

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
+use state_format::{fields, variants};
 use stun_wire::{IntegrityKey, IntegrityKind};
 use turn_types::{Realm, Secret, UnixSeconds};
 
@@ -33,6 +34,20 @@ pub(crate) struct TokenKeys {
     pub(crate) kid: Arc<str>,
     pub(crate) mac: Secret<Arc<[u8]>>,
 }
+
+fields!(Grant {
+    1 => realm,
+    2 => user,
+    3 => account,
+    4 => keys,
+    5 => expires,
+    6 => allocations_max,
+    7 => limits,
+});
+fields!(UserKeys { 1 => md5, 2 => sha256 });
+fields!(TokenKeys { 1 => kid, 2 => mac });
+
+variants!(Keys, "kind of keys" { 1 => LongTerm(keys), 2 => Token(keys) });
 
 impl Keys {
     /// Returns true for the key of an access token.

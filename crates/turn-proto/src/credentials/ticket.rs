@@ -16,6 +16,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
+use state_format::{Malformed, Reader, Value, Writer};
 use subtle::ConstantTimeEq as _;
 use turn_types::AllocationId;
 use zeroize::Zeroizing;
@@ -59,6 +60,16 @@ impl TicketBody {
     /// The content of the ticket behind this one.
     pub(crate) const fn next(self) -> Self {
         Self { serial: (self.serial + 1) % SERIALS, ..self }
+    }
+}
+
+impl Value for Ticket {
+    fn write(&self, out: &mut Writer) {
+        out.put(&self.0);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        input.array().map(Self)
     }
 }
 

@@ -3,6 +3,7 @@
 //! comprehension-required. As a field of [`AllocationAttributes`] it is kept with the allocation, is part of its
 //! snapshot (`store/snapshot.rs` gets another version) and of its record, which `admin/src/types/session.rs` shows.
 
+use state_format::fields;
 use stun_wire::{AttributeType, Message, value};
 use turn_types::{ClientPath, IpFamily, RelayProtocol, Transport};
 
@@ -21,6 +22,8 @@ pub struct AllocationAttributes {
     /// REQUESTED-TRANSPORT: the protocol that is relayed.
     pub protocol: RelayProtocol,
 }
+
+fields!(AllocationAttributes { 1 => protocol });
 
 /// The attributes of a well-formed Allocate.
 #[derive(Clone, Copy, Debug)]
@@ -151,6 +154,6 @@ fn served_family(
             DefaultFamily::Client => client,
         },
     };
-    let served = dual || policy.relay_of(family).next().is_some();
+    let served = dual || policy.relays_family(family);
     if served { Ok(family) } else { Err(Refusal::FamilyUnsupported) }
 }

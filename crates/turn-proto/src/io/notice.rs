@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
+use state_format::fields;
 use stun_wire::Method;
 use turn_types::{
     AllocationId, ClientPath, FiveTuple, Instant, PeerAddr, Prefix, Realm, RelayedAddr,
@@ -195,6 +196,14 @@ pub struct Traffic {
     /// Dropped in either direction (no permission, no channel, bandwidth, ...).
     pub dropped_packets: u64,
 }
+
+fields!(Traffic {
+    1 => to_peer_packets,
+    2 => to_peer_bytes,
+    3 => to_client_packets,
+    4 => to_client_bytes,
+    5 => dropped_packets,
+});
 
 impl Traffic {
     /// Relayed packets of both directions.

@@ -111,6 +111,8 @@ turn_types::labels! {
     }
 }
 
+state_format::labelled!(Refusal, "reason of a refusal");
+
 impl Refusal {
     /// The STUN error code that the client is told (RFC 8489 §14.8, RFC 8656 §19).
     #[must_use]

@@ -214,3 +214,5 @@ turn_types::labels! {
         TooBigForLink => "too_big_for_link",
     }
 }
+
+state_format::labelled!(DropReason, "reason of a drop");

@@ -5,13 +5,14 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use turn_types::{Instant, IpFamily, PendingId, RelayId, RelayedAddr};
+use turn_types::{Instant, IpFamily, PendingId, RelayId, RelayProtocol, RelayedAddr};
 
 use super::allocate::{Allocate, write_allocation};
 use crate::io::{
     Command, OpenRelayError, Refusal, ReplyBuffer, RequestedAddresses, Responder, Traffic, Verdict,
 };
 use crate::limits::PORT_ATTEMPTS_MAX;
+use crate::policy::prefixes::ClaimedAddress;
 use crate::policy::{Policy, PortRequirement};
 use crate::store::{
     Allocation, Bucket, Channels, ClaimedPort, History, Mobility, PeerConnections,
@@ -43,7 +44,8 @@ impl Allocate<'_> {
                 allocation.set(family, SocketState::Opening(port));
             }
             RequestedAddresses::One(family, requirement) => {
-                let port = self.claim(policy, family, requirement)?;
+                let protocol = allocation.wanted.kept.protocol;
+                let port = self.claim(policy, family, protocol, requirement)?;
                 allocation.set(family, SocketState::Opening(port));
             }
             RequestedAddresses::Both(requirement) => {
@@ -60,11 +62,15 @@ impl Allocate<'_> {
         policy: &Policy,
         reservation: Reservation,
     ) -> Result<ClaimedPort, Refusal> {
-        let at = reservation.relayed;
+        let (at, lease) = (reservation.relayed, &reservation.lease);
         // An address that was removed and came back has other leases.
-        let relay = policy.relay.iter().find(|relay| relay.local == at.ip());
-        let relay = relay.filter(|relay| reservation.lease.is_of(&relay.ports));
-        let public = relay.ok_or(Refusal::BadReservationToken)?.public;
+        let public = if policy.prefix_of(at.ip()).is_some_and(|prefix| prefix.has_lease(lease)) {
+            at.ip()
+        } else {
+            let relay = policy.relay.iter().find(|relay| relay.local == at.ip());
+            let relay = relay.filter(|relay| lease.is_of(&relay.ports));
+            relay.ok_or(Refusal::BadReservationToken)?.public
+        };
         Ok(ClaimedPort {
             relay: self.ids.next_relay(),
             at,
@@ -75,23 +81,60 @@ impl Allocate<'_> {
         })
     }
 
-    /// Claims a free port on one of the relay addresses of a family, beginning with a random one.
+    /// Claims an address of a prefix, or a free port on a relay address.
     fn claim(
         &mut self,
         policy: &Policy,
         family: IpFamily,
+        protocol: RelayProtocol,
         requirement: PortRequirement,
     ) -> Result<ClaimedPort, Refusal> {
-        let count = policy.relay_of(family).count();
-        if count == 0 {
+        if !policy.relays_family(family) {
             return Err(Refusal::FamilyUnsupported);
         }
-        let start = usize::try_from(self.random.u64() % count as u64).unwrap_or(0);
-        for relay in policy.relay_of(family).cycle().skip(start).take(count) {
+        self.claim_of_prefix(policy, family, protocol, requirement)
+            .or_else(|| self.claim_of_address(policy, family, requirement))
+            .ok_or(Refusal::PortsExhausted)
+    }
+
+    /// Claims an address of one of the prefixes of a family, beginning with a random one.
+    fn claim_of_prefix(
+        &mut self,
+        policy: &Policy,
+        family: IpFamily,
+        protocol: RelayProtocol,
+        requirement: PortRequirement,
+    ) -> Option<ClaimedPort> {
+        let prefixes = policy.prefixes_of(family);
+        for prefix in self.random.rotated(prefixes) {
+            let random = u128::from(self.random.u64()) << 64 | u128::from(self.random.u64());
+            let claimed = prefix.claim(self.ids.worker(), requirement, random);
+            if let Some(ClaimedAddress { at, lease, next }) = claimed {
+                let relay = match protocol {
+                    RelayProtocol::Udp => self.ids.next_shared_relay(),
+                    RelayProtocol::Tcp => self.ids.next_relay(),
+                };
+                let at = RelayedAddr(at);
+                let requirement = Some(requirement);
+                return Some(ClaimedPort { relay, at, public: at, lease, next, requirement });
+            }
+        }
+        None
+    }
+
+    /// Claims a free port on one of the relay addresses of a family, beginning with a random one.
+    fn claim_of_address(
+        &mut self,
+        policy: &Policy,
+        family: IpFamily,
+        requirement: PortRequirement,
+    ) -> Option<ClaimedPort> {
+        let addresses = policy.relay_of(family);
+        for relay in self.random.rotated(addresses) {
             let random = self.random.u64();
             if let Some((lease, next)) = relay.ports.claim(policy.ports, requirement, random) {
                 let port = lease.port();
-                return Ok(ClaimedPort {
+                return Some(ClaimedPort {
                     relay: self.ids.next_relay(),
                     at: RelayedAddr(SocketAddr::new(relay.local, port)),
                     public: RelayedAddr(SocketAddr::new(relay.public, port)),
@@ -101,7 +144,7 @@ impl Allocate<'_> {
                 });
             }
         }
-        Err(Refusal::PortsExhausted)
+        None
     }
 
     /// Claims a port of each family; one of both is enough.
@@ -111,8 +154,9 @@ impl Allocate<'_> {
         requirement: PortRequirement,
         allocation: &mut PendingAllocation,
     ) -> Result<(), Refusal> {
+        let protocol = allocation.wanted.kept.protocol;
         for family in IpFamily::ALL {
-            let claimed = self.claim(policy, family, requirement);
+            let claimed = self.claim(policy, family, protocol, requirement);
             allocation.set(family, claimed.map_or_else(SocketState::Failed, SocketState::Opening));
         }
         if allocation.waits() { Ok(()) } else { Err(Refusal::PortsExhausted) }
@@ -181,8 +225,12 @@ impl Allocate<'_> {
         let protocol = waiting.wanted.kept.protocol;
         let tried = u32::try_from(waiting.taken.len()).unwrap_or(u32::MAX);
         let claimed = match requirement {
+            // All addresses of a prefix have the port that is taken.
+            Some(requirement) if policy.prefix_of(at.ip()).is_some() => self
+                .claim_of_address(policy, at.family(), requirement)
+                .ok_or(Refusal::PortsExhausted),
             Some(requirement) if tried < PORT_ATTEMPTS_MAX => {
-                self.claim(policy, at.family(), requirement)
+                self.claim(policy, at.family(), protocol, requirement)
             }
             Some(_) | None => Err(Refusal::PortsExhausted),
         };
@@ -235,7 +283,7 @@ impl Allocate<'_> {
             }
         };
         let PendingAllocation { responder, grant, lifetime, quota, wanted, .. } = pending;
-        let serves = |at: RelayedAddr| policy.relay.iter().any(|relay| relay.local == at.ip());
+        let serves = |at: RelayedAddr| policy.relays_from(at.ip());
         let (mut sockets, mut relayed, mut failed) = ([None, None], [None, None], None);
         for (family, socket) in IpFamily::ALL.into_iter().zip(pending.sockets) {
             match socket {
@@ -300,7 +348,8 @@ impl Allocate<'_> {
             SocketState::NotRequested | SocketState::Failed(_) | SocketState::Opening(_) => None,
         });
         let Some((at, lease)) = next else { return Ok(None) };
-        let relayed = RelayedAddr(SocketAddr::new(at.ip(), lease.port()));
+        // Even, so that there is a next one.
+        let relayed = RelayedAddr(SocketAddr::new(at.ip(), at.port() + 1));
         let expires = now + policy.of(&pending.grant.realm).lifetimes.reservation;
         let token = self.random.u64().to_be_bytes();
         let account = pending.quota.account().clone();

@@ -20,7 +20,7 @@ use crate::store::{
     Allocation, ExpectedClient, Leases, Next, PendingMove, Slot, Snapshot, Waiting,
 };
 
-/// An allocation on its way to another worker. Dropping it ends it and gives back all that it holds.
+/// An allocation on its way to another worker or process. Dropping it ends it and gives back all that it holds.
 #[derive(Debug)]
 pub struct Departure {
     snapshot: Box<Snapshot>,
@@ -49,7 +49,16 @@ impl Departure {
         self.snapshot.id
     }
 
-    fn into_allocation(self, policy: &Policy) -> Option<Allocation> {
+    /// An allocation on its way to another process.
+    pub(super) fn new(snapshot: Snapshot, leases: Leases) -> Self {
+        Self { five_tuple: snapshot.client(), snapshot: Box::new(snapshot), leases }
+    }
+
+    pub(super) const fn parts(&self) -> (&Snapshot, &Leases) {
+        (&self.snapshot, &self.leases)
+    }
+
+    pub(super) fn into_allocation(self, policy: &Policy) -> Option<Allocation> {
         let Self { snapshot, leases, .. } = self;
         let rules = policy.of(snapshot.realm());
         let limits = snapshot.limits().cloned();

@@ -12,6 +12,7 @@ use core::num::{NonZeroU32, NonZeroU64};
 use core::str::FromStr;
 use core::time::Duration;
 
+use state_format::fields;
 use turn_types::Prefix;
 
 use super::peer_rules::canonical;
@@ -29,6 +30,8 @@ pub struct GrantLimits {
     /// The only peers, of those that the rules allow; at most [`GRANT_PEERS_MAX`].
     pub peers: Option<Arc<[Prefix]>>,
 }
+
+fields!(GrantLimits { 1 => allocations, 2 => bytes_per_second, 3 => lifetime, 4 => peers });
 
 /// Why a text is no limits of a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,15 +6,45 @@ use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
 
 use stun_wire::{TransactionId, value};
-use turn_types::PeerAddr;
+use turn_types::{PeerAddr, RelayProtocol};
 
 use super::peer_rules::PeerAccess;
 use super::ports::RelayPorts;
-use super::{GrantLimits, Policy, RealmRules};
+use super::{GrantLimits, Policy, RealmRules, RelayPrefix};
 
 /// For a permitted peer that is an address of ours: the ports there. Only ports of live
 /// allocations may be reached.
-pub(crate) type OwnPorts = Option<Arc<RelayPorts>>;
+pub(crate) type OwnPorts = Option<PortsOfOurs>;
+
+/// The ports of an address of ours.
+#[derive(Clone, Debug)]
+pub(crate) enum PortsOfOurs {
+    /// Of a relay address.
+    Address(Arc<RelayPorts>),
+    /// Of the address with this number within a prefix.
+    OfPrefix(RelayPrefix, u32),
+}
+
+impl PortsOfOurs {
+    /// The ports of an address that is relayed from.
+    fn find(policy: &Policy, ip: IpAddr) -> Option<Self> {
+        if let Some(prefix) = policy.prefix_of(ip) {
+            return Some(Self::OfPrefix(prefix.clone(), prefix.number_of(ip)));
+        }
+        let own = policy.relay.iter().find(|relay| relay.local == ip)?;
+        Some(Self::Address(Arc::clone(&own.ports)))
+    }
+
+    fn is_open(&self, port: u16, protocol: RelayProtocol) -> bool {
+        match self {
+            Self::Address(ports) => match protocol {
+                RelayProtocol::Udp => ports.is_open(port),
+                RelayProtocol::Tcp => ports.is_listening(port),
+            },
+            Self::OfPrefix(prefix, number) => prefix.is_open(*number, port, protocol),
+        }
+    }
+}
 
 /// Reads an XOR-PEER-ADDRESS: the peer in its local form, and the IP address as it was named.
 pub(crate) fn read_peer(
@@ -59,14 +89,10 @@ pub(crate) fn judge(
     }
     match rules.judge(local) {
         PeerAccess::Allowed => Some(None),
-        PeerAccess::OwnAddress => {
-            let own = policy.relay.iter().find(|relay| relay.local == local)?;
-            Some(Some(Arc::clone(&own.ports)))
-        }
+        PeerAccess::OwnAddress => PortsOfOurs::find(policy, local).map(Some),
         // A rule about the network behind 1:1 NAT, which has the local form: the client named the public one.
         PeerAccess::Denied if named == public && public != local => {
-            let own = policy.relay.iter().find(|relay| relay.local == local)?;
-            Some(Some(Arc::clone(&own.ports)))
+            PortsOfOurs::find(policy, local).map(Some)
         }
         PeerAccess::Denied => None,
     }
@@ -84,10 +110,10 @@ pub(crate) fn judge_again(
 
 /// Returns true if a permitted peer may be connected to at this port, or connect from it.
 pub(crate) fn is_reachable_by_tcp(own: &OwnPorts, port: u16) -> bool {
-    own.as_ref().is_none_or(|ports| ports.is_listening(port))
+    own.as_ref().is_none_or(|ports| ports.is_open(port, RelayProtocol::Tcp))
 }
 
 /// Returns true if a permitted peer may be reached at this port: any, unless it is an address of ours.
 pub(crate) fn is_reachable(own: &OwnPorts, port: u16) -> bool {
-    own.as_ref().is_none_or(|ports| ports.is_open(port))
+    own.as_ref().is_none_or(|ports| ports.is_open(port, RelayProtocol::Udp))
 }

@@ -281,7 +281,7 @@ impl Allocations {
         }
     }
 
-    /// Takes an allocation out as it is, for another worker.
+    /// Takes an allocation out as it is, for another worker or process.
     pub(crate) fn remove_whole(&mut self, slot: Slot) -> Allocation {
         let allocation = self.vacate(slot);
         for socket in allocation.sockets.iter().flatten() {
@@ -290,14 +290,20 @@ impl Allocations {
                 self.by_peer.remove(&PeerKey { relay: socket.relay, ip: permission.ip });
             }
         }
+        for connection in allocation.connections.iter() {
+            self.by_connection.remove(&connection.id);
+        }
         *allocation
     }
 
     /// Adds an allocation as it was elsewhere, with its permissions.
     pub(crate) fn insert_whole(&mut self, allocation: Allocation) -> Slot {
         let slot = self.insert(allocation);
-        let Self { slots, by_peer, .. } = self;
+        let Self { slots, by_peer, by_connection, .. } = self;
         let Some(allocation) = slots[slot as usize].as_deref() else { return slot };
+        for connection in allocation.connections.iter() {
+            by_connection.insert(connection.id, slot);
+        }
         for permission in allocation.permissions.iter() {
             if let Some(socket) = &allocation.sockets[IpFamily::of(permission.ip).index()] {
                 by_peer.insert(PeerKey { relay: socket.relay, ip: permission.ip }, slot);

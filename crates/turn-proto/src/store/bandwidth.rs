@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use state_format::fields;
 use turn_types::{Instant, IpFamily};
 
 use crate::limits::{CARRIED_DEBT_MAX, UDP_PAYLOAD_MAX};
@@ -30,6 +31,8 @@ pub(crate) struct Bucket {
     bytes: u64,
     filled: Instant,
 }
+
+fields!(Bucket { 1 => rate, 2 => bytes, 3 => filled });
 
 impl Bucket {
     /// A full bucket.

@@ -3,6 +3,7 @@
 
 use alloc::vec::Vec;
 
+use state_format::{fields, variants};
 use turn_types::{ConnectionId, Instant, PeerAddr};
 
 use crate::limits::{BIND_WITHIN, CONNECT_WITHIN};
@@ -49,6 +50,10 @@ impl PeerConnection {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 }
+
+fields!(PeerConnection { 1 => id, 2 => peer, 3 => phase, 4 => deadline });
+
+variants!(Phase, "phase of a connection" { 1 => Connecting, 2 => Unbound, 3 => Bound });
 
 /// The connections of one allocation. They are few.
 #[derive(Debug, Default)]

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use state_format::{fields, variants};
 use turn_types::Instant;
 
 use crate::io::{DropReason, Refusal, ServedRequests, SessionHistory};
@@ -39,6 +40,12 @@ enum Reason {
     Refused(Refusal),
     Dropped(DropReason),
 }
+
+fields!(History { 1 => refreshes, 2 => more });
+fields!(More { 1 => permissions, 2 => channels, 3 => reasons, 4 => carried });
+fields!(Served { 1 => count, 2 => latest });
+
+variants!(Reason, "kind of reason" { 1 => Refused(reason), 2 => Dropped(reason) });
 
 // Each live allocation has one.
 const _: () = assert!(size_of::<History>() <= 16);

@@ -23,8 +23,26 @@ impl Ids {
         AllocationId::new(self.worker, self.allocations)
     }
 
+    /// The last id of an allocation that was given.
+    pub(crate) const fn last_allocation(&self) -> AllocationId {
+        AllocationId::new(self.worker, self.allocations)
+    }
+
+    /// Gives no id again that another process has given, up to this one.
+    pub(crate) const fn go_on_behind(&mut self, taken: AllocationId) {
+        if taken.worker().0 == self.worker.0 && taken.counter() > self.allocations {
+            self.allocations = taken.counter();
+        }
+    }
+
     pub(crate) const fn next_relay(&mut self) -> RelayId {
         self.relays += 1;
         RelayId(self.relays)
+    }
+
+    /// The next relay that has no socket of its own.
+    pub(crate) const fn next_shared_relay(&mut self) -> RelayId {
+        self.relays += 1;
+        RelayId::shared(self.relays)
     }
 }

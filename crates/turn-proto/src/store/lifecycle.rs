@@ -161,7 +161,7 @@ impl Allocations {
             self.end(slot, now, EndReason::Revoked, outbox);
             return;
         }
-        let stays = |ip| policy.relay.iter().any(|relay| relay.local == ip);
+        let stays = |ip| policy.relays_from(ip);
         let sockets = &self.get(slot).sockets;
         if !sockets.iter().flatten().any(|socket| stays(socket.local.ip())) {
             self.end(slot, now, EndReason::RelayAddressRemoved, outbox);

@@ -1,5 +1,6 @@
 //! The mobility of one allocation (RFC 8016): its ticket, and the path that its client is about to have.
 
+use state_format::{fields, variants};
 use stun_wire::TransactionId;
 use turn_types::{ClientPath, FiveTuple, WorkerId};
 
@@ -39,6 +40,10 @@ pub(crate) struct Answered {
     /// LIFETIME in seconds.
     pub(crate) lifetime: u32,
 }
+
+fields!(Answered { 1 => five_tuple, 2 => transaction, 3 => serial, 4 => lifetime });
+
+variants!(Next, "kind of place" { 1 => Here(path), 2 => Worker(worker, five_tuple) });
 
 impl Mobility {
     pub(crate) fn new(key: &NonceKey, location: LocationLease) -> Self {

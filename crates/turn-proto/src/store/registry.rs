@@ -254,6 +254,14 @@ impl RegistryHandle {
         Ok(QuotaLease { registry: self.clone(), account, customer, rate: quota.rate })
     }
 
+    /// Takes the place of an allocation that had it in another process, whatever the quotas are now.
+    pub(crate) fn keep_quota(&self, account: Account, customer: Prefix, rate: u64) -> QuotaLease {
+        let unlimited = AllocationQuota { rate, ..AllocationQuota::default() };
+        let kept = self.with(|registry| registry.take(&account, customer, unlimited));
+        debug_assert!(kept.is_ok(), "nothing is limited");
+        QuotaLease { registry: self.clone(), account, customer, rate }
+    }
+
     /// Keeps a port until it is redeemed by its token or expires. Expired reservations are swept first.
     ///
     /// # Errors
@@ -344,6 +352,11 @@ impl QuotaLease {
     /// The customer that it was taken for. A client that moves takes its place along.
     pub(crate) const fn customer(&self) -> Prefix {
         self.customer
+    }
+
+    /// Bytes per second that it was taken for.
+    pub(crate) const fn rate(&self) -> u64 {
+        self.rate
     }
 
     pub(crate) const fn account(&self) -> &Account {

@@ -1,4 +1,4 @@
-//! An allocation written out as plain data, and read back: for a move to another worker, later for a restart.
+//! An allocation written out as plain data, and read back: for a move to another worker or another process.
 //!
 //! Its data is one part, its leases within this process are the other: leases of ports, of its place in
 //! the quota, and of its registered location. Relay sockets go beside it, by their names.
@@ -6,11 +6,13 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 
+use state_format::fields;
 use stun_wire::{ChannelNumber, TransactionId};
 use turn_types::{
-    AllocationId, ClientPath, Instant, IpFamily, PeerAddr, Realm, RelayId, RelayedAddr,
+    AllocationId, ClientPath, FiveTuple, Instant, IpFamily, PeerAddr, Realm, RelayId,
+    RelayProtocol, RelayedAddr,
 };
 
 use super::allocation::{Allocation, RelaySocket};
@@ -26,13 +28,9 @@ use crate::io::{AllocationAttributes, InstalledRoute, Refusal, Traffic};
 use crate::policy::peers::OwnPorts;
 use crate::policy::{GrantLimits, PortLease};
 
-/// Version of [`Snapshot`]: another one for each change of its fields or their meaning.
-const VERSION: u32 = 3;
-
 /// The data of an allocation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Snapshot {
-    version: u32,
     pub(crate) id: AllocationId,
     path: ClientPath,
     attached: bool,
@@ -77,15 +75,51 @@ struct ChannelData {
     route: Option<InstalledRoute>,
 }
 
+fields!(Snapshot {
+    1 => id,
+    2 => path,
+    3 => attached,
+    4 => mobility,
+    5 => grant,
+    6 => created,
+    7 => transaction,
+    8 => token,
+    9 => address_error,
+    10 => relayed,
+    11 => sockets,
+    12 => permissions,
+    13 => channels,
+    14 => attributes,
+    15 => connections,
+    16 => traffic,
+    17 => history,
+    18 => to_peer,
+    19 => to_client,
+});
+fields!(MobilityData { 1 => ticket, 2 => serial, 3 => next, 4 => answered });
+fields!(SocketData { 1 => relay, 2 => local, 3 => expires });
+// Another process has routes of its own.
+fields!(ChannelData { 1 => number, 2 => peer, 3 => expires; route: None });
+
 /// The leases of an allocation; dropping them gives back ports, quota and location.
 #[derive(Debug)]
 pub(crate) struct Leases {
     ports: [Option<PortLease>; 2],
-    quota: QuotaLease,
+    pub(crate) quota: QuotaLease,
     location: Option<LocationLease>,
 }
 
-/// The snapshot has another version, or leases that do not fit it.
+impl Leases {
+    pub(crate) const fn new(
+        ports: [Option<PortLease>; 2],
+        quota: QuotaLease,
+        location: Option<LocationLease>,
+    ) -> Self {
+        Self { ports, quota, location }
+    }
+}
+
+/// The leases do not fit the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable;
 
@@ -96,6 +130,36 @@ impl Snapshot {
 
     pub(crate) const fn limits(&self) -> Option<&Arc<GrantLimits>> {
         self.grant.limits.as_ref()
+    }
+
+    /// The 5-tuple of its client.
+    pub(crate) const fn client(&self) -> FiveTuple {
+        self.path.five_tuple
+    }
+
+    /// Its account in the quotas.
+    pub(crate) fn account(&self) -> Arc<str> {
+        Arc::clone(&self.grant.account)
+    }
+
+    /// The protocol that it relays.
+    pub(crate) const fn protocol(&self) -> RelayProtocol {
+        self.attributes.protocol
+    }
+
+    /// Returns true if its client may move.
+    pub(crate) const fn is_mobile(&self) -> bool {
+        self.mobility.is_some()
+    }
+
+    /// Returns true while any relay socket has not expired.
+    pub(crate) fn is_live(&self, now: Instant) -> bool {
+        self.sockets.iter().flatten().any(|socket| now < socket.expires)
+    }
+
+    /// The addresses that its relay sockets are bound to.
+    pub(crate) fn relayed_from(&self) -> [Option<SocketAddr>; 2] {
+        self.sockets.map(|socket| socket.map(|socket| socket.local.0))
     }
 
     /// The names of the relay sockets.
@@ -130,7 +194,6 @@ impl Allocation {
             None => (None, None),
         };
         let snapshot = Snapshot {
-            version: VERSION,
             id: self.id,
             path: self.path,
             attached: self.attached,
@@ -161,9 +224,6 @@ impl Allocation {
         leases: Leases,
         judge: impl Fn(IpAddr) -> Option<OwnPorts>,
     ) -> Result<Self, Unreadable> {
-        if snapshot.version != VERSION {
-            return Err(Unreadable);
-        }
         let mut sockets = [None, None];
         for (index, (data, lease)) in snapshot.sockets.into_iter().zip(leases.ports).enumerate() {
             sockets[index] = match (data, lease) {
@@ -233,8 +293,7 @@ mod tests {
     use std::sync::Mutex;
     use std::vec;
     use turn_types::{
-        ClientAddr, ConnectionId, FiveTuple, Prefix, Secret, ServerAddr, SocketId, Transport,
-        WorkerId,
+        ClientAddr, ConnectionId, Prefix, Secret, ServerAddr, SocketId, Transport, WorkerId,
     };
 
     #[derive(Default)]
@@ -341,13 +400,9 @@ mod tests {
     }
 
     #[test]
-    fn another_version_and_missing_leases_are_refused() {
+    fn missing_leases_are_refused() {
         let registry = RegistryHandle::new(Arc::new(Shared::default()));
         let ports = RelayPorts::new();
-        let (mut snapshot, leases) = allocation(&registry, &ports).into_snapshot();
-        snapshot.version += 1;
-        let read = Allocation::from_snapshot(snapshot, leases, |_| Some(None));
-        assert_eq!(read.map(|_| ()), Err(Unreadable));
         let (snapshot, mut leases) = allocation(&registry, &ports).into_snapshot();
         leases.ports = [None, None];
         let read = Allocation::from_snapshot(snapshot, leases, |_| Some(None));

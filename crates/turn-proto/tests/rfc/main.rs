@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
 mod no_binding;
+mod relay_prefixes;
 mod rfc3489_classic;
 mod rfc5780_discovery;
 mod rfc6062_s5_peers;
@@ -26,3 +27,4 @@ mod rfc8656_s21_security;
 mod session_history;
 #[path = "../support/mod.rs"]
 mod support;
+mod takeover;

@@ -13,8 +13,8 @@ use stun_wire::{Class, Message};
 use turn_proto::limits::{PENDING_LIFETIME, TIMER_TICK};
 use turn_proto::{
     AllocationRecord, Answer, Command, DropReason, EndReason, Event, HEADER_MAX, IcmpReport,
-    Notice, OpenRelayError, Policy, REPLY_MAX, RelayPorts, Route, RouteId, Server, ServerConfig,
-    Verdict,
+    Notice, OpenRelayError, Policy, REPLY_MAX, RelayPorts, RelayPrefix, Route, RouteId, Server,
+    ServerConfig, Verdict,
 };
 use turn_types::{
     AllocationId, ClientAddr, ClientPath, FiveTuple, Instant, IpFamily, IpMeta, Now, PeerAddr,
@@ -70,6 +70,7 @@ pub struct Driver {
     pub commands: Vec<Command>,
     /// Ports of all relay addresses that there are or were.
     ports: Vec<Arc<RelayPorts>>,
+    prefixes: Vec<RelayPrefix>,
     /// Relay sockets to be opened.
     wanted: BTreeMap<RelayId, SocketAddr>,
     /// Relay sockets that are open.
@@ -109,6 +110,7 @@ impl Driver {
             violations: Vec::new(),
             commands: Vec::new(),
             ports: Vec::new(),
+            prefixes: Vec::new(),
             wanted: BTreeMap::new(),
             sockets: BTreeMap::new(),
             by_addr: BTreeMap::new(),
@@ -128,6 +130,11 @@ impl Driver {
         for relay in &self.policy.relay {
             if !self.ports.iter().any(|known| Arc::ptr_eq(known, &relay.ports)) {
                 self.ports.push(Arc::clone(&relay.ports));
+            }
+        }
+        for prefix in &self.policy.prefixes {
+            if !self.prefixes.contains(prefix) {
+                self.prefixes.push(prefix.clone());
             }
         }
     }
@@ -559,7 +566,7 @@ impl Driver {
         if taken < live || taken > live + opening {
             return Err(format!("{taken} in the quotas, {live} live, {opening} opening"));
         }
-        let ports: usize = self.ports.iter().map(|ports| ports.used() as usize).sum();
+        let ports = self.ports_in_use() as usize;
         let open = self.sockets.len();
         // While sockets are being opened: those not open yet, ports that turned out to be taken, and
         // the next higher ones.
@@ -580,11 +587,16 @@ impl Driver {
         Ok(())
     }
 
+    fn ports_in_use(&self) -> u32 {
+        let of_prefixes: u32 = self.prefixes.iter().map(RelayPrefix::used).sum();
+        of_prefixes + self.ports.iter().map(|ports| ports.used()).sum::<u32>()
+    }
+
     /// Invariants once all clients are gone.
     pub fn is_empty(&self) -> Check {
         let (taken, reserved) =
             self.registry.read(|registry| (registry.allocations(), registry.reservations()));
-        let ports: u32 = self.ports.iter().map(|ports| ports.used()).sum();
+        let ports = self.ports_in_use();
         let (sockets, routes) = (self.sockets.len(), self.routes.len());
         let left = (self.server.allocation_count(), sockets, routes, taken, reserved, ports);
         if left != (0, 0, 0, 0, 0, 0) {

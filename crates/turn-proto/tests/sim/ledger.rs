@@ -123,6 +123,11 @@ macro_rules! ensure {
     };
 }
 
+/// Returns true if allocations may have an address.
+fn serves(policy: &Policy, ip: IpAddr) -> bool {
+    policy.relay.iter().any(|relay| relay.public == ip) || policy.prefix_of(ip).is_some()
+}
+
 impl Ledger {
     pub fn new(policy: Arc<Policy>) -> Self {
         Self { granted: BTreeMap::new(), policy }
@@ -131,10 +136,14 @@ impl Ledger {
     /// A new policy is in force: peers forbidden now have no permission any more, and relay addresses
     /// that are gone end the allocations on them.
     pub fn apply(&mut self, now: Instant, policy: Arc<Policy>) {
-        let allowed = |ip| policy.peer_rules.judge(ip) != PeerAccess::Denied;
+        let allowed = |ip| match policy.peer_rules.judge(ip) {
+            PeerAccess::Allowed => true,
+            PeerAccess::OwnAddress => serves(&policy, ip),
+            PeerAccess::Denied => false,
+        };
         for granted in self.granted.values_mut() {
             for (relayed, expires) in granted.halves.iter_mut().flatten() {
-                if !policy.relay.iter().any(|relay| relay.public == relayed.ip()) {
+                if !serves(&policy, relayed.ip()) {
                     *expires = now.min(*expires);
                 }
             }
@@ -149,11 +158,11 @@ impl Ledger {
     fn may_reach(&self, peer: SocketAddr) -> bool {
         match self.policy.peer_rules.judge(peer.ip()) {
             PeerAccess::Allowed => true,
-            PeerAccess::OwnAddress => self
-                .policy
-                .relay
-                .iter()
-                .any(|relay| relay.local == peer.ip() && relay.ports.is_open(peer.port())),
+            PeerAccess::OwnAddress => {
+                let mut relay = self.policy.relay.iter();
+                relay.any(|relay| relay.local == peer.ip() && relay.ports.is_open(peer.port()))
+                    || self.policy.prefix_of(peer.ip()).is_some_and(|prefix| prefix.is_relay(peer))
+            }
             PeerAccess::Denied => false,
         }
     }
@@ -287,8 +296,10 @@ impl Ledger {
                 let relayed = relayed.map_err(|_| "malformed relayed address")?;
                 let half = &mut halves[IpFamily::of(relayed.ip()) as usize];
                 ensure!(half.is_none(), "two relayed addresses of one family");
-                let served = self.policy.relay.iter().any(|relay| relay.public == relayed.ip());
-                ensure!(served, "{relayed} is no address of this server any more");
+                ensure!(
+                    serves(&self.policy, relayed.ip()),
+                    "{relayed} is no address of this server any more"
+                );
                 *half = Some((relayed, expires));
             }
         }

@@ -12,7 +12,7 @@ use turn_proto::{
     AuthPolicy, Lifetimes, PeerRules, Policy, Quotas, Registry, RelayAddress, RelayPorts,
     SharedRegistry, SharedSecret, UnauthenticatedBudget, User, UserAnswer, UserKeys, UserQuery,
 };
-use turn_types::{Secret, ServerAddr};
+use turn_types::{Prefix, Secret, ServerAddr};
 
 pub const REALM: &str = "turn.example";
 pub const SECRET: &[u8] = b"a secret of at least 128 bits";
@@ -32,10 +32,16 @@ pub fn relay_ips() -> [IpAddr; 2] {
     listeners().map(|listener| listener.ip())
 }
 
+/// A network that is routed to the server, for allocations with addresses of their own: so small that it runs out.
+pub fn routed() -> Prefix {
+    "203.0.113.8/30".parse().unwrap()
+}
+
 /// The policy most runs begin with: both families, generous limits, documentation prefixes (where
 /// the test's peers live) allowed.
 pub fn policy() -> Policy {
     let allow = ["192.0.2.0/24", "2001:db8:2::/48"].map(|prefix| prefix.parse().unwrap());
+    let own: Vec<Prefix> = relay_ips().map(Prefix::host).into_iter().chain([routed()]).collect();
     Policy {
         software: Some("Turnpike".into()),
         relay: relay_ips()
@@ -50,7 +56,7 @@ pub fn policy() -> Policy {
             channels: 32,
             ..Quotas::default()
         },
-        peer_rules: PeerRules::new(&allow, &[], &relay_ips()),
+        peer_rules: PeerRules::with_own_prefixes(&allow, &[], &own),
         unauthenticated: UnauthenticatedBudget { per_second: 0 },
         ..Policy::new(
             REALM.into(),

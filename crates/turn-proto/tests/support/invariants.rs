@@ -12,7 +12,9 @@ impl World {
         if self.hold || !self.held.is_empty() || self.is_shared {
             return;
         }
-        let used: u32 = self.policy.relay.iter().map(|relay| relay.ports.used()).sum();
+        let of_prefixes: u32 = self.policy.prefixes.iter().map(|prefix| prefix.used()).sum();
+        let of_ports: u32 = self.policy.relay.iter().map(|relay| relay.ports.used()).sum();
+        let used = of_ports + of_prefixes;
         let registry = self.registry.0.lock().unwrap();
         assert_eq!(used as usize, self.sockets.len() + registry.reservations(), "ports in use");
         assert_eq!(registry.allocations() as usize, self.server.allocation_count(), "quota in use");

@@ -421,7 +421,8 @@ impl World {
     /// The open relay socket behind a relayed address as clients see it.
     pub fn socket_at(&self, relayed: SocketAddr) -> RelayId {
         let local = self.policy.relay.iter().find(|relay| relay.public == relayed.ip());
-        let local = SocketAddr::new(local.unwrap().local, relayed.port());
+        let local = local.map_or_else(|| relayed.ip(), |relay| relay.local);
+        let local = SocketAddr::new(local, relayed.port());
         let found = self.sockets.iter().find(|(_, at)| at.0 == local);
         *found.unwrap_or_else(|| panic!("no socket at {relayed}")).0
     }

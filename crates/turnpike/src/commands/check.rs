@@ -272,6 +272,10 @@ fn describe(name: &str, settings: &Settings, examined: &Examined) -> String {
     let relay: Vec<String> = settings.relay.addresses.iter().map(RelayEntry::to_string).collect();
     lines
         .push(row("relays from", &format!("{}, ports {}", relay.join(", "), settings.relay.ports)));
+    let prefixes = settings.relay.prefixes.iter();
+    lines.extend(prefixes.map(|prefix| {
+        row("relays from", &format!("{}, an address for each allocation", prefix.0))
+    }));
     if let Some(external) = &settings.relay.external {
         let external: Vec<String> = external.0.iter().map(ToString::to_string).collect();
         let external = if settings.is_external_auto() {

@@ -4,13 +4,13 @@ use admin::types::{Change, Reload, ReloadRequest};
 use anyhow::anyhow;
 
 use crate::cli::{self, PathOptions};
-use crate::commands::ask;
+use crate::commands::{ask, upgrade};
 use crate::failure::{Failure, Result};
 use crate::output::{self, Align, Table};
 
 pub(crate) fn run(
     paths: &PathOptions,
-    cli::Reload { end_sessions, output }: cli::Reload,
+    cli::Reload { end_sessions, upgrade, output }: cli::Reload,
 ) -> Result<()> {
     let request = ReloadRequest { end_sessions };
     let reload = ask(paths, async |client| client.reload(request).await)?;
@@ -20,6 +20,7 @@ pub(crate) fn run(
         output::print(&describe(&reload))?;
     }
     match reload.refused {
+        None if upgrade => upgrade::run_if_replaced(paths),
         None => Ok(()),
         Some(why) => Err(Failure::usage(anyhow!(
             "the new configuration was refused, and the old one is still in force:\n{why}"

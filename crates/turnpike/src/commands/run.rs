@@ -1,16 +1,18 @@
 //! `turnpike` and `turnpike run`: starts the server and logs a summary.
 
+use std::iter;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 
 use admin::api::Access;
-use admin::{AccessError, HttpListener, UnixSocket};
+use admin::{AccessError, HttpListener, Other, SocketFile, UnixSocket};
 use anyhow::anyhow;
 use control::{Handle, ServerInfo};
 use linux_net::Clock;
 use settings::value::HttpListen;
 use settings::{Settings, SignalAction};
+use tokio::sync::mpsc::unbounded_channel;
 use user_db::{Page, UserEditor};
 
 use crate::accounts::DatabaseAccounts;
@@ -19,6 +21,7 @@ use crate::cli::PathOptions;
 use crate::commands::user::realm;
 use crate::confinement::{self, Confinement};
 use crate::failure::{Failure, Result};
+use crate::handover::{Giving, Predecessor};
 use crate::host_watch::HostWatch;
 use crate::listener_test::OwnListeners;
 use crate::logging::{self, LogLevel};
@@ -29,12 +32,13 @@ use crate::service_manager::ServiceManager;
 use crate::signals::{Signal, Signals};
 use crate::tables::Tables;
 use crate::{
-    boot, control_group, external, first_start, listeners, output, renewal, signed_tokens, users,
+    boot, control_group, external, first_start, handover, listeners, output, process, renewal,
+    signed_tokens, users,
 };
 
 pub(crate) fn run(paths: &PathOptions) -> Result<()> {
     let configuration = paths::load(paths)?;
-    let manager = ServiceManager::connect();
+    let manager = ServiceManager::connect(paths::takes_over());
     let group = control_group::id(&configuration.settings).map_err(|one| {
         Failure::usage(anyhow!("{}: {}: {}", one.place, one.key, one.what)).hint(one.help)
     })?;
@@ -63,14 +67,21 @@ async fn serve(
     (manager, group): (ServiceManager, Option<u32>),
 ) -> Result<()> {
     let Configuration { file, coturn: _, process, mut settings } = configuration;
+    let handovers = handover::socket(&settings.control_socket());
+    let takes_over = paths::takes_over();
+    let mut predecessor = takes_over.then(|| Predecessor::meet(&handovers)).transpose()?;
+    let other = if takes_over { Other::IsReplaced } else { Other::Stays };
     if let Some(coturn) = &paths.coturn {
         coturn.tell(&settings.data.directory);
     }
     let mut signals = Signals::new()?;
-    let socket =
-        UnixSocket::control(&settings.control_socket(), group).map_err(control_socket_failed)?;
-    let monitoring = listeners::monitoring(&settings).await?;
-    let api = listeners::api(&settings).await?;
+    let socket = UnixSocket::control(&settings.control_socket(), group, other)
+        .map_err(control_socket_failed)?;
+    let (next, mut next_file) =
+        UnixSocket::waiting(&handovers, other).map_err(control_socket_failed)?;
+    let mut services = listeners::Services::new();
+    let monitoring = listeners::monitoring(&settings, predecessor.as_mut(), &mut services).await?;
+    let api = listeners::api(&settings, predecessor.as_mut(), &mut services).await?;
     let mut store = open_users(&settings)?;
     let relays_for_users_only = settings.needs_users()
         && !settings.takes_secrets_or_tokens()
@@ -107,11 +118,7 @@ async fn serve(
         .put_database_rules(Tables::before(&settings))
         .map_err(|why| Failure::failed(anyhow!(why)))?;
     let has_users = store.is_some();
-    let starting = boot::start(&settings, store, Some(&mut confinement));
-    let Some(mut running) = unless_told_to_end(starting, &mut signals, meanings).await? else {
-        tracing::info!("told to end during the start");
-        return Ok(());
-    };
+    let mut running = boot::prepare(&settings, store, Some(&mut confinement), predecessor)?;
     running.info.confinement = confinement.info();
     announce(file.as_deref(), &settings, &running.info);
     let confinement_warnings = confinement.warnings(&settings);
@@ -135,7 +142,7 @@ async fn serve(
     if has_users {
         routes = routes.with_accounts(Arc::new(DatabaseAccounts::of(&settings)));
     }
-    tokio::spawn(admin::serve(HttpListener::Control(socket), admin::api::control(&routes)));
+    let mut doors = vec![(HttpListener::Control(socket), admin::api::control(&routes))];
     if !api.is_empty() {
         let authorities = settings.api_client_authorities();
         let tls = running.certificates.https_config(authorities.as_deref())?;
@@ -149,15 +156,8 @@ async fn serve(
         for listener in api {
             let (listener, is_loopback) = listener;
             let tls = (!is_loopback).then(|| Arc::clone(&tls));
-            tokio::spawn(admin::serve(HttpListener::Api(listener, tls), routes.clone()));
+            doors.push((HttpListener::Api(listener, tls), routes.clone()));
         }
-    }
-    if let Some(order) = order {
-        tokio::spawn(renewal::renew(
-            order,
-            renewal::store(&settings),
-            running.certificates.in_force(),
-        ));
     }
     let listeners = Arc::new(OwnListeners::new(&settings, &handle.info()));
     let routes = {
@@ -170,14 +170,48 @@ async fn serve(
             Some(tls) => listener.over_tls(tls),
             None => listener,
         };
-        tokio::spawn(admin::serve(listener, routes.clone()));
+        doors.push((listener, routes.clone()));
     }
     let records = running.records.map(|records| records.keep(&handle, &settings));
     let tables = Tables::watch(&settings)?;
     let alternates = Alternates::watch(&settings);
+    let (done, handed_over) = unbounded_channel();
+    // The last step that may fail: behind it this process alone has the calls.
+    let starting = running.starting.begin();
+    let Some(started) = unless_told_to_end(starting, &mut signals, meanings).await? else {
+        tracing::info!("told to end during the start");
+        return Ok(());
+    };
+    put_in_place(&mut next_file, &mut doors);
+    let serve = |(listener, routes)| tokio::spawn(admin::serve(listener, routes)).abort_handle();
+    let serving = doors.into_iter().map(serve).collect();
+    if let Some(order) = order {
+        tokio::spawn(renewal::renew(
+            order,
+            renewal::store(&settings),
+            running.certificates.in_force(),
+        ));
+    }
+    if let Some(retiring) = started.retiring {
+        let kernel_path = running.kernel_path.clone();
+        let begin = move || {
+            retiring.wait();
+            kernel_path.begin();
+        };
+        // From then on the service manager hears this process.
+        drop(tokio::task::spawn_blocking(begin).await);
+    }
+    let kernel_path = running.kernel_path.clone();
+    let giving = Giving { heritage: running.heritage, services, serving, kernel_path };
+    let handovers = giving
+        .start(next, done)
+        .inspect_err(|error| tracing::error!("this server takes no upgrades: {error}"));
     tracing::info!("ready");
     manager.ready();
     process.ready()?;
+    if takes_over {
+        process::tell_ready()?;
+    }
     if let Some(user) = first_user {
         let program = std::env::current_exe().unwrap_or_else(|_| "turnpike".into());
         output::print(&first_start::banner(
@@ -207,14 +241,30 @@ async fn serve(
         signals,
         manager,
         reload_refused: false,
-        threads: Threads::watch(running.threads),
+        threads: Threads::watch(started.threads),
         records,
         kernel_path: running.kernel_path,
         host: HostWatch::new(running.monitor),
         tables,
         alternates,
+        handed_over,
+        handovers: handovers.ok(),
+        _handover_socket: next_file,
     };
     server.run().await
+}
+
+/// Puts Unix sockets in place of those of the process before. Nothing else is wrong without them: calls go on.
+fn put_in_place<R>(next: &mut SocketFile, doors: &mut [(HttpListener, R)]) {
+    let doors = doors.iter_mut().filter_map(|(listener, _)| match listener {
+        HttpListener::Unix(socket) | HttpListener::Control(socket) => Some(socket.file()),
+        HttpListener::Tcp(..) | HttpListener::Api(..) => None,
+    });
+    for file in iter::once(next).chain(doors) {
+        if let Err(error) = file.put_in_place() {
+            tracing::error!("{error}");
+        }
+    }
 }
 
 /// The result of `starting`; `None` when a signal ends the server before.
@@ -333,6 +383,11 @@ fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo) {
         };
         let (first, last) = info.relay_ports;
         tracing::info!("relaying from {}{here}, ports {first}-{last}", relay.public);
+    }
+    for prefix in &info.relay_prefixes {
+        let ports: Vec<String> = prefix.ports().map(|port| port.to_string()).collect();
+        let (network, ports) = (prefix.network(), ports.join(", "));
+        tracing::info!("relaying from {network}, an address for each allocation, port {ports}");
     }
     match &info.offload.off_because {
         Some(why) => tracing::info!("kernel path: off, {why}"),

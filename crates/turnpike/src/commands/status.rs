@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use admin::types::{
     Bucket, Certificate, Confinement, ConfinementLayer, Offload, OffloadInterface, Overview,
-    ProblemNow, Redirect, RelayAddress, Status, Traffic, TrafficRates, WorkerLoad,
+    ProblemNow, Redirect, RelayAddress, RelayPrefix, Status, Traffic, TrafficRates, WorkerLoad,
 };
 use serde::Serialize;
 
@@ -113,19 +113,21 @@ fn facts(status: &Status, columns: usize) -> String {
         let servers: Vec<String> = status.redirects.iter().map(server).collect();
         lines.push(format!("  redirects to {}", servers.join(", ")));
     }
-    lines.extend([
-        format!(
-            "  relays from  {}, ports {}",
-            status.relay.iter().map(relay).collect::<Vec<_>>().join(", "),
-            status.relay_ports
-        ),
-        format!(
-            "  workers      {} (GRO {}, GSO {})",
-            status.workers,
-            on(status.offload.gro),
-            on(status.offload.gso)
-        ),
-    ]);
+    lines.push(format!(
+        "  relays from  {}, ports {}",
+        status.relay.iter().map(relay).collect::<Vec<_>>().join(", "),
+        status.relay_ports
+    ));
+    lines.extend(status.relay_prefixes.iter().map(|prefix| {
+        let RelayPrefix { network, used, most, .. } = prefix;
+        format!("               {network}, an address for each allocation: {used} of {most} in use")
+    }));
+    lines.extend([format!(
+        "  workers      {} (GRO {}, GSO {})",
+        status.workers,
+        on(status.offload.gro),
+        on(status.offload.gso)
+    )]);
     lines.extend(kernel_path(&status.offload, columns));
     lines.extend(confinement(&status.confinement, columns));
     lines.push(format!(

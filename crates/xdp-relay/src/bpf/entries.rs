@@ -5,18 +5,25 @@
 //! The map holds the generation beside the index of the entry; a program that reads another generation in the
 //! entry treats the route as withdrawn.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::Release, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release, fence};
 
 use turn_types::Instant;
 
-use super::layout::{RouteKey, RouteValue, entry};
+use super::layout::{RouteKey, RouteValue, UNPROVEN, entry, punt_state};
 use super::shared::Shared;
 use super::slots::Slots;
+
+/// Packets of an entry are in the stack, in the word of its generation.
+const PUNTING: u64 = 1 << 32;
 
 /// All entries, shared by all workers. One worker writes an entry while it holds its pair.
 #[derive(Debug)]
 pub(crate) struct Entries {
     memory: Shared,
+    /// State of each entry while packets are in the stack.
+    states: Shared,
+    /// Nanoseconds for which a proof is valid.
+    proof_holds: u64,
     pairs: Slots,
     generations: AtomicU32,
 }
@@ -43,8 +50,14 @@ impl Entries {
         2 * pairs as usize * entry::WORDS
     }
 
-    pub(crate) fn new(memory: Shared, pairs: u32) -> Self {
-        Self { memory, pairs: Slots::new(pairs), generations: AtomicU32::new(0) }
+    /// Words of the array of states.
+    pub(crate) const fn state_words(pairs: u32) -> usize {
+        2 * pairs as usize * punt_state::WORDS
+    }
+
+    pub(crate) fn new(memory: Shared, states: Shared, pairs: u32, proof_holds: u64) -> Self {
+        let generations = AtomicU32::new(0);
+        Self { memory, states, proof_holds, pairs: Slots::new(pairs), generations }
     }
 
     /// Takes a pair; `None` when none is free.
@@ -87,9 +100,48 @@ impl Entries {
         self.word(index, entry::BOUND).store(value.bound, Relaxed);
     }
 
-    /// Notes that a packet came to its worker by the system's stack.
-    pub(crate) fn prove(&self, index: u32, now: Instant) {
-        self.word(index, entry::PROVEN).store(now.as_nanos(), Relaxed);
+    /// Notes that packets reached their worker by the system's stack, as the program that sees packets leave
+    /// does (`prove` of bpf/order.h).
+    pub(crate) fn prove(&self, index: u32, now: Instant, packets: u32) {
+        let (now, word) = (now.as_nanos(), |at| self.word(index, at));
+        let proven = word(entry::PROVEN).load(Relaxed);
+        let is_new = proven == 0 || now.saturating_sub(proven) >= self.proof_holds;
+        if self.proof_holds > 0 && is_new {
+            self.start(index, now);
+        } else if word(entry::GENERATION).load(Relaxed) >= PUNTING {
+            self.note_left(index, packets);
+        }
+        word(entry::PROVEN).store(now, Relaxed);
+    }
+
+    /// Starts a sequence: the programs relay from here on, and there may be packets in the stack that were not
+    /// counted.
+    fn start(&self, index: u32, now: u64) {
+        let settles = 1 << 48 | u64::from(UNPROVEN) << 32;
+        for (at, value) in [
+            (punt_state::FIRST, now),
+            (punt_state::LAST, now),
+            (punt_state::NUMBERS, 0),
+            (punt_state::LOWEST, 0),
+            (punt_state::START, settles),
+        ] {
+            self.state(index, at).store(value, Relaxed);
+        }
+        // The programs count from it on. They clear it by a write of its half.
+        self.word(index, entry::GENERATION).fetch_or(PUNTING, Release);
+    }
+
+    fn note_left(&self, index: u32, packets: u32) {
+        let more = u64::from(packets) << 32;
+        let numbers = self.state(index, punt_state::NUMBERS).fetch_add(more, Relaxed);
+        let numbers = numbers.wrapping_add(more);
+        let inside = (numbers as u32).wrapping_sub((numbers >> 32) as u32) as i32;
+        let lowest = self.state(index, punt_state::LOWEST);
+        let before = lowest.load(Relaxed);
+        if inside < before as i32 {
+            let due = before >> 32 << 32;
+            lowest.store(due | u64::from(inside as u32), Relaxed);
+        }
     }
 
     /// Time and next hop of the last packet that left by the stack; zeros for none.
@@ -98,7 +150,11 @@ impl Entries {
         (read(entry::PROVEN), read(entry::NEXT_HOP))
     }
 
-    fn word(&self, index: u32, word: usize) -> &std::sync::atomic::AtomicU64 {
+    fn word(&self, index: u32, word: usize) -> &AtomicU64 {
         &self.memory.words()[index as usize * entry::WORDS + word]
+    }
+
+    fn state(&self, index: u32, word: usize) -> &AtomicU64 {
+        &self.states.words()[index as usize * punt_state::WORDS + word]
     }
 }

@@ -71,7 +71,7 @@ pub(crate) mod entry {
     /// The bucket and the flow label, or the ticket.
     pub(crate) const BOUND: usize = 6;
     pub(crate) const KEY: usize = 8;
-    /// In its lower half (this machine is little-endian), and whether packets are left to the stack.
+    /// In its lower half (this machine is little-endian); in the upper one 1 while packets are in the stack.
     pub(crate) const GENERATION: usize = 13;
     pub(crate) const PROVEN: usize = 14;
     pub(crate) const NEXT_HOP: usize = 15;
@@ -158,8 +158,22 @@ pub(crate) mod bucket {
 /// Bytes of `struct scratch`, of each processor.
 pub(crate) const SCRATCH_BYTES: usize = 4104;
 
-/// Bytes of `struct rising`.
-pub(crate) const PUNT_STATE_BYTES: usize = 32;
+/// Words of `struct punt_state`, in its order.
+pub(crate) mod punt_state {
+    pub(crate) const FIRST: usize = 0;
+    pub(crate) const LAST: usize = 1;
+    /// Packets that entered the stack; in the upper half those that left it.
+    pub(crate) const NUMBERS: usize = 3;
+    /// In the lower half; the upper one is the programs' alone.
+    pub(crate) const LOWEST: usize = 4;
+    /// The number of times, the reason, and whether it settles.
+    pub(crate) const START: usize = 5;
+    /// Number of words.
+    pub(crate) const WORDS: usize = 6;
+}
+
+/// `PASS_UNPROVEN`.
+pub(crate) const UNPROVEN: u16 = 14;
 
 /// Words of one of the two bitmaps of `struct port_filter`.
 pub(crate) const PORT_FILTER_WORDS: usize = 65_536 / 64;

@@ -102,7 +102,9 @@ impl Object {
         let shared = |name, words: usize| {
             Shared::map(map(&ebpf, name)?.fd().as_fd(), words).map_err(KernelPathError::Kernel)
         };
-        let entries = Entries::new(shared("entries", Entries::words(flows))?, flows);
+        let states = shared("punt_states", Entries::state_words(flows))?;
+        let entries = shared("entries", Entries::words(flows))?;
+        let entries = Entries::new(entries, states, flows, holds);
         let cells = shared("cells", cells as usize * cell::WORDS)?;
         let buckets = shared("buckets", flows as usize * bucket::WORDS)?;
         let port_filter = shared("port_filter", 2 * PORT_FILTER_WORDS)?;

@@ -19,7 +19,7 @@ fn offload(interfaces: &[&str]) -> Option<(Namespace, Offload)> {
         relays: vec![ADDRESS],
         flows: 1024,
     };
-    let offload = host.run(|| start(&wanted, linux_net::Clock::instant()).unwrap());
+    let offload = host.run(|| start(&wanted).unwrap());
     Some((host, offload))
 }
 
@@ -139,7 +139,7 @@ fn where_only_the_loopback_carries_anything_there_is_none() {
     if !may_load() {
         return;
     }
-    let why = host.run(|| start(&wanted, Instant::ZERO).map(drop).unwrap_err());
+    let why = host.run(|| start(&wanted).map(drop).unwrap_err());
     assert!(why.contains("loopback"), "{why}");
 }
 

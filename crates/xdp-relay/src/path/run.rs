@@ -21,8 +21,8 @@ pub enum FrameContext {
     /// No metadata.
     #[default]
     Alone,
-    /// It is so many datagrams that the system merged. For [`Hook::Tc`].
-    Merged(u32),
+    /// It is so many datagrams that the system merged, each with so many bytes of payload. For [`Hook::Tc`].
+    Merged(u32, u32),
     /// Preceded by so many bytes of driver metadata, a multiple of 4, 216 at most. They reduce the headroom.
     /// For [`Hook::Xdp`].
     Behind(u32),
@@ -83,10 +83,8 @@ impl FrameContext {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         match self {
             Self::Alone => Vec::new(),
-            Self::Merged(segments) => {
-                let mut skb = vec![0; SKB_LEN];
-                skb[SKB_SEGMENTS..SKB_SEGMENTS + 4].copy_from_slice(&segments.to_ne_bytes());
-                skb
+            Self::Merged(segments, bytes) => {
+                EgressContext { segments: (segments, bytes), ..EgressContext::default() }.context()
             }
             // Start and end of the frame; start of the metadata; devices.
             Self::Behind(bytes) => {

@@ -9,7 +9,8 @@ use turn_proto::{DropReason, Policy, Route, RouteId};
 use turn_types::{Instant, Now, WorkerId};
 use xdp_relay::device::Hook;
 use xdp_relay::{
-    Flow, FlowCounters, FlowId, FrameContext, KernelPath, Link, Options, Proof, Routes, Verdict,
+    EgressContext, Flow, FlowCounters, FlowId, FrameContext, KernelPath, Link, Options, Proof,
+    Routes, Verdict,
 };
 
 use super::frame::{
@@ -149,6 +150,21 @@ impl World {
         judged.passed
     }
 
+    /// Has a datagram of a flow leave by the stack, as the server sends it, by the interface that it is to leave by, or
+    /// by the other. Several are segments of one packet.
+    pub fn leave(&self, datagrams: &[Datagram], other: bool) {
+        let mut leaves = datagrams[0].clone();
+        let bytes = leaves.payload.len() as u32;
+        leaves.payload = datagrams.iter().flat_map(|one| one.payload.clone()).collect();
+        let macs = self.network.way(leaves.to.ip()).unwrap();
+        let link = self.network.macs.iter().position(|mac| *mac == macs.from).unwrap();
+        let by = self.network.indices[if other { 1 - link } else { link }];
+        let count = datagrams.len() as u32;
+        let segments = if count > 1 { (count, bytes) } else { (0, 0) };
+        let leaving = EgressContext { by, segments, ..EgressContext::default() };
+        self.path.run_tap(&leaves.frame(macs, Check::Right), leaving).unwrap();
+    }
+
     /// Applies both to a frame.
     ///
     /// # Panics
@@ -171,7 +187,7 @@ impl World {
 
         let front = match comes {
             FrameContext::Behind(len) => len as usize,
-            FrameContext::Alone | FrameContext::Merged(_) => 0,
+            FrameContext::Alone | FrameContext::Merged(..) => 0,
         };
         let (bytes, left) = (&bytes[front..], &ran.frame[front..]);
         let seen = read(bytes).filter(|seen| seen.macs.to == LOOPBACK);

@@ -26,7 +26,12 @@ const fn row(
 const PERMITTED: &[Row] = &[
     row("turn-types", &[], &[]),
     row("stun-wire", &["turn-types"], &[]),
-    row("turn-proto", &["turn-types", "stun-wire"], &["turn-client", "netsim", "lab-net"]),
+    row("state-format", &["turn-types", "stun-wire"], &[]),
+    row(
+        "turn-proto",
+        &["turn-types", "stun-wire", "state-format"],
+        &["turn-client", "netsim", "lab-net"],
+    ),
     row("turn-client", &["turn-types", "stun-wire"], &["turn-proto", "netsim"]),
     row("client-driver", &["turn-types", "stun-wire", "turn-client", "linux-net"], &[]),
     row("turn-session", &[], &[]),
@@ -43,6 +48,7 @@ const PERMITTED: &[Row] = &[
         &[
             "turn-types",
             "stun-wire",
+            "state-format",
             "turn-proto",
             "linux-net",
             "xdp-relay",
@@ -78,6 +84,7 @@ const PERMITTED: &[Row] = &[
             "outgoing-http",
             "admin",
             "coturn-config",
+            "state-format",
             "host-tuning",
         ],
         &[],

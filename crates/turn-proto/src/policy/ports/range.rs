@@ -23,6 +23,12 @@ impl PortRange {
         if min < 1024 || min > max { None } else { Some(Self { min, max }) }
     }
 
+    /// The numbers `min..=max` of places that are no ports. `min` must not exceed `max`.
+    pub(crate) const fn of_places(min: u16, max: u16) -> Self {
+        debug_assert!(min <= max);
+        Self { min, max }
+    }
+
     /// The first port.
     #[must_use]
     pub const fn min(self) -> u16 {
@@ -35,7 +41,7 @@ impl PortRange {
         self.max
     }
 
-    /// Returns the number of ports, 1..=64512.
+    /// Returns the number of ports, 1..=64512 (of places: 65,536 at most).
     #[must_use]
     pub const fn count(self) -> u32 {
         self.max as u32 - self.min as u32 + 1

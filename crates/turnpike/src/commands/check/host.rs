@@ -6,12 +6,12 @@ use std::path::Path;
 
 use admin::Client;
 use dataplane::NetOptions;
-use linux_net::raise_open_files;
+use linux_net::{own_prefixes, raise_open_files};
 use settings::{Place, RelayEntry, RelayPair, Settings};
 
 use super::firewall;
 use crate::findings::{Finding, Severity};
-use crate::{boot, sockets, warnings};
+use crate::{boot, relay_prefixes, sockets, warnings};
 
 /// Findings, and results without any, one a line.
 #[derive(Debug, Default)]
@@ -39,6 +39,17 @@ pub(super) fn missing(
                 settings.entry_place("relay.addresses", index),
                 format!("{local} is no address of this host"),
                 "name one of `ip address`; behind NAT the host's own, and the public one in relay.external",
+            );
+        }
+    }
+    let own = own_prefixes().unwrap_or_default();
+    for (index, prefix) in settings.relay.prefixes.iter().enumerate() {
+        if !relay_prefixes::is_delivered(prefix.0, &own) {
+            add(
+                "relay.prefixes",
+                settings.entry_place("relay.prefixes", index),
+                format!("this host does not deliver {} to itself", prefix.0),
+                &relay_prefixes::route(prefix.0),
             );
         }
     }

@@ -42,15 +42,15 @@ pub(crate) async fn start() -> Result<LocalServer> {
     let mut settings = settings::parse(Path::new("demo"), &text, &Environment::empty())
         .map_err(Failure::failed)?;
     settings.listen_at_any_port();
-    let running = boot::start(&settings, None, None).await?;
-    let address = running.info.listeners.first().copied().ok_or_else(|| {
+    let prepared = boot::prepare(&settings, None, None, None)?;
+    let address = prepared.info.listeners.first().copied().ok_or_else(|| {
         Failure::failed(anyhow::anyhow!("the demo's server does not listen anywhere"))
     })?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let user = format!("{}:demo", now + USER_SECONDS);
     let password = stun_wire::time_limited_password(secret.as_bytes(), &user);
-    let threads = Threads::watch(running.threads);
-    Ok(LocalServer { address, user, password, workers: running.workers, threads })
+    let threads = Threads::watch(prepared.starting.begin().await?.threads);
+    Ok(LocalServer { address, user, password, workers: prepared.workers, threads })
 }
 
 impl LocalServer {

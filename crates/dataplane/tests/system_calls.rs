@@ -1,0 +1,198 @@
+//! System calls that a worker makes for 64 packets that wait for it, counted by strace: the same on any machine. One more
+//! is a slower server, which times on a busy machine would not show.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use stun_wire::ChannelNumber;
+use support::end::End;
+use support::stream::{StreamUser, framed};
+use support::user::TurnUser;
+use support::{LOCALHOST, PEER, Start, World, prefix};
+use test_support::require;
+use turn_types::{IpFamily, IpMeta};
+
+/// Clients of a world, each with a channel to a peer.
+const CLIENTS: usize = 8;
+
+/// Packets of each.
+const EACH: usize = 8;
+
+const PACKETS: usize = CLIENTS * EACH;
+
+/// strace of a thread.
+struct Trace {
+    process: Child,
+    file: PathBuf,
+}
+
+impl Trace {
+    /// Attaches to the worker of this program.
+    fn of_worker() -> Self {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+        let is_worker = |task: &PathBuf| {
+            std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "worker-0")
+        };
+        let workers: Vec<_> = tasks.filter(is_worker).collect();
+        let [task] = workers.as_slice() else { panic!("{workers:?}") };
+        let task = task.file_name().unwrap().to_str().unwrap();
+        let file = std::env::temp_dir().join(format!("system-calls-{task}"));
+        let mut process = Command::new("strace")
+            .args(["-e", "trace=network,read,readv,write,writev,epoll_wait", "-o"])
+            .arg(&file)
+            .args(["-p", task])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("strace: {error}"));
+        // Ptrace is a privilege, and may be refused: that is what it says instead.
+        let mut said = String::new();
+        BufReader::new(process.stderr.take().unwrap()).read_line(&mut said).unwrap();
+        assert!(said.contains("attached"), "{said}");
+        Self { process, file }
+    }
+
+    /// The calls until the last of `sends`, by name, without those by which the worker is woken.
+    fn calls(mut self, sends: &str) -> BTreeMap<String, u32> {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        self.process.wait().unwrap();
+        let text = std::fs::read_to_string(&self.file).unwrap();
+        std::fs::remove_file(&self.file).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let last = lines.iter().rposition(|line| line.starts_with(sends)).unwrap();
+        let mut calls = BTreeMap::new();
+        for line in &lines[..=last] {
+            let name = line.split('(').next().unwrap_or_default();
+            // A waker is an eventfd, of which 8 bytes are read.
+            let is_waker = line.starts_with("read(") && line.contains(", 8)");
+            if !is_waker {
+                *calls.entry(name.to_owned()).or_default() += 1;
+            }
+        }
+        calls
+    }
+}
+
+/// Clients with channels, and the peer of all of them.
+struct Scene {
+    world: World,
+    users: Vec<(TurnUser, ChannelNumber)>,
+    peer: End,
+}
+
+impl Scene {
+    fn new(start: Start) -> Self {
+        let (world, peer) = (World::start(start), End::at(PEER));
+        let users = (0..CLIENTS).map(|_| {
+            let mut user = TurnUser::allocated(LOCALHOST, world.server);
+            let channel = user.bind_channel(peer.addr());
+            (user, channel)
+        });
+        let users = users.collect();
+        Self { world, users, peer }
+    }
+
+    /// Packets of all clients in turn.
+    fn send_to_peer(&mut self) -> BTreeMap<String, u32> {
+        let held = self.world.hold();
+        for _ in 0..EACH {
+            for (user, channel) in &mut self.users {
+                user.say(*channel, &[&[1; 200]], IpMeta::DEFAULT);
+            }
+        }
+        let trace = Trace::of_worker();
+        drop(held);
+        self.peer.receive_many(PACKETS);
+        trace.calls("sendmmsg")
+    }
+
+    /// Packets to all clients in turn.
+    fn send_to_clients(&mut self) -> BTreeMap<String, u32> {
+        let relayed: Vec<SocketAddr> =
+            self.users.iter().map(|(user, _)| user.relayed(IpFamily::V4)).collect();
+        let held = self.world.hold();
+        for _ in 0..EACH {
+            relayed.iter().for_each(|relayed| self.peer.send(*relayed, &[1; 200]));
+        }
+        let trace = Trace::of_worker();
+        drop(held);
+        for (user, _) in &mut self.users {
+            (0..EACH).for_each(|_| drop(user.hear()));
+        }
+        trace.calls("sendmmsg")
+    }
+}
+
+/// Calls for 64 packets, by way and direction.
+const EXPECTED: &[(&str, &str)] = &[
+    // All clients come to one listener, 32 packets at a time, and each has a relay socket.
+    ("udp to peers", "1 epoll_wait, 3 recvmmsg, 8 sendmmsg"),
+    ("udp to clients", "1 epoll_wait, 8 recvmmsg, 2 sendmmsg"),
+    // One socket for all.
+    ("prefix to peers", "1 epoll_wait, 3 recvmmsg, 1 sendmmsg"),
+    ("prefix to clients", "1 epoll_wait, 3 recvmmsg, 1 sendmmsg"),
+    ("tcp to peers", "1 epoll_wait, 1 recvfrom, 1 sendmmsg"),
+    // 64 packets of one peer make its socket coalesce.
+    ("tcp to clients", "1 epoll_wait, 3 recvmmsg, 1 setsockopt, 1 writev"),
+];
+
+/// One after the other: each looks for the one worker of this program.
+#[test]
+fn no_packet_costs_more_calls_than_it_did() {
+    if require(may_trace()).is_none() {
+        return;
+    }
+    let mut measured = Vec::new();
+    for (way, start) in [
+        ("udp", Start::default()),
+        ("prefix", Start { policy: prefix::policy(1), ..Start::default() }),
+    ] {
+        let mut scene = Scene::new(start);
+        measured.push((format!("{way} to peers"), scene.send_to_peer()));
+        measured.push((format!("{way} to clients"), scene.send_to_clients()));
+    }
+    measured.extend(by_stream());
+    let written = |calls: &BTreeMap<String, u32>| {
+        let calls: Vec<_> = calls.iter().map(|(name, count)| format!("{count} {name}")).collect();
+        calls.join(", ")
+    };
+    let measured: Vec<_> = measured.iter().map(|(way, calls)| (way, written(calls))).collect();
+    let same = measured.iter().map(|(way, calls)| (way.as_str(), calls.as_str()));
+    assert!(same.eq(EXPECTED.iter().copied()), "{measured:#?}");
+}
+
+/// Tracing a process is a privilege.
+fn may_trace() -> Result<(), String> {
+    let run = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
+    let run = run.unwrap_or_else(|error| panic!("strace: {error}"));
+    let said = || String::from_utf8_lossy(&run.stderr).into_owned();
+    run.status.success().then_some(()).ok_or_else(said)
+}
+
+/// A client over TCP, whose packets come as one piece.
+fn by_stream() -> [(String, BTreeMap<String, u32>); 2] {
+    let (world, mut peer) = (World::new(), End::at(PEER));
+    let mut user = StreamUser::allocated(world.server);
+    let channel = user.bind_channel(peer.addr());
+    let relayed = user.relayed();
+    let all: Vec<u8> = (0..PACKETS).flat_map(|_| framed(channel, &[1; 200])).collect();
+    let held = world.hold();
+    user.write(&all);
+    let trace = Trace::of_worker();
+    drop(held);
+    peer.receive_many(PACKETS);
+    let to_peer = trace.calls("sendmmsg");
+
+    let held = world.hold();
+    (0..PACKETS).for_each(|_| peer.send(relayed, &[1; 200]));
+    let trace = Trace::of_worker();
+    drop(held);
+    (0..PACKETS).for_each(|_| drop(user.hear()));
+    [("tcp to peers".to_owned(), to_peer), ("tcp to clients".to_owned(), trace.calls("writev"))]
+}

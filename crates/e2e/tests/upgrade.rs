@@ -1,0 +1,432 @@
+//! Another process takes the place of the running server, and calls go on.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use e2e::{
+    Caller, Config, Host, Lab, Running, Server, Tool, binary, echo_peer, pion, pion_run, require,
+};
+use stun_wire::ChannelNumber;
+use turn_types::IpFamily;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Time between two packets of a flow, in each direction.
+const PACKET_EVERY: Duration = Duration::from_millis(1);
+
+/// A call with numbered packets in both directions.
+struct Call {
+    caller: Caller,
+    channel: ChannelNumber,
+    peer: UdpSocket,
+}
+
+impl Call {
+    fn new(lab: &Lab, config: &Config, family: IpFamily) -> Self {
+        let addresses = match family {
+            IpFamily::V4 => lab.v4,
+            IpFamily::V6 => lab.v6,
+        };
+        let socket = lab.socket(Host::Client, (addresses.client, 0));
+        let server = SocketAddr::new(addresses.listen, 3478);
+        let mut caller = Caller::allocate(socket, server, config.accounts[0], family);
+        let peer = lab.socket(Host::Peer, (addresses.peer, 0));
+        let channel = caller.bind(peer.local_addr().expect("an address"));
+        peer.connect(caller.relayed()).expect("the relayed address");
+        Self { caller, channel, peer }
+    }
+
+    /// Sends until told to stop; returns how many packets each side has sent.
+    fn send(&self, stop: &AtomicBool) -> u32 {
+        let mut number = 0_u32;
+        while !stop.load(Ordering::Relaxed) {
+            self.caller.send(self.channel, &packet(number, b'c'));
+            self.peer.send(&packet(number, b'p')).expect("sent");
+            number += 1;
+            sleep(PACKET_EVERY);
+        }
+        number
+    }
+
+    /// Receives until all packets have come, each once and unaltered, and in order if they are `ordered`.
+    #[track_caller]
+    fn assert_received(
+        (from, ordered): (u8, bool),
+        receive: impl Fn() -> Option<Vec<u8>>,
+        sent: &Sent,
+    ) {
+        let mut times: BTreeMap<u32, u32> = BTreeMap::new();
+        let mut before = None;
+        loop {
+            let done = sent.count();
+            if done.is_some_and(|count| times.len() as u32 == count) {
+                break;
+            }
+            let Some(bytes) = receive() else {
+                let Some(count) = done else { continue };
+                let missing: Vec<u32> = (0..count).filter(|it| !times.contains_key(it)).collect();
+                panic!("{} of {count} are missing: {missing:?}", missing.len());
+            };
+            let number = u32::from_be_bytes(bytes[..4].try_into().expect("a number"));
+            assert_eq!(bytes, packet(number, from), "altered");
+            let is_behind = before.is_some_and(|before| number < before);
+            assert!(!(ordered && is_behind), "{number} behind {before:?}");
+            before = Some(number);
+            *times.entry(number).or_default() += 1;
+        }
+        assert!(times.values().all(|times| *times == 1));
+    }
+}
+
+/// Ends the senders with it.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Number of packets that were sent in all, when that is known.
+#[derive(Default)]
+struct Sent(std::sync::OnceLock<u32>);
+
+impl Sent {
+    fn count(&self) -> Option<u32> {
+        self.0.get().copied()
+    }
+}
+
+fn packet(number: u32, from: u8) -> Vec<u8> {
+    let mut bytes = number.to_be_bytes().to_vec();
+    bytes.resize(160 + (number % 700) as usize, from);
+    bytes
+}
+
+/// The server of a lab, which relays by this mode of the kernel path.
+fn server(lab: &Lab, mode: &str) -> (Config, Server) {
+    let tables = format!("[offload]\nmode = \"{mode}\"\n");
+    let config = Config { tables, ..Config::for_lab(lab) };
+    let server = Server::start(lab, &config);
+    (config, server)
+}
+
+/// Upgrades so often; each has another process id.
+#[track_caller]
+fn upgrade(server: &mut Server, times: usize) {
+    for _ in 0..times {
+        let before = server.serving();
+        let out = server.upgrade(&[]);
+        assert!(out.ok, "{}\n{}", out.output, server.process.output());
+        assert!(out.output.contains(&format!("in place of process {before}")), "{}", out.output);
+    }
+}
+
+/// Waits until the first process, which is not needed any more, has ended. Its standard error is its successor's.
+#[track_caller]
+fn assert_ends(server: &Server) {
+    let status = format!("/proc/{}/status", server.process.pid());
+    let until = Instant::now() + PATIENCE;
+    while fs::read_to_string(&status).is_ok_and(|status| !status.contains("State:\tZ")) {
+        assert!(Instant::now() < until, "{}", server.process.output());
+        sleep(Duration::from_millis(20));
+    }
+}
+
+#[track_caller]
+fn no_packet_is_lost(mode: &str) {
+    let Some(lab) = require(Lab::new()) else { return };
+    if mode != "off" {
+        let Some(()) = require(lab.behave_as_cards()) else { return };
+    }
+    let (config, mut server) = server(&lab, mode);
+    let calls = [IpFamily::V4, IpFamily::V6].map(|family| Call::new(&lab, &config, family));
+    let idle: Vec<Caller> = (0..200)
+        .map(|_| {
+            let socket = lab.socket(Host::Client, (lab.v4.client, 0));
+            let at = SocketAddr::new(lab.v4.listen, 3478);
+            Caller::allocate(socket, at, config.accounts[0], IpFamily::V4)
+        })
+        .collect();
+    // A packet that the kernel path relays may overtake the one before it, which waits in a socket.
+    let ordered = mode == "off";
+    let stop = AtomicBool::new(false);
+    let all: Vec<Sent> = calls.iter().map(|_| Sent::default()).collect();
+    thread::scope(|scope| {
+        for (call, sent) in calls.iter().zip(&all) {
+            let wait = Duration::from_secs(5);
+            call.peer.set_read_timeout(Some(wait)).expect("a time");
+            scope.spawn(|| sent.0.set(call.send(&stop)).expect("once"));
+            scope.spawn(move || {
+                Call::assert_received(
+                    (b'c', ordered),
+                    || {
+                        let mut bytes = [0; 2000];
+                        call.peer.recv(&mut bytes).ok().map(|len| bytes[..len].to_vec())
+                    },
+                    sent,
+                );
+            });
+            scope.spawn(move || {
+                Call::assert_received((b'p', ordered), || call.caller.receive(wait), sent);
+            });
+        }
+        // Also if an upgrade fails.
+        let _stop = Stop(&stop);
+        upgrade(&mut server, 5);
+        sleep(Duration::from_secs(1));
+    });
+    assert_eq!(server.json(&["status"])["allocations"]["live"], 202);
+    assert_ends(&server);
+    drop(idle);
+}
+
+#[test]
+fn no_packet_is_lost_by_sockets() {
+    no_packet_is_lost("off");
+}
+
+#[test]
+fn no_packet_is_lost_by_tc() {
+    no_packet_is_lost("tc");
+}
+
+#[test]
+fn no_packet_is_lost_by_xdp() {
+    no_packet_is_lost("xdp");
+}
+
+#[test]
+fn programs_of_others_notice_nothing() {
+    let Some(client) = require(pion()) else { return };
+    let Some(lab) = require(Lab::new()) else { return };
+    let (config, mut server) = server(&lab, "off");
+    let _peer = echo_peer(&lab, lab.v4.peer);
+    let mut program = Running::start(&mut pion_run(&lab, &client, &config, (20000, "udp")));
+    program.wait_for("relayed address", PATIENCE);
+    let deadline = Instant::now() + PATIENCE;
+    let mut upgrades = 0;
+    while !program.output().contains("echoed") && Instant::now() < deadline && upgrades < 5 {
+        upgrade(&mut server, 1);
+        upgrades += 1;
+    }
+    assert!(program.wait(PATIENCE), "{}", program.output());
+    assert!(program.output().contains("echoed 20000 of 20000"), "{}", program.output());
+}
+
+#[test]
+fn a_process_that_fails_changes_nothing() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let (config, mut server) = server(&lab, "off");
+    let call = Call::new(&lab, &config, IpFamily::V4);
+    let refused = |server: &mut Server, options: &[&str], why: &str| {
+        let out: Tool = server.upgrade(options);
+        assert!(!out.ok && out.output.contains(why), "{}", out.output);
+        assert!(out.output.contains("goes on as before"), "{}", out.output);
+        call.caller.send(call.channel, b"still there");
+        let mut bytes = [0; 100];
+        call.peer.set_read_timeout(Some(PATIENCE)).expect("a time");
+        let len = call.peer.recv(&mut bytes).expect("relayed");
+        assert_eq!(&bytes[..len], b"still there");
+    };
+    refused(&mut server, &["--binary", "/bin/false"], "exit status: 1");
+    server.rewrite(&Config { top: "nonsense = 1\n".to_owned(), ..config.clone() });
+    refused(&mut server, &[], "nonsense");
+    let tables = "[http]\nlisten = [\"192.0.2.200:9641\"]\n".to_owned();
+    server.rewrite(&Config { tables, ..config.clone() });
+    refused(&mut server, &[], "192.0.2.200");
+    server.rewrite(&config);
+    upgrade(&mut server, 1);
+    assert_ends(&server);
+}
+
+/// Bytes of the talk between the processes, as a stranger to it would say them.
+mod said {
+    pub(super) fn frame(document: &[u8]) -> Vec<u8> {
+        let len = u32::try_from(document.len()).expect("short").to_le_bytes();
+        [&len[..], document].concat()
+    }
+
+    fn document(version: u32, content: &[u8]) -> Vec<u8> {
+        [&b"TURNPIKE"[..], &version.to_le_bytes(), content].concat()
+    }
+
+    /// The version and the process of a new server.
+    pub(super) fn hello(version: u32) -> Vec<u8> {
+        let length: &[u8] = &[18, 0, 0, 0];
+        let (no_text, process) = (&[1, 4, 0, 0, 0, 0, 0, 0, 0], &[2, 4, 0, 0, 0, 1, 0, 0, 0]);
+        frame(&document(version, &[length, no_text, process].concat()))
+    }
+
+    pub(super) fn step(number: u8) -> Vec<u8> {
+        frame(&document(1, &[number]))
+    }
+
+    pub(super) const LEAVE: u8 = 0;
+    pub(super) const PREPARED: u8 = 1;
+    pub(super) const GO: u8 = 2;
+}
+
+/// Acts of a process that fails, in this order.
+enum Does {
+    Says(Vec<u8>),
+    /// Reads what there is.
+    Reads,
+    /// Reads so many bytes.
+    ReadsSome(usize),
+    /// Does nothing until the server has given up.
+    Hangs,
+}
+
+#[test]
+fn a_process_that_dies_at_any_point_leaves_everything() {
+    use Does::{Hangs, Reads, ReadsSome, Says};
+    let Some(lab) = require(Lab::new()) else { return };
+    let (config, mut server) = server(&lab, "off");
+    let calls = [IpFamily::V4, IpFamily::V6].map(|family| Call::new(&lab, &config, family));
+    let hello = || Says(said::hello(1));
+    let step = |number| Says(said::step(number));
+    let left = || vec![hello(), Reads, step(said::LEAVE)];
+    let and = |mut before: Vec<Does>, more: Vec<Does>| {
+        before.extend(more);
+        before
+    };
+    let half = |bytes: Vec<u8>| Says(bytes[..bytes.len() / 2].to_vec());
+    let points = vec![
+        vec![],
+        vec![Says(vec![7, 0])],
+        vec![Says(vec![100, 0, 0, 0])],
+        vec![Says(vec![255; 4])],
+        vec![Says(said::frame(b"GET / HTTP/1.1"))],
+        vec![Says(said::hello(99))],
+        vec![half(said::hello(1))],
+        vec![hello()],
+        vec![hello(), ReadsSome(9)],
+        vec![hello(), Reads],
+        vec![hello(), Reads, step(said::PREPARED)],
+        vec![hello(), Reads, step(said::GO)],
+        vec![hello(), Reads, step(77)],
+        vec![hello(), Reads, half(said::step(said::LEAVE))],
+        vec![hello(), step(said::LEAVE)],
+        left(),
+        and(left(), vec![ReadsSome(1)]),
+        and(left(), vec![ReadsSome(40)]),
+        and(left(), vec![Reads]),
+        and(left(), vec![Reads, step(said::LEAVE)]),
+        and(left(), vec![Reads, step(said::GO)]),
+        and(left(), vec![Reads, Says(said::frame(b"prepared"))]),
+        and(left(), vec![Reads, half(said::step(said::PREPARED))]),
+        and(left(), vec![Hangs]),
+        and(left(), vec![Reads, Hangs]),
+    ];
+    let path = server.config_file().with_file_name("control.next");
+    for (number, point) in points.into_iter().enumerate() {
+        let mut stream = UnixStream::connect(&path).expect("the server takes upgrades");
+        stream.set_read_timeout(Some(Duration::from_millis(300))).expect("a time");
+        for does in point {
+            match does {
+                // It may have given up by now.
+                Says(bytes) => drop(stream.write_all(&bytes)),
+                Reads => {
+                    let mut bytes = [0; 4096];
+                    while stream.read(&mut bytes).is_ok_and(|len| len > 0) {}
+                }
+                ReadsSome(len) => drop(stream.read_exact(&mut vec![0; len])),
+                Hangs => {
+                    let before = failures(&server);
+                    let until = Instant::now() + PATIENCE;
+                    while failures(&server) == before && Instant::now() < until {
+                        sleep(Duration::from_millis(50));
+                    }
+                }
+            }
+        }
+        drop(stream);
+        for call in &calls {
+            assert_relays(call, number);
+        }
+    }
+    assert!(failures(&server) >= 20, "{}", server.process.output());
+    assert_eq!(server.json(&["status"])["allocations"]["live"], 2);
+    upgrade(&mut server, 1);
+    calls.iter().for_each(|call| assert_relays(call, usize::MAX));
+    assert_ends(&server);
+}
+
+/// Hand-overs that have failed, as the log has them.
+fn failures(server: &Server) -> usize {
+    server.process.output().matches("did not take over").count()
+}
+
+#[track_caller]
+fn assert_relays(call: &Call, number: usize) {
+    let data = number.to_be_bytes();
+    call.caller.send(call.channel, &data);
+    let mut bytes = [0; 100];
+    call.peer.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let len = call.peer.recv(&mut bytes).unwrap_or_else(|error| panic!("{number}: {error}"));
+    assert_eq!(bytes[..len], data);
+    call.peer.send(&data).expect("sent");
+    assert_eq!(call.caller.receive(PATIENCE).as_deref(), Some(&data[..]), "{number}");
+}
+
+/// A process that was told to take over talks to something else than a server.
+#[test]
+fn forged_states_are_refused() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let (config, server) = server(&lab, "off");
+    let call = Call::new(&lab, &config, IpFamily::V4);
+    let real = server.config_file().with_file_name("control.next");
+    let directory = std::env::temp_dir().join(format!("tp-forged-{}", std::process::id()));
+    drop(fs::remove_dir_all(&directory));
+    fs::create_dir_all(&directory).expect("a directory");
+    let run = |answers: Option<Vec<u8>>| {
+        let forged = answers.map(|answers| {
+            let listener = UnixListener::bind(directory.join("control.next")).expect("a socket");
+            thread::spawn(move || {
+                let (mut stream, _) = listener.accept().expect("a process");
+                drop(stream.write_all(&answers));
+                // Until it has ended.
+                drop(stream.read_to_end(&mut Vec::new()));
+            })
+        });
+        let out = Tool::run(
+            lab.command(Host::Server, binary())
+                .env("TURNPIKE_TAKES_OVER", "1")
+                .arg("run")
+                .arg("--config")
+                .arg(server.config_file())
+                .arg("--data")
+                .arg(&directory),
+            PATIENCE,
+        );
+        forged.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        drop(fs::remove_file(directory.join("control.next")));
+        assert!(!out.ok, "{}", out.output);
+        out.output
+    };
+    assert!(run(None).contains("is the server running"));
+    // An offer of one worker with one listener, whose descriptors do not come.
+    let mut newer = said::hello(1);
+    newer[12] = 99;
+    for (answers, why) in [
+        (Vec::new(), "hands nothing over"),
+        (said::frame(b"not a state of any server"), "no state of a Turnpike server"),
+        (newer, "version 99"),
+        (said::hello(1), "cannot be read"),
+        (vec![200, 0, 0, 0, b'T', b'U'], "hands nothing over"),
+        (vec![255; 8], "too long"),
+    ] {
+        let said = run(Some(answers));
+        assert!(said.contains(why), "no {why} in {said}");
+    }
+    drop(fs::remove_dir_all(&directory));
+    assert!(real.exists());
+    assert_relays(&call, 1);
+}

@@ -1,0 +1,218 @@
+//! Numbers, texts, times and containers.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::num::{NonZeroU32, NonZeroU64};
+use core::time::Duration;
+
+use turn_types::Secret;
+
+use crate::{Malformed, Reader, Value, Writer};
+
+macro_rules! numbers {
+    ($($number:ty),+) => {
+        $(impl Value for $number {
+            fn write(&self, out: &mut Writer) {
+                out.put(&self.to_le_bytes());
+            }
+
+            fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+                input.array().map(Self::from_le_bytes)
+            }
+        })+
+    };
+}
+
+numbers!(u8, u16, u32, u64, u128);
+
+impl Value for bool {
+    fn write(&self, out: &mut Writer) {
+        u8::from(*self).write(out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        match u8::read(input)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Malformed::NoValue("truth value")),
+        }
+    }
+}
+
+macro_rules! non_zero {
+    ($($number:ty),+) => {
+        $(impl Value for $number {
+            fn write(&self, out: &mut Writer) {
+                self.get().write(out);
+            }
+
+            fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+                Self::new(Value::read(input)?).ok_or(Malformed::NoValue("number from 1"))
+            }
+        })+
+    };
+}
+
+non_zero!(NonZeroU32, NonZeroU64);
+
+impl Value for Duration {
+    fn write(&self, out: &mut Writer) {
+        u64::try_from(self.as_nanos()).unwrap_or(u64::MAX).write(out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        u64::read(input).map(Self::from_nanos)
+    }
+}
+
+impl Value for String {
+    fn write(&self, out: &mut Writer) {
+        out.sized(|out| out.put(self.as_bytes()));
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        text(input).map(Into::into)
+    }
+}
+
+impl Value for Arc<str> {
+    fn write(&self, out: &mut Writer) {
+        out.sized(|out| out.put(self.as_bytes()));
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        text(input).map(Into::into)
+    }
+}
+
+fn text<'a>(input: &mut Reader<'a>) -> Result<&'a str, Malformed> {
+    let len = input.count()?;
+    core::str::from_utf8(input.take(len)?).map_err(|_| Malformed::NoValue("text in UTF-8"))
+}
+
+impl<T: Value> Value for Option<T> {
+    fn write(&self, out: &mut Writer) {
+        self.is_some().write(out);
+        if let Some(value) = self {
+            value.write(out);
+        }
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        if bool::read(input)? { T::read(input).map(Some) } else { Ok(None) }
+    }
+}
+
+impl<T: Value> Value for Vec<T> {
+    fn write(&self, out: &mut Writer) {
+        write_list(self, out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        // Not made as long as a count says before its values are there.
+        (0..input.count()?).map(|_| T::read(input)).collect()
+    }
+}
+
+impl<T: Value> Value for Arc<[T]> {
+    fn write(&self, out: &mut Writer) {
+        write_list(self, out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Vec::read(input).map(Into::into)
+    }
+}
+
+fn write_list<T: Value>(list: &[T], out: &mut Writer) {
+    out.count(list.len());
+    list.iter().for_each(|value| value.write(out));
+}
+
+impl<T: Value, const LEN: usize> Value for [T; LEN] {
+    fn write(&self, out: &mut Writer) {
+        self.iter().for_each(|value| value.write(out));
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let values: Vec<T> = (0..LEN).map(|_| T::read(input)).collect::<Result<_, _>>()?;
+        values.try_into().map_err(|_| Malformed::Truncated)
+    }
+}
+
+macro_rules! owners {
+    ($($owner:ident),+) => {
+        $(impl<T: Value> Value for $owner<T> {
+            fn write(&self, out: &mut Writer) {
+                (**self).write(out);
+            }
+
+            fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+                T::read(input).map(Self::new)
+            }
+        })+
+    };
+}
+
+owners!(Box, Arc);
+
+impl<A: Value, B: Value> Value for (A, B) {
+    fn write(&self, out: &mut Writer) {
+        self.0.write(out);
+        self.1.write(out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok((A::read(input)?, B::read(input)?))
+    }
+}
+
+/// In clear: whoever gets a document may use its keys.
+impl<T: Value> Value for Secret<T> {
+    fn write(&self, out: &mut Writer) {
+        self.expose().write(out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        T::read(input).map(Self::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::again;
+
+    type Everything = (Vec<Option<(u16, String)>>, [(u64, bool); 3]);
+
+    proptest! {
+        #[test]
+        fn values_read_back(value: Everything, nanos: u64, number: NonZeroU32) {
+            prop_assert_eq!(again(&value), Ok(value));
+            let time = Duration::from_nanos(nanos);
+            prop_assert_eq!(again(&time), Ok(time));
+            prop_assert_eq!(again(&number), Ok(number));
+        }
+
+        #[test]
+        fn no_bytes_cause_a_panic(bytes: Vec<u8>) {
+            let _ = Reader::new(&bytes).last::<Everything>();
+        }
+    }
+
+    #[test]
+    fn a_count_is_believed_as_far_as_there_are_bytes() {
+        let bytes = [255, 255, 255, 255, 1, 2];
+        assert_eq!(Reader::new(&bytes).last::<Vec<u8>>(), Err(Malformed::Truncated));
+        let zero = [0; 4];
+        let none = Reader::new(&zero).last::<NonZeroU32>();
+        assert_eq!(none, Err(Malformed::NoValue("number from 1")));
+        assert_eq!(Reader::new(&[2]).last::<bool>(), Err(Malformed::NoValue("truth value")));
+        let text = Reader::new(&[1, 0, 0, 0, 0xFF]).last::<String>();
+        assert_eq!(text, Err(Malformed::NoValue("text in UTF-8")));
+    }
+}

@@ -1,0 +1,10 @@
+//! Tools of the tests.
+
+use crate::{Malformed, Reader, Value, Writer};
+
+/// A value, written and read.
+pub(crate) fn again<T: Value>(value: &T) -> Result<T, Malformed> {
+    let mut out = Writer::new();
+    value.write(&mut out);
+    Reader::new(&out.into_bytes()).last()
+}

@@ -1,0 +1,179 @@
+//! A move from one process to another: the allocations of a server that ends go on in the next one.
+//!
+//! ```text
+//! at the old process                        at the new process
+//! withdraw_all: routes go
+//! leave, for each allocation
+//! its state, and its relay sockets    -->   take_over: ports, quotas and indexes as they were
+//! (the new one fails)                 <--
+//! take_back
+//! ```
+//!
+//! The old process keeps its part until the new one serves, so that it can take everything back.
+
+use alloc::boxed::Box;
+use core::fmt;
+use core::net::SocketAddr;
+
+use state_format::{Malformed, Reader, Value as _, Writer, fields};
+use turn_types::{AllocationId, Instant, Prefix, RelayId};
+
+use super::Moves;
+use super::handover::{Departure, Renamed};
+use crate::policy::{Policy, PortLease, PortRange, PortRequirement};
+use crate::store::{Account, Leases, Snapshot};
+
+/// An allocation as another process gets it.
+struct Transfer {
+    snapshot: Box<Snapshot>,
+    /// The customer and the rate that its place in the quotas was taken for.
+    customer: Prefix,
+    rate: u64,
+}
+
+fields!(Transfer { 1 => snapshot, 2 => customer, 3 => rate });
+
+/// Why an allocation of another process is not taken. It leaves nothing behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakeoverError {
+    /// Its state cannot be read.
+    Malformed(Malformed),
+    /// It has expired meanwhile.
+    Expired,
+    /// There is an allocation of its id, or on its 5-tuple.
+    Exists,
+    /// Nothing is relayed from its address here.
+    RelayAddress(SocketAddr),
+    /// Its port is in use here.
+    Port(SocketAddr),
+}
+
+impl fmt::Display for TakeoverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(error) => write!(f, "its state cannot be read: {error}"),
+            Self::Expired => f.write_str("it has expired"),
+            Self::Exists => f.write_str("it is here already"),
+            Self::RelayAddress(at) => {
+                write!(f, "its relayed address {at} is none of this configuration")
+            }
+            Self::Port(at) => write!(f, "its relayed address {at} is in use here"),
+        }
+    }
+}
+
+impl core::error::Error for TakeoverError {}
+
+/// An allocation that was taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TakenOver {
+    /// The allocation; it has the id that it had.
+    pub id: AllocationId,
+    /// The names that its relay sockets had and have.
+    pub renamed: [Option<Renamed>; 2],
+}
+
+impl Departure {
+    /// Writes the allocation for another process.
+    pub fn write(&self, out: &mut Writer) {
+        let (snapshot, leases) = self.parts();
+        let (customer, rate) = (leases.quota.customer(), leases.quota.rate());
+        Transfer { snapshot: Box::new(snapshot.clone()), customer, rate }.write(out);
+    }
+}
+
+impl Moves<'_> {
+    /// Withdraws the routes of all allocations.
+    pub(crate) fn withdraw_all(&mut self) {
+        for slot in self.allocations.slots() {
+            self.allocations.withdraw_routes(slot, self.outbox);
+        }
+    }
+
+    /// Takes an allocation out, for another process.
+    pub(crate) fn leave(&mut self, id: AllocationId) -> Option<Departure> {
+        let slot = self.allocations.of_id(id)?;
+        let (snapshot, leases) = self.allocations.remove_whole(slot).into_snapshot();
+        Some(Departure::new(snapshot, leases))
+    }
+
+    /// Takes an allocation of another process.
+    pub(crate) fn take_over(
+        &mut self,
+        policy: &Policy,
+        now: Instant,
+        state: Reader<'_>,
+    ) -> Result<TakenOver, TakeoverError> {
+        let Transfer { snapshot, customer, rate } =
+            state.last().map_err(TakeoverError::Malformed)?;
+        if !snapshot.is_live(now) {
+            return Err(TakeoverError::Expired);
+        }
+        let id = snapshot.id;
+        let at = snapshot.client();
+        if self.allocations.of_id(id).is_some() || self.allocations.of_client(&at).is_some() {
+            return Err(TakeoverError::Exists);
+        }
+        let ports = leases(policy, &snapshot)?;
+        let leases = self.leases(&snapshot, ports, (customer, rate));
+        let departure = Departure::new(*snapshot, leases);
+        // Both have what the other one says: it was made so.
+        let mut allocation = departure.into_allocation(policy).ok_or(TakeoverError::Expired)?;
+        let mut renamed = [None; 2];
+        for (socket, renamed) in allocation.sockets.iter_mut().zip(&mut renamed) {
+            if let Some(socket) = socket {
+                let to = self.next_name(socket.relay);
+                *renamed = Some(Renamed { from: socket.relay, to });
+                socket.relay = to;
+            }
+        }
+        self.ids.go_on_behind(id);
+        let slot = self.allocations.insert_whole(allocation);
+        self.allocations.settle(policy, now, slot, self.outbox);
+        Ok(TakenOver { id, renamed })
+    }
+
+    /// A name for a relay that had another one: a part of a shared socket stays one.
+    const fn next_name(&mut self, before: RelayId) -> RelayId {
+        if before.is_shared() { self.ids.next_shared_relay() } else { self.ids.next_relay() }
+    }
+
+    /// The leases of an allocation with these ports. It keeps its place in the quotas, even beyond what they allow by now.
+    fn leases(
+        &self,
+        snapshot: &Snapshot,
+        ports: [Option<PortLease>; 2],
+        (customer, rate): (Prefix, u64),
+    ) -> Leases {
+        let account = Account { realm: snapshot.realm().clone(), name: snapshot.account() };
+        let quota = self.registry.keep_quota(account, customer, rate);
+        let worker = self.ids.worker();
+        let location = snapshot.is_mobile().then(|| self.registry.locate(snapshot.id, worker));
+        Leases::new(ports, quota, location)
+    }
+}
+
+/// Claims the ports of an allocation, which are open.
+fn leases(policy: &Policy, snapshot: &Snapshot) -> Result<[Option<PortLease>; 2], TakeoverError> {
+    let mut leases = [None, None];
+    for (at, lease) in snapshot.relayed_from().into_iter().zip(&mut leases) {
+        if let Some(at) = at {
+            let claimed = claim(policy, at)?;
+            claimed.mark_open(snapshot.protocol());
+            *lease = Some(claimed);
+        }
+    }
+    Ok(leases)
+}
+
+/// Claims this port of an address, or this address of a prefix.
+fn claim(policy: &Policy, at: SocketAddr) -> Result<PortLease, TakeoverError> {
+    if let Some(prefix) = policy.prefix_of(at.ip()) {
+        return prefix.claim_again(at).ok_or(TakeoverError::Port(at));
+    }
+    let relay = policy.relay.iter().find(|relay| relay.local == at.ip());
+    let relay = relay.ok_or(TakeoverError::RelayAddress(at))?;
+    let only = PortRange::of_places(at.port(), at.port());
+    let claimed = relay.ports.claim(only, PortRequirement::Any, 0);
+    claimed.map(|(lease, _)| lease).ok_or(TakeoverError::Port(at))
+}

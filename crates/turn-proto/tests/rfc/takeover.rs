@@ -1,0 +1,338 @@
+//! A server that ends, and the next one, which goes on with its allocations: clients and peers notice nothing.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use netsim::Rng;
+use state_format::{Malformed, Reader, Writer};
+use stun_wire::AttributeType;
+use test_support::for_each_seed;
+use turn_proto::{
+    Departure, EndReason, PeerRules, Policy, Quotas, RelayPrefix, Revoked, TakenOver, TakeoverError,
+};
+use turn_types::{AllocationId, Prefix, RelayId, RelayedAddr, SocketId, Transport, WorkerId};
+
+use crate::support::*;
+
+/// An allocation on its way between two processes.
+struct Parcel {
+    departure: Departure,
+    state: Vec<u8>,
+    /// Its relay sockets, by the names that they had.
+    sockets: Vec<(RelayId, RelayedAddr)>,
+}
+
+/// All allocations leave.
+fn leave(world: &mut World) -> Vec<Parcel> {
+    let ids: Vec<AllocationId> = world.server.allocations().map(|record| record.id).collect();
+    world.server.withdraw_all();
+    world.carry_out();
+    assert!(world.routes.is_empty(), "another process has the packets now");
+    ids.into_iter().map(|id| parcel(world, id)).collect()
+}
+
+fn parcel(world: &mut World, id: AllocationId) -> Parcel {
+    let departure = world.server.leave(id).unwrap();
+    let mut out = Writer::new();
+    departure.write(&mut out);
+    let sockets = departure.relays().map(|relay| (relay, world.sockets.remove(&relay).unwrap()));
+    let sockets = sockets.collect();
+    Parcel { departure, state: out.into_bytes(), sockets }
+}
+
+/// A process with these rules that has nothing yet, at the time of the old one.
+fn next(old: &World, policy: Policy) -> World {
+    let mut new = World::worker(WorkerId(3), policy, Arc::new(TestRegistry::default()));
+    new.now = old.now;
+    new
+}
+
+fn take(
+    world: &mut World,
+    state: &[u8],
+    sockets: &[(RelayId, RelayedAddr)],
+) -> Result<TakenOver, TakeoverError> {
+    let taken = world.server.take_over(world.now, Reader::new(state))?;
+    for renamed in taken.renamed.into_iter().flatten() {
+        let (_, at) = sockets.iter().find(|(relay, _)| *relay == renamed.from).unwrap();
+        world.sockets.insert(renamed.to, *at);
+    }
+    assert!(world.carry_out().is_empty());
+    world.check();
+    Ok(taken)
+}
+
+/// The next process takes everything.
+fn restart(mut old: World, policy: Policy) -> World {
+    let mut new = next(&old, policy);
+    for Parcel { state, sockets, .. } in leave(&mut old) {
+        take(&mut new, &state, &sockets).unwrap();
+    }
+    new
+}
+
+/// A client with a channel to a peer and a permission for another.
+fn bound(world: &mut World) -> (Client, SocketAddr) {
+    let mut client = Client::new(1000);
+    let relayed = client.allocate(world);
+    client.bind(world, 0x4000, PEER).success();
+    client.permit(world, &["192.0.2.11:1"]).success();
+    (client, relayed)
+}
+
+#[test]
+fn data_and_requests_go_on() {
+    let mut world = World::new();
+    let (mut client, relayed) = bound(&mut world);
+    client.send_channel(&mut world, 0x4000, b"before").to_peer();
+    let before = world.record();
+    let mut world = restart(world, policy());
+    let after = world.record();
+    assert_eq!(
+        (after.id, after.created, after.expires, after.traffic, after.history),
+        (before.id, before.created, before.expires, before.traffic, before.history)
+    );
+    assert_eq!(client.send_channel(&mut world, 0x4000, b"after").to_peer(), b"after");
+    client.send(&mut world, "192.0.2.11:9", b"by the permission").to_peer();
+    world.from_peer(relayed, PEER, b"back").to_client();
+    world.from_peer(relayed, "192.0.2.11:9", b"back").to_client();
+    assert_eq!(world.routes.len(), 1, "the channel's");
+    // With the nonce that it had.
+    client.refresh(&mut world, Some(1200)).success();
+    client.bind(&mut world, 0x4001, "192.0.2.12:1").success();
+    world.advance(secs(1201));
+    assert_eq!(world.ends(), [EndReason::Expired]);
+    world.check();
+}
+
+#[test]
+fn deadlines_are_as_they_were() {
+    let mut world = World::new();
+    let (mut client, relayed) = bound(&mut world);
+    client.refresh(&mut world, Some(3600)).success();
+    world.advance(secs(200));
+    let mut world = restart(world, policy());
+    world.advance_silently(secs(99));
+    client.send(&mut world, "192.0.2.11:9", b"x").to_peer();
+    world.advance_silently(secs(1));
+    client.send(&mut world, "192.0.2.11:9", b"x").dropped();
+    world.from_peer(relayed, PEER, b"its permission has ended").dropped();
+    client.send_channel(&mut world, 0x4000, b"x").to_peer();
+    world.advance_silently(secs(300));
+    client.send_channel(&mut world, 0x4000, b"x").dropped();
+}
+
+#[test]
+fn a_retransmitted_allocate_gets_the_same_answer() {
+    let mut world = World::new();
+    let mut client = Client::new(1000);
+    let request = client.sealed(&mut world, stun_wire::Method::ALLOCATE, |b| {
+        b.requested_transport(17);
+    });
+    let first = client.exchange(&mut world, &request).success();
+    let mut world = restart(world, policy());
+    let again = client.exchange(&mut world, &request).success();
+    assert_eq!(again.relayed(), first.relayed());
+}
+
+#[test]
+fn no_id_port_or_address_is_given_again() {
+    let mut world = World::with(with_ports(50_000, 50_003));
+    let (mut a, mut b) = (Client::new(1), Client::new(2));
+    let taken = [a.allocate(&mut world), b.allocate(&mut world)];
+    let ids: Vec<_> = world.server.allocations().map(|record| record.id).collect();
+    let mut world = restart(world, with_ports(50_000, 50_003));
+    for port in [3, 4] {
+        let relayed = Client::new(port).allocate(&mut world);
+        assert!(!taken.contains(&relayed), "{relayed}");
+    }
+    Client::new(5).try_allocate(&mut world, |_| ()).refused(508);
+    let all: Vec<_> = world.server.allocations().map(|record| record.id).collect();
+    assert!(all.len() == 4 && ids.iter().all(|id| all.contains(id)));
+    a.refresh(&mut world, Some(0)).success();
+    assert_eq!(Client::new(6).allocate(&mut world), taken[0], "it is free again");
+}
+
+#[test]
+fn both_halves_and_addresses_of_a_prefix_go_on() {
+    let routed = || {
+        let network = "2001:db8:7::/64";
+        let own: Vec<Prefix> =
+            [RELAY_V4, RELAY_V6, network].iter().map(|own| own.parse().unwrap()).collect();
+        let allow: Vec<Prefix> =
+            ["192.0.2.0/24", "2001:db8::/32"].iter().map(|own| own.parse().unwrap()).collect();
+        Policy {
+            prefixes: vec![RelayPrefix::new(network.parse().unwrap(), 49_994, 4).unwrap()],
+            peer_rules: PeerRules::with_own_prefixes(&allow, &[], &own),
+            ..policy()
+        }
+    };
+    let mut world = World::with(routed());
+    let (mut a, mut b) = (Client::new(1), Client::new(2));
+    let (v4, v6) = a.allocate_both(&mut world);
+    let at_b = b.allocate_v6(&mut world);
+    a.permit(&mut world, &[PEER, PEER_V6, &at_b.to_string()]).success();
+    let mut world = restart(world, routed());
+    world.from_peer(v4, PEER, b"x").to_client();
+    world.from_peer(v6, PEER_V6, b"x").to_client();
+    assert!(world.socket_at(at_b).is_shared(), "it has no socket of its own");
+    // An address of another allocation is a peer as before.
+    a.send(&mut world, &at_b.to_string(), b"x").to_peer();
+    drop(b.refresh(&mut world, Some(0)));
+    a.refresh_half(&mut world, 2, 0).success();
+    world.from_peer(v4, PEER, b"x").to_client();
+}
+
+#[test]
+fn a_client_may_move_with_the_ticket_that_it_had() {
+    let rules = || Policy { mobility: true, ..policy() };
+    let mut world = World::with(rules());
+    let mut old = Client::new(1000);
+    let reply = old.try_allocate(&mut world, |b| {
+        b.mobility_ticket(&[]);
+    });
+    let reply = reply.success();
+    let ticket = reply.first(AttributeType::MOBILITY_TICKET).unwrap().to_vec();
+    old.bind(&mut world, 0x4000, PEER).success();
+    let mut world = restart(world, rules());
+    let mut new = Client::new(2000);
+    new.path.socket = SocketId(9);
+    new.ask(&mut world, stun_wire::Method::REFRESH, |b| {
+        b.mobility_ticket(&ticket);
+    })
+    .success();
+    new.send_channel(&mut world, 0x4000, b"x").to_peer();
+}
+
+#[test]
+fn the_old_process_takes_everything_back() {
+    let mut world = World::new();
+    let (mut client, relayed) = bound(&mut world);
+    let before = world.record();
+    let routes = world.routes.clone();
+    for Parcel { departure, sockets, .. } in leave(&mut world) {
+        assert_eq!(world.server.allocation_count(), 0);
+        world.sockets.extend(sockets);
+        world.server.take_back(world.now, departure);
+        assert!(world.carry_out().is_empty());
+    }
+    world.check();
+    assert_eq!((world.record().id, world.routes.clone()), (before.id, routes));
+    client.send_channel(&mut world, 0x4000, b"x").to_peer();
+    world.from_peer(relayed, PEER, b"x").to_client();
+    client.refresh(&mut world, None).success();
+}
+
+#[test]
+fn quotas_count_what_was_taken_over_and_refuse_more() {
+    let two = || Policy { quotas: Quotas { allocations_per_user: 2, ..UNLIMITED }, ..policy() };
+    let mut world = World::with(two());
+    let (mut a, mut b) = (Client::new(1), Client::new(2));
+    a.allocate(&mut world);
+    b.allocate(&mut world);
+    let one = Policy { quotas: Quotas { allocations_per_user: 1, ..UNLIMITED }, ..policy() };
+    let mut world = restart(world, one);
+    assert_eq!(world.server.allocation_count(), 2, "calls go on");
+    Client::new(3).try_allocate(&mut world, |_| ()).refused(486);
+    a.refresh(&mut world, Some(0)).success();
+    b.refresh(&mut world, Some(0)).success();
+    Client::new(4).allocate(&mut world);
+}
+
+#[test]
+fn rules_of_the_new_process_count() {
+    let mut world = World::new();
+    let (client, relayed) = bound(&mut world);
+    let forbidding = Policy { peer_rules: rules(&["192.0.2.10/32"]), ..policy() };
+    let mut world = restart(world, forbidding);
+    client.send_channel(&mut world, 0x4000, b"x").dropped();
+    world.from_peer(relayed, PEER, b"x").dropped();
+    assert!(world.routes.is_empty());
+
+    let mut revoked = Revoked::default();
+    revoked.refuse_name(REALM.into(), "alice".into());
+    let mut world = restart(world, Policy { revoked: Arc::new(revoked), ..policy() });
+    assert_eq!((world.server.allocation_count(), world.sockets.len()), (0, 0));
+    assert_eq!(world.ends(), [EndReason::Revoked]);
+}
+
+/// An allocation that cannot be taken leaves nothing behind, neither ports nor places in quotas.
+#[test]
+fn what_does_not_fit_is_refused() {
+    let mut old = World::new();
+    let (_, relayed) = bound(&mut old);
+    let mut parcels = leave(&mut old);
+    let Parcel { state, sockets, .. } = parcels.remove(0);
+    let refused = |mut world: World, error| {
+        let before = world.server.allocation_count();
+        assert_eq!(take(&mut world, &state, &sockets), Err(error));
+        assert_eq!(world.server.allocation_count(), before);
+        world.check();
+    };
+    let mut late = next(&old, policy());
+    late.advance_silently(secs(600));
+    refused(late, TakeoverError::Expired);
+    let elsewhere = Policy { relay: Vec::new(), ..policy() };
+    refused(next(&old, elsewhere), TakeoverError::RelayAddress(relayed));
+    let ports = with_ports(relayed.port(), relayed.port() + 1);
+    let mut here = World::worker(WorkerId(4), ports, Arc::new(TestRegistry::default()));
+    here.now = old.now;
+    Client::new(7).allocate(&mut here);
+    Client::new(8).allocate(&mut here);
+    refused(here, TakeoverError::Port(relayed));
+    let mut twice = next(&old, policy());
+    take(&mut twice, &state, &sockets).unwrap();
+    refused(twice, TakeoverError::Exists);
+    let mut same = next(&old, policy());
+    Client::new(1000).allocate(&mut same);
+    refused(same, TakeoverError::Exists);
+}
+
+/// A state that was cut or altered is refused, or is another state: nothing panics, and nothing of it stays.
+#[test]
+fn damaged_states_do_no_harm() {
+    let mut old = World::new();
+    bound(&mut old);
+    let Parcel { state, sockets, .. } = leave(&mut old).remove(0);
+    for len in 0..state.len() {
+        let mut world = next(&old, policy());
+        let refused = take(&mut world, &state[..len], &sockets);
+        assert!(matches!(refused, Err(TakeoverError::Malformed(_))), "{len}: {refused:?}");
+    }
+    let longer = [&state[..], &[0]].concat();
+    let refused = take(&mut next(&old, policy()), &longer, &sockets);
+    assert_eq!(refused, Err(TakeoverError::Malformed(Malformed::Trailing)));
+    for_each_seed(0..200, |seed| {
+        let mut rng = Rng::new(seed);
+        let mut altered = state.clone();
+        let at = rng.below(altered.len() as u64) as usize;
+        altered[at] ^= 1 << rng.below(8);
+        let mut world = next(&old, policy());
+        if world.server.take_over(world.now, Reader::new(&altered)).is_ok() {
+            assert_eq!(world.server.allocation_count(), 1);
+            world.server.end_all(world.now, EndReason::EndedByOperator);
+            while world.server.poll_command().is_some() {}
+        }
+        let used: u32 = world.policy.relay.iter().map(|relay| relay.ports.used()).sum();
+        assert_eq!(used, 0);
+    });
+}
+
+#[test]
+fn clients_over_streams_and_their_connections_with_peers_go_on() {
+    let rules = || Policy { tcp_relaying: true, ..policy() };
+    let mut world = World::with(rules());
+    let mut client = Client::new(1000).over(Transport::Tcp);
+    let reply = client.ask(&mut world, stun_wire::Method::ALLOCATE, |b| {
+        b.requested_transport(6);
+    });
+    let relayed = reply.success().relayed()[0];
+    client.permit(&mut world, &[PEER]).success();
+    let (connection, ..) = world.peer_connects(relayed, PEER).unwrap();
+    let before = world.connections.clone();
+    let mut world = restart(world, rules());
+    world.connections = before;
+    // It waits for its client as before, and is closed in time if nobody comes.
+    world.advance(secs(31));
+    assert!(!world.connections.contains_key(&connection));
+}

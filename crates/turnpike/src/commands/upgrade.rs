@@ -1,0 +1,151 @@
+//! `turnpike upgrade`: another process in place of the running server.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::anyhow;
+use rustix::net::sockopt::socket_peercred;
+
+use crate::cli::{self, PathOptions};
+use crate::failure::{Failure, OrFail as _, Result};
+use crate::paths::TAKES_OVER_VARIABLE;
+use crate::process::READY;
+use crate::{handover, output, paths};
+
+/// Process that the service manager's watchdog was meant for: the old one.
+const WATCHDOG_PID: &str = "WATCHDOG_PID";
+
+pub(crate) fn run(paths: &PathOptions, args: &cli::Upgrade) -> Result<()> {
+    let before = running(paths)?;
+    let program = match &args.binary {
+        Some(path) => std::path::absolute(path).or_fail("cannot find the program")?,
+        None => std::env::current_exe().or_fail("cannot find this program")?,
+    };
+    replace(before, &program, paths)
+}
+
+/// Upgrades a server whose program is not the file any more that it was started from.
+pub(crate) fn run_if_replaced(paths: &PathOptions) -> Result<()> {
+    let before = running(paths)?;
+    let program = fs::read_link(format!("/proc/{before}/exe"))
+        .or_fail("cannot see which program the running server is")?;
+    // As the kernel names a file that is gone.
+    let Some(program) = program.as_os_str().as_bytes().strip_suffix(b" (deleted)") else {
+        return Ok(());
+    };
+    replace(before, Path::new(OsStr::from_bytes(program)), paths)
+}
+
+fn replace(before: i32, program: &Path, paths: &PathOptions) -> Result<()> {
+    let mut command = command(program, before, paths)?;
+    let mut child = command
+        .spawn()
+        .map_err(|error| Failure::failed(anyhow!("cannot start {}: {error}", program.display())))?;
+    let mut line = String::new();
+    let out = child.stdout.take().ok_or_else(|| Failure::failed(anyhow!("no standard output")))?;
+    let mut out = BufReader::new(out);
+    // It may say other things before.
+    while out.read_line(&mut line).is_ok_and(|len| len > 0) {
+        if line.trim_end() == READY {
+            return output::print(&format!(
+                "process {} serves in place of process {before}",
+                child.id()
+            ));
+        }
+        line.clear();
+    }
+    let status = child.wait().or_fail("cannot wait for the new process")?;
+    Err(Failure::failed(anyhow!("the new process has not taken over ({status})"))
+        .hint("the running server goes on as before"))
+}
+
+/// The process id of the running server.
+fn running(paths: &PathOptions) -> Result<i32> {
+    let socket = handover::socket(&paths::control_socket(paths).path);
+    let stream = UnixStream::connect(&socket).map_err(|error| {
+        let what = anyhow!("no running server takes upgrades at {}: {error}", socket.display());
+        Failure::failed(what).hint("name its directory with --data, or its socket with --socket")
+    })?;
+    let server = socket_peercred(&stream).or_fail("cannot see whose server it is")?;
+    if server.uid != rustix::process::geteuid() {
+        let what =
+            anyhow!("the server is of user {}, and this command is not", server.uid.as_raw());
+        return Err(Failure::failed(what)
+            .hint("run it as that user; a service of systemd is upgraded by `systemctl reload`"));
+    }
+    if server.pid.is_init() {
+        let what = anyhow!("the server is the first process of its container, which ends with it");
+        return Err(Failure::failed(what).hint("start another container, and drain this one"));
+    }
+    Ok(server.pid.as_raw_nonzero().get())
+}
+
+/// Starts a program as the running server was started, or with the configuration that is named here.
+fn command(program: &Path, before: i32, paths: &PathOptions) -> Result<Command> {
+    let of = |name: &str| PathBuf::from(format!("/proc/{before}/{name}"));
+    let read = |name: &str| fs::read(of(name)).or_fail("cannot see how the server was started");
+    let (words, environment) = (read("cmdline")?, read("environ")?);
+    let mut words = parts(&words);
+    let name = words.next().unwrap_or_default();
+    if Path::new(&name).file_name().is_some_and(|name| name == "turnserver") {
+        let what = anyhow!("a server that was started as turnserver takes no upgrades");
+        return Err(Failure::usage(what).hint("start it as `turnpike run --coturn-config FILE`"));
+    }
+    let mut command = Command::new(program);
+    match &paths.config {
+        Some(config) => {
+            let data = paths.data.iter().flat_map(|data| ["--data".into(), data.into()]);
+            let socket = paths.socket.iter().flat_map(|socket| ["--socket".into(), socket.into()]);
+            let own: Vec<OsString> = data.chain(socket).collect();
+            let config = std::path::absolute(config).or_fail("cannot find the configuration")?;
+            command.arg("run").arg("--config").arg(config).args(own);
+        }
+        None => {
+            command.args(words).current_dir(of("cwd"));
+        }
+    }
+    command
+        .env_clear()
+        .envs(parts(&environment).filter_map(|variable| pair(&variable)))
+        .env_remove(WATCHDOG_PID)
+        .env(TAKES_OVER_VARIABLE, "1")
+        // The terminal's signals are for this command.
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    Ok(command)
+}
+
+/// Texts that end with a zero each.
+fn parts(bytes: &[u8]) -> impl Iterator<Item = OsString> {
+    let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
+    let parts = bytes.split(|byte| *byte == 0);
+    parts.map(|part| OsString::from_vec(part.to_vec()))
+}
+
+fn pair(variable: &OsStr) -> Option<(OsString, OsString)> {
+    let bytes = variable.as_bytes();
+    let at = bytes.iter().position(|byte| *byte == b'=')?;
+    let of = |part: &[u8]| OsString::from_vec(part.to_vec());
+    Some((of(&bytes[..at]), of(&bytes[at + 1..])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_variables_are_read_as_the_kernel_writes_them() {
+        let words: Vec<_> = parts(b"turnpike\0--data\0/a b\0\0").collect();
+        assert_eq!(words, ["turnpike", "--data", "/a b", ""]);
+        let found = pair(OsStr::new("A=b=c")).unwrap();
+        assert_eq!(found, ("A".into(), "b=c".into()));
+        assert_eq!(pair(OsStr::new("none")), None);
+    }
+}

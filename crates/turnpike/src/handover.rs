@@ -1,0 +1,39 @@
+//! An upgrade: the next process of a server takes its listeners and its allocations over, and calls go on.
+//!
+//! ```text
+//! the running server (giving.rs)            the next one (taking.rs)
+//!                                      <--  Hello
+//! Offer, listeners                     -->  reads files, binds what is new, makes itself ready
+//!                                      <--  Leave
+//! the workers leave (a pause begins)
+//! Estate of each worker, its sockets   -->  its workers take over
+//!                                      <--  Prepared
+//! Go                                   -->  serves (the pause ends)
+//! closes what it has left
+//! Gone                                 -->  attaches the kernel path
+//! ```
+//!
+//! Up to its `Go` the running server takes everything back if the next one fails, hangs or dies; behind it the next one alone
+//! has the allocations, and without a `Go` it ends. Both are processes of one user: see docs/adr/0019.
+
+mod giving;
+mod messages;
+mod taking;
+mod wire;
+
+pub(crate) use giving::{Giving, HandedOver, Handovers, Heritage, Legacy};
+pub(crate) use taking::{Predecessor, Retiring, Settled};
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Time for an answer of the other process.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Time of the next process for its preparations, in which this one serves as before.
+const PREPARATION_MAX: Duration = Duration::from_secs(120);
+
+/// The socket of hand-overs, beside the control socket.
+pub(crate) fn socket(control: &Path) -> PathBuf {
+    control.with_extension("next")
+}

@@ -1,0 +1,206 @@
+//! The running server: gives everything to the next process, or takes it back.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dataplane::{Inheritance, InheritedAllocation, Listener, WorkerChannels};
+use linux_net::{TcpListener, UdpSocket};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use turn_types::Secret;
+
+use super::messages::{Bytes, Estate, Hello, Listening, Offer, Parcel, ParcelRelay, Step};
+use super::wire::Wire;
+use super::{PATIENCE, PREPARATION_MAX};
+use crate::offload::KernelPath;
+
+/// Pause after a process that could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Descriptors of a worker's listeners, beside those that it has itself.
+#[derive(Debug)]
+pub(crate) struct Legacy {
+    udp: Vec<(SocketAddr, OwnedFd)>,
+    tcp: Vec<(SocketAddr, OwnedFd)>,
+}
+
+impl Legacy {
+    /// # Errors
+    /// No descriptors left.
+    pub(crate) fn of(udp: &[Listener], tcp: &[TcpListener]) -> io::Result<Self> {
+        let udp = udp.iter().map(|one| Ok((one.local_addr(), copy(one.as_fd())?)));
+        let tcp = tcp.iter().map(|one| Ok((one.local_addr(), copy(one.as_fd())?)));
+        Ok(Self { udp: udp.collect::<io::Result<_>>()?, tcp: tcp.collect::<io::Result<_>>()? })
+    }
+}
+
+fn copy(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    fd.try_clone_to_owned()
+}
+
+/// Outcome of a hand-over.
+#[derive(Debug)]
+pub(crate) struct HandedOver {
+    /// Its process id.
+    pub(crate) to: u32,
+    /// Allocations that it has.
+    pub(crate) allocations: usize,
+    /// Time in which nobody served.
+    pub(crate) pause: Duration,
+    /// Hears when the service manager knows of it.
+    pub(crate) told: oneshot::Sender<()>,
+}
+
+/// Parts of the data plane for the next process.
+pub(crate) struct Heritage {
+    /// The workers.
+    pub(crate) channels: WorkerChannels,
+    /// Their listeners.
+    pub(crate) legacies: Vec<Legacy>,
+    /// Key of nonces.
+    pub(crate) nonce_key: Secret<[u8; 32]>,
+}
+
+/// Everything that the next process gets.
+pub(crate) struct Giving {
+    pub(crate) heritage: Heritage,
+    /// Listeners of HTTP, and what serves them here.
+    pub(crate) services: Vec<(SocketAddr, OwnedFd)>,
+    pub(crate) serving: Vec<AbortHandle>,
+    pub(crate) kernel_path: KernelPath,
+}
+
+/// Hand-overs are possible as long as this is there. Without it listeners and the kernel path are free to end.
+pub(crate) struct Handovers(Arc<Mutex<Option<Giving>>>);
+
+impl Drop for Handovers {
+    fn drop(&mut self) {
+        // A hand-over that goes on at this moment ends with the process.
+        if let Ok(mut giving) = self.0.try_lock() {
+            *giving = None;
+        }
+    }
+}
+
+impl Giving {
+    /// Waits for the next process, on a thread of its own.
+    ///
+    /// # Errors
+    /// No thread left.
+    pub(crate) fn start(
+        self,
+        listener: UnixListener,
+        done: UnboundedSender<HandedOver>,
+    ) -> io::Result<Handovers> {
+        let giving = Arc::new(Mutex::new(Some(self)));
+        let handovers = Handovers(Arc::clone(&giving));
+        let serve = move || {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else {
+                    // No descriptors left: it would be so again at once.
+                    thread::sleep(ACCEPT_PAUSE);
+                    continue;
+                };
+                let mut giving = giving.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some(given) = &*giving else { return };
+                match given.give(stream, &done) {
+                    Ok(true) => {
+                        *giving = None;
+                        return;
+                    }
+                    Ok(false) => {}
+                    Err(error) => {
+                        tracing::warn!(
+                            "the next process did not take over, and this one goes on: {error}"
+                        );
+                    }
+                }
+            }
+        };
+        thread::Builder::new().name("handover".to_owned()).spawn(serve)?;
+        Ok(handovers)
+    }
+
+    /// Gives everything to one process; false if it has only looked.
+    fn give(&self, stream: UnixStream, done: &UnboundedSender<HandedOver>) -> io::Result<bool> {
+        let mut wire = Wire::new(stream)?;
+        let Hello { version, process } = match wire.receive() {
+            Ok(hello) => hello,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        tracing::info!(process, version, "the next process prepares to take over");
+        self.offer(&mut wire)?;
+        wire.set_patience(PREPARATION_MAX)?;
+        wire.expect(Step::Leave)?;
+        wire.set_patience(PATIENCE)?;
+        let since = Instant::now();
+        let left = self.heritage.channels.leave()?;
+        let allocations = left.iter().map(|left| left.allocations.len()).sum();
+        let prepared = hand_out(&mut wire, left)
+            .and_then(|()| wire.expect(Step::Prepared))
+            .and_then(|()| wire.send(&Step::Go));
+        if let Err(error) = prepared {
+            self.heritage.channels.take_back();
+            return Err(error);
+        }
+        let pause = since.elapsed();
+        self.heritage.channels.forget();
+        self.serving.iter().for_each(AbortHandle::abort);
+        self.kernel_path.end();
+        let (told, heard) = oneshot::channel();
+        // A server that ends has nobody to tell.
+        if done.send(HandedOver { to: process, allocations, pause, told }).is_ok() {
+            let _ = heard.blocking_recv();
+        }
+        // It can do without.
+        let _ = wire.send(&Step::Gone);
+        Ok(true)
+    }
+
+    fn offer(&self, wire: &mut Wire) -> io::Result<()> {
+        let addresses = |some: &[(SocketAddr, OwnedFd)]| some.iter().map(|one| one.0).collect();
+        let listening = |legacy: &Legacy| Listening {
+            udp: addresses(&legacy.udp),
+            tcp: addresses(&legacy.tcp),
+        };
+        wire.send(&Offer {
+            nonce_key: self.heritage.nonce_key,
+            workers: self.heritage.legacies.iter().map(listening).collect(),
+            services: addresses(&self.services),
+        })?;
+        let legacies = &self.heritage.legacies;
+        let of_workers = legacies.iter().flat_map(|legacy| legacy.udp.iter().chain(&legacy.tcp));
+        let descriptors = of_workers.chain(&self.services).map(|(_, fd)| fd.as_fd());
+        let err = io::stderr();
+        let descriptors: Vec<_> = descriptors.chain([err.as_fd()]).collect();
+        wire.send_descriptors(&descriptors)
+    }
+}
+
+fn hand_out(wire: &mut Wire, left: Vec<Inheritance<UdpSocket>>) -> io::Result<()> {
+    for Inheritance { shared, last_id, allocations, .. } in left {
+        let mut sockets: Vec<UdpSocket> = shared;
+        let shared = u32::try_from(sockets.len()).unwrap_or(u32::MAX);
+        let parcel = |allocation: InheritedAllocation<UdpSocket>| {
+            let relays = allocation.relays.into_iter().map(|relay| {
+                let own = relay.socket.is_some();
+                sockets.extend(relay.socket);
+                ParcelRelay { relay: relay.relay, at: relay.at, own }
+            });
+            let relays = relays.collect();
+            Parcel { state: Bytes(allocation.state), relays }
+        };
+        let allocations = allocations.into_iter().map(parcel).collect();
+        wire.send(&Estate { last_id, shared, allocations })?;
+        let descriptors: Vec<_> = sockets.iter().map(|socket| socket.as_fd()).collect();
+        wire.send_descriptors(&descriptors)?;
+    }
+    Ok(())
+}

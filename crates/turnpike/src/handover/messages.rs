@@ -1,0 +1,89 @@
+//! Messages between the two processes.
+
+use std::net::SocketAddr;
+
+use state_format::{Malformed, Reader, Value, Writer, fields, variants};
+use turn_types::{AllocationId, RelayId, Secret};
+
+/// The next process introduces itself.
+#[derive(Debug)]
+pub(super) struct Hello {
+    /// For the log.
+    pub(super) version: String,
+    pub(super) process: u32,
+}
+
+/// Parts that the next process needs for its preparations. Descriptors follow: of each worker's listeners in this order, of the services, of standard
+/// error.
+pub(super) struct Offer {
+    /// Nonces that clients have go on.
+    pub(super) nonce_key: Secret<[u8; 32]>,
+    pub(super) workers: Vec<Listening>,
+    /// Listeners of HTTP.
+    pub(super) services: Vec<SocketAddr>,
+}
+
+/// The listeners of one worker.
+#[derive(Debug)]
+pub(super) struct Listening {
+    pub(super) udp: Vec<SocketAddr>,
+    pub(super) tcp: Vec<SocketAddr>,
+}
+
+/// Part of one worker. Descriptors follow: of the sockets that relays share, and of the relays that have their own.
+pub(super) struct Estate {
+    pub(super) last_id: AllocationId,
+    pub(super) shared: u32,
+    pub(super) allocations: Vec<Parcel>,
+}
+
+/// An allocation.
+pub(super) struct Parcel {
+    pub(super) state: Bytes,
+    pub(super) relays: Vec<ParcelRelay>,
+}
+
+/// A relay of an allocation.
+#[derive(Debug)]
+pub(super) struct ParcelRelay {
+    pub(super) relay: RelayId,
+    pub(super) at: SocketAddr,
+    /// It has a socket of its own.
+    pub(super) own: bool,
+}
+
+/// Bytes with a form of their own.
+pub(super) struct Bytes(pub(super) Vec<u8>);
+
+fields!(Hello { 1 => version, 2 => process });
+fields!(Offer { 1 => nonce_key, 2 => workers, 3 => services });
+fields!(Listening { 1 => udp, 2 => tcp });
+fields!(Estate { 1 => last_id, 2 => shared, 3 => allocations });
+fields!(Parcel { 1 => state, 2 => relays });
+fields!(ParcelRelay { 1 => relay, 2 => at, 3 => own });
+
+impl Value for Bytes {
+    fn write(&self, out: &mut Writer) {
+        out.sized(|out| out.put(&self.0));
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let len = input.count()?;
+        input.take(len).map(|bytes| Self(bytes.to_vec()))
+    }
+}
+
+/// A step that has no more to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The next process is ready to take over.
+    Leave,
+    /// It has taken over, and waits.
+    Prepared,
+    /// It serves from now on.
+    Go,
+    /// The old process has let go of the rest.
+    Gone,
+}
+
+variants!(Step, "step of a hand-over" { 0 => Leave, 1 => Prepared, 2 => Go, 3 => Gone });

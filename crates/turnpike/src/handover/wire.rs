@@ -1,0 +1,212 @@
+//! Messages and descriptors over a Unix socket.
+
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt,
+};
+use state_format::{Value, read_document, write_document};
+
+use super::PATIENCE;
+use super::messages::Step;
+
+/// Descriptors in one message: the kernel's `SCM_MAX_FD`.
+const DESCRIPTORS_MAX: usize = 253;
+
+/// The longest message: some million allocations of one worker.
+const MESSAGE_BYTES_MAX: u32 = 1 << 30;
+
+/// Pause while the kernel has as many descriptors on their way as it takes from one user.
+const FULL_PAUSE: Duration = Duration::from_millis(1);
+
+/// A connection with the other process.
+#[derive(Debug)]
+pub(super) struct Wire(UnixStream);
+
+impl Wire {
+    /// Refuses the processes of other users: what goes over it are all keys of this one.
+    pub(super) fn new(stream: UnixStream) -> io::Result<Self> {
+        let (other, own) = (sockopt::socket_peercred(&stream)?.uid, rustix::process::geteuid());
+        if other != own && !other.is_root() {
+            let what = format!("the other process is of user {}", other.as_raw());
+            return Err(io::Error::new(ErrorKind::PermissionDenied, what));
+        }
+        let wire = Self(stream);
+        wire.set_patience(PATIENCE)?;
+        wire.0.set_write_timeout(Some(PATIENCE))?;
+        Ok(wire)
+    }
+
+    /// Waits no longer than this for each part of a message.
+    pub(super) fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        self.0.set_read_timeout(Some(patience))
+    }
+
+    pub(super) fn send(&mut self, message: &impl Value) -> io::Result<()> {
+        let bytes = write_document(message);
+        let len = u32::try_from(bytes.len()).ok().filter(|len| *len <= MESSAGE_BYTES_MAX);
+        let len = len.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "it is too long"))?;
+        self.0.write_all(&len.to_le_bytes())?;
+        self.0.write_all(&bytes)
+    }
+
+    pub(super) fn receive<T: Value>(&mut self) -> io::Result<T> {
+        self.read().map_err(|error| {
+            if error.kind() == ErrorKind::WouldBlock {
+                return io::Error::new(ErrorKind::TimedOut, "the other process does not answer");
+            }
+            if error.kind() == ErrorKind::UnexpectedEof {
+                return io::Error::new(ErrorKind::UnexpectedEof, "the other process has ended");
+            }
+            error
+        })
+    }
+
+    fn read<T: Value>(&mut self) -> io::Result<T> {
+        let mut len = [0; 4];
+        self.0.read_exact(&mut len)?;
+        let len = u32::from_le_bytes(len);
+        if len > MESSAGE_BYTES_MAX {
+            return Err(io::Error::new(ErrorKind::InvalidData, "a message is too long"));
+        }
+        let mut bytes = Vec::new();
+        (&self.0).take(len.into()).read_to_end(&mut bytes)?;
+        if bytes.len() < len as usize {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        read_document(&bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+    }
+
+    pub(super) fn expect(&mut self, expected: Step) -> io::Result<()> {
+        let step: Step = self.receive()?;
+        if step == expected {
+            return Ok(());
+        }
+        let what = format!("the other process says {step:?} instead of {expected:?}");
+        Err(io::Error::new(ErrorKind::InvalidData, what))
+    }
+
+    pub(super) fn send_descriptors(&self, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let until = Instant::now() + PATIENCE;
+        for part in descriptors.chunks(DESCRIPTORS_MAX) {
+            while let Err(error) = self.send_part(part) {
+                if error != Errno::TOOMANYREFS || Instant::now() > until {
+                    return Err(error.into());
+                }
+                sleep(FULL_PAUSE);
+            }
+        }
+        Ok(())
+    }
+
+    fn send_part(&self, part: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(part));
+        // One byte carries them.
+        sendmsg(&self.0, &[IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL).map(drop)
+    }
+
+    pub(super) fn receive_descriptors(&self, count: usize) -> io::Result<Vec<OwnedFd>> {
+        let mut all = Vec::new();
+        while all.len() < count {
+            let part = self.receive_part()?;
+            let fits = !part.is_empty() && all.len() + part.len() <= count;
+            if !fits {
+                let what = "descriptors are missing, or there are too many";
+                return Err(io::Error::new(ErrorKind::InvalidData, what));
+            }
+            all.extend(part);
+        }
+        Ok(all)
+    }
+
+    fn receive_part(&self) -> io::Result<Vec<OwnedFd>> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut byte = [0];
+        let mut parts = [IoSliceMut::new(&mut byte)];
+        let received = recvmsg(self.0.as_fd(), &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        let mut descriptors = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(some) = message {
+                descriptors.extend(some);
+            }
+        }
+        if received.bytes == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        if received.flags.contains(ReturnFlags::CTRUNC) {
+            let what = "this process has no descriptors left (the limit of open files)";
+            return Err(io::Error::other(what));
+        }
+        Ok(descriptors)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    fn pair() -> (Wire, Wire) {
+        let (a, b) = UnixStream::pair().unwrap();
+        (Wire::new(a).unwrap(), Wire::new(b).unwrap())
+    }
+
+    #[test]
+    fn descriptors_arrive_in_their_order_between_messages() {
+        let (mut a, mut b) = pair();
+        let files: Vec<File> = (0..600).map(|_| tempfile()).collect();
+        for (number, file) in files.iter().enumerate() {
+            let mut file = file;
+            file.write_all(number.to_string().as_bytes()).unwrap();
+        }
+        let borrowed: Vec<_> = files.iter().map(|file| file.as_fd()).collect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                a.send(&Step::Leave).unwrap();
+                a.send_descriptors(&borrowed).unwrap();
+                a.send(&Step::Go).unwrap();
+            });
+            b.expect(Step::Leave).unwrap();
+            let received = b.receive_descriptors(600).unwrap();
+            for (number, file) in received.into_iter().enumerate() {
+                let mut text = [0; 8];
+                let len = rustix::io::pread(&file, &mut text, 0).unwrap();
+                assert_eq!(text[..len], *number.to_string().as_bytes());
+            }
+            b.expect(Step::Go).unwrap();
+        });
+    }
+
+    #[test]
+    fn what_is_not_expected_is_refused() {
+        let (mut a, mut b) = pair();
+        a.send(&Step::Go).unwrap();
+        assert!(b.expect(Step::Leave).unwrap_err().to_string().contains("Go instead of Leave"));
+        a.0.write_all(&u32::MAX.to_le_bytes()).unwrap();
+        assert_eq!(b.expect(Step::Go).unwrap_err().kind(), ErrorKind::InvalidData);
+        let (mut a, mut b) = pair();
+        a.0.write_all(&[3, 0, 0, 0, b'n', b'o', b'!']).unwrap();
+        assert!(b.expect(Step::Go).unwrap_err().to_string().contains("no state"));
+        // Bytes where descriptors should come, and an end.
+        a.0.write_all(&[1]).unwrap();
+        assert!(b.receive_descriptors(1).is_err());
+        drop(a);
+        assert_eq!(b.receive_descriptors(1).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+        assert_eq!(b.receive::<Step>().unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    }
+
+    fn tempfile() -> File {
+        rustix::fs::memfd_create("turnpike-test", rustix::fs::MemfdFlags::CLOEXEC).unwrap().into()
+    }
+}
