@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::packets::{FindMaxArgs, PeerArgs};
-use crate::{compare, footprint, lab, load, programs, report};
+use crate::{compare, footprint, lab, load, programs, report, table};
 
 /// Measures TURN servers: delivered packets, latency, CPU, memory.
 #[derive(Debug, Parser)]
@@ -31,6 +31,8 @@ enum Command {
     Footprint(footprint::FootprintArgs),
     /// Compare servers on this machine: each in turn, round after round, under the same loads
     Compare(Box<compare::CompareArgs>),
+    /// Make the summary table: Turnpike's ways beside coturn's defaults and its fastest options, over each transport
+    Table(table::TableArgs),
     /// Run the plan of `compare` on standard input, in the network namespace of the clients
     #[command(hide = true)]
     Steps,
@@ -51,6 +53,7 @@ pub fn main() -> ExitCode {
         Command::Programs(args) => programs::run(args),
         Command::Footprint(args) => footprint::run(args),
         Command::Compare(args) => compare::run(args),
+        Command::Table(args) => table::run(args),
         Command::Steps => compare::run_steps(),
         Command::Report(args) => report::run(args),
     };

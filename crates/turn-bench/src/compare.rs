@@ -37,7 +37,7 @@ use crate::{frames, machine};
 use cells::{Cell, CellList};
 use certificate::Certificate;
 use cores::Cores;
-use host::{Ends, Host, LISTEN, PEER, RELAY};
+use host::{Ends, FIRST_PEER, Host, LISTEN, RELAY};
 use network::Network;
 use plan::Times;
 use progress::Progress;
@@ -60,20 +60,20 @@ const WARM_UP: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug, Args)]
 pub struct CompareArgs {
     /// A server: turnpike (beside this program, or in PATH), turnpike=PATH (another build), turnpike-xdp,
-    /// -tc, -xdp-generic or -sockets (with this offload alone), coturn (turnserver of $COTURN, PATH, or the
-    /// usual directories), coturn=PATH, coturn-fastest (with --multiplex-peer --udp-gso, from 4.17 on),
-    /// bare (a kernel forwarder, the upper bound of all; frames only), or NAME=COMMAND, a line of shell that
+    /// -tc, -xdp-generic or -sockets (with this offload alone), turnpike-prefix (sockets, and each relayed
+    /// address of a prefix), coturn (turnserver of $COTURN, PATH, or the usual directories), coturn=PATH,
+    /// coturn-fastest (with --multiplex-peer --udp-gso, from 4.17 on; up to 256 flows), bare (a kernel forwarder, the upper bound of all; frames only), or NAME=COMMAND, a line of shell that
     /// stays in the foreground, with the placeholders {listen}, {relay}, {peer}, {user}, {password},
     /// {secret}, {realm}, {min_port}, {max_port} and {workers}, with TLS also {tls_listen}, {certificate}
     /// and {key}. May be given more than once; ratios are to the first [default: turnpike and coturn]
     #[arg(long, value_name = "SERVER")]
     pub server: Vec<ServerSpec>,
-    /// Rounds. One comparison alone takes 6 to be significant; a table of many takes more, and says so
+    /// Rounds; fewer than 6 give no verdict, and small differences take more
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
     /// Loads: quick, standard, full, or a comma-separated list of alloc (allocations), footprint (memory)
     /// and SHAPE:FLOWS:DIRECTION or SHAPE:FLOWS:DIRECTION:BYTES, such as video:100:c2p:1200; shapes are
-    /// audio, video and flood, directions c2p (client to peer), p2c and echo
+    /// audio, video, flood and uneven, directions c2p (client to peer), p2c and echo
     #[arg(long, value_name = "CELLS", default_value = "quick")]
     pub cells: CellList,
     /// Transport of the clients. Over TCP and TLS clients send and receive by sockets, and --backend is
@@ -125,22 +125,31 @@ fn share(text: &str) -> Result<f64, String> {
 /// # Errors
 /// A requirement that this machine lacks; a server that cannot be started or used at all.
 pub fn run(args: &CompareArgs) -> Result<()> {
+    args.output.write(&Outcome::Compare(measure(args)?))
+}
+
+/// Makes a comparison, whose result is not written yet.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn measure(args: &CompareArgs) -> Result<Compare> {
     ensure!(!args.duration.is_zero(), "--duration: more than 0");
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let cores = Cores::assign(args.server_cores)?;
     let machine = machine(&cores);
-    let backend = backend(args.backend)?;
     let cells = &args.cells.0;
+    let wants_sockets = cells.iter().any(Cell::wants_sockets);
+    let backend = backend(args.backend.or_else(|| wants_sockets.then_some(Backend::Sockets)))?;
     let has_connections = args.transport.has_connections();
     let ends = if has_connections {
         Ends { client: Backend::Sockets, peer: connections_peer(backend, args.receive)? }
     } else {
         ends(backend, args.receive, cells)?
     };
+    can_send(ends, cells)?;
     if args.server.iter().any(|server| server.kind == ServerKind::Bare) {
         can_be_bare(ends, cells)?;
     }
-    multiplexing_has_one_flow(&args.server, cells)?;
     // Packets of connections do not come in clumps.
     let links = if has_connections { ends } else { Ends { client: backend, peer: backend } };
     let network = Network::new(cores, links)?;
@@ -183,7 +192,7 @@ pub fn run(args: &CompareArgs) -> Result<()> {
         raw,
     };
     compared.correct();
-    args.output.write(&Outcome::Compare(compared))
+    Ok(compared)
 }
 
 /// The requested backend, or the best available.
@@ -213,6 +222,15 @@ fn ends(backend: Backend, receive: Backend, cells: &[Cell]) -> Result<Ends> {
     }
 }
 
+/// Refuses loads that only sockets send where an end has frames.
+fn can_send(ends: Ends, cells: &[Cell]) -> Result<()> {
+    let by_sockets = ends == Ends { client: Backend::Sockets, peer: Backend::Sockets };
+    match cells.iter().find(|cell| cell.wants_sockets()) {
+        Some(cell) if !by_sockets => bail!("{cell} wants --backend sockets"),
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// Backend of the peer of clients with connections.
 fn connections_peer(backend: Backend, receive: Backend) -> Result<Backend> {
     // --receive is about an end that sends frames, and clients do not.
@@ -233,21 +251,6 @@ fn can_be_bare(ends: Ends, cells: &[Cell]) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a coturn with shared relay sockets gets loads that it can serve: it tells clients apart by the
-/// peer's address, and refuses the second client of a peer (400).
-fn multiplexing_has_one_flow(servers: &[ServerSpec], cells: &[Cell]) -> Result<()> {
-    let shares = |server: &ServerSpec| {
-        matches!(server.kind, ServerKind::Coturn(_, servers::CoturnOptions::Fastest))
-    };
-    let fits = |cell: &Cell| cell.direction().is_none() || cell.flows() <= 1;
-    ensure!(
-        !servers.iter().any(shares) || cells.iter().all(fits),
-        "coturn-fastest (--multiplex-peer) serves one client of a peer, and refuses the second (400); here all \
-         have one peer: give cells with one flow, such as audio:1:c2p"
-    );
-    Ok(())
-}
-
 fn terms(args: &CompareArgs, network: &Network) -> Result<Terms> {
     let certificate = args
         .transport
@@ -261,7 +264,7 @@ fn terms(args: &CompareArgs, network: &Network) -> Result<Terms> {
         transport: args.transport,
         certificate,
         relay: SocketAddr::from((RELAY, 0)),
-        peer: SocketAddr::from((PEER, PEER_PORT)),
+        peer: SocketAddr::from((FIRST_PEER, PEER_PORT)),
         user: "bench".to_owned(),
         secret: secret.iter().map(|byte| format!("{byte:02x}")).collect(),
         realm: "bench".to_owned(),
@@ -341,13 +344,9 @@ mod tests {
     }
 
     #[test]
-    fn coturn_with_shared_sockets_gets_one_client_of_the_peer() {
-        let fits = |server: &str, cells| {
-            multiplexing_has_one_flow(&[server.parse().unwrap()], &list(cells)).is_ok()
-        };
-        assert!(fits("coturn-fastest", "audio:1:c2p,alloc,footprint"));
-        assert!(!fits("coturn-fastest", "audio:1:c2p,audio:2:c2p"));
-        assert!(fits("coturn", "audio:100:c2p"));
+    fn bulk_transfers_are_sent_by_sockets() {
+        let can = |peer| can_send(Ends { client: SOCKETS, peer }, &list("uneven:9:c2p")).is_ok();
+        assert!(can(SOCKETS) && !can(FRAMES));
     }
 
     #[test]

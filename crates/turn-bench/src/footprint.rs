@@ -1,5 +1,6 @@
 //! `footprint`: memory and descriptors of idle allocations.
 
+mod group;
 mod process;
 
 use std::net::{IpAddr, SocketAddr};
@@ -7,6 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+
+pub(crate) use group::Group;
+pub use group::KernelMemory;
 
 use crate::arguments::OutputArgs;
 use crate::outcome::{Footprint, Outcome, ProcessMemory};
@@ -61,6 +65,8 @@ pub struct FootprintSpec {
     pub pid: Option<u32>,
     /// Each allocation gets a channel to the peer.
     pub channels: bool,
+    /// File of the kernel's memory of the server's control group, if it is in one of its own.
+    pub kernel: Option<KernelMemory>,
 }
 
 /// Runs `footprint`.
@@ -77,7 +83,8 @@ pub fn run(args: &FootprintArgs) -> Result<()> {
         in_flight: args.in_flight,
         ..SessionOptions::new(args.server, args.login.login()?, peer)
     };
-    let spec = FootprintSpec { sessions, pid: args.pid, channels: args.channels.is_some() };
+    let spec =
+        FootprintSpec { sessions, pid: args.pid, channels: args.channels.is_some(), kernel: None };
     args.output.write(&Outcome::Footprint(measure(&spec)?))
 }
 
@@ -95,9 +102,10 @@ pub fn measure(spec: &FootprintSpec) -> Result<Footprint> {
     process::memory(pid)?;
     let warm_up = SessionOptions { sessions: WARM_UP, ..spec.sessions.clone() };
     let first = Held::open(&warm_up, spec.channels).context("the first allocations")?;
-    let before = settled(pid)?;
+    let kernel = spec.kernel.as_ref();
+    let before = settled(pid, kernel)?;
     let held = Held::open(&spec.sessions, spec.channels);
-    let after = held.as_ref().map_or(Ok(before), |_| settled(pid));
+    let after = held.as_ref().map_or(Ok(before), |_| settled(pid, kernel));
     let opened = held.map(Held::close);
     first.close();
     opened?;
@@ -106,9 +114,10 @@ pub fn measure(spec: &FootprintSpec) -> Result<Footprint> {
     Ok(Footprint { process, transport, allocations, channels, before, after: after? })
 }
 
-fn settled(pid: u32) -> Result<ProcessMemory> {
+fn settled(pid: u32, kernel: Option<&KernelMemory>) -> Result<ProcessMemory> {
     std::thread::sleep(SETTLE);
-    process::memory(pid)
+    let kernel = kernel.map(KernelMemory::read).transpose()?;
+    Ok(ProcessMemory { kernel, ..process::memory(pid)? })
 }
 
 /// Idle allocations.

@@ -16,7 +16,7 @@ use std::ops::RangeInclusive;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::{Args, ValueEnum as _};
 use linux_net::{Clock, UdpSocket};
 
@@ -113,6 +113,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// Too few cores or descriptors; a file that cannot be written.
 pub fn run(args: &LabArgs) -> Result<()> {
+    ensure!(args.shape != Shape::Uneven, "--shape uneven: a lab's sessions are all alike");
     let allowed = linux_net::allowed_cores().context("the cores of this process")?;
     let bench = Bench::new(args, Cores::divide(allowed, usize::from(args.threads))?)?;
     let watched = Watched { cores: bench.watches(), process: None };

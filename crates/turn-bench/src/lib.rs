@@ -6,7 +6,8 @@
 //! footprint memory of idle allocations
 //! compare   servers in namespaces, A B A B…, find-max and load on each, ratios
 //! lab       relays without TURN          programs  time of the kernel path's programs
-//! report    results as one HTML page
+//! table     the comparisons of the summary
+//! report    results as one HTML page, or their summary
 //! ```
 //!
 //! Results count delivered packets: each packet of a run carries the run, its flow, a sequence number
@@ -30,5 +31,6 @@ pub mod programs;
 pub mod report;
 pub mod requests;
 pub mod session;
+pub mod table;
 pub mod text;
 pub mod traffic;

@@ -16,12 +16,13 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use compare::BUSY;
 pub use compare::{Compare, ComparedCell, ComparedServer, Machine, RawStep};
-pub use correction::rounds_needed;
+pub(crate) use correction::correct;
 pub use footprint::{Footprint, ProcessMemory};
 pub use lab::{Lab, LabLimit, LabRow};
 pub use programs::{ProgramRow, Programs};
 pub use requests::{AttackedCall, Hostile, Requests};
 pub use statistics::{Better, Measure, Ratio, Spread, Verdict, measure, median, spread};
+pub(crate) use statistics::{CHANCE_MAX, ratio};
 pub use traffic::{FindMax, Limit, Point, Traffic};
 
 /// One line of a file of results.
@@ -60,6 +61,11 @@ impl Outcome {
     /// The run of requests, if it is one.
     pub(crate) const fn requests(&self) -> Option<&Requests> {
         if let Self::Requests(requests) = self { Some(requests) } else { None }
+    }
+
+    /// The comparison, if it is one.
+    pub(crate) const fn compare(&self) -> Option<&Compare> {
+        if let Self::Compare(compare) = self { Some(compare) } else { None }
     }
 
     /// The footprint, if it is one.

@@ -87,6 +87,10 @@ impl PacketArgs {
             self.backend == Backend::Sockets || !place.transport.has_connections(),
             "--backend frames is for --transport udp: packets of a connection cannot be made in advance"
         );
+        ensure!(
+            self.backend == Backend::Sockets || self.shape != Shape::Uneven,
+            "--shape uneven is for --backend sockets"
+        );
         let peer = self.peer.context(
             "--peer is missing: start `turnpike-bench peer --listen ADDR:PORT` where the server can \
              reach it, and name that address",

@@ -1,7 +1,8 @@
-//! `report`: results as one HTML page that needs no network and no script.
+//! `report`: results as one HTML page that needs no network and no script, or their summary as Markdown.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd, html};
@@ -12,12 +13,15 @@ use crate::text;
 /// Arguments of `report`.
 #[derive(Debug, clap::Args)]
 pub struct ReportArgs {
-    /// Files written by --json
+    /// Files written by --json, also compressed by gzip (.gz)
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Write the page to this file, replacing it
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     output: PathBuf,
+    /// Print the summary as Markdown instead
+    #[arg(long, conflicts_with = "output")]
+    markdown: bool,
     /// Heading of the page
     #[arg(long, value_name = "TEXT", default_value = "TURN servers, measured")]
     title: String,
@@ -32,6 +36,10 @@ pub fn run(args: &ReportArgs) -> Result<()> {
     for file in &args.files {
         outcomes.extend(read(file)?);
     }
+    if args.markdown {
+        print!("{}", text::summary(&outcomes));
+        return Ok(());
+    }
     fs::write(&args.output, page(&args.title, &args.files, &outcomes))
         .with_context(|| format!("cannot write {}", args.output.display()))?;
     println!("wrote {}", args.output.display());
@@ -41,7 +49,7 @@ pub fn run(args: &ReportArgs) -> Result<()> {
 /// The results in a file, one per line.
 fn read(file: &Path) -> Result<Vec<Outcome>> {
     let name = file.display();
-    let text = fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
+    let text = text_of(file).with_context(|| format!("cannot read {name}"))?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let outcomes = lines
         .map(|(number, line)| {
@@ -59,16 +67,29 @@ fn read(file: &Path) -> Result<Vec<Outcome>> {
     Ok(outcomes)
 }
 
+/// The text of a file, unpacked by gzip if its name ends in `.gz`.
+fn text_of(file: &Path) -> Result<String> {
+    if file.extension().is_none_or(|extension| extension != "gz") {
+        return Ok(fs::read_to_string(file)?);
+    }
+    // Opened here: gzip sees no name that it could take for an option.
+    let packed = fs::File::open(file)?;
+    let gzip = Command::new("gzip").args(["-d", "-c"]).stdin(packed).output();
+    let unpacked = gzip.context("cannot run gzip")?;
+    let complaint = String::from_utf8_lossy(&unpacked.stderr);
+    ensure!(unpacked.status.success(), "gzip says: {}", complaint.trim());
+    Ok(String::from_utf8(unpacked.stdout)?)
+}
+
 /// The page: the text of each result, from Markdown.
 fn page(title: &str, files: &[PathBuf], outcomes: &[Outcome]) -> String {
     let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;");
     let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
-    let mut body = String::new();
-    for outcome in outcomes {
-        let markdown = text::markdown(outcome);
-        let events = Parser::new_ext(&markdown, Options::ENABLE_TABLES).map(without_html);
-        html::push_html(&mut body, events);
-    }
+    // The summary comes first, and has a style of its own.
+    let mut body = "<section class=\"summary\">\n".to_owned();
+    push(&mut body, &text::summary(outcomes));
+    body.push_str("</section>\n");
+    outcomes.iter().for_each(|outcome| push(&mut body, &text::markdown(outcome)));
     let (title, files) = (escape(title), escape(&names.join(", ")));
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -77,6 +98,11 @@ fn page(title: &str, files: &[PathBuf], outcomes: &[Outcome]) -> String {
          <p>From {files}.</p>\n{body}</body>\n</html>\n",
         include_str!("report.css"),
     )
+}
+
+/// Adds Markdown as HTML.
+fn push(body: &mut String, markdown: &str) {
+    html::push_html(body, Parser::new_ext(markdown, Options::ENABLE_TABLES).map(without_html));
 }
 
 /// Shows HTML of names and messages as text, and leaves out images: the page loads nothing.
@@ -126,6 +152,10 @@ mod tests {
         assert!(error.contains("line 2"), "{error}");
         fs::write(&file, "\n").unwrap();
         assert!(read(&file).is_err());
-        fs::remove_file(&file).unwrap();
+        let packed = file.with_extension("json.gz");
+        fs::rename(&file, &packed).unwrap();
+        let error = format!("{:#}", read(&packed).unwrap_err());
+        assert!(error.contains("gzip says"), "{error}");
+        fs::remove_file(&packed).unwrap();
     }
 }

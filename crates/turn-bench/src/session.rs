@@ -64,6 +64,8 @@ pub struct SessionOptions {
     pub login: Login,
     /// Peer of the channels. Allocations are of its address family.
     pub peer: SocketAddr,
+    /// Each session has a peer of its own: the first one has `peer`, the next one the next address.
+    pub peer_each: bool,
     /// Number of sessions, 1 or more.
     pub sessions: u32,
     /// Concurrent Allocate requests, 1 or more.
@@ -84,11 +86,26 @@ impl SessionOptions {
             local: None,
             login,
             peer,
+            peer_each: false,
             sessions: 1,
             in_flight: IN_FLIGHT,
             receive_buffer: 0,
             gro: true,
         }
+    }
+
+    /// The peer of a session.
+    fn peer_of(&self, number: u32) -> SocketAddr {
+        if !self.peer_each {
+            return self.peer;
+        }
+        let ip = match self.peer.ip() {
+            IpAddr::V4(v4) => IpAddr::from(v4.to_bits().wrapping_add(number).to_be_bytes()),
+            IpAddr::V6(v6) => {
+                IpAddr::from(v6.to_bits().wrapping_add(u128::from(number)).to_be_bytes())
+            }
+        };
+        SocketAddr::new(ip, self.peer.port())
     }
 
     fn endpoint(&self) -> Result<Endpoint> {
@@ -184,8 +201,9 @@ impl Session {
 pub fn open(options: &SessionOptions) -> Result<Vec<Session>> {
     open_links(options, Want::Channel)?
         .into_iter()
-        .map(|link| {
-            let peer = options.peer;
+        .zip(0..)
+        .map(|(link, number)| {
+            let peer = options.peer_of(number);
             let channel = link.client.channel_of(PeerAddr(peer)).context("the channel is gone")?;
             let relayed = link.relayed().context("the allocation is gone")?;
             Ok(Session { wire: link.wire, client: link.client, relayed, channel, peer })

@@ -4,6 +4,7 @@ mod compare;
 mod lab;
 mod programs;
 mod requests;
+mod summary;
 mod traffic;
 mod units;
 
@@ -14,6 +15,7 @@ use comfy_table::Table;
 use comfy_table::presets::ASCII_MARKDOWN;
 
 use crate::outcome::{Footprint, Outcome, ProcessMemory, Used};
+pub(crate) use summary::summary;
 
 /// A result for a terminal, without a line break at the end.
 #[must_use]
@@ -113,6 +115,7 @@ mod tests {
             pss: bytes / 2,
             anonymous: bytes / 4,
             descriptors,
+            kernel: None,
         };
         let text = footprint(&Footprint {
             process: "turnpike".to_owned(),

@@ -16,17 +16,42 @@ pub enum Shape {
     /// Sixteen packets of each flow in turn, as of a bulk transfer. (They arrive at once, each in a page of its
     /// own, and some servers' sockets hold only thirty pages)
     Flood,
+    /// One packet of each flow in turn, but of the first flow as many as make 64 KiB, as of one bulk transfer among
+    /// calls. The latency is that of the others. By sockets alone
+    Uneven,
 }
 
+/// Packets of 1200 bytes that make 64 KiB, the most that a socket sends at once.
+const BULK: u32 = 54;
+
 impl Shape {
-    /// Packets of a flow in its turn.
+    /// Packets of a flow in its turn; of most flows where they differ.
     #[must_use]
     pub const fn burst(self) -> u32 {
         match self {
-            Self::Audio => 1,
+            Self::Audio | Self::Uneven => 1,
             Self::Video => 10,
             Self::Flood => 16,
         }
+    }
+
+    /// Packets of this flow in its turn.
+    #[must_use]
+    pub const fn burst_of(self, flow: u32) -> u32 {
+        if self.is_bulk(flow) { BULK } else { self.burst() }
+    }
+
+    /// Packets in one turn of each of so many flows.
+    #[must_use]
+    pub const fn round(self, flows: u32) -> u64 {
+        let even = self.burst() as u64 * flows as u64;
+        if flows > 0 { even - self.burst() as u64 + self.burst_of(0) as u64 } else { even }
+    }
+
+    /// True if this flow's latency is not that of the load, since its packets are a bulk transfer.
+    #[must_use]
+    pub const fn is_bulk(self, flow: u32) -> bool {
+        matches!(self, Self::Uneven) && flow == 0
     }
 
     /// Default payload bytes.
@@ -34,7 +59,7 @@ impl Shape {
     pub const fn default_size(self) -> u16 {
         match self {
             Self::Audio => 200,
-            Self::Video | Self::Flood => 1200,
+            Self::Video | Self::Flood | Self::Uneven => 1200,
         }
     }
 }

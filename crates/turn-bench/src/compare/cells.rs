@@ -87,7 +87,7 @@ impl FromStr for Cell {
         let mut parts = text.split(':');
         let shape = parts.next().unwrap_or_default();
         let shape = Shape::from_str(shape, true)
-            .map_err(|_| wrong("the shape is audio, video or flood"))?;
+            .map_err(|_| wrong("the shape is audio, video, flood or uneven"))?;
         let flows = parts.next().and_then(|part| part.parse().ok());
         let flows = flows
             .filter(|flows| (1..=FLOWS_MAX).contains(flows))
@@ -120,6 +120,7 @@ impl fmt::Display for Cell {
                     Shape::Audio => "audio",
                     Shape::Video => "video",
                     Shape::Flood => "flood",
+                    Shape::Uneven => "uneven",
                 };
                 let direction = match direction {
                     Direction::ClientToPeer => "c2p",
@@ -155,6 +156,11 @@ impl Cell {
             Self::Traffic { flows, .. } => *flows,
             Self::Allocations | Self::Footprint => 0,
         }
+    }
+
+    /// True for packets that only sockets send.
+    pub(crate) const fn wants_sockets(&self) -> bool {
+        matches!(self, Self::Traffic { shape: Shape::Uneven, .. })
     }
 
     /// Direction of its packets, if it has any.

@@ -43,8 +43,18 @@ pub(crate) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 78, 1, 2);
 pub(crate) const LISTEN: Ipv4Addr = Ipv4Addr::new(10, 78, 1, 1);
 /// The server's on the link to the peer: where it relays.
 pub(crate) const RELAY: Ipv4Addr = Ipv4Addr::new(10, 78, 2, 1);
-/// The peer's address.
+/// The peer's address on its link.
 pub(crate) const PEER: Ipv4Addr = Ipv4Addr::new(10, 78, 2, 2);
+/// Behind it, the peers of the sessions, one for each, from the first address on. A server that relays for several
+/// clients from one address tells them apart by their peers.
+pub(crate) const PEERS: &str = "10.79.0.0/16";
+/// The first of them.
+pub(crate) const FIRST_PEER: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 1);
+/// The same as a range of addresses.
+pub(crate) const PEER_RANGE: &str = "10.79.0.0-10.79.255.255";
+
+/// The network that the server may relay from, each session from an address of its own.
+pub(crate) const RELAYS: &str = "10.80.0.0/16";
 
 /// Backends of clients and peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use std::process::Command;
 use anyhow::Context as _;
 
 use super::cores::Cores;
-use super::host::{CLIENT, Ends, Host, LISTEN, PEER, RELAY};
+use super::host::{CLIENT, Ends, Host, LISTEN, PEER, PEERS, RELAY, RELAYS};
 use crate::network::run;
 use crate::traffic::Backend;
 use cleanup::Cleanup;
@@ -56,6 +56,10 @@ impl Network {
         }
         network.link((Host::Client, CLIENT), (Host::Server, LISTEN), ends.client)?;
         network.link((Host::Peer, PEER), (Host::Server, RELAY), ends.peer)?;
+        network.ip(Host::Peer, &["route", "add", "local", PEERS, "dev", "lo"])?;
+        network.ip(Host::Server, &["route", "add", PEERS, "via", &PEER.to_string()])?;
+        network.ip(Host::Server, &["route", "add", "local", RELAYS, "dev", "lo"])?;
+        network.ip(Host::Peer, &["route", "add", RELAYS, "via", &RELAY.to_string()])?;
         Ok(network)
     }
 

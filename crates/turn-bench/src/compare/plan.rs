@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cells::Cell;
 use crate::cpu::Watched;
+use crate::footprint::KernelMemory;
 use crate::outcome::Outcome;
 use crate::session::LoginArgs;
 use crate::traffic::{Backend, Transport};
@@ -18,7 +19,7 @@ pub(super) struct Plan {
     pub(super) server: SocketAddr,
     /// Transport of the clients.
     pub(super) transport: Transport,
-    /// Address of the peer.
+    /// Address of the first session's peer.
     pub(super) peer: SocketAddr,
     /// Login of the clients.
     pub(super) login: LoginArgs,
@@ -30,6 +31,8 @@ pub(super) struct Plan {
     pub(super) threads: usize,
     /// Watched cores, and the server's process, whose memory is measured as well.
     pub(super) watched: Watched,
+    /// The kernel's memory of the server, where it can be told.
+    pub(super) kernel_memory: Option<KernelMemory>,
     /// Times of runs.
     pub(super) times: Times,
     /// The highest rate that is tried, in packets per second.

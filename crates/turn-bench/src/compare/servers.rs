@@ -18,6 +18,7 @@ use std::str::FromStr;
 use anyhow::{Context as _, bail, ensure};
 
 use super::certificate::Certificate;
+use super::host::{PEER_RANGE, PEERS, RELAYS};
 use crate::traffic::Transport;
 
 /// A server on the command line.
@@ -27,6 +28,17 @@ pub struct ServerSpec {
     pub name: String,
     /// Kind of server.
     pub kind: ServerKind,
+}
+
+/// Options of Turnpike beside the terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnpikeOptions {
+    /// Its defaults.
+    Default,
+    /// This `offload.mode`.
+    Offload(&'static str),
+    /// Sockets, with relayed addresses of a prefix (`relay.prefixes`).
+    Prefix,
 }
 
 /// Options of coturn beside the terms.
@@ -41,9 +53,8 @@ pub enum CoturnOptions {
 /// Kind of server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerKind {
-    /// Turnpike: this binary, or the one beside this program or in PATH; with this value of
-    /// `offload.mode`, or its default.
-    Turnpike(Option<PathBuf>, Option<&'static str>),
+    /// Turnpike: this binary, or the one beside this program or in PATH.
+    Turnpike(Option<PathBuf>, TurnpikeOptions),
     /// coturn: this binary, or `turnserver` of `$COTURN`, PATH or the usual directories.
     Coturn(Option<PathBuf>, CoturnOptions),
     /// A kernel forwarder without TURN between the links: an upper bound for all others. (Turnpike
@@ -68,12 +79,14 @@ impl FromStr for ServerSpec {
             ));
         }
         let path = value.map(PathBuf::from);
+        let offload = |mode| ServerKind::Turnpike(path.clone(), TurnpikeOptions::Offload(mode));
         let kind = match (name, value) {
-            ("turnpike", _) => ServerKind::Turnpike(path, None),
-            ("turnpike-sockets", _) => ServerKind::Turnpike(path, Some("off")),
-            ("turnpike-tc", _) => ServerKind::Turnpike(path, Some("tc")),
-            ("turnpike-xdp", _) => ServerKind::Turnpike(path, Some("xdp")),
-            ("turnpike-xdp-generic", _) => ServerKind::Turnpike(path, Some("xdp-generic")),
+            ("turnpike", _) => ServerKind::Turnpike(path, TurnpikeOptions::Default),
+            ("turnpike-sockets", _) => offload("off"),
+            ("turnpike-tc", _) => offload("tc"),
+            ("turnpike-xdp", _) => offload("xdp"),
+            ("turnpike-xdp-generic", _) => offload("xdp-generic"),
+            ("turnpike-prefix", _) => ServerKind::Turnpike(path, TurnpikeOptions::Prefix),
             ("coturn", _) => ServerKind::Coturn(path, CoturnOptions::Default),
             ("coturn-fastest", _) => ServerKind::Coturn(path, CoturnOptions::Fastest),
             ("bare", None) => ServerKind::Bare,
@@ -84,7 +97,7 @@ impl FromStr for ServerSpec {
             (_, None) => {
                 return Err(format!(
                     "{name} is no known server (turnpike, turnpike-sockets, turnpike-tc, turnpike-xdp, \
-                     turnpike-xdp-generic, coturn, coturn-fastest, bare): write NAME=COMMAND"
+                     turnpike-xdp-generic, turnpike-prefix, coturn, coturn-fastest, bare): write NAME=COMMAND"
                 ));
             }
         };
@@ -117,7 +130,7 @@ pub(crate) struct Terms {
     pub(crate) certificate: Option<Certificate>,
     /// Relay address; the port does not matter.
     pub(crate) relay: SocketAddr,
-    /// The peer.
+    /// The peer of the first session.
     pub(crate) peer: SocketAddr,
     /// A user, for servers without shared secrets.
     pub(crate) user: String,
@@ -139,7 +152,7 @@ impl Terms {
 
     /// The placeholders of command lines and configurations, with their values. Without TLS there is
     /// no certificate.
-    fn values(&self) -> [(&'static str, String); 17] {
+    fn values(&self) -> [(&'static str, String); 18] {
         let file = |part: fn(&Certificate) -> &PathBuf| {
             self.certificate.as_ref().map(|it| part(it).display().to_string()).unwrap_or_default()
         };
@@ -153,7 +166,8 @@ impl Terms {
             ("key", file(|certificate| &certificate.key)),
             ("relay", self.relay.ip().to_string()),
             ("peer", self.peer.to_string()),
-            ("peer_ip", self.peer.ip().to_string()),
+            ("peers", PEERS.to_owned()),
+            ("peer_range", PEER_RANGE.to_owned()),
             ("user", self.user.clone()),
             ("password", self.secret.clone()),
             ("secret", self.secret.clone()),
@@ -228,11 +242,12 @@ impl ServerSpec {
     /// The program is not there; the directory cannot be written.
     pub(crate) fn prepare(&self, terms: &Terms, directory: &Path) -> anyhow::Result<Prepared> {
         match &self.kind {
-            ServerKind::Turnpike(path, offload) => {
-                prepare_turnpike(path.as_deref(), *offload, terms, directory)
+            ServerKind::Turnpike(path, options) => {
+                prepare_turnpike(path.as_deref(), *options, terms, directory)
             }
             ServerKind::Bare => {
-                let prepared = prepare_turnpike(None, Some("off"), terms, directory)?;
+                let options = TurnpikeOptions::Offload("off");
+                let prepared = prepare_turnpike(None, options, terms, directory)?;
                 Ok(Prepared { version: "a kernel forwarder".to_owned(), ..prepared })
             }
             ServerKind::Coturn(path, options) => {
@@ -267,13 +282,13 @@ const RENAMED: [(&str, &str); 2] = [
 
 fn prepare_turnpike(
     path: Option<&Path>,
-    offload: Option<&str>,
+    options: TurnpikeOptions,
     terms: &Terms,
     directory: &Path,
 ) -> anyhow::Result<Prepared> {
     let hint = "build it (cargo build --release), or name it: turnpike=PATH";
     let program = find(path, "turnpike", hint)?;
-    let mut configuration = turnpike_toml(terms, offload, directory);
+    let mut configuration = turnpike_toml(terms, options, directory);
     let file = directory.join("turnpike.toml");
     let write =
         |text: &str| fs::write(&file, text).with_context(|| format!("writing {}", file.display()));
@@ -307,7 +322,7 @@ fn prepare_turnpike(
 }
 
 /// Turnpike's configuration. Default quotas that other servers do not have are off.
-fn turnpike_toml(terms: &Terms, offload: Option<&str>, directory: &Path) -> String {
+fn turnpike_toml(terms: &Terms, options: TurnpikeOptions, directory: &Path) -> String {
     let mut text = terms.fill(
         "realm = '{realm}'\n\
          listen = ['{listen}']\n\
@@ -317,7 +332,7 @@ fn turnpike_toml(terms: &Terms, offload: Option<&str>, directory: &Path) -> Stri
          [auth]\n\
          secret = '{secret}'\n\
          [peers]\n\
-         allow = ['{peer_ip}']\n\
+         allow = ['{peers}']\n\
          [quotas]\n\
          allocations_per_user = 0\n\
          allocations_per_address = 0\n\
@@ -341,7 +356,15 @@ fn turnpike_toml(terms: &Terms, offload: Option<&str>, directory: &Path) -> Stri
              certificates = [{ chain = '{certificate}', key = '{key}' }]\n",
         );
     }
-    text + &offload.map(|mode| format!("[offload]\nmode = '{mode}'\n")).unwrap_or_default()
+    let offload = |mode| format!("[offload]\nmode = '{mode}'\n");
+    match options {
+        TurnpikeOptions::Default => text,
+        TurnpikeOptions::Offload(mode) => text + &offload(mode),
+        TurnpikeOptions::Prefix => {
+            let prefixes = format!("[relay]\nprefixes = ['{RELAYS}']\n");
+            text.replace("[relay]\n", &prefixes) + &offload("off")
+        }
+    }
 }
 
 /// The program `name`: as given, or beside this one, or in PATH.
@@ -391,12 +414,17 @@ mod tests {
     fn servers_are_named_by_preset_path_or_command() {
         let kind = |text: &str| text.parse::<ServerSpec>().map(|server| (server.name, server.kind));
         let named = |name: &str, kind| Ok((name.to_owned(), kind));
-        let turnpike = |path: Option<&str>, mode| ServerKind::Turnpike(path.map(Into::into), mode);
+        let turnpike =
+            |path: Option<&str>, options| ServerKind::Turnpike(path.map(Into::into), options);
         let coturn =
             |path: Option<&str>, options| ServerKind::Coturn(path.map(Into::into), options);
-        assert_eq!(kind("turnpike"), named("turnpike", turnpike(None, None)));
-        assert_eq!(kind("turnpike-tc=/x"), named("turnpike-tc", turnpike(Some("/x"), Some("tc"))));
-        assert_eq!(kind("turnpike=/x/y"), named("turnpike", turnpike(Some("/x/y"), None)));
+        assert_eq!(kind("turnpike"), named("turnpike", turnpike(None, TurnpikeOptions::Default)));
+        let tc = named("turnpike-tc", turnpike(Some("/x"), TurnpikeOptions::Offload("tc")));
+        assert_eq!(kind("turnpike-tc=/x"), tc);
+        let prefix = named("turnpike-prefix", turnpike(None, TurnpikeOptions::Prefix));
+        assert_eq!(kind("turnpike-prefix"), prefix);
+        let other = named("turnpike", turnpike(Some("/x/y"), TurnpikeOptions::Default));
+        assert_eq!(kind("turnpike=/x/y"), other);
         assert_eq!(kind("coturn"), named("coturn", coturn(None, CoturnOptions::Default)));
         let fastest = named("coturn-fastest", coturn(Some("/x"), CoturnOptions::Fastest));
         assert_eq!(kind("coturn-fastest=/x"), fastest);
@@ -442,23 +470,28 @@ mod tests {
 
     #[test]
     fn turnpike_gets_the_terms_without_limits() {
-        let lines = |transport, offload| -> Vec<String> {
-            let text = turnpike_toml(&terms(transport), offload, Path::new("/run/bench"));
+        let lines = |transport, options| -> Vec<String> {
+            let text = turnpike_toml(&terms(transport), options, Path::new("/run/bench"));
             text.lines().map(str::to_owned).collect()
         };
         let has = |lines: &[String], wanted: &[&str]| {
             wanted.iter().for_each(|line| assert!(lines.iter().any(|it| it == line), "{line}"));
         };
-        let udp = lines(Transport::Udp, Some("tc"));
+        let udp = lines(Transport::Udp, TurnpikeOptions::Offload("tc"));
         let network = ["listen = ['10.78.1.1:3478']", "addresses = ['10.78.2.1']"];
         has(&udp, &network);
-        has(&udp, &["ports = '10000-65535'", "allow = ['10.78.2.2']", "count = 2", "mode = 'tc'"]);
+        has(
+            &udp,
+            &["ports = '10000-65535'", "allow = ['10.79.0.0/16']", "count = 2", "mode = 'tc'"],
+        );
         has(&udp, &["directory = '/run/bench/data'"]);
         assert!(!udp.iter().any(|line| line == "[tcp]" || line == "[tls]"));
+        let prefix = lines(Transport::Udp, TurnpikeOptions::Prefix);
+        has(&prefix, &["prefixes = ['10.80.0.0/16']", "mode = 'off'"]);
         let certificates = "certificates = [{ chain = '/run/c.pem', key = '/run/c.key' }]";
-        let tls = lines(Transport::Tls, None);
+        let tls = lines(Transport::Tls, TurnpikeOptions::Default);
         has(&tls, &["connections_per_address = 0", "listen = ['10.78.1.1:5349']", certificates]);
-        let dtls = lines(Transport::Dtls, None);
+        let dtls = lines(Transport::Dtls, TurnpikeOptions::Default);
         has(&dtls, &["sessions_per_address = 0", certificates]);
         assert!(!dtls.iter().any(|line| line == "[tcp]"));
     }

@@ -136,7 +136,7 @@ fn open(plan: &Plan) -> Result<Option<Bench>> {
 
 fn session_options(plan: &Plan, sessions: u32) -> Result<SessionOptions> {
     let options = SessionOptions::new(plan.server, plan.login.login()?, plan.peer);
-    Ok(SessionOptions { transport: plan.transport, sessions, ..options })
+    Ok(SessionOptions { transport: plan.transport, sessions, peer_each: true, ..options })
 }
 
 struct Runner<'p> {
@@ -158,7 +158,8 @@ impl Runner<'_> {
             (Cell::Footprint, Task::Memory) => {
                 let sessions = session_options(self.plan, FOOTPRINT)?;
                 let pid = self.plan.watched.process;
-                let spec = FootprintSpec { sessions, pid, channels: false };
+                let kernel = self.plan.kernel_memory.clone();
+                let spec = FootprintSpec { sessions, pid, channels: false, kernel };
                 Ok(Some(Outcome::Footprint(footprint::measure(&spec)?)))
             }
             (Cell::Allocations | Cell::Footprint, task) => {

@@ -63,10 +63,20 @@ const ALLOCATIONS: [Quantity; 9] = [
     ("allocation latency p99", "ns", Better::Lower, COMMON_RATE, |it| latency(it, |it| it.p99)),
 ];
 
-const FOOTPRINT: [Quantity; 1] =
-    [("memory of an idle allocation", "bytes", Better::Lower, MEMORY, |outcome| {
+const FOOTPRINT: [Quantity; 4] = [
+    ("memory of an idle allocation", "bytes", Better::Lower, MEMORY, |outcome| {
         Some(outcome.footprint()?.per_allocation(|memory| memory.pss))
-    })];
+    }),
+    ("kernel memory of an idle allocation", "bytes", Better::Lower, MEMORY, |outcome| {
+        outcome.footprint()?.known_per_allocation(|memory| memory.kernel)
+    }),
+    ("memory with 100 allocations", "bytes", Better::Lower, MEMORY, |outcome| {
+        Some(outcome.footprint()?.before.pss as f64)
+    }),
+    ("kernel memory with 100 allocations", "bytes", Better::Lower, MEMORY, |outcome| {
+        outcome.footprint()?.before.kernel.map(|bytes| bytes as f64)
+    }),
+];
 
 /// The measures of a cell over all rounds but the calibration.
 pub(super) fn summarise(

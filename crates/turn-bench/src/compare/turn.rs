@@ -14,6 +14,7 @@ use super::host::Host;
 use super::network::Network;
 use super::plan::{Answer, Plan};
 use super::servers::{Prepared, ServerSpec};
+use crate::footprint::{Group, KernelMemory};
 
 /// The longest time of a step, far above any.
 const STEP_MAX: Duration = Duration::from_secs(180);
@@ -74,7 +75,7 @@ pub(super) fn take(
     network: &Network,
     server: &ServerSpec,
     prepared: &Prepared,
-    plan: impl FnOnce(u32) -> Plan,
+    plan: impl FnOnce(u32, Option<KernelMemory>) -> Plan,
     report: impl FnMut(Answer),
 ) -> Result<()> {
     let Some((program, arguments)) = prepared.command.split_first() else {
@@ -90,8 +91,16 @@ pub(super) fn take(
     }
     let mut running = Running::start(command, network.directory().join(format!("{server}.log")))?;
     // `ip netns exec` becomes the program.
-    let plan = plan(running.child.id());
-    steps(network, &plan, report).map_err(|error| running.explain(&server.name, error))
+    let process = running.child.id();
+    // In its group before it is the server: `ip netns exec` sets the namespace up first.
+    let group = Group::with(process);
+    let plan = plan(process, group.as_ref().map(Group::kernel_memory));
+    let done = steps(network, &plan, report);
+    let done = done.map_err(|error| running.explain(&server.name, error));
+    // Ended before its group is removed.
+    drop(running);
+    drop(group);
+    done
 }
 
 /// Runs the steps on the clients' host.

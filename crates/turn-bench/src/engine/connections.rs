@@ -87,10 +87,10 @@ impl ConnectionSource {
     /// Sends the next bursts of a flow.
     fn turn(&mut self, index: usize, bursts: u64, plan: &Plan) -> Result<Turn> {
         let size = usize::from(plan.spec.size).max(HEADER);
-        let burst = u64::from(plan.spec.shape.burst());
         let Self { ways, messages, .. } = self;
         let Way { target, connection, sequence } = &mut ways[index];
         let flow = target.flow;
+        let burst = u64::from(plan.spec.shape.burst_of(flow));
         let mut turn = Turn { at: clock::now(), ..Turn::default() };
         let mut connection = connection.lock();
         let mut packets = 0;
@@ -167,8 +167,7 @@ impl Source for ConnectionSource {
             }
         }
         let (missed, scheduled) = pacer.finish();
-        let packets = u64::from(plan.spec.shape.burst());
-        (done.missed, done.scheduled) = (missed * packets, scheduled * packets);
+        (done.missed, done.scheduled) = (plan.packets(missed), plan.packets(scheduled));
         Ok(done)
     }
 }

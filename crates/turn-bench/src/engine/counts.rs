@@ -55,6 +55,7 @@ impl Sink for Counts {
             );
             count.window = Some(plan.window);
             count.one_clock = one_clock;
+            count.bulk = plan.spec.shape.is_bulk(0).then_some(0);
         }
         Ok(())
     }

@@ -46,7 +46,7 @@ impl Pacer {
     pub(crate) fn new(plan: &Plan, flows: u32) -> Self {
         let pace = plan.spec.rate.map_or(Pace::Saturating, |rate| Pace::Steady {
             bursts: u128::from(rate) * u128::from(flows),
-            nanos: u128::from(plan.flows) * u128::from(plan.spec.shape.burst()) * 1_000_000_000,
+            nanos: u128::from(plan.spec.shape.round(plan.flows)) * 1_000_000_000,
         });
         Self { pace, begin: plan.begin, window: plan.window, next: 0, missed: 0 }
     }
@@ -172,6 +172,14 @@ mod tests {
     #[test]
     fn bursts_are_scheduled_whole() {
         assert_eq!(drive(&plan(Shape::Video, Some(10_000)), 10, 1000), (11_000, (0, 1_000)));
+    }
+
+    #[test]
+    fn a_bulk_transfer_among_calls_is_part_of_the_rate() {
+        // Nine packets and 54 in a turn of all: 1000 turns in a second.
+        let plan = plan(Shape::Uneven, Some(63_000));
+        let (bursts, (missed, scheduled)) = drive(&plan, 10, 1000);
+        assert_eq!((bursts, missed, scheduled), (11_000, 0, 10_000));
     }
 
     #[test]

@@ -48,6 +48,12 @@ impl Plan {
         let window = Window { start, end: start.saturating_add(nanos(spec.duration)) };
         Self { run, spec: *spec, flows, begin, window }
     }
+
+    /// Packets of so many bursts of flows in turn, on average.
+    pub(crate) fn packets(&self, bursts: u64) -> u64 {
+        let flows = u64::from(self.flows.max(1));
+        bursts.saturating_mul(self.spec.shape.round(self.flows)) / flows
+    }
 }
 
 /// A duration in nanoseconds; 584 years at most.

@@ -98,7 +98,8 @@ impl SocketSource {
     /// Sends the next burst of a flow.
     fn burst(&mut self, index: usize, plan: &Plan) -> Burst {
         let size = usize::from(plan.spec.size).max(HEADER);
-        let (packets, way) = (plan.spec.shape.burst(), &mut self.ways[index]);
+        let way = &mut self.ways[index];
+        let packets = plan.spec.shape.burst_of(way.target.flow);
         let mut prefix = [0; CHANNEL_HEADER_LEN];
         let prefix = channel_header(way.target, size, &mut prefix);
         let start = prefix.len();
@@ -198,8 +199,7 @@ impl Source for SocketSource {
             }
         }
         let (missed, scheduled) = pacer.finish();
-        let packets = u64::from(plan.spec.shape.burst());
-        (done.missed, done.scheduled) = (missed * packets, scheduled * packets);
+        (done.missed, done.scheduled) = (plan.packets(missed), plan.packets(scheduled));
         Ok(done)
     }
 }

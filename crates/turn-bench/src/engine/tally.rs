@@ -121,6 +121,8 @@ pub(crate) struct Count {
     pub(crate) window: Option<Window>,
     /// Sender and receiver have one clock.
     pub(crate) one_clock: bool,
+    /// Flow without latency: a bulk transfer.
+    pub(crate) bulk: Option<u32>,
     /// The latest time in a packet before the window was known: unless it belongs to the warm-up, the count
     /// is invalid.
     pub(crate) early: u64,
@@ -161,7 +163,7 @@ impl Count {
             Arrival::InOrder => {}
         }
         self.tally.delivered += 1;
-        if self.one_clock {
+        if self.one_clock && self.bulk != Some(header.flow) {
             self.tally.latency.saturating_record(arrived.now.saturating_sub(header.sent).max(1));
         }
     }
@@ -257,6 +259,14 @@ mod tests {
         let mut count = counting(Some(Window { start: 0, end: 2000 }));
         count.one_clock = false;
         count.take(&header(0, 55), Arrived { flow: 3, len: 100, now: 10 }, &mut Seen::default());
+        assert_eq!((count.tally.delivered, count.tally.latency.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_bulk_transfer_counts_and_has_no_latency() {
+        let mut count = counting(Some(Window { start: 0, end: 2000 }));
+        count.bulk = Some(3);
+        count.take(&header(0, 55), Arrived { flow: 3, len: 100, now: 90 }, &mut Seen::default());
         assert_eq!((count.tally.delivered, count.tally.latency.len()), (1, 0));
     }
 

@@ -25,6 +25,7 @@ pub(super) fn memory(pid: u32) -> Result<ProcessMemory> {
         pss: bytes("Pss:")?,
         anonymous: bytes("Anonymous:")?,
         descriptors: descriptors as u64,
+        kernel: None,
     })
 }
 

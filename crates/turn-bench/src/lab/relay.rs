@@ -117,6 +117,7 @@ pub(super) fn open(
         packet_info: false,
         error_queue: false,
         device: None,
+        free: false,
     };
     let (first, applied) = UdpSocket::bind((ip, 0).into(), &options)?;
     let port = first.local_addr();

@@ -2,106 +2,85 @@
 //! p-values of a table are made larger, the smallest one by their number.
 
 use super::Compare;
-use super::statistics::{Better, CHANCE_MAX, Ratio, Verdict, sign_test};
+use super::statistics::{self, Better, CHANCE_MAX, Ratio, Verdict};
 
 impl Compare {
-    /// Draws the conclusions of all ratios of the table together. Rows without a better direction are context: they are not
+    /// Draws the conclusions of all ratios of the table together, those of older results anew. Rows without a better direction are context: they are not
     /// tested. Returns the number of tests.
     pub fn correct(&mut self) -> usize {
+        for measure in self.cells.iter_mut().flat_map(|cell| &mut cell.measures) {
+            measure.ratios = statistics::ratios(&measure.values);
+        }
         let measures = self.cells.iter_mut().flat_map(|cell| &mut cell.measures);
         let tested = measures.filter(|measure| measure.better != Better::Neither);
         let mut ratios: Vec<&mut Ratio> =
             tested.flat_map(|measure| measure.ratios.iter_mut().flatten()).collect();
-        let tests = ratios.len();
-        ratios.sort_by(|one, other| one.chance.total_cmp(&other.chance));
-        let mut least = 0.0_f64;
-        for (at, ratio) in ratios.into_iter().enumerate() {
-            least = least.max((tests - at) as f64 * ratio.chance).min(1.0);
-            ratio.corrected = Some(least);
-            // A significant one is significant alone, too.
-            if least > CHANCE_MAX {
-                let is_few = ratio.rounds < rounds_needed(tests);
-                ratio.verdict = if is_few { Verdict::TooFewRounds } else { Verdict::Noise };
-            }
-        }
-        tests
+        correct(&mut ratios);
+        ratios.len()
     }
 }
 
-/// Rounds that all have to agree for one significant difference among so many tests.
-#[must_use]
-pub fn rounds_needed(tests: usize) -> u32 {
-    let is_enough = |rounds: &u32| tests as f64 * sign_test(*rounds, 0) <= CHANCE_MAX;
-    (1..u32::MAX).find(is_enough).unwrap_or(u32::MAX)
+/// Draws the conclusions of these ratios together.
+pub(crate) fn correct(ratios: &mut [&mut Ratio]) {
+    let tests = ratios.len();
+    ratios.sort_by(|one, other| one.chance.total_cmp(&other.chance));
+    let mut least = 0.0_f64;
+    for (at, ratio) in ratios.iter_mut().enumerate() {
+        least = least.max((tests - at) as f64 * ratio.chance).min(1.0);
+        ratio.corrected = Some(least);
+        // A significant one is significant alone, too.
+        if least > CHANCE_MAX && ratio.verdict != Verdict::TooFewRounds {
+            ratio.verdict = Verdict::Noise;
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Measure;
     use super::super::statistics::measure;
     use super::*;
 
-    fn rounds(signs: &[bool]) -> Vec<Option<f64>> {
-        signs.iter().map(|higher| Some(if *higher { 2.0 } else { 0.5 })).collect()
+    /// A server beside one whose values are all 1, in rounds that differ by a hundredth.
+    fn beside(better: Better, times: f64, rounds: u32) -> Measure {
+        let noise = |round| if round % 2 == 0 { 1.01 } else { 0.99 };
+        let values = (0..rounds).map(|round| Some(times * noise(round))).collect();
+        measure("m", "ns", better, vec![vec![Some(1.0); rounds as usize], values])
     }
 
-    /// A table of one server beside another, whose ratios are these.
-    fn table(all: &[(Better, &[bool])]) -> Compare {
-        let one = |(better, signs): &(Better, &[bool])| {
-            measure("m", "ns", *better, vec![vec![Some(1.0); signs.len()], rounds(signs)])
-        };
-        Compare::example(["a", "b"], all.iter().map(one).collect())
-    }
-
-    fn ratios(table: &Compare) -> Vec<(f64, Verdict)> {
+    fn corrected(measures: Vec<Measure>) -> Vec<(f64, f64, Verdict)> {
+        let mut table = Compare::example(["a", "b"], measures);
+        table.correct();
         let ratios = table.cells[0].measures.iter().map(|measure| measure.ratios[0].unwrap());
-        ratios.map(|ratio| (ratio.corrected.unwrap_or(-1.0), ratio.verdict)).collect()
+        ratios.map(|it| (it.chance, it.corrected.unwrap_or(-1.0), it.verdict)).collect()
     }
 
     #[test]
     fn the_smallest_counts_as_often_as_there_are_tests() {
-        // By hand: p = 2/1024 three times of four tests, and 22/1024 once.
-        let (all, most) = ([true; 10], [&[true; 9][..], &[false]].concat());
-        let lower = [false; 10];
-        let mut table = table(&[
-            (Better::Lower, &most),
-            (Better::Lower, &all),
-            (Better::Higher, &lower),
-            (Better::Neither, &all),
-            (Better::Higher, &all),
-        ]);
-        assert_eq!(table.correct(), 4);
-        let smallest = (4.0 * 2.0 / 1024.0, Verdict::Higher);
-        assert_eq!(
-            ratios(&table),
-            [
-                (22.0 / 1024.0, Verdict::Higher),
-                smallest,
-                (smallest.0, Verdict::Lower),
-                (-1.0, Verdict::Higher),
-                smallest,
-            ]
-        );
-    }
-
-    #[test]
-    fn six_rounds_are_enough_for_one_test_alone() {
-        let six = [true; 6];
-        let mut alone = table(&[(Better::Lower, &six)]);
-        alone.correct();
-        assert_eq!(ratios(&alone), [(0.03125, Verdict::Higher)]);
-        let mut two = table(&[(Better::Lower, &six), (Better::Lower, &six)]);
-        two.correct();
-        assert_eq!(ratios(&two), [(0.0625, Verdict::TooFewRounds); 2]);
-        // 2/2^6, 2/2^7 twice, 2/2^11 for 27 (0.026; 2/2^10 would be 0.053).
-        assert_eq!([1, 2, 27].map(rounds_needed), [6, 7, 11]);
+        let (great, small) = (beside(Better::Lower, 2.0, 8), beside(Better::Higher, 0.985, 8));
+        let context = beside(Better::Neither, 2.0, 8);
+        let found = corrected(vec![small, context, great.clone(), great]);
+        let (smallest, greatest) = (found[2].0, found[0].0);
+        assert!(smallest < 1e-9 && (0.001..0.05).contains(&greatest), "{found:?}");
+        assert_eq!(found[0], (greatest, greatest, Verdict::Lower), "the last of three tests");
+        assert_eq!((found[1].1, found[1].2), (-1.0, Verdict::Higher), "context is not tested");
+        for one in &found[2..] {
+            assert_eq!(*one, (smallest, 3.0 * smallest, Verdict::Higher));
+        }
     }
 
     #[test]
     fn a_difference_that_others_explain_is_not_significant() {
-        // 9 of 10 rounds are p = 0.021: significant alone, not among four.
-        let most = [&[true; 9][..], &[false]].concat();
-        let mut table = table(&[(Better::Lower, &most[..]); 4]);
-        table.correct();
-        assert_eq!(ratios(&table), [(4.0 * 22.0 / 1024.0, Verdict::Noise); 4]);
+        let small = || beside(Better::Lower, 0.99, 8);
+        let (chance, _, alone) = corrected(vec![small()])[0];
+        assert!((0.01..0.05).contains(&chance), "{chance}");
+        assert_eq!(alone, Verdict::Lower);
+        let found = corrected(vec![small(), small(), small(), small(), small()]);
+        assert!(found.iter().all(|it| it.2 == Verdict::Noise && it.1 > 0.05), "{found:?}");
+    }
+
+    #[test]
+    fn few_rounds_give_no_verdict() {
+        assert_eq!(corrected(vec![beside(Better::Lower, 2.0, 5)])[0].2, Verdict::TooFewRounds);
     }
 }

@@ -33,13 +33,26 @@ pub struct ProcessMemory {
     pub anonymous: u64,
     /// Open descriptors.
     pub descriptors: u64,
+    /// Memory that the kernel charges to the process's control group: sockets, descriptors, BPF maps. `None` where it is not
+    /// in a group of its own, and in older results.
+    #[serde(default)]
+    pub kernel: Option<u64>,
 }
 
 impl Footprint {
     /// Growth of this figure per allocation; negative when it shrank.
     #[must_use]
     pub fn per_allocation(&self, part: impl Fn(&ProcessMemory) -> u64) -> f64 {
-        let grown = part(&self.after) as f64 - part(&self.before) as f64;
-        grown / f64::from(self.allocations.max(1))
+        self.known_per_allocation(|memory| Some(part(memory))).unwrap_or_default()
+    }
+
+    /// The same for a figure that may be unknown.
+    #[must_use]
+    pub fn known_per_allocation(
+        &self,
+        part: impl Fn(&ProcessMemory) -> Option<u64>,
+    ) -> Option<f64> {
+        let grown = part(&self.after)? as f64 - part(&self.before)? as f64;
+        Some(grown / f64::from(self.allocations.max(1)))
     }
 }

@@ -2,14 +2,17 @@
 //!
 //! Machines drift: by temperature, by neighbours of a virtual machine, by disk activity. Conditions
 //! shared by two servers within a round cancel out in their ratio, so ratios are formed round by
-//! round and their median is taken, not the ratio of two medians. Significance is that of a sign test: it
-//! assumes no distribution of the noise, and one outlier cannot make a difference nor hide one that all
-//! other rounds show.
+//! round and their median is taken, not the ratio of two medians. Significance is that of a paired t-test of
+//! their logarithms: noise multiplies, so it is their logarithms that spread evenly. An outlier makes the spread larger,
+//! and so hides a difference rather than making one.
 
 use serde::{Deserialize, Serialize};
 
 /// Significance level: p-values above it are not significant.
-pub(super) const CHANCE_MAX: f64 = 0.05;
+pub(crate) const CHANCE_MAX: f64 = 0.05;
+
+/// Rounds without which no difference is significant: of fewer values nobody sees how they spread.
+pub(super) const ROUNDS_MIN: u32 = 6;
 
 /// One quantity of every server in every round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -110,8 +113,57 @@ pub fn spread(values: &[f64]) -> Option<Spread> {
     })
 }
 
+/// p-value of the hypothesis that these ratios are of 1 but for noise; 1 for a single one.
+///
+/// Zero has no logarithm, so where there is one (a loss of nothing beside a loss) only the signs are counted.
+fn chance(ratios: &[f64]) -> f64 {
+    if ratios.iter().all(|ratio| *ratio > 0.0) {
+        let logarithms: Vec<_> = ratios.iter().map(|ratio| ratio.ln()).collect();
+        return t_test(&logarithms);
+    }
+    let count = |wanted: fn(f64) -> bool| {
+        u32::try_from(ratios.iter().filter(|ratio| wanted(**ratio)).count()).unwrap_or(u32::MAX)
+    };
+    sign_test(count(|ratio| ratio > 1.0), count(|ratio| ratio < 1.0))
+}
+
+/// p-value of the two-sided t-test that the mean of these values is zero; 1 for a single one.
+fn t_test(values: &[f64]) -> f64 {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    match u32::try_from(values.len()).unwrap_or(u32::MAX).checked_sub(1) {
+        None | Some(0) => 1.0,
+        Some(_) if mean == 0.0 => 1.0,
+        // Without any spread the division gives infinity, whose p-value is 0.
+        Some(freedom) => {
+            two_sided(mean.abs() / (squares / f64::from(freedom) / count).sqrt(), freedom)
+        }
+    }
+}
+
+/// Probability that Student's t with these degrees of freedom is beyond ±`t`: the finite series for whole degrees
+/// (Abramowitz and Stegun, 26.7.3 and 26.7.4).
+fn two_sided(t: f64, freedom: u32) -> f64 {
+    let angle = (t / f64::from(freedom).sqrt()).atan();
+    let (sine, cosine) = angle.sin_cos();
+    let is_odd = freedom % 2 == 1;
+    // The series goes on by cos² and by a ratio of neighbouring whole numbers.
+    let mut term = if is_odd { cosine } else { 1.0 };
+    let mut sum = 0.0;
+    for step in 1..=freedom / 2 {
+        sum += term;
+        let (even, odd) =
+            (f64::from(2 * step), f64::from(if is_odd { 2 * step + 1 } else { 2 * step - 1 }));
+        term *= cosine * cosine * if is_odd { even / odd } else { odd / even };
+    }
+    let within =
+        if is_odd { (angle + sine * sum) * std::f64::consts::FRAC_2_PI } else { sine * sum };
+    (1.0 - within).clamp(0.0, 1.0)
+}
+
 /// p-value of the two-sided sign test with `higher` and `lower` rounds. Ties are left out.
-pub(super) fn sign_test(higher: u32, lower: u32) -> f64 {
+fn sign_test(higher: u32, lower: u32) -> f64 {
     let rounds = higher + lower;
     let fewer = higher.min(lower);
     // The sum of binomial coefficients, each from the one before.
@@ -124,23 +176,19 @@ pub(super) fn sign_test(higher: u32, lower: u32) -> f64 {
 }
 
 /// Ratio of a server's values to the first one's, round by round; `None` where no round has both.
-fn ratio(first: &[Option<f64>], other: &[Option<f64>]) -> Option<Ratio> {
+pub(crate) fn ratio(first: &[Option<f64>], other: &[Option<f64>]) -> Option<Ratio> {
     let pairs = first.iter().zip(other).filter_map(|(first, other)| Some(((*first)?, (*other)?)));
     // Zero has no ratio.
     let ratios: Vec<_> =
         pairs.filter(|(first, _)| *first > 0.0).map(|(first, other)| other / first).collect();
     let spread = spread(&ratios)?;
-    let count = |wanted: fn(f64) -> bool| {
-        u32::try_from(ratios.iter().filter(|ratio| wanted(**ratio)).count()).unwrap_or(u32::MAX)
-    };
-    let (higher, lower) = (count(|ratio| ratio > 1.0), count(|ratio| ratio < 1.0));
-    let rounds = count(|_| true);
-    let chance = sign_test(higher, lower);
-    let verdict = if sign_test(rounds, 0) > CHANCE_MAX {
+    let rounds = u32::try_from(ratios.len()).unwrap_or(u32::MAX);
+    let chance = chance(&ratios);
+    let verdict = if rounds < ROUNDS_MIN {
         Verdict::TooFewRounds
     } else if chance > CHANCE_MAX {
         Verdict::Noise
-    } else if higher > lower {
+    } else if spread.median > 1.0 {
         Verdict::Higher
     } else {
         Verdict::Lower
@@ -149,15 +197,19 @@ fn ratio(first: &[Option<f64>], other: &[Option<f64>]) -> Option<Ratio> {
     Some(Ratio { median, min, max, rounds, chance, corrected: None, verdict })
 }
 
+/// Ratios of all servers but the first to the first.
+pub(super) fn ratios(values: &[Vec<Option<f64>>]) -> Vec<Option<Ratio>> {
+    values.split_first().map_or_else(Vec::new, |(first, others)| {
+        others.iter().map(|other| ratio(first, other)).collect()
+    })
+}
+
 /// A quantity with its statistics.
 #[must_use]
 pub fn measure(name: &str, unit: &str, better: Better, values: Vec<Vec<Option<f64>>>) -> Measure {
     let known = |values: &Vec<Option<f64>>| values.iter().flatten().copied().collect::<Vec<_>>();
     let spreads = values.iter().map(|values| spread(&known(values))).collect();
-    let ratios = match values.split_first() {
-        Some((first, others)) => others.iter().map(|other| ratio(first, other)).collect(),
-        None => Vec::new(),
-    };
+    let ratios = ratios(&values);
     Measure { name: name.to_owned(), unit: unit.to_owned(), better, values, spreads, ratios }
 }
 
@@ -201,6 +253,34 @@ mod tests {
     }
 
     #[test]
+    fn the_t_test_is_that_of_the_tables() {
+        // Critical values of printed tables, for p of 5 % and 1 %.
+        for (t, freedom, p) in [
+            (12.706, 1, 0.05),
+            (4.303, 2, 0.05),
+            (3.182, 3, 0.05),
+            (2.776, 4, 0.05),
+            (2.571, 5, 0.05),
+            (4.032, 5, 0.01),
+            (2.228, 10, 0.05),
+            (2.845, 20, 0.01),
+        ] {
+            let given = two_sided(t, freedom);
+            assert!((given - p).abs() < 1e-4, "{t} {freedom}: {given}");
+        }
+        // By hand: mean 2, standard error 1/√3.
+        let given = t_test(&[1.0, 2.0, 3.0]);
+        assert!((given - two_sided(2.0 * 3.0_f64.sqrt(), 2)).abs() < 1e-12, "{given}");
+        assert_eq!([t_test(&[1.0]), t_test(&[0.0; 6]), t_test(&[1.0; 6])], [1.0, 1.0, 0.0]);
+    }
+
+    #[test]
+    fn a_loss_beside_none_is_told_by_its_sign() {
+        let nothing = ratio(&some(&[1.0; 6]), &some(&[0.0; 6])).unwrap();
+        assert_eq!((nothing.chance, nothing.verdict), (0.03125, Verdict::Lower));
+    }
+
+    #[test]
     fn ratios_are_of_the_same_round() {
         // The machine halves its pace after each round: medians would be all over the place.
         let first = some(&[800.0, 400.0, 200.0, 100.0, 50.0, 25.0]);
@@ -229,7 +309,7 @@ mod tests {
         assert_eq!(verdict(&[1.1, 0.9, 1.1, 1.2, 1.1, 1.1]), Verdict::Noise);
         assert_eq!(verdict(&[1.0; 6]), Verdict::Noise);
         assert_eq!(verdict(&[9.0; 5]), Verdict::TooFewRounds);
-        // Equal to the last digit but for one round: one sign is no evidence.
+        // Equal to the last digit but for one round, which is no evidence.
         assert_eq!(verdict(&[1.0, 1.0, 1.0, 1.0, 1.0, 1.1]), Verdict::Noise);
     }
 

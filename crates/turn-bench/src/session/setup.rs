@@ -102,7 +102,7 @@ fn start(options: &SessionOptions, endpoint: &Endpoint, want: Want, number: u32)
         Want::Allocation => {}
         Want::Channel => {
             // Requested as soon as there is an allocation.
-            link.client.bind_channel(now.instant, PeerAddr(options.peer))?;
+            link.client.bind_channel(now.instant, PeerAddr(options.peer_of(number)))?;
         }
     }
     Ok(link)

@@ -3,9 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::{table, units};
-use crate::outcome::{
-    Better, Compare, ComparedCell, Measure, Ratio, Spread, Verdict, rounds_needed,
-};
+use crate::outcome::{Better, Compare, ComparedCell, Measure, Ratio, Spread, Verdict};
 
 pub(super) fn compare(compare: &Compare) -> String {
     let names: Vec<_> = compare.servers.iter().map(|server| server.name.as_str()).collect();
@@ -78,10 +76,11 @@ fn row(cell: &ComparedCell, measure: &Measure, names: &[&str]) -> Vec<String> {
         Some(_) | None => String::new(),
     };
     let mut row = vec![cell.name.clone(), format!("{}{rate}", measure.name)];
-    row.extend(measure.spreads.iter().enumerate().map(|(server, spread)| {
+    row.extend(measure.spreads.iter().enumerate().map(|(server, of_server)| {
         let mark = if cell.is_bound(measure, server) { "≥ " } else { "" };
-        let spread = spread.map_or_else(|| "–".to_owned(), |spread| value(&spread, &measure.unit));
-        format!("{mark}{spread}")
+        let shown =
+            of_server.map_or_else(|| "–".to_owned(), |of_server| spread(&of_server, &measure.unit));
+        format!("{mark}{shown}")
     }));
     for (ratio, name) in measure.ratios.iter().zip(names.iter().skip(1)) {
         row.extend(match ratio {
@@ -147,27 +146,31 @@ fn notes(compare: &Compare) -> Vec<String> {
     notes
 }
 
-/// A line about the tests of the table: their number, and how many rounds a difference takes at least.
+/// A line about the tests of the table: their number, and what they are.
 fn significance(compare: &Compare) -> Option<String> {
     let measures = compare.cells.iter().flat_map(|cell| &cell.measures);
     let ratios = measures.flat_map(|measure| measure.ratios.iter().flatten());
     let tests = ratios.filter(|ratio| ratio.corrected.is_some()).count();
-    let needed = rounds_needed(tests);
     (tests > 1).then(|| {
-        let few = if compare.rounds < needed { ": too few rounds for any" } else { "" };
         format!(
-            "{tests} differences were tested together (Holm's correction of sign tests at p = 0.05): one alone is significant              if {needed} rounds agree{few}"
+            "{tests} differences were tested together: paired t-tests of logarithms, p = 0.05 with Holm's correction"
         )
     })
 }
 
-fn value(spread: &Spread, unit: &str) -> String {
-    let of = |number: f64| match unit {
+/// A number with its unit.
+pub(super) fn value(number: f64, unit: &str) -> String {
+    match unit {
         "ns" => units::nanos(number),
-        "bytes" => format!("{number:.0} B"),
+        "bytes" => units::bytes(number),
         "%" => format!("{number:.2} %"),
         _ => units::scaled(number),
-    };
+    }
+}
+
+/// A median with its spread.
+fn spread(spread: &Spread, unit: &str) -> String {
+    let of = |number: f64| value(number, unit);
     let Spread { median, min, max, mad } = *spread;
     if min.total_cmp(&max).is_eq() {
         return of(median);
@@ -201,7 +204,7 @@ mod tests {
             "- cores of the server: 1",
             "- began Thu, 01 Jan 1970 00:00:07 GMT, by `turnpike-bench compare`",
             "| cell | measure | turnpike | coturn | coturn / turnpike | verdict |",
-            "| audio:1:c2p:200 | throughput | ≥ 200 k | 100 k (90.0 k–100 k; 0.00) | 0.50 (0.45–0.50) | coturn worse (p = 0.031) |",
+            "| audio:1:c2p:200 | throughput | ≥ 200 k | 100 k (90.0 k–100 k; 0.00) | 0.50 (0.45–0.50) | coturn worse (p = 0.000) |",
             "| audio:1:c2p:200 | latency (50.0 k/s) | 5 ns | – | – | |",
             "in 2 of 6 rounds",
             "coturn: 2 readings of the meter refused",

@@ -21,6 +21,7 @@ pub(super) fn traffic(traffic: &Traffic) -> String {
         Shape::Audio => "audio",
         Shape::Video => "video",
         Shape::Flood => "flood",
+        Shape::Uneven => "uneven",
     };
     let over = if traffic.transport == Transport::Udp {
         String::new()

@@ -18,6 +18,15 @@ pub(super) fn nanos(number: f64) -> String {
     }
 }
 
+/// Bytes: `1273 B`, `620 KiB`, `24.5 MiB`.
+pub(super) fn bytes(number: f64) -> String {
+    match number {
+        number if number >= 1_048_576.0 => format!("{} MiB", digits(number / 1_048_576.0)),
+        number if number >= 102_400.0 => format!("{} KiB", digits(number / 1024.0)),
+        number => format!("{number:.0} B"),
+    }
+}
+
 fn digits(number: f64) -> String {
     let decimals = match number {
         number if number >= 99.95 => 0,
@@ -37,6 +46,8 @@ mod tests {
         for (number, text) in cases {
             assert_eq!(scaled(number), text);
         }
+        let sizes = [1273.0, 634_880.0, 24_469_504.0].map(bytes);
+        assert_eq!(sizes, ["1273 B", "620 KiB", "23.3 MiB"]);
         assert_eq!((scaled(214_700.0), scaled(1_522_000.0)), ("215 k".into(), "1.52 M".into()));
         let times = [4540.4, 18_230.0, 2_500_000.0].map(nanos);
         assert_eq!(times, ["4540 ns", "18.2 µs", "2.50 ms"]);

@@ -90,7 +90,7 @@ fn arguments(terms: &Terms, directory: &Path) -> Vec<String> {
     let mut arguments = terms.fill(
         "-n --listening-ip={listen_ip} --listening-port={listen_port} --relay-ip={relay} \
          --min-port={min_port} --max-port={max_port} --realm={realm} --use-auth-secret \
-         --static-auth-secret={secret} --allowed-peer-ip={peer_ip} --relay-threads={workers} \
+         --static-auth-secret={secret} --allowed-peer-ip={peer_range} --relay-threads={workers} \
          --no-cli --simple-log --no-stdout-log",
     );
     if !terms.transport.is_stream() {

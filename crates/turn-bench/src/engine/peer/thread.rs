@@ -30,17 +30,21 @@ const SWEEP_NANOS: u64 = 1_000_000_000;
 /// of 64 datagrams.
 const MESSAGES: usize = 32;
 
-/// A thread's socket and its flows: the kernel delivers all packets of one address to one socket.
+/// A thread's socket and its flows: the kernel delivers all packets of one flow to one socket.
 pub(super) struct Worker {
     thread: usize,
     socket: UdpSocket,
     epoll: Epoll,
     rx: RxBatch,
     out: Out,
-    flows: HashMap<SocketAddr, Known>,
+    flows: HashMap<Path, Known>,
     runs: Arc<Runs>,
     swept: u64,
 }
+
+/// Addresses of a flow: where it comes from, and the one of ours that it goes to. A relay may have one address for
+/// the flows of several peers.
+type Path = (SocketAddr, Option<IpAddr>);
 
 /// A registered flow.
 struct Known {
@@ -101,7 +105,7 @@ impl Worker {
         for index in 0..rx.len() {
             let message = rx.message(index);
             let mut others = true;
-            if let Some(known) = flows.get_mut(&message.from) {
+            if let Some(known) = flows.get_mut(&(message.from, message.to)) {
                 let (seen, other) = known.take((index, &message), *thread, now, out);
                 datagrams += seen;
                 others = other;
@@ -178,7 +182,7 @@ impl Out {
 
 /// Handler of control messages.
 struct Handler<'a> {
-    flows: &'a mut HashMap<SocketAddr, Known>,
+    flows: &'a mut HashMap<Path, Known>,
     runs: &'a Arc<Runs>,
     out: &'a mut Out,
     now: u64,
@@ -190,7 +194,7 @@ impl Handler<'_> {
         let answer = if let Body::Hello { flow, token } = body {
             Some(self.hello(received, run, (flow, token)))
         } else {
-            self.order(received.from, run, body)
+            self.order((received.from, received.to), run, body)
         };
         if let Some(body) = answer {
             self.out.answer(received, &Message { run, body });
@@ -203,14 +207,15 @@ impl Handler<'_> {
         if token != expected {
             return Body::Challenge { flow, token: expected };
         }
-        match self.flows.get(&from) {
+        let path = (from, received.to);
+        match self.flows.get(&path) {
             Some(known) if known.run.id() == run && known.flow == flow && !known.run.ended() => {
                 known.run.heard.store(self.now, Relaxed);
                 return Body::Welcome { flow };
             }
             Some(_) => {
                 // A flow that begins another run has left the one before.
-                if let Some(known) = self.flows.remove(&from) {
+                if let Some(known) = self.flows.remove(&path) {
                     known.run.end();
                     self.runs.leave(1);
                 }
@@ -223,7 +228,7 @@ impl Handler<'_> {
         match self.runs.welcome(run, target) {
             Ok(run) => {
                 run.heard.store(self.now, Relaxed);
-                self.flows.insert(from, Known { run, flow, seen: Seen::default() });
+                self.flows.insert(path, Known { run, flow, seen: Seen::default() });
                 Body::Welcome { flow }
             }
             Err(reason) => Body::Refused { reason },
@@ -231,8 +236,8 @@ impl Handler<'_> {
     }
 
     /// Executes a request of a registered flow.
-    fn order(&mut self, from: SocketAddr, run: u32, body: Body) -> Option<Body> {
-        let known = self.flows.get(&from);
+    fn order(&mut self, path: Path, run: u32, body: Body) -> Option<Body> {
+        let known = self.flows.get(&path);
         let Some(known) = known.filter(|known| known.run.id() == run && !known.run.ended()) else {
             let reason = Refusal::Unknown;
             return body.is_request().then_some(Body::Refused { reason });
