@@ -3,11 +3,13 @@
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::fs::{Mode, OFlags, open};
 use tokio::net::UnixListener;
 
 /// The kernel's `sun_path` has room for 108 bytes with the final zero.
@@ -27,6 +29,8 @@ pub struct SocketFile {
     /// The file until it is put in place.
     staging: Option<PathBuf>,
     inode: u64,
+    /// Keeps the inode, whose number the kernel would give to another file behind it.
+    _kept: OwnedFd,
 }
 
 /// Fate of a server that answers on the socket.
@@ -172,7 +176,10 @@ impl SocketFile {
         let _ = fs::remove_file(&staging);
         let listener = std::os::unix::net::UnixListener::bind(&staging)
             .map_err(failed("bind the socket", path))?;
-        let mut file = Self { path: path.to_owned(), staging: Some(staging.clone()), inode: 0 };
+        let kept = open(&staging, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        let kept = kept.map_err(|error| failed("bind the socket", path)(error.into()))?;
+        let mut file =
+            Self { path: path.to_owned(), staging: Some(staging.clone()), inode: 0, _kept: kept };
         access
             .apply(&staging)
             .and_then(|()| fs::metadata(&staging))
@@ -361,5 +368,23 @@ mod tests {
         assert!(UnixStream::connect(&path).is_ok(), "it is not the first one's");
         drop(next);
         assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_late_end_leaves_the_socket_of_the_process_after_the_next() {
+        let directory = Directory::new("late");
+        let path = directory.0.join("control.next");
+        let (listener, first) = UnixSocket::waiting(&path, Other::Stays).unwrap();
+        drop(listener);
+        let mut last = None;
+        // A file system may give the number of a free inode to the next file.
+        for _ in 0..20 {
+            let (listener, mut next) = UnixSocket::waiting(&path, Other::IsReplaced).unwrap();
+            next.put_in_place().unwrap();
+            let before = last.replace((listener, next));
+            drop(before);
+        }
+        drop(first);
+        assert!(UnixStream::connect(&path).is_ok(), "removed");
     }
 }
