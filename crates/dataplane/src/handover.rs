@@ -32,9 +32,9 @@ pub struct Entrance {
 
 /// A descriptor of another process, for a socket of relays.
 #[derive(Debug)]
-pub struct Heirloom(pub OwnedFd);
+pub struct InheritedSocket(pub OwnedFd);
 
-impl Heirloom {
+impl InheritedSocket {
     /// The socket of one relay.
     ///
     /// # Errors

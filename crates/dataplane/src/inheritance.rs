@@ -1,4 +1,4 @@
-//! Legacy of one process to the next.
+//! Parts of one process for the next.
 
 use std::net::SocketAddr;
 

@@ -41,7 +41,7 @@ mod workers;
 
 pub use admission::{Admission, ConnectionLimits};
 pub use dtls::DtlsSettings;
-pub use handover::{Entrance, Heirloom};
+pub use handover::{Entrance, InheritedSocket};
 pub use inheritance::{Inheritance, InheritedAllocation, InheritedRelay};
 pub use report::{LogAddresses, LogOptions, PseudonymKey, TRACED};
 pub use sockets::{Listener, NetOptions};

@@ -28,7 +28,7 @@ use crate::certificates::{self, CertificateReloader};
 use crate::confinement::Confinement;
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::findings::Finding;
-use crate::handover::{Heritage, Legacy, Predecessor, Retiring, Settled};
+use crate::handover::{InheritedWorker, ListenerCopies, Predecessor, Retiring, WorkersToGive};
 use crate::offload::KernelPath;
 use crate::own_addresses::OwnAddresses;
 use crate::revocations::Revocations;
@@ -64,7 +64,7 @@ pub(crate) struct Prepared {
     /// Warnings for the operator.
     pub(crate) warnings: Vec<String>,
     /// Parts that the next process will ask for.
-    pub(crate) heritage: Heritage,
+    pub(crate) to_give: WorkersToGive,
 }
 
 /// Workers that have not started.
@@ -92,16 +92,17 @@ impl Starting {
         let mut gates = Vec::new();
         // Nobody serves from here on, until this process does.
         let net = specs.first().map(|(spec, _)| spec.net).unwrap_or_default();
-        let settled = predecessor.as_mut().map(|before| before.leave(&net)).transpose();
-        let settled = settled.or_fail("the running server did not hand over, and goes on")?;
-        let mut settled = settled.unwrap_or_default().into_iter();
+        let inherited = predecessor.as_mut().map(|before| before.leave(&net)).transpose();
+        let inherited = inherited.or_fail("the running server did not hand over, and goes on")?;
+        let mut inherited = inherited.unwrap_or_default().into_iter();
         for (mut spec, core) in specs {
-            let entrance = settled.next().map(|Settled { last_id, shared, allocations }| {
-                let (open, gate) = channel();
-                gates.push(open);
-                spec.shared = shared;
-                Entrance { last_id, allocations, gate }
-            });
+            let entrance =
+                inherited.next().map(|InheritedWorker { last_id, shared, allocations }| {
+                    let (open, gate) = channel();
+                    gates.push(open);
+                    spec.shared = shared;
+                    Entrance { last_id, allocations, gate }
+                });
             threads.push(dataplane::spawn(spec, core, entrance).or_fail("cannot start a worker")?);
             tokio::task::yield_now().await; // signals are heard
         }
@@ -217,8 +218,8 @@ pub(crate) fn prepare(
     let events = records.as_ref().map(|records| records.events.clone());
     let log = LogOptions { addresses, traces: Arc::default(), records: events };
     let channels = WorkerChannels::to(&endpoints);
-    let legacies = bound.workers.iter().map(|(udp, tcp)| Legacy::of(udp, tcp));
-    let legacies = legacies.collect::<io::Result<Vec<_>>>().or_fail("cannot copy the listeners")?;
+    let copies = bound.workers.iter().map(|(udp, tcp)| ListenerCopies::of(udp, tcp));
+    let copies = copies.collect::<io::Result<Vec<_>>>().or_fail("cannot copy the listeners")?;
     let parts = cores.into_iter().zip(bound.workers).zip(endpoints).zip(counters);
     let specs = (0..).map(WorkerId).zip(parts).map(|(id, part)| {
         let (((core, (listeners, acceptors)), endpoint), counters) = part;
@@ -266,7 +267,7 @@ pub(crate) fn prepare(
         own,
         monitor,
         warnings,
-        heritage: Heritage { channels, legacies, nonce_key },
+        to_give: WorkersToGive { channels, listeners: copies, nonce_key },
     })
 }
 

@@ -6,7 +6,7 @@
 //! Offer, listeners                     -->  reads files, binds what is new, makes itself ready
 //!                                      <--  Leave
 //! the workers leave (a pause begins)
-//! Estate of each worker, its sockets   -->  its workers take over
+//! the part of each worker, sockets     -->  its workers take over
 //!                                      <--  Prepared
 //! Go                                   -->  serves (the pause ends)
 //! closes what it has left
@@ -21,8 +21,8 @@ mod messages;
 mod taking;
 mod wire;
 
-pub(crate) use giving::{Giving, HandedOver, Handovers, Heritage, Legacy};
-pub(crate) use taking::{Predecessor, Retiring, Settled};
+pub(crate) use giving::{Giving, HandedOver, Handovers, ListenerCopies, WorkersToGive};
+pub(crate) use taking::{InheritedWorker, Predecessor, Retiring};
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

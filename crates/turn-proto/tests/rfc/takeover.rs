@@ -15,7 +15,7 @@ use turn_types::{AllocationId, Prefix, RelayId, RelayedAddr, SocketId, Transport
 use crate::support::*;
 
 /// An allocation on its way between two processes.
-struct Parcel {
+struct Left {
     departure: Departure,
     state: Vec<u8>,
     /// Its relay sockets, by the names that they had.
@@ -23,21 +23,21 @@ struct Parcel {
 }
 
 /// All allocations leave.
-fn leave(world: &mut World) -> Vec<Parcel> {
+fn leave(world: &mut World) -> Vec<Left> {
     let ids: Vec<AllocationId> = world.server.allocations().map(|record| record.id).collect();
     world.server.withdraw_all();
     world.carry_out();
     assert!(world.routes.is_empty(), "another process has the packets now");
-    ids.into_iter().map(|id| parcel(world, id)).collect()
+    ids.into_iter().map(|id| take_out(world, id)).collect()
 }
 
-fn parcel(world: &mut World, id: AllocationId) -> Parcel {
+fn take_out(world: &mut World, id: AllocationId) -> Left {
     let departure = world.server.leave(id).unwrap();
     let mut out = Writer::new();
     departure.write(&mut out);
     let sockets = departure.relays().map(|relay| (relay, world.sockets.remove(&relay).unwrap()));
     let sockets = sockets.collect();
-    Parcel { departure, state: out.into_bytes(), sockets }
+    Left { departure, state: out.into_bytes(), sockets }
 }
 
 /// A process with these rules that has nothing yet, at the time of the old one.
@@ -65,7 +65,7 @@ fn take(
 /// The next process takes everything.
 fn restart(mut old: World, policy: Policy) -> World {
     let mut new = next(&old, policy);
-    for Parcel { state, sockets, .. } in leave(&mut old) {
+    for Left { state, sockets, .. } in leave(&mut old) {
         take(&mut new, &state, &sockets).unwrap();
     }
     new
@@ -210,7 +210,7 @@ fn the_old_process_takes_everything_back() {
     let (mut client, relayed) = bound(&mut world);
     let before = world.record();
     let routes = world.routes.clone();
-    for Parcel { departure, sockets, .. } in leave(&mut world) {
+    for Left { departure, sockets, .. } in leave(&mut world) {
         assert_eq!(world.server.allocation_count(), 0);
         world.sockets.extend(sockets);
         world.server.take_back(world.now, departure);
@@ -261,8 +261,8 @@ fn rules_of_the_new_process_count() {
 fn what_does_not_fit_is_refused() {
     let mut old = World::new();
     let (_, relayed) = bound(&mut old);
-    let mut parcels = leave(&mut old);
-    let Parcel { state, sockets, .. } = parcels.remove(0);
+    let mut left = leave(&mut old);
+    let Left { state, sockets, .. } = left.remove(0);
     let refused = |mut world: World, error| {
         let before = world.server.allocation_count();
         assert_eq!(take(&mut world, &state, &sockets), Err(error));
@@ -293,7 +293,7 @@ fn what_does_not_fit_is_refused() {
 fn damaged_states_do_no_harm() {
     let mut old = World::new();
     bound(&mut old);
-    let Parcel { state, sockets, .. } = leave(&mut old).remove(0);
+    let Left { state, sockets, .. } = leave(&mut old).remove(0);
     for len in 0..state.len() {
         let mut world = next(&old, policy());
         let refused = take(&mut world, &state[..len], &sockets);

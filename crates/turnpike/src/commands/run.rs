@@ -202,7 +202,7 @@ async fn serve(
         drop(tokio::task::spawn_blocking(begin).await);
     }
     let kernel_path = running.kernel_path.clone();
-    let giving = Giving { heritage: running.heritage, services, serving, kernel_path };
+    let giving = Giving { workers: running.to_give, services, serving, kernel_path };
     let handovers = giving
         .start(next, done)
         .inspect_err(|error| tracing::error!("this server takes no upgrades: {error}"));

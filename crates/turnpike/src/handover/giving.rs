@@ -15,7 +15,9 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use turn_types::Secret;
 
-use super::messages::{Bytes, Estate, Hello, Listening, Offer, Parcel, ParcelRelay, Step};
+use super::messages::{
+    AllocationPart, Bytes, Hello, Listening, Offer, RelayPart, Step, WorkerPart,
+};
 use super::wire::Wire;
 use super::{PATIENCE, PREPARATION_MAX};
 use crate::offload::KernelPath;
@@ -25,12 +27,12 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Descriptors of a worker's listeners, beside those that it has itself.
 #[derive(Debug)]
-pub(crate) struct Legacy {
+pub(crate) struct ListenerCopies {
     udp: Vec<(SocketAddr, OwnedFd)>,
     tcp: Vec<(SocketAddr, OwnedFd)>,
 }
 
-impl Legacy {
+impl ListenerCopies {
     /// # Errors
     /// No descriptors left.
     pub(crate) fn of(udp: &[Listener], tcp: &[TcpListener]) -> io::Result<Self> {
@@ -58,18 +60,18 @@ pub(crate) struct HandedOver {
 }
 
 /// Parts of the data plane for the next process.
-pub(crate) struct Heritage {
+pub(crate) struct WorkersToGive {
     /// The workers.
     pub(crate) channels: WorkerChannels,
     /// Their listeners.
-    pub(crate) legacies: Vec<Legacy>,
+    pub(crate) listeners: Vec<ListenerCopies>,
     /// Key of nonces.
     pub(crate) nonce_key: Secret<[u8; 32]>,
 }
 
 /// Everything that the next process gets.
 pub(crate) struct Giving {
-    pub(crate) heritage: Heritage,
+    pub(crate) workers: WorkersToGive,
     /// Listeners of HTTP, and what serves them here.
     pub(crate) services: Vec<(SocketAddr, OwnedFd)>,
     pub(crate) serving: Vec<AbortHandle>,
@@ -141,17 +143,17 @@ impl Giving {
         wire.expect(Step::Leave)?;
         wire.set_patience(PATIENCE)?;
         let since = Instant::now();
-        let left = self.heritage.channels.leave()?;
+        let left = self.workers.channels.leave()?;
         let allocations = left.iter().map(|left| left.allocations.len()).sum();
         let prepared = hand_out(&mut wire, left)
             .and_then(|()| wire.expect(Step::Prepared))
             .and_then(|()| wire.send(&Step::Go));
         if let Err(error) = prepared {
-            self.heritage.channels.take_back();
+            self.workers.channels.take_back();
             return Err(error);
         }
         let pause = since.elapsed();
-        self.heritage.channels.forget();
+        self.workers.channels.forget();
         self.serving.iter().for_each(AbortHandle::abort);
         self.kernel_path.end();
         let (told, heard) = oneshot::channel();
@@ -166,17 +168,17 @@ impl Giving {
 
     fn offer(&self, wire: &mut Wire) -> io::Result<()> {
         let addresses = |some: &[(SocketAddr, OwnedFd)]| some.iter().map(|one| one.0).collect();
-        let listening = |legacy: &Legacy| Listening {
-            udp: addresses(&legacy.udp),
-            tcp: addresses(&legacy.tcp),
+        let listening = |copies: &ListenerCopies| Listening {
+            udp: addresses(&copies.udp),
+            tcp: addresses(&copies.tcp),
         };
         wire.send(&Offer {
-            nonce_key: self.heritage.nonce_key,
-            workers: self.heritage.legacies.iter().map(listening).collect(),
+            nonce_key: self.workers.nonce_key,
+            workers: self.workers.listeners.iter().map(listening).collect(),
             services: addresses(&self.services),
         })?;
-        let legacies = &self.heritage.legacies;
-        let of_workers = legacies.iter().flat_map(|legacy| legacy.udp.iter().chain(&legacy.tcp));
+        let listeners = &self.workers.listeners;
+        let of_workers = listeners.iter().flat_map(|copies| copies.udp.iter().chain(&copies.tcp));
         let descriptors = of_workers.chain(&self.services).map(|(_, fd)| fd.as_fd());
         let err = io::stderr();
         let descriptors: Vec<_> = descriptors.chain([err.as_fd()]).collect();
@@ -188,17 +190,17 @@ fn hand_out(wire: &mut Wire, left: Vec<Inheritance<UdpSocket>>) -> io::Result<()
     for Inheritance { shared, last_id, allocations, .. } in left {
         let mut sockets: Vec<UdpSocket> = shared;
         let shared = u32::try_from(sockets.len()).unwrap_or(u32::MAX);
-        let parcel = |allocation: InheritedAllocation<UdpSocket>| {
+        let part = |allocation: InheritedAllocation<UdpSocket>| {
             let relays = allocation.relays.into_iter().map(|relay| {
                 let own = relay.socket.is_some();
                 sockets.extend(relay.socket);
-                ParcelRelay { relay: relay.relay, at: relay.at, own }
+                RelayPart { relay: relay.relay, at: relay.at, own }
             });
             let relays = relays.collect();
-            Parcel { state: Bytes(allocation.state), relays }
+            AllocationPart { state: Bytes(allocation.state), relays }
         };
-        let allocations = allocations.into_iter().map(parcel).collect();
-        wire.send(&Estate { last_id, shared, allocations })?;
+        let allocations = allocations.into_iter().map(part).collect();
+        wire.send(&WorkerPart { last_id, shared, allocations })?;
         let descriptors: Vec<_> = sockets.iter().map(|socket| socket.as_fd()).collect();
         wire.send_descriptors(&descriptors)?;
     }

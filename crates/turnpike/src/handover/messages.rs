@@ -31,21 +31,21 @@ pub(super) struct Listening {
 }
 
 /// Part of one worker. Descriptors follow: of the sockets that relays share, and of the relays that have their own.
-pub(super) struct Estate {
+pub(super) struct WorkerPart {
     pub(super) last_id: AllocationId,
     pub(super) shared: u32,
-    pub(super) allocations: Vec<Parcel>,
+    pub(super) allocations: Vec<AllocationPart>,
 }
 
 /// An allocation.
-pub(super) struct Parcel {
+pub(super) struct AllocationPart {
     pub(super) state: Bytes,
-    pub(super) relays: Vec<ParcelRelay>,
+    pub(super) relays: Vec<RelayPart>,
 }
 
 /// A relay of an allocation.
 #[derive(Debug)]
-pub(super) struct ParcelRelay {
+pub(super) struct RelayPart {
     pub(super) relay: RelayId,
     pub(super) at: SocketAddr,
     /// It has a socket of its own.
@@ -58,9 +58,9 @@ pub(super) struct Bytes(pub(super) Vec<u8>);
 fields!(Hello { 1 => version, 2 => process });
 fields!(Offer { 1 => nonce_key, 2 => workers, 3 => services });
 fields!(Listening { 1 => udp, 2 => tcp });
-fields!(Estate { 1 => last_id, 2 => shared, 3 => allocations });
-fields!(Parcel { 1 => state, 2 => relays });
-fields!(ParcelRelay { 1 => relay, 2 => at, 3 => own });
+fields!(WorkerPart { 1 => last_id, 2 => shared, 3 => allocations });
+fields!(AllocationPart { 1 => state, 2 => relays });
+fields!(RelayPart { 1 => relay, 2 => at, 3 => own });
 
 impl Value for Bytes {
     fn write(&self, out: &mut Writer) {

@@ -7,12 +7,12 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use anyhow::anyhow;
-use dataplane::{Heirloom, InheritedAllocation, InheritedRelay, NetOptions};
+use dataplane::{InheritedAllocation, InheritedRelay, InheritedSocket, NetOptions};
 use linux_net::UdpSocket;
 use turn_types::{AllocationId, Secret};
 
 use super::PATIENCE;
-use super::messages::{Estate, Hello, Listening, Offer, Parcel, Step};
+use super::messages::{AllocationPart, Hello, Listening, Offer, Step, WorkerPart};
 use super::wire::Wire;
 use crate::failure::{Failure, Result};
 
@@ -35,7 +35,7 @@ struct Listeners {
 
 /// State that a worker of this process begins with.
 #[derive(Debug)]
-pub(crate) struct Settled {
+pub(crate) struct InheritedWorker {
     /// The last id of an allocation that was given.
     pub(crate) last_id: AllocationId,
     /// Sockets that relays of prefixes share.
@@ -123,20 +123,20 @@ impl Predecessor {
     ///
     /// # Errors
     /// It has failed, and goes on.
-    pub(crate) fn leave(&mut self, net: &NetOptions) -> io::Result<Vec<Settled>> {
+    pub(crate) fn leave(&mut self, net: &NetOptions) -> io::Result<Vec<InheritedWorker>> {
         self.wire.send(&Step::Leave)?;
         let workers = 0..self.workers.len();
-        workers.map(|_| self.receive_estate(net)).collect()
+        workers.map(|_| self.receive_worker(net)).collect()
     }
 
-    fn receive_estate(&mut self, net: &NetOptions) -> io::Result<Settled> {
-        let Estate { last_id, shared, allocations } = self.wire.receive()?;
-        let own = |parcel: &Parcel| parcel.relays.iter().filter(|relay| relay.own).count();
+    fn receive_worker(&mut self, net: &NetOptions) -> io::Result<InheritedWorker> {
+        let WorkerPart { last_id, shared, allocations } = self.wire.receive()?;
+        let own = |part: &AllocationPart| part.relays.iter().filter(|relay| relay.own).count();
         let count = shared as usize + allocations.iter().map(own).sum::<usize>();
-        let mut sockets = self.wire.receive_descriptors(count)?.into_iter().map(Heirloom);
+        let mut sockets = self.wire.receive_descriptors(count)?.into_iter().map(InheritedSocket);
         let shared = sockets.by_ref().take(shared as usize);
         let shared = shared.map(|one| one.of_shared_relays(net)).collect::<io::Result<_>>()?;
-        let mut allocation = |Parcel { state, relays }: Parcel| {
+        let mut allocation = |AllocationPart { state, relays }: AllocationPart| {
             let relays = relays.into_iter().map(|relay| {
                 let socket = if relay.own { sockets.next() } else { None };
                 let socket = socket.map(|one| one.of_relay(relay.at, net)).transpose()?;
@@ -146,7 +146,7 @@ impl Predecessor {
         };
         let allocations =
             allocations.into_iter().map(&mut allocation).collect::<io::Result<_>>()?;
-        Ok(Settled { last_id, shared, allocations })
+        Ok(InheritedWorker { last_id, shared, allocations })
     }
 
     /// Tells it that this process is ready to serve; behind that, this process serves alone, and has its standard
