@@ -203,21 +203,24 @@ impl DatabaseServer {
     }
 
     fn wait_until_ready(&mut self, database: &str) {
-        if self.kind == DatabaseKind::Mongo {
-            return eventually("the database server starts", || {
-                TcpStream::connect(("127.0.0.1", self.port)).is_ok()
-            });
-        }
-        let nothing = if self.kind == DatabaseKind::Redis { "PING" } else { "SELECT 1" };
-        let database = if self.kind == DatabaseKind::Mariadb { "mysql" } else { database };
         eventually("the database server starts", || {
             let ended = self.process.as_mut().and_then(|process| process.try_wait().ok()?);
             if let Some(status) = ended {
                 let log = fs::read_to_string(self.directory.join("log")).unwrap_or_default();
                 panic!("the database server ended, {status}: {log}");
             }
-            self.client(database, nothing).status.success()
+            self.answers(database)
         });
+    }
+
+    fn answers(&self, database: &str) -> bool {
+        let (database, nothing) = match self.kind {
+            DatabaseKind::Mongo => return TcpStream::connect(("127.0.0.1", self.port)).is_ok(),
+            DatabaseKind::Redis => (database, "PING"),
+            DatabaseKind::Mariadb => ("mysql", "SELECT 1"),
+            DatabaseKind::Postgres | DatabaseKind::Sqlite => (database, "SELECT 1"),
+        };
+        self.client(database, nothing).status.success()
     }
 
     fn spawn(&self, program: &Path) -> Child {

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Time until a wait counts as failed. Only a failing test takes that long; machines that build
-/// for others beside it stall for seconds.
+/// Time until a wait counts as failed. Only a failing test takes that long; a machine that compiles
+/// beside the tests can stall for seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until `condition` holds, polling every 5 ms.
