@@ -235,13 +235,23 @@ pub const COALESCING_ROUTED_FOR: Duration = Duration::from_mins(1);
 /// one of the same sender. A picture of a video call or two.
 pub const ALIKE_MIN: u64 = 16;
 
+/// Time that it is judged by, unless there are [`ALIKE_MANY`]: the burst of one client among many calls is not taken for all of them.
+pub const ALIKE_OVER: Duration = Duration::from_millis(20);
+
+/// Datagrams that are enough at any time: more than two of the longest bursts of 64 KiB with a hundred other calls between them.
+pub const ALIKE_MANY: u64 = 256;
+
 /// Full receive calls in a row behind which a socket coalesces whatever it receives: it has more than it can take. A pause of the
 /// scheduler of some milliseconds fills a few.
 pub const FULL_CALLS_MIN: u32 = 8;
 
-/// Time for which such a socket coalesces before it sees again whether that is worth it: of 300 packets of video a second one in
-/// thirty is received alone.
+/// Time for which a socket with bursts coalesces before it sees again whether that is worth it: of 300 packets of video a second one
+/// in thirty is received alone.
 pub const COALESCING_FOR: Duration = Duration::from_secs(2);
+
+/// The same where it had more than it could take, which may have been for a moment. While it still has, messages wait, and it goes
+/// on.
+pub const COALESCING_FULL_FOR: Duration = Duration::from_millis(100);
 
 /// Time for which coalesced datagrams still come behind the end of coalescing: two ticks of the kernel's clock, as long as it may keep
 /// them for more.

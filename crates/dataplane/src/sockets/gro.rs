@@ -15,13 +15,15 @@
 
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use turn_types::Instant;
 
 use crate::io::UdpIo;
 use crate::limits::{
-    ALIKE_MIN, COALESCED_LATE, COALESCING_FOR, COALESCING_ROUTED_FOR, FULL_CALLS_MIN,
-    MESSAGES_PER_RECEIVE, STOP_AGAIN_AFTER, UNCOALESCED_MAX, UNCOALESCED_WITHIN,
+    ALIKE_MANY, ALIKE_MIN, ALIKE_OVER, COALESCED_LATE, COALESCING_FOR, COALESCING_FULL_FOR,
+    COALESCING_ROUTED_FOR, FULL_CALLS_MIN, MESSAGES_PER_RECEIVE, STOP_AGAIN_AFTER, UNCOALESCED_MAX,
+    UNCOALESCED_WITHIN,
 };
 
 /// Coalescing state of one socket.
@@ -102,12 +104,12 @@ impl GroPolicy {
             }
             Mode::Off(window) => {
                 let window = window.with(now, batch, is_routed);
-                if window.wants(is_routed) {
-                    socket.coalesce(true);
-                    let time = if is_routed { COALESCING_ROUTED_FOR } else { COALESCING_FOR };
-                    Mode::On(now + time)
-                } else {
-                    Mode::Off(window)
+                match window.coalesces_for(now, is_routed) {
+                    Some(time) => {
+                        socket.coalesce(true);
+                        Mode::On(now + time)
+                    }
+                    None => Mode::Off(window),
                 }
             }
             Mode::Never | Mode::On(_) => return,
@@ -139,12 +141,18 @@ impl Window {
         }
     }
 
-    const fn wants(&self, is_routed: bool) -> bool {
+    /// How long a socket should coalesce behind such arrivals; `None`: not at all.
+    fn coalesces_for(&self, now: Instant, is_routed: bool) -> Option<Duration> {
         if is_routed {
-            return self.passed > UNCOALESCED_MAX;
+            return (self.passed > UNCOALESCED_MAX).then_some(COALESCING_ROUTED_FOR);
         }
-        let are_alike = self.datagrams >= ALIKE_MIN && 2 * self.alike >= self.datagrams;
-        are_alike || self.full_calls >= FULL_CALLS_MIN
+        let is_known = self.datagrams >= ALIKE_MANY
+            || self.datagrams >= ALIKE_MIN && now >= self.since + ALIKE_OVER;
+        if is_known && 2 * self.alike >= self.datagrams {
+            Some(COALESCING_FOR)
+        } else {
+            (self.full_calls >= FULL_CALLS_MIN).then_some(COALESCING_FULL_FOR)
+        }
     }
 }
 
@@ -190,8 +198,6 @@ impl Arrivals {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use linux_net::{Flow, RxBatch, SendSocket, SendStats, TxBatch, UdpOptions, UdpSocket};
     use turn_types::IpMeta;
 
@@ -255,7 +261,7 @@ mod tests {
             assert!(!asks(&relay), "six senders in turn");
         }
         for tenth in 0..10_u64 {
-            let now = at(20) + Duration::from_millis(tenth);
+            let now = at(20) + Duration::from_millis(10 * tenth);
             policy.received(now, &arrivals(&[1, 2], 10), &relay);
         }
         assert!(asks(&relay), "bursts of two");
@@ -274,7 +280,29 @@ mod tests {
         relay.merge(false);
         policy.received(at(100), &arrivals(&[1], ALIKE_MIN - 1), &relay);
         assert!(!asks(&relay));
-        policy.received(at(100), &arrivals(&[1], 1), &relay);
+        policy.received(at(100) + ALIKE_OVER, &arrivals(&[1], 1), &relay);
+        assert!(asks(&relay));
+    }
+
+    #[test]
+    fn a_bulk_transfer_among_calls_does_not_coalesce_the_calls() {
+        let (relay, policy) = (socket(), GroPolicy::off(true));
+        relay.merge(false);
+        let calls: Vec<u16> = (2..=100).collect();
+        for round in 0..200 {
+            let now = at(1) + round * Duration::from_millis(8);
+            policy.received(now, &arrivals(&[1], 54), &relay);
+            assert!(!asks(&relay), "its burst comes first in round {round}");
+            policy.received(now, &arrivals(&calls, 1), &relay);
+            assert!(!asks(&relay), "ninety-nine others in round {round}");
+        }
+    }
+
+    #[test]
+    fn many_datagrams_decide_at_once() {
+        let (relay, policy) = (socket(), GroPolicy::off(true));
+        relay.merge(false);
+        policy.received(at(1), &arrivals(&[1, 2], ALIKE_MANY / 2), &relay);
         assert!(asks(&relay));
     }
 
@@ -289,6 +317,9 @@ mod tests {
             asks(&relay)
         });
         assert_eq!(most.position(|asks| asks), Some(FULL_CALLS_MIN as usize - 1));
+        drop(most);
+        policy.received(at(1) + COALESCING_FULL_FOR, &arrivals(&[1, 2], 1), &relay);
+        assert!(!asks(&relay), "it was for a moment");
         let policy = GroPolicy::off(true);
         relay.merge(false);
         for _ in 0..FULL_CALLS_MIN {
@@ -319,7 +350,7 @@ mod tests {
             policy.received(at(second), &arrivals(&[1], datagrams - 1), &relay);
             messages_of_a_burst(&relay, 8) == 1
         };
-        assert!(asks(UNCOALESCED_MAX), "no program has a route of it");
+        assert!(asks(ALIKE_MANY), "no program has a route of it");
         policy.routed(at(0));
         assert!(!asks(2));
         assert!(!asks(UNCOALESCED_MAX), "some are left to it");
@@ -330,7 +361,7 @@ mod tests {
         assert!((1..again).all(|_| asks(2)));
         assert!(!asks(2), "it may take them now");
         policy.unrouted();
-        assert!(asks(UNCOALESCED_MAX), "it has no route any more");
+        assert!(asks(ALIKE_MANY), "it has no route any more");
     }
 
     #[test]
