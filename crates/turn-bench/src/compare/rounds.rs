@@ -1,6 +1,7 @@
 //! Rounds: in each, every server has its turn. A discarded calibration before them finds the highest
 //! rate of each server, and from it the fixed load for all.
 
+use std::iter;
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result, bail};
@@ -73,11 +74,11 @@ impl Comparison<'_> {
     /// A server that fails in the calibration. Later failures are part of the results.
     pub(super) fn run(&self, progress: &mut Progress) -> Result<Results> {
         let mut results = Results::default();
-        let calibration = self.calibration();
         // A disturbed search ends too low, and the slowest server's sets the load of all.
         for _ in 0..CALIBRATIONS {
             for server in 0..self.servers.len() {
-                self.turn((0, server), &calibration, progress, &mut results)?;
+                let steps = self.calibration(&self.highest(server, &results.raw));
+                self.turn((0, server), &steps, progress, &mut results)?;
             }
         }
         let highest: Vec<Highest> =
@@ -116,10 +117,9 @@ impl Comparison<'_> {
         let steps = self.steps(&known, &vec![Some(1); self.cells.len()]);
         let round = turn(&self.footprint()) + turn(&steps);
         let servers = self.servers.len() as f64;
+        let again = f64::from(CALIBRATIONS - 1) * turn(&self.calibration(&known));
         turn(&self.ceiling_steps())
-            + servers
-                * (f64::from(CALIBRATIONS) * turn(&self.calibration())
-                    + f64::from(self.rounds) * round)
+            + servers * (turn(&self.calibration(&[])) + again + f64::from(self.rounds) * round)
     }
 
     /// Estimated time of a step in seconds.
@@ -142,11 +142,16 @@ impl Comparison<'_> {
         }
     }
 
-    /// Steps of the calibration.
-    fn calibration(&self) -> Vec<Step> {
-        let near = if self.transport.is_stream() { FIRST_STREAM_GUESS } else { FIRST_GUESS };
-        let cells = self.cells.iter().filter(|cell| !matches!(cell, Cell::Footprint));
-        let most = cells.map(|cell| Step { cell: *cell, task: Task::Most { near: Some(near) } });
+    /// Steps of the calibration: searches that begin at what is known.
+    fn calibration(&self, known: &[Option<f64>]) -> Vec<Step> {
+        let guess = if self.transport.is_stream() { FIRST_STREAM_GUESS } else { FIRST_GUESS };
+        let known = known.iter().copied().chain(iter::repeat(None));
+        let cells = self.cells.iter().zip(known);
+        let cells = cells.filter(|(cell, _)| !matches!(cell, Cell::Footprint));
+        let most = cells.map(|(cell, known)| {
+            let near = Some(known.map_or(guess, whole));
+            Step { cell: *cell, task: Task::Most { near } }
+        });
         self.warm_up().into_iter().chain(most).collect()
     }
 
@@ -178,7 +183,7 @@ impl Comparison<'_> {
             return Vec::new();
         }
         let traffic = |step: &Step| matches!(step.cell, Cell::Traffic { .. });
-        self.calibration().into_iter().filter(traffic).collect()
+        self.calibration(&[]).into_iter().filter(traffic).collect()
     }
 
     /// Searches the highest rates with a forwarder in place of the server.

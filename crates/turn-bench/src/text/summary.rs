@@ -1,4 +1,4 @@
-//! The summary of comparisons: one table of all loads and servers, and a sentence of verdict for each load.
+//! The summary of comparisons: one table of all loads and servers, what is behind, and a sentence of verdict for each load.
 
 mod columns;
 mod verdict;
@@ -34,17 +34,25 @@ pub(crate) fn summary(outcomes: &[Outcome]) -> String {
         correct(&mut ratios);
     }
     let tests = tests.last().copied().unwrap_or_default();
-    let mut sentences = String::new();
+    let (mut sentences, mut losses) = (String::new(), String::new());
     for ((compare, cell), judged) in cells.iter().zip(&judged).filter(|(_, it)| !it.is_empty()) {
         let (load, more) = words::load(compare.transport, cell);
         let more = if more.is_empty() { more } else { format!(" ({more})") };
         _ = write!(sentences, "- **{load}**{more}:{}", verdict::sentences(judged));
+        if let Some(lost) = verdict::losses(judged) {
+            _ = writeln!(losses, "- **{load}**{more}: {lost}.");
+        }
     }
     let is_memory = |(_, cell): &&(_, &ComparedCell)| words::kind(cell) == Kind::Memory;
     let (memory, loads): (Vec<_>, Vec<_>) = cells.iter().partition(is_memory);
     let mut text = cell_table(Kind::Packets, &loads) + &cell_table(Kind::Memory, &memory);
     if !sentences.is_empty() {
-        _ = write!(text, "{sentences}\n{}\n\n", rule(tests));
+        let losses = if losses.is_empty() {
+            "Behind, beyond the noise: nothing.\n".to_owned()
+        } else {
+            format!("Behind, beyond the noise:\n\n{losses}")
+        };
+        _ = write!(text, "{losses}\nEach load:\n\n{sentences}\n{}\n\n", rule(tests));
     }
     text + &legend(&compares)
 }
@@ -103,8 +111,8 @@ fn shown(cell: &ComparedCell, measure: &Measure, server: usize) -> Option<String
 fn rule(tests: usize) -> String {
     format!(
         "Ratios are medians of the ratios within a round. A difference counts if a paired t-test of their logarithms has p ≤ 0.05 \
-         after Holm's correction for the tests of its load, of which there are up to {tests}; \"perhaps behind\" is a loss that would \
-         count if it were the only test."
+         after Holm's correction for the tests of its load, of which there are up to {tests}; what is not told is not significant. \
+         \"Perhaps behind\" is a loss that would count if it were the only test."
     )
 }
 

@@ -1,4 +1,4 @@
-//! A sentence of verdict for each load: losses and gains alike, and what is not significant.
+//! Verdicts of each load: its losses in a list, and a sentence of gains and losses alike.
 
 use super::columns::{CORE, Column, MOST, columns};
 use super::words::{self, Kind};
@@ -9,9 +9,11 @@ pub(super) struct Judged {
     own: String,
     opponent: String,
     kind: Kind,
-    /// Columns with the ratio of the own value to the opponent's.
-    found: Vec<(usize, Better, Ratio)>,
+    found: Vec<Found>,
 }
+
+/// A column with the ratio of the own value to the opponent's.
+type Found = (usize, Better, Ratio);
 
 impl Judged {
     /// The differences that are looked at, to draw their conclusions together.
@@ -44,7 +46,7 @@ fn of(
     (at, column): (usize, &Column),
     own: usize,
     other: usize,
-) -> Option<(usize, Better, Ratio)> {
+) -> Option<Found> {
     let measure = column.of(cell)?;
     if cell.is_bound(measure, own) || cell.is_bound(measure, other) {
         return None;
@@ -61,31 +63,28 @@ pub(super) fn sentences(judged: &[Judged]) -> String {
     }
 }
 
+/// The losses beyond the noise under a load, for the list of all; `None` without any.
+pub(super) fn losses(judged: &[Judged]) -> Option<String> {
+    let of = |judged: &Judged| {
+        let lost = judged.list(Standing::Behind, |_| true);
+        (!lost.is_empty()).then(|| format!("{} beside {} in {lost}", judged.own, judged.opponent))
+    };
+    let lost: Vec<_> = judged.iter().filter_map(of).collect();
+    (!lost.is_empty()).then(|| lost.join("; "))
+}
+
 fn clause(judged: &Judged) -> String {
     let Judged { own, opponent, kind, found } = judged;
-    let is_leading =
-        |(at, _, ratio): &&(usize, Better, Ratio)| is_lead(*kind, *at) && is_verdict(ratio.verdict);
-    let lead = found.iter().find(is_leading);
-    let list = |wanted: Standing| {
-        let of = found.iter().filter(|it| !is_leading(it));
-        let of = of.filter(|(_, better, ratio)| standing(*better, ratio) == wanted);
-        let words = of.map(|(at, _, ratio)| match wanted {
-            Standing::Level => name(*kind, *at),
-            Standing::Ahead | Standing::PerhapsBehind | Standing::Behind | Standing::Unknown => {
-                format!("{} ({:.2} times)", name(*kind, *at), ratio.median)
-            }
-        });
-        words.collect::<Vec<_>>().join(", ")
-    };
+    let is_leading = |(at, _, ratio): &Found| is_lead(*kind, *at) && is_verdict(ratio.verdict);
+    let lead = found.iter().find(|it| is_leading(it));
     let part = |wanted, before: &str, after: &str| {
-        let words = list(wanted);
+        let words = judged.list(wanted, |it| !is_leading(it));
         (!words.is_empty()).then(|| format!("{before}{words}{after}"))
     };
     let parts: Vec<_> = [
         part(Standing::Behind, "**behind in ", "**"),
         part(Standing::PerhapsBehind, "**perhaps behind in ", "**"),
         part(Standing::Ahead, "ahead in ", ""),
-        part(Standing::Level, "", " not significant"),
         part(Standing::Unknown, "too few rounds for a verdict: ", ""),
     ]
     .into_iter()
@@ -94,7 +93,22 @@ fn clause(judged: &Judged) -> String {
     match lead.map(|(.., ratio)| leading(*kind, opponent, ratio)) {
         Some(lead) if parts.is_empty() => format!("{own} {lead}."),
         Some(lead) => format!("{own} {lead}; {}.", parts.join("; ")),
+        None if parts.is_empty() => {
+            format!("{own} beside {opponent}: no difference is significant.")
+        }
         None => format!("{own} beside {opponent}: {}.", parts.join("; ")),
+    }
+}
+
+impl Judged {
+    /// The columns of a standing, with their ratios.
+    fn list(&self, wanted: Standing, of: impl Fn(&Found) -> bool) -> String {
+        let found = self.found.iter().filter(|it| of(it));
+        let found = found.filter(|(_, better, ratio)| standing(*better, ratio) == wanted);
+        let words = found.map(|(at, _, ratio)| {
+            format!("{} ({:.2} times)", name(self.kind, *at), ratio.median)
+        });
+        words.collect::<Vec<_>>().join(", ")
     }
 }
 
