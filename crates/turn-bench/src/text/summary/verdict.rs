@@ -105,9 +105,8 @@ impl Judged {
     fn list(&self, wanted: Standing, of: impl Fn(&Found) -> bool) -> String {
         let found = self.found.iter().filter(|it| of(it));
         let found = found.filter(|(_, better, ratio)| standing(*better, ratio) == wanted);
-        let words = found.map(|(at, _, ratio)| {
-            format!("{} ({:.2} times)", name(self.kind, *at), ratio.median)
-        });
+        let words = found
+            .map(|(at, _, ratio)| format!("{} ({:.2} times)", name(self.kind, *at), ratio.median));
         words.collect::<Vec<_>>().join(", ")
     }
 }
