@@ -124,13 +124,13 @@ impl Window {
     }
 
     fn with(self, now: Instant, batch: &Arrivals, is_routed: bool) -> Self {
+        // A full queue has no seconds, and is full at once where it was full before.
+        let full_calls = if batch.is_full() { self.full_calls.saturating_add(1) } else { 0 };
         // What the kernel had coalesced by then still comes in bursts.
         if now < self.since {
-            return self;
+            return Self { full_calls, ..self };
         }
         let is_over = now >= self.since + UNCOALESCED_WITHIN;
-        // A full queue has no seconds.
-        let full_calls = if batch.is_full() { self.full_calls.saturating_add(1) } else { 0 };
         let before = if is_over { Self::at(now) } else { self };
         Self {
             since: before.since,
@@ -291,9 +291,14 @@ mod tests {
         let calls: Vec<u16> = (2..=100).collect();
         for round in 0..200 {
             let now = at(1) + round * Duration::from_millis(8);
-            policy.received(now, &arrivals(&[1], 54), &relay);
+            // In several calls, the last of which is not full.
+            for part in [30, 24] {
+                policy.received(now, &arrivals(&[1], part), &relay);
+            }
             assert!(!asks(&relay), "its burst comes first in round {round}");
-            policy.received(now, &arrivals(&calls, 1), &relay);
+            for part in calls.chunks(30) {
+                policy.received(now, &arrivals(part, 1), &relay);
+            }
             assert!(!asks(&relay), "ninety-nine others in round {round}");
         }
     }
@@ -318,8 +323,11 @@ mod tests {
         });
         assert_eq!(most.position(|asks| asks), Some(FULL_CALLS_MIN as usize - 1));
         drop(most);
-        policy.received(at(1) + COALESCING_FULL_FOR, &arrivals(&[1, 2], 1), &relay);
+        let later = at(1) + COALESCING_FULL_FOR;
+        policy.received(later, &arrivals(&[1, 2], 1), &relay);
         assert!(!asks(&relay), "it was for a moment");
+        (0..FULL_CALLS_MIN).for_each(|_| policy.received(later, &full, &relay));
+        assert!(asks(&relay), "it still has more than it can take");
         let policy = GroPolicy::off(true);
         relay.merge(false);
         for _ in 0..FULL_CALLS_MIN {
