@@ -63,6 +63,9 @@ pub struct Status {
     /// The servers that clients are redirected to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub redirects: Vec<Redirect>,
+    /// The process whose place this one took by an upgrade, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_over: Option<TookOver>,
     /// Worker threads.
     pub workers: u64,
     /// Work of the kernel: batches of datagrams, and relaying.
@@ -101,6 +104,17 @@ pub struct Status {
     pub receive_errors: u64,
     /// Sizes of batches, by name of the histogram.
     pub occupancy: BTreeMap<String, Vec<Bucket>>,
+}
+
+/// A process whose place this one took by an upgrade.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TookOver {
+    /// Its process id.
+    pub process: u32,
+    /// Allocations that came from it.
+    pub allocations: u64,
+    /// Time in which neither process served, in microseconds. Packets waited meanwhile.
+    pub pause_microseconds: u64,
 }
 
 /// Confinement of the server.

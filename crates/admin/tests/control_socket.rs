@@ -209,6 +209,7 @@ fn info() -> ServerInfo {
         },
         tls_listeners: vec!["0.0.0.0:5349".parse().unwrap()],
         dtls: true,
+        took_over: None,
         confinement: ConfinementInfo::default(),
         monitoring: MonitoringInfo::default(),
         redirects: Vec::new(),

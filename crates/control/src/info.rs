@@ -1,7 +1,7 @@
 //! Facts about a server, for operators.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use turn_proto::RelayPrefix;
 
@@ -44,6 +44,19 @@ pub struct ServerInfo {
     pub monitoring: MonitoringInfo,
     /// The servers that clients are redirected to.
     pub redirects: Vec<RedirectInfo>,
+    /// The process whose place this one took by an upgrade, if it did.
+    pub took_over: Option<TookOverInfo>,
+}
+
+/// A process whose place this one took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TookOverInfo {
+    /// Its process id.
+    pub process: u32,
+    /// Allocations that came from it.
+    pub allocations: usize,
+    /// Time in which neither process served.
+    pub pause: Duration,
 }
 
 /// A server that clients are redirected to.

@@ -36,7 +36,7 @@ pub use histogram::Histogram;
 pub use info::{
     CertificateInfo, ConfiguredKey, ConfinementInfo, ConfinementLayer, KeptCapability,
     MonitoringInfo, OffloadInfo, OffloadInterface, OffloadWatch, RedirectInfo, RelayInfo,
-    ServerInfo,
+    ServerInfo, TookOverInfo,
 };
 pub use mailbox::{Inbox, Mailbox, PostError, Wake, mailbox};
 pub use operator::{

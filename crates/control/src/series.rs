@@ -38,6 +38,8 @@ turn_types::labels! {
         /// A datagram of DTLS that brought no message: it was part of a handshake, said that the client goes,
         /// or was repeated or forged.
         Dtls => "dtls",
+        /// A datagram of DTLS for a session that stays with the process before an upgrade, which got it, and counts it as well.
+        PassedOn => "passed_on",
     }
 }
 

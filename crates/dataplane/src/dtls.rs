@@ -5,20 +5,20 @@
 //! a message of the receive batch, so that payload is sent from there.
 //!
 //! `hello.rs` answers ClientHellos, `records.rs` decrypts and encrypts, `waiting.rs` defers handshakes for which a turn
-//! has no time, `lifetime.rs` ends sessions.
+//! has no time, `lifetime.rs` ends sessions, `staying.rs` passes datagrams on to processes from before an upgrade.
 
 mod hello;
 mod lifetime;
 mod queue;
 mod records;
 mod sessions;
+mod staying;
 mod used_cookies;
 mod waiting;
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use turn_proto::DropReason;
 use turn_session::dtls::{DtlsConfig, begins_handshake};
 use turn_types::{ClientPath, Instant, SocketId, Transport};
 
@@ -27,7 +27,6 @@ use crate::context::Context;
 use crate::egress::Datagram;
 use crate::io::Net;
 use crate::udp::DtlsDatagram;
-use control::Series;
 use queue::HandshakeQueue;
 use sessions::Sessions;
 use used_cookies::UsedCookies;
@@ -109,9 +108,10 @@ impl Dtls {
         self.settings.only
     }
 
-    /// Returns the list for deferred datagrams; `None`: DTLS is not served.
-    pub(crate) fn deferred(&mut self) -> Option<&mut Vec<DtlsDatagram>> {
-        self.settings.config.is_some().then_some(&mut self.deferred)
+    /// Returns the list for deferred datagrams; `None`: DTLS is not served, unless it `is_for_others`, that is for sessions of earlier
+    /// processes.
+    pub(crate) fn deferred(&mut self, is_for_others: bool) -> Option<&mut Vec<DtlsDatagram>> {
+        (is_for_others || self.settings.config.is_some()).then_some(&mut self.deferred)
     }
 
     pub(crate) const fn has_deferred(&self) -> bool {
@@ -159,10 +159,7 @@ impl Dtls {
         match known {
             _ if records.is_empty() => {}
             Some(id) => self.take_records_within_share(cx, message, &records, id),
-            None => {
-                let stray = Series::Drop(DropReason::DtlsStray);
-                cx.observer.count(stray, records.len() as u64);
-            }
+            None => Self::pass_on(cx, message, &records, &path),
         }
         self.records = records;
     }

@@ -10,14 +10,17 @@ use std::time::{Duration, Instant};
 use linux_net::UdpSocket;
 use turn_types::{AllocationId, WorkerId};
 
-use crate::inheritance::{Inheritance, InheritedAllocation};
-use crate::io::Kernel;
+use crate::inheritance::{Inheritance, InheritedAllocation, StayingSessions};
+use crate::io::{Conduit, Kernel};
 use crate::limits::LEAVE_DEADLINE;
 use crate::sockets::NetOptions;
 use crate::workers::{WorkerChannels, WorkerMessage};
 
 /// Pause between two tries at a full queue.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
+
+/// Part of one worker.
+type Left = Inheritance<UdpSocket, Conduit>;
 
 /// State that a worker gets before it serves, from one of another process.
 #[derive(Debug)]
@@ -26,6 +29,8 @@ pub struct Entrance {
     pub last_id: AllocationId,
     /// The allocations.
     pub allocations: Vec<InheritedAllocation<UdpSocket>>,
+    /// Sessions of DTLS that stay with earlier processes.
+    pub staying: Vec<StayingSessions<Conduit>>,
     /// The worker serves when a message comes; when the sender is gone without one it ends, and nothing has happened.
     pub gate: Receiver<()>,
 }
@@ -58,7 +63,7 @@ impl WorkerChannels {
     ///
     /// # Errors
     /// One does not answer in time, or has no descriptors left: all have taken everything back.
-    pub fn leave(&self) -> io::Result<Vec<Inheritance<UdpSocket>>> {
+    pub fn leave(&self) -> io::Result<Vec<Left>> {
         let left = self.ask_to_leave().and_then(|mut all| {
             // What was between two workers has arrived by now.
             for (all, late) in all.iter_mut().zip(self.ask_to_leave()?) {
@@ -73,7 +78,7 @@ impl WorkerChannels {
         left
     }
 
-    fn ask_to_leave(&self) -> io::Result<Vec<Inheritance<UdpSocket>>> {
+    fn ask_to_leave(&self) -> io::Result<Vec<Left>> {
         let no_answer = || io::Error::new(io::ErrorKind::TimedOut, "a worker does not answer");
         // All at once: each second worker would be silent longer.
         let mut answers = Vec::new();

@@ -3,6 +3,7 @@
 //! [`Kernel`] is Linux; simulations put another implementation of [`Net`] in its place. A worker is compiled for
 //! each of them, so the packet path has no indirect call.
 
+mod conduit;
 mod kernel;
 
 use std::fmt;
@@ -20,6 +21,7 @@ use xdp_relay::{
     AllocationCounters, Flow, FlowCookie, FlowCounters, FlowId, KernelPathError, RingDatagram,
 };
 
+pub use conduit::Conduit;
 pub use kernel::Kernel;
 
 /// Time, readiness and sockets of one worker.
@@ -32,6 +34,8 @@ pub trait Net: fmt::Debug + Sized + 'static {
     type Acceptor: AcceptIo<Stream = Self::Stream>;
     /// Routes of the kernel path.
     type Routes: RouteTable;
+    /// One end of a way between two processes of a hand-over.
+    type Conduit: ConduitIo;
 
     /// The time, monotonic and of the wall.
     fn now(&self) -> Now;
@@ -78,6 +82,12 @@ pub trait Net: fmt::Debug + Sized + 'static {
     /// Address in use or not available, no descriptors left.
     fn listen(&self, at: SocketAddr, options: &TcpOptions) -> io::Result<Self::Acceptor>;
 
+    /// Makes both ends of a way to another process.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    fn conduits(&self) -> io::Result<(Self::Conduit, Self::Conduit)>;
+
     /// Sends all datagrams of `tx`, which is empty afterwards. `on_fail` gets the tag of each one that was not sent.
     fn send(
         tx: &mut TxBatch,
@@ -99,6 +109,8 @@ pub enum Source<'a, N: Net> {
     Acceptor(&'a N::Acceptor),
     /// The ring of the kernel path.
     Ring(&'a <N::Routes as RouteTable>::Ring),
+    /// A way to another process.
+    Conduit(&'a N::Conduit),
 }
 
 /// UDP sockets by the numbers that datagrams are sent by.
@@ -188,6 +200,28 @@ pub trait AcceptIo: fmt::Debug {
     /// # Errors
     /// No descriptors left, no route, or the two addresses are connected already.
     fn connect(&self, to: SocketAddr, options: &TcpOptions) -> io::Result<Self::Stream>;
+}
+
+/// One end of a way to another process, for messages with bounds. Nothing waits.
+pub trait ConduitIo: fmt::Debug + Sized {
+    /// Sends a message. Returns false if it was not sent, as there is no room for it.
+    ///
+    /// # Errors
+    /// The other process is gone.
+    fn send(&self, message: &[u8]) -> io::Result<bool>;
+
+    /// Receives a message, as far as `room` holds it, and returns its length; `None`: there is none now. That the
+    /// other process is gone is not known here.
+    ///
+    /// # Errors
+    /// A fault of the program or a lack of memory.
+    fn receive(&self, room: &mut [u8]) -> io::Result<Option<usize>>;
+
+    /// Makes another descriptor of this end, for another process.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    fn copy(&self) -> io::Result<Self>;
 }
 
 /// Ring by which the kernel path delivers datagrams of peers.

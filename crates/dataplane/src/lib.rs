@@ -21,6 +21,7 @@
 mod admission;
 mod context;
 mod dtls;
+mod earlier;
 mod egress;
 mod handover;
 mod handshake_budget;
@@ -42,7 +43,9 @@ mod workers;
 pub use admission::{Admission, ConnectionLimits};
 pub use dtls::DtlsSettings;
 pub use handover::{Entrance, InheritedSocket};
-pub use inheritance::{Inheritance, InheritedAllocation, InheritedRelay};
+pub use inheritance::{
+    Inheritance, InheritedAllocation, InheritedRelay, StayingSession, StayingSessions,
+};
 pub use report::{LogAddresses, LogOptions, PseudonymKey, TRACED};
 pub use sockets::{Listener, NetOptions};
 pub use spawn::{mailbox, spawn};

@@ -27,6 +27,13 @@ pub const MESSAGES_PER_GATHERING: usize = 256;
 /// they are sent.
 pub const BYTES_PER_GATHERING: usize = 256 << 10;
 
+/// Buffer of the way to an earlier process in bytes, as far as the system allows: a listener's, from which its datagrams come.
+pub const CONDUIT_BUFFER: usize = 4 << 20;
+
+/// Earlier processes that datagrams of DTLS are passed on to: each lives until its last client is gone, and nobody upgrades so often within the
+/// life of a call.
+pub const EARLIER_PROCESSES_MAX: usize = 8;
+
 /// Time for a worker to leave its allocations to the next process. It does so between two batches, and takes some milliseconds for a
 /// few thousand; later means that it is stuck, and the hand-over fails.
 pub const LEAVE_DEADLINE: Duration = Duration::from_secs(2);

@@ -307,7 +307,11 @@ impl<N: Net> UdpTable<N> for Sockets<N> {
         match Token::of(socket.0) {
             Token::Relay(relay) => self.relay(relay).map(|relay| &relay.socket),
             Token::Listener(id) => self.listener(id).map(|listener| &listener.socket),
-            Token::Stream(_) | Token::Peer(_) | Token::Acceptor(_) | Token::Ring => None,
+            Token::Stream(_)
+            | Token::Peer(_)
+            | Token::Acceptor(_)
+            | Token::Ring
+            | Token::Conduit => None,
         }
     }
 }

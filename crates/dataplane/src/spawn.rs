@@ -46,7 +46,8 @@ pub fn spawn(
     let id = spec.id;
     let build = move || {
         let mut worker = Worker::new(spec)?;
-        let gate = entrance.map(|Entrance { last_id, allocations, gate }| {
+        let gate = entrance.map(|Entrance { last_id, allocations, staying, gate }| {
+            worker.pass_on_to(staying);
             tell_refused(id, &worker.take_over(last_id, allocations));
             gate
         });

@@ -21,14 +21,17 @@ pub(crate) enum Token {
     Peer(ConnectionId),
     /// Ring of the kernel path.
     Ring,
+    /// Way from the next process.
+    Conduit,
 }
 
 /// Bit of every number that is not a relay socket's. Relays are counted from zero, and would take centuries to
 /// reach it.
 const NOT_A_RELAY: u64 = 1 << 63;
 
-/// Indices of acceptors are small: no other token has this number.
+/// Indices of acceptors are small: no other token has these numbers.
 const RING: u64 = u64::MAX - 1;
+const CONDUIT: u64 = u64::MAX - 2;
 
 /// Bit of acceptors' numbers.
 const ACCEPTOR: u64 = 1 << 62;
@@ -70,12 +73,15 @@ impl Token {
             Self::Acceptor(index) => NOT_A_RELAY | ACCEPTOR | index as u64,
             Self::Peer(ConnectionId(number)) => NOT_A_RELAY | PEER | number as u64,
             Self::Ring => RING,
+            Self::Conduit => CONDUIT,
         }
     }
 
     pub(crate) const fn of(number: u64) -> Self {
         if number == RING {
             Self::Ring
+        } else if number == CONDUIT {
+            Self::Conduit
         } else if number & NOT_A_RELAY == 0 {
             Self::Relay(RelayId(number))
         } else if number & ACCEPTOR != 0 {
@@ -112,6 +118,7 @@ mod tests {
             Token::Peer(ConnectionId(u32::MAX)),
             Token::Acceptor(u32::MAX >> 1),
             Token::Ring,
+            Token::Conduit,
         ] {
             assert_eq!(Token::of(token.number()), token);
         }

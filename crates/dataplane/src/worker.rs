@@ -18,6 +18,7 @@ use turn_types::{Instant, IpFamily, RelayId, SocketId, WorkerId};
 
 use crate::context::{Connections, Context, Message, Output};
 use crate::dtls::{Dtls, DtlsSettings};
+use crate::earlier::EarlierSessions;
 use crate::egress::Egress;
 use crate::handshake_budget::HandshakeBudget;
 use crate::io::{Kernel, Net, UdpIo as _};
@@ -91,6 +92,10 @@ pub struct Worker<N: Net = Kernel> {
     leaving: Vec<Fetch>,
     /// Parts that the next process has, until it serves.
     left: Option<Left<N>>,
+    /// The listeners are this process's.
+    listens: bool,
+    /// The way from the next process, for sessions of DTLS, which stay here.
+    conduit: Option<N::Conduit>,
     /// The next turn has work without any readiness.
     is_busy: bool,
     stopping: bool,
@@ -173,6 +178,8 @@ impl<N: Net> Worker<N> {
             ready: Ready::new(),
             leaving: Vec::new(),
             left: None,
+            listens: true,
+            conduit: None,
             is_busy: false,
             stopping: false,
             cx: Context {
@@ -181,6 +188,7 @@ impl<N: Net> Worker<N> {
                 server,
                 sockets,
                 rx: RxBatch::new(MESSAGES_PER_GATHERING + MESSAGES_PER_RECEIVE),
+                earlier: EarlierSessions::default(),
                 egress: Egress::new(tx, Arc::clone(&spec.counters)),
                 observer: Observer::new(spec.id, spec.counters, spec.log),
                 handshakes: HandshakeBudget::new(hasher),
@@ -206,6 +214,7 @@ impl<N: Net> Worker<N> {
         self.serve_waiting_handshakes();
         self.serve_datagrams();
         self.serve_ring();
+        self.serve_passed();
         self.serve_streams();
         self.serve_requests();
         self.serve_messages();
@@ -245,7 +254,7 @@ impl<N: Net> Worker<N> {
         };
         self.ready.clear();
         self.cx.net.wait(timeout, |event| self.ready.add(event));
-        self.ready.complete(self.cx.sockets.listeners().len());
+        self.ready.complete(if self.listens { self.cx.sockets.listeners().len() } else { 0 });
         self.cx.now = self.cx.net.now();
         self.cx.observer.counters().count_turn();
         self.is_busy = false;
@@ -296,11 +305,12 @@ impl<N: Net> Worker<N> {
 
     fn receive_from_clients(&mut self, listener: SocketId) -> bool {
         self.make_room_to_receive();
+        let is_for_others = !self.cx.earlier.is_empty();
         let more = receive_from_clients(
             &mut self.cx,
             listener,
             self.dtls.is_alone(),
-            self.dtls.deferred(),
+            self.dtls.deferred(is_for_others),
         );
         self.settle();
         if self.dtls.has_deferred() {
@@ -339,6 +349,21 @@ impl<N: Net> Worker<N> {
         let Some(more) = offload.receive(cx, &mut Clients { streams, dtls }) else { return false };
         self.settle();
         more
+    }
+
+    /// Serves sessions of DTLS that have stayed here: the next process passes on what comes for them.
+    fn serve_passed(&mut self) {
+        if !self.ready.has_passed() {
+            return;
+        }
+        self.make_room_to_receive();
+        let Self { cx, dtls, conduit, .. } = self;
+        if conduit.as_ref().is_some_and(|conduit| !dtls.receive_passed(cx, conduit)) {
+            // It would be ready for ever.
+            *conduit = None;
+        }
+        self.settle();
+        self.send_gathered();
     }
 
     /// Serves TCP connections: each is read once, so that none delays the others.

@@ -10,7 +10,8 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Caller, Config, Host, Lab, Running, Server, Tool, binary, echo_peer, pion, pion_run, require,
+    Caller, Config, Host, Lab, Running, SecureScene, Server, Tool, binary, echo_peer, pion,
+    pion_run, require,
 };
 use stun_wire::ChannelNumber;
 use turn_types::IpFamily;
@@ -202,13 +203,16 @@ fn no_packet_is_lost_by_xdp() {
     no_packet_is_lost("xdp");
 }
 
-#[test]
-fn programs_of_others_notice_nothing() {
+/// Clients with connections stay with the process that has them, however many others come behind it.
+#[track_caller]
+fn pion_notices_nothing(transport: &str, echoes: u32) {
     let Some(client) = require(pion()) else { return };
-    let Some(lab) = require(Lab::new()) else { return };
-    let (config, mut server) = server(&lab, "off");
+    let Some(SecureScene { lab, mut server, files: _files }) = SecureScene::with("") else {
+        return;
+    };
     let _peer = echo_peer(&lab, lab.v4.peer);
-    let mut program = Running::start(&mut pion_run(&lab, &client, &config, (20000, "udp")));
+    let config = Config::for_lab(&lab);
+    let mut program = Running::start(&mut pion_run(&lab, &client, &config, (echoes, transport)));
     program.wait_for("relayed address", PATIENCE);
     let deadline = Instant::now() + PATIENCE;
     let mut upgrades = 0;
@@ -216,8 +220,34 @@ fn programs_of_others_notice_nothing() {
         upgrade(&mut server, 1);
         upgrades += 1;
     }
+    assert!(upgrades > 1, "it was over before");
     assert!(program.wait(PATIENCE), "{}", program.output());
-    assert!(program.output().contains("echoed 20000 of 20000"), "{}", program.output());
+    assert!(
+        program.output().contains(&format!("echoed {echoes} of {echoes}")),
+        "{}",
+        program.output()
+    );
+    assert_ends(&server);
+}
+
+#[test]
+fn pion_notices_nothing_over_udp() {
+    pion_notices_nothing("udp", 200_000);
+}
+
+#[test]
+fn pion_notices_nothing_over_tcp() {
+    pion_notices_nothing("tcp", 20_000);
+}
+
+#[test]
+fn pion_notices_nothing_over_tls() {
+    pion_notices_nothing("tls", 20_000);
+}
+
+#[test]
+fn pion_notices_nothing_over_dtls() {
+    pion_notices_nothing("dtls", 20_000);
 }
 
 #[test]

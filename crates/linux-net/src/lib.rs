@@ -58,5 +58,6 @@ pub use tcp::{ConnectOptions, ReadOutcome, TcpListener, TcpOptions, TcpStream};
 pub use tx::{ArenaFull, Flow, Full, Part, SendSocket, SendStats, SocketTable, TxBatch, Warning};
 pub use udp::{
     Applied, Capabilities, IcmpReport, SocketError, UdpOptions, UdpSocket, capabilities,
+    force_receive_buffer, set_send_buffer,
 };
 pub use wait::{Epoll, Event, Events, Interest, WakeReceiver, Waker};

@@ -311,7 +311,7 @@ fn set_options(
     };
     let losses = set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1).is_ok();
     set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, options.recv_buffer)?;
-    set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.send_buffer)?;
+    set_send_buffer(fd, options.send_buffer)?;
     let gro = options.gro && set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
     Ok((at_rest, Able { gro, losses }))
 }
@@ -324,6 +324,25 @@ fn set_buffer(fd: BorrowedFd<'_>, force: c_int, plain: c_int, bytes: usize) -> i
     let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX).min(c_int::MAX / 2);
     set_option(fd, libc::SOL_SOCKET, force, bytes)
         .or_else(|_| set_option(fd, libc::SOL_SOCKET, plain, bytes))
+}
+
+/// Sets the receive buffer of a socket beyond what the system allows its user, which takes `CAP_NET_ADMIN`. Without it
+/// nothing is different.
+///
+/// # Errors
+/// `CAP_NET_ADMIN` is missing, or it is no socket.
+pub fn force_receive_buffer(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    // The kernel doubles the number, in an `int`.
+    let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX).min(c_int::MAX / 2);
+    set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
+}
+
+/// Sets the send buffer of a socket of any family, as far as the system allows; 0 leaves its default.
+///
+/// # Errors
+/// It is no socket.
+pub fn set_send_buffer(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes)
 }
 
 fn buffer(fd: BorrowedFd<'_>, name: c_int) -> io::Result<usize> {

@@ -13,6 +13,7 @@
 mod addresses;
 mod asker;
 mod client;
+mod conduit;
 mod framing;
 mod host;
 mod link;
@@ -30,6 +31,7 @@ mod udp;
 mod watch;
 
 pub use client::{ClientHost, ClientPlan, Login};
+pub use conduit::SimConduit;
 pub use framing::Board;
 pub use host::{Faults, SimHost};
 pub use net::SimNet;

@@ -17,6 +17,7 @@ use linux_net::{
 use netsim::{Body, Packet};
 use turn_types::Now;
 
+use crate::conduit::SimConduit;
 use crate::host::{SimHost, State};
 use crate::routes::SimRoutes;
 use crate::socket::SimUdp;
@@ -106,6 +107,7 @@ impl Net for SimNet {
     type Stream = TcpEnd;
     type Acceptor = SimAcceptor;
     type Routes = SimRoutes;
+    type Conduit = SimConduit;
 
     fn now(&self) -> Now {
         self.host.state().now
@@ -141,6 +143,7 @@ impl Net for SimNet {
             Source::Stream(end) => Watched::Stream(end.watched()),
             Source::Acceptor(acceptor) => Watched::Acceptor(Rc::downgrade(&acceptor.backlog)),
             Source::Ring(ring) => Watched::Ring(Rc::downgrade(&ring.0)),
+            Source::Conduit(conduit) => Watched::Conduit(conduit.watched()),
         };
         self.watched.borrow_mut().set(token, socket, interest);
         Ok(())
@@ -165,6 +168,10 @@ impl Net for SimNet {
 
     fn listen(&self, at: SocketAddr, options: &TcpOptions) -> io::Result<SimAcceptor> {
         SimAcceptor::listen(&self.host, at, options.reuse_port)
+    }
+
+    fn conduits(&self) -> io::Result<(SimConduit, SimConduit)> {
+        Ok(SimConduit::pair())
     }
 
     fn send(

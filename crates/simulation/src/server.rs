@@ -25,6 +25,7 @@ use turn_types::{
     AllocationId, Instant, Now, PendingId, Prefix, RelayProtocol, Transport, WorkerId,
 };
 
+use crate::conduit::SimConduit;
 use crate::host::{Faults, SimHost};
 use crate::net::{LastWait, SimAcceptor, SimNet};
 use crate::routes::SimRoutes;
@@ -191,7 +192,7 @@ impl ServerHost {
     fn start(
         &mut self,
         policy: &Policy,
-        mut inherit: impl FnMut(usize) -> Option<Inheritance<SimUdp>>,
+        mut inherit: impl FnMut(usize) -> Option<Inheritance<SimUdp, SimConduit>>,
     ) {
         self.note_ports(policy);
         let (plan, host, rng) = (&self.plan, &self.host, &mut self.rng);
@@ -225,12 +226,13 @@ impl ServerHost {
                 |at: &SocketAddr| SimUdp::bind(host, *at, true, true).expect("a free address");
             let tcp =
                 |at: &SocketAddr| SimAcceptor::listen(host, *at, true).expect("a free address");
-            let Inheritance { listeners, shared, last_id, allocations } = inherit(id.into())
-                .unwrap_or_else(|| Inheritance {
+            let Inheritance { listeners, shared, last_id, allocations, staying } =
+                inherit(id.into()).unwrap_or_else(|| Inheritance {
                     listeners: plan.listeners.iter().map(udp).collect(),
                     shared: Vec::new(),
                     last_id: AllocationId::new(WorkerId(id), 0),
                     allocations: Vec::new(),
+                    staying: Vec::new(),
                 });
             let counters = Arc::new(WorkerCounters::new());
             let routes = SimRoutes::new(rng.fork(), plan.faults.route_refused);
@@ -255,6 +257,7 @@ impl ServerHost {
                 log: LogOptions::default(),
             };
             let mut worker = Worker::new(spec).expect("nothing of it can fail");
+            worker.pass_on_to(staying);
             for refused in worker.take_over(last_id, allocations) {
                 // Time has passed, nothing else.
                 if refused != TakeoverError::Expired {

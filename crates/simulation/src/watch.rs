@@ -7,6 +7,7 @@ use std::rc::Weak;
 use linux_net::{Event, Interest};
 use turn_types::Instant;
 
+use crate::conduit::Waiting;
 use crate::routes::RingState;
 use crate::tcp::{Backlog, End};
 use crate::udp::UdpState;
@@ -18,6 +19,7 @@ pub(crate) enum Watched {
     Stream(Weak<End>),
     Acceptor(Weak<RefCell<Backlog>>),
     Ring(Weak<RefCell<RingState>>),
+    Conduit(Weak<Waiting>),
 }
 
 #[derive(Debug)]
@@ -72,6 +74,7 @@ impl Watched {
             Self::Stream(end) => end.strong_count() > 0,
             Self::Acceptor(backlog) => backlog.strong_count() > 0,
             Self::Ring(ring) => ring.strong_count() > 0,
+            Self::Conduit(waiting) => waiting.strong_count() > 0,
         }
     }
 }
@@ -92,6 +95,9 @@ impl Entry {
             }
             Watched::Ring(ring) => {
                 Event { readable: ring.upgrade()?.borrow().is_readable(), ..quiet }
+            }
+            Watched::Conduit(waiting) => {
+                Event { readable: !waiting.upgrade()?.borrow().is_empty(), ..quiet }
             }
             Watched::Stream(end) => {
                 let end = end.upgrade()?;

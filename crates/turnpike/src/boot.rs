@@ -6,12 +6,12 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use anyhow::anyhow;
 use control::{
-    ConfinementInfo, MonitoringInfo, OffloadInfo, RelayInfo, ServerInfo, Traces, UserDirectory,
-    WorkerCounters, Workers,
+    ConfinementInfo, MonitoringInfo, OffloadInfo, RelayInfo, ServerInfo, TookOverInfo, Traces,
+    UserDirectory, WorkerCounters, Workers,
 };
 use dataplane::{
     Admission, ConnectionLimits, DtlsSettings, Entrance, LogAddresses, LogOptions, NetOptions,
@@ -78,6 +78,8 @@ pub(crate) struct Started {
     pub(crate) threads: Vec<JoinHandle<()>>,
     /// The process before, which lets go of the rest.
     pub(crate) retiring: Option<Retiring>,
+    /// What came from it.
+    pub(crate) took_over: Option<TookOverInfo>,
 }
 
 impl Starting {
@@ -91,18 +93,22 @@ impl Starting {
         let mut threads = Vec::new();
         let mut gates = Vec::new();
         // Nobody serves from here on, until this process does.
+        let (since, before) = (Instant::now(), predecessor.as_ref().map(Predecessor::process));
         let net = specs.first().map(|(spec, _)| spec.net).unwrap_or_default();
         let inherited = predecessor.as_mut().map(|before| before.leave(&net)).transpose();
         let inherited = inherited.or_fail("the running server did not hand over, and goes on")?;
-        let mut inherited = inherited.unwrap_or_default().into_iter();
+        let inherited = inherited.unwrap_or_default();
+        let allocations = inherited.iter().map(|worker| worker.allocations.len()).sum();
+        let mut inherited = inherited.into_iter();
         for (mut spec, core) in specs {
-            let entrance =
-                inherited.next().map(|InheritedWorker { last_id, shared, allocations }| {
+            let entrance = inherited.next().map(
+                |InheritedWorker { last_id, shared, allocations, staying }| {
                     let (open, gate) = channel();
                     gates.push(open);
                     spec.shared = shared;
-                    Entrance { last_id, allocations, gate }
-                });
+                    Entrance { last_id, allocations, staying, gate }
+                },
+            );
             threads.push(dataplane::spawn(spec, core, entrance).or_fail("cannot start a worker")?);
             tokio::task::yield_now().await; // signals are heard
         }
@@ -112,7 +118,9 @@ impl Starting {
             // A worker that has ended is noticed as one that ends later.
             let _ = gate.send(());
         }
-        Ok(Started { threads, retiring })
+        let pause = since.elapsed();
+        let took_over = before.map(|process| TookOverInfo { process, allocations, pause });
+        Ok(Started { threads, retiring, took_over })
     }
 }
 
@@ -267,7 +275,12 @@ pub(crate) fn prepare(
         own,
         monitor,
         warnings,
-        to_give: WorkersToGive { channels, listeners: copies, nonce_key },
+        to_give: WorkersToGive {
+            channels,
+            listeners: copies,
+            nonce_key,
+            receive_buffer: net.recv_buffer,
+        },
     })
 }
 
@@ -358,6 +371,7 @@ pub(crate) fn info(
         confinement: ConfinementInfo::default(),
         monitoring: monitoring(settings),
         redirects: Silent::default().infos(settings),
+        took_over: None,
     }
 }
 

@@ -309,6 +309,7 @@ mod tests {
             confinement: control::ConfinementInfo::default(),
             monitoring: control::MonitoringInfo::default(),
             redirects: Vec::new(),
+            took_over: None,
         };
         let user = FirstUser {
             realm: "turnpike".into(),

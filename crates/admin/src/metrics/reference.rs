@@ -1,11 +1,11 @@
 //! The page of all metrics.
 
 use std::fmt::Write as _;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use control::{
     CertificateInfo, ConfinementInfo, CounterTotals, MonitoringInfo, OffloadInfo, OffloadInterface,
-    OffloadWatch, RealmTotals, RedirectInfo, ServerInfo,
+    OffloadWatch, RealmTotals, RedirectInfo, ServerInfo, TookOverInfo,
 };
 
 use super::{Metric, server};
@@ -85,6 +85,7 @@ fn info() -> ServerInfo {
             transport: "udp",
             answers: true,
         }],
+        took_over: Some(TookOverInfo { process: 1, allocations: 0, pause: Duration::ZERO }),
     }
 }
 

@@ -56,6 +56,16 @@ pub(super) fn metrics(info: &ServerInfo, live: &Live) -> Vec<Metric> {
             "The server's clock, in seconds since 1970: credentials that expire need it to be right",
         )
         .sample([], Value::Real(unix(live.wall))),
+        Metric::gauge(
+            "turnpike_upgrade_pause_seconds",
+            "Time of the last upgrade in which neither process served; 0 behind another start",
+        )
+        .sample([], Value::Real(info.took_over.map_or(0.0, |it| it.pause.as_secs_f64()))),
+        Metric::gauge(
+            "turnpike_upgrade_allocations",
+            "Allocations that came with the last upgrade; 0 behind another start",
+        )
+        .with(info.took_over.map_or(0, |it| it.allocations as u64)),
         Metric::gauge("turnpike_draining", "1 while new allocations are refused, otherwise 0")
             .with(live.draining.into()),
         Metric::gauge(

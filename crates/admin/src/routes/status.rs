@@ -7,14 +7,14 @@ use axum::Json;
 use axum::extract::State;
 use control::{
     AssociationEnd, AssociationRefusal, CounterTotals, DtlsOwn, HelloAnswer, Histogram, LateAnswer,
-    Leg, OffloadWatch, RedirectInfo, Series, ServerInfo, StreamEnd, StreamRefusal,
+    Leg, OffloadWatch, RedirectInfo, Series, ServerInfo, StreamEnd, StreamRefusal, TookOverInfo,
 };
 
 use crate::routes::App;
 use crate::types::{
     Allocations, Associations, Bucket, Capability, Certificate, Confinement, ConfinementLayer,
-    Connections, Offload, OffloadInterface, Redirect, RelayAddress, RelayPrefix, Status, Traffic,
-    Volume,
+    Connections, Offload, OffloadInterface, Redirect, RelayAddress, RelayPrefix, Status, TookOver,
+    Traffic, Volume,
 };
 
 /// A network that is relayed from, with what is in use of it now.
@@ -53,6 +53,7 @@ pub(super) async fn show(State(app): State<App>) -> Json<Status> {
         relay_prefixes: info.relay_prefixes.iter().map(prefix).collect(),
         relay_ports: format!("{}-{}", info.relay_ports.0, info.relay_ports.1),
         redirects: info.redirects.iter().map(redirect).collect(),
+        took_over: info.took_over.as_ref().map(took_over),
         workers: info.workers as u64,
         offload: offload(&app, &info, &totals),
         allocations: Allocations {
@@ -103,6 +104,12 @@ fn confinement(info: &control::ConfinementInfo) -> Confinement {
 fn redirect(info: &RedirectInfo) -> Redirect {
     let RedirectInfo { server, transport, answers } = info;
     Redirect { server: server.to_string(), transport: (*transport).to_owned(), answers: *answers }
+}
+
+fn took_over(info: &TookOverInfo) -> TookOver {
+    let TookOverInfo { process, allocations, pause } = *info;
+    let pause_microseconds = pause.as_micros() as u64;
+    TookOver { process, allocations: allocations as u64, pause_microseconds }
 }
 
 fn certificate(certificate: &control::CertificateInfo) -> Certificate {

@@ -322,6 +322,7 @@ fn info() -> ServerInfo {
         offload: OffloadInfo::default(),
         tls_listeners: Vec::new(),
         dtls: false,
+        took_over: None,
         confinement: ConfinementInfo::default(),
         monitoring: MonitoringInfo::default(),
         redirects: Vec::new(),

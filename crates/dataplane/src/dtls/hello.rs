@@ -27,7 +27,11 @@ impl Dtls {
         hello: &ClientHello,
     ) -> Option<SocketId> {
         // Taken out for the call: copying it costs as much as a part of the cookie.
-        let config = self.settings.config.take()?;
+        let Some(config) = self.settings.config.take() else {
+            // Only sessions of earlier processes are served.
+            cx.egress.dropped(DropReason::NotStun);
+            return hello.known;
+        };
         let session = self.answer_hello(cx, &config, hello);
         self.settings.config = Some(config);
         session
@@ -137,6 +141,7 @@ impl Dtls {
         let permit = self.admit(cx, hello)?;
         let id = self.sessions.next_id().ok_or(AssociationRefusal::Total)?;
         cx.observer.count(Series::AssociationsBegun, 1);
+        cx.earlier.replace(&hello.path.five_tuple);
         let now = cx.now.instant;
         self.sessions.insert(Session {
             engine,
@@ -146,6 +151,7 @@ impl Dtls {
             began: now,
             last_record: now,
             established: false,
+            stays: false,
             _permit: permit,
         });
         self.sweep_at = Some((now + RESEND_EVERY).earliest(self.sweep_at));

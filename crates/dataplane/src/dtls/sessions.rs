@@ -30,6 +30,8 @@ pub(super) struct Session {
     pub(super) last_record: Instant,
     /// True if the handshake was complete when it was last checked.
     pub(super) established: bool,
+    /// It stays in this process while the next one serves.
+    pub(super) stays: bool,
     pub(super) _permit: Admitted,
 }
 
@@ -173,6 +175,10 @@ impl Sessions {
     pub(super) fn iter(&self) -> impl Iterator<Item = &Session> {
         self.slab.iter()
     }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Session> {
+        self.slab.iter_mut()
+    }
 }
 
 fn key(path: &ClientPath) -> Key {
@@ -238,6 +244,7 @@ mod tests {
             began: Instant::ZERO,
             last_record: Instant::ZERO,
             established: false,
+            stays: false,
             _permit: Arc::new(Admission::new(limits)).admit(client).unwrap(),
         });
         (id, evicted)

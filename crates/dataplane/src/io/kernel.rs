@@ -16,7 +16,7 @@ use xdp_relay::{
     RingDatagram, RingEntry, Routes,
 };
 
-use super::{AcceptIo, Net, RingIo, RouteTable, Source, StreamIo, UdpIo, UdpTable};
+use super::{AcceptIo, Conduit, Net, RingIo, RouteTable, Source, StreamIo, UdpIo, UdpTable};
 use crate::limits::SOCKETS_PER_TURN;
 
 /// No other token has this value.
@@ -56,6 +56,7 @@ impl Net for Kernel {
     type Stream = TcpStream;
     type Acceptor = TcpListener;
     type Routes = Routes;
+    type Conduit = Conduit;
 
     fn now(&self) -> Now {
         Clock::now()
@@ -92,6 +93,7 @@ impl Net for Kernel {
             Source::Stream(stream) => self.epoll.add(stream, token, interest),
             Source::Acceptor(acceptor) => self.epoll.add(acceptor, token, interest),
             Source::Ring(ring) => self.epoll.add(ring, token, interest),
+            Source::Conduit(conduit) => self.epoll.add(conduit, token, interest),
         }
     }
 
@@ -101,6 +103,7 @@ impl Net for Kernel {
             Source::Stream(stream) => self.epoll.modify(stream, token, interest),
             Source::Acceptor(acceptor) => self.epoll.modify(acceptor, token, interest),
             Source::Ring(ring) => self.epoll.modify(ring, token, interest),
+            Source::Conduit(conduit) => self.epoll.modify(conduit, token, interest),
         }
     }
 
@@ -111,6 +114,7 @@ impl Net for Kernel {
             Source::Stream(stream) => self.epoll.delete(stream),
             Source::Acceptor(acceptor) => self.epoll.delete(acceptor),
             Source::Ring(ring) => self.epoll.delete(ring),
+            Source::Conduit(conduit) => self.epoll.delete(conduit),
         });
     }
 
@@ -120,6 +124,10 @@ impl Net for Kernel {
 
     fn listen(&self, at: SocketAddr, options: &TcpOptions) -> io::Result<TcpListener> {
         TcpListener::bind(at, options)
+    }
+
+    fn conduits(&self) -> io::Result<(Conduit, Conduit)> {
+        Conduit::pair()
     }
 
     fn send(

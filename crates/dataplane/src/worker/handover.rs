@@ -8,21 +8,25 @@
 //! finish                                     (or it fails: take_back)
 //! ```
 //!
-//! Meanwhile datagrams wait in the sockets, which are the same in both. Clients with connections stay behind.
+//! Meanwhile datagrams wait in the sockets, which are the same in both. Clients with connections stay behind; what comes for sessions of
+//! DTLS is passed on by the next process.
 
 use std::io;
 use std::net::SocketAddr;
 
+use linux_net::Interest;
 use state_format::{Reader, Writer};
 use turn_proto::{AllocationRecord, Departure, EndReason, TakenOver, TakeoverError};
 use turn_types::{AllocationId, RelayId, RelayProtocol, Transport};
 
 use super::Worker;
-use crate::inheritance::{Inheritance, InheritedAllocation, InheritedRelay};
-use crate::io::{Net, UdpIo};
+use crate::earlier::EarlierSessions;
+use crate::inheritance::{Inheritance, InheritedAllocation, InheritedRelay, StayingSessions};
+use crate::io::{Net, Source, UdpIo};
 use crate::limits::RING_ROUNDS_PER_TURN;
 use crate::report::Condition;
 use crate::sockets::RelaySocket;
+use crate::token::Token;
 
 /// Parts that a worker has left. Dropping it ends the allocations here and closes this process's descriptors.
 #[derive(Debug)]
@@ -52,7 +56,8 @@ impl<N: Net> Left<N> {
         &self,
         last_id: AllocationId,
         listeners: Vec<N::Udp>,
-    ) -> io::Result<Inheritance<N::Udp>> {
+        staying: Vec<StayingSessions<N::Conduit>>,
+    ) -> io::Result<Inheritance<N::Udp, N::Conduit>> {
         let shared = self.shared.iter().map(|socket| socket.socket.copy());
         let allocations = self.allocations.iter().map(LeftAllocation::inherit);
         Ok(Inheritance {
@@ -60,6 +65,7 @@ impl<N: Net> Left<N> {
             shared: shared.collect::<io::Result<_>>()?,
             last_id,
             allocations: allocations.collect::<io::Result<_>>()?,
+            staying,
         })
     }
 }
@@ -90,9 +96,11 @@ impl<N: Net> Worker<N> {
     ///
     /// # Errors
     /// No descriptors left for the copies; the worker goes on as before.
-    pub fn leave(&mut self) -> io::Result<Inheritance<N::Udp>> {
+    pub fn leave(&mut self) -> io::Result<Inheritance<N::Udp, N::Conduit>> {
         let Self { cx, streams, left, .. } = self;
-        if left.is_none() {
+        let is_first = left.is_none();
+        self.listens = false;
+        if is_first {
             cx.sockets.unwatch_listeners(&cx.net);
             streams.set_accepting(&cx.net, false);
         }
@@ -100,12 +108,13 @@ impl<N: Net> Worker<N> {
         let (go, stay): (Vec<_>, Vec<_>) = self.cx.server.allocations().partition(is_of_udp);
         stay.iter().for_each(|record| self.separate(record.id));
         let allocations = go.iter().filter_map(|record| self.let_go(record.id)).collect();
+        let staying = if is_first { self.keep_sessions() } else { Ok(Vec::new()) };
         let cx = &mut self.cx;
         let mut left = Left { shared: cx.sockets.leave_shared(&cx.net), allocations };
         let copies = cx.sockets.listeners().iter().map(|listener| listener.socket.copy());
         let copies = copies.collect::<io::Result<Vec<_>>>();
         let last_id = cx.server.last_id();
-        let inheritance = copies.and_then(|listeners| left.inherit(last_id, listeners));
+        let inheritance = copies.and_then(|listeners| left.inherit(last_id, listeners, staying?));
         match &mut self.left {
             Some(before) => {
                 before.shared.append(&mut left.shared);
@@ -117,6 +126,25 @@ impl<N: Net> Worker<N> {
             self.take_back();
         }
         inheritance
+    }
+
+    /// Sessions of DTLS that stay here and with earlier processes, for the next one.
+    fn keep_sessions(&mut self) -> io::Result<Vec<StayingSessions<N::Conduit>>> {
+        let Self { cx, dtls, conduit, .. } = self;
+        let mut staying = cx.earlier.copies()?;
+        let sessions = dtls.keep_allocated(&mut cx.server);
+        if !sessions.is_empty() {
+            let (own, next) = cx.net.conduits()?;
+            cx.net.watch(Source::Conduit(&own), Token::Conduit.number(), Interest::Read)?;
+            *conduit = Some(own);
+            staying.push(StayingSessions { sessions, conduit: next });
+        }
+        Ok(staying)
+    }
+
+    /// Passes on what comes for these sessions, which are those of earlier processes.
+    pub fn pass_on_to(&mut self, staying: Vec<StayingSessions<N::Conduit>>) {
+        self.cx.earlier = EarlierSessions::new(staying);
     }
 
     /// Gives relays of an allocation that stays sockets of their own, or ends it without descriptors for them.
@@ -159,7 +187,9 @@ impl<N: Net> Worker<N> {
     /// Takes everything back that it has [left](Self::leave), as it was. A worker that cannot watch its listeners again stops.
     pub fn take_back(&mut self) {
         let Some(Left { shared, allocations }) = self.left.take() else { return };
-        let Self { cx, streams, .. } = self;
+        let Self { cx, streams, conduit, listens, .. } = self;
+        *conduit = None;
+        *listens = true;
         streams.set_accepting(&cx.net, true);
         let mut result = cx.sockets.watch_listeners(&cx.net);
         for socket in shared {
@@ -183,6 +213,11 @@ impl<N: Net> Worker<N> {
     /// Closes what it has [left](Self::leave): the next process serves.
     pub fn forget(&mut self) {
         self.left = None;
+        let Self { cx, dtls, .. } = self;
+        cx.earlier = EarlierSessions::default();
+        dtls.end_others(cx);
+        self.settle();
+        self.send_gathered();
     }
 
     /// Takes the allocations of a worker of another process, before this one serves, which gives ids behind `last_id`. Returns why some are

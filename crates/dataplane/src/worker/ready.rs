@@ -24,6 +24,8 @@ pub(super) struct Ready {
     acceptors: Vec<u32>,
     /// Connections with peers.
     peers: Vec<(ConnectionId, Readiness)>,
+    /// The next process has passed something on.
+    has_passed: bool,
     /// Number of events.
     reported: usize,
 }
@@ -39,6 +41,7 @@ impl Ready {
             writable: Vec::with_capacity(capacity),
             acceptors: Vec::with_capacity(capacity),
             peers: Vec::with_capacity(capacity),
+            has_passed: false,
             reported: 0,
         }
     }
@@ -46,6 +49,7 @@ impl Ready {
     /// Begins the next report.
     pub(super) fn clear(&mut self) {
         self.reported = 0;
+        self.has_passed = false;
         self.listeners.clear();
         self.relays.clear();
         self.failed.clear();
@@ -63,6 +67,7 @@ impl Ready {
         match Token::of(event.token) {
             // Served in every turn.
             Token::Ring => {}
+            Token::Conduit => self.has_passed = true,
             // A receive call also clears a pending error of the socket.
             Token::Listener(id) => self.listeners.push((id, true)),
             Token::Acceptor(index) => self.acceptors.push(index),
@@ -146,6 +151,11 @@ impl Ready {
         self.listeners.retain(|(_, more)| *more);
         self.relays.retain(|(_, more)| *more);
         self.rounds() > 0
+    }
+
+    /// Returns true if datagrams wait that the next process has passed on.
+    pub(super) const fn has_passed(&self) -> bool {
+        self.has_passed
     }
 
     /// Returns the `index`-th relay with a filled error queue.

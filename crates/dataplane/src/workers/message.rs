@@ -39,7 +39,8 @@ pub(crate) enum WorkerMessage<N: Net> {
 }
 
 /// Takes what a worker has left, or why it could not.
-pub(crate) type LeaveReply<N> = Reply<io::Result<Inheritance<<N as Net>::Udp>>>;
+pub(crate) type LeaveReply<N> =
+    Reply<io::Result<Inheritance<<N as Net>::Udp, <N as Net>::Conduit>>>;
 
 impl<N: Net> fmt::Debug for WorkerMessage<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -186,7 +186,7 @@ turn_types::labels! {
         Truncated => "truncated",
         /// Over UDP without DTLS, where only DTLS is served.
         UdpNotServed => "udp_not_served",
-        /// The socket's send buffer was full.
+        /// The socket's send buffer was full, or that of the way to the process before an upgrade.
         SendBufferFull => "send_buffer_full",
         /// The kernel refused to send: no route, forbidden by a firewall, unreachable.
         SendRefused => "send_refused",

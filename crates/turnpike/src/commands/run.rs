@@ -182,6 +182,9 @@ async fn serve(
         tracing::info!("told to end during the start");
         return Ok(());
     };
+    if started.took_over.is_some() {
+        handle.set_info(ServerInfo { took_over: started.took_over, ..(*handle.info()).clone() });
+    }
     put_in_place(&mut next_file, &mut doors);
     let serve = |(listener, routes)| tokio::spawn(admin::serve(listener, routes)).abort_handle();
     let serving = doors.into_iter().map(serve).collect();
@@ -204,7 +207,7 @@ async fn serve(
     let kernel_path = running.kernel_path.clone();
     let giving = Giving { workers: running.to_give, services, serving, kernel_path };
     let handovers = giving
-        .start(next, done)
+        .start(next, done, started.took_over.is_some())
         .inspect_err(|error| tracing::error!("this server takes no upgrades: {error}"));
     tracing::info!("ready");
     manager.ready();

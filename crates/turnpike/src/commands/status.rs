@@ -102,6 +102,14 @@ fn facts(status: &Status, columns: usize) -> String {
         format!("  listeners    {}", status.listeners.join("  ")),
     ];
     lines.extend(draining(status));
+    lines.extend(status.took_over.as_ref().map(|it| {
+        format!(
+            "  took over    {} allocations of process {}, in a pause of {:.1} ms",
+            it.allocations,
+            it.process,
+            it.pause_microseconds as f64 / 1000.0
+        )
+    }));
     lines.extend(tls(status));
     if !status.redirects.is_empty() {
         let server = |one: &Redirect| {

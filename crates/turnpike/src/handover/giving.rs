@@ -8,19 +8,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dataplane::{Inheritance, InheritedAllocation, Listener, WorkerChannels};
-use linux_net::{TcpListener, UdpSocket};
+use dataplane::io::Conduit;
+use dataplane::{
+    Inheritance, InheritedAllocation, Listener, StayingSession, StayingSessions, WorkerChannels,
+};
+use linux_net::{TcpListener, UdpSocket, force_receive_buffer};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use turn_types::Secret;
 
 use super::messages::{
-    AllocationPart, Bytes, Hello, Listening, Offer, RelayPart, Step, WorkerPart,
+    AllocationPart, Bytes, Hello, Listening, Offer, RelayPart, SessionPart, StayingPart, Step,
+    WorkerPart,
 };
 use super::wire::Wire;
 use super::{PATIENCE, PREPARATION_MAX};
 use crate::offload::KernelPath;
+
+/// Room of each UDP listener in the pause, in bytes: for some 60,000 packets, half a second of what one worker takes by sockets.
+const PAUSE_ROOM: usize = 64 << 20;
+
+/// Time until what came in the pause is served, and the room is as configured again.
+const PAUSE_SERVED: Duration = Duration::from_secs(1);
 
 /// Pause after a process that could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
@@ -67,6 +77,18 @@ pub(crate) struct WorkersToGive {
     pub(crate) listeners: Vec<ListenerCopies>,
     /// Key of nonces.
     pub(crate) nonce_key: Secret<[u8; 32]>,
+    /// Receive buffer of each listener in bytes.
+    pub(crate) receive_buffer: usize,
+}
+
+impl WorkersToGive {
+    /// Gives the UDP listeners so much room, where this process may.
+    fn set_room(&self, bytes: usize) {
+        for (_, fd) in self.listeners.iter().flat_map(|copies| &copies.udp) {
+            // Without the capability they have the room that they had.
+            let _ = force_receive_buffer(fd.as_fd(), bytes);
+        }
+    }
 }
 
 /// Everything that the next process gets.
@@ -91,7 +113,7 @@ impl Drop for Handovers {
 }
 
 impl Giving {
-    /// Waits for the next process, on a thread of its own.
+    /// Waits for the next process, on a thread of its own. `behind_a_pause`: this one has just taken over.
     ///
     /// # Errors
     /// No thread left.
@@ -99,9 +121,22 @@ impl Giving {
         self,
         listener: UnixListener,
         done: UnboundedSender<HandedOver>,
+        behind_a_pause: bool,
     ) -> io::Result<Handovers> {
         let giving = Arc::new(Mutex::new(Some(self)));
         let handovers = Handovers(Arc::clone(&giving));
+        if behind_a_pause {
+            let served = Arc::clone(&giving);
+            let restore = move || {
+                thread::sleep(PAUSE_SERVED);
+                // The next hand-over may have begun, and ended: then nothing is left to restore.
+                let giving = served.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(Self { workers, .. }) = &*giving {
+                    workers.set_room(workers.receive_buffer);
+                }
+            };
+            thread::Builder::new().name("room".to_owned()).spawn(restore)?;
+        }
         let serve = move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else {
@@ -143,13 +178,16 @@ impl Giving {
         wire.expect(Step::Leave)?;
         wire.set_patience(PATIENCE)?;
         let since = Instant::now();
-        let left = self.workers.channels.leave()?;
+        self.workers.set_room(PAUSE_ROOM.max(self.workers.receive_buffer));
+        let left = self.workers.channels.leave();
+        let left = left.inspect_err(|_| self.workers.set_room(self.workers.receive_buffer))?;
         let allocations = left.iter().map(|left| left.allocations.len()).sum();
         let prepared = hand_out(&mut wire, left)
             .and_then(|()| wire.expect(Step::Prepared))
             .and_then(|()| wire.send(&Step::Go));
         if let Err(error) = prepared {
             self.workers.channels.take_back();
+            self.workers.set_room(self.workers.receive_buffer);
             return Err(error);
         }
         let pause = since.elapsed();
@@ -186,8 +224,8 @@ impl Giving {
     }
 }
 
-fn hand_out(wire: &mut Wire, left: Vec<Inheritance<UdpSocket>>) -> io::Result<()> {
-    for Inheritance { shared, last_id, allocations, .. } in left {
+fn hand_out(wire: &mut Wire, left: Vec<Inheritance<UdpSocket, Conduit>>) -> io::Result<()> {
+    for Inheritance { shared, last_id, allocations, staying, .. } in left {
         let mut sockets: Vec<UdpSocket> = shared;
         let shared = u32::try_from(sockets.len()).unwrap_or(u32::MAX);
         let part = |allocation: InheritedAllocation<UdpSocket>| {
@@ -200,9 +238,21 @@ fn hand_out(wire: &mut Wire, left: Vec<Inheritance<UdpSocket>>) -> io::Result<()
             AllocationPart { state: Bytes(allocation.state), relays }
         };
         let allocations = allocations.into_iter().map(part).collect();
-        wire.send(&WorkerPart { last_id, shared, allocations })?;
-        let descriptors: Vec<_> = sockets.iter().map(|socket| socket.as_fd()).collect();
-        wire.send_descriptors(&descriptors)?;
+        let mut conduits = Vec::new();
+        let part = |StayingSessions { sessions, conduit }| {
+            conduits.push(conduit);
+            let part = |StayingSession { client, server, number }| SessionPart {
+                client,
+                server,
+                number: number.0,
+            };
+            StayingPart { sessions: sessions.into_iter().map(part).collect() }
+        };
+        let staying = staying.into_iter().map(part).collect();
+        wire.send(&WorkerPart { last_id, shared, allocations, staying })?;
+        let sockets = sockets.iter().map(|socket| socket.as_fd());
+        let descriptors = sockets.chain(conduits.iter().map(|conduit| conduit.as_fd()));
+        wire.send_descriptors(&descriptors.collect::<Vec<_>>())?;
     }
     Ok(())
 }

@@ -30,11 +30,29 @@ pub(super) struct Listening {
     pub(super) tcp: Vec<SocketAddr>,
 }
 
-/// Part of one worker. Descriptors follow: of the sockets that relays share, and of the relays that have their own.
+/// Part of one worker. Descriptors follow: of the sockets that relays share, of the relays that have their own, of the ways to processes
+/// with sessions that stay.
 pub(super) struct WorkerPart {
     pub(super) last_id: AllocationId,
     pub(super) shared: u32,
     pub(super) allocations: Vec<AllocationPart>,
+    /// The oldest process first.
+    pub(super) staying: Vec<StayingPart>,
+}
+
+/// Sessions of DTLS that stay with one process.
+#[derive(Debug)]
+pub(super) struct StayingPart {
+    pub(super) sessions: Vec<SessionPart>,
+}
+
+/// A session of DTLS that stays.
+#[derive(Debug)]
+pub(super) struct SessionPart {
+    pub(super) client: SocketAddr,
+    pub(super) server: SocketAddr,
+    /// In the process that has it.
+    pub(super) number: u32,
 }
 
 /// An allocation.
@@ -58,7 +76,9 @@ pub(super) struct Bytes(pub(super) Vec<u8>);
 fields!(Hello { 1 => version, 2 => process });
 fields!(Offer { 1 => nonce_key, 2 => workers, 3 => services });
 fields!(Listening { 1 => udp, 2 => tcp });
-fields!(WorkerPart { 1 => last_id, 2 => shared, 3 => allocations });
+fields!(WorkerPart { 1 => last_id, 2 => shared, 3 => allocations, 4 => staying or Vec::new() });
+fields!(StayingPart { 1 => sessions });
+fields!(SessionPart { 1 => client, 2 => server, 3 => number });
 fields!(AllocationPart { 1 => state, 2 => relays });
 fields!(RelayPart { 1 => relay, 2 => at, 3 => own });
 

@@ -7,12 +7,16 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use anyhow::anyhow;
-use dataplane::{InheritedAllocation, InheritedRelay, InheritedSocket, NetOptions};
+use dataplane::io::Conduit;
+use dataplane::{
+    InheritedAllocation, InheritedRelay, InheritedSocket, NetOptions, StayingSession,
+    StayingSessions,
+};
 use linux_net::UdpSocket;
-use turn_types::{AllocationId, Secret};
+use turn_types::{AllocationId, Secret, SocketId};
 
 use super::PATIENCE;
-use super::messages::{AllocationPart, Hello, Listening, Offer, Step, WorkerPart};
+use super::messages::{AllocationPart, Hello, Listening, Offer, SessionPart, Step, WorkerPart};
 use super::wire::Wire;
 use crate::failure::{Failure, Result};
 
@@ -41,6 +45,8 @@ pub(crate) struct InheritedWorker {
     /// Sockets that relays of prefixes share.
     pub(crate) shared: Vec<UdpSocket>,
     pub(crate) allocations: Vec<InheritedAllocation<UdpSocket>>,
+    /// Sessions of DTLS that stay with earlier processes.
+    pub(crate) staying: Vec<StayingSessions<Conduit>>,
 }
 
 /// A predecessor that serves no more, and still has the kernel path.
@@ -87,6 +93,11 @@ impl Predecessor {
         Ok(Self { wire, nonce_key, workers, services, errors })
     }
 
+    /// Its process id.
+    pub(crate) const fn process(&self) -> u32 {
+        self.wire.process()
+    }
+
     /// The number of its workers: as many as this process has, since the kernel spreads clients over their sockets.
     pub(crate) const fn workers(&self) -> usize {
         self.workers.len()
@@ -130,10 +141,12 @@ impl Predecessor {
     }
 
     fn receive_worker(&mut self, net: &NetOptions) -> io::Result<InheritedWorker> {
-        let WorkerPart { last_id, shared, allocations } = self.wire.receive()?;
+        let WorkerPart { last_id, shared, allocations, staying } = self.wire.receive()?;
         let own = |part: &AllocationPart| part.relays.iter().filter(|relay| relay.own).count();
-        let count = shared as usize + allocations.iter().map(own).sum::<usize>();
-        let mut sockets = self.wire.receive_descriptors(count)?.into_iter().map(InheritedSocket);
+        let of_relays = shared as usize + allocations.iter().map(own).sum::<usize>();
+        let mut descriptors = self.wire.receive_descriptors(of_relays + staying.len())?;
+        let conduits = descriptors.split_off(of_relays);
+        let mut sockets = descriptors.into_iter().map(InheritedSocket);
         let shared = sockets.by_ref().take(shared as usize);
         let shared = shared.map(|one| one.of_shared_relays(net)).collect::<io::Result<_>>()?;
         let mut allocation = |AllocationPart { state, relays }: AllocationPart| {
@@ -146,7 +159,17 @@ impl Predecessor {
         };
         let allocations =
             allocations.into_iter().map(&mut allocation).collect::<io::Result<_>>()?;
-        Ok(InheritedWorker { last_id, shared, allocations })
+        let staying = staying.into_iter().zip(conduits).map(|(part, fd)| {
+            let session = |SessionPart { client, server, number }| StayingSession {
+                client,
+                server,
+                number: SocketId(number),
+            };
+            let sessions = part.sessions.into_iter().map(session).collect();
+            Ok(StayingSessions { sessions, conduit: Conduit::from_fd(fd)? })
+        });
+        let staying = staying.collect::<io::Result<_>>()?;
+        Ok(InheritedWorker { last_id, shared, allocations, staying })
     }
 
     /// Tells it that this process is ready to serve; behind that, this process serves alone, and has its standard

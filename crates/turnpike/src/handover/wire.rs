@@ -28,33 +28,44 @@ const FULL_PAUSE: Duration = Duration::from_millis(1);
 
 /// A connection with the other process.
 #[derive(Debug)]
-pub(super) struct Wire(UnixStream);
+pub(super) struct Wire {
+    stream: UnixStream,
+    /// Id of the other process.
+    process: u32,
+}
 
 impl Wire {
     /// Refuses the processes of other users: what goes over it are all keys of this one.
     pub(super) fn new(stream: UnixStream) -> io::Result<Self> {
-        let (other, own) = (sockopt::socket_peercred(&stream)?.uid, rustix::process::geteuid());
+        let peer = sockopt::socket_peercred(&stream)?;
+        let (other, own) = (peer.uid, rustix::process::geteuid());
         if other != own && !other.is_root() {
             let what = format!("the other process is of user {}", other.as_raw());
             return Err(io::Error::new(ErrorKind::PermissionDenied, what));
         }
-        let wire = Self(stream);
+        let process = u32::try_from(peer.pid.as_raw_nonzero().get()).unwrap_or_default();
+        let wire = Self { stream, process };
         wire.set_patience(PATIENCE)?;
-        wire.0.set_write_timeout(Some(PATIENCE))?;
+        wire.stream.set_write_timeout(Some(PATIENCE))?;
         Ok(wire)
+    }
+
+    /// The other process's id.
+    pub(super) const fn process(&self) -> u32 {
+        self.process
     }
 
     /// Waits no longer than this for each part of a message.
     pub(super) fn set_patience(&self, patience: Duration) -> io::Result<()> {
-        self.0.set_read_timeout(Some(patience))
+        self.stream.set_read_timeout(Some(patience))
     }
 
     pub(super) fn send(&mut self, message: &impl Value) -> io::Result<()> {
         let bytes = write_document(message);
         let len = u32::try_from(bytes.len()).ok().filter(|len| *len <= MESSAGE_BYTES_MAX);
         let len = len.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "it is too long"))?;
-        self.0.write_all(&len.to_le_bytes())?;
-        self.0.write_all(&bytes)
+        self.stream.write_all(&len.to_le_bytes())?;
+        self.stream.write_all(&bytes)
     }
 
     pub(super) fn receive<T: Value>(&mut self) -> io::Result<T> {
@@ -71,13 +82,13 @@ impl Wire {
 
     fn read<T: Value>(&mut self) -> io::Result<T> {
         let mut len = [0; 4];
-        self.0.read_exact(&mut len)?;
+        self.stream.read_exact(&mut len)?;
         let len = u32::from_le_bytes(len);
         if len > MESSAGE_BYTES_MAX {
             return Err(io::Error::new(ErrorKind::InvalidData, "a message is too long"));
         }
         let mut bytes = Vec::new();
-        (&self.0).take(len.into()).read_to_end(&mut bytes)?;
+        (&self.stream).take(len.into()).read_to_end(&mut bytes)?;
         if bytes.len() < len as usize {
             return Err(ErrorKind::UnexpectedEof.into());
         }
@@ -111,7 +122,7 @@ impl Wire {
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(part));
         // One byte carries them.
-        sendmsg(&self.0, &[IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL).map(drop)
+        sendmsg(&self.stream, &[IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL).map(drop)
     }
 
     pub(super) fn receive_descriptors(&self, count: usize) -> io::Result<Vec<OwnedFd>> {
@@ -133,7 +144,8 @@ impl Wire {
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut byte = [0];
         let mut parts = [IoSliceMut::new(&mut byte)];
-        let received = recvmsg(self.0.as_fd(), &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        let received =
+            recvmsg(self.stream.as_fd(), &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
         let mut descriptors = Vec::new();
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(some) = message {
@@ -193,13 +205,13 @@ mod tests {
         let (mut a, mut b) = pair();
         a.send(&Step::Go).unwrap();
         assert!(b.expect(Step::Leave).unwrap_err().to_string().contains("Go instead of Leave"));
-        a.0.write_all(&u32::MAX.to_le_bytes()).unwrap();
+        a.stream.write_all(&u32::MAX.to_le_bytes()).unwrap();
         assert_eq!(b.expect(Step::Go).unwrap_err().kind(), ErrorKind::InvalidData);
         let (mut a, mut b) = pair();
-        a.0.write_all(&[3, 0, 0, 0, b'n', b'o', b'!']).unwrap();
+        a.stream.write_all(&[3, 0, 0, 0, b'n', b'o', b'!']).unwrap();
         assert!(b.expect(Step::Go).unwrap_err().to_string().contains("no state"));
         // Bytes where descriptors should come, and an end.
-        a.0.write_all(&[1]).unwrap();
+        a.stream.write_all(&[1]).unwrap();
         assert!(b.receive_descriptors(1).is_err());
         drop(a);
         assert_eq!(b.receive_descriptors(1).unwrap_err().kind(), ErrorKind::UnexpectedEof);
