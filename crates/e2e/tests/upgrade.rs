@@ -232,7 +232,7 @@ fn pion_notices_nothing(transport: &str, echoes: u32) {
 
 #[test]
 fn pion_notices_nothing_over_udp() {
-    pion_notices_nothing("udp", 200_000);
+    pion_notices_nothing("udp", 100_000);
 }
 
 #[test]

@@ -320,8 +320,7 @@ fn set_buffer(fd: BorrowedFd<'_>, force: c_int, plain: c_int, bytes: usize) -> i
     if bytes == 0 {
         return Ok(());
     }
-    // The kernel doubles the number, in an `int`.
-    let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX).min(c_int::MAX / 2);
+    let bytes = buffer_size(bytes);
     set_option(fd, libc::SOL_SOCKET, force, bytes)
         .or_else(|_| set_option(fd, libc::SOL_SOCKET, plain, bytes))
 }
@@ -332,9 +331,12 @@ fn set_buffer(fd: BorrowedFd<'_>, force: c_int, plain: c_int, bytes: usize) -> i
 /// # Errors
 /// `CAP_NET_ADMIN` is missing, or it is no socket.
 pub fn force_receive_buffer(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
-    // The kernel doubles the number, in an `int`.
-    let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX).min(c_int::MAX / 2);
-    set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
+    set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, buffer_size(bytes))
+}
+
+/// A size as the kernel takes it, which doubles it in an `int`.
+fn buffer_size(bytes: usize) -> c_int {
+    c_int::try_from(bytes).unwrap_or(c_int::MAX).min(c_int::MAX / 2)
 }
 
 /// Sets the send buffer of a socket of any family, as far as the system allows; 0 leaves its default.

@@ -24,8 +24,7 @@ impl SimConduit {
     /// Both ends.
     pub(crate) fn pair() -> (Self, Self) {
         let (one, other) = (Rc::<Waiting>::default(), Rc::<Waiting>::default());
-        let ends = [Rc::downgrade(&other), Rc::downgrade(&one)];
-        let [to_other, to_one] = ends;
+        let (to_other, to_one) = (Rc::downgrade(&other), Rc::downgrade(&one));
         (Self { own: one, other: to_other }, Self { own: other, other: to_one })
     }
 
