@@ -14,11 +14,11 @@ impl ServerHost {
         if self.workers.is_empty() {
             return;
         }
+        // A worker that cannot hear its listeners any more stops, which is another matter.
+        let faults = std::mem::take(&mut self.host.state().faults);
         let left: Result<Vec<_>, _> =
             self.workers.iter_mut().map(|worker| worker.worker.leave()).collect();
         let left = left.expect("copies of simulated sockets");
-        // A worker that cannot hear its listeners any more stops, which is another matter.
-        let faults = std::mem::take(&mut self.host.state().faults);
         // A failure of the next process in the middle: the old one takes everything back.
         if self.rng.below(4) == 0 {
             self.workers.iter_mut().for_each(|worker| worker.worker.take_back());
