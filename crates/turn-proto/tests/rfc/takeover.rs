@@ -1,6 +1,8 @@
 //! A server that ends, and the next one, which goes on with its allocations: clients and peers notice nothing.
 
+use std::fs;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use netsim::Rng;
@@ -316,6 +318,55 @@ fn damaged_states_do_no_harm() {
         let used: u32 = world.policy.relay.iter().map(|relay| relay.ports.used()).sum();
         assert_eq!(used, 0);
     });
+}
+
+/// A state with all that an allocation of a client over UDP can have, written by a world of its own.
+fn full_state() -> (World, Left) {
+    let mut world = World::with(Policy { mobility: true, ..policy() });
+    let mut client = Client::new(1000);
+    let reply = client.try_allocate(&mut world, |b| {
+        b.mobility_ticket(&[]);
+        b.additional_address_family(2);
+    });
+    reply.success();
+    client.bind(&mut world, 0x4000, PEER).success();
+    client.bind(&mut world, 0x4001, PEER_V6).success();
+    client.permit(&mut world, &["192.0.2.11:1"]).success();
+    client.send_channel(&mut world, 0x4000, b"counted").to_peer();
+    client.refresh(&mut world, Some(1200)).success();
+    let left = leave(&mut world).remove(0);
+    (world, left)
+}
+
+/// Every state that an earlier build has written is read. When the form changes, the newest file differs from what is written
+/// now, and a file is added. None is altered, and one is removed only when its version is no longer read.
+#[test]
+fn states_of_earlier_builds_are_read() {
+    let (old, left) = full_state();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/states");
+    let mut files: Vec<_> =
+        fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    if files.last().is_none_or(|newest| fs::read(newest).unwrap() != left.state) {
+        let name = directory.join(format!("{:04}.state", files.len() + 1));
+        let written = Path::new(env!("CARGO_TARGET_TMPDIR")).join("state");
+        fs::write(&written, &left.state).unwrap();
+        panic!("the form has changed: cp {} {}", written.display(), name.display());
+    }
+    for file in files {
+        let state = fs::read(&file).unwrap();
+        let mut world = next(&old, Policy { mobility: true, ..policy() });
+        take(&mut world, &state, &left.sockets)
+            .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let mut client = Client::new(1000);
+        assert_eq!(client.send_channel(&mut world, 0x4000, b"x").to_peer(), b"x");
+        client.send_channel(&mut world, 0x4001, b"x").to_peer();
+        client.send(&mut world, "192.0.2.11:9", b"x").to_peer();
+        client.refresh(&mut world, Some(600)).success();
+        world.advance_silently(secs(599));
+        client.refresh(&mut world, Some(0)).success();
+        world.check();
+    }
 }
 
 #[test]
