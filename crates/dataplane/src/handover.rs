@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use linux_net::UdpSocket;
 use turn_types::{AllocationId, WorkerId};
 
-use crate::inheritance::{Inheritance, InheritedAllocation, StayingSessions};
+use crate::inheritance::{Inheritance, InheritedAllocation, InheritedRelay, StayingSessions};
 use crate::io::{Conduit, Kernel};
 use crate::limits::LEAVE_DEADLINE;
-use crate::sockets::NetOptions;
+use crate::sockets::{NetOptions, RelaySettings};
 use crate::workers::{WorkerChannels, WorkerMessage};
 
 /// Pause between two tries at a full queue.
@@ -28,7 +28,9 @@ pub struct Entrance {
     /// The last id of an allocation that was given.
     pub last_id: AllocationId,
     /// The allocations.
-    pub allocations: Vec<InheritedAllocation<UdpSocket>>,
+    pub allocations: Vec<InheritedAllocation<InheritedSocket>>,
+    /// Settings of their sockets.
+    pub settings: RelaySettings,
     /// Sessions of DTLS that stay with earlier processes.
     pub staying: Vec<StayingSessions<Conduit>>,
     /// The worker serves when a message comes; when the sender is gone without one it ends, and nothing has happened.
@@ -40,12 +42,22 @@ pub struct Entrance {
 pub struct InheritedSocket(pub OwnedFd);
 
 impl InheritedSocket {
-    /// The socket of one relay.
+    /// The socket of one relay, which got these `settings`.
     ///
     /// # Errors
     /// It is none that Turnpike could have opened.
-    pub fn of_relay(self, at: SocketAddr, net: &NetOptions) -> io::Result<UdpSocket> {
-        let socket = UdpSocket::from_fd(self.0, &net.of_relay())?;
+    fn of_relay(
+        self,
+        at: SocketAddr,
+        settings: RelaySettings,
+        net: &NetOptions,
+    ) -> io::Result<UdpSocket> {
+        let options = net.of_relay();
+        let socket = if settings == net.relay_settings() {
+            UdpSocket::adopt(self.0, &options)?
+        } else {
+            UdpSocket::from_fd(self.0, &options)?
+        };
         if socket.local_addr() == at { Ok(socket) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 
@@ -55,6 +67,25 @@ impl InheritedSocket {
     /// It is none that Turnpike could have opened.
     pub fn of_shared_relays(self, net: &NetOptions) -> io::Result<UdpSocket> {
         UdpSocket::from_fd(self.0, &net.of_shared_relays())
+    }
+}
+
+impl InheritedAllocation<InheritedSocket> {
+    /// With its sockets, which got these `settings`.
+    ///
+    /// # Errors
+    /// One is none that Turnpike could have opened.
+    pub(crate) fn open(
+        self,
+        settings: RelaySettings,
+        net: &NetOptions,
+    ) -> io::Result<InheritedAllocation<UdpSocket>> {
+        let relays = self.relays.into_iter().map(|InheritedRelay { relay, at, socket }| {
+            let socket = socket.map(|socket| socket.of_relay(at, settings, net)).transpose()?;
+            Ok(InheritedRelay { relay, at, socket })
+        });
+        let relays = relays.collect::<io::Result<_>>()?;
+        Ok(InheritedAllocation { state: self.state, relays })
     }
 }
 

@@ -47,8 +47,8 @@ pub use inheritance::{
     Inheritance, InheritedAllocation, InheritedRelay, StayingSession, StayingSessions,
 };
 pub use report::{LogAddresses, LogOptions, PseudonymKey, TRACED};
-pub use sockets::{Listener, NetOptions};
-pub use spawn::{mailbox, spawn};
+pub use sockets::{Listener, NetOptions, RelaySettings};
+pub use spawn::{Spawned, mailbox, spawn};
 pub use stream::StreamSettings;
 pub use worker::{Worker, WorkerSpec};
 pub use workers::{WorkerChannels, WorkerEndpoint};

@@ -18,7 +18,7 @@ use crate::io::{Net, Source, UdpIo as _, UdpTable};
 use crate::token::Token;
 
 pub(crate) use gro::Arrivals;
-pub use listener::{Listener, NetOptions};
+pub use listener::{Listener, NetOptions, RelaySettings};
 pub(crate) use losses::Losses;
 use relay_sockets::RelaySockets;
 pub(crate) use relay_sockets::{ByNumber, RelaySocket};

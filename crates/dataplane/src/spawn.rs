@@ -12,6 +12,7 @@ use turn_proto::TakeoverError;
 use turn_types::WorkerId;
 
 use crate::handover::Entrance;
+use crate::inheritance::InheritedAllocation;
 use crate::io::Kernel;
 use crate::worker::{Worker, WorkerSpec};
 use crate::workers::WorkerEndpoint;
@@ -33,24 +34,49 @@ pub fn mailbox() -> io::Result<(Mailbox, WorkerEndpoint)> {
     Ok(WorkerEndpoint::new(Kernel::new(wake)?, Arc::new(WorkerWake(waker))))
 }
 
-/// Starts a worker on a thread, and on `core` if given; with an `entrance` it waits at its gate. It runs until
-/// [`Request::Stop`](control::Request::Stop); the handle returns a panic of its thread.
+/// A worker that is being built on its thread.
+#[derive(Debug)]
+pub struct Spawned {
+    thread: JoinHandle<()>,
+    outcome: Receiver<io::Result<()>>,
+}
+
+impl Spawned {
+    /// Waits until the worker is built. It runs until [`Request::Stop`](control::Request::Stop); the handle returns a panic of its
+    /// thread.
+    ///
+    /// # Errors
+    /// No descriptors or memory left.
+    pub fn built(self) -> io::Result<JoinHandle<()>> {
+        match self.outcome.recv() {
+            Ok(outcome) => outcome.map(|()| self.thread),
+            // A panic, reported on standard error.
+            Err(_) => Err(io::Error::other("the worker's thread ended while it was built")),
+        }
+    }
+}
+
+/// Starts a worker on a thread, and on `core` if given; with an `entrance` it waits at its gate. Several are built at the same
+/// time.
 ///
 /// # Errors
-/// No descriptors, memory or threads left.
+/// No threads left.
 pub fn spawn(
     spec: WorkerSpec,
     core: Option<usize>,
     entrance: Option<Entrance>,
-) -> io::Result<JoinHandle<()>> {
-    let id = spec.id;
+) -> io::Result<Spawned> {
+    let (id, net) = (spec.id, spec.net);
     let build = move || {
         let mut worker = Worker::new(spec)?;
-        let gate = entrance.map(|Entrance { last_id, allocations, staying, gate }| {
+        let mut enter = |Entrance { last_id, allocations, settings, staying, gate }: Entrance| {
+            let open = |one: InheritedAllocation<_>| one.open(settings, &net);
+            let allocations = allocations.into_iter().map(open).collect::<io::Result<_>>()?;
             worker.pass_on_to(staying);
             tell_refused(id, &worker.take_over(last_id, allocations));
-            gate
-        });
+            Ok::<_, io::Error>(gate)
+        };
+        let gate = entrance.map(&mut enter).transpose()?;
         Ok((worker, gate))
     };
     start(id, core, build, |(worker, gate): (Worker, Option<Receiver<()>>)| {
@@ -78,36 +104,31 @@ fn tell_refused(worker: WorkerId, refused: &[TakeoverError]) {
     }
 }
 
-/// Builds a value on its thread and core, and runs it there: its memory comes from the core's own NUMA node. Returns
-/// when it is built.
+/// Builds a value on its thread and core, and runs it there: its memory comes from the core's own NUMA node.
 fn start<T>(
     id: WorkerId,
     core: Option<usize>,
     build: impl FnOnce() -> io::Result<T> + Send + 'static,
     run: impl FnOnce(T) + Send + 'static,
-) -> io::Result<JoinHandle<()>> {
-    let (tell, told) = sync_channel(1);
+) -> io::Result<Spawned> {
+    let (tell, outcome) = sync_channel(1);
     let thread = thread::Builder::new().name(format!("worker-{}", id.0)).spawn(move || {
         if let Some(core) = core
             && let Err(error) = pin_current_thread(core)
         {
             tracing::warn!(worker = id.0, core, %error, "cannot keep the worker on its core");
         }
-        let (built, outcome) = match build() {
+        let (built, result) = match build() {
             Ok(built) => (Some(built), Ok(())),
             Err(error) => (None, Err(error)),
         };
-        // The starting thread waits for it.
-        drop(tell.send(outcome));
+        // A start that has failed meanwhile does not wait for it.
+        drop(tell.send(result));
         if let Some(built) = built {
             run(built);
         }
     })?;
-    match told.recv() {
-        Ok(outcome) => outcome.map(|()| thread),
-        // A panic, reported on standard error.
-        Err(_) => Err(io::Error::other("the worker's thread ended while it was built")),
-    }
+    Ok(Spawned { thread, outcome })
 }
 
 #[cfg(test)]
@@ -130,7 +151,8 @@ mod tests {
             Ok(())
         };
         let run = move |()| tell_again.send(here()).unwrap();
-        start(WorkerId(7), Some(core), build, run).unwrap().join().unwrap();
+        let spawned = start(WorkerId(7), Some(core), build, run).unwrap();
+        spawned.built().unwrap().join().unwrap();
         let there = (Some("worker-7".to_owned()), vec![core]);
         assert_eq!([told.recv().unwrap(), told.recv().unwrap()], [there.clone(), there]);
     }
@@ -138,7 +160,7 @@ mod tests {
     #[test]
     fn a_worker_that_cannot_be_built_does_not_run() {
         let build = || Err::<(), _>(io::ErrorKind::OutOfMemory.into());
-        let started = start(WorkerId(7), None, build, |()| panic!("it ran"));
-        assert_eq!(started.unwrap_err().kind(), io::ErrorKind::OutOfMemory);
+        let spawned = start(WorkerId(7), None, build, |()| panic!("it ran")).unwrap();
+        assert_eq!(spawned.built().unwrap_err().kind(), io::ErrorKind::OutOfMemory);
     }
 }

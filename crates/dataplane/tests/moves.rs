@@ -94,7 +94,7 @@ impl Server {
                 net,
                 log: LogOptions::default(),
             };
-            threads.push(spawn(spec, None, None).unwrap());
+            threads.push(spawn(spec, None, None).unwrap().built().unwrap());
         }
         Self { addr, mailboxes, counters, threads }
     }

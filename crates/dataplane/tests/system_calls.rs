@@ -26,6 +26,9 @@ const EACH: usize = 8;
 
 const PACKETS: usize = CLIENTS * EACH;
 
+/// Packets one by one until a socket has the TTL of its client's, and more.
+const SINGLE_BEFORE: usize = 20;
+
 /// strace of a thread.
 struct Trace {
     process: Child,
@@ -101,15 +104,32 @@ impl Scene {
     /// Packets of all clients in turn.
     fn send_to_peer(&mut self) -> BTreeMap<String, u32> {
         let held = self.world.hold();
-        for _ in 0..EACH {
-            for (user, channel) in &mut self.users {
-                user.say(*channel, &[&[1; 200]], IpMeta::DEFAULT);
-            }
-        }
+        (0..EACH).for_each(|_| self.say_one_each());
         let trace = Trace::of_worker();
         drop(held);
         self.peer.receive_many(PACKETS);
-        trace.calls("sendmmsg")
+        trace.calls("send")
+    }
+
+    /// A packet of each client.
+    fn say_one_each(&mut self) {
+        for (user, channel) in &mut self.users {
+            user.say(*channel, &[&[1; 200]], IpMeta::DEFAULT);
+        }
+    }
+
+    /// A packet of each client, when their relay sockets have taken over the TTL.
+    fn send_single_packets(&mut self) -> BTreeMap<String, u32> {
+        for _ in 0..SINGLE_BEFORE {
+            self.say_one_each();
+            self.peer.receive_many(CLIENTS);
+        }
+        let held = self.world.hold();
+        self.say_one_each();
+        let trace = Trace::of_worker();
+        drop(held);
+        self.peer.receive_many(CLIENTS);
+        trace.calls("send")
     }
 
     /// Packets to all clients in turn.
@@ -125,19 +145,21 @@ impl Scene {
         for (user, _) in &mut self.users {
             (0..EACH).for_each(|_| drop(user.hear()));
         }
-        trace.calls("sendmmsg")
+        trace.calls("send")
     }
 }
 
-/// Calls for 64 packets, by way and direction.
+/// Calls for 64 packets, by way and direction; of single packets for 8.
 const EXPECTED: &[(&str, &str)] = &[
     // All clients come to one listener, 32 packets at a time, and each has a relay socket.
-    ("udp to peers", "1 epoll_wait, 3 recvmmsg, 8 sendmmsg"),
+    ("udp to peers", "1 epoll_wait, 3 recvmmsg, 8 sendmsg"),
     ("udp to clients", "1 epoll_wait, 8 recvmmsg, 2 sendmmsg"),
+    ("udp to peers, single packets", "1 epoll_wait, 1 recvmmsg, 8 sendto"),
     // One socket for all.
     ("prefix to peers", "1 epoll_wait, 3 recvmmsg, 1 sendmmsg"),
     ("prefix to clients", "1 epoll_wait, 3 recvmmsg, 1 sendmmsg"),
-    ("tcp to peers", "1 epoll_wait, 1 recvfrom, 1 sendmmsg"),
+    ("prefix to peers, single packets", "1 epoll_wait, 1 recvmmsg, 1 sendmmsg"),
+    ("tcp to peers", "1 epoll_wait, 1 recvfrom, 1 sendmsg"),
     // 64 packets at once are too few for the peer's socket to coalesce.
     ("tcp to clients", "1 epoll_wait, 3 recvmmsg, 1 writev"),
 ];
@@ -156,6 +178,8 @@ fn no_packet_costs_more_calls_than_it_did() {
         let mut scene = Scene::new(start);
         measured.push((format!("{way} to peers"), scene.send_to_peer()));
         measured.push((format!("{way} to clients"), scene.send_to_clients()));
+        let single = (format!("{way} to peers, single packets"), scene.send_single_packets());
+        measured.push(single);
     }
     measured.extend(by_stream());
     let written = |calls: &BTreeMap<String, u32>| {
@@ -187,7 +211,7 @@ fn by_stream() -> [(String, BTreeMap<String, u32>); 2] {
     let trace = Trace::of_worker();
     drop(held);
     peer.receive_many(PACKETS);
-    let to_peer = trace.calls("sendmmsg");
+    let to_peer = trace.calls("send");
 
     let held = world.hold();
     (0..PACKETS).for_each(|_| peer.send(relayed, &[1; 200]));

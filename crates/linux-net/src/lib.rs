@@ -57,7 +57,7 @@ pub use rx::{FILL_BYTES, Received, RecvStats, RxBatch};
 pub use tcp::{ConnectOptions, ReadOutcome, TcpListener, TcpOptions, TcpStream};
 pub use tx::{ArenaFull, Flow, Full, Part, SendSocket, SendStats, SocketTable, TxBatch, Warning};
 pub use udp::{
-    Applied, Capabilities, IcmpReport, SocketError, UdpOptions, UdpSocket, capabilities,
-    force_receive_buffer, set_send_buffer,
+    Applied, Capabilities, IcmpReport, OPTION_SET, SocketError, UdpOptions, UdpSocket,
+    capabilities, force_receive_buffer, set_send_buffer,
 };
 pub use wait::{Epoll, Event, Events, Interest, WakeReceiver, Waker};

@@ -3,9 +3,12 @@
 mod capabilities;
 mod connected;
 mod error_queue;
+mod resting;
 
 pub use self::capabilities::{Capabilities, capabilities};
 pub use self::error_queue::{IcmpReport, SocketError};
+use self::resting::Resting;
+pub(crate) use self::resting::Unsaid;
 
 use std::cell::Cell;
 use std::io;
@@ -14,10 +17,10 @@ use std::num::NonZeroU32;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use libc::{c_int, socklen_t};
-use turn_types::IpFamily;
+use turn_types::{IpFamily, IpMeta};
 
 use crate::abi::address::{self, ADDRESS_BYTES};
-use crate::abi::socket::{adopt_listening, bound_address};
+use crate::abi::socket::{adopt_listening, adopt_sibling, bound_address};
 use crate::abi::sys::{bind_to_device, check, free, option, set_option};
 
 /// Of `asm-generic/socket.h`; the C library's bindings do not have it.
@@ -50,6 +53,9 @@ pub struct UdpOptions {
     /// `IP_FREEBIND`: it may have, and send from, addresses that no interface has, such as those of a prefix that is
     /// delivered to this host.
     pub free: bool,
+    /// TTL and traffic class that most of its datagrams have become options of the socket: for sockets by which one client's
+    /// datagrams leave. Only one handle of it may send.
+    pub adapts: bool,
 }
 
 impl Default for UdpOptions {
@@ -64,9 +70,14 @@ impl Default for UdpOptions {
             error_queue: true,
             device: None,
             free: false,
+            adapts: false,
         }
     }
 }
+
+/// Number of the set of options that every socket gets beside those of [`UdpOptions`]: another one whenever it changes. A process
+/// that [adopts](UdpSocket::adopt) the sockets of another one asks whether both have the same.
+pub const OPTION_SET: u32 = 1;
 
 /// Options granted by the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +106,7 @@ pub struct UdpSocket {
     at_rest: c_int,
     /// The socket forbids fragmentation now (IPv4; in IPv6 each datagram carries its own option).
     dont_fragment: Cell<bool>,
+    resting: Resting,
 }
 
 impl UdpSocket {
@@ -140,7 +152,8 @@ impl UdpSocket {
         let (at_rest, able) = set_options(fd.as_fd(), IpFamily::of(addr.ip()), options)?;
         bind_to(fd.as_fd(), addr)?;
         let local = if addr.port() == 0 { bound_address(fd.as_fd())? } else { addr };
-        Ok((Self { fd, local, at_rest, dont_fragment: Cell::new(false) }, able))
+        let resting = Resting::new(options.adapts);
+        Ok((Self { fd, local, at_rest, dont_fragment: Cell::new(false), resting }, able))
     }
 
     /// Takes a socket that another process has bound: a server before an upgrade, or systemd. Sets its options as
@@ -151,7 +164,25 @@ impl UdpSocket {
     pub fn from_fd(fd: OwnedFd, options: &UdpOptions) -> io::Result<Self> {
         let local = adopt_listening(fd.as_fd(), libc::SOCK_DGRAM)?;
         let (at_rest, _) = set_options(fd.as_fd(), IpFamily::of(local.ip()), options)?;
-        let socket = Self { fd, local, at_rest, dont_fragment: Cell::new(false) };
+        let resting = Resting::taken_over(options.adapts);
+        let socket = Self { fd, local, at_rest, dont_fragment: Cell::new(false), resting };
+        socket.merge(options.gro);
+        Ok(socket)
+    }
+
+    /// Takes a socket that another process of this program has bound, with these `options` and the same [`OPTION_SET`]: a fifth of the
+    /// calls of [`from_fd`](Self::from_fd), where thousands wait for it.
+    ///
+    /// # Errors
+    /// It is no UDP socket, or it is not bound.
+    pub fn adopt(fd: OwnedFd, options: &UdpOptions) -> io::Result<Self> {
+        let local = adopt_sibling(fd.as_fd(), libc::IPPROTO_UDP)?;
+        let at_rest = match IpFamily::of(local.ip()) {
+            IpFamily::V4 => option(fd.as_fd(), libc::IPPROTO_IP, libc::IP_MTU_DISCOVER)?,
+            IpFamily::V6 => V6_AT_REST,
+        };
+        let resting = Resting::taken_over(options.adapts);
+        let socket = Self { fd, local, at_rest, dont_fragment: Cell::new(false), resting };
         socket.merge(options.gro);
         Ok(socket)
     }
@@ -194,17 +225,20 @@ impl UdpSocket {
     }
 
     /// A second handle of the same socket, so that one thread may receive while another sends. Only one of the
-    /// two may send datagrams whose header fields forbid fragmentation: each caches the last state that it set
-    /// in the kernel.
+    /// two may send datagrams whose header fields forbid fragmentation, and only one may send at all if the socket
+    /// [adapts](UdpOptions::adapts): each caches the last state that it set in the kernel.
     ///
     /// # Errors
     /// No descriptors left.
     pub fn try_clone(&self) -> io::Result<Self> {
+        // An owner in another process begins with this.
+        self.set_dont_fragment(false)?;
         Ok(Self {
             fd: self.fd.try_clone()?,
             local: self.local,
             at_rest: self.at_rest,
             dont_fragment: self.dont_fragment.clone(),
+            resting: self.resting.of_other_handle(),
         })
     }
 
@@ -231,6 +265,21 @@ impl UdpSocket {
         set_option(self.as_fd(), libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, mode)?;
         self.dont_fragment.set(forbid);
         Ok(())
+    }
+
+    /// Sets TTL and traffic class of the next datagrams that do not say theirs, if that is worth it, or if `next` cannot.
+    pub(crate) fn settle_fields(&self, next: IpMeta) {
+        self.resting.settle(self.as_fd(), self.family(), next);
+    }
+
+    /// Returns whether a datagram with these fields may leave in one call with others.
+    pub(crate) fn can_send(&self, meta: IpMeta) -> bool {
+        self.resting.can_send(meta)
+    }
+
+    /// TTL and traffic class that a datagram has to say, since the socket has others.
+    pub(crate) fn unsaid(&self, meta: IpMeta) -> Unsaid {
+        self.resting.unsaid(meta)
     }
 }
 
@@ -276,6 +325,10 @@ fn set_up_v4(fd: BorrowedFd<'_>, options: &UdpOptions) -> io::Result<c_int> {
     Err(io::Error::last_os_error())
 }
 
+/// Routers do not fragment IPv6: the path MTU must be learnt and cut to, which `_DONT` does and `_OMIT` does not. "Packet too
+/// big" reaches the error queue all the same.
+const V6_AT_REST: c_int = libc::IPV6_PMTUDISC_DONT;
+
 fn set_up_v6(fd: BorrowedFd<'_>, options: &UdpOptions) -> io::Result<c_int> {
     let ip = libc::IPPROTO_IPV6;
     set_option(fd, ip, libc::IPV6_RECVHOPLIMIT, 1)?;
@@ -286,11 +339,8 @@ fn set_up_v6(fd: BorrowedFd<'_>, options: &UdpOptions) -> io::Result<c_int> {
     if options.error_queue {
         set_option(fd, ip, libc::IPV6_RECVERR, 1)?;
     }
-    // Routers do not fragment IPv6: the path MTU must be learnt and cut to, which `_DONT` does
-    // and `_OMIT` does not. "Packet too big" reaches the error queue all the same.
-    let mode = libc::IPV6_PMTUDISC_DONT;
-    set_option(fd, ip, libc::IPV6_MTU_DISCOVER, mode)?;
-    Ok(mode)
+    set_option(fd, ip, libc::IPV6_MTU_DISCOVER, V6_AT_REST)?;
+    Ok(V6_AT_REST)
 }
 
 /// The options that a kernel may lack, as [`Applied`] has them.
@@ -299,7 +349,7 @@ struct Able {
     losses: bool,
 }
 
-/// Sets the options that a bound socket may get as well. Returns `IP_MTU_DISCOVER` at rest.
+/// Sets the options that a bound socket may get as well: those of [`OPTION_SET`]. Returns `IP_MTU_DISCOVER` at rest.
 fn set_options(
     fd: BorrowedFd<'_>,
     family: IpFamily,

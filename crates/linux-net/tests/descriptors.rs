@@ -34,6 +34,13 @@ fn a_udp_socket_goes_on_under_its_address_with_what_waits() {
         drop(before);
         assert_eq!(after.local_addr(), local);
         assert_eq!(receive(&after, 1)[0].segments, [b"waits"]);
+        // With the options that it has.
+        support::send(&client, support::flow(local), &[b"waits"]);
+        let last = UdpSocket::adopt(handed_over(&after), &UdpOptions::default()).unwrap();
+        drop(after);
+        assert_eq!((last.local_addr(), last.family()), (local, client.family()));
+        let received = receive(&last, 1);
+        assert_eq!((&received[0].segments[0], received[0].meta.ttl), (&b"waits".to_vec(), 64));
     }
     // A blocking one of another program.
     let foreign = std::net::UdpSocket::bind(V4).unwrap();

@@ -121,6 +121,37 @@ fn marks_are_carried_both_ways() {
     }
 }
 
+/// Fields that change again and again, for so long that the socket takes them over, and datagrams with several in one call.
+#[test]
+fn an_adapting_socket_sends_each_datagram_with_its_own_marks() {
+    let (voice, plain) = ((63, 0xB8), (63, 0));
+    let mixed = [voice, plain, (0, 0), voice, voice, (0, 0), (12, 1)];
+    let fields: Vec<(u8, u8)> =
+        [&[voice; 40][..], &mixed, &[plain; 40], &mixed, &[(0, 0); 40], &mixed].concat();
+    for family in [V4, V6] {
+        let options = UdpOptions { adapts: true, ..UdpOptions::default() };
+        let single = UdpOptions { gro: false, ..UdpOptions::default() };
+        let (sender, receiver) = (bind_with(family, &options), bind_with(family, &single));
+        let to = flow(receiver.local_addr());
+        for at_once in [1, 7] {
+            let mut got = Vec::new();
+            for some in fields.chunks(at_once) {
+                let mut batch = TxBatch::new();
+                for &(ttl, tos) in some {
+                    let part = batch.arena_write(b"x").unwrap();
+                    let meta = IpMeta { ttl, tos, dont_fragment: false };
+                    batch.push(Flow { meta, ..to }, &[part], 0).unwrap();
+                }
+                assert_eq!(support::flush(&mut batch, &sender).1, []);
+                let messages = receive(&receiver, some.len());
+                got.extend(messages.iter().map(|message| (message.meta.ttl, message.meta.tos)));
+            }
+            let expected = fields.iter().map(|&(ttl, tos)| (if ttl == 0 { 64 } else { ttl }, tos));
+            assert_eq!(got, expected.collect::<Vec<_>>(), "{family}, {at_once} at once");
+        }
+    }
+}
+
 #[test]
 fn the_source_address_is_selected_and_the_destination_reported() {
     let options = UdpOptions { packet_info: true, ..UdpOptions::default() };

@@ -47,6 +47,14 @@ impl Writer {
         self.sized(|out| value.write(out));
     }
 
+    /// Takes the bytes out, and leaves room for as many.
+    #[must_use]
+    pub fn take_bytes(&mut self) -> Vec<u8> {
+        let bytes = self.bytes.clone();
+        self.bytes.clear();
+        bytes
+    }
+
     /// The bytes.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {

@@ -90,7 +90,7 @@ impl Starting {
     /// No descriptors, memory or threads left; the process before has failed to hand over, and goes on.
     pub(crate) async fn begin(self) -> Result<Started> {
         let Self { specs, mut predecessor } = self;
-        let mut threads = Vec::new();
+        let mut spawned = Vec::new();
         let mut gates = Vec::new();
         // Nobody serves from here on, until this process does.
         let (since, before) = (Instant::now(), predecessor.as_ref().map(Predecessor::process));
@@ -102,14 +102,18 @@ impl Starting {
         let mut inherited = inherited.into_iter();
         for (mut spec, core) in specs {
             let entrance = inherited.next().map(
-                |InheritedWorker { last_id, shared, allocations, staying }| {
+                |InheritedWorker { last_id, shared, allocations, settings, staying }| {
                     let (open, gate) = channel();
                     gates.push(open);
                     spec.shared = shared;
-                    Entrance { last_id, allocations, staying, gate }
+                    Entrance { last_id, allocations, settings, staying, gate }
                 },
             );
-            threads.push(dataplane::spawn(spec, core, entrance).or_fail("cannot start a worker")?);
+            spawned.push(dataplane::spawn(spec, core, entrance).or_fail("cannot start a worker")?);
+        }
+        let mut threads = Vec::new();
+        for worker in spawned {
+            threads.push(worker.built().or_fail("cannot start a worker")?);
             tokio::task::yield_now().await; // signals are heard
         }
         let retiring = predecessor.map(Predecessor::enter).transpose();
@@ -279,6 +283,7 @@ pub(crate) fn prepare(
             channels,
             listeners: copies,
             nonce_key,
+            relay_sockets: net.relay_settings(),
             receive_buffer: net.recv_buffer,
         },
     })

@@ -18,6 +18,7 @@
 
 mod giving;
 mod messages;
+mod room;
 mod taking;
 mod wire;
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use linux_net::{Applied, Flow, Received, UdpOptions, UdpSocket};
+use linux_net::{Applied, Flow, OPTION_SET, Received, UdpOptions, UdpSocket};
 use turn_types::{ClientAddr, ClientPath, FiveTuple, IpMeta, ServerAddr, SocketId, Transport};
 
 use super::gro::GroPolicy;
@@ -45,7 +45,30 @@ impl Default for NetOptions {
     }
 }
 
+/// Settings that the relay sockets of a process get. Where those of the next process are the same it sets none again: each
+/// call costs time in which nobody serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelaySettings {
+    /// [`OPTION_SET`]; 0 is of none.
+    pub option_set: u32,
+    /// Receive buffer in bytes.
+    pub recv_buffer: u64,
+    /// Send buffer in bytes.
+    pub send_buffer: u64,
+}
+
 impl NetOptions {
+    /// Settings of the relay sockets of this process.
+    #[must_use]
+    pub fn relay_settings(&self) -> RelaySettings {
+        let UdpOptions { recv_buffer, send_buffer, .. } = self.of_relay();
+        RelaySettings {
+            option_set: OPTION_SET,
+            recv_buffer: recv_buffer as u64,
+            send_buffer: send_buffer as u64,
+        }
+    }
+
     /// Options of a relay socket.
     pub(crate) fn of_relay(&self) -> UdpOptions {
         UdpOptions {
@@ -58,6 +81,7 @@ impl NetOptions {
             error_queue: true,
             device: self.relay_device,
             free: false,
+            adapts: true,
         }
     }
 
@@ -70,6 +94,8 @@ impl NetOptions {
             send_buffer: self.send_buffer,
             packet_info: true,
             free: true,
+            // Datagrams of many clients leave by it, and for a moment those of two processes.
+            adapts: false,
             ..self.of_relay()
         }
     }
@@ -86,6 +112,7 @@ impl NetOptions {
             error_queue: false,
             device: self.device,
             free: false,
+            adapts: false,
         }
     }
 }

@@ -59,7 +59,8 @@ impl<N: Net> Left<N> {
         staying: Vec<StayingSessions<N::Conduit>>,
     ) -> io::Result<Inheritance<N::Udp, N::Conduit>> {
         let shared = self.shared.iter().map(|socket| socket.socket.copy());
-        let allocations = self.allocations.iter().map(LeftAllocation::inherit);
+        let mut out = Writer::new();
+        let allocations = self.allocations.iter().map(|left| left.inherit(&mut out));
         Ok(Inheritance {
             listeners,
             shared: shared.collect::<io::Result<_>>()?,
@@ -71,15 +72,14 @@ impl<N: Net> Left<N> {
 }
 
 impl<N: Net> LeftAllocation<N> {
-    fn inherit(&self) -> io::Result<InheritedAllocation<N::Udp>> {
-        let mut out = Writer::new();
-        self.departure.write(&mut out);
+    fn inherit(&self, out: &mut Writer) -> io::Result<InheritedAllocation<N::Udp>> {
+        self.departure.write(out);
         let relays = self.relays.iter().map(|LeftRelay { relay, at, socket }| {
             let socket = socket.as_ref().map(|socket| socket.socket.copy()).transpose()?;
             Ok(InheritedRelay { relay: *relay, at: *at, socket })
         });
         let relays = relays.collect::<io::Result<_>>()?;
-        Ok(InheritedAllocation { relays, state: out.into_bytes() })
+        Ok(InheritedAllocation { relays, state: out.take_bytes() })
     }
 }
 
@@ -105,9 +105,12 @@ impl<N: Net> Worker<N> {
             streams.set_accepting(&cx.net, false);
         }
         self.withdraw_routes();
-        let (go, stay): (Vec<_>, Vec<_>) = self.cx.server.allocations().partition(is_of_udp);
-        stay.iter().for_each(|record| self.separate(record.id));
-        let allocations = go.iter().filter_map(|record| self.let_go(record.id)).collect();
+        let (mut go, mut stay) = (Vec::new(), Vec::new());
+        for record in self.cx.server.allocations() {
+            (if is_of_udp(&record) { &mut go } else { &mut stay }).push(record.id);
+        }
+        stay.into_iter().for_each(|id| self.separate(id));
+        let allocations = go.into_iter().filter_map(|id| self.let_go(id)).collect();
         let staying = if is_first { self.keep_sessions() } else { Ok(Vec::new()) };
         let cx = &mut self.cx;
         let mut left = Left { shared: cx.sockets.leave_shared(&cx.net), allocations };

@@ -173,7 +173,7 @@ impl World {
                 net,
                 log: LogOptions::default(),
             };
-            let thread = spawn(spec, None, None).unwrap();
+            let thread = spawn(spec, None, None).unwrap().built().unwrap();
             let policy = Policy::clone(&policy);
             Self { server, also, mailbox, directory, policy, counters, thread: Some(thread) }
         };

@@ -56,6 +56,19 @@ pub(crate) fn adopt_listening(fd: BorrowedFd<'_>, kind: c_int) -> io::Result<Soc
     Ok(local)
 }
 
+/// Checks a descriptor of another process of this program, and returns its address. It is close-on-exec, as it was received; whether
+/// it blocks does not matter to calls that say that they do not.
+///
+/// # Errors
+/// It is no socket of this protocol and of IP, or it is not bound.
+pub(crate) fn adopt_sibling(fd: BorrowedFd<'_>, protocol: c_int) -> io::Result<SocketAddr> {
+    if option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL)? != protocol {
+        return refuse("the socket is of another protocol");
+    }
+    let local = bound_address(fd)?;
+    if local.port() == 0 { refuse("the socket is not bound") } else { Ok(local) }
+}
+
 fn refuse<T>(what: &str) -> io::Result<T> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, what))
 }
@@ -86,5 +99,11 @@ mod tests {
         // SAFETY: the kernel has just returned this descriptor, which has no other owner.
         let unbound = unsafe { OwnedFd::from_raw_fd(fd) };
         assert_eq!(refused(unbound.as_fd()), "the socket is not bound");
+
+        let sibling = |fd| adopt_sibling(fd, libc::IPPROTO_UDP).unwrap_err();
+        assert_eq!(sibling(file.as_fd()).raw_os_error(), Some(libc::ENOTSOCK));
+        assert_eq!(sibling(listener.as_fd()).to_string(), "the socket is of another protocol");
+        assert_eq!(sibling(unix.as_fd()).to_string(), "the socket is of another protocol");
+        assert_eq!(sibling(unbound.as_fd()).to_string(), "the socket is not bound");
     }
 }

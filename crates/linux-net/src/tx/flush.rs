@@ -10,6 +10,7 @@ use super::types::{Group, Message, Part, Segment, SendSocket};
 use super::warning::{Warning, Warnings};
 use super::wire::{Kernel, Wire};
 use crate::abi::errno::{left_by_icmp, refuses_run};
+use crate::udp::Unsaid;
 use crate::{Occupancy, RxBatch, SendError, UdpSocket};
 
 /// Finds sockets by the numbers that datagrams were pushed with. The look-up is at the flush, so a socket may
@@ -172,7 +173,7 @@ impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
     fn send_group(&mut self, socket: &UdpSocket, first: Cursor) {
         let mut next = Some(first);
         while let Some(cursor) = next {
-            next = self.gather(cursor);
+            next = self.gather(socket, cursor);
             let dont_fragment = self.load.messages[cursor.message].flow.meta.dont_fragment;
             // The state stays: the next datagram with another value changes it.
             if let Err(error) = socket.set_dont_fragment(dont_fragment) {
@@ -192,15 +193,18 @@ impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
     }
 
     /// Writes headers for one call, from `cursor` on, and returns the position after them: after the last
-    /// message, at a change of DF, or at the maximum.
-    fn gather(&mut self, cursor: Cursor) -> Option<Cursor> {
+    /// message, at a change of what the socket has to be set to, or at the maximum.
+    fn gather(&mut self, socket: &UdpSocket, cursor: Cursor) -> Option<Cursor> {
         self.units.clear();
         self.loaded.clear();
-        let dont_fragment = self.load.messages[cursor.message].flow.meta.dont_fragment;
+        let first = self.load.messages[cursor.message].flow.meta;
+        socket.settle_fields(first);
         let mut next = Some(cursor);
         while let Some(at) = next.filter(|_| self.units.len() < MAX_PER_CALL) {
             let message = &self.load.messages[at.message];
-            if message.flow.meta.dont_fragment != dont_fragment {
+            let meta = message.flow.meta;
+            let differs = meta.dont_fragment != first.dont_fragment || !socket.can_send(meta);
+            if differs && !self.units.is_empty() {
                 break;
             }
             let whole = at.before == 0
@@ -212,18 +216,18 @@ impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
                 (1, self.load.segments[at.segment].bytes)
             };
             let unit = Unit { at, segments, bytes };
-            self.write(message, unit);
+            self.write(message, unit, socket.unsaid(meta));
             next = self.behind(unit);
         }
         next
     }
 
-    fn write(&mut self, message: &Message, unit: Unit) {
+    fn write(&mut self, message: &Message, unit: Unit, unsaid: Unsaid) {
         let parts = segments_of(self.load, unit)
             .flat_map(|segment| &self.load.parts[segment.first_part..][..segment.parts]);
         // Fits: a run has more than one segment and at most 65,507 bytes.
         let size = (unit.segments > 1).then_some(message.segment_size as u16);
-        self.loaded.push(&message.flow, parts.copied(), size);
+        self.loaded.push(&message.flow, parts.copied(), size, unsaid);
         self.units.push(unit);
     }
 

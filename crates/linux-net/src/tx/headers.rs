@@ -12,6 +12,7 @@ use crate::RxBatch;
 use crate::abi::address::{self, ADDRESS_BYTES, RawAddress};
 use crate::abi::cmsg::{self, Encoder};
 use crate::abi::heap::{HeapArray, Zeroed};
+use crate::udp::Unsaid;
 
 /// Messages per call. The call costs a fortieth of the kernel's work for one message, so more would gain
 /// nothing, and these headers stay in the cache.
@@ -76,20 +77,21 @@ impl Loaded<'_> {
     }
 
     /// Writes the next header for `parts`, to be cut into segments of `segment_size` if that is
-    /// given. At most [`MAX_PER_CALL`] (asserted). Panics, like slice indexing, when a part is not
+    /// given, with the header fields that its socket does not have. At most [`MAX_PER_CALL`] (asserted). Panics, like slice indexing, when a part is not
     /// in the receive batch or the arena.
     pub(crate) fn push(
         &mut self,
         flow: &Flow,
         parts: impl Iterator<Item = Part>,
         segment_size: Option<u16>,
+        unsaid: Unsaid,
     ) {
         let first = self.parts;
         parts.for_each(|part| self.point(part));
         let parts = self.parts - first;
         let ancillary = self.arrays.ancillary.get_mut(self.len);
         let name_len = address::encode(flow.to, &mut ancillary.name);
-        let control_len = write_control(&mut ancillary.control, flow, segment_size);
+        let control_len = write_control(&mut ancillary.control, flow, segment_size, unsaid);
         let ancillary = self.arrays.ancillary.pointer(self.len);
         let header = &mut self.arrays.headers.get_mut(self.len).msg_hdr;
         // SAFETY: `ancillary` points at an element of the array; only addresses are taken.
@@ -139,25 +141,24 @@ fn write_control(
     buffer: &mut [u8; CONTROL_BYTES],
     flow: &Flow,
     segment_size: Option<u16>,
+    unsaid: Unsaid,
 ) -> usize {
     let mut control = Encoder::new(buffer);
     if let Some(size) = segment_size {
         control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &size.to_ne_bytes());
     }
-    let meta = flow.meta;
     let v6 = flow.to.is_ipv6();
     let (level, ttl, tos) = if v6 {
         (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, libc::IPV6_TCLASS)
     } else {
         (libc::IPPROTO_IP, libc::IP_TTL, libc::IP_TOS)
     };
-    if meta.ttl != 0 {
-        control.push(level, ttl, &c_int::from(meta.ttl).to_ne_bytes());
+    for (kind, value) in [(ttl, unsaid.ttl), (tos, unsaid.tos)] {
+        if let Some(value) = value {
+            control.push(level, kind, &c_int::from(value).to_ne_bytes());
+        }
     }
-    if meta.tos != 0 {
-        control.push(level, tos, &c_int::from(meta.tos).to_ne_bytes());
-    }
-    if meta.dont_fragment && v6 {
+    if flow.meta.dont_fragment && v6 {
         control.push(level, libc::IPV6_DONTFRAG, &1_i32.to_ne_bytes());
     }
     match flow.from {

@@ -1,4 +1,4 @@
-//! The system call that sends, as a trait that tests implement with a faulty kernel.
+//! The system calls that send, as a trait that tests implement with a faulty kernel.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -22,7 +22,8 @@ pub(crate) trait Wire {
     ) -> Result<usize, c_int>;
 }
 
-/// The real one: `sendmmsg`, and `sendmsg` where that is missing.
+/// The real one: `sendto` for a message of one piece that says nothing but where to, otherwise `sendmmsg`, and `sendmsg` for a
+/// message alone or where that is missing. The fewer structures, the less the kernel has to copy.
 pub(crate) struct Kernel {
     pub(crate) sendmmsg: bool,
 }
@@ -35,7 +36,7 @@ impl Wire for Kernel {
         count: usize,
     ) -> Result<usize, c_int> {
         let (fd, flags) = (fd.as_raw_fd(), libc::MSG_DONTWAIT);
-        if self.sendmmsg {
+        if count > 1 && self.sendmmsg {
             // SAFETY: the caller promises `count` valid headers; the kernel writes only to their
             // `msg_len`.
             let sent = unsafe { libc::sendmmsg(fd, headers, count as _, flags as _) };
@@ -45,11 +46,18 @@ impl Wire for Kernel {
                 Err(_) => return Err(errno()),
             }
         }
-        // SAFETY: the caller promises that the first header is valid; only the address of a field
-        // of it is taken.
-        let header = unsafe { &raw const (*headers).msg_hdr };
-        // SAFETY: and that all it points at is.
-        let sent = unsafe { libc::sendmsg(fd, header, flags) };
+        // SAFETY: the caller promises that the first header is valid to read.
+        let header = unsafe { &(*headers).msg_hdr };
+        let sent = if header.msg_iovlen == 1 && header.msg_controllen == 0 {
+            // SAFETY: the caller promises one iovec there that is valid to read.
+            let piece = unsafe { &*header.msg_iov };
+            let (to, len) = (header.msg_name.cast_const().cast(), header.msg_namelen);
+            // SAFETY: and that its payload and the address are.
+            unsafe { libc::sendto(fd, piece.iov_base, piece.iov_len, flags, to, len) }
+        } else {
+            // SAFETY: the caller promises that all it points at is valid.
+            unsafe { libc::sendmsg(fd, header, flags) }
+        };
         if sent < 0 { Err(errno()) } else { Ok(1) }
     }
 }

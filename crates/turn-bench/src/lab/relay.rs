@@ -118,6 +118,7 @@ pub(super) fn open(
         error_queue: false,
         device: None,
         free: false,
+        adapts: false,
     };
     let (first, applied) = UdpSocket::bind((ip, 0).into(), &options)?;
     let port = first.local_addr();

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use dataplane::io::Conduit;
 use dataplane::{
-    Inheritance, InheritedAllocation, Listener, StayingSession, StayingSessions, WorkerChannels,
+    Inheritance, InheritedAllocation, Listener, RelaySettings, StayingSession, StayingSessions,
+    WorkerChannels,
 };
 use linux_net::{TcpListener, UdpSocket, force_receive_buffer};
 use tokio::sync::mpsc::UnboundedSender;
@@ -22,6 +23,7 @@ use super::messages::{
     AllocationPart, Bytes, Hello, Listening, Offer, RelayPart, SessionPart, StayingPart, Step,
     WorkerPart,
 };
+use super::room::{make_room, open_descriptors};
 use super::wire::Wire;
 use super::{PATIENCE, PREPARATION_MAX};
 use crate::offload::KernelPath;
@@ -77,6 +79,8 @@ pub(crate) struct WorkersToGive {
     pub(crate) listeners: Vec<ListenerCopies>,
     /// Key of nonces.
     pub(crate) nonce_key: Secret<[u8; 32]>,
+    /// Settings of their relay sockets.
+    pub(crate) relay_sockets: RelaySettings,
     /// Receive buffer of each listener in bytes.
     pub(crate) receive_buffer: usize,
 }
@@ -182,7 +186,8 @@ impl Giving {
         let left = self.workers.channels.leave();
         let left = left.inspect_err(|_| self.workers.set_room(self.workers.receive_buffer))?;
         let allocations = left.iter().map(|left| left.allocations.len()).sum();
-        let prepared = hand_out(&mut wire, left)
+        let mut copies = Vec::new();
+        let prepared = hand_out(&mut wire, left, &mut copies)
             .and_then(|()| wire.expect(Step::Prepared))
             .and_then(|()| wire.send(&Step::Go));
         if let Err(error) = prepared {
@@ -191,6 +196,7 @@ impl Giving {
             return Err(error);
         }
         let pause = since.elapsed();
+        drop(copies);
         self.workers.channels.forget();
         self.serving.iter().for_each(AbortHandle::abort);
         self.kernel_path.end();
@@ -205,6 +211,9 @@ impl Giving {
     }
 
     fn offer(&self, wire: &mut Wire) -> io::Result<()> {
+        // This process copies most of its descriptors, and the next one gets the copies.
+        let descriptors = open_descriptors();
+        make_room(descriptors);
         let addresses = |some: &[(SocketAddr, OwnedFd)]| some.iter().map(|one| one.0).collect();
         let listening = |copies: &ListenerCopies| Listening {
             udp: addresses(&copies.udp),
@@ -214,6 +223,8 @@ impl Giving {
             nonce_key: self.workers.nonce_key,
             workers: self.workers.listeners.iter().map(listening).collect(),
             services: addresses(&self.services),
+            relay_sockets: self.workers.relay_sockets.into(),
+            descriptors,
         })?;
         let listeners = &self.workers.listeners;
         let of_workers = listeners.iter().flat_map(|copies| copies.udp.iter().chain(&copies.tcp));
@@ -224,7 +235,12 @@ impl Giving {
     }
 }
 
-fn hand_out(wire: &mut Wire, left: Vec<Inheritance<UdpSocket, Conduit>>) -> io::Result<()> {
+/// Sends the parts of all workers. The sockets are left in `copies`: to close thousands takes time, in which the next process would wait.
+fn hand_out(
+    wire: &mut Wire,
+    left: Vec<Inheritance<UdpSocket, Conduit>>,
+    copies: &mut Vec<UdpSocket>,
+) -> io::Result<()> {
     for Inheritance { shared, last_id, allocations, staying, .. } in left {
         let mut sockets: Vec<UdpSocket> = shared;
         let shared = u32::try_from(sockets.len()).unwrap_or(u32::MAX);
@@ -250,9 +266,11 @@ fn hand_out(wire: &mut Wire, left: Vec<Inheritance<UdpSocket, Conduit>>) -> io::
         };
         let staying = staying.into_iter().map(part).collect();
         wire.send(&WorkerPart { last_id, shared, allocations, staying })?;
-        let sockets = sockets.iter().map(|socket| socket.as_fd());
-        let descriptors = sockets.chain(conduits.iter().map(|conduit| conduit.as_fd()));
-        wire.send_descriptors(&descriptors.collect::<Vec<_>>())?;
+        let descriptors = sockets.iter().map(|socket| socket.as_fd());
+        let descriptors = descriptors.chain(conduits.iter().map(|conduit| conduit.as_fd()));
+        let sent = wire.send_descriptors(&descriptors.collect::<Vec<_>>());
+        copies.append(&mut sockets);
+        sent?;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use dataplane::RelaySettings;
 use state_format::{Malformed, Reader, Value, Writer, fields, variants};
 use turn_types::{AllocationId, RelayId, Secret};
 
@@ -21,6 +22,31 @@ pub(super) struct Offer {
     pub(super) workers: Vec<Listening>,
     /// Listeners of HTTP.
     pub(super) services: Vec<SocketAddr>,
+    pub(super) relay_sockets: RelaySocketsPart,
+    /// About as many come with the allocations.
+    pub(super) descriptors: u32,
+}
+
+/// Settings that all relay sockets have.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RelaySocketsPart {
+    pub(super) option_set: u32,
+    pub(super) recv_buffer: u64,
+    pub(super) send_buffer: u64,
+}
+
+impl From<RelaySettings> for RelaySocketsPart {
+    fn from(settings: RelaySettings) -> Self {
+        let RelaySettings { option_set, recv_buffer, send_buffer } = settings;
+        Self { option_set, recv_buffer, send_buffer }
+    }
+}
+
+impl From<RelaySocketsPart> for RelaySettings {
+    fn from(part: RelaySocketsPart) -> Self {
+        let RelaySocketsPart { option_set, recv_buffer, send_buffer } = part;
+        Self { option_set, recv_buffer, send_buffer }
+    }
 }
 
 /// The listeners of one worker.
@@ -74,7 +100,14 @@ pub(super) struct RelayPart {
 pub(super) struct Bytes(pub(super) Vec<u8>);
 
 fields!(Hello { 1 => version, 2 => process });
-fields!(Offer { 1 => nonce_key, 2 => workers, 3 => services });
+fields!(Offer {
+    1 => nonce_key,
+    2 => workers,
+    3 => services,
+    4 => relay_sockets or RelaySocketsPart::default(),
+    5 => descriptors or 0,
+});
+fields!(RelaySocketsPart { 1 => option_set, 2 => recv_buffer, 3 => send_buffer });
 fields!(Listening { 1 => udp, 2 => tcp });
 fields!(WorkerPart { 1 => last_id, 2 => shared, 3 => allocations, 4 => staying or Vec::new() });
 fields!(StayingPart { 1 => sessions });

@@ -9,14 +9,15 @@ use std::path::Path;
 use anyhow::anyhow;
 use dataplane::io::Conduit;
 use dataplane::{
-    InheritedAllocation, InheritedRelay, InheritedSocket, NetOptions, StayingSession,
-    StayingSessions,
+    InheritedAllocation, InheritedRelay, InheritedSocket, NetOptions, RelaySettings,
+    StayingSession, StayingSessions,
 };
 use linux_net::UdpSocket;
 use turn_types::{AllocationId, Secret, SocketId};
 
 use super::PATIENCE;
 use super::messages::{AllocationPart, Hello, Listening, Offer, SessionPart, Step, WorkerPart};
+use super::room::make_room;
 use super::wire::Wire;
 use crate::failure::{Failure, Result};
 
@@ -26,6 +27,8 @@ pub(crate) struct Predecessor {
     nonce_key: Secret<[u8; 32]>,
     workers: Vec<Listeners>,
     services: Vec<(SocketAddr, OwnedFd)>,
+    /// Settings of its relay sockets.
+    relay_sockets: RelaySettings,
     /// Its standard error.
     errors: OwnedFd,
 }
@@ -44,7 +47,9 @@ pub(crate) struct InheritedWorker {
     pub(crate) last_id: AllocationId,
     /// Sockets that relays of prefixes share.
     pub(crate) shared: Vec<UdpSocket>,
-    pub(crate) allocations: Vec<InheritedAllocation<UdpSocket>>,
+    pub(crate) allocations: Vec<InheritedAllocation<InheritedSocket>>,
+    /// Settings of their sockets.
+    pub(crate) settings: RelaySettings,
     /// Sessions of DTLS that stay with earlier processes.
     pub(crate) staying: Vec<StayingSessions<Conduit>>,
 }
@@ -75,7 +80,9 @@ impl Predecessor {
     fn introduce(mut wire: Wire) -> io::Result<Self> {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         wire.send(&Hello { version, process: std::process::id() })?;
-        let Offer { nonce_key, workers, services } = wire.receive()?;
+        let offer = wire.receive()?;
+        let Offer { nonce_key, workers, services, relay_sockets, descriptors: coming } = offer;
+        make_room(coming);
         let of_workers: usize = workers.iter().map(|one| one.udp.len() + one.tcp.len()).sum();
         let count = of_workers + services.len() + 1;
         let mut descriptors = wire.receive_descriptors(count)?.into_iter();
@@ -90,7 +97,7 @@ impl Predecessor {
         let Some(errors) = descriptors.next() else {
             return Err(ErrorKind::InvalidData.into());
         };
-        Ok(Self { wire, nonce_key, workers, services, errors })
+        Ok(Self { wire, nonce_key, workers, services, relay_sockets: relay_sockets.into(), errors })
     }
 
     /// Its process id.
@@ -149,16 +156,14 @@ impl Predecessor {
         let mut sockets = descriptors.into_iter().map(InheritedSocket);
         let shared = sockets.by_ref().take(shared as usize);
         let shared = shared.map(|one| one.of_shared_relays(net)).collect::<io::Result<_>>()?;
-        let mut allocation = |AllocationPart { state, relays }: AllocationPart| {
+        let allocation = |AllocationPart { state, relays }: AllocationPart| {
             let relays = relays.into_iter().map(|relay| {
                 let socket = if relay.own { sockets.next() } else { None };
-                let socket = socket.map(|one| one.of_relay(relay.at, net)).transpose()?;
-                Ok(InheritedRelay { relay: relay.relay, at: relay.at, socket })
+                InheritedRelay { relay: relay.relay, at: relay.at, socket }
             });
-            Ok(InheritedAllocation { relays: relays.collect::<io::Result<_>>()?, state: state.0 })
+            InheritedAllocation { relays: relays.collect(), state: state.0 }
         };
-        let allocations =
-            allocations.into_iter().map(&mut allocation).collect::<io::Result<_>>()?;
+        let allocations = allocations.into_iter().map(allocation).collect();
         let staying = staying.into_iter().zip(conduits).map(|(part, fd)| {
             let session = |SessionPart { client, server, number }| StayingSession {
                 client,
@@ -169,7 +174,8 @@ impl Predecessor {
             Ok(StayingSessions { sessions, conduit: Conduit::from_fd(fd)? })
         });
         let staying = staying.collect::<io::Result<_>>()?;
-        Ok(InheritedWorker { last_id, shared, allocations, staying })
+        let settings = self.relay_sockets;
+        Ok(InheritedWorker { last_id, shared, allocations, settings, staying })
     }
 
     /// Tells it that this process is ready to serve; behind that, this process serves alone, and has its standard
