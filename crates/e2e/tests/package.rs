@@ -9,6 +9,9 @@ use e2e::{Machine, Tool, binary, repository, require, skip};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Calls of `turnpike demo` before one has to lose nothing.
+const CALLS_MAX: usize = 5;
+
 /// The address of the machine.
 const SERVER: &str = "203.0.113.7";
 
@@ -37,6 +40,17 @@ fn word_after<'a>(output: &'a str, label: &str) -> &'a str {
     line.unwrap_or_else(|| panic!("no {label} in {output}")).trim()
 }
 
+/// Calls until one loses nothing, and returns what it prints: on a busy machine one may, as its hint says.
+#[track_caller]
+fn call_through(machine: &Machine, demo: &[&str]) -> String {
+    let mut calls = (0..CALLS_MAX).map(|_| machine.run(demo));
+    let lossless = calls.find(|call| call.ok).map(|call| call.output);
+    lossless.unwrap_or_else(|| {
+        let last = machine.run(demo).output;
+        panic!("{last}\n{}\n{}", machine.run(&["turnpike", "status"]).output, machine.journal())
+    })
+}
+
 #[test]
 fn the_package_is_installed_upgraded_and_removed() {
     let Some(machine) = require(Machine::boot("package")) else { return };
@@ -53,8 +67,8 @@ fn the_package_is_installed_upgraded_and_removed() {
     let password = word_after(&added, "password");
     let server = format!("turn:{SERVER}");
     let demo = ["turnpike", "demo", "--server", &server, "--user", "alice", "--password", password];
-    let call = machine.succeed(&[&demo[..], &["--seconds", "2", "--json"]].concat());
-    let call: serde_json::Value = serde_json::from_str(&call).expect("JSON");
+    let said = call_through(&machine, &[&demo[..], &["--seconds", "2", "--json"]].concat());
+    let call: serde_json::Value = serde_json::from_str(&said).expect("JSON");
     let flows = call["flows"].as_array().expect("flows");
     assert!(
         !flows.is_empty() && flows.iter().all(|flow| flow["relayed"].as_u64() > Some(50)),
@@ -98,7 +112,7 @@ fn the_package_is_installed_upgraded_and_removed() {
     ]);
     assert_eq!(owner, "750 root:turnpike\n640 root:turnpike\n");
     assert!(machine.succeed(&["turnpike", "user", "list"]).contains("alice"));
-    machine.succeed(&[&demo[..], &["--seconds", "1"]].concat());
+    call_through(&machine, &[&demo[..], &["--seconds", "1"]].concat());
 
     machine.succeed(&["apt-get", "remove", "-q", "-y", "turnpike"]);
     assert!(!machine.run(&["systemctl", "is-active", "turnpike"]).ok);
@@ -131,8 +145,9 @@ fn the_package_under_coturns_names_serves_its_configuration() {
     assert!(started.ok, "{}\n{}", started.output, machine.journal_of("coturn"));
     assert!(!machine.run(&["systemctl", "is-active", "turnpike"]).ok);
     let server = format!("turn:{SERVER}");
-    let call = ["--server", &server, "--user", "alice", "--password", "battery", "--seconds", "1"];
-    machine.succeed(&[&["turnpike", "demo"][..], &call].concat());
+    let options =
+        ["--server", &server, "--user", "alice", "--password", "battery", "--seconds", "1"];
+    call_through(&machine, &[&["turnpike", "demo"][..], &options].concat());
     machine.succeed(&["systemctl", "reload", "coturn"]);
     let log = fs::read_to_string(machine.path("/var/log/turnserver/turn.log")).expect("the log");
     assert!(log.contains("ready") && log.contains("reload"), "{log}");

@@ -9,6 +9,9 @@ use rustix::process::{Resource, getrlimit};
 /// Descriptors that a process opens beside those that it is given.
 const OTHERS: u32 = 1024;
 
+/// The largest table that is made beforehand: of 8 MiB. A process with more descriptors waits.
+const ROOM_MAX: u32 = 1 << 20;
+
 /// Descriptors of this process, or somewhat fewer.
 pub(super) fn open_descriptors() -> u32 {
     // The kernel gives the lowest number that is free.
@@ -20,7 +23,7 @@ pub(super) fn open_descriptors() -> u32 {
 /// and again while they come, and for each step a process with threads waits until all processors have seen it: with 5,000
 /// descriptors a third of the pause.
 pub(super) fn make_room(more: u32) {
-    let wanted = open_descriptors().saturating_add(more).saturating_add(OTHERS);
+    let wanted = open_descriptors().saturating_add(more).saturating_add(OTHERS).min(ROOM_MAX);
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let highest = u64::from(wanted).min(limit.saturating_sub(1));
     if let Ok(highest) = i32::try_from(highest) {
