@@ -63,9 +63,12 @@ pub struct Status {
     /// The servers that clients are redirected to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub redirects: Vec<Redirect>,
-    /// The process whose place this one took by an upgrade, if it did.
+    /// The process whose calls this one took over, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_over: Option<TookOver>,
+    /// Id of the process that has copies of all calls over UDP for the case of a crash (`turnpike keep`), if one has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keeper: Option<u32>,
     /// Worker threads.
     pub workers: u64,
     /// Work of the kernel: batches of datagrams, and relaying.
@@ -106,14 +109,14 @@ pub struct Status {
     pub occupancy: BTreeMap<String, Vec<Bucket>>,
 }
 
-/// A process whose place this one took by an upgrade.
+/// A process whose calls this one took over: in an upgrade or a restart, or after a crash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TookOver {
     /// Its process id.
     pub process: u32,
     /// Allocations that came from it.
     pub allocations: u64,
-    /// Time in which neither process served, in microseconds. Packets waited meanwhile.
+    /// Time in which no process served, in microseconds. Packets waited meanwhile.
     pub pause_microseconds: u64,
 }
 

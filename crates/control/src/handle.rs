@@ -16,6 +16,7 @@ pub struct Handle {
     pub workers: Workers,
     info: Arc<Mutex<Arc<ServerInfo>>>,
     drain_deadline: Arc<Mutex<Option<Instant>>>,
+    keeper: Arc<Mutex<Option<u32>>>,
     configuration: Arc<Mutex<Arc<[ConfiguredKey]>>>,
     operator: mpsc::Sender<OperatorRequest>,
     /// Clients and users whose events are logged in detail.
@@ -33,6 +34,7 @@ impl Handle {
                 workers,
                 info,
                 drain_deadline: Arc::default(),
+                keeper: Arc::default(),
                 configuration: Arc::default(),
                 operator,
                 traces: Arc::default(),
@@ -67,6 +69,17 @@ impl Handle {
     /// Sets the time at which a draining server ends live allocations, for queries.
     pub fn set_drain_deadline(&self, deadline: Option<Instant>) {
         *self.drain_deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
+    }
+
+    /// Id of the process that has copies of all calls over UDP, if one has.
+    #[must_use]
+    pub fn keeper(&self) -> Option<u32> {
+        *self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the process that has copies of all calls over UDP, for queries.
+    pub fn set_keeper(&self, process: Option<u32>) {
+        *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = process;
     }
 
     /// The configuration in force; empty where nobody said it.

@@ -44,18 +44,18 @@ pub struct ServerInfo {
     pub monitoring: MonitoringInfo,
     /// The servers that clients are redirected to.
     pub redirects: Vec<RedirectInfo>,
-    /// The process whose place this one took by an upgrade, if it did.
+    /// The process whose calls this one took over, if it did.
     pub took_over: Option<TookOverInfo>,
 }
 
-/// A process whose place this one took.
+/// A process whose calls this one took over: in an upgrade or a restart, or after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TookOverInfo {
     /// Its process id.
     pub process: u32,
     /// Allocations that came from it.
     pub allocations: usize,
-    /// Time in which neither process served.
+    /// Time in which no process served.
     pub pause: Duration,
 }
 

@@ -3,13 +3,14 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, SyncSender, channel};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use linux_net::UdpSocket;
 use turn_types::{AllocationId, WorkerId};
 
+use crate::copies::Copies;
 use crate::inheritance::{Inheritance, InheritedAllocation, InheritedRelay, StayingSessions};
 use crate::io::{Conduit, Kernel};
 use crate::limits::LEAVE_DEADLINE;
@@ -122,6 +123,14 @@ impl WorkerChannels {
         let wait =
             |told: Receiver<_>| told.recv_timeout(LEAVE_DEADLINE).map_err(|_| no_answer())?;
         answers.into_iter().map(wait).collect()
+    }
+
+    /// Lets all workers send copies of their allocations here, and from then on of what changes, until the receiving end is dropped. It is to
+    /// have room for [`COPIES_WAITING`](crate::limits::COPIES_WAITING).
+    pub fn copy_to(&self, receiver: &SyncSender<Copies<UdpSocket>>) {
+        self.ids().for_each(|worker| {
+            self.insist(worker, || WorkerMessage::Copy(receiver.clone()));
+        });
     }
 
     /// Lets all workers take everything back: the next process has failed.

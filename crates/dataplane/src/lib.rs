@@ -20,6 +20,7 @@
 
 mod admission;
 mod context;
+mod copies;
 mod dtls;
 mod earlier;
 mod egress;
@@ -41,6 +42,7 @@ mod worker;
 mod workers;
 
 pub use admission::{Admission, ConnectionLimits};
+pub use copies::{CopiedAllocation, CopiedRelay, Copies};
 pub use dtls::DtlsSettings;
 pub use handover::{Entrance, InheritedSocket};
 pub use inheritance::{

@@ -38,6 +38,19 @@ pub const EARLIER_PROCESSES_MAX: usize = 8;
 /// few thousand; later means that it is stuck, and the hand-over fails.
 pub const LEAVE_DEADLINE: Duration = Duration::from_secs(2);
 
+/// Time between copies for a keeper: what is newer is lost with the process. Each copy of an allocation takes some microseconds, and a client
+/// that begins a call changes its own a few times within this.
+pub const COPIES_EVERY: Duration = Duration::from_millis(250);
+
+/// Allocations copied in one turn: half a millisecond, for which packets wait.
+pub const COPIES_PER_TURN: usize = 64;
+
+/// Copies on their way to the keeper. While none fits the worker waits, and gathers what changes by its id alone.
+pub const COPIES_WAITING: usize = 16;
+
+/// Pause after copies that found no room.
+pub const COPIES_AGAIN_AFTER: Duration = Duration::from_millis(10);
+
 /// Sockets after which results are sent while fewer are ready than a turn serves: the packets of the first of a few dozen
 /// need not wait for those of the last, and a send call for so many costs each of them little.
 pub const SOCKETS_SENT_EARLY: usize = 4;

@@ -179,6 +179,24 @@ impl<N: Net> Sockets<N> {
         sockets
     }
 
+    /// Copies the sockets that relays share.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub(crate) fn copy_shared(&self) -> io::Result<Vec<N::Udp>> {
+        let numbers = self.shared.sockets();
+        numbers.filter_map(|number| self.relays.get(number)).map(|one| one.socket.copy()).collect()
+    }
+
+    /// The address of a relay, and its socket unless it shares one.
+    pub(crate) fn at(&self, relay: RelayId) -> Option<(SocketAddr, Option<&N::Udp>)> {
+        if let Some((_, at)) = self.shared.socket_of(relay) {
+            return Some((at, None));
+        }
+        let socket = &self.relays.get(relay)?.socket;
+        Some((socket.local_addr(), Some(socket)))
+    }
+
     /// Takes a relay out, for the next process: its address, and its socket unless it shares one.
     pub(crate) fn leave_relay(
         &mut self,

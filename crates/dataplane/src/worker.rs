@@ -17,6 +17,7 @@ use turn_proto::{EndReason, Fetch, Policy, REPLY_MAX, Server, ServerConfig, Shar
 use turn_types::{Instant, IpFamily, RelayId, SocketId, WorkerId};
 
 use crate::context::{Connections, Context, Message, Output};
+use crate::copies::{Copying, Over};
 use crate::dtls::{Dtls, DtlsSettings};
 use crate::earlier::EarlierSessions;
 use crate::egress::Egress;
@@ -27,7 +28,7 @@ use crate::limits::{
     RING_ROUNDS_PER_TURN, SOCKETS_PER_TURN, SOCKETS_SENT_EARLY,
 };
 use crate::offload::Offload;
-use crate::report::{LogOptions, Observer};
+use crate::report::{Condition, LogOptions, Observer};
 use crate::sockets::{Listener, NetOptions, Sockets};
 use crate::stream::{ReadNext, StreamSettings, Streams};
 use crate::tcp_relay::TcpRelay;
@@ -92,6 +93,8 @@ pub struct Worker<N: Net = Kernel> {
     leaving: Vec<Fetch>,
     /// Parts that the next process has, until it serves.
     left: Option<Left<N>>,
+    /// Copies for a keeper.
+    copying: Option<Copying<N>>,
     /// The listeners are this process's.
     listens: bool,
     /// The way from the next process, for sessions of DTLS, which stay here.
@@ -178,6 +181,7 @@ impl<N: Net> Worker<N> {
             ready: Ready::new(),
             leaving: Vec::new(),
             left: None,
+            copying: None,
             listens: true,
             conduit: None,
             is_busy: false,
@@ -221,6 +225,7 @@ impl<N: Net> Worker<N> {
         self.serve_rereads();
         self.serve_timeouts();
         self.send_gathered();
+        self.serve_copies();
         self.publish();
         !self.stopping
     }
@@ -248,6 +253,7 @@ impl<N: Net> Worker<N> {
                 self.streams.next_sweep(),
                 self.dtls.next_sweep(),
                 self.tcp_relay.next_resume(),
+                self.next_copies(),
             ];
             // From the beginning of the last turn, a moment ago: timers have no finer grain.
             due.into_iter().flatten().min().map(|due| self.cx.until(due))
@@ -451,6 +457,31 @@ impl<N: Net> Worker<N> {
             self.dtls.sweep(&mut self.cx);
             self.settle();
         }
+    }
+
+    /// Time of the next copies for a keeper. In a hand-over there are none: what has left may come back.
+    fn next_copies(&self) -> Option<Instant> {
+        let copying = self.copying.as_ref().filter(|_| self.left.is_none())?;
+        copying.due(&self.cx.server)
+    }
+
+    fn serve_copies(&mut self) {
+        if self.next_copies().is_none() {
+            return;
+        }
+        let Self { cx, copying, .. } = self;
+        let Context { worker, now, server, sockets, observer, .. } = cx;
+        let Some(copying) = copying else { return };
+        let Err(over) = copying.serve((*worker, now.instant), server, sockets) else { return };
+        if let Over::Exhausted(error) = over {
+            observer.warn(now.instant, Condition::Copies, &error);
+        }
+        self.stop_copying();
+    }
+
+    fn stop_copying(&mut self) {
+        self.copying = None;
+        self.cx.server.keep_changes(false);
     }
 
     /// Returns the context, the parts that reach clients, and the kernel path.

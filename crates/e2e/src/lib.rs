@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod browser;
+mod call;
 mod caller;
 pub mod certificates;
 mod clients;
@@ -17,6 +18,7 @@ mod server;
 mod tool;
 
 pub use browser::Browser;
+pub use call::{Call, Sent, Stop};
 pub use caller::Caller;
 pub use certificates::Certificates;
 pub use clients::{aioice, chromium, coturn, helm, pebble, pion, pion_run, prometheus};

@@ -127,20 +127,28 @@ impl Server {
             );
             assert!(added.ok, "user add: {}", added.output);
         }
-        let binary = binary();
-        let mut words = config.through.iter().map(std::ffi::OsStr::new).chain([binary.as_os_str()]);
-        let first = words.next().unwrap_or_default();
-        let mut process = Running::start(
-            lab.command(Host::Server, first)
-                .args(words)
-                .arg("run")
-                .arg("--config")
-                .arg(directory.join("turnpike.toml"))
-                .arg("--data")
-                .arg(&directory),
-        );
-        process.wait_for("ready", PATIENCE);
+        let process = start(lab, &config.through, &directory);
         Self { process, directory, namespace, successors: Vec::new() }
+    }
+
+    /// Starts it again after its end, with the same files.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start_again(&mut self, lab: &Lab, through: &[String]) {
+        self.process = start(lab, through, &self.directory);
+    }
+
+    /// Starts its keeper, and waits until that is there.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn keeper(&self, lab: &Lab) -> Running {
+        let mut keeper = lab.command(Host::Server, binary());
+        let mut keeper = Running::start(keeper.arg("keep").arg("--data").arg(&self.directory));
+        keeper.wait_for("waiting for a server", PATIENCE);
+        keeper
     }
 
     /// Path of the configuration file.
@@ -243,6 +251,24 @@ impl Drop for Server {
         }
         drop(std::fs::remove_dir_all(&self.directory));
     }
+}
+
+/// Starts a server of this directory by a command, and waits until it serves.
+fn start(lab: &Lab, through: &[String], directory: &Path) -> Running {
+    let binary = binary();
+    let mut words = through.iter().map(std::ffi::OsStr::new).chain([binary.as_os_str()]);
+    let first = words.next().unwrap_or_default();
+    let mut process = Running::start(
+        lab.command(Host::Server, first)
+            .args(words)
+            .arg("run")
+            .arg("--config")
+            .arg(directory.join("turnpike.toml"))
+            .arg("--data")
+            .arg(directory),
+    );
+    process.wait_for("ready", PATIENCE);
+    process
 }
 
 /// The binary that Cargo built beside this test.

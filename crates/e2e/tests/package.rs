@@ -92,6 +92,8 @@ fn the_package_is_installed_upgraded_and_removed() {
     assert!(!machine.journal().contains("ERROR"), "{}", machine.journal());
     open_to_its_group_alone(&machine);
     a_refused_reload_fails(&machine);
+    restarts_end_no_call(&machine, &demo);
+    crashes_end_no_call_with_a_keeper(&machine, &demo);
 
     // An upgrade keeps the administrator's changes and the users, and runs the new server.
     let file = machine.path("/etc/turnpike/turnpike.toml");
@@ -171,6 +173,85 @@ fn the_package_under_coturns_names_serves_its_configuration() {
     machine.succeed(&["apt-get", "purge", "-q", "-y", "turnpike-coturn-compat"]);
     assert!(!machine.path("/usr/bin/turnserver").is_symlink());
     assert!(machine.path("/etc/turnserver.conf").exists(), "not the package's");
+}
+
+/// Calls for some seconds, during which `disturb` happens again and again; returns how many packets were sent and lost.
+#[track_caller]
+fn call_during(
+    machine: &Machine,
+    (demo, seconds): (&[&str], u64),
+    (times, disturb): (usize, impl Fn()),
+) -> (u64, u64) {
+    let length = seconds.to_string();
+    let words = [demo, &["--seconds", &length, "--json"]].concat();
+    let said = std::thread::scope(|scope| {
+        let call = scope.spawn(|| machine.run(&words).output);
+        let is_there = || {
+            let status = machine.run(&["turnpike", "status", "--json"]).output;
+            let status: serde_json::Value = serde_json::from_str(&status).unwrap_or_default();
+            status["allocations"]["live"].as_u64() > Some(0)
+        };
+        test_support::eventually("the call", is_there);
+        for _ in 0..times {
+            std::thread::sleep(Duration::from_millis(500));
+            disturb();
+        }
+        call.join().expect("the call's output")
+    });
+    let end = said.rfind('}').unwrap_or_else(|| panic!("no JSON: {said}\n{}", machine.journal()));
+    let call: serde_json::Value = serde_json::from_str(&said[..=end])
+        .unwrap_or_else(|error| panic!("{error}: {said}\n{}", machine.journal()));
+    let flows = call["flows"].as_array().expect("flows");
+    let sum = |what: &str| flows.iter().filter_map(|flow| flow[what].as_u64()).sum();
+    (sum("sent"), sum("lost"))
+}
+
+/// The next process has the calls of the one before.
+#[track_caller]
+fn took_calls_over(machine: &Machine) {
+    let status = machine.succeed(&["turnpike", "status"]);
+    assert!(status.contains("took over"), "{status}\n{}", machine.journal());
+    assert!(!status.contains("took over 0"), "{status}\n{}", machine.journal());
+}
+
+fn restarts_end_no_call(machine: &Machine, demo: &[&str]) {
+    let restart = || {
+        machine.succeed(&["systemctl", "restart", "turnpike"]);
+        took_calls_over(machine);
+    };
+    let lossless = (0..CALLS_MAX).find(|_| {
+        let (sent, lost) = call_during(machine, (demo, 10), (4, &restart));
+        assert!(sent > 1000 && lost < sent / 10, "{lost} of {sent}: {}", machine.journal());
+        lost == 0
+    });
+    assert!(lossless.is_some(), "each call lost packets: {}", machine.journal());
+    // A stop keeps nothing, and another server may have the ports at once.
+    machine.succeed(&["systemctl", "stop", "turnpike"]);
+    assert!(!machine.succeed(&["ss", "-Hulnp"]).contains(":3478"), "the port is in use");
+    machine.succeed(&["systemctl", "start", "turnpike"]);
+    assert!(!machine.succeed(&["turnpike", "status"]).contains("took over"));
+}
+
+fn crashes_end_no_call_with_a_keeper(machine: &Machine, demo: &[&str]) {
+    machine.succeed(&["systemctl", "enable", "--now", "turnpike-keeper"]);
+    test_support::eventually("the keeper", || machine.journal().contains("a keeper has copies"));
+    let main_process =
+        || machine.succeed(&["systemctl", "show", "turnpike", "-p", "MainPID", "--value"]);
+    let kill = || {
+        // The keeper has what is a second old.
+        std::thread::sleep(Duration::from_secs(2));
+        let before = main_process();
+        machine.succeed(&["systemctl", "kill", "-s", "KILL", "turnpike"]);
+        test_support::eventually("the next process", || {
+            let is_another = main_process() != before;
+            is_another && machine.run(&["turnpike", "status"]).ok
+        });
+        took_calls_over(machine);
+    };
+    let (sent, lost) = call_during(machine, (demo, 12), (2, &kill));
+    // What the server had in its hands.
+    assert!(sent > 1000 && lost < sent / 100, "{lost} of {sent}: {}", machine.journal());
+    machine.succeed(&["systemctl", "disable", "--now", "turnpike-keeper"]);
 }
 
 /// Members of the group use the control socket, other users do not; neither reads the users' keys.
@@ -263,14 +344,19 @@ fn the_conffile_is_checked_as_it_is_and_with_each_key() {
 }
 
 #[test]
-fn the_unit_is_confined_and_valid() {
-    let unit = repository().join("dist/systemd/turnpike.service");
-    let analyze = |arguments: &[&str]| {
-        Tool::run(Command::new("systemd-analyze").args(arguments).arg(&unit), PATIENCE)
-    };
+fn the_units_are_confined_and_valid() {
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
         return skip("systemd-analyze is not installed");
     }
+    ["turnpike.service", "turnpike-keeper.service"].into_iter().for_each(is_confined_and_valid);
+}
+
+#[track_caller]
+fn is_confined_and_valid(unit: &str) {
+    let unit = repository().join("dist/systemd").join(unit);
+    let analyze = |arguments: &[&str]| {
+        Tool::run(Command::new("systemd-analyze").args(arguments).arg(&unit), PATIENCE)
+    };
     // In tenths: 2.0 at most.
     let security = analyze(&["security", "--offline=yes", "--threshold=20"]);
     assert!(security.ok, "{}", security.output);

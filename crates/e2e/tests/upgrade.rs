@@ -1,114 +1,23 @@
 //! Another process takes the place of the running server, and calls go on.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Caller, Config, Host, Lab, Running, SecureScene, Server, Tool, binary, echo_peer, pion,
-    pion_run, require,
+    Call, Caller, Config, Host, Lab, Running, SecureScene, Sent, Server, Stop, Tool, binary,
+    echo_peer, pion, pion_run, require,
 };
-use stun_wire::ChannelNumber;
 use turn_types::IpFamily;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Time between two packets of a flow, in each direction.
 const PACKET_EVERY: Duration = Duration::from_millis(1);
-
-/// A call with numbered packets in both directions.
-struct Call {
-    caller: Caller,
-    channel: ChannelNumber,
-    peer: UdpSocket,
-}
-
-impl Call {
-    fn new(lab: &Lab, config: &Config, family: IpFamily) -> Self {
-        let addresses = match family {
-            IpFamily::V4 => lab.v4,
-            IpFamily::V6 => lab.v6,
-        };
-        let socket = lab.socket(Host::Client, (addresses.client, 0));
-        let server = SocketAddr::new(addresses.listen, 3478);
-        let mut caller = Caller::allocate(socket, server, config.accounts[0], family);
-        let peer = lab.socket(Host::Peer, (addresses.peer, 0));
-        let channel = caller.bind(peer.local_addr().expect("an address"));
-        peer.connect(caller.relayed()).expect("the relayed address");
-        Self { caller, channel, peer }
-    }
-
-    /// Sends until told to stop; returns how many packets each side has sent.
-    fn send(&self, stop: &AtomicBool) -> u32 {
-        let mut number = 0_u32;
-        while !stop.load(Ordering::Relaxed) {
-            self.caller.send(self.channel, &packet(number, b'c'));
-            self.peer.send(&packet(number, b'p')).expect("sent");
-            number += 1;
-            sleep(PACKET_EVERY);
-        }
-        number
-    }
-
-    /// Receives until all packets have come, each once and unaltered, and in order if they are `ordered`.
-    #[track_caller]
-    fn assert_received(
-        (from, ordered): (u8, bool),
-        receive: impl Fn() -> Option<Vec<u8>>,
-        sent: &Sent,
-    ) {
-        let mut times: BTreeMap<u32, u32> = BTreeMap::new();
-        let mut before = None;
-        loop {
-            let done = sent.count();
-            if done.is_some_and(|count| times.len() as u32 == count) {
-                break;
-            }
-            let Some(bytes) = receive() else {
-                let Some(count) = done else { continue };
-                let missing: Vec<u32> = (0..count).filter(|it| !times.contains_key(it)).collect();
-                panic!("{} of {count} are missing: {missing:?}", missing.len());
-            };
-            let number = u32::from_be_bytes(bytes[..4].try_into().expect("a number"));
-            assert_eq!(bytes, packet(number, from), "altered");
-            let is_behind = before.is_some_and(|before| number < before);
-            assert!(!(ordered && is_behind), "{number} behind {before:?}");
-            before = Some(number);
-            *times.entry(number).or_default() += 1;
-        }
-        assert!(times.values().all(|times| *times == 1));
-    }
-}
-
-/// Ends the senders with it.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Number of packets that were sent in all, when that is known.
-#[derive(Default)]
-struct Sent(std::sync::OnceLock<u32>);
-
-impl Sent {
-    fn count(&self) -> Option<u32> {
-        self.0.get().copied()
-    }
-}
-
-fn packet(number: u32, from: u8) -> Vec<u8> {
-    let mut bytes = number.to_be_bytes().to_vec();
-    bytes.resize(160 + (number % 700) as usize, from);
-    bytes
-}
 
 /// The server of a lab, which relays by this mode of the kernel path.
 fn server(lab: &Lab, mode: &str) -> (Config, Server) {
@@ -161,25 +70,12 @@ fn no_packet_is_lost(mode: &str) {
     let all: Vec<Sent> = calls.iter().map(|_| Sent::default()).collect();
     thread::scope(|scope| {
         for (call, sent) in calls.iter().zip(&all) {
-            let wait = Duration::from_secs(5);
-            call.peer.set_read_timeout(Some(wait)).expect("a time");
-            scope.spawn(|| sent.0.set(call.send(&stop)).expect("once"));
-            scope.spawn(move || {
-                Call::assert_received(
-                    (b'c', ordered),
-                    || {
-                        let mut bytes = [0; 2000];
-                        call.peer.recv(&mut bytes).ok().map(|len| bytes[..len].to_vec())
-                    },
-                    sent,
-                );
-            });
-            scope.spawn(move || {
-                Call::assert_received((b'p', ordered), || call.caller.receive(wait), sent);
-            });
+            scope.spawn(|| sent.set(call.send(PACKET_EVERY, &stop)));
+            scope.spawn(move || assert_eq!(call.missing_at_peer(ordered, sent), [0; 0]));
+            scope.spawn(move || assert_eq!(call.missing_at_client(ordered, sent), [0; 0]));
         }
         // Also if an upgrade fails.
-        let _stop = Stop(&stop);
+        let _stop = Stop::at_end(&stop);
         upgrade(&mut server, 5);
         sleep(Duration::from_secs(1));
     });

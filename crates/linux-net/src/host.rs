@@ -6,6 +6,7 @@ mod clock;
 mod interfaces;
 mod monitor;
 mod own_addresses;
+mod passed;
 mod privileges;
 mod random;
 mod rlimit;
@@ -17,6 +18,7 @@ pub use interfaces::{
 };
 pub use monitor::{HostChanges, HostMonitor};
 pub use own_addresses::own_prefixes;
+pub use passed::passed_descriptors;
 pub use privileges::gain_no_privileges;
 pub use random::random_bytes;
 pub use rlimit::raise_open_files;

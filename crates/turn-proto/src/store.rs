@@ -5,6 +5,7 @@ pub(crate) mod allocations;
 pub(crate) mod bandwidth;
 pub(crate) mod budgets;
 pub(crate) mod carried;
+pub(crate) mod changes;
 pub(crate) mod channel;
 pub(crate) mod connection;
 pub(crate) mod expected_clients;

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use anyhow::anyhow;
 use control::{
@@ -17,7 +17,7 @@ use dataplane::{
     Admission, ConnectionLimits, DtlsSettings, Entrance, LogAddresses, LogOptions, NetOptions,
     PseudonymKey, StreamSettings, WorkerChannels, WorkerSpec,
 };
-use linux_net::{HostMonitor, capabilities, raise_open_files, random_bytes};
+use linux_net::{Clock, HostMonitor, capabilities, raise_open_files, random_bytes};
 use settings::{InterfaceName, OffloadMode, Settings, SettingsErrors, WorkerCount};
 use turn_proto::{Policy, Quotas, SharedRegistry, UnauthenticatedBudget};
 use turn_types::{Secret, WorkerId};
@@ -93,7 +93,9 @@ impl Starting {
         let mut spawned = Vec::new();
         let mut gates = Vec::new();
         // Nobody serves from here on, until this process does.
-        let (since, before) = (Instant::now(), predecessor.as_ref().map(Predecessor::process));
+        let since = predecessor.as_ref().and_then(Predecessor::silent_since);
+        let since = since.unwrap_or_else(Clock::instant);
+        let before = predecessor.as_ref().map(Predecessor::process);
         let net = specs.first().map(|(spec, _)| spec.net).unwrap_or_default();
         let inherited = predecessor.as_mut().map(|before| before.leave(&net)).transpose();
         let inherited = inherited.or_fail("the running server did not hand over, and goes on")?;
@@ -122,7 +124,7 @@ impl Starting {
             // A worker that has ended is noticed as one that ends later.
             let _ = gate.send(());
         }
-        let pause = since.elapsed();
+        let pause = Clock::instant().saturating_since(since);
         let took_over = before.map(|process| TookOverInfo { process, allocations, pause });
         Ok(Started { threads, retiring, took_over })
     }

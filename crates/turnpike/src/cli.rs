@@ -110,6 +110,11 @@ pub(crate) enum Command {
     /// everything if that fails, and otherwise ends with its last client over TCP, TLS or DTLS. New connections come to the
     /// new one. workers.count stays as it is.
     Upgrade(Upgrade),
+    /// Keep the calls of the running server for the next one, in case it crashes
+    ///
+    /// A process beside the server, as the same user and with the same --config and --data. The server sends it copies of the
+    /// sockets and the state of clients over UDP, and a server that is started within a minute of the crash goes on with them.
+    Keep,
     /// Refuse new allocations, and stop the server when the last one has ended
     ///
     /// A second drain replaces the deadline of the first. SIGTERM during a drain keeps the later of its

@@ -6,6 +6,7 @@ pub(crate) mod demo;
 pub(crate) mod drain;
 pub(crate) mod import;
 pub(crate) mod init;
+pub(crate) mod keep;
 pub(crate) mod log_level;
 pub(crate) mod manual;
 pub(crate) mod probe;

@@ -1,4 +1,6 @@
-//! An upgrade: the next process of a server takes its listeners and its allocations over, and calls go on.
+//! The next process of a server takes its listeners and its allocations over, and calls go on.
+//!
+//! In an upgrade both run:
 //!
 //! ```text
 //! the running server (giving.rs)            the next one (taking.rs)
@@ -15,14 +17,25 @@
 //!
 //! Up to its `Go` the running server takes everything back if the next one fails, hangs or dies; behind it the next one alone
 //! has the allocations, and without a `Go` it ends. Both are processes of one user: see docs/adr/0019.
+//!
+//! In a restart the first has ended before the second is started. It leaves the same messages and sockets with the service manager (parked.rs),
+//! which passes them to the next one; nobody serves meanwhile. After a crash the next one gets the copies that a keeper has (keeper.rs,
+//! keeper_link.rs).
 
 mod giving;
+mod keeper;
+mod keeper_link;
 mod messages;
+mod parked;
+mod passing;
 mod room;
 mod taking;
 mod wire;
 
 pub(crate) use giving::{Giving, HandedOver, Handovers, ListenerCopies, WorkersToGive};
+pub(crate) use keeper::keep;
+pub(crate) use keeper_link::KeeperLink;
+pub(crate) use parked::Parked;
 pub(crate) use taking::{InheritedWorker, Predecessor, Retiring};
 
 use std::path::{Path, PathBuf};
@@ -37,4 +50,9 @@ const PREPARATION_MAX: Duration = Duration::from_secs(120);
 /// The socket of hand-overs, beside the control socket.
 pub(crate) fn socket(control: &Path) -> PathBuf {
     control.with_extension("next")
+}
+
+/// The socket of the keeper, beside the control socket.
+pub(crate) fn keeper_socket(control: &Path) -> PathBuf {
+    control.with_extension("keep")
 }

@@ -15,13 +15,13 @@ use crate::handover::Predecessor;
 /// Listeners of HTTP over TCP, for the next process.
 pub(crate) type Services = Vec<(SocketAddr, OwnedFd)>;
 
-/// The listeners for monitoring.
+/// The listeners for monitoring; `other`: what becomes of another server's Unix socket.
 pub(crate) async fn monitoring(
     settings: &Settings,
     mut predecessor: Option<&mut Predecessor>,
+    other: Other,
     services: &mut Services,
 ) -> Result<Vec<HttpListener>> {
-    let other = if predecessor.is_some() { Other::IsReplaced } else { Other::Stays };
     let mut listeners = Vec::new();
     for listen in &settings.http.listen {
         listeners.push(match listen {

@@ -40,6 +40,7 @@ mod redis_statistics;
 mod relay_prefixes;
 mod reload;
 mod renewal;
+mod restart;
 mod revocations;
 mod revoking;
 mod server;
@@ -103,6 +104,7 @@ fn run(cli: Cli) -> failure::Result<ExitCode> {
         Command::LogLevel(args) => commands::log_level::run(paths, &args),
         Command::Reload(args) => commands::reload::run(paths, args),
         Command::Upgrade(args) => commands::upgrade::run(paths, &args),
+        Command::Keep => commands::keep::run(paths),
         Command::Drain(args) => commands::drain::run(paths, &args),
         Command::Tune(args) => commands::tune::run(paths, &args),
         Command::Import(args) => return commands::import::run(paths, &args),

@@ -18,12 +18,13 @@ use crate::alternates::Alternates;
 use crate::cli::PathOptions;
 use crate::external::{self, ASKED_EVERY, Answers};
 use crate::failure::{Failure, Result};
-use crate::handover::{HandedOver, Handovers};
+use crate::handover::{HandedOver, Handovers, KeeperLink};
 use crate::host_watch::HostWatch;
 use crate::offload::KernelPath;
 use crate::output;
 use crate::paths;
 use crate::reload::InForce;
+use crate::restart;
 use crate::service_manager::{ServiceManager, State};
 use crate::session_records::Keeping;
 use crate::signals::{Signal, Signals};
@@ -64,6 +65,8 @@ pub(crate) struct Server {
     pub(crate) handed_over: mpsc::UnboundedReceiver<HandedOver>,
     /// Gives everything to the next process.
     pub(crate) handovers: Option<Handovers>,
+    /// Sends copies of all calls to a keeper.
+    pub(crate) keeper: Option<KeeperLink>,
     /// The socket of hand-overs, for its file.
     pub(crate) _handover_socket: SocketFile,
 }
@@ -235,6 +238,9 @@ impl Server {
     /// Another process has the place of this one, which serves those who stay until they end.
     fn retire(&mut self, over: HandedOver) -> Draining {
         self.manager.hand_over(over.to);
+        if let Some(keeper) = &self.keeper {
+            keeper.leave();
+        }
         // Its thread may have ended.
         let _ = over.told.send(());
         tracing::info!(
@@ -359,6 +365,7 @@ impl Server {
 
     async fn stop(mut self) -> Result<()> {
         self.manager.stopping();
+        restart::leave(self.handovers.as_ref(), self.keeper.as_ref(), &self.manager);
         tracing::info!(allocations = self.live(), "stopping");
         self.handovers = None;
         let _ = self.handle.workers.stop();

@@ -3,6 +3,8 @@
 //!
 //! The socket is connected before the process is confined: landlock refuses new connections to abstract sockets.
 
+mod store;
+
 use std::cell::{Cell, RefCell};
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
@@ -14,6 +16,7 @@ use std::time::Duration;
 
 use linux_net::Clock;
 
+use crate::handover::Parked;
 use crate::output;
 use crate::watchdog;
 
@@ -40,6 +43,10 @@ pub(crate) struct ServiceManager {
     connection: Option<Connection>,
     /// True if it wants heartbeats.
     heartbeats: bool,
+    /// True if it keeps descriptors for the next process.
+    keeps: bool,
+    /// What the process before has left with it.
+    found: Option<Parked>,
     /// The last line sent, and looks since then.
     status: RefCell<(String, u32)>,
     /// Problems of the environment, for the log.
@@ -82,6 +89,10 @@ impl ServiceManager {
                 Path::new(&socket).display()
             )),
         }
+        manager.keeps = text(store::STORE)
+            .and_then(|descriptors| descriptors.parse::<u32>().ok())
+            .is_some_and(|descriptors| descriptors > 1);
+        manager.found = store::found(text);
         let own = text(WATCHDOG_PID).is_none_or(|pid| pid == std::process::id().to_string());
         let own = own || takes_over;
         let timeout =
@@ -113,6 +124,30 @@ impl ServiceManager {
     pub(crate) fn hand_over(&mut self, process: u32) {
         self.send(&format!("MAINPID={process}"));
         self.connection = None;
+    }
+
+    /// What the process before has left with the manager, once.
+    pub(crate) fn take_found(&mut self) -> Option<Parked> {
+        self.found.take()
+    }
+
+    /// Returns true if the manager keeps descriptors for the next process of the service.
+    pub(crate) const fn keeps(&self) -> bool {
+        self.keeps && self.connection.is_some()
+    }
+
+    /// Leaves this with the manager for the next process of the service.
+    ///
+    /// # Errors
+    /// The manager does not take it.
+    pub(crate) fn keep(&self, parked: &Parked) -> io::Result<()> {
+        let connection = self.connection.as_ref().ok_or(ErrorKind::NotConnected)?;
+        store::keep(&connection.socket, parked)
+    }
+
+    /// The manager need not keep it any more.
+    pub(crate) fn forget(&self) {
+        store::removal().iter().for_each(|message| self.send(message));
     }
 
     /// The server ends, when its allocations have ended or their time has passed.

@@ -53,6 +53,7 @@ fn examples() -> Vec<Metric> {
         draining: false,
         wall: SystemTime::UNIX_EPOCH,
         drain_left_seconds: 0,
+        has_keeper: false,
         turns: vec![0],
         realms: vec![(String::new(), 0)],
         ended: [("".into(), RealmTotals::default())].into(),

@@ -15,6 +15,7 @@ pub(super) struct Live {
     pub(super) draining: bool,
     pub(super) wall: SystemTime,
     pub(super) drain_left_seconds: u64,
+    pub(super) has_keeper: bool,
     /// Turns of each worker's loop.
     pub(super) turns: Vec<u64>,
     /// Live allocations of each realm.
@@ -32,6 +33,7 @@ impl Live {
             draining: workers.is_draining(),
             wall: SystemTime::now(),
             drain_left_seconds: deadline.map_or(0, left),
+            has_keeper: monitored.handle.keeper().is_some(),
             turns: workers.turns().collect(),
             realms: live_by_realm(monitored),
             ended: workers.realm_totals(),
@@ -58,14 +60,19 @@ pub(super) fn metrics(info: &ServerInfo, live: &Live) -> Vec<Metric> {
         .sample([], Value::Real(unix(live.wall))),
         Metric::gauge(
             "turnpike_upgrade_pause_seconds",
-            "Time of the last upgrade in which neither process served; 0 behind another start",
+            "Time in which no process served when this one took calls over, in an upgrade or a restart or after a crash; 0 if it took none",
         )
         .sample([], Value::Real(info.took_over.map_or(0.0, |it| it.pause.as_secs_f64()))),
         Metric::gauge(
             "turnpike_upgrade_allocations",
-            "Allocations that came with the last upgrade; 0 behind another start",
+            "Allocations that this process took over; 0 if it took none",
         )
         .with(info.took_over.map_or(0, |it| it.allocations as u64)),
+        Metric::gauge(
+            "turnpike_keeper_connected",
+            "1 while another process has copies of all calls over UDP for the case of a crash, otherwise 0",
+        )
+        .with(live.has_keeper.into()),
         Metric::gauge("turnpike_draining", "1 while new allocations are refused, otherwise 0")
             .with(live.draining.into()),
         Metric::gauge(

@@ -54,6 +54,7 @@ pub(super) async fn show(State(app): State<App>) -> Json<Status> {
         relay_ports: format!("{}-{}", info.relay_ports.0, info.relay_ports.1),
         redirects: info.redirects.iter().map(redirect).collect(),
         took_over: info.took_over.as_ref().map(took_over),
+        keeper: app.handle.keeper(),
         workers: info.workers as u64,
         offload: offload(&app, &info, &totals),
         allocations: Allocations {

@@ -33,10 +33,12 @@ pub(crate) enum Condition {
     Move,
     /// There is no processor time for a client's handshake.
     Handshakes,
+    /// A keeper cannot get copies.
+    Copies,
 }
 
 impl Condition {
-    pub(super) const COUNT: usize = 15;
+    pub(super) const COUNT: usize = 16;
 
     pub(super) const fn text(self) -> &'static str {
         match self {
@@ -64,6 +66,10 @@ impl Condition {
             Self::KernelDrops => {
                 "datagrams were lost because a receive buffer was full; raise \
                  sockets.receive_buffer, or give the server more workers"
+            }
+            Self::Copies => {
+                "no descriptors are left for copies of allocations: the keeper has none of this worker, and a \
+                 crash would end its calls"
             }
             Self::Handshakes => {
                 "too many DTLS or TLS handshakes: some wait, or are dropped until the client sends again"

@@ -216,6 +216,8 @@ impl<N: Net> Worker<N> {
     /// Closes what it has [left](Self::leave): the next process serves.
     pub fn forget(&mut self) {
         self.left = None;
+        // The keeper has those of the next process.
+        self.stop_copying();
         let Self { cx, dtls, .. } = self;
         cx.earlier = EarlierSessions::default();
         dtls.end_others(cx);

@@ -8,6 +8,7 @@ use turn_types::{RelayId, WorkerId};
 
 use super::{Clients, Worker};
 use crate::context::Context;
+use crate::copies::Copying;
 use crate::io::Net;
 use crate::limits::{ACCEPTS_PER_TURN, RING_ROUNDS_PER_TURN, SHARED_ROUNDS_PER_MOVE};
 use crate::report::{Condition, Sent};
@@ -43,6 +44,9 @@ impl<N: Net> Worker<N> {
             WorkerMessage::Leave(reply) => reply(self.leave()),
             WorkerMessage::TakeBack => self.take_back(),
             WorkerMessage::Forget => self.forget(),
+            WorkerMessage::Copy(to) => {
+                self.copying = Some(Copying::begin(&mut self.cx.server, to));
+            }
         }
     }
 

@@ -1,11 +1,13 @@
 //! Messages between workers.
 
+use std::sync::mpsc::SyncSender;
 use std::{fmt, io};
 
 use control::Reply;
 use turn_proto::{BindRequest, Departure, Fetch, Question, WorkerAnswer};
 use turn_types::RelayId;
 
+use crate::copies::Copies;
 use crate::inheritance::Inheritance;
 use crate::io::Net;
 use crate::sockets::RelaySocket;
@@ -14,7 +16,7 @@ use crate::stream::Stream;
 /// Relay sockets of an allocation that moves, by their numbers at the sender.
 pub(crate) type MovedSockets<N> = Vec<(RelayId, RelaySocket<N>)>;
 
-/// A message to another worker. Those between the first and the last three are the steps of a client's move (RFC 8016), in their
+/// A message to another worker. Those between the first and the last four are the steps of a client's move (RFC 8016), in their
 /// order; see `handover.rs` of `turn_proto`.
 pub(crate) enum WorkerMessage<N: Net> {
     /// A client's connection, with its TLS and buffered bytes, whose ConnectionBind names a peer's connection of the
@@ -36,6 +38,8 @@ pub(crate) enum WorkerMessage<N: Net> {
     TakeBack,
     /// The next process serves.
     Forget,
+    /// A keeper wants copies of everything.
+    Copy(SyncSender<Copies<N::Udp>>),
 }
 
 /// Takes what a worker has left, or why it could not.
@@ -54,6 +58,7 @@ impl<N: Net> fmt::Debug for WorkerMessage<N> {
             Self::Leave(_) => "Leave",
             Self::TakeBack => "TakeBack",
             Self::Forget => "Forget",
+            Self::Copy(_) => "Copy",
         })
     }
 }

@@ -196,7 +196,7 @@ section! {
     /// Shutdown.
     Shutdown {
         /// Time that allocations may go on, without new ones, after SIGTERM or `turnpike drain` (without
-        /// `--deadline`); the server ends with the last one. `"0 s"` ends them at once at SIGTERM, and
+        /// `--deadline`); the server ends with the last one. `"0 s"` drains nothing at SIGTERM, and
         /// leaves a `turnpike drain` seven days, the maximum.
         #[schemars(example = &"30 min")]
         live drain: Duration<0, 604_800> = Duration::seconds(0);

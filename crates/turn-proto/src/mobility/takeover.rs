@@ -16,12 +16,12 @@ use core::fmt;
 use core::net::SocketAddr;
 
 use state_format::{Malformed, Reader, Value as _, Writer, fields};
-use turn_types::{AllocationId, Instant, Prefix, RelayId};
+use turn_types::{AllocationId, FiveTuple, Instant, Prefix, RelayId, RelayProtocol};
 
 use super::Moves;
 use super::handover::{Departure, Renamed};
 use crate::policy::{Policy, PortLease, PortRange, PortRequirement};
-use crate::store::{Account, Leases, Snapshot};
+use crate::store::{Account, Allocation, Leases, QuotaLease, Snapshot};
 
 /// An allocation as another process gets it.
 struct Transfer {
@@ -77,8 +77,46 @@ impl Departure {
     /// Writes the allocation for another process.
     pub fn write(&self, out: &mut Writer) {
         let (snapshot, leases) = self.parts();
-        let (customer, rate) = (leases.quota.customer(), leases.quota.rate());
-        Transfer { snapshot: Box::new(snapshot.clone()), customer, rate }.write(out);
+        Transfer::new(snapshot.clone(), &leases.quota).write(out);
+    }
+}
+
+impl Transfer {
+    fn new(snapshot: Snapshot, quota: &QuotaLease) -> Self {
+        let (customer, rate) = (quota.customer(), quota.rate());
+        Self { snapshot: Box::new(snapshot), customer, rate }
+    }
+}
+
+/// A copy of a live allocation, for a process that goes on with it if this one fails.
+#[expect(missing_debug_implementations, reason = "it holds keys")]
+pub struct AllocationCopy(Transfer);
+
+impl AllocationCopy {
+    pub(crate) fn of(allocation: &Allocation) -> Self {
+        Self(Transfer::new(allocation.snapshot(), &allocation.quota))
+    }
+
+    /// The 5-tuple of its client.
+    #[must_use]
+    pub fn client(&self) -> FiveTuple {
+        self.0.snapshot.client()
+    }
+
+    /// The protocol that it relays.
+    #[must_use]
+    pub fn protocol(&self) -> RelayProtocol {
+        self.0.snapshot.protocol()
+    }
+
+    /// The names of its relay sockets.
+    pub fn relays(&self) -> impl Iterator<Item = RelayId> {
+        self.0.snapshot.relays()
+    }
+
+    /// Writes the state, as [`Departure::write`].
+    pub fn write(&self, out: &mut Writer) {
+        self.0.write(out);
     }
 }
 

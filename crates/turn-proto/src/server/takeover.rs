@@ -1,11 +1,13 @@
 //! The move of allocations to another process, and from one.
 
+use alloc::vec::Vec;
+
 use state_format::Reader;
 use turn_types::{AllocationId, Now};
 
 use super::Server;
 use crate::mobility::handover::Departure;
-use crate::mobility::takeover::{TakenOver, TakeoverError};
+use crate::mobility::takeover::{AllocationCopy, TakenOver, TakeoverError};
 
 impl Server {
     /// Withdraws the routes of all allocations, before they [leave](Self::leave). Commands are to be carried out before, so
@@ -27,6 +29,32 @@ impl Server {
     pub fn take_over(&mut self, now: Now, state: Reader<'_>) -> Result<TakenOver, TakeoverError> {
         let Self { policy, state: own } = self;
         own.moves().take_over(policy, now.instant, state)
+    }
+
+    /// Keeps in mind which allocations change from now on, for copies elsewhere; all that there are count as changed. Without `on` it no
+    /// longer does.
+    pub fn keep_changes(&mut self, on: bool) {
+        let allocations = &mut self.state.allocations;
+        let all: Option<Vec<_>> = on.then(|| allocations.iter().map(|one| one.id).collect());
+        allocations.changes.keep(all.map(Vec::into_iter));
+    }
+
+    /// Returns true while there are changes that were not [taken](Self::take_changed).
+    #[must_use]
+    pub fn has_changes(&self) -> bool {
+        !self.state.allocations.changes.is_empty()
+    }
+
+    /// Takes at most so many allocations that have begun, changed or ended; each once, however often it did. Traffic is no change.
+    pub fn take_changed(&mut self, most: usize) -> impl Iterator<Item = AllocationId> {
+        self.state.allocations.changes.take(most)
+    }
+
+    /// Copies an allocation, unless it has ended.
+    #[must_use]
+    pub fn copy(&self, id: AllocationId) -> Option<AllocationCopy> {
+        let allocations = &self.state.allocations;
+        allocations.of_id(id).map(|slot| AllocationCopy::of(allocations.get(slot)))
     }
 
     /// The last id that was given: the next process [goes on](Self::go_on_behind) behind it.

@@ -17,6 +17,7 @@ use turn_types::{
 
 use super::allocation::{Allocation, RelaySocket};
 use super::carried::CarriedTraffic;
+use super::changes::Changes;
 use super::channel::Channel;
 use super::connection::{PeerConnection, Phase};
 use super::mobility::Next;
@@ -58,6 +59,8 @@ pub(crate) struct Allocations {
     carried: CarriedTraffic,
     /// One timer per slot, at the next deadline in its allocation.
     timers: Timers,
+    /// Those that a copy elsewhere does not have yet.
+    pub(crate) changes: Changes,
     /// The driver wants routes.
     has_routes: bool,
 }
@@ -71,12 +74,13 @@ impl Allocations {
             by_peer: HashMap::with_hasher(hasher.clone()),
             by_relay: HashMap::with_hasher(hasher.clone()),
             by_id: BTreeMap::new(),
-            by_connection: HashMap::with_hasher(hasher),
+            by_connection: HashMap::with_hasher(hasher.clone()),
             last_client: None,
             last_peer: None,
             population: Population::default(),
             carried: CarriedTraffic::default(),
             timers: Timers::default(),
+            changes: Changes::new(hasher),
             has_routes,
         }
     }
@@ -215,6 +219,7 @@ impl Allocations {
             self.by_client.remove(&next.five_tuple);
         }
         self.by_id.remove(&allocation.id);
+        self.changes.add(allocation.id);
         self.population.subtract(&allocation);
         self.carried.add(&allocation);
         (self.last_client, self.last_peer) = (None, None);
@@ -229,9 +234,12 @@ impl Allocations {
         if let Next::Here(path) = &next {
             self.by_client.insert(path.five_tuple, slot);
         }
-        if let Some(mobility) = &mut self.get_mut(slot).mobility {
+        let allocation = self.get_mut(slot);
+        let id = allocation.id;
+        if let Some(mobility) = &mut allocation.mobility {
             mobility.next = Some(next);
         }
+        self.changes.add(id);
     }
 
     /// No longer expects the client of an allocation elsewhere.
@@ -253,7 +261,8 @@ impl Allocations {
         let allocation = self.get_mut(slot);
         let from = core::mem::replace(&mut allocation.path, to).five_tuple;
         allocation.attached = true;
-        let traffic = allocation.traffic;
+        let (id, traffic) = (allocation.id, allocation.traffic);
+        self.changes.add(id);
         self.carried.add_for(&from, &traffic);
         self.carried.subtract_for(&to.five_tuple, &traffic);
         self.population.moved(from.transport, to.five_tuple.transport);
@@ -265,6 +274,8 @@ impl Allocations {
         let allocation = self.get_mut(slot);
         let (attached, five_tuple) = (allocation.attached, allocation.path.five_tuple);
         allocation.attached = false;
+        let id = allocation.id;
+        self.changes.add(id);
         if attached {
             self.by_client.remove(&five_tuple);
             self.last_client = None;
@@ -373,9 +384,12 @@ impl Allocations {
         self.retain_permissions(slot, |permission| permitted(permission.ip, &mut permission.own));
     }
 
-    /// Sets the slot's timer to the next deadline of its allocation.
+    /// Sets the slot's timer to the next deadline of its allocation, which has changed.
     pub(crate) fn arm(&mut self, slot: Slot) {
-        match self.get(slot).next_deadline() {
+        let allocation = self.get(slot);
+        let (id, deadline) = (allocation.id, allocation.next_deadline());
+        self.changes.add(id);
+        match deadline {
             Some(deadline) => self.timers.set(slot, deadline),
             None => self.timers.cancel(slot),
         }

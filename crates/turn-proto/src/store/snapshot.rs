@@ -171,34 +171,34 @@ impl Snapshot {
 impl Allocation {
     /// Takes an allocation apart.
     pub(crate) fn into_snapshot(self) -> (Snapshot, Leases) {
-        let Self { permissions, channels, connections, .. } = &self;
+        let snapshot = self.snapshot();
+        let ports = self.sockets.map(|socket| socket.map(|RelaySocket { lease, .. }| lease));
+        let location = self.mobility.map(|mobility| mobility.location);
+        (snapshot, Leases { ports, quota: self.quota, location })
+    }
+
+    /// Its data as it is now.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let Self { permissions, channels, connections, .. } = self;
         let permissions = permissions.iter().map(|held| (held.ip, held.expires)).collect();
         let channels = channels.iter().map(|channel| {
             let Channel { number, peer, expires, route, own: _ } = *channel;
             ChannelData { number, peer, expires, route }
         });
-        let channels = channels.collect();
-        let connections = connections.iter().copied().collect();
-        let (mut ports, mut sockets) = ([None, None], [None, None]);
-        for (index, socket) in self.sockets.into_iter().enumerate() {
-            if let Some(RelaySocket { relay, local, lease, expires }) = socket {
-                ports[index] = Some(lease);
-                sockets[index] = Some(SocketData { relay, local, expires });
-            }
-        }
-        let (mobility, location) = match self.mobility {
-            Some(mobility) => {
-                let Mobility { ticket, serial, location, next, answered } = *mobility;
-                (Some(MobilityData { ticket, serial, next, answered }), Some(location))
-            }
-            None => (None, None),
-        };
-        let snapshot = Snapshot {
+        let sockets = self.sockets.each_ref().map(|socket| {
+            let RelaySocket { relay, local, expires, lease: _ } = socket.as_ref()?;
+            Some(SocketData { relay: *relay, local: *local, expires: *expires })
+        });
+        let mobility = self.mobility.as_ref().map(|mobility| {
+            let Mobility { ticket, serial, next, answered, location: _ } = &**mobility;
+            MobilityData { ticket: *ticket, serial: *serial, next: *next, answered: *answered }
+        });
+        Snapshot {
             id: self.id,
             path: self.path,
             attached: self.attached,
             mobility,
-            grant: self.grant,
+            grant: self.grant.clone(),
             created: self.created,
             transaction: self.transaction,
             token: self.token,
@@ -206,15 +206,14 @@ impl Allocation {
             relayed: self.relayed,
             sockets,
             permissions,
-            channels,
+            channels: channels.collect(),
             attributes: self.attributes,
-            connections,
+            connections: connections.iter().copied().collect(),
             traffic: self.traffic,
-            history: self.history,
+            history: self.history.clone(),
             to_peer: self.to_peer,
             to_client: self.to_client,
-        };
-        (snapshot, Leases { ports, quota: self.quota, location })
+        }
     }
 
     /// Puts an allocation together again. `judge` returns `None` for the address of a forbidden peer, so that

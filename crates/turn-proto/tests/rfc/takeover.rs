@@ -225,6 +225,88 @@ fn the_old_process_takes_everything_back() {
     client.refresh(&mut world, None).success();
 }
 
+/// Ids of allocations that have changed since the last call.
+fn changed(world: &mut World) -> Vec<AllocationId> {
+    let mut ids: Vec<_> = world.server.take_changed(usize::MAX).collect();
+    ids.sort();
+    ids
+}
+
+#[test]
+fn a_server_that_dies_is_followed_by_its_copies() {
+    let mut old = World::new();
+    let (mut client, relayed) = bound(&mut old);
+    let id = old.record().id;
+    assert_eq!(changed(&mut old), [], "nobody asks");
+    old.server.keep_changes(true);
+    assert_eq!(changed(&mut old), [id], "all that there are");
+    client.bind(&mut old, 0x4001, "192.0.2.12:1").success();
+    client.permit(&mut old, &["192.0.2.13:1"]).success();
+    client.refresh(&mut old, Some(1200)).success();
+    assert!(old.server.has_changes());
+    assert_eq!(changed(&mut old), [id], "once");
+    client.send_channel(&mut old, 0x4000, b"x").to_peer();
+    old.from_peer(relayed, PEER, b"x").to_client();
+    assert_eq!(changed(&mut old), [], "traffic is no change");
+
+    let copy = old.server.copy(id).unwrap();
+    let mut out = Writer::new();
+    copy.write(&mut out);
+    let state = out.into_bytes();
+    let sockets: Vec<_> = copy.relays().map(|relay| (relay, old.sockets[&relay])).collect();
+    // What is newer than the copy is lost.
+    client.bind(&mut old, 0x4002, "192.0.2.14:1").success();
+    assert_eq!(changed(&mut old), [id]);
+    let mut new = next(&old, policy());
+    drop(old);
+    take(&mut new, &state, &sockets).unwrap();
+    client.send_channel(&mut new, 0x4001, b"x").to_peer();
+    client.send(&mut new, "192.0.2.13:9", b"x").to_peer();
+    new.from_peer(relayed, PEER, b"x").to_client();
+    client.send_channel(&mut new, 0x4002, b"x").dropped();
+    client.bind(&mut new, 0x4002, "192.0.2.14:1").success();
+
+    new.server.keep_changes(true);
+    assert_eq!(changed(&mut new), [id]);
+    client.refresh(&mut new, Some(0)).success();
+    assert_eq!(changed(&mut new), [id], "its end");
+    assert!(new.server.copy(id).is_none());
+    new.server.keep_changes(false);
+    client.allocate(&mut new);
+    assert_eq!(changed(&mut new), []);
+}
+
+/// Each way in which an allocation changes or ends by itself, or by its operator's word.
+#[test]
+fn expiry_moves_and_new_rules_are_changes() {
+    let rules = || Policy { mobility: true, ..policy() };
+    let mut world = World::with(rules());
+    let mut client = Client::new(1000);
+    let reply = client.try_allocate(&mut world, |b| {
+        b.mobility_ticket(&[]);
+    });
+    let ticket = reply.success().first(AttributeType::MOBILITY_TICKET).unwrap().to_vec();
+    let id = world.record().id;
+    world.server.keep_changes(true);
+    assert_eq!(changed(&mut world), [id]);
+    client.permit(&mut world, &[PEER]).success();
+    assert_eq!(changed(&mut world), [id]);
+    world.advance(secs(301));
+    assert_eq!(changed(&mut world), [id], "its permission has expired");
+    let mut new = Client::new(2000);
+    new.path.socket = SocketId(9);
+    new.ask(&mut world, stun_wire::Method::REFRESH, |b| {
+        b.mobility_ticket(&ticket);
+    })
+    .success();
+    assert_eq!(changed(&mut world), [id], "its client has moved");
+    world.apply(rules());
+    assert_eq!(changed(&mut world), [id], "its rules are others");
+    world.advance(secs(3600));
+    assert_eq!(world.ends(), [EndReason::Expired]);
+    assert_eq!(changed(&mut world), [id], "it has expired");
+}
+
 #[test]
 fn quotas_count_what_was_taken_over_and_refuse_more() {
     let two = || Policy { quotas: Quotas { allocations_per_user: 2, ..UNLIMITED }, ..policy() };

@@ -20,8 +20,8 @@ use crate::alternates::{Alternates, Silent};
 use crate::cli::PathOptions;
 use crate::commands::user::realm;
 use crate::confinement::{self, Confinement};
-use crate::failure::{Failure, Result};
-use crate::handover::{Giving, Predecessor};
+use crate::failure::{Failure, OrFail as _, Result};
+use crate::handover::{Giving, KeeperLink, Predecessor};
 use crate::host_watch::HostWatch;
 use crate::listener_test::OwnListeners;
 use crate::logging::{self, LogLevel};
@@ -33,7 +33,7 @@ use crate::signals::{Signal, Signals};
 use crate::tables::Tables;
 use crate::{
     boot, control_group, external, first_start, handover, listeners, output, process, renewal,
-    signed_tokens, users,
+    restart, signed_tokens, users,
 };
 
 pub(crate) fn run(paths: &PathOptions) -> Result<()> {
@@ -64,12 +64,18 @@ async fn serve(
     configuration: Configuration,
     mut confinement: Confinement,
     log: LogLevel,
-    (manager, group): (ServiceManager, Option<u32>),
+    (mut manager, group): (ServiceManager, Option<u32>),
 ) -> Result<()> {
     let Configuration { file, coturn: _, process, mut settings } = configuration;
     let handovers = handover::socket(&settings.control_socket());
     let takes_over = paths::takes_over();
-    let mut predecessor = takes_over.then(|| Predecessor::meet(&handovers)).transpose()?;
+    let found = manager.take_found();
+    let is_restart = found.is_some();
+    let mut predecessor = if takes_over {
+        Some(Predecessor::meet(&handovers)?)
+    } else {
+        restart::predecessor(found, &settings)
+    };
     let other = if takes_over { Other::IsReplaced } else { Other::Stays };
     if let Some(coturn) = &paths.coturn {
         coturn.tell(&settings.data.directory);
@@ -80,7 +86,8 @@ async fn serve(
     let (next, mut next_file) =
         UnixSocket::waiting(&handovers, other).map_err(control_socket_failed)?;
     let mut services = listeners::Services::new();
-    let monitoring = listeners::monitoring(&settings, predecessor.as_mut(), &mut services).await?;
+    let monitoring =
+        listeners::monitoring(&settings, predecessor.as_mut(), other, &mut services).await?;
     let api = listeners::api(&settings, predecessor.as_mut(), &mut services).await?;
     let mut store = open_users(&settings)?;
     let relays_for_users_only = settings.needs_users()
@@ -205,12 +212,21 @@ async fn serve(
         drop(tokio::task::spawn_blocking(begin).await);
     }
     let kernel_path = running.kernel_path.clone();
+    let channels = running.to_give.channels.clone();
     let giving = Giving { workers: running.to_give, services, serving, kernel_path };
     let handovers = giving
         .start(next, done, started.took_over.is_some())
         .inspect_err(|error| tracing::error!("this server takes no upgrades: {error}"));
+    let keeper = handovers.as_ref().ok().map(|handovers| {
+        let socket = handover::keeper_socket(&settings.control_socket());
+        KeeperLink::start(socket, handovers, channels, handle.clone())
+    });
+    let keeper = keeper.transpose().or_fail("cannot start a thread")?;
     tracing::info!("ready");
     manager.ready();
+    if is_restart {
+        manager.forget();
+    }
     process.ready()?;
     if takes_over {
         process::tell_ready()?;
@@ -252,6 +268,7 @@ async fn serve(
         alternates,
         handed_over,
         handovers: handovers.ok(),
+        keeper,
         _handover_socket: next_file,
     };
     server.run().await

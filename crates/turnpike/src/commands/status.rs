@@ -110,6 +110,9 @@ fn facts(status: &Status, columns: usize) -> String {
             it.pause_microseconds as f64 / 1000.0
         )
     }));
+    lines.extend(status.keeper.map(|process| {
+        format!("  keeper       process {process} has copies, for the case of a crash")
+    }));
     lines.extend(tls(status));
     if !status.redirects.is_empty() {
         let server = |one: &Redirect| {

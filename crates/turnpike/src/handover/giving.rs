@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,16 +13,18 @@ use dataplane::{
     Inheritance, InheritedAllocation, Listener, RelaySettings, StayingSession, StayingSessions,
     WorkerChannels,
 };
-use linux_net::{TcpListener, UdpSocket, force_receive_buffer};
+use linux_net::{Clock, TcpListener, UdpSocket, force_receive_buffer};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use turn_types::Secret;
 
 use super::messages::{
-    AllocationPart, Bytes, Hello, Listening, Offer, RelayPart, SessionPart, StayingPart, Step,
-    WorkerPart,
+    AllocationPart, Bytes, Hello, Leaving, Listening, Offer, RelayPart, SessionPart, StayingPart,
+    Step, WorkerPart,
 };
+use super::parked::{Parked, Parking};
+use super::passing::{Inlet as _, Outlet};
 use super::room::{make_room, open_descriptors};
 use super::wire::Wire;
 use super::{PATIENCE, PREPARATION_MAX};
@@ -36,6 +38,9 @@ const PAUSE_SERVED: Duration = Duration::from_secs(1);
 
 /// Pause after a process that could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Part of one worker.
+type Left = Inheritance<UdpSocket, Conduit>;
 
 /// Descriptors of a worker's listeners, beside those that it has itself.
 #[derive(Debug)]
@@ -107,6 +112,46 @@ pub(crate) struct Giving {
 /// Hand-overs are possible as long as this is there. Without it listeners and the kernel path are free to end.
 pub(crate) struct Handovers(Arc<Mutex<Option<Giving>>>);
 
+impl Handovers {
+    /// Leaves everything to the next process, which comes when this one has ended: `keep` passes it to who keeps it meanwhile. Returns the
+    /// number of allocations, which this process has no more.
+    ///
+    /// # Errors
+    /// An upgrade goes on, a worker does not answer, or it cannot be kept: this process has them as before.
+    pub(crate) fn park(&self, keep: impl FnOnce(&Parked) -> io::Result<()>) -> io::Result<usize> {
+        let Ok(giving) = self.0.try_lock() else {
+            return Err(io::Error::other("an upgrade goes on at this moment"));
+        };
+        match &*giving {
+            Some(giving) => giving.park(keep),
+            None => Err(io::Error::other("another process has them")),
+        }
+    }
+
+    /// The listeners, for a keeper.
+    pub(super) fn offering(&self) -> Offering {
+        Offering(Arc::downgrade(&self.0))
+    }
+}
+
+/// The listeners, as long as this process has them.
+pub(super) struct Offering(Weak<Mutex<Option<Giving>>>);
+
+impl Offering {
+    /// Offers them to a keeper.
+    ///
+    /// # Errors
+    /// The keeper is gone; an upgrade goes on, or another process has them.
+    pub(super) fn offer(&self, outlet: &mut impl Outlet) -> io::Result<()> {
+        let giving = self.0.upgrade();
+        let giving = giving.as_ref().and_then(|giving| giving.try_lock().ok());
+        match giving.as_deref() {
+            Some(Some(giving)) => giving.offer(outlet, &[]),
+            _ => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+}
+
 impl Drop for Handovers {
     fn drop(&mut self) {
         // A hand-over that goes on at this moment ends with the process.
@@ -177,24 +222,18 @@ impl Giving {
             Err(error) => return Err(error),
         };
         tracing::info!(process, version, "the next process prepares to take over");
-        self.offer(&mut wire)?;
+        self.offer(&mut wire, &[io::stderr().as_fd()])?;
         wire.set_patience(PREPARATION_MAX)?;
         wire.expect(Step::Leave)?;
         wire.set_patience(PATIENCE)?;
         let since = Instant::now();
-        self.workers.set_room(PAUSE_ROOM.max(self.workers.receive_buffer));
-        let left = self.workers.channels.leave();
-        let left = left.inspect_err(|_| self.workers.set_room(self.workers.receive_buffer))?;
-        let allocations = left.iter().map(|left| left.allocations.len()).sum();
+        let left = self.leave()?;
+        let allocations = count(&left);
         let mut copies = Vec::new();
         let prepared = hand_out(&mut wire, left, &mut copies)
             .and_then(|()| wire.expect(Step::Prepared))
             .and_then(|()| wire.send(&Step::Go));
-        if let Err(error) = prepared {
-            self.workers.channels.take_back();
-            self.workers.set_room(self.workers.receive_buffer);
-            return Err(error);
-        }
+        prepared.inspect_err(|_| self.take_back())?;
         let pause = since.elapsed();
         drop(copies);
         self.workers.channels.forget();
@@ -210,7 +249,39 @@ impl Giving {
         Ok(true)
     }
 
-    fn offer(&self, wire: &mut Wire) -> io::Result<()> {
+    /// Leaves everything to a process that comes when this one has ended. Returns the number of allocations.
+    fn park(&self, keep: impl FnOnce(&Parked) -> io::Result<()>) -> io::Result<usize> {
+        let mut parking = Parking::new()?;
+        let (version, process) = (env!("CARGO_PKG_VERSION").to_owned(), std::process::id());
+        parking.send(&Leaving { version, process, since: Clock::instant() })?;
+        self.offer(&mut parking, &[])?;
+        let mut left = self.leave()?;
+        // The sessions of DTLS end with this process.
+        left.iter_mut().for_each(|worker| worker.staying.clear());
+        let allocations = count(&left);
+        let mut copies = Vec::new();
+        let kept = hand_out(&mut parking, left, &mut copies)
+            .and_then(|()| parking.seal())
+            .and_then(|parked| keep(&parked));
+        kept.inspect_err(|_| self.take_back())?;
+        self.workers.channels.forget();
+        Ok(allocations)
+    }
+
+    /// Lets the workers leave; from here on nobody serves.
+    fn leave(&self) -> io::Result<Vec<Left>> {
+        self.workers.set_room(PAUSE_ROOM.max(self.workers.receive_buffer));
+        let left = self.workers.channels.leave();
+        left.inspect_err(|_| self.workers.set_room(self.workers.receive_buffer))
+    }
+
+    fn take_back(&self) {
+        self.workers.channels.take_back();
+        self.workers.set_room(self.workers.receive_buffer);
+    }
+
+    /// Sends the listeners, and `others` behind them.
+    fn offer(&self, outlet: &mut impl Outlet, others: &[BorrowedFd<'_>]) -> io::Result<()> {
         // This process copies most of its descriptors, and the next one gets the copies.
         let descriptors = open_descriptors();
         make_room(descriptors);
@@ -219,7 +290,7 @@ impl Giving {
             udp: addresses(&copies.udp),
             tcp: addresses(&copies.tcp),
         };
-        wire.send(&Offer {
+        outlet.send(&Offer {
             nonce_key: self.workers.nonce_key,
             workers: self.workers.listeners.iter().map(listening).collect(),
             services: addresses(&self.services),
@@ -229,16 +300,19 @@ impl Giving {
         let listeners = &self.workers.listeners;
         let of_workers = listeners.iter().flat_map(|copies| copies.udp.iter().chain(&copies.tcp));
         let descriptors = of_workers.chain(&self.services).map(|(_, fd)| fd.as_fd());
-        let err = io::stderr();
-        let descriptors: Vec<_> = descriptors.chain([err.as_fd()]).collect();
-        wire.send_descriptors(&descriptors)
+        let descriptors: Vec<_> = descriptors.chain(others.iter().copied()).collect();
+        outlet.send_descriptors(&descriptors)
     }
+}
+
+fn count(left: &[Left]) -> usize {
+    left.iter().map(|left| left.allocations.len()).sum()
 }
 
 /// Sends the parts of all workers. The sockets are left in `copies`: to close thousands takes time, in which the next process would wait.
 fn hand_out(
-    wire: &mut Wire,
-    left: Vec<Inheritance<UdpSocket, Conduit>>,
+    outlet: &mut impl Outlet,
+    left: Vec<Left>,
     copies: &mut Vec<UdpSocket>,
 ) -> io::Result<()> {
     for Inheritance { shared, last_id, allocations, staying, .. } in left {
@@ -265,10 +339,10 @@ fn hand_out(
             StayingPart { sessions: sessions.into_iter().map(part).collect() }
         };
         let staying = staying.into_iter().map(part).collect();
-        wire.send(&WorkerPart { last_id, shared, allocations, staying })?;
+        outlet.send(&WorkerPart { last_id, shared, allocations, staying })?;
         let descriptors = sockets.iter().map(|socket| socket.as_fd());
         let descriptors = descriptors.chain(conduits.iter().map(|conduit| conduit.as_fd()));
-        let sent = wire.send_descriptors(&descriptors.collect::<Vec<_>>());
+        let sent = outlet.send_descriptors(&descriptors.collect::<Vec<_>>());
         copies.append(&mut sockets);
         sent?;
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use dataplane::RelaySettings;
 use state_format::{Malformed, Reader, Value, Writer, fields, variants};
-use turn_types::{AllocationId, RelayId, Secret};
+use turn_types::{AllocationId, Instant, RelayId, Secret, WorkerId};
 
 /// The next process introduces itself.
 #[derive(Debug)]
@@ -14,8 +14,18 @@ pub(super) struct Hello {
     pub(super) process: u32,
 }
 
-/// Parts that the next process needs for its preparations. Descriptors follow: of each worker's listeners in this order, of the services, of standard
-/// error.
+/// What a process that ends leaves: where it comes from. The offer and the parts of the workers follow.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    /// For the log.
+    pub(super) version: String,
+    pub(super) process: u32,
+    /// From then on nobody serves.
+    pub(super) since: Instant,
+}
+
+/// Parts that the next process needs for its preparations. Descriptors follow: of each worker's listeners in this order, of the services, and
+/// from a process that still runs of standard error.
 pub(super) struct Offer {
     /// Nonces that clients have go on.
     pub(super) nonce_key: Secret<[u8; 32]>,
@@ -81,6 +91,50 @@ pub(super) struct SessionPart {
     pub(super) number: u32,
 }
 
+/// A server introduces itself to a keeper.
+#[derive(Debug)]
+pub(super) struct KeeperHello {
+    /// For the log.
+    pub(super) version: String,
+    pub(super) process: u32,
+    /// It sends an offer and then copies; otherwise it asks for those of a server that is gone.
+    pub(super) feeds: bool,
+}
+
+impl KeeperHello {
+    /// Of this process.
+    pub(super) fn new(feeds: bool) -> Self {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Self { version, process: std::process::id(), feeds }
+    }
+}
+
+/// Copies of one worker, for a keeper. Descriptors follow: of the sockets that relays share, of relays that come with theirs.
+pub(super) struct CopyPart {
+    pub(super) worker: WorkerId,
+    pub(super) last_id: AllocationId,
+    pub(super) shared: u32,
+    pub(super) changed: Vec<ChangedPart>,
+    pub(super) ended: Vec<AllocationId>,
+    /// Another process has them all: the keeper forgets them.
+    pub(super) farewell: bool,
+}
+
+/// An allocation that is new or has changed.
+pub(super) struct ChangedPart {
+    pub(super) id: AllocationId,
+    pub(super) state: Bytes,
+    pub(super) relays: Vec<ChangedRelayPart>,
+}
+
+/// A relay of an allocation that has changed.
+#[derive(Debug)]
+pub(super) struct ChangedRelayPart {
+    pub(super) part: RelayPart,
+    /// Its socket comes with it.
+    pub(super) comes: bool,
+}
+
 /// An allocation.
 pub(super) struct AllocationPart {
     pub(super) state: Bytes,
@@ -88,7 +142,7 @@ pub(super) struct AllocationPart {
 }
 
 /// A relay of an allocation.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct RelayPart {
     pub(super) relay: RelayId,
     pub(super) at: SocketAddr,
@@ -100,6 +154,7 @@ pub(super) struct RelayPart {
 pub(super) struct Bytes(pub(super) Vec<u8>);
 
 fields!(Hello { 1 => version, 2 => process });
+fields!(Leaving { 1 => version, 2 => process, 3 => since });
 fields!(Offer {
     1 => nonce_key,
     2 => workers,
@@ -112,6 +167,17 @@ fields!(Listening { 1 => udp, 2 => tcp });
 fields!(WorkerPart { 1 => last_id, 2 => shared, 3 => allocations, 4 => staying or Vec::new() });
 fields!(StayingPart { 1 => sessions });
 fields!(SessionPart { 1 => client, 2 => server, 3 => number });
+fields!(KeeperHello { 1 => version, 2 => process, 3 => feeds });
+fields!(CopyPart {
+    1 => worker,
+    2 => last_id,
+    3 => shared,
+    4 => changed,
+    5 => ended,
+    6 => farewell,
+});
+fields!(ChangedPart { 1 => id, 2 => state, 3 => relays });
+fields!(ChangedRelayPart { 1 => part, 2 => comes });
 fields!(AllocationPart { 1 => state, 2 => relays });
 fields!(RelayPart { 1 => relay, 2 => at, 3 => own });
 

@@ -13,24 +13,55 @@ use dataplane::{
     StayingSession, StayingSessions,
 };
 use linux_net::UdpSocket;
-use turn_types::{AllocationId, Secret, SocketId};
+use state_format::Value;
+use turn_types::{AllocationId, Instant, Secret, SocketId};
 
 use super::PATIENCE;
-use super::messages::{AllocationPart, Hello, Listening, Offer, SessionPart, Step, WorkerPart};
+use super::messages::{
+    AllocationPart, Hello, KeeperHello, Leaving, Listening, Offer, SessionPart, Step, WorkerPart,
+};
+use super::parked::{Found, Parked};
+use super::passing::{Inlet, Outlet as _};
 use super::room::make_room;
 use super::wire::Wire;
 use crate::failure::{Failure, Result};
 
 /// The server whose place this process takes.
 pub(crate) struct Predecessor {
-    wire: Wire,
+    source: Source,
     nonce_key: Secret<[u8; 32]>,
     workers: Vec<Listeners>,
     services: Vec<(SocketAddr, OwnedFd)>,
     /// Settings of its relay sockets.
     relay_sockets: RelaySettings,
-    /// Its standard error.
-    errors: OwnedFd,
+    /// Standard error of one that runs.
+    errors: Option<OwnedFd>,
+}
+
+/// Where the parts of a predecessor come from.
+enum Source {
+    /// From a process that serves until this one does.
+    Running(Wire),
+    /// From one that has ended, and has left them.
+    Ended(Found, Leaving),
+    /// From the keeper of one that has died.
+    Kept(Wire, Leaving),
+}
+
+impl Inlet for Source {
+    fn receive<T: Value>(&mut self) -> io::Result<T> {
+        match self {
+            Self::Running(wire) | Self::Kept(wire, _) => wire.receive(),
+            Self::Ended(found, _) => found.receive(),
+        }
+    }
+
+    fn receive_descriptors(&mut self, count: usize) -> io::Result<Vec<OwnedFd>> {
+        match self {
+            Self::Running(wire) | Self::Kept(wire, _) => wire.receive_descriptors(count),
+            Self::Ended(found, _) => found.receive_descriptors(count),
+        }
+    }
 }
 
 /// Listeners of one worker, by their addresses.
@@ -54,9 +85,9 @@ pub(crate) struct InheritedWorker {
     pub(crate) staying: Vec<StayingSessions<Conduit>>,
 }
 
-/// A predecessor that serves no more, and still has the kernel path.
+/// A predecessor that serves no more, and may still have the kernel path.
 #[derive(Debug)]
-pub(crate) struct Retiring(Wire);
+pub(crate) struct Retiring(Option<Wire>);
 
 impl Predecessor {
     /// Meets the server that listens at this socket.
@@ -64,28 +95,54 @@ impl Predecessor {
     /// # Errors
     /// There is none, or it has another form of this talk.
     pub(crate) fn meet(socket: &Path) -> Result<Self> {
-        let met = UnixStream::connect(socket).and_then(Wire::new).and_then(Self::introduce);
+        let met = UnixStream::connect(socket).and_then(Wire::new).and_then(|mut wire| {
+            let version = env!("CARGO_PKG_VERSION").to_owned();
+            wire.send(&Hello { version, process: std::process::id() })?;
+            Self::read_offer(Source::Running(wire))
+        });
         met.map_err(|error| {
-            let is_there =
-                ![ErrorKind::NotFound, ErrorKind::ConnectionRefused].contains(&error.kind());
-            let hint = if is_there {
-                "it goes on as before: its log says more"
-            } else {
+            let hint = if is_absent(&error) {
                 "is the server running, with these --config and --data?"
+            } else {
+                "it goes on as before: its log says more"
             };
             Failure::failed(anyhow!("the running server hands nothing over: {error}")).hint(hint)
         })
     }
 
-    fn introduce(mut wire: Wire) -> io::Result<Self> {
-        let version = env!("CARGO_PKG_VERSION").to_owned();
-        wire.send(&Hello { version, process: std::process::id() })?;
-        let offer = wire.receive()?;
+    /// Reads what a process has left that has ended.
+    ///
+    /// # Errors
+    /// It is of another form, or not whole: then its sockets are closed.
+    pub(crate) fn find(parked: Parked) -> io::Result<Self> {
+        let mut found = Found::open(parked)?;
+        let leaving = found.receive()?;
+        Self::read_offer(Source::Ended(found, leaving))
+    }
+
+    /// Asks the keeper at this socket for what a process has left that has died; `None` if there is nothing, or no keeper.
+    ///
+    /// # Errors
+    /// It is of another form, or not whole.
+    pub(crate) fn ask_keeper(socket: &Path) -> io::Result<Option<Self>> {
+        let mut wire = match UnixStream::connect(socket) {
+            Ok(stream) => Wire::new(stream)?,
+            Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        wire.send(&KeeperHello::new(false))?;
+        let leaving: Option<Leaving> = wire.receive()?;
+        leaving.map(|leaving| Self::read_offer(Source::Kept(wire, leaving))).transpose()
+    }
+
+    fn read_offer(mut source: Source) -> io::Result<Self> {
+        let offer = source.receive()?;
         let Offer { nonce_key, workers, services, relay_sockets, descriptors: coming } = offer;
         make_room(coming);
         let of_workers: usize = workers.iter().map(|one| one.udp.len() + one.tcp.len()).sum();
-        let count = of_workers + services.len() + 1;
-        let mut descriptors = wire.receive_descriptors(count)?.into_iter();
+        let others = usize::from(matches!(source, Source::Running(_)));
+        let count = of_workers + services.len() + others;
+        let mut descriptors = source.receive_descriptors(count)?.into_iter();
         let mut take = |addresses: Vec<SocketAddr>| -> Vec<_> {
             addresses.into_iter().zip(descriptors.by_ref()).collect()
         };
@@ -94,15 +151,39 @@ impl Predecessor {
             .map(|Listening { udp, tcp }| Listeners { udp: take(udp), tcp: take(tcp) })
             .collect();
         let services = take(services);
-        let Some(errors) = descriptors.next() else {
-            return Err(ErrorKind::InvalidData.into());
-        };
-        Ok(Self { wire, nonce_key, workers, services, relay_sockets: relay_sockets.into(), errors })
+        let (errors, relay_sockets) = (descriptors.next(), relay_sockets.into());
+        Ok(Self { source, nonce_key, workers, services, relay_sockets, errors })
+    }
+
+    /// Closes its listeners at other addresses than these. They would be in the way of new ones that overlap.
+    #[must_use]
+    pub(crate) fn with_listeners_at(
+        mut self,
+        listeners: &[SocketAddr],
+        services: &[SocketAddr],
+    ) -> Self {
+        for Listeners { udp, tcp } in &mut self.workers {
+            udp.retain(|(at, _)| listeners.contains(at));
+            tcp.retain(|(at, _)| listeners.contains(at));
+        }
+        self.services.retain(|(at, _)| services.contains(at));
+        self
     }
 
     /// Its process id.
     pub(crate) const fn process(&self) -> u32 {
-        self.wire.process()
+        match &self.source {
+            Source::Running(wire) => wire.process(),
+            Source::Ended(_, leaving) | Source::Kept(_, leaving) => leaving.process,
+        }
+    }
+
+    /// From then on nobody serves; `None`: it serves yet.
+    pub(crate) const fn silent_since(&self) -> Option<Instant> {
+        match &self.source {
+            Source::Running(_) => None,
+            Source::Ended(_, leaving) | Source::Kept(_, leaving) => Some(leaving.since),
+        }
     }
 
     /// The number of its workers: as many as this process has, since the kernel spreads clients over their sockets.
@@ -140,18 +221,27 @@ impl Predecessor {
     /// Asks for the allocations. From here on nobody serves, until [`Self::enter`].
     ///
     /// # Errors
-    /// It has failed, and goes on.
+    /// It has failed, and goes on. Without those of a process that has ended this one begins anew.
     pub(crate) fn leave(&mut self, net: &NetOptions) -> io::Result<Vec<InheritedWorker>> {
-        self.wire.send(&Step::Leave)?;
+        if let Source::Running(wire) = &mut self.source {
+            wire.send(&Step::Leave)?;
+        }
         let workers = 0..self.workers.len();
-        workers.map(|_| self.receive_worker(net)).collect()
+        let inherited = workers.map(|_| self.receive_worker(net)).collect();
+        match (&self.source, inherited) {
+            (Source::Ended(..) | Source::Kept(..), Err(error)) => {
+                tracing::warn!("the allocations of the process before have ended: {error}");
+                Ok(Vec::new())
+            }
+            (_, inherited) => inherited,
+        }
     }
 
     fn receive_worker(&mut self, net: &NetOptions) -> io::Result<InheritedWorker> {
-        let WorkerPart { last_id, shared, allocations, staying } = self.wire.receive()?;
+        let WorkerPart { last_id, shared, allocations, staying } = self.source.receive()?;
         let own = |part: &AllocationPart| part.relays.iter().filter(|relay| relay.own).count();
         let of_relays = shared as usize + allocations.iter().map(own).sum::<usize>();
-        let mut descriptors = self.wire.receive_descriptors(of_relays + staying.len())?;
+        let mut descriptors = self.source.receive_descriptors(of_relays + staying.len())?;
         let conduits = descriptors.split_off(of_relays);
         let mut sockets = descriptors.into_iter().map(InheritedSocket);
         let shared = sockets.by_ref().take(shared as usize);
@@ -183,25 +273,112 @@ impl Predecessor {
     ///
     /// # Errors
     /// It has taken everything back, and this process may not serve.
-    pub(crate) fn enter(mut self) -> io::Result<Retiring> {
-        self.wire.send(&Step::Prepared)?;
-        self.wire.expect(Step::Go)?;
+    pub(crate) fn enter(self) -> io::Result<Retiring> {
+        let mut wire = match self.source {
+            Source::Running(wire) => wire,
+            Source::Kept(mut wire, _) => {
+                // A keeper that is gone has nothing to forget.
+                let _ = wire.send(&Step::Prepared);
+                return Ok(Retiring(None));
+            }
+            Source::Ended(..) => return Ok(Retiring(None)),
+        };
+        wire.send(&Step::Prepared)?;
+        wire.expect(Step::Go)?;
         // The log goes on where it was.
-        rustix::stdio::dup2_stderr(&self.errors)?;
-        Ok(Retiring(self.wire))
+        if let Some(errors) = &self.errors {
+            rustix::stdio::dup2_stderr(errors)?;
+        }
+        Ok(Retiring(Some(wire)))
     }
 }
 
 impl Retiring {
     /// Waits until it has let go of the kernel path, or for some seconds.
-    pub(crate) fn wait(mut self) {
+    pub(crate) fn wait(self) {
         // A process that is gone has let go of it as well.
-        let _ = self.0.set_patience(PATIENCE);
-        let _ = self.0.expect(Step::Gone);
+        if let Some(mut wire) = self.0 {
+            let _ = wire.set_patience(PATIENCE);
+            let _ = wire.expect(Step::Gone);
+        }
     }
+}
+
+/// Nobody listens at a socket.
+fn is_absent(error: &io::Error) -> bool {
+    [ErrorKind::NotFound, ErrorKind::ConnectionRefused].contains(&error.kind())
 }
 
 fn take_out(from: &mut Vec<(SocketAddr, OwnedFd)>, at: SocketAddr) -> Option<OwnedFd> {
     let index = from.iter().position(|(address, _)| *address == at)?;
     Some(from.swap_remove(index).1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket as StdSocket;
+    use std::os::fd::AsFd as _;
+
+    use super::super::parked::Parking;
+    use super::*;
+
+    fn socket() -> StdSocket {
+        StdSocket::bind("127.0.0.1:0").unwrap()
+    }
+
+    fn is_free(at: SocketAddr) -> bool {
+        StdSocket::bind(at).is_ok()
+    }
+
+    /// What a process leaves that has these listeners, of which the first `come` come with it.
+    fn left(listeners: Vec<StdSocket>, come: usize) -> Parked {
+        let mut parking = Parking::new().unwrap();
+        let since = Instant::from_nanos(5);
+        parking.send(&Leaving { version: "1".to_owned(), process: 77, since }).unwrap();
+        let udp = listeners.iter().map(|one| one.local_addr().unwrap()).collect();
+        let offer = Offer {
+            nonce_key: Secret::new([3; 32]),
+            workers: vec![Listening { udp, tcp: Vec::new() }],
+            services: Vec::new(),
+            relay_sockets: RelaySettings::default().into(),
+            descriptors: 0,
+        };
+        parking.send(&offer).unwrap();
+        let come: Vec<_> = listeners[..come].iter().map(|one| one.as_fd()).collect();
+        parking.send_descriptors(&come).unwrap();
+        parking.seal().unwrap()
+    }
+
+    #[test]
+    fn what_a_process_has_left_is_taken_and_listeners_of_no_use_are_closed() {
+        let sockets = vec![socket(), socket()];
+        let [keeps, other] = [0, 1].map(|index: usize| sockets[index].local_addr().unwrap());
+        let found = Predecessor::find(left(sockets, 2)).unwrap();
+        assert_eq!((found.process(), found.workers()), (77, 1));
+        assert_eq!(found.silent_since(), Some(Instant::from_nanos(5)));
+        let mut found = found.with_listeners_at(&[keeps], &[]);
+        assert_eq!((found.listens(keeps), found.listens(other)), ((true, false), (false, false)));
+        assert!(is_free(other) && !is_free(keeps));
+        let taken = StdSocket::from(found.take_udp(0, keeps).unwrap());
+        assert_eq!(taken.local_addr().unwrap(), keeps);
+        // The part of the worker is missing: this process begins anew.
+        assert!(found.leave(&NetOptions::default()).unwrap().is_empty());
+        assert!(found.enter().is_ok());
+    }
+
+    #[test]
+    fn what_is_not_whole_is_refused_and_closed() {
+        let sockets = vec![socket(), socket()];
+        let addresses = [0, 1].map(|index: usize| sockets[index].local_addr().unwrap());
+        let refused = Predecessor::find(left(sockets, 1)).map(|_| ()).unwrap_err();
+        assert!(refused.to_string().contains("sockets are missing"), "{refused}");
+        assert!(addresses.into_iter().all(is_free));
+        let cut = Predecessor::find(Parking::new().unwrap().seal().unwrap()).map(|_| ());
+        assert!(cut.unwrap_err().to_string().contains("cut off"));
+        // Another form than a state's.
+        let mut parking = Parking::new().unwrap();
+        parking.send(&Step::Go).unwrap();
+        let refused = Predecessor::find(parking.seal().unwrap()).map(|_| ()).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidData);
+    }
 }

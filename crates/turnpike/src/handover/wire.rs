@@ -1,27 +1,20 @@
-//! Messages and descriptors over a Unix socket.
+//! A connection with the other process.
 
-use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read as _, Write as _};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::io::{self, ErrorKind};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt,
-};
-use state_format::{Value, read_document, write_document};
+use rustix::net::sockopt;
+use state_format::Value;
 
 use super::PATIENCE;
 use super::messages::Step;
-
-/// Descriptors in one message: the kernel's `SCM_MAX_FD`.
-const DESCRIPTORS_MAX: usize = 253;
-
-/// The longest message: some million allocations of one worker.
-const MESSAGE_BYTES_MAX: u32 = 1 << 30;
+use super::passing::{
+    DESCRIPTORS_MAX, Inlet, Outlet, read_message, receive_descriptors, send_part, write_message,
+};
 
 /// Pause while the kernel has as many descriptors on their way as it takes from one user.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
@@ -60,39 +53,9 @@ impl Wire {
         self.stream.set_read_timeout(Some(patience))
     }
 
-    pub(super) fn send(&mut self, message: &impl Value) -> io::Result<()> {
-        let bytes = write_document(message);
-        let len = u32::try_from(bytes.len()).ok().filter(|len| *len <= MESSAGE_BYTES_MAX);
-        let len = len.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "it is too long"))?;
-        self.stream.write_all(&len.to_le_bytes())?;
-        self.stream.write_all(&bytes)
-    }
-
-    pub(super) fn receive<T: Value>(&mut self) -> io::Result<T> {
-        self.read().map_err(|error| {
-            if error.kind() == ErrorKind::WouldBlock {
-                return io::Error::new(ErrorKind::TimedOut, "the other process does not answer");
-            }
-            if error.kind() == ErrorKind::UnexpectedEof {
-                return io::Error::new(ErrorKind::UnexpectedEof, "the other process has ended");
-            }
-            error
-        })
-    }
-
-    fn read<T: Value>(&mut self) -> io::Result<T> {
-        let mut len = [0; 4];
-        self.stream.read_exact(&mut len)?;
-        let len = u32::from_le_bytes(len);
-        if len > MESSAGE_BYTES_MAX {
-            return Err(io::Error::new(ErrorKind::InvalidData, "a message is too long"));
-        }
-        let mut bytes = Vec::new();
-        (&self.stream).take(len.into()).read_to_end(&mut bytes)?;
-        if bytes.len() < len as usize {
-            return Err(ErrorKind::UnexpectedEof.into());
-        }
-        read_document(&bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+    /// Waits as long as it takes.
+    pub(super) fn wait_for_ever(&self) -> io::Result<()> {
+        self.stream.set_read_timeout(None)
     }
 
     pub(super) fn expect(&mut self, expected: Step) -> io::Result<()> {
@@ -103,11 +66,17 @@ impl Wire {
         let what = format!("the other process says {step:?} instead of {expected:?}");
         Err(io::Error::new(ErrorKind::InvalidData, what))
     }
+}
 
-    pub(super) fn send_descriptors(&self, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+impl Outlet for Wire {
+    fn send(&mut self, message: &impl Value) -> io::Result<()> {
+        write_message(&mut self.stream, message)
+    }
+
+    fn send_descriptors(&mut self, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let until = Instant::now() + PATIENCE;
         for part in descriptors.chunks(DESCRIPTORS_MAX) {
-            while let Err(error) = self.send_part(part) {
+            while let Err(error) = send_part(&self.stream, part) {
                 if error != Errno::TOOMANYREFS || Instant::now() > until {
                     return Err(error.into());
                 }
@@ -116,56 +85,31 @@ impl Wire {
         }
         Ok(())
     }
+}
 
-    fn send_part(&self, part: &[BorrowedFd<'_>]) -> Result<(), Errno> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        control.push(SendAncillaryMessage::ScmRights(part));
-        // One byte carries them.
-        sendmsg(&self.stream, &[IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL).map(drop)
+impl Inlet for Wire {
+    fn receive<T: Value>(&mut self) -> io::Result<T> {
+        read_message(&mut self.stream).map_err(|error| {
+            if error.kind() == ErrorKind::WouldBlock {
+                return io::Error::new(ErrorKind::TimedOut, "the other process does not answer");
+            }
+            if error.kind() == ErrorKind::UnexpectedEof {
+                return io::Error::new(ErrorKind::UnexpectedEof, "the other process has ended");
+            }
+            error
+        })
     }
 
-    pub(super) fn receive_descriptors(&self, count: usize) -> io::Result<Vec<OwnedFd>> {
-        let mut all = Vec::new();
-        while all.len() < count {
-            let part = self.receive_part()?;
-            let fits = !part.is_empty() && all.len() + part.len() <= count;
-            if !fits {
-                let what = "descriptors are missing, or there are too many";
-                return Err(io::Error::new(ErrorKind::InvalidData, what));
-            }
-            all.extend(part);
-        }
-        Ok(all)
-    }
-
-    fn receive_part(&self) -> io::Result<Vec<OwnedFd>> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut byte = [0];
-        let mut parts = [IoSliceMut::new(&mut byte)];
-        let received =
-            recvmsg(self.stream.as_fd(), &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
-        let mut descriptors = Vec::new();
-        for message in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(some) = message {
-                descriptors.extend(some);
-            }
-        }
-        if received.bytes == 0 {
-            return Err(ErrorKind::UnexpectedEof.into());
-        }
-        if received.flags.contains(ReturnFlags::CTRUNC) {
-            let what = "this process has no descriptors left (the limit of open files)";
-            return Err(io::Error::other(what));
-        }
-        Ok(descriptors)
+    fn receive_descriptors(&mut self, count: usize) -> io::Result<Vec<OwnedFd>> {
+        receive_descriptors(&self.stream, count)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::io::Write as _;
+    use std::os::fd::AsFd as _;
 
     use super::*;
 

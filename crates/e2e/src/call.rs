@@ -1,0 +1,161 @@
+//! A call with numbered packets in both directions, of which each has to arrive once and unaltered.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
+
+use stun_wire::ChannelNumber;
+use turn_types::IpFamily;
+
+use crate::{Caller, Config, Host, Lab};
+
+/// Silence after which no more packets are expected: longer than any pause of a server.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// A call through a channel.
+#[derive(Debug)]
+pub struct Call {
+    /// The client.
+    pub caller: Caller,
+    /// Its channel.
+    pub channel: ChannelNumber,
+    /// The peer, connected to the relayed address.
+    pub peer: UdpSocket,
+}
+
+impl Call {
+    /// A call of the first user of a server in the lab.
+    ///
+    /// # Panics
+    /// The server refuses it.
+    #[must_use]
+    pub fn new(lab: &Lab, config: &Config, family: IpFamily) -> Self {
+        let addresses = match family {
+            IpFamily::V4 => lab.v4,
+            IpFamily::V6 => lab.v6,
+        };
+        let socket = lab.socket(Host::Client, (addresses.client, 0));
+        let server = SocketAddr::new(addresses.listen, 3478);
+        let mut caller = Caller::allocate(socket, server, config.accounts[0], family);
+        let peer = lab.socket(Host::Peer, (addresses.peer, 0));
+        let channel = caller.bind(peer.local_addr().expect("an address"));
+        peer.connect(caller.relayed()).expect("the relayed address");
+        Self { caller, channel, peer }
+    }
+
+    /// Sends both ways, a packet `every` so often, until told to stop; returns how many packets each side has sent.
+    ///
+    /// # Panics
+    /// The system refuses.
+    pub fn send(&self, every: Duration, stop: &AtomicBool) -> u32 {
+        let mut number = 0_u32;
+        while !stop.load(Ordering::Relaxed) {
+            self.caller.send(self.channel, &packet(number, b'c'));
+            // While nobody serves an error may come back.
+            drop(self.peer.send(&packet(number, b'p')));
+            number += 1;
+            sleep(every);
+        }
+        number
+    }
+
+    /// The numbers of the client's packets that never come to the peer, which may not overtake each other if they are `ordered`.
+    ///
+    /// # Panics
+    /// A packet is altered, comes twice, or out of order.
+    #[must_use]
+    #[track_caller]
+    pub fn missing_at_peer(&self, ordered: bool, sent: &Sent) -> Vec<u32> {
+        self.peer.set_read_timeout(Some(SILENCE)).expect("a time");
+        let receive = || {
+            let mut bytes = [0; 2000];
+            self.peer.recv(&mut bytes).ok().map(|len| bytes[..len].to_vec())
+        };
+        missing((b'c', ordered), receive, sent)
+    }
+
+    /// The same of the peer's packets at the client.
+    ///
+    /// # Panics
+    /// As [`Self::missing_at_peer`].
+    #[must_use]
+    #[track_caller]
+    pub fn missing_at_client(&self, ordered: bool, sent: &Sent) -> Vec<u32> {
+        missing((b'p', ordered), || self.caller.receive(SILENCE), sent)
+    }
+}
+
+#[track_caller]
+fn missing(
+    (from, ordered): (u8, bool),
+    receive: impl Fn() -> Option<Vec<u8>>,
+    sent: &Sent,
+) -> Vec<u32> {
+    let mut times: BTreeMap<u32, u32> = BTreeMap::new();
+    let mut before = None;
+    loop {
+        let done = sent.count();
+        if done.is_some_and(|count| times.len() as u32 == count) {
+            break;
+        }
+        let Some(bytes) = receive() else {
+            if done.is_some() {
+                break;
+            }
+            continue;
+        };
+        let number = u32::from_be_bytes(bytes[..4].try_into().expect("a number"));
+        assert_eq!(bytes, packet(number, from), "altered");
+        let is_behind = before.is_some_and(|before| number < before);
+        assert!(!(ordered && is_behind), "{number} behind {before:?}");
+        before = Some(number);
+        *times.entry(number).or_default() += 1;
+    }
+    assert!(times.values().all(|times| *times == 1), "a packet came twice");
+    (0..sent.count().unwrap_or_default()).filter(|number| !times.contains_key(number)).collect()
+}
+
+/// Tells senders to stop when it goes, also in a panic.
+#[derive(Debug)]
+pub struct Stop<'a>(&'a AtomicBool);
+
+impl<'a> Stop<'a> {
+    /// Sets `stop` when it goes.
+    #[must_use]
+    pub const fn at_end(stop: &'a AtomicBool) -> Self {
+        Self(stop)
+    }
+}
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Number of packets that were sent in all, when that is known.
+#[derive(Debug, Default)]
+pub struct Sent(OnceLock<u32>);
+
+impl Sent {
+    /// They are so many.
+    ///
+    /// # Panics
+    /// It was told before.
+    pub fn set(&self, count: u32) {
+        self.0.set(count).expect("once");
+    }
+
+    fn count(&self) -> Option<u32> {
+        self.0.get().copied()
+    }
+}
+
+fn packet(number: u32, from: u8) -> Vec<u8> {
+    let mut bytes = number.to_be_bytes().to_vec();
+    bytes.resize(160 + (number % 700) as usize, from);
+    bytes
+}

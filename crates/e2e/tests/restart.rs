@@ -1,0 +1,162 @@
+//! A server dies, and the next one goes on with its calls, which a keeper has had.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::atomic::AtomicBool;
+use std::thread::{self, sleep};
+use std::time::Duration;
+
+use e2e::{Call, Config, Host, Lab, Running, Sent, Server, Stop, Tool, require};
+use turn_types::IpFamily;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Time between two packets of a flow, in each direction.
+const PACKET_EVERY: Duration = Duration::from_millis(2);
+
+/// How often the server is killed.
+const KILLS: usize = 10;
+
+/// Packets that a server may have in its hands when it is killed, of each flow.
+const IN_HANDS: usize = 2;
+
+/// The word of a server that its keeper has been found.
+const FOUND: &str = "a keeper has copies";
+
+fn without_kernel_path(lab: &Lab) -> Config {
+    Config { tables: "[offload]\nmode = \"off\"\n".to_owned(), ..Config::for_lab(lab) }
+}
+
+/// Waits until the keeper has copies of everything.
+#[track_caller]
+fn wait_for_copies(server: &mut Server) {
+    server.process.wait_for(FOUND, PATIENCE);
+    // Several times the interval of copies.
+    sleep(Duration::from_secs(1));
+}
+
+/// Kills the server, and starts the next one.
+#[track_caller]
+fn crash(lab: &Lab, server: &mut Server) {
+    server.process.signal("KILL");
+    server.process.wait(PATIENCE);
+    server.start_again(lab, &[]);
+}
+
+#[test]
+fn a_crash_loses_what_the_server_had_in_its_hands() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let config = without_kernel_path(&lab);
+    let mut server = Server::start(&lab, &config);
+    let _keeper: Running = server.keeper(&lab);
+    let calls = [IpFamily::V4, IpFamily::V6].map(|family| Call::new(&lab, &config, family));
+    wait_for_copies(&mut server);
+    let stop = AtomicBool::new(false);
+    let all: Vec<Sent> = calls.iter().map(|_| Sent::default()).collect();
+    let bound = KILLS * IN_HANDS;
+    thread::scope(|scope| {
+        for (call, sent) in calls.iter().zip(&all) {
+            scope.spawn(|| sent.set(call.send(PACKET_EVERY, &stop)));
+            scope.spawn(move || {
+                let missing = call.missing_at_peer(true, sent);
+                assert!(missing.len() <= bound, "from the client: {missing:?}");
+            });
+            scope.spawn(move || {
+                let missing = call.missing_at_client(true, sent);
+                assert!(missing.len() <= bound, "from the peer: {missing:?}");
+            });
+        }
+        // Also if a start fails.
+        let _stop = Stop::at_end(&stop);
+        for _ in 0..KILLS {
+            crash(&lab, &mut server);
+            let status = server.json(&["status"]);
+            assert_eq!(status["took_over"]["allocations"], 2, "{}", server.process.output());
+            wait_for_copies(&mut server);
+        }
+        sleep(Duration::from_secs(1));
+    });
+    assert_eq!(server.json(&["status"])["allocations"]["live"], 2);
+}
+
+#[test]
+fn a_call_that_has_ended_is_not_kept() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let config = without_kernel_path(&lab);
+    let mut server = Server::start(&lab, &config);
+    let _keeper = server.keeper(&lab);
+    let [stays, mut ends] = [IpFamily::V4; 2].map(|family| Call::new(&lab, &config, family));
+    wait_for_copies(&mut server);
+    ends.caller.release();
+    sleep(Duration::from_secs(1));
+    crash(&lab, &mut server);
+    assert_eq!(server.json(&["status"])["took_over"]["allocations"], 1);
+    stays.caller.send(stays.channel, b"still there");
+    let mut bytes = [0; 100];
+    stays.peer.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let len = stays.peer.recv(&mut bytes).expect("relayed");
+    assert_eq!(&bytes[..len], b"still there");
+}
+
+/// The next process of an upgrade has the calls, and so has the keeper from then on.
+#[test]
+fn a_keeper_follows_an_upgrade() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let config = without_kernel_path(&lab);
+    let mut server = Server::start(&lab, &config);
+    let keeper = server.keeper(&lab);
+    let call = Call::new(&lab, &config, IpFamily::V4);
+    wait_for_copies(&mut server);
+    let upgraded = server.upgrade(&[]);
+    assert!(upgraded.ok, "{}", upgraded.output);
+    test_support::eventually("the farewell", || {
+        keeper.output().contains("another process's now")
+            && keeper.output().matches("copies of this server's calls").count() == 2
+    });
+    sleep(Duration::from_secs(1));
+    let next = server.serving();
+    assert!(lab.command(Host::Server, "kill").args(["-KILL", &next.to_string()]).status().is_ok());
+    server.process.wait(PATIENCE);
+    server.start_again(&lab, &[]);
+    assert_eq!(server.json(&["status"])["took_over"]["allocations"], 1);
+    call.peer.set_read_timeout(Some(PATIENCE)).expect("a time");
+    call.caller.send(call.channel, b"still there");
+    assert_eq!(call.peer.recv(&mut [0; 100]).expect("relayed"), 11);
+}
+
+/// A program in Perl, which every Debian has: connects to a socket of the server, and prints how much comes.
+const STRANGER: &str = "use Socket; $SIG{PIPE} = 'IGNORE'; socket(S, AF_UNIX, SOCK_STREAM, 0); \
+    connect(S, pack_sockaddr_un($ARGV[0])) or die qq($!\\n); syswrite(S, qq(\\0) x 100); \
+    my $len = sysread(S, my $bytes, 100) || 0; print qq(got $len bytes\\n);";
+
+/// The files of the sockets are for the owner alone; were they not, the other user would be refused all the same.
+#[test]
+fn another_users_process_gets_nothing() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let config = without_kernel_path(&lab);
+    let mut server = Server::start(&lab, &config);
+    let keeper = server.keeper(&lab);
+    let call = Call::new(&lab, &config, IpFamily::V4);
+    wait_for_copies(&mut server);
+    let file = |name: &str| server.config_file().with_file_name(name);
+    let ask = |name: &str| {
+        let mut command = lab.command(Host::Server, "setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "perl", "-e"]);
+        Tool::run(command.arg(STRANGER).arg(file(name)), PATIENCE)
+    };
+    for name in ["control.next", "control.keep"] {
+        let said = ask(name);
+        assert!(!said.ok && said.output.contains("Permission denied"), "{}", said.output);
+        let all = fs::Permissions::from_mode(0o666);
+        fs::set_permissions(file(name), all).expect("its permissions");
+        let said = ask(name);
+        assert!(said.output.contains("got 0 bytes"), "{}", said.output);
+    }
+    test_support::eventually("both say so", || {
+        let refused = "is of user 65534";
+        server.process.output().contains(refused) && keeper.output().contains(refused)
+    });
+    crash(&lab, &mut server);
+    assert_eq!(server.json(&["status"])["took_over"]["allocations"], 1);
+    drop(call);
+}

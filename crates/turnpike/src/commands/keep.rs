@@ -1,0 +1,28 @@
+//! `turnpike keep`: keeps the calls of a server that crashes for the next one.
+
+use admin::{AccessError, Other, UnixSocket};
+use tracing::level_filters::LevelFilter;
+
+use crate::cli::PathOptions;
+use crate::failure::{Failure, OrFail as _, Result};
+use crate::logging::{self, LogFormat, LogTarget};
+use crate::{handover, paths};
+
+pub(crate) fn run(paths: &PathOptions) -> Result<()> {
+    // As many sockets as the server may have.
+    linux_net::raise_open_files().or_fail("cannot raise the limit of open files")?;
+    let socket = handover::keeper_socket(&paths::control_socket(paths).path);
+    let bound = UnixSocket::waiting(&socket, Other::Stays).map_err(|error| {
+        let is_there = matches!(error, AccessError::InUse(_));
+        let advice =
+            "run it as the user that the server runs as, with the same --config and --data";
+        Failure::failed(error).hint(if is_there { "another keeper is there" } else { advice })
+    })?;
+    // The file goes with the process.
+    let (listener, _file) = bound;
+    let _level = logging::start(LogFormat::Text, LevelFilter::INFO, &LogTarget::default())
+        .map_err(Failure::failed)?;
+    tracing::info!("waiting for a server at {}", socket.display());
+    handover::keep(&listener);
+    Ok(())
+}

@@ -1,0 +1,211 @@
+//! What a process that ends leaves with the service manager, for the next one: a state, and open sockets.
+//!
+//! The state is a file in memory, sealed so that nobody alters it: no disk sees the keys in it. The sockets are on their way in a Unix socket
+//! of which the sending end is closed: the manager keeps two descriptors, however many allocations there are.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt as _;
+use std::os::unix::net::UnixStream;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
+use rustix::net::sockopt;
+use state_format::Value;
+
+use super::passing::{
+    DESCRIPTORS_MAX, Inlet, Outlet, read_message, receive_descriptors, receive_part, send_part,
+    write_message,
+};
+
+/// Room for the messages that carry descriptors, in bytes, as far as `net.core.wmem_max` allows: with Linux's own limit for some
+/// hundred thousand descriptors.
+const ROOM: usize = 4 << 20;
+
+/// After these a file stays as it is.
+const SEALS: SealFlags =
+    SealFlags::SEAL.union(SealFlags::WRITE).union(SealFlags::SHRINK).union(SealFlags::GROW);
+
+/// A process's state and its sockets, for the next one.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pub(crate) state: OwnedFd,
+    pub(crate) sockets: OwnedFd,
+}
+
+/// A state that is written, with its sockets.
+#[derive(Debug)]
+pub(super) struct Parking {
+    state: File,
+    sender: UnixStream,
+    sockets: UnixStream,
+}
+
+impl Parking {
+    pub(super) fn new() -> io::Result<Self> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let state = memfd_create("turnpike-state", flags)?;
+        let (sender, sockets) = UnixStream::pair()?;
+        // Nobody receives meanwhile: what finds no room is an error.
+        sender.set_nonblocking(true)?;
+        sockopt::set_socket_send_buffer_size(&sender, ROOM)?;
+        Ok(Self { state: state.into(), sender, sockets })
+    }
+
+    /// Ends the writing.
+    pub(super) fn seal(self) -> io::Result<Parked> {
+        fcntl_add_seals(&self.state, SEALS)?;
+        Ok(Parked { state: self.state.into(), sockets: self.sockets.into() })
+    }
+}
+
+impl Outlet for Parking {
+    fn send(&mut self, message: &impl Value) -> io::Result<()> {
+        write_message(&mut self.state, message)
+    }
+
+    fn send_descriptors(&mut self, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        for part in descriptors.chunks(DESCRIPTORS_MAX) {
+            send_part(&self.sender, part)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a process has left, as it is read. Sockets that nobody has taken close with it.
+#[derive(Debug)]
+pub(super) struct Found {
+    state: File,
+    /// Bytes that are read.
+    at: u64,
+    sockets: UnixStream,
+}
+
+impl Found {
+    /// Refuses a file that somebody could alter meanwhile.
+    pub(super) fn open(Parked { state, sockets }: Parked) -> io::Result<Self> {
+        let sockets = UnixStream::from(sockets);
+        sockets.set_nonblocking(true)?;
+        // Before anything is refused: dropping it closes the sockets.
+        let found = Self { state: state.into(), at: 0, sockets };
+        if !fcntl_get_seals(&found.state)?.contains(SEALS) {
+            return Err(io::Error::new(ErrorKind::InvalidData, "the state is not sealed"));
+        }
+        Ok(found)
+    }
+}
+
+impl Read for Found {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        // The position of the file is the manager's as well, and may be anywhere.
+        let read = self.state.read_at(bytes, self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+impl Inlet for Found {
+    fn receive<T: Value>(&mut self) -> io::Result<T> {
+        let cut_off = |error: io::Error| {
+            let is_cut_off = error.kind() == ErrorKind::UnexpectedEof;
+            if is_cut_off { io::Error::other("it is cut off") } else { error }
+        };
+        read_message(self).map_err(cut_off)
+    }
+
+    fn receive_descriptors(&mut self, count: usize) -> io::Result<Vec<OwnedFd>> {
+        let missing = |error: io::Error| {
+            let is_missing =
+                [ErrorKind::UnexpectedEof, ErrorKind::WouldBlock].contains(&error.kind());
+            if is_missing { io::Error::other("sockets are missing") } else { error }
+        };
+        receive_descriptors(&self.sockets, count).map_err(missing)
+    }
+}
+
+impl Drop for Found {
+    fn drop(&mut self) {
+        // The manager has a descriptor of the Unix socket too, and what waits in it would stay open.
+        while receive_part(&self.sockets).is_ok() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd as _;
+
+    use super::super::messages::Step;
+    use super::*;
+
+    fn socket() -> UdpSocket {
+        UdpSocket::bind("127.0.0.1:0").unwrap()
+    }
+
+    fn parked(sockets: &[UdpSocket]) -> Parked {
+        let mut parking = Parking::new().unwrap();
+        parking.send(&Step::Leave).unwrap();
+        let fds: Vec<_> = sockets.iter().map(|socket| socket.as_fd()).collect();
+        parking.send_descriptors(&fds).unwrap();
+        parking.send(&Step::Go).unwrap();
+        parking.seal().unwrap()
+    }
+
+    fn copy(parked: &Parked) -> Parked {
+        let copy = |fd: &OwnedFd| fd.try_clone().unwrap();
+        Parked { state: copy(&parked.state), sockets: copy(&parked.sockets) }
+    }
+
+    fn is_free(address: std::net::SocketAddr) -> bool {
+        UdpSocket::bind(address).is_ok()
+    }
+
+    #[test]
+    fn what_is_parked_is_found_and_a_datagram_waits_in_its_socket() {
+        let sockets: Vec<UdpSocket> = (0..600).map(|_| socket()).collect();
+        let addresses: Vec<_> = sockets.iter().map(|one| one.local_addr().unwrap()).collect();
+        let parked = parked(&sockets);
+        drop(sockets);
+        socket().send_to(b"late", addresses[599]).unwrap();
+        let mut found = Found::open(parked).unwrap();
+        assert_eq!(found.receive::<Step>().unwrap(), Step::Leave);
+        let sockets = found.receive_descriptors(600).unwrap();
+        let sockets: Vec<UdpSocket> = sockets.into_iter().map(UdpSocket::from).collect();
+        let there: Vec<_> = sockets.iter().map(|one| one.local_addr().unwrap()).collect();
+        assert_eq!(there, addresses);
+        assert_eq!(found.receive::<Step>().unwrap(), Step::Go);
+        let mut bytes = [0; 8];
+        assert_eq!(sockets[599].recv(&mut bytes).unwrap(), 4);
+        // Neither has more.
+        assert!(found.receive::<Step>().unwrap_err().to_string().contains("cut off"));
+        assert!(found.receive_descriptors(1).unwrap_err().to_string().contains("missing"));
+    }
+
+    #[test]
+    fn sockets_that_nobody_takes_are_closed_although_the_manager_has_a_copy() {
+        let sockets: Vec<UdpSocket> = (0..600).map(|_| socket()).collect();
+        let address = sockets[599].local_addr().unwrap();
+        let parked = parked(&sockets);
+        drop(sockets);
+        assert!(!is_free(address));
+        drop(Found::open(copy(&parked)).unwrap());
+        assert!(is_free(address));
+    }
+
+    #[test]
+    fn a_state_that_could_be_altered_is_refused_and_its_sockets_are_closed() {
+        let socket = socket();
+        let address = socket.local_addr().unwrap();
+        let mut parking = Parking::new().unwrap();
+        parking.send_descriptors(&[socket.as_fd()]).unwrap();
+        drop(socket);
+        let Parking { state, sockets, .. } = parking;
+        let parked = Parked { state: state.into(), sockets: sockets.into() };
+        let error = Found::open(copy(&parked)).unwrap_err();
+        assert!(error.to_string().contains("not sealed"), "{error}");
+        assert!(is_free(address));
+        // What is sealed cannot be written any more.
+        let sealed = self::parked(&[]);
+        assert!(File::from(sealed.state).write_at(b"x", 0).is_err());
+    }
+}

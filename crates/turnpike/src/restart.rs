@@ -1,0 +1,78 @@
+//! A restart: the process that ends leaves its calls with the service manager, and the next one goes on with them.
+
+use std::io;
+use std::net::SocketAddr;
+
+use settings::Settings;
+use settings::value::HttpListen;
+
+use crate::handover::{Handovers, KeeperLink, Parked, Predecessor};
+use crate::service_manager::ServiceManager;
+use crate::{cores, handover};
+
+/// The process before, as far as what it has left with the service manager or its keeper is of use with these settings; otherwise its sockets
+/// are closed, and its allocations have ended.
+pub(crate) fn predecessor(found: Option<Parked>, settings: &Settings) -> Option<Predecessor> {
+    let predecessor = match found {
+        Some(found) => Predecessor::find(found).map(Some),
+        None => Predecessor::ask_keeper(&handover::keeper_socket(&settings.control_socket())),
+    };
+    let predecessor = predecessor.unwrap_or_else(|error| {
+        tracing::warn!("the allocations of the process before have ended: {error}");
+        None
+    })?;
+    let (before, now) = (predecessor.workers(), workers(settings));
+    if before != now {
+        // The kernel spreads clients over the sockets of all workers: most would come to another one.
+        tracing::warn!(
+            "the allocations of process {} have ended: it had {before} workers, and this one has {now}",
+            predecessor.process()
+        );
+        return None;
+    }
+    Some(predecessor.with_listeners_at(&listeners(settings), &services(settings)))
+}
+
+fn workers(settings: &Settings) -> usize {
+    cores::cores(settings.workers.count, settings.workers.pin).len()
+}
+
+fn listeners(settings: &Settings) -> Vec<SocketAddr> {
+    settings.listeners().iter().chain(&settings.tls_listen).copied().collect()
+}
+
+fn services(settings: &Settings) -> Vec<SocketAddr> {
+    let monitoring = settings.http.listen.iter().filter_map(|listen| match listen {
+        HttpListen::Tcp(address) => Some(*address),
+        HttpListen::Unix(_) => None,
+    });
+    monitoring.chain(settings.api.listen.iter().map(|endpoint| endpoint.0)).collect()
+}
+
+/// Leaves the calls with the service manager, where it keeps them; with a keeper they are as they are.
+pub(crate) fn leave(
+    handovers: Option<&Handovers>,
+    keeper: Option<&KeeperLink>,
+    manager: &ServiceManager,
+) {
+    let Some(handovers) = handovers.filter(|_| manager.keeps()) else { return };
+    match handovers.park(|parked| manager.keep(parked)) {
+        Ok(allocations) => {
+            tracing::info!(
+                allocations,
+                "the service manager keeps the sockets of clients over UDP for the next process"
+            );
+            if let Some(keeper) = keeper {
+                keeper.leave();
+            }
+        }
+        Err(error) => tracing::warn!("a restart ends the calls of this process: {}", why(&error)),
+    }
+}
+
+fn why(error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::TimedOut {
+        return "the service manager does not answer".to_owned();
+    }
+    error.to_string()
+}
