@@ -47,6 +47,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Time of the next process for its preparations, in which this one serves as before.
 const PREPARATION_MAX: Duration = Duration::from_secs(120);
 
+/// Room of each UDP listener while nobody serves, in bytes: for some 60,000 packets, half a second of what one worker takes by sockets.
+const PAUSE_ROOM: usize = 64 << 20;
+
 /// The socket of hand-overs, beside the control socket.
 pub(crate) fn socket(control: &Path) -> PathBuf {
     control.with_extension("next")

@@ -202,22 +202,23 @@ static __always_inline __u32 segments_of(const struct __sk_buff *skb, __u32 befo
 /* Segments of a packet that are examined, which is as many as the kernel merges. */
 #define SEGMENTS_MAX 64
 
-/* Sequences that merged packets belong to: of their route, and of that of the other allocation. */
-struct merged {
-	struct punt_state *first;
-	struct punt_state *second;
-	int has_route;
-};
-
-/* Records the first of merged packets. */
-static __always_inline struct merged enter_merged(const struct route_key *key, struct route *route, __u64 now)
+/* Records so many more of a sequence. */
+static __always_inline void enter_more(struct punt_state *state, __u32 packets)
 {
-	struct merged merged = {};
+	if (state)
+		__sync_fetch_and_add(&state->entered, packets);
+}
+
+/* Records merged packets of one route, and of that of the other allocation. Returns whether there is a route. The verifier
+ * examines it once, instead of at each of 64 calls in a loop; Linux 5.12 can do that. */
+__noinline int enter_run(struct route_key *key, struct route *route, __u64 now, __u32 packets)
+{
+	if (!key || !route)
+		return 0;
 	struct found found = read_route(key, route);
 	if (!found.entry)
-		return merged;
-	merged.has_route = 1;
-	merged.first = enter(found, now, PASS_MERGED);
+		return 0;
+	enter_more(enter(found, now, PASS_MERGED), packets - 1);
 	if (route->flags & ROUTE_HAIRPIN && !route->channel) {
 		struct route_key last = {};
 		__builtin_memcpy(last.remote, route->source, sizeof(last.remote));
@@ -225,16 +226,7 @@ static __always_inline struct merged enter_merged(const struct route_key *key, s
 		last.ends = ends_of(route->source_port, route->destination_port);
 		struct found other = read_route(&last, route);
 		if (other.entry)
-			merged.second = enter(other, now, PASS_MERGED);
+			enter_more(enter(other, now, PASS_MERGED), packets - 1);
 	}
-	return merged;
-}
-
-/* Records so many more. */
-static __always_inline void enter_more(const struct merged *merged, __u32 packets)
-{
-	if (merged->first)
-		__sync_fetch_and_add(&merged->first->entered, packets);
-	if (merged->second)
-		__sync_fetch_and_add(&merged->second->entered, packets);
+	return 1;
 }

@@ -176,35 +176,36 @@ static __always_inline int pass_merged(struct __sk_buff *skb, __be16 local_port,
 	if (!filter)
 		return -1;
 	struct route_key *key = &packet->key;
-	struct merged merged = {};
 	__u64 now = bpf_ktime_get_coarse_ns();
 	__u32 at = payload_at(packet);
 	__u32 segments = segments_of(skb, at);
 	int has_route = 0;
 	if (is_open(filter->relay, local_port)) {
 		key->ends = with_channel(key->ends, 0);
-		merged = enter_merged(key, route, now);
-		enter_more(&merged, segments - 1);
-		has_route = merged.has_route;
+		has_route = enter_run(key, route, now, segments);
 	}
 	if (is_open(filter->listener, local_port)) {
+		/* A run of one channel is recorded at its end: pointers that are kept from one turn to the next would
+		 * multiply the verifier's work. */
 		__be16 channel = 0;
-		for (__u32 i = 0; i < SEGMENTS_MAX; i++) {
-			__be16 next;
-			if (i >= segments || bpf_skb_load_bytes(skb, at, &next, sizeof(next)))
-				break;
+		__u32 run = 0;
+		for (__u32 i = 0; i <= SEGMENTS_MAX; i++) {
+			__be16 next = 0;
+			int is_end = i == SEGMENTS_MAX || i >= segments ||
+				     bpf_skb_load_bytes(skb, at, &next, sizeof(next));
 			at += skb->gso_size;
-			if (next == channel) {
-				enter_more(&merged, 1);
+			if (!is_end && next == channel) {
+				run++;
 				continue;
 			}
+			if (is_channel(bpf_ntohs(channel))) {
+				key->ends = with_channel(key->ends, channel);
+				has_route |= enter_run(key, route, now, run);
+			}
+			if (is_end)
+				break;
 			channel = next;
-			merged = (struct merged){};
-			if (!is_channel(bpf_ntohs(channel)))
-				continue;
-			key->ends = with_channel(key->ends, channel);
-			merged = enter_merged(key, route, now);
-			has_route |= merged.has_route;
+			run = 1;
 		}
 	}
 	return has_route ? passed(PASS_MERGED) : -1;

@@ -27,11 +27,8 @@ use super::parked::{Parked, Parking};
 use super::passing::{Inlet as _, Outlet};
 use super::room::{make_room, open_descriptors};
 use super::wire::Wire;
-use super::{PATIENCE, PREPARATION_MAX};
+use super::{PATIENCE, PAUSE_ROOM, PREPARATION_MAX};
 use crate::offload::KernelPath;
-
-/// Room of each UDP listener in the pause, in bytes: for some 60,000 packets, half a second of what one worker takes by sockets.
-const PAUSE_ROOM: usize = 64 << 20;
 
 /// Time until what came in the pause is served, and the room is as configured again.
 const PAUSE_SERVED: Duration = Duration::from_secs(1);

@@ -22,16 +22,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-use linux_net::Clock;
+use linux_net::{Clock, force_receive_buffer};
 use turn_types::{AllocationId, WorkerId};
 
-use super::PREPARATION_MAX;
 use super::messages::{
-    AllocationPart, Bytes, ChangedPart, ChangedRelayPart, CopyPart, KeeperHello, Leaving, Offer,
-    RelayPart, Step, WorkerPart,
+    AllocationPart, Bytes, ChangedPart, ChangedRelayPart, CopyPart, KeeperHello, Leaving,
+    Listening, Offer, RelayPart, Step, WorkerPart,
 };
 use super::passing::{Inlet as _, Outlet as _};
 use super::wire::Wire;
+use super::{PAUSE_ROOM, PREPARATION_MAX};
 
 /// Time in which the next server has to come. Calls of which nothing is heard for so long have ended for their users.
 const KEPT_FOR: Duration = Duration::from_secs(60);
@@ -121,6 +121,7 @@ fn serve(stream: UnixStream, orphans: &Orphans) -> io::Result<()> {
 fn keep_orphan(mut holding: Holding, orphans: &Orphans) {
     if holding.tries == 0 {
         holding.from.since = Clock::instant();
+        holding.make_room();
     }
     let (process, since) = (holding.from.process, holding.from.since);
     let allocations = holding.allocations();
@@ -150,6 +151,18 @@ impl Holding {
         let count = of_workers.sum::<usize>() + offer.services.len();
         let listeners = wire.receive_descriptors(count)?;
         Ok(Self { from, offer, listeners, workers: BTreeMap::new(), tries: 0 })
+    }
+
+    /// Gives the UDP listeners room for what comes until the next server is there, where this process may; that one takes it back.
+    fn make_room(&self) {
+        let mut listeners = self.listeners.iter();
+        for Listening { udp, tcp } in &self.offer.workers {
+            for listener in listeners.by_ref().take(udp.len()) {
+                // Without the capability they have the room that they had.
+                let _ = force_receive_buffer(listener.as_fd(), PAUSE_ROOM);
+            }
+            listeners.by_ref().take(tcp.len()).for_each(drop);
+        }
     }
 
     fn allocations(&self) -> usize {
@@ -259,7 +272,7 @@ mod tests {
 
     use turn_types::{RelayId, Secret};
 
-    use super::super::messages::{Listening, RelaySocketsPart};
+    use super::super::messages::RelaySocketsPart;
     use super::*;
 
     fn socket() -> UdpSocket {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use aya::maps::ring_buf::RingBufItem;
 use aya::maps::{ArrayOfMaps, Map, MapData, RingBuf};
@@ -16,6 +17,14 @@ use crate::bpf::layout::ring_datagram;
 use crate::error::KernelPathError;
 
 static RING: &[u8] = include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/ring.bpf.o"));
+
+/// One loader for all rings: each reads the kernel's types when it is made, which are megabytes, also if it needs none of them. Calls
+/// wait for it where a server starts again.
+static LOADER: LazyLock<Mutex<EbpfLoader<'static>>> = LazyLock::new(|| {
+    let mut loader = EbpfLoader::new();
+    loader.btf(None);
+    Mutex::new(loader)
+});
 
 /// Ring of datagrams for one worker.
 pub struct Ring(RingBuf<MapData>);
@@ -34,10 +43,11 @@ impl Ring {
         rings: MapData,
         bytes: u32,
     ) -> Result<Self, KernelPathError> {
-        let mut loader = EbpfLoader::new();
-        loader.btf(None);
-        loader.map_max_entries("ring", bytes);
-        let mut object = loader.load(RING).map_err(KernelPathError::of)?;
+        let mut object = {
+            let mut loader = LOADER.lock().unwrap_or_else(PoisonError::into_inner);
+            loader.map_max_entries("ring", bytes);
+            loader.load(RING).map_err(KernelPathError::of)?
+        };
         let map = object.take_map("ring").ok_or(KernelPathError::Missing("ring"))?;
         let ring = RingBuf::try_from(map).map_err(KernelPathError::of)?;
         let mut rings: ArrayOfMaps<_, RingBuf<MapData>> =
