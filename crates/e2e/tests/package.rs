@@ -222,6 +222,7 @@ fn restarts_end_no_call(machine: &Machine, demo: &[&str]) {
     let lossless = (0..CALLS_MAX).find(|_| {
         let (sent, lost) = call_during(machine, (demo, 10), (4, &restart));
         assert!(sent > 1000 && lost < sent / 10, "{lost} of {sent}: {}", machine.journal());
+        eprintln!("{lost} of {sent} packets were lost in restarts");
         lost == 0
     });
     assert!(lossless.is_some(), "each call lost packets: {}", machine.journal());

@@ -206,4 +206,31 @@ mod tests {
             assert_eq!(object.map(|object| object.can_fill_rings), Ok(can_fill_rings));
         }
     }
+
+    /// Instructions that the verifier may examine of each program, as this kernel counts them and somewhat more: calls wait for it where
+    /// a server starts again. A loop whose turns differ for the verifier multiplies them.
+    const VERIFIED_MAX: u32 = 60_000;
+
+    #[test]
+    fn programs_are_verified_in_a_moment() {
+        if !missing_capabilities().is_empty() {
+            return;
+        }
+        let options = Options { flows: 1024, look_up_from: 0, proof: Proof::SERVER };
+        let object = Object::make(options).map_err(|error| error.to_string());
+        let object = object.unwrap_or_else(|error| panic!("{error}"));
+        for name in [XDP, TC, TAP] {
+            let info = match object.ebpf.program(name) {
+                Some(Program::Xdp(program)) => program.info(),
+                Some(Program::SchedClassifier(program)) => program.info(),
+                _ => panic!("no {name}"),
+            };
+            // Linux tells it from 5.16 on.
+            let verified = info
+                .map_err(|error| error.to_string())
+                .map(|info| info.verified_instruction_count());
+            let verified = verified.unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(verified.unwrap_or_default() < VERIFIED_MAX, "{name}: {verified:?}");
+        }
+    }
 }

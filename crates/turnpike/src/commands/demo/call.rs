@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use turn_types::Instant;
 
 use crate::commands::demo::caller::{Caller, Login};
-use crate::commands::demo::endpoint::{Call, Endpoint, Line};
+use crate::commands::demo::endpoint::{self, Call, Endpoint, Line};
 use crate::commands::demo::local::{LocalServer, PEER};
 use crate::commands::demo::packet::Direction;
 use crate::commands::demo::tally::Tallies;
@@ -45,7 +45,7 @@ pub(crate) struct Outcome {
 
 /// A call from a client through the demo's own server to a peer in this process.
 pub(crate) async fn with_a_peer(server: &LocalServer, options: CallOptions) -> Result<Outcome> {
-    let peer = UdpSocket::bind((PEER, 0)).await.or_fail("cannot open the peer's socket")?;
+    let peer = endpoint::open(PEER.into()).await.or_fail("cannot open the peer's socket")?;
     let login = Login { user: &server.user, password: &server.password };
     let mut caller = Caller::log_in(server.address, login).await?;
     let channel = caller.bind_channel(peer.local_addr()?).await?;

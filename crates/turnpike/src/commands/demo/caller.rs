@@ -14,6 +14,7 @@ use turn_client::{
 };
 use turn_types::{Instant, IpFamily, PeerAddr, ServerAddr};
 
+use crate::commands::demo::endpoint;
 use crate::failure::{Failure, Result};
 
 /// Deadline of the setup: a few round trips, and retransmissions of a packet or two.
@@ -59,7 +60,7 @@ impl Caller {
         options: AllocateOptions,
     ) -> Result<Self, CallError> {
         let unspecified = IpFamily::of(server.ip()).unspecified();
-        let socket = UdpSocket::bind((unspecified, 0)).await?;
+        let socket = endpoint::open(unspecified).await?;
         socket.connect(server).await?;
         let config =
             ClientConfig::new(ServerAddr(server), login.user, login.password, random_bytes());

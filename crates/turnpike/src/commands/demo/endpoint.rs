@@ -2,10 +2,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};
+use std::net::IpAddr;
+use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use linux_net::Clock;
+use linux_net::{Clock, force_receive_buffer};
+use rustix::net::sockopt::set_socket_recv_buffer_size;
 use stun_wire::ChannelNumber;
 use tokio::net::UdpSocket;
 use tokio::time::sleep;
@@ -25,6 +28,22 @@ const RECEIVE_TURN: usize = 64;
 
 /// ChannelData header in front of the largest packet, and room to see that one is too long.
 const DATAGRAM_MAX: usize = PACKET_MAX + 64;
+
+/// Room for what comes at once when a server has paused, as in a restart: seconds of a call, as far as the system allows. What an end has no
+/// room for would count as lost by the server.
+const ROOM: usize = 4 << 20;
+
+/// Opens the socket of an end.
+///
+/// # Errors
+/// The system refuses.
+pub(crate) async fn open(address: IpAddr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((address, 0)).await?;
+    if force_receive_buffer(socket.as_fd(), ROOM).is_err() {
+        set_socket_recv_buffer_size(&socket, ROOM)?;
+    }
+    Ok(socket)
+}
 
 /// State shared by both ends of a call.
 pub(crate) struct Call {

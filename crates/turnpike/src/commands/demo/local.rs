@@ -1,7 +1,7 @@
 //! The demo's own server: real workers and real sockets, on the loopback, with one user and no
 //! files.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,7 +15,7 @@ use crate::server::Threads;
 
 /// Address of the peer. The server's default rules forbid the whole loopback; this one address is
 /// allowed by name.
-pub(crate) const PEER: &str = "127.0.0.2";
+pub(crate) const PEER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// Validity of the user's credential: the longest demo, and some.
 const USER_SECONDS: u64 = 2 * 86_400;
