@@ -75,6 +75,15 @@ impl Admission {
         Ok(Admitted { admission: Arc::clone(self), customer: None })
     }
 
+    /// Counts a connection that another process has admitted, even beyond the limits.
+    pub(crate) fn keep(self: &Arc<Self>, client: IpAddr) -> Admitted {
+        let customer = Prefix::customer(client);
+        let mut counts = self.counts();
+        counts.total += 1;
+        *counts.by_customer.entry(customer).or_default() += 1;
+        Admitted { admission: Arc::clone(self), customer: Some(customer) }
+    }
+
     fn counts(&self) -> MutexGuard<'_, Counts> {
         // Nothing in it can be half done.
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
@@ -134,6 +143,17 @@ mod tests {
         drop((third, again));
         assert_eq!(admission.counts().total, 1);
         assert_eq!(admission.counts().by_customer.len(), 1, "nobody is remembered");
+    }
+
+    #[test]
+    fn connections_of_the_process_before_are_kept_and_count() {
+        let admission = admission(2, 1);
+        let kept: Vec<_> = (0..3).map(|_| admission.keep([192, 0, 2, 1].into())).collect();
+        let refused = admission.admit([192, 0, 2, 2].into()).unwrap_err();
+        assert_eq!(refused, LimitReached::Total);
+        drop(kept);
+        assert!(admission.admit([192, 0, 2, 1].into()).is_ok());
+        assert!(admission.counts().by_customer.is_empty());
     }
 
     #[test]

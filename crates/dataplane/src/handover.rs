@@ -7,11 +7,11 @@ use std::sync::mpsc::{Receiver, SyncSender, channel};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use linux_net::UdpSocket;
-use turn_types::{AllocationId, WorkerId};
+use linux_net::{TcpStream, UdpSocket};
+use turn_types::WorkerId;
 
-use crate::copies::Copies;
-use crate::inheritance::{Inheritance, InheritedAllocation, InheritedRelay, StayingSessions};
+use crate::copies::{CopiedAllocation, CopiedRelay, Copies, CopiesFor};
+use crate::inheritance::Inheritance;
 use crate::io::{Conduit, Kernel};
 use crate::limits::LEAVE_DEADLINE;
 use crate::sockets::{NetOptions, RelaySettings};
@@ -21,21 +21,60 @@ use crate::workers::{WorkerChannels, WorkerMessage};
 const FULL_PAUSE: Duration = Duration::from_millis(1);
 
 /// Part of one worker.
-type Left = Inheritance<UdpSocket, Conduit>;
+type Left = Inheritance<UdpSocket, TcpStream, Conduit>;
 
-/// State that a worker gets before it serves, from one of another process.
+/// What a worker gets before it serves, from one of another process.
 #[derive(Debug)]
 pub struct Entrance {
-    /// The last id of an allocation that was given.
-    pub last_id: AllocationId,
-    /// The allocations.
-    pub allocations: Vec<InheritedAllocation<InheritedSocket>>,
-    /// Settings of their sockets.
+    /// Settings of the relay sockets there.
     pub settings: RelaySettings,
-    /// Sessions of DTLS that stay with earlier processes.
-    pub staying: Vec<StayingSessions<Conduit>>,
-    /// The worker serves when a message comes; when the sender is gone without one it ends, and nothing has happened.
-    pub gate: Receiver<()>,
+    /// It serves when it is told to; when the sender is gone before it ends, and nothing has happened.
+    pub updates: Receiver<Update>,
+}
+
+/// News of the process before, with relay sockets of type `S`.
+#[derive(Debug)]
+pub enum Update<S = InheritedSocket> {
+    /// Copies of allocations, while that process serves.
+    Copies(Copies<S>),
+    /// The rest: it serves no more. One worker gets one of these.
+    Last(Box<Inheritance<S, TcpStream, Conduit>>),
+    /// This process serves.
+    Serve,
+}
+
+impl Update {
+    /// With sockets, which got these `settings`.
+    ///
+    /// # Errors
+    /// One is none that Turnpike could have opened.
+    pub(crate) fn open(
+        self,
+        settings: RelaySettings,
+        net: &NetOptions,
+    ) -> io::Result<Update<UdpSocket>> {
+        Ok(match self {
+            Self::Copies(copies) => Update::Copies(copies.open(settings, net)?),
+            Self::Last(inheritance) => {
+                let Inheritance { listeners: _, copies, progress, streams, staying } = *inheritance;
+                let (listeners, copies) = (Vec::new(), copies.open(settings, net)?);
+                let opened = Inheritance { listeners, copies, progress, streams, staying };
+                Update::Last(Box::new(opened))
+            }
+            Self::Serve => Update::Serve,
+        })
+    }
+}
+
+impl<S> Update<S> {
+    /// Takes the sockets out that relays share; they come with the first.
+    pub(crate) fn take_shared(&mut self) -> Vec<S> {
+        match self {
+            Self::Copies(copies) => std::mem::take(&mut copies.shared),
+            Self::Last(inheritance) => std::mem::take(&mut inheritance.copies.shared),
+            Self::Serve => Vec::new(),
+        }
+    }
 }
 
 /// A descriptor of another process, for a socket of relays.
@@ -66,13 +105,13 @@ impl InheritedSocket {
     ///
     /// # Errors
     /// It is none that Turnpike could have opened.
-    pub fn of_shared_relays(self, net: &NetOptions) -> io::Result<UdpSocket> {
+    fn of_shared_relays(self, net: &NetOptions) -> io::Result<UdpSocket> {
         UdpSocket::from_fd(self.0, &net.of_shared_relays())
     }
 }
 
-impl InheritedAllocation<InheritedSocket> {
-    /// With its sockets, which got these `settings`.
+impl Copies<InheritedSocket> {
+    /// With sockets, which got these `settings`.
     ///
     /// # Errors
     /// One is none that Turnpike could have opened.
@@ -80,18 +119,32 @@ impl InheritedAllocation<InheritedSocket> {
         self,
         settings: RelaySettings,
         net: &NetOptions,
-    ) -> io::Result<InheritedAllocation<UdpSocket>> {
-        let relays = self.relays.into_iter().map(|InheritedRelay { relay, at, socket }| {
+    ) -> io::Result<Copies<UdpSocket>> {
+        let Self { worker, last_id, shared, changed, ended, complete } = self;
+        let relay = |CopiedRelay { relay, at, own, socket }: CopiedRelay<InheritedSocket>| {
             let socket = socket.map(|socket| socket.of_relay(at, settings, net)).transpose()?;
-            Ok(InheritedRelay { relay, at, socket })
-        });
-        let relays = relays.collect::<io::Result<_>>()?;
-        Ok(InheritedAllocation { state: self.state, relays })
+            Ok(CopiedRelay { relay, at, own, socket })
+        };
+        let allocation = |CopiedAllocation { id, state, relays }| {
+            let relays = relays.into_iter().map(relay).collect::<io::Result<_>>()?;
+            Ok::<_, io::Error>(CopiedAllocation { id, state, relays })
+        };
+        let opened = |one: CopiedAllocation<InheritedSocket>| match allocation(one) {
+            Ok(allocation) => Some(allocation),
+            Err(error) => {
+                tracing::warn!(worker = worker.0, %error, "a call of the process before has ended");
+                None
+            }
+        };
+        let changed = changed.into_iter().filter_map(opened).collect();
+        let shared = shared.into_iter().map(|one| one.of_shared_relays(net));
+        let shared = shared.collect::<io::Result<_>>()?;
+        Ok(Copies { worker, last_id, shared, changed, ended, complete })
     }
 }
 
 impl WorkerChannels {
-    /// Lets all workers leave their allocations of clients over UDP and their listeners.
+    /// Lets all workers leave their listeners, and the connections and allocations that can leave.
     ///
     /// # Errors
     /// One does not answer in time, or has no descriptors left: all have taken everything back.
@@ -99,8 +152,7 @@ impl WorkerChannels {
         let left = self.ask_to_leave().and_then(|mut all| {
             // What was between two workers has arrived by now.
             for (all, late) in all.iter_mut().zip(self.ask_to_leave()?) {
-                all.last_id = late.last_id;
-                all.allocations.extend(late.allocations);
+                all.add(late);
             }
             Ok(all)
         });
@@ -125,11 +177,21 @@ impl WorkerChannels {
         answers.into_iter().map(wait).collect()
     }
 
-    /// Lets all workers send copies of their allocations here, and from then on of what changes, until the receiving end is dropped. It is to
-    /// have room for [`COPIES_WAITING`](crate::limits::COPIES_WAITING).
+    /// Lets all workers send copies of their allocations here, for a keeper, and from then on of what changes, until the receiving end is
+    /// dropped. It is to have room for [`COPIES_WAITING`](crate::limits::COPIES_WAITING).
     pub fn copy_to(&self, receiver: &SyncSender<Copies<UdpSocket>>) {
+        self.copy_for(receiver, CopiesFor::Keeper);
+    }
+
+    /// The same for the next process. Those for a keeper wait meanwhile. When the workers [leave](Self::leave), what was sent here until then
+    /// is missing in what they return.
+    pub fn copy_to_next(&self, receiver: &SyncSender<Copies<UdpSocket>>) {
+        self.copy_for(receiver, CopiesFor::Next);
+    }
+
+    fn copy_for(&self, receiver: &SyncSender<Copies<UdpSocket>>, whom: CopiesFor) {
         self.ids().for_each(|worker| {
-            self.insist(worker, || WorkerMessage::Copy(receiver.clone()));
+            self.insist(worker, || WorkerMessage::Copy(receiver.clone(), whom));
         });
     }
 

@@ -2,21 +2,36 @@
 
 use std::net::SocketAddr;
 
-use turn_types::{AllocationId, RelayId, SocketId};
+use turn_proto::Progress;
+use turn_types::{AllocationId, SocketId};
 
-/// Part of one worker, with sockets of type `S` and ways to earlier processes of type `C`.
+use crate::copies::Copies;
+
+/// Part of one worker, with UDP sockets of type `S`, connections of type `T`, and ways to earlier processes of type `C`.
 #[derive(Debug)]
-pub struct Inheritance<S, C> {
+pub struct Inheritance<S, T, C> {
     /// The UDP listeners, in order.
     pub listeners: Vec<S>,
-    /// The sockets of relays that share one.
-    pub shared: Vec<S>,
-    /// The last id that the worker has given.
-    pub last_id: AllocationId,
-    /// The allocations.
-    pub allocations: Vec<InheritedAllocation<S>>,
+    /// The allocations that the next process has no copies of, or older ones.
+    pub copies: Copies<S>,
+    /// Progress of the others.
+    pub progress: Vec<(AllocationId, Progress)>,
+    /// Clients' connections over TCP and TLS.
+    pub streams: Vec<InheritedStream<T>>,
     /// Sessions of DTLS that stay, the oldest processes first.
     pub staying: Vec<StayingSessions<C>>,
+}
+
+impl<S, T, C> Inheritance<S, T, C> {
+    /// Adds what was between two workers.
+    pub(crate) fn add(&mut self, late: Self) {
+        let Self { copies, progress, streams, listeners: _, staying: _ } = late;
+        self.copies.last_id = copies.last_id;
+        self.copies.changed.extend(copies.changed);
+        self.copies.ended.extend(copies.ended);
+        self.progress.extend(progress);
+        self.streams.extend(streams);
+    }
 }
 
 /// Sessions of DTLS that stay with one process, which has their keys. The next one gets the datagrams of their clients, and passes them on.
@@ -39,27 +54,18 @@ pub struct StayingSession {
     pub number: SocketId,
 }
 
-/// An allocation for the next process.
-pub struct InheritedAllocation<S> {
-    /// Its state: keys among it.
+/// A client's connection for the next process.
+pub struct InheritedStream<T> {
+    /// Its state: the keys of TLS among it.
     pub state: Vec<u8>,
-    /// Its relays.
-    pub relays: Vec<InheritedRelay<S>>,
+    /// The address of its other end, by which its socket is known.
+    pub remote: SocketAddr,
+    /// Its socket.
+    pub socket: T,
 }
 
-impl<S> std::fmt::Debug for InheritedAllocation<S> {
+impl<T> std::fmt::Debug for InheritedStream<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("InheritedAllocation").finish_non_exhaustive()
+        f.debug_struct("InheritedStream").finish_non_exhaustive()
     }
-}
-
-/// A relay for the next process.
-#[derive(Debug)]
-pub struct InheritedRelay<S> {
-    /// Its name in the old process.
-    pub relay: RelayId,
-    /// Its address.
-    pub at: SocketAddr,
-    /// Its socket; `None` if it shares one.
-    pub socket: Option<S>,
 }

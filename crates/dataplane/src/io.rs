@@ -55,6 +55,9 @@ pub trait Net: fmt::Debug + Sized + 'static {
     /// reports the ready sources by their tokens. Wake-ups are not reported.
     fn wait(&mut self, timeout: Option<Duration>, report: impl FnMut(Event));
 
+    /// Waits until the worker is woken, or for a moment, whatever is ready.
+    fn rest(&mut self);
+
     /// Reports `source` under `token` from now on.
     ///
     /// # Errors
@@ -158,6 +161,20 @@ pub trait StreamIo: fmt::Debug {
     /// # Errors
     /// The connection is broken.
     fn local_addr(&self) -> io::Result<SocketAddr>;
+
+    /// The address of the other end.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    fn remote_addr(&self) -> io::Result<SocketAddr>;
+
+    /// Makes another descriptor of the connection, for another process.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    fn copy(&self) -> io::Result<Self>
+    where
+        Self: Sized;
 
     /// Reads waiting bytes.
     ///

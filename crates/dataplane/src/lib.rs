@@ -44,13 +44,11 @@ mod workers;
 pub use admission::{Admission, ConnectionLimits};
 pub use copies::{CopiedAllocation, CopiedRelay, Copies};
 pub use dtls::DtlsSettings;
-pub use handover::{Entrance, InheritedSocket};
-pub use inheritance::{
-    Inheritance, InheritedAllocation, InheritedRelay, StayingSession, StayingSessions,
-};
+pub use handover::{Entrance, InheritedSocket, Update};
+pub use inheritance::{Inheritance, InheritedStream, StayingSession, StayingSessions};
 pub use report::{LogAddresses, LogOptions, PseudonymKey, TRACED};
 pub use sockets::{Listener, NetOptions, RelaySettings};
 pub use spawn::{Spawned, mailbox, spawn};
-pub use stream::StreamSettings;
-pub use worker::{Worker, WorkerSpec};
+pub use stream::{ConnectionLost, StreamSettings};
+pub use worker::{NotTaken, Worker, WorkerSpec};
 pub use workers::{WorkerChannels, WorkerEndpoint};

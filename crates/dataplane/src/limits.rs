@@ -42,10 +42,17 @@ pub const LEAVE_DEADLINE: Duration = Duration::from_secs(2);
 /// that begins a call changes its own a few times within this.
 pub const COPIES_EVERY: Duration = Duration::from_millis(250);
 
+/// The same for the next process, which takes over as soon as it has everything: the fewer have changed since the last copies, the shorter
+/// is the pause.
+pub const COPIES_TO_NEXT_EVERY: Duration = Duration::from_millis(5);
+
+/// Longest time for which a worker that has left everything looks for nothing but messages.
+pub const REST_MAX: Duration = Duration::from_millis(100);
+
 /// Allocations copied in one turn: half a millisecond, for which packets wait.
 pub const COPIES_PER_TURN: usize = 64;
 
-/// Copies on their way to the keeper. While none fits the worker waits, and gathers what changes by its id alone.
+/// Copies on their way to the other process. While none fits the worker waits, and gathers what changes by its id alone.
 pub const COPIES_WAITING: usize = 16;
 
 /// Pause after copies that found no room.

@@ -58,6 +58,27 @@ impl<T> Slab<T> {
         Some(entry)
     }
 
+    /// Takes an entry out whose number stays in use, until it is [put back](Self::put_back) or
+    /// [freed](Self::free).
+    pub(crate) fn lift(&mut self, id: SocketId) -> Option<Box<T>> {
+        self.slot_mut(id)?.entry.take()
+    }
+
+    /// Puts an entry back that was [lifted](Self::lift).
+    pub(crate) fn put_back(&mut self, id: SocketId, entry: Box<T>) {
+        if let Some(slot) = self.slot_mut(id) {
+            slot.entry = Some(entry);
+        }
+    }
+
+    /// Frees the number of an entry that was [lifted](Self::lift).
+    pub(crate) fn free(&mut self, id: SocketId) {
+        if let Some(slot) = self.slot_mut(id) {
+            slot.generation = slot.generation.wrapping_add(1);
+            self.free.push(index_of(id));
+        }
+    }
+
     /// Returns the number of entries.
     pub(crate) const fn len(&self) -> usize {
         self.slots.len() - self.free.len()

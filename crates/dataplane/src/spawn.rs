@@ -8,13 +8,11 @@ use std::thread::{self, JoinHandle};
 
 use control::{Mailbox, Wake};
 use linux_net::{Waker, pin_current_thread};
-use turn_proto::TakeoverError;
 use turn_types::WorkerId;
 
-use crate::handover::Entrance;
-use crate::inheritance::InheritedAllocation;
+use crate::handover::{Entrance, Update};
 use crate::io::Kernel;
-use crate::worker::{Worker, WorkerSpec};
+use crate::worker::{NotTaken, Worker, WorkerSpec};
 use crate::workers::WorkerEndpoint;
 
 /// Makes the mailbox of one worker, and its receiving ends.
@@ -66,31 +64,47 @@ pub fn spawn(
     core: Option<usize>,
     entrance: Option<Entrance>,
 ) -> io::Result<Spawned> {
-    let (id, net) = (spec.id, spec.net);
-    let build = move || {
-        let mut worker = Worker::new(spec)?;
-        let mut enter = |Entrance { last_id, allocations, settings, staying, gate }: Entrance| {
-            let open = |one: InheritedAllocation<_>| one.open(settings, &net);
-            let allocations = allocations.into_iter().map(open).collect::<io::Result<_>>()?;
-            worker.pass_on_to(staying);
-            tell_refused(id, &worker.take_over(last_id, allocations));
-            Ok::<_, io::Error>(gate)
-        };
-        let gate = entrance.map(&mut enter).transpose()?;
-        Ok((worker, gate))
+    let id = spec.id;
+    let build = move || match entrance {
+        None => Ok((Worker::new(spec)?, None)),
+        Some(entrance) => entrance.enter(spec).map(|(worker, updates)| (worker, Some(updates))),
     };
-    start(id, core, build, |(worker, gate): (Worker, Option<Receiver<()>>)| {
-        if gate.is_none_or(|gate| gate.recv().is_ok()) {
+    start(id, core, build, |(worker, updates): (Worker, Option<Receiver<Update>>)| {
+        if updates.is_none_or(|updates| matches!(updates.recv(), Ok(Update::Serve))) {
             worker.run();
         }
     })
 }
 
+impl Entrance {
+    /// Builds a worker that has what the one before has.
+    fn enter(self, mut spec: WorkerSpec) -> io::Result<(Worker, Receiver<Update>)> {
+        let Self { settings, updates } = self;
+        let (id, net) = (spec.id, spec.net);
+        let nothing = || io::Error::other("the process before has left nothing");
+        let next = || updates.recv().map_err(|_| nothing())?.open(settings, &net);
+        let mut update = next()?;
+        spec.shared = update.take_shared();
+        let mut worker = Worker::new(spec)?;
+        loop {
+            match update {
+                Update::Copies(copies) => worker.take(copies),
+                Update::Last(inherited) => {
+                    tell_refused(id, &worker.take_over(*inherited));
+                    return Ok((worker, updates));
+                }
+                Update::Serve => return Err(nothing()),
+            }
+            update = next()?;
+        }
+    }
+}
+
 /// Reasons that are looked at for the log.
 const REFUSED_TOLD_MAX: usize = 1000;
 
-/// Warns of allocations that could not be taken over: each reason once.
-fn tell_refused(worker: WorkerId, refused: &[TakeoverError]) {
+/// Warns of what could not be taken over: each reason once.
+fn tell_refused(worker: WorkerId, refused: &[NotTaken]) {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for why in refused.iter().take(REFUSED_TOLD_MAX) {
         *counts.entry(why.to_string()).or_default() += 1;
@@ -99,7 +113,7 @@ fn tell_refused(worker: WorkerId, refused: &[TakeoverError]) {
         tracing::warn!(
             worker = worker.0,
             count,
-            "allocations of the process before have ended: {why}"
+            "some calls of the process before have ended: {why}"
         );
     }
 }

@@ -7,6 +7,7 @@ mod accept;
 mod connection;
 mod deadlines;
 mod http;
+mod moving;
 mod output;
 mod receive;
 mod table;
@@ -23,7 +24,8 @@ use crate::admission::Admission;
 use crate::io::{AcceptIo as _, Net, Source};
 use crate::token::Token;
 
-pub(crate) use connection::{Input, State, Stream};
+pub use connection::ConnectionLost;
+pub(crate) use connection::{Input, LeftStream, State, Stream};
 use deadlines::Evictable;
 pub(crate) use receive::ReadNext;
 use table::StreamTable;

@@ -5,6 +5,7 @@ mod handover;
 mod messages;
 mod ready;
 mod requests;
+mod takeover;
 
 use std::io;
 use std::sync::Arc;
@@ -37,6 +38,8 @@ use crate::udp::{receive_from_clients, receive_from_peers, serve_error_queue};
 use crate::workers::{WorkerChannels, WorkerEndpoint, WorkerReceiver};
 use handover::Left;
 use ready::Ready;
+pub use takeover::NotTaken;
+use takeover::Taken;
 
 /// Everything a worker is made of.
 pub struct WorkerSpec<N: Net = Kernel> {
@@ -93,8 +96,12 @@ pub struct Worker<N: Net = Kernel> {
     leaving: Vec<Fetch>,
     /// Parts that the next process has, until it serves.
     left: Option<Left<N>>,
-    /// Copies for a keeper.
+    /// Parts of the process before, until this one serves.
+    taken: Taken<N>,
+    /// Copies for a keeper, or for the next process.
     copying: Option<Copying<N>>,
+    /// Copies for a keeper, while the next process gets some.
+    paused_copying: Option<Copying<N>>,
     /// The listeners are this process's.
     listens: bool,
     /// The way from the next process, for sessions of DTLS, which stay here.
@@ -181,7 +188,9 @@ impl<N: Net> Worker<N> {
             ready: Ready::new(),
             leaving: Vec::new(),
             left: None,
+            taken: Taken::default(),
             copying: None,
+            paused_copying: None,
             listens: true,
             conduit: None,
             is_busy: false,
@@ -213,6 +222,10 @@ impl<N: Net> Worker<N> {
 
     /// Waits and serves once; false after a [`Request::Stop`](control::Request::Stop).
     pub fn turn(&mut self) -> bool {
+        if self.left.is_some() {
+            self.rest();
+            return !self.stopping;
+        }
         self.wait();
         self.cx.handshakes.begin_turn();
         self.serve_waiting_handshakes();
@@ -230,8 +243,9 @@ impl<N: Net> Worker<N> {
         !self.stopping
     }
 
-    /// Ends all allocations and connections.
+    /// Ends all allocations and connections, but what the next process has.
     pub fn finish(mut self) {
+        self.forget();
         self.cx.server.end_all(self.cx.now, EndReason::Shutdown);
         self.settle();
         self.dtls.end_all(&mut self.cx);
@@ -459,10 +473,9 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Time of the next copies for a keeper. In a hand-over there are none: what has left may come back.
+    /// Time of the next copies.
     fn next_copies(&self) -> Option<Instant> {
-        let copying = self.copying.as_ref().filter(|_| self.left.is_none())?;
-        copying.due(&self.cx.server)
+        self.copying.as_ref()?.due(&self.cx.server)
     }
 
     fn serve_copies(&mut self) {
@@ -476,7 +489,7 @@ impl<N: Net> Worker<N> {
         if let Over::Exhausted(error) = over {
             observer.warn(now.instant, Condition::Copies, &error);
         }
-        self.stop_copying();
+        self.copy_to_keeper_again();
     }
 
     fn stop_copying(&mut self) {

@@ -99,7 +99,8 @@ fn no_packet_is_lost_by_xdp() {
     no_packet_is_lost("xdp");
 }
 
-/// Clients with connections stay with the process that has them, however many others come behind it.
+/// Clients with connections over TCP and TLS go on in the next process, and sessions of DTLS stay with the one that has them, however many
+/// others come behind it.
 #[track_caller]
 fn pion_notices_nothing(transport: &str, echoes: u32) {
     let Some(client) = require(pion()) else { return };
@@ -113,7 +114,12 @@ fn pion_notices_nothing(transport: &str, echoes: u32) {
     let deadline = Instant::now() + PATIENCE;
     let mut upgrades = 0;
     while !program.output().contains("echoed") && Instant::now() < deadline && upgrades < 5 {
+        fail_to_take_over(&server);
         upgrade(&mut server, 1);
+        if upgrades == 0 {
+            let moves = u32::from(transport != "dtls");
+            assert_eq!(server.json(&["status"])["took_over"]["allocations"], moves);
+        }
         upgrades += 1;
     }
     assert!(upgrades > 1, "it was over before");
@@ -172,6 +178,19 @@ fn a_process_that_fails_changes_nothing() {
     assert_ends(&server);
 }
 
+/// A process dies that has got everything: the server takes it back.
+#[track_caller]
+fn fail_to_take_over(server: &Server) {
+    let path = server.config_file().with_file_name("control.next");
+    let mut stream = UnixStream::connect(&path).expect("the server takes upgrades");
+    stream.set_read_timeout(Some(Duration::from_millis(300))).expect("a time");
+    for said in [said::hello(1), said::step(said::COPY), said::step(said::LEAVE)] {
+        stream.write_all(&said).expect("said");
+        let mut bytes = [0; 4096];
+        while stream.read(&mut bytes).is_ok_and(|len| len > 0) {}
+    }
+}
+
 /// Bytes of the talk between the processes, as a stranger to it would say them.
 mod said {
     pub(super) fn frame(document: &[u8]) -> Vec<u8> {
@@ -197,6 +216,7 @@ mod said {
     pub(super) const LEAVE: u8 = 0;
     pub(super) const PREPARED: u8 = 1;
     pub(super) const GO: u8 = 2;
+    pub(super) const COPY: u8 = 4;
 }
 
 /// Acts of a process that fails, in this order.
@@ -218,11 +238,12 @@ fn a_process_that_dies_at_any_point_leaves_everything() {
     let calls = [IpFamily::V4, IpFamily::V6].map(|family| Call::new(&lab, &config, family));
     let hello = || Says(said::hello(1));
     let step = |number| Says(said::step(number));
-    let left = || vec![hello(), Reads, step(said::LEAVE)];
+    let copied = || vec![hello(), Reads, step(said::COPY)];
     let and = |mut before: Vec<Does>, more: Vec<Does>| {
         before.extend(more);
         before
     };
+    let left = || and(copied(), vec![Reads, step(said::LEAVE)]);
     let half = |bytes: Vec<u8>| Says(bytes[..bytes.len() / 2].to_vec());
     let points = vec![
         vec![],
@@ -239,7 +260,13 @@ fn a_process_that_dies_at_any_point_leaves_everything() {
         vec![hello(), Reads, step(said::GO)],
         vec![hello(), Reads, step(77)],
         vec![hello(), Reads, half(said::step(said::LEAVE))],
-        vec![hello(), step(said::LEAVE)],
+        vec![hello(), Reads, step(said::LEAVE)],
+        vec![hello(), step(said::COPY)],
+        copied(),
+        and(copied(), vec![ReadsSome(1)]),
+        and(copied(), vec![Reads]),
+        and(copied(), vec![Reads, step(said::COPY)]),
+        and(copied(), vec![step(said::LEAVE)]),
         left(),
         and(left(), vec![ReadsSome(1)]),
         and(left(), vec![ReadsSome(40)]),

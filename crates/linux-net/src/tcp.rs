@@ -230,6 +230,22 @@ impl TcpStream {
         self.0.local_addr()
     }
 
+    /// Address of the other end.
+    ///
+    /// # Errors
+    /// The connection is already broken.
+    pub fn remote_addr(&self) -> io::Result<SocketAddr> {
+        self.0.peer_addr()
+    }
+
+    /// Another descriptor of the connection, for another process.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        self.0.try_clone().map(Self)
+    }
+
     /// Shuts down the sending side. The remote may have closed already.
     pub fn end_sending(&self) {
         drop(self.0.shutdown(std::net::Shutdown::Write));

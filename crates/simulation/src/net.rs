@@ -130,6 +130,12 @@ impl Net for SimNet {
         events.into_iter().for_each(report);
     }
 
+    fn rest(&mut self) {
+        let woken = self.woken.0.swap(false, Ordering::Relaxed);
+        self.wait.timeout.set(None);
+        self.wait.events.set(usize::from(woken));
+    }
+
     fn watch(&self, source: Source<'_, Self>, token: u64, interest: Interest) -> io::Result<()> {
         if !self.host.can_watch() {
             return Err(io::ErrorKind::OutOfMemory.into());
@@ -203,6 +209,14 @@ impl StreamIo for TcpEnd {
         Ok((**self).local_addr())
     }
 
+    fn remote_addr(&self) -> io::Result<SocketAddr> {
+        Ok((**self).remote_addr())
+    }
+
+    fn copy(&self) -> io::Result<Self> {
+        Ok(self.other_descriptor())
+    }
+
     fn read(&self, room: &mut [u8]) -> io::Result<ReadOutcome> {
         (**self).read(room)
     }
@@ -245,7 +259,7 @@ impl AcceptIo for SimAcceptor {
         let has_arrived = backlog.front().is_some_and(|(at, _)| *at <= now);
         let accepted = if has_arrived { backlog.pop_front() } else { None };
         Ok(accepted.map(|(_, end)| {
-            let from = end.remote_addr();
+            let from = (*end).remote_addr();
             (end, from)
         }))
     }

@@ -3,6 +3,7 @@
 mod restart;
 
 use std::collections::BTreeSet;
+use std::mem::take;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,23 +15,21 @@ use control::{
 };
 use dataplane::{
     Admission, ConnectionLimits, DtlsSettings, Inheritance, Listener, LogOptions, NetOptions,
-    StreamSettings, Worker, WorkerChannels, WorkerEndpoint, WorkerSpec,
+    NotTaken, StreamSettings, Worker, WorkerChannels, WorkerEndpoint, WorkerSpec,
 };
 use netsim::{Chance, Outbox, Packet, Rng};
 use turn_proto::{
     AllocationRecord, DropReason, Policy, RelayPorts, RelayPrefix, SharedRegistry as _,
     TakeoverError, UserAnswer, UserQuery,
 };
-use turn_types::{
-    AllocationId, Instant, Now, PendingId, Prefix, RelayProtocol, Transport, WorkerId,
-};
+use turn_types::{Instant, Now, PendingId, Prefix, RelayProtocol, Transport, WorkerId};
 
 use crate::conduit::SimConduit;
 use crate::host::{Faults, SimHost};
 use crate::net::{LastWait, SimAcceptor, SimNet};
 use crate::routes::SimRoutes;
 use crate::socket::SimUdp;
-use crate::tcp::TcpNet;
+use crate::tcp::{TcpEnd, TcpNet};
 
 /// Turns of all workers at one instant, at most: the rest follows a moment later.
 const ROUNDS_MAX: usize = 64;
@@ -192,7 +191,7 @@ impl ServerHost {
     fn start(
         &mut self,
         policy: &Policy,
-        mut inherit: impl FnMut(usize) -> Option<Inheritance<SimUdp, SimConduit>>,
+        mut inherit: impl FnMut(usize) -> Option<Inheritance<SimUdp, TcpEnd, SimConduit>>,
     ) {
         self.note_ports(policy);
         let (plan, host, rng) = (&self.plan, &self.host, &mut self.rng);
@@ -226,14 +225,13 @@ impl ServerHost {
                 |at: &SocketAddr| SimUdp::bind(host, *at, true, true).expect("a free address");
             let tcp =
                 |at: &SocketAddr| SimAcceptor::listen(host, *at, true).expect("a free address");
-            let Inheritance { listeners, shared, last_id, allocations, staying } =
-                inherit(id.into()).unwrap_or_else(|| Inheritance {
-                    listeners: plan.listeners.iter().map(udp).collect(),
-                    shared: Vec::new(),
-                    last_id: AllocationId::new(WorkerId(id), 0),
-                    allocations: Vec::new(),
-                    staying: Vec::new(),
-                });
+            let mut inherited = inherit(id.into());
+            let (listeners, shared) = match &mut inherited {
+                Some(inherited) => {
+                    (take(&mut inherited.listeners), take(&mut inherited.copies.shared))
+                }
+                None => (plan.listeners.iter().map(udp).collect(), Vec::new()),
+            };
             let counters = Arc::new(WorkerCounters::new());
             let routes = SimRoutes::new(rng.fork(), plan.faults.route_refused);
             host.add_ring(&routes.ring_state());
@@ -257,10 +255,10 @@ impl ServerHost {
                 log: LogOptions::default(),
             };
             let mut worker = Worker::new(spec).expect("nothing of it can fail");
-            worker.pass_on_to(staying);
-            for refused in worker.take_over(last_id, allocations) {
+            let refused = inherited.map(|inherited| worker.take_over(inherited));
+            for refused in refused.into_iter().flatten() {
                 // Time has passed, nothing else.
-                if refused != TakeoverError::Expired {
+                if refused != NotTaken::Allocation(TakeoverError::Expired) {
                     self.violation.get_or_insert_with(|| format!("not taken over: {refused}"));
                 }
             }
@@ -322,8 +320,7 @@ impl ServerHost {
     }
 
     fn ask_questions(&mut self, now: Instant) {
-        let asked =
-            std::mem::take(&mut *self.questions.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let asked = take(&mut *self.questions.0.lock().unwrap_or_else(PoisonError::into_inner));
         for UserLookup { worker, pending, user, .. } in asked {
             let at = now + MOMENT + self.rng.duration_below(self.plan.users.delay_max);
             let unavailable = self.rng.happens(self.plan.users.unavailable);
@@ -406,7 +403,7 @@ impl ServerHost {
         });
         self.post(of, Request::List { filter: SessionFilter::default(), limit, reply });
         self.workers[usize::from(of.0)].worker.turn();
-        std::mem::take(&mut *records.lock().unwrap_or_else(PoisonError::into_inner))
+        take(&mut *records.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Suspends the host: time goes on without it, and datagrams wait in its sockets.

@@ -61,7 +61,7 @@ struct Connection {
     directions: [Direction; 2],
 }
 
-/// One end of a connection. Dropping it closes the connection: with a reset over unread bytes.
+/// A descriptor of one end of a connection. Dropping the last one closes the connection: with a reset over unread bytes.
 #[derive(Debug)]
 pub struct TcpEnd(Rc<End>);
 
@@ -199,6 +199,11 @@ impl TcpEnd {
         self.send_reset();
     }
 
+    /// Another descriptor of the same end.
+    pub(crate) fn other_descriptor(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+
     pub(crate) fn watched(&self) -> Weak<End> {
         Rc::downgrade(&self.0)
     }
@@ -327,7 +332,7 @@ impl End {
     }
 }
 
-impl Drop for TcpEnd {
+impl Drop for End {
     fn drop(&mut self) {
         let unread = !self.connection.borrow_mut().incoming(self.side).chunks.is_empty();
         if unread {

@@ -89,6 +89,7 @@ pub use policy::{
     SharedSecret, TokenAlgorithm, TokenAuthority, TokenKey, UnauthenticatedBudget, WhenSilent,
 };
 pub use server::{EndedPart, Server, ServerConfig};
+pub use store::Progress;
 pub use store::carried::CarriedTraffic;
 pub use store::population::Population;
 pub use store::registry::{Registry, SharedRegistry};

@@ -47,4 +47,5 @@ pub(crate) use self::permission::{Permission, Permissions};
 pub(crate) use self::registry::{
     Account, AllocationQuota, QuotaLease, RegistryHandle, Reservation, SharedRegistry,
 };
+pub use self::snapshot::Progress;
 pub(crate) use self::snapshot::{Leases, Snapshot};

@@ -40,6 +40,17 @@ impl Outgoing<'_> {
     }
 }
 
+/// A queued message, as another process gets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueuedMessage {
+    /// Bytes of it that are not sent yet.
+    pub left: u32,
+    /// It is partly sent.
+    pub begun: bool,
+    /// It may be dropped in favour of later ones.
+    pub droppable: bool,
+}
+
 /// Answers exceed the limit: the remote does not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFull;
@@ -107,6 +118,33 @@ impl OutQueue {
         }
     }
 
+    /// The messages in it, for another process; their bytes are [`next`](Self::next).
+    pub fn messages(&self) -> impl Iterator<Item = QueuedMessage> {
+        self.messages.iter().map(|queued| QueuedMessage {
+            // `most` bounds the queue far below.
+            left: u32::try_from(queued.left).unwrap_or(u32::MAX),
+            begun: queued.begun,
+            droppable: queued.droppable,
+        })
+    }
+
+    /// The queue of another process; `tag` gives each message one. `None`: the messages have more or less bytes.
+    pub fn restore(
+        bytes: Vec<u8>,
+        messages: &[QueuedMessage],
+        tag: impl Fn(&QueuedMessage) -> u32,
+    ) -> Option<Self> {
+        let sum: u64 = messages.iter().map(|message| u64::from(message.left)).sum();
+        let restored = messages.iter().map(|message| Queued {
+            left: message.left as usize,
+            begun: message.begun,
+            droppable: message.droppable,
+            tag: tag(message),
+        });
+        (sum == bytes.len() as u64)
+            .then(|| Self { bytes: bytes.into(), messages: restored.collect() })
+    }
+
     /// True if the queue is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -153,6 +191,25 @@ mod tests {
         let mut dropped = Vec::new();
         let message = Outgoing { parts: [head, tail, &[]], droppable, tag };
         (queue.push(message, MOST, |tag| dropped.push(tag)), dropped)
+    }
+
+    #[test]
+    fn another_process_sends_the_rest() {
+        let mut queue = OutQueue::default();
+        for (tag, len) in [(1, 30), (2, 40), (3, 20)] {
+            assert_eq!(push(&mut queue, tag, len, tag != 2), (Ok(()), vec![]));
+        }
+        queue.sent(10, |_| ());
+        let messages: Vec<_> = queue.messages().collect();
+        let tag = |message: &QueuedMessage| u32::from(message.droppable);
+        assert!(OutQueue::restore(all(&queue)[1..].to_vec(), &messages, tag).is_none());
+        let mut restored = OutQueue::restore(all(&queue), &messages, tag).unwrap();
+        assert_eq!(all(&restored), all(&queue));
+        // The first has begun, and the second is an answer: the third makes place.
+        assert_eq!(push(&mut restored, 9, 30, true), (Ok(()), vec![1]));
+        let mut sent = Vec::new();
+        restored.sent(usize::MAX, |tag| sent.push(tag));
+        assert_eq!(sent, [1, 0, 9]);
     }
 
     fn all(queue: &OutQueue) -> Vec<u8> {

@@ -1,23 +1,24 @@
 //! TLS 1.2 and 1.3 for a connection, as a value: ciphertext of the network in, plaintext out, and the reverse.
 
+mod config;
+mod content;
+mod error;
+mod framing;
+mod negotiated;
+mod record;
+mod restored;
+mod state;
+
 use std::fmt;
-use std::io::{self, Read as _, Write as _};
-use std::sync::Arc;
+use std::io;
 
-use rustls::crypto::aws_lc_rs;
-use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{
-    ClientHello, NoClientAuth, ResolvesServerCert, ServerConfig, WebPkiClientVerifier,
-};
-use rustls::sign::CertifiedKey;
-use rustls::{AlertDescription, Error, ServerConnection};
-
-use crate::certificates::{ACME_TLS, ALPN, CertificateError, Certificates, ClientAuthorities};
-use crate::tls_rules::TlsRules;
-
-/// Most encrypted bytes waiting to be written: no more plaintext is accepted above it, so that queued data can
-/// still be dropped (see [`OutQueue`](crate::OutQueue)).
-const CIPHERTEXT_BYTES: usize = 64 << 10;
+pub use config::{TlsConfig, https_config, tls_config};
+use error::Reason;
+pub use error::TlsError;
+use framing::Partial;
+use negotiated::Negotiated;
+use restored::Restored;
+pub use state::TlsState;
 
 /// The longest record, as plaintext and with all that is around it (RFC 8446 §5.2), and some more.
 const RECORD_BYTES: usize = 17 << 10;
@@ -25,135 +26,32 @@ const RECORD_BYTES: usize = 17 << 10;
 /// Least number of bytes to read at once, regardless of room: the excess plaintext waits in the TLS state.
 const PIECE_BYTES: usize = 4096;
 
-/// The server's end of a TLS connection.
-#[derive(Debug)]
+/// The server's end of a TLS connection. After the handshake it can move to another process: it [leaves](Self::leave)
+/// this one and is [resumed](Self::resume) there. Clients notice nothing.
 pub struct Tls {
-    connection: Box<ServerConnection>,
+    layer: Layer,
+    partial: Partial,
     /// The remote has sent close_notify.
     has_ended: bool,
+    /// Error that has ended the connection. Boxed for the others, which have none.
+    failure: Option<Box<TlsError>>,
 }
 
-/// Configuration of all TLS connections: certificates and protocol options.
-#[derive(Clone, Debug)]
-pub struct TlsConfig {
-    config: Arc<ServerConfig>,
-    certificates: Arc<Certificates>,
+/// Record layer of a connection.
+enum Layer {
+    /// Of a handshake in this process.
+    Negotiated(Box<Negotiated>),
+    /// With the keys of another process.
+    Restored(Box<Restored>),
 }
 
-impl TlsConfig {
-    /// True if there is a certificate, for clients or for an authority that verifies a name; handshakes fail without
-    /// one.
-    #[must_use]
-    pub fn can_serve(&self) -> bool {
-        !self.certificates.is_empty() || self.certificates.challenges().has_tls()
-    }
-
-    /// True if an authority is expected with an HTTP-01 challenge.
-    #[must_use]
-    pub fn expects_challenge(&self) -> bool {
-        self.certificates.challenges().has_http()
-    }
-
-    /// The answer to an authority's HTTP-01 challenge with this token, if it is pending (RFC 8555 §8.3).
-    #[must_use]
-    pub fn key_authorization(&self, token: &str) -> Option<String> {
-        self.certificates.challenges().key_authorization(token)
-    }
-}
-
-/// Creates the configuration of all TLS connections. With `authorities` a client has to present a certificate
-/// signed by one of them.
-///
-/// # Errors
-/// The cryptography of this build lacks a feature, or an authority is invalid.
-pub fn tls_config(
-    certificates: Arc<Certificates>,
-    authorities: Option<ClientAuthorities>,
-    rules: &TlsRules,
-) -> Result<TlsConfig, CertificateError> {
-    let mut config = server_config(&certificates, authorities, rules)?;
-    config.alpn_protocols = ALPN.iter().chain([&ACME_TLS]).map(|name| name.to_vec()).collect();
-    Ok(TlsConfig { config: Arc::new(config), certificates })
-}
-
-/// Creates the configuration of TLS connections that speak HTTP/1.1, with the same certificates. With `authorities` as
-/// for [`tls_config`].
-///
-/// # Errors
-/// As for [`tls_config`].
-pub fn https_config(
-    certificates: &Arc<Certificates>,
-    authorities: Option<ClientAuthorities>,
-) -> Result<Arc<ServerConfig>, CertificateError> {
-    let mut config = server_config(certificates, authorities, &TlsRules::default())?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
-}
-
-fn server_config(
-    certificates: &Arc<Certificates>,
-    authorities: Option<ClientAuthorities>,
-    rules: &TlsRules,
-) -> Result<ServerConfig, CertificateError> {
-    let chooser = Arc::new(Chooser(Arc::clone(certificates)));
-    let provider = Arc::new(rules.provider());
-    let clients: Arc<dyn ClientCertVerifier> = match authorities {
-        None => Arc::new(NoClientAuth),
-        Some(ClientAuthorities(roots)) => {
-            WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider)).build()?
-        }
-    };
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(rules.versions.rustls())
-        .map_err(CertificateError::Unusable)?
-        .with_client_cert_verifier(clients)
-        .with_cert_resolver(chooser);
-    config.ticketer = aws_lc_rs::Ticketer::new().map_err(CertificateError::Unusable)?;
-    Ok(config)
-}
-
-#[derive(Debug)]
-struct Chooser(Arc<Certificates>);
-
-impl ResolvesServerCert for Chooser {
-    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.0.choose(&hello)
-    }
-}
-
-/// Why a connection is of no use.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub struct TlsError(#[from] Error);
-
-/// The error of rustls where [`Chooser`] found no certificate.
-const NO_CERTIFICATE: &str = "no server certificate chain resolved";
-
-impl fmt::Display for TlsError {
+impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 == Error::General(NO_CERTIFICATE.to_owned()) {
-            let kinds = "ECDSA, RSA, Ed25519";
-            return write!(
-                f,
-                "no certificate in tls.certificates has a kind of key ({kinds}) that the client verifies"
-            );
-        }
-        let alert = |alert| self.0 == Error::AlertReceived(alert);
-        if alert(AlertDescription::UnknownCA) {
-            f.write_str(
-                "the client does not trust the issuer of the certificate (unknown CA): often an \
-                 intermediate is missing in the chain",
-            )
-        } else if alert(AlertDescription::CertificateExpired) {
-            f.write_str("the client refused the certificate as expired")
-        } else if alert(AlertDescription::BadCertificate)
-            || alert(AlertDescription::CertificateUnknown)
-        {
-            f.write_str(
-                "the client refused the certificate: it is not for the name, or not trusted",
-            )
-        } else {
-            self.0.fmt(f)
-        }
+        let Self { layer: _, partial: _, has_ended, failure } = self;
+        f.debug_struct("Tls")
+            .field("has_ended", has_ended)
+            .field("failure", failure)
+            .finish_non_exhaustive()
     }
 }
 
@@ -163,9 +61,49 @@ impl Tls {
     /// # Errors
     /// The configuration is not valid for a server.
     pub fn new(config: &TlsConfig) -> Result<Self, TlsError> {
-        let mut connection = ServerConnection::new(Arc::clone(&config.config))?;
-        connection.set_buffer_limit(Some(CIPHERTEXT_BYTES));
-        Ok(Self { connection: Box::new(connection), has_ended: false })
+        let layer = Layer::Negotiated(Box::new(Negotiated::new(&config.config)?));
+        Ok(Self::with(layer, Partial::default()))
+    }
+
+    const fn with(layer: Layer, partial: Partial) -> Self {
+        Self { layer, partial, has_ended: false, failure: None }
+    }
+
+    /// Goes on with a connection that has left another process, or this one. See [`TlsState`] for who may.
+    ///
+    /// Its keys cannot change any more, as their secret does not come along. A client that updates its keys (KeyUpdate,
+    /// RFC 8446 §4.6.3), which few do, gets an alert, and [`take`](Self::take) fails. So it does when the server's keys have
+    /// protected as many records as they may: 16 million with AES-GCM, counted from the handshake or the last KeyUpdate.
+    ///
+    /// # Errors
+    /// The state is none of a connection.
+    pub fn resume(mut state: TlsState) -> Result<Self, TlsError> {
+        let partial = Partial::restore(std::mem::take(&mut state.partial));
+        let restored = partial.zip(Restored::new(state));
+        let (partial, layer) = restored.ok_or(TlsError(Reason::ForeignState))?;
+        Ok(Self::with(Layer::Restored(Box::new(layer)), partial))
+    }
+
+    /// Takes the connection apart for another process, with all bytes that were not yet read or written. This value is
+    /// gone then: nothing is sent here any more, so that no record has the sequence number of another one.
+    ///
+    /// # Errors
+    /// Returns the connection as it was: its handshake is not complete, one side has ended its direction, or it has
+    /// failed.
+    pub fn leave(self) -> Result<TlsState, Self> {
+        let may_leave = match &self.layer {
+            Layer::Negotiated(negotiated) => negotiated.may_leave(),
+            Layer::Restored(restored) => restored.may_leave(),
+        };
+        // rustls may hold bytes that are no record.
+        if !may_leave || self.failure.is_some() || self.partial.is_foreign() {
+            return Err(self);
+        }
+        let partial = self.partial.into_bytes();
+        Ok(match self.layer {
+            Layer::Negotiated(negotiated) => negotiated.into_state(partial),
+            Layer::Restored(restored) => restored.into_state(partial),
+        })
     }
 
     /// Most bytes to read from the network when there is `room` for plaintext, so that [`take`](Self::take) can
@@ -183,37 +121,52 @@ impl Tls {
     /// [`read`](Self::read) returns the rest. Returns the number of bytes written.
     ///
     /// # Errors
-    /// Not TLS, or no common parameters. [Write](Self::write_to) the alert before closing the connection.
-    pub fn take(&mut self, mut ciphertext: &[u8], room: &mut [u8]) -> Result<usize, TlsError> {
-        let mut len = 0;
-        while !ciphertext.is_empty() {
-            // It fails only where too much plaintext waits, of which `most` takes care.
-            let taken = self.connection.read_tls(&mut ciphertext).unwrap_or(0);
-            self.has_ended |= self.connection.process_new_packets()?.peer_has_closed();
-            len += self.read(&mut room[len..]);
-            if taken == 0 {
-                return Err(TlsError(Error::General("more than there is room for".to_owned())));
-            }
+    /// Not TLS, no common parameters, or for a [resumed](Self::resume) connection keys that have to change.
+    /// [Write](Self::write_to) the alert before closing the connection: all that comes later fails as well.
+    pub fn take(&mut self, ciphertext: &[u8], room: &mut [u8]) -> Result<usize, TlsError> {
+        match &self.failure {
+            Some(failure) if !ciphertext.is_empty() => return Err(TlsError::clone(failure)),
+            Some(_) | None => {}
         }
+        let taken = self.take_pieces(ciphertext, room);
+        if let Err(error) = &taken {
+            self.failure = Some(Box::new(error.clone()));
+        }
+        taken
+    }
+
+    fn take_pieces(&mut self, mut bytes: &[u8], room: &mut [u8]) -> Result<usize, TlsError> {
+        let mut len = 0;
+        while let Some(piece) = self.partial.next(&mut bytes) {
+            let (records, room) = (piece.bytes(), &mut room[len..]);
+            len += match &mut self.layer {
+                Layer::Negotiated(negotiated) => negotiated.take(records, room)?,
+                Layer::Restored(restored) => restored.take(records, room)?,
+            };
+        }
+        self.has_ended = match &self.layer {
+            Layer::Negotiated(negotiated) => negotiated.has_ended(),
+            Layer::Restored(restored) => restored.has_ended(),
+        };
         Ok(len)
     }
 
     /// Reads decrypted plaintext, as far as there is room, and returns its length.
     pub fn read(&mut self, room: &mut [u8]) -> usize {
-        let mut len = 0;
-        // Nothing now, or the end: the network reports it as well.
-        while let Ok(more @ 1..) = self.connection.reader().read(&mut room[len..]) {
-            len += more;
+        match &mut self.layer {
+            Layer::Negotiated(negotiated) => negotiated.read(room),
+            Layer::Restored(restored) => restored.read(room),
         }
-        len
     }
 
     /// Encrypts as much as there is room for, and returns the number of bytes.
     pub fn write(&mut self, plaintext: [&[u8]; 2]) -> usize {
         let mut taken = 0;
         for piece in plaintext {
-            // It never fails; it may accept less.
-            let len = self.connection.writer().write(piece).unwrap_or(0);
+            let len = match &mut self.layer {
+                Layer::Negotiated(negotiated) => negotiated.write(piece),
+                Layer::Restored(restored) => restored.write(piece),
+            };
             taken += len;
             if len < piece.len() {
                 break;
@@ -225,7 +178,10 @@ impl Tls {
     /// True if there are bytes to be written.
     #[must_use]
     pub fn wants_write(&self) -> bool {
-        self.connection.wants_write()
+        match &self.layer {
+            Layer::Negotiated(negotiated) => negotiated.wants_write(),
+            Layer::Restored(restored) => restored.wants_write(),
+        }
     }
 
     /// Writes encrypted bytes.
@@ -233,12 +189,18 @@ impl Tls {
     /// # Errors
     /// Errors of the writer.
     pub fn write_to(&mut self, writer: &mut dyn io::Write) -> io::Result<usize> {
-        self.connection.write_tls(writer)
+        match &mut self.layer {
+            Layer::Negotiated(negotiated) => negotiated.write_to(writer),
+            Layer::Restored(restored) => restored.write_to(writer),
+        }
     }
 
     /// Sends close_notify.
     pub fn end(&mut self) {
-        self.connection.send_close_notify();
+        match &mut self.layer {
+            Layer::Negotiated(negotiated) => negotiated.end(),
+            Layer::Restored(restored) => restored.end(),
+        }
     }
 
     /// True if the remote has sent close_notify (RFC 8446 §6.1), after all bytes that can be
@@ -251,12 +213,18 @@ impl Tls {
     /// The name that the client asked for (SNI, RFC 6066 §3), in lower case; none before its first flight was read.
     #[must_use]
     pub fn server_name(&self) -> Option<&str> {
-        self.connection.server_name()
+        match &self.layer {
+            Layer::Negotiated(negotiated) => negotiated.server_name(),
+            Layer::Restored(restored) => restored.server_name(),
+        }
     }
 
     /// True if the handshake is complete.
     #[must_use]
     pub fn is_agreed(&self) -> bool {
-        !self.connection.is_handshaking()
+        match &self.layer {
+            Layer::Negotiated(negotiated) => negotiated.is_agreed(),
+            Layer::Restored(_) => true,
+        }
     }
 }

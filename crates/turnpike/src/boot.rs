@@ -15,7 +15,7 @@ use control::{
 };
 use dataplane::{
     Admission, ConnectionLimits, DtlsSettings, Entrance, LogAddresses, LogOptions, NetOptions,
-    PseudonymKey, StreamSettings, WorkerChannels, WorkerSpec,
+    PseudonymKey, StreamSettings, Update, WorkerChannels, WorkerSpec,
 };
 use linux_net::{Clock, HostMonitor, capabilities, raise_open_files, random_bytes};
 use settings::{InterfaceName, OffloadMode, Settings, SettingsErrors, WorkerCount};
@@ -28,7 +28,7 @@ use crate::certificates::{self, CertificateReloader};
 use crate::confinement::Confinement;
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::findings::Finding;
-use crate::handover::{InheritedWorker, ListenerCopies, Predecessor, Retiring, WorkersToGive};
+use crate::handover::{ListenerCopies, Predecessor, Retiring, WorkersToGive};
 use crate::offload::KernelPath;
 use crate::own_addresses::OwnAddresses;
 use crate::revocations::Revocations;
@@ -90,29 +90,18 @@ impl Starting {
     /// No descriptors, memory or threads left; the process before has failed to hand over, and goes on.
     pub(crate) async fn begin(self) -> Result<Started> {
         let Self { specs, mut predecessor } = self;
-        let mut spawned = Vec::new();
-        let mut gates = Vec::new();
-        // Nobody serves from here on, until this process does.
-        let since = predecessor.as_ref().and_then(Predecessor::silent_since);
-        let since = since.unwrap_or_else(Clock::instant);
-        let before = predecessor.as_ref().map(Predecessor::process);
-        let net = specs.first().map(|(spec, _)| spec.net).unwrap_or_default();
-        let inherited = predecessor.as_mut().map(|before| before.leave(&net)).transpose();
-        let inherited = inherited.or_fail("the running server did not hand over, and goes on")?;
-        let inherited = inherited.unwrap_or_default();
-        let allocations = inherited.iter().map(|worker| worker.allocations.len()).sum();
-        let mut inherited = inherited.into_iter();
-        for (mut spec, core) in specs {
-            let entrance = inherited.next().map(
-                |InheritedWorker { last_id, shared, allocations, settings, staying }| {
-                    let (open, gate) = channel();
-                    gates.push(open);
-                    spec.shared = shared;
-                    Entrance { last_id, allocations, settings, staying, gate }
-                },
-            );
+        let before = predecessor.as_ref().map(|it| (it.process(), it.relay_settings()));
+        let (mut spawned, mut news) = (Vec::new(), Vec::new());
+        for (spec, core) in specs {
+            let entrance = before.map(|(_, settings)| {
+                let (tell, updates) = channel();
+                news.push(tell);
+                Entrance { settings, updates }
+            });
             spawned.push(dataplane::spawn(spec, core, entrance).or_fail("cannot start a worker")?);
         }
+        let left = predecessor.as_mut().map(|before| before.leave(&news)).transpose();
+        let left = left.or_fail("the running server did not hand over, and goes on")?;
         let mut threads = Vec::new();
         for worker in spawned {
             threads.push(worker.built().or_fail("cannot start a worker")?);
@@ -120,12 +109,15 @@ impl Starting {
         }
         let retiring = predecessor.map(Predecessor::enter).transpose();
         let retiring = retiring.or_fail("the running server took everything back, and goes on")?;
-        for gate in gates {
-            // A worker that has ended is noticed as one that ends later.
-            let _ = gate.send(());
+        for worker in news {
+            // One that has ended is noticed as one that ends later.
+            let _ = worker.send(Update::Serve);
         }
-        let pause = Clock::instant().saturating_since(since);
-        let took_over = before.map(|process| TookOverInfo { process, allocations, pause });
+        let took_over = before.zip(left).map(|((process, _), left)| TookOverInfo {
+            process,
+            allocations: left.allocations,
+            pause: Clock::instant().saturating_since(left.since),
+        });
         Ok(Started { threads, retiring, took_over })
     }
 }

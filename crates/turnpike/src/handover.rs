@@ -6,9 +6,11 @@
 //! the running server (giving.rs)            the next one (taking.rs)
 //!                                      <--  Hello
 //! Offer, listeners                     -->  reads files, binds what is new, makes itself ready
+//!                                      <--  Copy
+//! copies of all allocations, sockets   -->  its workers take them
 //!                                      <--  Leave
 //! the workers leave (a pause begins)
-//! the part of each worker, sockets     -->  its workers take over
+//! what has changed since               -->  its workers take over
 //!                                      <--  Prepared
 //! Go                                   -->  serves (the pause ends)
 //! closes what it has left
@@ -22,6 +24,7 @@
 //! which passes them to the next one; nobody serves meanwhile. After a crash the next one gets the copies that a keeper has (keeper.rs,
 //! keeper_link.rs).
 
+mod copying;
 mod giving;
 mod keeper;
 mod keeper_link;
@@ -36,7 +39,7 @@ pub(crate) use giving::{Giving, HandedOver, Handovers, ListenerCopies, WorkersTo
 pub(crate) use keeper::keep;
 pub(crate) use keeper_link::KeeperLink;
 pub(crate) use parked::Parked;
-pub(crate) use taking::{InheritedWorker, Predecessor, Retiring};
+pub(crate) use taking::{Predecessor, Retiring};
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -46,6 +49,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Time of the next process for its preparations, in which this one serves as before.
 const PREPARATION_MAX: Duration = Duration::from_secs(120);
+
+/// Time for copies of all allocations, while this process serves as before.
+const COPYING_MAX: Duration = Duration::from_secs(60);
 
 /// Room of each UDP listener while nobody serves, in bytes: for some 60,000 packets, half a second of what one worker takes by sockets.
 const PAUSE_ROOM: usize = 64 << 20;

@@ -60,7 +60,7 @@ pub(crate) fn leave(
         Ok(allocations) => {
             tracing::info!(
                 allocations,
-                "the service manager keeps the sockets of clients over UDP for the next process"
+                "the service manager keeps the sockets of clients for the next process"
             );
             if let Some(keeper) = keeper {
                 keeper.leave();

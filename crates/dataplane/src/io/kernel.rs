@@ -17,7 +17,7 @@ use xdp_relay::{
 };
 
 use super::{AcceptIo, Conduit, Net, RingIo, RouteTable, Source, StreamIo, UdpIo, UdpTable};
-use crate::limits::SOCKETS_PER_TURN;
+use crate::limits::{REST_MAX, SOCKETS_PER_TURN};
 
 /// No other token has this value.
 const WAKE: u64 = u64::MAX;
@@ -26,6 +26,8 @@ const WAKE: u64 = u64::MAX;
 #[derive(Debug)]
 pub struct Kernel {
     epoll: Epoll,
+    /// The wake-up alone.
+    rest: Epoll,
     events: Events,
     wake: WakeReceiver,
 }
@@ -37,8 +39,10 @@ impl Kernel {
     /// No descriptors or no memory left for epoll.
     pub fn new(wake: WakeReceiver) -> io::Result<Self> {
         let epoll = Epoll::new()?;
+        let rest = Epoll::new()?;
         epoll.add(&wake, WAKE, Interest::Read)?;
-        Ok(Self { epoll, events: Events::new(SOCKETS_PER_TURN), wake })
+        rest.add(&wake, WAKE, Interest::Read)?;
+        Ok(Self { epoll, rest, events: Events::new(SOCKETS_PER_TURN), wake })
     }
 }
 
@@ -75,7 +79,7 @@ impl Net for Kernel {
     }
 
     fn wait(&mut self, timeout: Option<Duration>, mut report: impl FnMut(Event)) {
-        let Self { epoll, events, wake } = self;
+        let Self { epoll, events, wake, .. } = self;
         // It fails only if the set were no epoll set or the list were not ours to write.
         epoll.wait(events, timeout).expect("a set and a list that are ours");
         for event in events.iter() {
@@ -84,6 +88,14 @@ impl Net for Kernel {
             } else {
                 report(event);
             }
+        }
+    }
+
+    fn rest(&mut self) {
+        let Self { rest, events, wake, .. } = self;
+        rest.wait(events, Some(REST_MAX)).expect("a set and a list that are ours");
+        if events.iter().next().is_some() {
+            wake.drain();
         }
     }
 
@@ -170,6 +182,14 @@ impl UdpIo for UdpSocket {
 impl StreamIo for TcpStream {
     fn local_addr(&self) -> io::Result<SocketAddr> {
         self.local_addr()
+    }
+
+    fn remote_addr(&self) -> io::Result<SocketAddr> {
+        self.remote_addr()
+    }
+
+    fn copy(&self) -> io::Result<Self> {
+        self.try_clone()
     }
 
     fn read(&self, room: &mut [u8]) -> io::Result<ReadOutcome> {

@@ -83,7 +83,7 @@ impl<N: Net> Streams<N> {
 
     /// Lets a connection hold its addresses. A previous holder is closed: it has ended unnoticed, and must not act on
     /// the allocation of the new one.
-    fn hold_addresses(&mut self, cx: &mut Context<N>, id: SocketId) {
+    pub(super) fn hold_addresses(&mut self, cx: &mut Context<N>, id: SocketId) {
         if let Some(before) = self.table.other_with_addresses_of(id) {
             self.close(cx, before, StreamEnd::Replaced);
         }

@@ -1,5 +1,7 @@
 //! One TCP connection of a client: bytes in, messages out, and the state between.
 
+mod moving;
+
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
@@ -11,6 +13,9 @@ use turn_types::{ClientAddr, ClientPath, ConnectionId, Instant, ServerAddr, Tran
 use crate::admission::{Admitted, LimitReached};
 use crate::io::{Net, StreamIo, Writer};
 use crate::limits::STREAM_BACKLOG_BYTES;
+
+pub use moving::ConnectionLost;
+pub(crate) use moving::{LeftStream, StreamState};
 
 /// A partial message never fills the buffer: an empty read means that nothing waits.
 const _: () = assert!(linux_net::FILL_BYTES > stun_wire::MESSAGE_LEN_MAX);

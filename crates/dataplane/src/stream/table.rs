@@ -48,6 +48,23 @@ impl<N: Net> StreamTable<N> {
         Some(stream)
     }
 
+    /// Takes a connection out whose number and addresses stay in use, until it is [put back](Self::put_back) or
+    /// [forgotten](Self::forget).
+    pub(crate) fn lift(&mut self, id: SocketId) -> Option<Box<Stream<N>>> {
+        self.slab.lift(id)
+    }
+
+    /// Puts a connection back under its number.
+    pub(crate) fn put_back(&mut self, stream: Box<Stream<N>>) {
+        self.slab.put_back(stream.path.socket, stream);
+    }
+
+    /// Frees the number and addresses of a connection that was [lifted](Self::lift).
+    pub(crate) fn forget(&mut self, id: SocketId, addresses: (ClientAddr, ServerAddr)) {
+        self.slab.free(id);
+        self.by_addresses.remove(&addresses);
+    }
+
     /// Returns the other connection that holds the addresses of this one.
     pub(crate) fn other_with_addresses_of(&mut self, id: SocketId) -> Option<SocketId> {
         let addresses = self.slab.get_mut(id)?.addresses();
@@ -65,6 +82,11 @@ impl<N: Net> StreamTable<N> {
     pub(crate) fn holds_addresses(&mut self, id: SocketId) -> bool {
         let Some(stream) = self.slab.get_mut(id) else { return false };
         self.by_addresses.get(&stream.addresses()) == Some(&id)
+    }
+
+    /// Returns the connection that holds these addresses.
+    pub(crate) fn holder_of(&self, client: ClientAddr, server: ServerAddr) -> Option<SocketId> {
+        self.by_addresses.get(&(client, server)).copied()
     }
 
     pub(crate) const fn len(&self) -> usize {

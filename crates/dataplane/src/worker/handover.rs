@@ -1,153 +1,150 @@
-//! Departure of a worker for the next process: its listeners, and its allocations with their relay sockets.
+//! Departure of a worker for the next process: its listeners, clients' connections, and its allocations with their relay sockets.
 //!
 //! ```text
 //! the old process                           the next one
+//! copies while it serves                --> take
 //! leave: nothing is received from here on
-//! states, copies of descriptors         --> WorkerSpec, then take_over
+//! what has changed since                --> take_over
 //!                                       <--  it serves
-//! finish                                     (or it fails: take_back)
+//! forget                                     (or it fails: take_back)
 //! ```
 //!
-//! Meanwhile datagrams wait in the sockets, which are the same in both. Clients with connections stay behind; what comes for sessions of
-//! DTLS is passed on by the next process.
+//! Meanwhile datagrams and bytes wait in the sockets, which are the same in both. Behind stay relays for TCP, and clients whose
+//! connections are within a handshake or a request; what comes for sessions of DTLS is passed on by the next process.
 
+use std::collections::HashSet;
 use std::io;
-use std::net::SocketAddr;
+use std::sync::mpsc::SyncSender;
 
 use linux_net::Interest;
-use state_format::{Reader, Writer};
-use turn_proto::{AllocationRecord, Departure, EndReason, TakenOver, TakeoverError};
-use turn_types::{AllocationId, RelayId, RelayProtocol, Transport};
+use state_format::{Value as _, Writer};
+use turn_proto::{AllocationCopy, EndReason};
+use turn_types::{AllocationId, FiveTuple, RelayId, RelayProtocol, Transport};
 
 use super::Worker;
+use crate::copies::{Copied, Copies, CopiesFor, Copying, Missing};
 use crate::earlier::EarlierSessions;
-use crate::inheritance::{Inheritance, InheritedAllocation, InheritedRelay, StayingSessions};
-use crate::io::{Net, Source, UdpIo};
+use crate::inheritance::{Inheritance, InheritedStream, StayingSessions};
+use crate::io::{Net, Source, StreamIo as _, UdpIo as _};
 use crate::limits::RING_ROUNDS_PER_TURN;
-use crate::report::Condition;
-use crate::sockets::RelaySocket;
+use crate::stream::LeftStream;
 use crate::token::Token;
 
-/// Parts that a worker has left. Dropping it ends the allocations here and closes this process's descriptors.
+/// Part of a worker for the next process.
+type Inherited<N> = Inheritance<<N as Net>::Udp, <N as Net>::Stream, <N as Net>::Conduit>;
+
+/// Parts that a worker has left. They stay as they are until the next process serves.
 #[derive(Debug)]
 pub(super) struct Left<N: Net> {
-    /// The sockets of relays that share one.
-    shared: Vec<RelaySocket<N>>,
-    allocations: Vec<LeftAllocation<N>>,
+    streams: Vec<LeftStream<N>>,
+    /// The allocations that the next process has.
+    copied: Copied,
 }
 
-#[derive(Debug)]
-struct LeftAllocation<N: Net> {
-    departure: Departure,
-    relays: Vec<LeftRelay<N>>,
-}
-
-/// A relay, and its socket unless it shares one.
-#[derive(Debug)]
-struct LeftRelay<N: Net> {
-    relay: RelayId,
-    at: SocketAddr,
-    socket: Option<RelaySocket<N>>,
-}
-
-impl<N: Net> Left<N> {
-    /// Copies it for the next process.
-    fn inherit(
-        &self,
-        last_id: AllocationId,
-        listeners: Vec<N::Udp>,
-        staying: Vec<StayingSessions<N::Conduit>>,
-    ) -> io::Result<Inheritance<N::Udp, N::Conduit>> {
-        let shared = self.shared.iter().map(|socket| socket.socket.copy());
-        let mut out = Writer::new();
-        let allocations = self.allocations.iter().map(|left| left.inherit(&mut out));
-        Ok(Inheritance {
-            listeners,
-            shared: shared.collect::<io::Result<_>>()?,
-            last_id,
-            allocations: allocations.collect::<io::Result<_>>()?,
-            staying,
-        })
+impl<N: Net> LeftStream<N> {
+    fn inherit(&self, out: &mut Writer) -> io::Result<InheritedStream<N::Stream>> {
+        let socket = self.socket.copy()?;
+        self.state.write(out);
+        Ok(InheritedStream { state: out.take_bytes(), remote: self.remote, socket })
     }
 }
 
-impl<N: Net> LeftAllocation<N> {
-    fn inherit(&self, out: &mut Writer) -> io::Result<InheritedAllocation<N::Udp>> {
-        self.departure.write(out);
-        let relays = self.relays.iter().map(|LeftRelay { relay, at, socket }| {
-            let socket = socket.as_ref().map(|socket| socket.socket.copy()).transpose()?;
-            Ok(InheritedRelay { relay: *relay, at: *at, socket })
-        });
-        let relays = relays.collect::<io::Result<_>>()?;
-        Ok(InheritedAllocation { relays, state: out.take_bytes() })
-    }
-}
-
-/// Returns true for allocations that the next process can have: neither their clients nor their peers have connections.
-fn is_of_udp(record: &AllocationRecord) -> bool {
-    record.five_tuple.transport == Transport::Udp
-        && record.attributes.protocol == RelayProtocol::Udp
+/// Returns true for an allocation that the next process can have: it relays UDP, and its client uses UDP or one of the connections that
+/// have `left`.
+fn may_leave((client, protocol): (FiveTuple, RelayProtocol), left: &HashSet<FiveTuple>) -> bool {
+    let is_reached = match client.transport {
+        Transport::Udp => true,
+        Transport::Tcp | Transport::Tls => left.contains(&client),
+        Transport::Dtls => false,
+    };
+    is_reached && protocol == RelayProtocol::Udp
 }
 
 impl<N: Net> Worker<N> {
-    /// Lets all allocations of clients over UDP go, and returns them with copies of all sockets. From here on nothing is
-    /// received from clients over UDP and for these allocations, and no connection is accepted, until the worker [takes them
-    /// back](Self::take_back). Called again it returns what has come from other workers meanwhile.
+    /// Leaves clients' connections and all allocations that can leave to the next process, and returns what it has no
+    /// [copies](WorkerChannels::copy_to_next) of, with copies of the listeners. From here on the worker serves nobody, until it
+    /// [forgets](Self::forget) them or [takes them back](Self::take_back). Called again it returns what has come from other workers meanwhile.
+    ///
+    /// [WorkerChannels::copy_to_next]: crate::WorkerChannels::copy_to_next
     ///
     /// # Errors
     /// No descriptors left for the copies; the worker goes on as before.
-    pub fn leave(&mut self) -> io::Result<Inheritance<N::Udp, N::Conduit>> {
-        let Self { cx, streams, left, .. } = self;
-        let is_first = left.is_none();
-        self.listens = false;
+    pub fn leave(&mut self) -> io::Result<Inherited<N>> {
+        let is_first = self.left.is_none();
+        let mut missing = Missing::default();
         if is_first {
-            cx.sockets.unwatch_listeners(&cx.net);
-            streams.set_accepting(&cx.net, false);
+            self.withdraw_routes();
+            let copied;
+            (copied, missing) = self.take_copied();
+            self.left = Some(Left { streams: Vec::new(), copied });
         }
-        self.withdraw_routes();
-        let (mut go, mut stay) = (Vec::new(), Vec::new());
-        for record in self.cx.server.allocations() {
-            (if is_of_udp(&record) { &mut go } else { &mut stay }).push(record.id);
-        }
-        stay.into_iter().for_each(|id| self.separate(id));
-        let allocations = go.into_iter().filter_map(|id| self.let_go(id)).collect();
-        let staying = if is_first { self.keep_sessions() } else { Ok(Vec::new()) };
-        let cx = &mut self.cx;
-        let mut left = Left { shared: cx.sockets.leave_shared(&cx.net), allocations };
-        let copies = cx.sockets.listeners().iter().map(|listener| listener.socket.copy());
-        let copies = copies.collect::<io::Result<Vec<_>>>();
-        let last_id = cx.server.last_id();
-        let inheritance = copies.and_then(|listeners| left.inherit(last_id, listeners, staying?));
-        match &mut self.left {
-            Some(before) => {
-                before.shared.append(&mut left.shared);
-                before.allocations.append(&mut left.allocations);
-            }
-            None => self.left = Some(left),
-        }
-        if inheritance.is_err() {
+        let inherited = self.inherit(is_first, missing);
+        if inherited.is_err() {
             self.take_back();
         }
-        inheritance
+        inherited
     }
 
-    /// Sessions of DTLS that stay here and with earlier processes, for the next one.
-    fn keep_sessions(&mut self) -> io::Result<Vec<StayingSessions<N::Conduit>>> {
-        let Self { cx, dtls, conduit, .. } = self;
-        let mut staying = cx.earlier.copies()?;
-        let sessions = dtls.keep_allocated(&mut cx.server);
-        if !sessions.is_empty() {
-            let (own, next) = cx.net.conduits()?;
-            cx.net.watch(Source::Conduit(&own), Token::Conduit.number(), Interest::Read)?;
-            *conduit = Some(own);
-            staying.push(StayingSessions { sessions, conduit: next });
+    /// The allocations that the next process has already.
+    fn take_copied(&mut self) -> (Copied, Missing) {
+        match self.copying.take() {
+            Some(copying) if copying.is_for(CopiesFor::Next) => copying.into_copied(),
+            other => {
+                self.paused_copying = other.or_else(|| self.paused_copying.take());
+                self.cx.server.keep_changes(true);
+                (Copied::default(), Missing::default())
+            }
         }
-        Ok(staying)
     }
 
-    /// Passes on what comes for these sessions, which are those of earlier processes.
-    pub fn pass_on_to(&mut self, staying: Vec<StayingSessions<N::Conduit>>) {
-        self.cx.earlier = EarlierSessions::new(staying);
+    fn inherit(&mut self, is_first: bool, missing: Missing) -> io::Result<Inherited<N>> {
+        let streams = self.streams.leave(&self.cx.net);
+        let mut out = Writer::new();
+        let inherited = streams.iter().map(|left| left.inherit(&mut out));
+        let inherited = inherited.collect::<io::Result<Vec<_>>>();
+        let Some(Left { streams: left, .. }) = &mut self.left else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        left.extend(streams);
+        let clients: HashSet<FiveTuple> = left.iter().map(|left| left.state.five_tuple()).collect();
+        let of_streams = self.separate_those_that_stay(&clients);
+        let staying = if is_first { self.keep_sessions()? } else { Vec::new() };
+        let Self { cx, left: Some(Left { copied, .. }), .. } = self else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        let mut ids: HashSet<AllocationId> = cx.server.take_changed(usize::MAX).collect();
+        ids.extend(missing.changed);
+        ids.extend(of_streams.into_iter().filter(|id| !copied.has(*id)));
+        // Told once: nothing changes behind it.
+        let known = is_first.then(|| copied.ids().filter(|id| !ids.contains(id)));
+        let before: Vec<AllocationId> = known.into_iter().flatten().collect();
+        let may_go = |copy: &AllocationCopy| may_leave((copy.client(), copy.protocol()), &clients);
+        let mut copies = copied.copy((cx.worker, &mut cx.server, &cx.sockets), ids, may_go)?;
+        copies.ended.extend(missing.ended);
+        let progress = before.into_iter().filter_map(|id| Some((id, cx.server.progress(id)?)));
+        let listeners = cx.sockets.listeners().iter().map(|listener| listener.socket.copy());
+        Ok(Inheritance {
+            listeners: listeners.collect::<io::Result<_>>()?,
+            progress: progress.collect(),
+            copies,
+            streams: inherited?,
+            staying,
+        })
+    }
+
+    /// Gives the relays of allocations that stay sockets of their own. Returns the allocations of clients whose connections have left.
+    fn separate_those_that_stay(&mut self, left: &HashSet<FiveTuple>) -> Vec<AllocationId> {
+        let (mut of_streams, mut stay) = (Vec::new(), Vec::new());
+        for record in self.cx.server.allocations() {
+            let client = record.five_tuple;
+            if !may_leave((client, record.attributes.protocol), left) {
+                stay.push(record.id);
+            } else if client.transport != Transport::Udp {
+                of_streams.push(record.id);
+            }
+        }
+        stay.into_iter().for_each(|id| self.separate(id));
+        of_streams
     }
 
     /// Gives relays of an allocation that stays sockets of their own, or ends it without descriptors for them.
@@ -164,6 +161,20 @@ impl<N: Net> Worker<N> {
         }
     }
 
+    /// Sessions of DTLS that stay here and with earlier processes, for the next one.
+    fn keep_sessions(&mut self) -> io::Result<Vec<StayingSessions<N::Conduit>>> {
+        let Self { cx, dtls, conduit, .. } = self;
+        let mut staying = cx.earlier.copies()?;
+        let sessions = dtls.keep_allocated(&mut cx.server);
+        if !sessions.is_empty() {
+            let (own, next) = cx.net.conduits()?;
+            cx.net.watch(Source::Conduit(&own), Token::Conduit.number(), Interest::Read)?;
+            *conduit = Some(own);
+            staying.push(StayingSessions { sessions, conduit: next });
+        }
+        Ok(staying)
+    }
+
     /// Withdraws all routes, counts their traffic and relays what they have delivered.
     fn withdraw_routes(&mut self) {
         self.cx.server.withdraw_all();
@@ -176,109 +187,70 @@ impl<N: Net> Worker<N> {
         self.send_gathered();
     }
 
-    fn let_go(&mut self, id: AllocationId) -> Option<LeftAllocation<N>> {
-        let cx = &mut self.cx;
-        let departure = cx.server.leave(id)?;
-        let relays = departure.relays().filter_map(|relay| {
-            let (at, socket) = cx.sockets.leave_relay(&cx.net, relay)?;
-            Some(LeftRelay { relay, at, socket })
-        });
-        let relays = relays.collect();
-        Some(LeftAllocation { departure, relays })
+    /// One turn of a worker that has left everything: only messages and a stop are heard.
+    pub(super) fn rest(&mut self) {
+        self.cx.net.rest();
+        self.cx.now = self.cx.net.now();
+        self.cx.observer.counters().count_turn();
+        self.is_busy = false;
+        self.serve_messages();
+        self.send_gathered();
+        self.publish();
     }
 
-    /// Takes everything back that it has [left](Self::leave), as it was. A worker that cannot watch its listeners again stops.
+    /// Takes everything back that it has [left](Self::leave), as it was.
     pub fn take_back(&mut self) {
-        let Some(Left { shared, allocations }) = self.left.take() else { return };
-        let Self { cx, streams, conduit, listens, .. } = self;
+        let Some(Left { streams, .. }) = self.left.take() else { return };
+        let Self { cx, streams: all, conduit, .. } = self;
         *conduit = None;
-        *listens = true;
-        streams.set_accepting(&cx.net, true);
-        let mut result = cx.sockets.watch_listeners(&cx.net);
-        for socket in shared {
-            let returned = cx.sockets.return_shared(&cx.net, socket);
-            result = result.and(returned);
-        }
-        if let Err(error) = result {
-            // It would be deaf: a new start is better.
-            cx.observer.warn(cx.now.instant, Condition::RelaySocket, &error);
-            self.stopping = true;
-        }
-        for LeftAllocation { departure, relays } in allocations {
-            let mut kept = true;
-            for LeftRelay { relay, at, socket } in relays {
-                kept &= self.adopt(relay, at, socket);
-            }
-            self.keep(departure, kept);
-        }
+        all.take_back(cx, streams);
+        cx.server.set_all_routes(cx.now);
+        self.settle();
+        self.copy_to_keeper_again();
+        self.is_busy = true;
     }
 
     /// Closes what it has [left](Self::leave): the next process serves.
     pub fn forget(&mut self) {
-        self.left = None;
+        let Some(Left { streams, copied }) = self.left.take() else { return };
         // The keeper has those of the next process.
         self.stop_copying();
-        let Self { cx, dtls, .. } = self;
+        self.paused_copying = None;
+        let Self { cx, streams: all, dtls, .. } = self;
+        self.listens = false;
+        cx.sockets.unwatch_listeners(&cx.net);
+        all.set_accepting(&cx.net, false);
+        for id in copied.ids() {
+            let departure = cx.server.leave(id);
+            for relay in departure.iter().flat_map(turn_proto::Departure::relays) {
+                cx.sockets.leave_relay(&cx.net, relay);
+            }
+        }
+        all.forget(cx, streams);
+        cx.sockets.leave_shared(&cx.net);
         cx.earlier = EarlierSessions::default();
         dtls.end_others(cx);
         self.settle();
         self.send_gathered();
+        self.is_busy = true;
     }
 
-    /// Takes the allocations of a worker of another process, before this one serves, which gives ids behind `last_id`. Returns why some are
-    /// not taken: these have ended.
-    pub fn take_over(
-        &mut self,
-        last_id: AllocationId,
-        allocations: Vec<InheritedAllocation<N::Udp>>,
-    ) -> Vec<TakeoverError> {
-        let mut refused = Vec::new();
-        self.cx.server.go_on_behind(last_id);
-        let may_coalesce = self.cx.sockets.may_coalesce();
-        for InheritedAllocation { state, mut relays } in allocations {
-            let taken = self.cx.server.take_over(self.cx.now, Reader::new(&state));
-            let TakenOver { id, renamed } = match taken {
-                Ok(taken) => taken,
-                Err(why) => {
-                    refused.push(why);
-                    continue;
-                }
-            };
-            let mut kept = true;
-            for renamed in renamed.into_iter().flatten() {
-                let at = relays.iter().position(|one| one.relay == renamed.from);
-                let Some(InheritedRelay { at, socket, .. }) = at.map(|at| relays.swap_remove(at))
-                else {
-                    kept = false;
-                    continue;
-                };
-                let socket = socket.map(|socket| RelaySocket::new(socket, may_coalesce));
-                kept &= self.adopt(renamed.to, at, socket);
-            }
-            if !kept {
-                let cx = &mut self.cx;
-                cx.server.end_allocation(cx.now, id, EndReason::SystemExhausted);
-            }
-            self.settle();
+    /// Copies everything to another process, and then what changes. Copies for a keeper wait while the next process gets some.
+    pub(super) fn copy_to(&mut self, to: SyncSender<Copies<N::Udp>>, whom: CopiesFor) {
+        let is_busy = |copying: &Copying<N>| copying.is_for(CopiesFor::Next);
+        if whom == CopiesFor::Keeper && self.copying.as_ref().is_some_and(is_busy) {
+            self.paused_copying = Some(Copying::begin(&mut self.cx.server, to, whom));
+            return;
         }
-        refused
+        let copying = Copying::begin(&mut self.cx.server, to, whom);
+        let before = self.copying.replace(copying);
+        self.paused_copying = before.filter(|before| before.is_for(CopiesFor::Keeper));
     }
 
-    /// Watches the socket of a relay, or makes it a part of the shared one. False if that fails: its peers could not be
-    /// received.
-    fn adopt(&mut self, relay: RelayId, at: SocketAddr, socket: Option<RelaySocket<N>>) -> bool {
-        let cx = &mut self.cx;
-        let adopted = match socket {
-            // It is what its state says.
-            Some(socket) if !relay.is_shared() && socket.socket.local_addr() == at => {
-                cx.sockets.adopt_relay(&cx.net, relay, socket)
-            }
-            None if relay.is_shared() => cx.sockets.share(relay, at),
-            Some(_) | None => Err(io::ErrorKind::InvalidData.into()),
-        };
-        if let Err(error) = &adopted {
-            cx.observer.warn(cx.now.instant, Condition::RelaySocket, error);
-        }
-        adopted.is_ok()
+    /// The next process is gone: the keeper gets everything anew, since others have had the changes.
+    pub(super) fn copy_to_keeper_again(&mut self) {
+        self.stop_copying();
+        let server = &mut self.cx.server;
+        self.copying = self.paused_copying.take().map(|paused| paused.begin_again(server));
     }
 }

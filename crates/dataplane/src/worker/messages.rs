@@ -8,7 +8,6 @@ use turn_types::{RelayId, WorkerId};
 
 use super::{Clients, Worker};
 use crate::context::Context;
-use crate::copies::Copying;
 use crate::io::Net;
 use crate::limits::{ACCEPTS_PER_TURN, RING_ROUNDS_PER_TURN, SHARED_ROUNDS_PER_MOVE};
 use crate::report::{Condition, Sent};
@@ -30,6 +29,12 @@ impl<N: Net> Worker<N> {
     fn serve_message(&mut self, message: WorkerMessage<N>) {
         match message {
             WorkerMessage::Bind(stream, request) => self.bind(stream, request),
+            // Nothing changes any more. The other worker asks again, or is about to leave as well.
+            WorkerMessage::Ask(_) | WorkerMessage::Answer(_) | WorkerMessage::FetchFailed(_)
+                if self.left.is_some() => {}
+            WorkerMessage::Fetch(fetch) if self.left.is_some() => {
+                drop(self.send_message(fetch.asker, WorkerMessage::FetchFailed(fetch)));
+            }
             WorkerMessage::Ask(question) => {
                 let answer = self.cx.server.answer_worker(self.cx.now, *question);
                 self.settle();
@@ -44,9 +49,7 @@ impl<N: Net> Worker<N> {
             WorkerMessage::Leave(reply) => reply(self.leave()),
             WorkerMessage::TakeBack => self.take_back(),
             WorkerMessage::Forget => self.forget(),
-            WorkerMessage::Copy(to) => {
-                self.copying = Some(Copying::begin(&mut self.cx.server, to));
-            }
+            WorkerMessage::Copy(to, whom) => self.copy_to(to, whom),
         }
     }
 

@@ -90,7 +90,7 @@ impl<N: Net> WorkerChannels<N> {
     }
 
     /// Returns the number of workers.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.len()
     }
 

@@ -7,7 +7,7 @@ use control::Reply;
 use turn_proto::{BindRequest, Departure, Fetch, Question, WorkerAnswer};
 use turn_types::RelayId;
 
-use crate::copies::Copies;
+use crate::copies::{Copies, CopiesFor};
 use crate::inheritance::Inheritance;
 use crate::io::Net;
 use crate::sockets::RelaySocket;
@@ -38,13 +38,13 @@ pub(crate) enum WorkerMessage<N: Net> {
     TakeBack,
     /// The next process serves.
     Forget,
-    /// A keeper wants copies of everything.
-    Copy(SyncSender<Copies<N::Udp>>),
+    /// Another process wants copies of everything.
+    Copy(SyncSender<Copies<N::Udp>>, CopiesFor),
 }
 
 /// Takes what a worker has left, or why it could not.
 pub(crate) type LeaveReply<N> =
-    Reply<io::Result<Inheritance<<N as Net>::Udp, <N as Net>::Conduit>>>;
+    Reply<io::Result<Inheritance<<N as Net>::Udp, <N as Net>::Stream, <N as Net>::Conduit>>>;
 
 impl<N: Net> fmt::Debug for WorkerMessage<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,7 +58,7 @@ impl<N: Net> fmt::Debug for WorkerMessage<N> {
             Self::Leave(_) => "Leave",
             Self::TakeBack => "TakeBack",
             Self::Forget => "Forget",
-            Self::Copy(_) => "Copy",
+            Self::Copy(..) => "Copy",
         })
     }
 }

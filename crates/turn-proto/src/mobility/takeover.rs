@@ -16,7 +16,10 @@ use core::fmt;
 use core::net::SocketAddr;
 
 use state_format::{Malformed, Reader, Value as _, Writer, fields};
-use turn_types::{AllocationId, FiveTuple, Instant, Prefix, RelayId, RelayProtocol};
+use turn_types::{
+    AllocationId, ClientPath, FiveTuple, Instant, Prefix, RelayId, RelayProtocol, ServerAddr,
+    SocketId,
+};
 
 use super::Moves;
 use super::handover::{Departure, Renamed};
@@ -46,6 +49,8 @@ pub enum TakeoverError {
     RelayAddress(SocketAddr),
     /// Its port is in use here.
     Port(SocketAddr),
+    /// Its client came to this address, where this process has no listener, or by a connection that it does not have.
+    Client(ServerAddr),
 }
 
 impl fmt::Display for TakeoverError {
@@ -58,6 +63,9 @@ impl fmt::Display for TakeoverError {
                 write!(f, "its relayed address {at} is none of this configuration")
             }
             Self::Port(at) => write!(f, "its relayed address {at} is in use here"),
+            Self::Client(ServerAddr(at)) => {
+                write!(f, "its client has come to {at}: the listener or the connection is not here")
+            }
         }
     }
 }
@@ -128,6 +136,13 @@ impl Moves<'_> {
         }
     }
 
+    /// Sets the routes of all allocations again.
+    pub(crate) fn set_all_routes(&mut self, policy: &Policy, now: Instant) {
+        for slot in self.allocations.slots() {
+            self.allocations.update_routes(policy, now, slot, self.outbox);
+        }
+    }
+
     /// Takes an allocation out, for another process.
     pub(crate) fn leave(&mut self, id: AllocationId) -> Option<Departure> {
         let slot = self.allocations.of_id(id)?;
@@ -135,22 +150,28 @@ impl Moves<'_> {
         Some(Departure::new(snapshot, leases))
     }
 
-    /// Takes an allocation of another process.
+    /// Takes an allocation of another process, whose client is reached by the socket that `socket_of` returns.
     pub(crate) fn take_over(
         &mut self,
         policy: &Policy,
         now: Instant,
         state: Reader<'_>,
+        socket_of: impl Fn(&ClientPath) -> Option<SocketId>,
     ) -> Result<TakenOver, TakeoverError> {
-        let Transfer { snapshot, customer, rate } =
+        let Transfer { mut snapshot, customer, rate } =
             state.last().map_err(TakeoverError::Malformed)?;
         if !snapshot.is_live(now) {
             return Err(TakeoverError::Expired);
         }
         let id = snapshot.id;
         let at = snapshot.client();
-        if self.allocations.of_id(id).is_some() || self.allocations.of_client(&at).is_some() {
+        // The 5-tuple of a client that has gone may be another's by now.
+        let is_taken = snapshot.is_attached() && self.allocations.of_client(&at).is_some();
+        if is_taken || self.allocations.of_id(id).is_some() {
             return Err(TakeoverError::Exists);
+        }
+        if !snapshot.is_reached_by(socket_of) {
+            return Err(TakeoverError::Client(at.server));
         }
         let ports = leases(policy, &snapshot)?;
         let leases = self.leases(&snapshot, ports, (customer, rate));

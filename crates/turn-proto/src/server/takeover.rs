@@ -3,11 +3,12 @@
 use alloc::vec::Vec;
 
 use state_format::Reader;
-use turn_types::{AllocationId, Now};
+use turn_types::{AllocationId, ClientPath, Now, RelayId, SocketId};
 
 use super::Server;
 use crate::mobility::handover::Departure;
 use crate::mobility::takeover::{AllocationCopy, TakenOver, TakeoverError};
+use crate::store::Progress;
 
 impl Server {
     /// Withdraws the routes of all allocations, before they [leave](Self::leave). Commands are to be carried out before, so
@@ -16,19 +17,31 @@ impl Server {
         self.state.moves().withdraw_all();
     }
 
+    /// Sets the routes of all allocations again after they were [withdrawn](Self::withdraw_all).
+    pub fn set_all_routes(&mut self, now: Now) {
+        let Self { policy, state } = self;
+        state.moves().set_all_routes(policy, now.instant);
+    }
+
     /// Takes an allocation out, with its relay sockets, to write it for another process. [`Self::take_back`] undoes that.
     pub fn leave(&mut self, id: AllocationId) -> Option<Departure> {
         self.state.moves().leave(id)
     }
 
     /// Takes an allocation that another process [wrote](Departure::write), as it is: whatever the quotas are now. Its relay sockets
-    /// get other names.
+    /// get other names. `socket_of` returns the number that the socket of a client's path has here.
     ///
     /// # Errors
-    /// It cannot be read, has expired, or has an address that is not to be had here. Nothing of it stays.
-    pub fn take_over(&mut self, now: Now, state: Reader<'_>) -> Result<TakenOver, TakeoverError> {
+    /// It cannot be read, has expired, has an address that is not to be had here, or its client has no way here. Nothing of
+    /// it stays.
+    pub fn take_over(
+        &mut self,
+        now: Now,
+        state: Reader<'_>,
+        socket_of: impl Fn(&ClientPath) -> Option<SocketId>,
+    ) -> Result<TakenOver, TakeoverError> {
         let Self { policy, state: own } = self;
-        own.moves().take_over(policy, now.instant, state)
+        own.moves().take_over(policy, now.instant, state, socket_of)
     }
 
     /// Keeps in mind which allocations change from now on, for copies elsewhere; all that there are count as changed. Without `on` it no
@@ -48,6 +61,34 @@ impl Server {
     /// Takes at most so many allocations that have begun, changed or ended; each once, however often it did. Traffic is no change.
     pub fn take_changed(&mut self, most: usize) -> impl Iterator<Item = AllocationId> {
         self.state.allocations.changes.take(most)
+    }
+
+    /// What packets have changed of an allocation: its copies do not tell, unless something else has changed as well.
+    #[must_use]
+    pub fn progress(&self, id: AllocationId) -> Option<Progress> {
+        let allocations = &self.state.allocations;
+        allocations.of_id(id).map(|slot| allocations.get(slot).progress())
+    }
+
+    /// Puts the progress of another process in the place of that of a copy.
+    pub fn set_progress(&mut self, id: AllocationId, progress: Progress) {
+        let Self { policy, state } = self;
+        if let Some(slot) = state.allocations.of_id(id) {
+            let allocation = state.allocations.get_mut(slot);
+            allocation.set_progress(progress);
+            let rules = policy.of(&allocation.grant.realm);
+            allocation.set_rate(allocation.grant.rate(rules.quotas.bytes_per_second));
+        }
+    }
+
+    /// Takes an allocation back out that was [taken over](Self::take_over), as if it had never come, and returns its relays by their
+    /// names here: it has changed, or has ended in the other process.
+    pub fn give_back(&mut self, id: AllocationId) -> Vec<RelayId> {
+        let Some(slot) = self.state.allocations.of_id(id) else { return Vec::new() };
+        let state = &mut self.state;
+        state.allocations.withdraw_routes(slot, &mut state.outbox);
+        let departure = state.moves().leave(id);
+        departure.iter().flat_map(Departure::relays).collect()
     }
 
     /// Copies an allocation, unless it has ended.

@@ -312,7 +312,7 @@ impl RegistryHandle {
 
     /// Registers the worker of a mobile allocation.
     pub(crate) fn locate(&self, allocation: AllocationId, worker: WorkerId) -> LocationLease {
-        let lease = LocationLease { registry: self.clone(), allocation };
+        let mut lease = LocationLease { registry: self.clone(), allocation, worker };
         lease.moved_to(worker);
         lease
     }
@@ -375,6 +375,7 @@ impl Drop for QuotaLease {
 pub(crate) struct LocationLease {
     registry: RegistryHandle,
     allocation: AllocationId,
+    worker: WorkerId,
 }
 
 impl LocationLease {
@@ -383,7 +384,8 @@ impl LocationLease {
     }
 
     /// Registers another worker. Returns true if the allocation is to end there.
-    pub(crate) fn moved_to(&self, worker: WorkerId) -> bool {
+    pub(crate) fn moved_to(&mut self, worker: WorkerId) -> bool {
+        self.worker = worker;
         self.registry.with(|registry| {
             let new = Location { worker, ends: false };
             let location = registry.locations.entry(self.allocation).or_insert(new);
@@ -395,7 +397,13 @@ impl LocationLease {
 
 impl Drop for LocationLease {
     fn drop(&mut self) {
-        self.registry.with(|registry| registry.locations.remove(&self.allocation));
+        self.registry.with(|registry| {
+            // Of two copies of an allocation, at two workers, the later one counts.
+            let is_own = |found: &Location| found.worker == self.worker;
+            if registry.locations.get(&self.allocation).is_some_and(is_own) {
+                registry.locations.remove(&self.allocation);
+            }
+        });
     }
 }
 

@@ -12,7 +12,7 @@ use state_format::fields;
 use stun_wire::{ChannelNumber, TransactionId};
 use turn_types::{
     AllocationId, ClientPath, FiveTuple, Instant, IpFamily, PeerAddr, Realm, RelayId,
-    RelayProtocol, RelayedAddr,
+    RelayProtocol, RelayedAddr, SocketId,
 };
 
 use super::allocation::{Allocation, RelaySocket};
@@ -101,6 +101,17 @@ fields!(SocketData { 1 => relay, 2 => local, 3 => expires });
 // Another process has routes of its own.
 fields!(ChannelData { 1 => number, 2 => peer, 3 => expires; route: None });
 
+/// What changes with the packets of an allocation, which count as no change of it.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    traffic: Traffic,
+    history: History,
+    to_peer: Bucket,
+    to_client: Bucket,
+}
+
+fields!(Progress { 1 => traffic, 2 => history, 3 => to_peer, 4 => to_client });
+
 /// The leases of an allocation; dropping them gives back ports, quota and location.
 #[derive(Debug)]
 pub(crate) struct Leases {
@@ -132,9 +143,36 @@ impl Snapshot {
         self.grant.limits.as_ref()
     }
 
+    /// Returns true unless its client has gone and may come back by another path.
+    pub(crate) const fn is_attached(&self) -> bool {
+        self.attached
+    }
+
     /// The 5-tuple of its client.
     pub(crate) const fn client(&self) -> FiveTuple {
         self.path.five_tuple
+    }
+
+    /// Gives each path of its client the socket that `socket_of` returns; a path without one where it is only expected is
+    /// forgotten. False if there is none for the path that it uses.
+    pub(crate) fn is_reached_by(
+        &mut self,
+        socket_of: impl Fn(&ClientPath) -> Option<SocketId>,
+    ) -> bool {
+        if let Some(mobility) = &mut self.mobility
+            && let Some(Next::Here(path)) = &mut mobility.next
+        {
+            match socket_of(path) {
+                Some(socket) => path.socket = socket,
+                None => mobility.next = None,
+            }
+        }
+        match socket_of(&self.path) {
+            Some(socket) => self.path.socket = socket,
+            None if self.attached => return false,
+            None => {}
+        }
+        true
     }
 
     /// Its account in the quotas.
@@ -175,6 +213,24 @@ impl Allocation {
         let ports = self.sockets.map(|socket| socket.map(|RelaySocket { lease, .. }| lease));
         let location = self.mobility.map(|mobility| mobility.location);
         (snapshot, Leases { ports, quota: self.quota, location })
+    }
+
+    /// What its packets have changed.
+    pub(crate) fn progress(&self) -> Progress {
+        let Self { traffic, history, to_peer, to_client, .. } = self;
+        Progress {
+            traffic: *traffic,
+            history: history.clone(),
+            to_peer: *to_peer,
+            to_client: *to_client,
+        }
+    }
+
+    /// Goes on where another process was.
+    pub(crate) fn set_progress(&mut self, progress: Progress) {
+        let Progress { traffic, history, to_peer, to_client } = progress;
+        (self.traffic, self.history) = (traffic, history);
+        (self.to_peer, self.to_client) = (to_peer, to_client);
     }
 
     /// Its data as it is now.
@@ -291,9 +347,7 @@ mod tests {
     use core::time::Duration;
     use std::sync::Mutex;
     use std::vec;
-    use turn_types::{
-        ClientAddr, ConnectionId, Prefix, Secret, ServerAddr, SocketId, Transport, WorkerId,
-    };
+    use turn_types::{ClientAddr, ConnectionId, Prefix, Secret, ServerAddr, Transport, WorkerId};
 
     #[derive(Default)]
     struct Shared(Mutex<Registry>);

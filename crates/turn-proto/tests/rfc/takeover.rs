@@ -10,9 +10,13 @@ use state_format::{Malformed, Reader, Writer};
 use stun_wire::AttributeType;
 use test_support::for_each_seed;
 use turn_proto::{
-    Departure, EndReason, PeerRules, Policy, Quotas, RelayPrefix, Revoked, TakenOver, TakeoverError,
+    Departure, EndReason, HEADER_MAX, PeerRules, Policy, Quotas, RelayPrefix, Revoked, TakenOver,
+    TakeoverError, Verdict,
 };
-use turn_types::{AllocationId, Prefix, RelayId, RelayedAddr, SocketId, Transport, WorkerId};
+use turn_types::{
+    AllocationId, ClientPath, IpMeta, PeerAddr, Prefix, RelayId, RelayedAddr, SocketId, Transport,
+    WorkerId,
+};
 
 use crate::support::*;
 
@@ -49,12 +53,18 @@ fn next(old: &World, policy: Policy) -> World {
     new
 }
 
+/// The next process has the same sockets under the same numbers.
+#[expect(clippy::unnecessary_wraps, reason = "a server may have none")]
+const fn as_before(path: &ClientPath) -> Option<SocketId> {
+    Some(path.socket)
+}
+
 fn take(
     world: &mut World,
     state: &[u8],
     sockets: &[(RelayId, RelayedAddr)],
 ) -> Result<TakenOver, TakeoverError> {
-    let taken = world.server.take_over(world.now, Reader::new(state))?;
+    let taken = world.server.take_over(world.now, Reader::new(state), as_before)?;
     for renamed in taken.renamed.into_iter().flatten() {
         let (_, at) = sockets.iter().find(|(relay, _)| *relay == renamed.from).unwrap();
         world.sockets.insert(renamed.to, *at);
@@ -372,6 +382,28 @@ fn what_does_not_fit_is_refused() {
     refused(same, TakeoverError::Exists);
 }
 
+/// The next process has its own numbers for listeners and connections, and some not at all.
+#[test]
+fn clients_are_reached_by_the_sockets_of_the_next_process() {
+    let mut old = World::new();
+    let (client, _) = bound(&mut old);
+    let Left { state, .. } = leave(&mut old).remove(0);
+    let mut world = next(&old, policy());
+    let none = |_: &ClientPath| None;
+    let refused = world.server.take_over(world.now, Reader::new(&state), none);
+    assert_eq!(refused, Err(TakeoverError::Client(client.path.five_tuple.server)));
+    assert_eq!(world.server.allocation_count(), 0);
+    world.check();
+    let seventh = |_: &ClientPath| Some(SocketId(7));
+    let taken = world.server.take_over(world.now, Reader::new(&state), seventh).unwrap();
+    let relay = taken.renamed[0].unwrap().to;
+    let mut header = [0; HEADER_MAX];
+    let from = PeerAddr(PEER.parse().unwrap());
+    let verdict = world.server.handle_peer(world.now, relay, from, IpMeta::DEFAULT, 4, &mut header);
+    let by_seventh = |verdict| matches!(verdict, Verdict::ToClient { socket: SocketId(7), .. });
+    assert!(by_seventh(verdict), "{verdict:?}");
+}
+
 /// A state that was cut or altered is refused, or is another state: nothing panics, and nothing of it stays.
 #[test]
 fn damaged_states_do_no_harm() {
@@ -392,7 +424,7 @@ fn damaged_states_do_no_harm() {
         let at = rng.below(altered.len() as u64) as usize;
         altered[at] ^= 1 << rng.below(8);
         let mut world = next(&old, policy());
-        if world.server.take_over(world.now, Reader::new(&altered)).is_ok() {
+        if world.server.take_over(world.now, Reader::new(&altered), as_before).is_ok() {
             assert_eq!(world.server.allocation_count(), 1);
             world.server.end_all(world.now, EndReason::EndedByOperator);
             while world.server.poll_command().is_some() {}

@@ -20,7 +20,7 @@ use crate::alternates::{Alternates, Silent};
 use crate::cli::PathOptions;
 use crate::commands::user::realm;
 use crate::confinement::{self, Confinement};
-use crate::failure::{Failure, OrFail as _, Result};
+use crate::failure::{Failure, Result};
 use crate::handover::{Giving, KeeperLink, Predecessor};
 use crate::host_watch::HostWatch;
 use crate::listener_test::OwnListeners;
@@ -221,7 +221,11 @@ async fn serve(
         let socket = handover::keeper_socket(&settings.control_socket());
         KeeperLink::start(socket, handovers, channels, handle.clone())
     });
-    let keeper = keeper.transpose().or_fail("cannot start a thread")?;
+    // Calls that were taken over do not end for it.
+    let keeper = keeper.transpose().unwrap_or_else(|error| {
+        tracing::error!("no keeper gets copies: cannot start a thread: {error}");
+        None
+    });
     tracing::info!("ready");
     manager.ready();
     if is_restart {

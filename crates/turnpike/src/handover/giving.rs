@@ -1,33 +1,37 @@
 //! The running server: gives everything to the next process, or takes it back.
 
+use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use dataplane::io::Conduit;
+use dataplane::limits::COPIES_WAITING;
 use dataplane::{
-    Inheritance, InheritedAllocation, Listener, RelaySettings, StayingSession, StayingSessions,
+    Copies, Inheritance, InheritedStream, Listener, RelaySettings, StayingSession, StayingSessions,
     WorkerChannels,
 };
-use linux_net::{Clock, TcpListener, UdpSocket, force_receive_buffer};
+use linux_net::{Clock, TcpListener, TcpStream, UdpSocket, force_receive_buffer};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
-use turn_types::Secret;
+use turn_types::{Secret, WorkerId};
 
+use super::copying;
 use super::messages::{
-    AllocationPart, Bytes, Hello, Leaving, Listening, Offer, RelayPart, SessionPart, StayingPart,
-    Step, WorkerPart,
+    Bytes, Hello, LastPart, Leaving, Listening, News, Offer, SessionPart, StayingPart, Step,
+    StreamPart,
 };
 use super::parked::{Parked, Parking};
 use super::passing::{Inlet as _, Outlet};
 use super::room::{make_room, open_descriptors};
 use super::wire::Wire;
-use super::{PATIENCE, PAUSE_ROOM, PREPARATION_MAX};
+use super::{COPYING_MAX, PATIENCE, PAUSE_ROOM, PREPARATION_MAX};
 use crate::offload::KernelPath;
 
 /// Time until what came in the pause is served, and the room is as configured again.
@@ -37,7 +41,14 @@ const PAUSE_SERVED: Duration = Duration::from_secs(1);
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Part of one worker.
-type Left = Inheritance<UdpSocket, Conduit>;
+type Left = Inheritance<UdpSocket, TcpStream, Conduit>;
+
+/// Sockets that were handed out. To close thousands takes time, in which the next process would wait.
+#[derive(Debug, Default)]
+struct HandedOut {
+    udp: Vec<UdpSocket>,
+    tcp: Vec<TcpStream>,
+}
 
 /// Descriptors of a worker's listeners, beside those that it has itself.
 #[derive(Debug)]
@@ -221,13 +232,18 @@ impl Giving {
         tracing::info!(process, version, "the next process prepares to take over");
         self.offer(&mut wire, &[io::stderr().as_fd()])?;
         wire.set_patience(PREPARATION_MAX)?;
-        wire.expect(Step::Leave)?;
+        wire.expect(Step::Copy)?;
         wire.set_patience(PATIENCE)?;
+        let mut copies = HandedOut::default();
+        let (copied, received) = sync_channel(COPIES_WAITING);
+        self.copy(&mut wire, (copied, &received), &mut copies)?;
+        wire.expect(Step::Leave)?;
         let since = Instant::now();
         let left = self.leave()?;
         let allocations = count(&left);
-        let mut copies = Vec::new();
-        let prepared = hand_out(&mut wire, left, &mut copies)
+        // What the workers had sent before they left.
+        let prepared = pass_on(&mut wire, received.try_iter(), &mut copies)
+            .and_then(|()| hand_out(&mut wire, left, &mut copies))
             .and_then(|()| wire.expect(Step::Prepared))
             .and_then(|()| wire.send(&Step::Go));
         prepared.inspect_err(|_| self.take_back())?;
@@ -256,13 +272,36 @@ impl Giving {
         // The sessions of DTLS end with this process.
         left.iter_mut().for_each(|worker| worker.staying.clear());
         let allocations = count(&left);
-        let mut copies = Vec::new();
+        let mut copies = HandedOut::default();
         let kept = hand_out(&mut parking, left, &mut copies)
             .and_then(|()| parking.seal())
             .and_then(|parked| keep(&parked));
         kept.inspect_err(|_| self.take_back())?;
         self.workers.channels.forget();
         Ok(allocations)
+    }
+
+    /// Sends copies of all allocations while the workers serve, until those of each worker were complete.
+    fn copy(
+        &self,
+        wire: &mut Wire,
+        (copied, received): (SyncSender<Copies<UdpSocket>>, &Receiver<Copies<UdpSocket>>),
+        handed_out: &mut HandedOut,
+    ) -> io::Result<()> {
+        self.workers.channels.copy_to_next(&copied);
+        drop(copied);
+        let until = Instant::now() + COPYING_MAX;
+        let mut incomplete: HashSet<WorkerId> =
+            (0..).map(WorkerId).take(self.workers.channels.count()).collect();
+        while !incomplete.is_empty() {
+            let copies = received.recv_timeout(until.saturating_duration_since(Instant::now()));
+            let copies = copies.map_err(|_| io::Error::other("a worker sends no copies"))?;
+            if copies.complete {
+                incomplete.remove(&copies.worker);
+            }
+            pass_on(wire, [copies], handed_out)?;
+        }
+        Ok(())
     }
 
     /// Lets the workers leave; from here on nobody serves.
@@ -303,28 +342,33 @@ impl Giving {
 }
 
 fn count(left: &[Left]) -> usize {
-    left.iter().map(|left| left.allocations.len()).sum()
+    left.iter().map(|left| left.copies.changed.len() + left.progress.len()).sum()
 }
 
-/// Sends the parts of all workers. The sockets are left in `copies`: to close thousands takes time, in which the next process would wait.
+/// Sends copies.
+fn pass_on(
+    wire: &mut Wire,
+    all: impl IntoIterator<Item = Copies<UdpSocket>>,
+    handed_out: &mut HandedOut,
+) -> io::Result<()> {
+    for copies in all {
+        let (part, mut sockets) = copying::message(copies);
+        wire.send(&News::Copies(part))?;
+        let sent = copying::send_sockets(wire, &sockets);
+        handed_out.udp.append(&mut sockets);
+        sent?;
+    }
+    Ok(())
+}
+
+/// Sends the rest of all workers. The sockets are left in `copies`.
 fn hand_out(
     outlet: &mut impl Outlet,
     left: Vec<Left>,
-    copies: &mut Vec<UdpSocket>,
+    handed_out: &mut HandedOut,
 ) -> io::Result<()> {
-    for Inheritance { shared, last_id, allocations, staying, .. } in left {
-        let mut sockets: Vec<UdpSocket> = shared;
-        let shared = u32::try_from(sockets.len()).unwrap_or(u32::MAX);
-        let part = |allocation: InheritedAllocation<UdpSocket>| {
-            let relays = allocation.relays.into_iter().map(|relay| {
-                let own = relay.socket.is_some();
-                sockets.extend(relay.socket);
-                RelayPart { relay: relay.relay, at: relay.at, own }
-            });
-            let relays = relays.collect();
-            AllocationPart { state: Bytes(allocation.state), relays }
-        };
-        let allocations = allocations.into_iter().map(part).collect();
+    for Inheritance { copies, progress, streams, staying, listeners: _ } in left {
+        let (copies, mut sockets) = copying::message(copies);
         let mut conduits = Vec::new();
         let part = |StayingSessions { sessions, conduit }| {
             conduits.push(conduit);
@@ -336,11 +380,20 @@ fn hand_out(
             StayingPart { sessions: sessions.into_iter().map(part).collect() }
         };
         let staying = staying.into_iter().map(part).collect();
-        outlet.send(&WorkerPart { last_id, shared, allocations, staying })?;
-        let descriptors = sockets.iter().map(|socket| socket.as_fd());
-        let descriptors = descriptors.chain(conduits.iter().map(|conduit| conduit.as_fd()));
-        let sent = outlet.send_descriptors(&descriptors.collect::<Vec<_>>());
-        copies.append(&mut sockets);
+        let mut connections = Vec::new();
+        let part = |InheritedStream { state, remote, socket }| {
+            connections.push(socket);
+            StreamPart { state: Bytes(state), remote }
+        };
+        let streams = streams.into_iter().map(part).collect();
+        outlet.send(&News::Last(LastPart { copies, progress, staying, streams }))?;
+        let conduits: Vec<_> = conduits.iter().map(|conduit| conduit.as_fd()).collect();
+        let streams: Vec<_> = connections.iter().map(|socket| socket.as_fd()).collect();
+        let sent = copying::send_sockets(outlet, &sockets)
+            .and_then(|()| outlet.send_descriptors(&conduits))
+            .and_then(|()| outlet.send_descriptors(&streams));
+        handed_out.udp.append(&mut sockets);
+        handed_out.tcp.append(&mut connections);
         sent?;
     }
     Ok(())

@@ -26,8 +26,8 @@ use linux_net::{Clock, force_receive_buffer};
 use turn_types::{AllocationId, WorkerId};
 
 use super::messages::{
-    AllocationPart, Bytes, ChangedPart, ChangedRelayPart, CopyPart, KeeperHello, Leaving,
-    Listening, Offer, RelayPart, Step, WorkerPart,
+    Bytes, ChangedPart, ChangedRelayPart, CopyPart, KeeperHello, LastPart, Leaving, Listening,
+    News, Offer, RelayPart, Step,
 };
 use super::passing::{Inlet as _, Outlet as _};
 use super::wire::Wire;
@@ -75,7 +75,7 @@ pub(crate) fn keep(listener: &UnixListener) {
             let orphans = Arc::clone(&orphans);
             let serve = move || {
                 if let Err(error) = serve(stream, &orphans) {
-                    tracing::warn!("a server was refused: {error}");
+                    tracing::warn!("a server's copies are not kept: {error}");
                 }
             };
             thread::Builder::new().name("server".to_owned()).spawn(serve)
@@ -97,8 +97,14 @@ fn serve(stream: UnixStream, orphans: &Orphans) -> io::Result<()> {
     if feeds {
         let since = Clock::instant();
         let mut holding = Holding::receive(&mut wire, Leaving { version, process, since })?;
+        if lock(orphans).take().is_some() {
+            tracing::warn!(
+                process,
+                "this server serves without the calls of the one before: they have ended"
+            );
+        }
         tracing::info!(process, "copies of this server's calls are kept");
-        match holding.follow(&mut wire) {
+        match holding.follow(&mut wire)? {
             Followed::Farewell => tracing::info!(process, "the calls are another process's now"),
             Followed::End => keep_orphan(holding, orphans),
         }
@@ -136,6 +142,11 @@ fn keep_orphan(mut holding: Holding, orphans: &Orphans) {
     }
 }
 
+/// The other end is gone.
+fn is_end(error: &io::Error) -> bool {
+    [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset].contains(&error.kind())
+}
+
 /// How a server's copies end.
 enum Followed {
     /// Another process has them.
@@ -170,25 +181,30 @@ impl Holding {
     }
 
     /// Takes copies as long as they come. What came in part when the server died is not taken.
-    fn follow(&mut self, wire: &mut Wire) -> Followed {
+    ///
+    /// # Errors
+    /// The server lives, and its copies are of no use: it sends them anew.
+    fn follow(&mut self, wire: &mut Wire) -> io::Result<Followed> {
         let mut next = || -> io::Result<(CopyPart, Vec<OwnedFd>)> {
             wire.wait_for_ever()?;
             let part: CopyPart = wire.receive()?;
             wire.set_patience(super::PATIENCE)?;
-            let coming = part.changed.iter().flat_map(|changed| &changed.relays);
-            let coming = coming.filter(|relay| relay.comes).count() + part.shared as usize;
-            let sockets = wire.receive_descriptors(coming)?;
+            let sockets = wire.receive_descriptors(part.sockets())?;
             Ok((part, sockets))
         };
-        while let Ok((part, sockets)) = next() {
+        loop {
+            let (part, sockets) = match next() {
+                Ok(next) => next,
+                Err(error) if is_end(&error) => return Ok(Followed::End),
+                Err(error) => return Err(error),
+            };
             if part.farewell {
-                return Followed::Farewell;
+                return Ok(Followed::Farewell);
             }
             let worker = part.worker;
             let kept = self.workers.entry(worker).or_insert_with(|| KeptWorker::new(worker));
             kept.change(part, sockets);
         }
-        Followed::End
     }
 
     /// Gives everything to the next server, which says when it serves.
@@ -200,7 +216,10 @@ impl Holding {
         wire.send(&self.offer)?;
         wire.send_descriptors(&borrowed(&self.listeners))?;
         for worker in (0..).map(WorkerId).take(self.offer.workers.len()) {
-            self.workers.entry(worker).or_insert_with(|| KeptWorker::new(worker)).give(wire)?;
+            self.workers
+                .entry(worker)
+                .or_insert_with(|| KeptWorker::new(worker))
+                .give(worker, wire)?;
         }
         wire.set_patience(PREPARATION_MAX)?;
         wire.expect(Step::Prepared)
@@ -215,7 +234,7 @@ impl KeptWorker {
     }
 
     fn change(&mut self, part: CopyPart, sockets: Vec<OwnedFd>) {
-        let CopyPart { worker: _, last_id, shared, changed, ended, farewell: _ } = part;
+        let CopyPart { worker: _, last_id, shared, changed, ended, .. } = part;
         self.last_id = last_id;
         let mut sockets = sockets.into_iter();
         self.shared.extend(sockets.by_ref().take(shared as usize));
@@ -235,24 +254,36 @@ impl KeptWorker {
         }
     }
 
-    fn give(&self, wire: &mut Wire) -> io::Result<()> {
-        let whole = self.allocations.values().filter(|one| one.is_whole());
-        let whole: Vec<&KeptAllocation> = whole.collect();
-        let part = |one: &&KeptAllocation| AllocationPart {
+    fn give(&self, worker: WorkerId, wire: &mut Wire) -> io::Result<()> {
+        let whole = self.allocations.iter().filter(|(_, one)| one.is_whole());
+        let whole: Vec<(&AllocationId, &KeptAllocation)> = whole.collect();
+        let part = |(id, one): &(&AllocationId, &KeptAllocation)| ChangedPart {
+            id: **id,
             state: Bytes(one.state.0.clone()),
-            relays: one.relays.iter().map(|(part, _)| *part).collect(),
+            relays: one.relays.iter().map(|(part, _)| of_own(*part)).collect(),
         };
-        wire.send(&WorkerPart {
+        let copies = CopyPart {
+            worker,
             last_id: self.last_id,
             shared: u32::try_from(self.shared.len()).unwrap_or(u32::MAX),
-            allocations: whole.iter().map(part).collect(),
-            staying: Vec::new(),
-        })?;
+            changed: whole.iter().map(part).collect(),
+            ended: Vec::new(),
+            farewell: false,
+            complete: true,
+        };
+        // What has been read from connections since the last copies would be missing.
+        let (progress, staying, streams) = (Vec::new(), Vec::new(), Vec::new());
+        wire.send(&News::Last(LastPart { copies, progress, staying, streams }))?;
         let own =
-            whole.iter().flat_map(|one| one.relays.iter().filter_map(|(_, own)| own.as_ref()));
+            whole.iter().flat_map(|(_, one)| one.relays.iter().filter_map(|(_, own)| own.as_ref()));
         let all = self.shared.iter().chain(own);
         wire.send_descriptors(&all.map(|socket| socket.as_fd()).collect::<Vec<_>>())
     }
+}
+
+/// A relay that comes with its socket, if it has one.
+const fn of_own(part: RelayPart) -> ChangedRelayPart {
+    ChangedRelayPart { part, comes: part.own }
 }
 
 impl KeptAllocation {
@@ -299,6 +330,7 @@ mod tests {
             changed: Vec::new(),
             ended: Vec::new(),
             farewell: false,
+            complete: false,
         }
     }
 
@@ -341,11 +373,13 @@ mod tests {
         let offer: Offer = wire.receive().unwrap();
         assert_eq!(offer.nonce_key.expose(), &[3; 32]);
         drop(wire.receive_descriptors(1).unwrap());
-        let WorkerPart { last_id, allocations, .. } = wire.receive().unwrap();
-        assert_eq!(last_id, id(7));
-        let sockets = wire.receive_descriptors(allocations.len()).unwrap();
+        let News::Last(LastPart { copies, .. }) = wire.receive().unwrap() else {
+            panic!("not the rest")
+        };
+        assert_eq!(copies.last_id, id(7));
+        let sockets = wire.receive_descriptors(copies.sockets()).unwrap();
         let at = |fd: OwnedFd| UdpSocket::from(fd).local_addr().unwrap();
-        let states = allocations.into_iter().map(|one| one.state.0).collect();
+        let states = copies.changed.into_iter().map(|one| one.state.0).collect();
         Some((wire, states, sockets.into_iter().map(at).collect()))
     }
 

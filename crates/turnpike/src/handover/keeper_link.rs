@@ -1,7 +1,6 @@
 //! A server's part of its keeper: a thread that sends copies of everything, as long as there is one.
 
 use std::io;
-use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -11,12 +10,13 @@ use std::time::Duration;
 
 use control::Handle;
 use dataplane::limits::COPIES_WAITING;
-use dataplane::{CopiedAllocation, CopiedRelay, Copies, WorkerChannels};
+use dataplane::{Copies, WorkerChannels};
 use linux_net::UdpSocket;
 use turn_types::{AllocationId, WorkerId};
 
+use super::copying;
 use super::giving::{Handovers, Offering};
-use super::messages::{Bytes, ChangedPart, ChangedRelayPart, CopyPart, KeeperHello, RelayPart};
+use super::messages::{CopyPart, KeeperHello};
 use super::passing::Outlet as _;
 use super::wire::Wire;
 
@@ -134,21 +134,11 @@ fn connect(socket: &Path) -> io::Result<Wire> {
 fn farewell() -> CopyPart {
     let (worker, last_id) = (WorkerId(0), AllocationId(0));
     let (changed, ended) = (Vec::new(), Vec::new());
-    CopyPart { worker, last_id, shared: 0, changed, ended, farewell: true }
+    CopyPart { worker, last_id, shared: 0, changed, ended, farewell: true, complete: false }
 }
 
 fn send(wire: &mut Wire, copies: Copies<UdpSocket>) -> io::Result<()> {
-    let Copies { worker, last_id, shared: mut sockets, changed, ended } = copies;
-    let shared = u32::try_from(sockets.len()).unwrap_or(u32::MAX);
-    let part = |CopiedAllocation { id, state, relays }| {
-        let relays = relays.into_iter().map(|CopiedRelay { relay, at, own, socket }| {
-            let comes = socket.is_some();
-            sockets.extend(socket);
-            ChangedRelayPart { part: RelayPart { relay, at, own }, comes }
-        });
-        ChangedPart { id, state: Bytes(state), relays: relays.collect() }
-    };
-    let changed = changed.into_iter().map(part).collect();
-    wire.send(&CopyPart { worker, last_id, shared, changed, ended, farewell: false })?;
-    wire.send_descriptors(&sockets.iter().map(|socket| socket.as_fd()).collect::<Vec<_>>())
+    let (part, sockets) = copying::message(copies);
+    wire.send(&part)?;
+    copying::send_sockets(wire, &sockets)
 }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use dataplane::RelaySettings;
 use state_format::{Malformed, Reader, Value, Writer, fields, variants};
+use turn_proto::Progress;
 use turn_types::{AllocationId, Instant, RelayId, Secret, WorkerId};
 
 /// The next process introduces itself.
@@ -66,14 +67,30 @@ pub(super) struct Listening {
     pub(super) tcp: Vec<SocketAddr>,
 }
 
-/// Part of one worker. Descriptors follow: of the sockets that relays share, of the relays that have their own, of the ways to processes
-/// with sessions that stay.
-pub(super) struct WorkerPart {
-    pub(super) last_id: AllocationId,
-    pub(super) shared: u32,
-    pub(super) allocations: Vec<AllocationPart>,
+/// News of the process before, as the next one gets them.
+pub(super) enum News {
+    /// Copies of one worker, while it serves. Descriptors follow: see [`CopyPart`].
+    Copies(CopyPart),
+    /// The rest of one worker, which serves no more. Descriptors follow: of its copies, of the ways to processes with sessions that stay, of
+    /// clients' connections.
+    Last(LastPart),
+}
+
+/// The rest of one worker.
+pub(super) struct LastPart {
+    /// What the next process has no copies of, or older ones.
+    pub(super) copies: CopyPart,
+    pub(super) progress: Vec<(AllocationId, Progress)>,
     /// The oldest process first.
     pub(super) staying: Vec<StayingPart>,
+    pub(super) streams: Vec<StreamPart>,
+}
+
+/// A client's connection.
+pub(super) struct StreamPart {
+    pub(super) state: Bytes,
+    /// The other end of its socket.
+    pub(super) remote: SocketAddr,
 }
 
 /// Sessions of DTLS that stay with one process.
@@ -109,7 +126,8 @@ impl KeeperHello {
     }
 }
 
-/// Copies of one worker, for a keeper. Descriptors follow: of the sockets that relays share, of relays that come with theirs.
+/// Copies of one worker, for a keeper or for the next process. Descriptors follow: of the sockets that relays share, of relays that come
+/// with theirs.
 pub(super) struct CopyPart {
     pub(super) worker: WorkerId,
     pub(super) last_id: AllocationId,
@@ -118,6 +136,16 @@ pub(super) struct CopyPart {
     pub(super) ended: Vec<AllocationId>,
     /// Another process has them all: the keeper forgets them.
     pub(super) farewell: bool,
+    /// Nothing else had changed.
+    pub(super) complete: bool,
+}
+
+impl CopyPart {
+    /// The number of sockets that come with it.
+    pub(super) fn sockets(&self) -> usize {
+        let relays = self.changed.iter().flat_map(|changed| &changed.relays);
+        relays.filter(|relay| relay.comes).count() + self.shared as usize
+    }
 }
 
 /// An allocation that is new or has changed.
@@ -133,12 +161,6 @@ pub(super) struct ChangedRelayPart {
     pub(super) part: RelayPart,
     /// Its socket comes with it.
     pub(super) comes: bool,
-}
-
-/// An allocation.
-pub(super) struct AllocationPart {
-    pub(super) state: Bytes,
-    pub(super) relays: Vec<RelayPart>,
 }
 
 /// A relay of an allocation.
@@ -164,7 +186,9 @@ fields!(Offer {
 });
 fields!(RelaySocketsPart { 1 => option_set, 2 => recv_buffer, 3 => send_buffer });
 fields!(Listening { 1 => udp, 2 => tcp });
-fields!(WorkerPart { 1 => last_id, 2 => shared, 3 => allocations, 4 => staying or Vec::new() });
+variants!(News, "news of a worker" { 0 => Copies(copies), 1 => Last(last) });
+fields!(LastPart { 1 => copies, 2 => progress, 3 => staying, 4 => streams });
+fields!(StreamPart { 1 => state, 2 => remote });
 fields!(StayingPart { 1 => sessions });
 fields!(SessionPart { 1 => client, 2 => server, 3 => number });
 fields!(KeeperHello { 1 => version, 2 => process, 3 => feeds });
@@ -175,10 +199,10 @@ fields!(CopyPart {
     4 => changed,
     5 => ended,
     6 => farewell,
+    7 => complete or false,
 });
 fields!(ChangedPart { 1 => id, 2 => state, 3 => relays });
 fields!(ChangedRelayPart { 1 => part, 2 => comes });
-fields!(AllocationPart { 1 => state, 2 => relays });
 fields!(RelayPart { 1 => relay, 2 => at, 3 => own });
 
 impl Value for Bytes {
@@ -195,7 +219,7 @@ impl Value for Bytes {
 /// A step that has no more to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The next process is ready to take over.
+    /// The next process has all copies, and is ready to take over.
     Leave,
     /// It has taken over, and waits.
     Prepared,
@@ -203,6 +227,8 @@ pub(super) enum Step {
     Go,
     /// The old process has let go of the rest.
     Gone,
+    /// The next process has its listeners, and wants copies.
+    Copy,
 }
 
-variants!(Step, "step of a hand-over" { 0 => Leave, 1 => Prepared, 2 => Go, 3 => Gone });
+variants!(Step, "step of a hand-over" { 0 => Leave, 1 => Prepared, 2 => Go, 3 => Gone, 4 => Copy });

@@ -1,24 +1,27 @@
 //! The next process: takes over, or ends without a trace.
 
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::mpsc::Sender;
 
 use anyhow::anyhow;
 use dataplane::io::Conduit;
 use dataplane::{
-    InheritedAllocation, InheritedRelay, InheritedSocket, NetOptions, RelaySettings,
-    StayingSession, StayingSessions,
+    Copies, Inheritance, InheritedSocket, InheritedStream, RelaySettings, StayingSession,
+    StayingSessions, Update,
 };
-use linux_net::UdpSocket;
+use linux_net::{Clock, TcpStream};
 use state_format::Value;
-use turn_types::{AllocationId, Instant, Secret, SocketId};
+use turn_types::{AllocationId, Instant, Secret, SocketId, WorkerId};
 
 use super::PATIENCE;
+use super::copying;
 use super::messages::{
-    AllocationPart, Hello, KeeperHello, Leaving, Listening, Offer, SessionPart, Step, WorkerPart,
+    Hello, KeeperHello, LastPart, Leaving, Listening, News, Offer, SessionPart, Step, StreamPart,
 };
 use super::parked::{Found, Parked};
 use super::passing::{Inlet, Outlet as _};
@@ -71,18 +74,13 @@ struct Listeners {
     tcp: Vec<(SocketAddr, OwnedFd)>,
 }
 
-/// State that a worker of this process begins with.
+/// What a process has left.
 #[derive(Debug)]
-pub(crate) struct InheritedWorker {
-    /// The last id of an allocation that was given.
-    pub(crate) last_id: AllocationId,
-    /// Sockets that relays of prefixes share.
-    pub(crate) shared: Vec<UdpSocket>,
-    pub(crate) allocations: Vec<InheritedAllocation<InheritedSocket>>,
-    /// Settings of their sockets.
-    pub(crate) settings: RelaySettings,
-    /// Sessions of DTLS that stay with earlier processes.
-    pub(crate) staying: Vec<StayingSessions<Conduit>>,
+pub(crate) struct Left {
+    /// Nobody has served since then.
+    pub(crate) since: Instant,
+    /// Allocations that have come.
+    pub(crate) allocations: usize,
 }
 
 /// A predecessor that serves no more, and may still have the kernel path.
@@ -218,42 +216,88 @@ impl Predecessor {
         take_out(&mut self.services, at)
     }
 
-    /// Asks for the allocations. From here on nobody serves, until [`Self::enter`].
+    /// Settings of its relay sockets.
+    pub(crate) const fn relay_settings(&self) -> RelaySettings {
+        self.relay_sockets
+    }
+
+    /// Gives all that it has to `workers`, which are as many as its own. From the returned time on nobody serves, until [`Self::enter`].
     ///
     /// # Errors
-    /// It has failed, and goes on. Without those of a process that has ended this one begins anew.
-    pub(crate) fn leave(&mut self, net: &NetOptions) -> io::Result<Vec<InheritedWorker>> {
+    /// It has failed, and goes on. Without what a process has left that has ended this one begins anew.
+    pub(crate) fn leave(&mut self, workers: &[Sender<Update>]) -> io::Result<Left> {
+        if let Source::Running(wire) = &mut self.source {
+            wire.send(&Step::Copy)?;
+            self.receive_copies(workers)?;
+        }
+        let since = self.silent_since().unwrap_or_else(Clock::instant);
         if let Source::Running(wire) = &mut self.source {
             wire.send(&Step::Leave)?;
         }
-        let workers = 0..self.workers.len();
-        let inherited = workers.map(|_| self.receive_worker(net)).collect();
-        match (&self.source, inherited) {
-            (Source::Ended(..) | Source::Kept(..), Err(error)) => {
-                tracing::warn!("the allocations of the process before have ended: {error}");
-                Ok(Vec::new())
+        let mut missing: BTreeSet<usize> = (0..workers.len()).collect();
+        let rest = self.receive_rest(workers, &mut missing);
+        match (rest, &self.source) {
+            (Ok(allocations), _) => Ok(Left { since, allocations }),
+            (Err(error), Source::Ended(..) | Source::Kept(..)) => {
+                tracing::warn!("calls of the process before have ended: {error}");
+                for index in missing {
+                    give(workers, index, Update::Last(Box::new(nothing(index))))?;
+                }
+                Ok(Left { since, allocations: 0 })
             }
-            (_, inherited) => inherited,
+            (Err(error), Source::Running(_)) => Err(error),
         }
     }
 
-    fn receive_worker(&mut self, net: &NetOptions) -> io::Result<InheritedWorker> {
-        let WorkerPart { last_id, shared, allocations, staying } = self.source.receive()?;
-        let own = |part: &AllocationPart| part.relays.iter().filter(|relay| relay.own).count();
-        let of_relays = shared as usize + allocations.iter().map(own).sum::<usize>();
-        let mut descriptors = self.source.receive_descriptors(of_relays + staying.len())?;
-        let conduits = descriptors.split_off(of_relays);
-        let mut sockets = descriptors.into_iter().map(InheritedSocket);
-        let shared = sockets.by_ref().take(shared as usize);
-        let shared = shared.map(|one| one.of_shared_relays(net)).collect::<io::Result<_>>()?;
-        let allocation = |AllocationPart { state, relays }: AllocationPart| {
-            let relays = relays.into_iter().map(|relay| {
-                let socket = if relay.own { sockets.next() } else { None };
-                InheritedRelay { relay: relay.relay, at: relay.at, socket }
-            });
-            InheritedAllocation { relays: relays.collect(), state: state.0 }
-        };
-        let allocations = allocations.into_iter().map(allocation).collect();
+    /// Receives copies while the other process serves, until those of each worker were complete.
+    fn receive_copies(&mut self, workers: &[Sender<Update>]) -> io::Result<()> {
+        let mut incomplete: BTreeSet<usize> = (0..workers.len()).collect();
+        while !incomplete.is_empty() {
+            let News::Copies(part) = self.source.receive()? else { return Err(out_of_turn()) };
+            let index = usize::from(part.worker.0);
+            let copies = copying::copies(&mut self.source, part)?;
+            if copies.complete {
+                incomplete.remove(&index);
+            }
+            give(workers, index, Update::Copies(copies))?;
+        }
+        Ok(())
+    }
+
+    /// Receives the rest of all workers whose rest is `missing`; returns the number of allocations.
+    fn receive_rest(
+        &mut self,
+        workers: &[Sender<Update>],
+        missing: &mut BTreeSet<usize>,
+    ) -> io::Result<usize> {
+        let mut allocations = 0;
+        while !missing.is_empty() {
+            match self.source.receive()? {
+                News::Copies(part) => {
+                    let index = usize::from(part.worker.0);
+                    let copies = copying::copies(&mut self.source, part)?;
+                    give(workers, index, Update::Copies(copies))?;
+                }
+                News::Last(last) => {
+                    let index = usize::from(last.copies.worker.0);
+                    let inheritance = self.receive_last(last)?;
+                    allocations += inheritance.copies.changed.len() + inheritance.progress.len();
+                    if !missing.remove(&index) {
+                        return Err(out_of_turn());
+                    }
+                    give(workers, index, Update::Last(Box::new(inheritance)))?;
+                }
+            }
+        }
+        Ok(allocations)
+    }
+
+    fn receive_last(
+        &mut self,
+        LastPart { copies, progress, staying, streams }: LastPart,
+    ) -> io::Result<Inheritance<InheritedSocket, TcpStream, Conduit>> {
+        let copies = copying::copies(&mut self.source, copies)?;
+        let conduits = self.source.receive_descriptors(staying.len())?;
         let staying = staying.into_iter().zip(conduits).map(|(part, fd)| {
             let session = |SessionPart { client, server, number }| StayingSession {
                 client,
@@ -264,8 +308,15 @@ impl Predecessor {
             Ok(StayingSessions { sessions, conduit: Conduit::from_fd(fd)? })
         });
         let staying = staying.collect::<io::Result<_>>()?;
-        let settings = self.relay_sockets;
-        Ok(InheritedWorker { last_id, shared, allocations, settings, staying })
+        let connections = self.source.receive_descriptors(streams.len())?;
+        let streams = streams.into_iter().zip(connections).filter_map(|(part, fd)| {
+            let StreamPart { state, remote } = part;
+            // One that has broken meanwhile is no connection any more.
+            let socket = TcpStream::from_fd(fd).ok()?;
+            Some(InheritedStream { state: state.0, remote, socket })
+        });
+        let streams = streams.collect();
+        Ok(Inheritance { listeners: Vec::new(), copies, progress, streams, staying })
     }
 
     /// Tells it that this process is ready to serve; behind that, this process serves alone, and has its standard
@@ -304,6 +355,36 @@ impl Retiring {
     }
 }
 
+/// Gives news to the worker of this number. One that could not be built has ended, which its thread tells.
+fn give(workers: &[Sender<Update>], index: usize, update: Update) -> io::Result<()> {
+    let worker = workers.get(index).ok_or_else(out_of_turn)?;
+    let _ = worker.send(update);
+    Ok(())
+}
+
+/// What a worker has left that has had nothing.
+fn nothing(index: usize) -> Inheritance<InheritedSocket, TcpStream, Conduit> {
+    let worker = WorkerId(u16::try_from(index).unwrap_or(u16::MAX));
+    Inheritance {
+        listeners: Vec::new(),
+        copies: Copies {
+            worker,
+            last_id: AllocationId::new(worker, 0),
+            shared: Vec::new(),
+            changed: Vec::new(),
+            ended: Vec::new(),
+            complete: true,
+        },
+        progress: Vec::new(),
+        streams: Vec::new(),
+        staying: Vec::new(),
+    }
+}
+
+fn out_of_turn() -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, "a message came out of turn")
+}
+
 /// Nobody listens at a socket.
 fn is_absent(error: &io::Error) -> bool {
     [ErrorKind::NotFound, ErrorKind::ConnectionRefused].contains(&error.kind())
@@ -318,6 +399,7 @@ fn take_out(from: &mut Vec<(SocketAddr, OwnedFd)>, at: SocketAddr) -> Option<Own
 mod tests {
     use std::net::UdpSocket as StdSocket;
     use std::os::fd::AsFd as _;
+    use std::sync::mpsc::channel;
 
     use super::super::parked::Parking;
     use super::*;
@@ -361,8 +443,10 @@ mod tests {
         assert!(is_free(other) && !is_free(keeps));
         let taken = StdSocket::from(found.take_udp(0, keeps).unwrap());
         assert_eq!(taken.local_addr().unwrap(), keeps);
-        // The part of the worker is missing: this process begins anew.
-        assert!(found.leave(&NetOptions::default()).unwrap().is_empty());
+        // The part of the worker is missing: it begins anew.
+        let (worker, updates) = channel();
+        assert_eq!(found.leave(&[worker]).unwrap().allocations, 0);
+        assert!(matches!(updates.recv(), Ok(Update::Last(_))));
         assert!(found.enter().is_ok());
     }
 

@@ -1,0 +1,173 @@
+//! A connection taken apart for the next process, and put together there.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use state_format::{Malformed, fields};
+use turn_session::{OutQueue, QueuedMessage, Tls, TlsState};
+use turn_types::{ClientAddr, ClientPath, FiveTuple, Instant, ServerAddr, SocketId, Transport};
+
+use super::{State, Stream};
+use crate::admission::Admitted;
+use crate::io::{Net, StreamIo as _};
+use crate::report::{Sent, Tag};
+
+/// A connection without its socket, as another process gets it. Keys are in it.
+pub(crate) struct StreamState {
+    /// The addresses as the client sees them.
+    client: SocketAddr,
+    server: SocketAddr,
+    opened: Instant,
+    last_message: Instant,
+    is_new: bool,
+    partial: Vec<u8>,
+    unsent: Vec<u8>,
+    messages: Vec<Message>,
+    tls: Option<TlsState>,
+}
+
+/// A message of the output queue.
+struct Message {
+    left: u32,
+    begun: bool,
+    droppable: bool,
+}
+
+fields!(StreamState {
+    1 => client,
+    2 => server,
+    3 => opened,
+    4 => last_message,
+    5 => is_new,
+    6 => partial,
+    7 => unsent,
+    8 => messages,
+    9 => tls,
+});
+fields!(Message { 1 => left, 2 => begun, 3 => droppable });
+
+/// A connection that was taken apart.
+pub(crate) struct LeftStream<N: Net> {
+    /// Its number.
+    pub(crate) id: SocketId,
+    pub(crate) socket: N::Stream,
+    /// The address of its other end: a load balancer's, where one names the client.
+    pub(crate) remote: SocketAddr,
+    pub(crate) permit: Admitted,
+    pub(crate) state: StreamState,
+}
+
+/// Parts that a connection had beside its own.
+pub(crate) struct Detached {
+    remote: SocketAddr,
+    tls: Option<TlsState>,
+}
+
+impl<N: Net> fmt::Debug for LeftStream<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeftStream").field("remote", &self.remote).finish_non_exhaustive()
+    }
+}
+
+/// Why a connection of another process is of no use.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ConnectionLost {
+    /// Its state cannot be read.
+    #[error("its state cannot be read: {0}")]
+    Malformed(Malformed),
+    /// Its queue or its TLS cannot be what another process had.
+    #[error("its state fits no connection")]
+    Misfit,
+    /// The socket is another one, or broken.
+    #[error("its socket is broken or another one")]
+    Socket,
+    /// No room for it, or no memory.
+    #[error("there is no room for it")]
+    NoRoom,
+}
+
+impl<N: Net> Stream<N> {
+    /// Returns true if another process can go on with it: between two requests, and with keys that are agreed. The others
+    /// end soon, or carry the data of a peer's connection.
+    pub(crate) fn may_leave(&self) -> bool {
+        let has_keys = self.tls.as_ref().is_none_or(|tls| tls.is_agreed() && !tls.has_ended());
+        matches!(self.state, State::New | State::Open) && self.waiting == 0 && has_keys
+    }
+
+    /// Takes its keys out: it is to [leave](Self::leave). `None`: it is broken, or its TLS cannot be taken apart, and it stays as it was.
+    pub(crate) fn detach(&mut self) -> Option<Detached> {
+        let remote = self.socket.remote_addr().ok()?;
+        match self.tls.take().map(Tls::leave).transpose() {
+            Ok(tls) => Some(Detached { remote, tls }),
+            Err(tls) => {
+                self.tls = Some(tls);
+                None
+            }
+        }
+    }
+
+    /// Takes the rest of it apart.
+    pub(crate) fn leave(self, Detached { remote, tls }: Detached) -> LeftStream<N> {
+        let Self { socket, path, partial, out, state, opened, last_message, permit, .. } = self;
+        let (one, two) = out.next();
+        let messages = out.messages().map(|QueuedMessage { left, begun, droppable }| Message {
+            left,
+            begun,
+            droppable,
+        });
+        let state = StreamState {
+            client: path.five_tuple.client.0,
+            server: path.five_tuple.server.0,
+            opened,
+            last_message,
+            is_new: state == State::New,
+            partial,
+            unsent: [one, two].concat(),
+            messages: messages.collect(),
+            tls,
+        };
+        LeftStream { id: path.socket, socket, remote, permit, state }
+    }
+
+    /// Puts it together.
+    ///
+    /// # Errors
+    /// Its state fits no connection.
+    pub(crate) fn restore(
+        LeftStream { id, socket, permit, state, .. }: LeftStream<N>,
+    ) -> Result<Self, ConnectionLost> {
+        let five_tuple = state.five_tuple();
+        let mut stream =
+            Self::new(socket, ClientPath { five_tuple, socket: id }, state.opened, permit);
+        let messages = state
+            .messages
+            .into_iter()
+            .map(|Message { left, begun, droppable }| QueuedMessage { left, begun, droppable });
+        let messages: Vec<_> = messages.collect();
+        stream.out =
+            OutQueue::restore(state.unsent, &messages, tag).ok_or(ConnectionLost::Misfit)?;
+        let tls = state.tls.map(Tls::resume).transpose();
+        stream.tls = tls.map_err(|_| ConnectionLost::Misfit)?;
+        stream.partial = state.partial;
+        stream.state = if state.is_new { State::New } else { State::Open };
+        stream.last_message = state.last_message;
+        Ok(stream)
+    }
+}
+
+impl StreamState {
+    /// The 5-tuple as the client sees it.
+    pub(crate) const fn five_tuple(&self) -> FiveTuple {
+        FiveTuple {
+            transport: if self.tls.is_some() { Transport::Tls } else { Transport::Tcp },
+            client: ClientAddr(self.client),
+            server: ServerAddr(self.server),
+        }
+    }
+}
+
+/// What its fate is counted by; the old process knew better.
+fn tag(message: &QueuedMessage) -> u32 {
+    let sent = if message.droppable { Sent::ToClient } else { Sent::Reply };
+    Tag { sent, bytes: message.left as usize }.number()
+}

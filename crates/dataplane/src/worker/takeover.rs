@@ -1,0 +1,200 @@
+//! The worker of the next process takes what the one before has, before it serves.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+
+use state_format::Reader;
+use turn_proto::{EndReason, Renamed, TakenOver, TakeoverError};
+use turn_types::{AllocationId, ClientPath, RelayId, SocketId, Transport};
+
+use super::Worker;
+use crate::copies::{CopiedAllocation, CopiedRelay, Copies};
+use crate::earlier::EarlierSessions;
+use crate::inheritance::Inheritance;
+use crate::io::{Net, UdpIo as _};
+use crate::report::Condition;
+use crate::sockets::{RelaySocket, Sockets};
+use crate::stream::{ConnectionLost, Streams};
+
+/// Why something of the process before is not taken: it has ended.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum NotTaken {
+    /// An allocation.
+    #[error("allocation: {0}")]
+    Allocation(TakeoverError),
+    /// A client's connection.
+    #[error("connection of a client: {0}")]
+    Connection(ConnectionLost),
+}
+
+/// Allocations of the process before, which may yet change there.
+#[derive(Debug)]
+pub(super) struct Taken<N: Net> {
+    /// The names of their relays there and here.
+    relays: HashMap<AllocationId, [Option<Renamed>; 2]>,
+    /// Those that could not be taken.
+    refused: HashMap<AllocationId, Refused<N>>,
+}
+
+/// An allocation that could not be taken.
+#[derive(Debug)]
+struct Refused<N: Net> {
+    why: TakeoverError,
+    state: Vec<u8>,
+    relays: Vec<TakenRelay<N>>,
+}
+
+/// A relay by its name in the process before, with its own socket if it has one.
+#[derive(Debug)]
+struct TakenRelay<N: Net> {
+    relay: RelayId,
+    at: SocketAddr,
+    socket: Option<RelaySocket<N>>,
+}
+
+impl<N: Net> Default for Taken<N> {
+    fn default() -> Self {
+        Self { relays: HashMap::new(), refused: HashMap::new() }
+    }
+}
+
+/// The number of the socket by which a client of another process is reached here.
+fn socket_of<N: Net>(
+    sockets: &Sockets<N>,
+    streams: &Streams<N>,
+    path: &ClientPath,
+) -> Option<SocketId> {
+    match path.five_tuple.transport {
+        Transport::Udp => sockets.listener_at(path.five_tuple.server).map(|(id, _)| id),
+        Transport::Tcp | Transport::Tls => streams.of_client(&path.five_tuple),
+        Transport::Dtls => None,
+    }
+}
+
+impl<N: Net> Worker<N> {
+    /// Takes copies of a worker of another process, which goes on to serve: newer ones take the place of older ones.
+    pub fn take(&mut self, copies: Copies<N::Udp>) {
+        let Copies { last_id, changed, ended, .. } = copies;
+        self.cx.server.go_on_behind(last_id);
+        for id in ended {
+            drop(self.give_back(id));
+        }
+        for CopiedAllocation { id, state, relays } in changed {
+            let before = self.give_back(id);
+            let relays = self.relays(relays, before);
+            self.take_allocation(id, state, relays);
+        }
+    }
+
+    /// Takes over what a worker of another process has, before this one serves. Returns why some of it is not taken: that has ended.
+    pub fn take_over(
+        &mut self,
+        inheritance: Inheritance<N::Udp, N::Stream, N::Conduit>,
+    ) -> Vec<NotTaken> {
+        let Inheritance { copies, progress, streams, staying, listeners: _ } = inheritance;
+        self.cx.earlier = EarlierSessions::new(staying);
+        let mut refused = Vec::new();
+        for stream in streams {
+            let taken = self.streams.inherit(&mut self.cx, stream);
+            refused.extend(taken.err().map(NotTaken::Connection));
+        }
+        self.take(copies);
+        // A port may have been another allocation's, which has ended meanwhile.
+        for (id, Refused { state, relays, .. }) in std::mem::take(&mut self.taken.refused) {
+            self.take_allocation(id, state, relays);
+        }
+        for (id, progress) in progress {
+            self.cx.server.set_progress(id, progress);
+        }
+        let taken = std::mem::take(&mut self.taken);
+        let whys = taken.refused.into_values().map(|refused| NotTaken::Allocation(refused.why));
+        refused.extend(whys);
+        refused
+    }
+
+    fn take_allocation(
+        &mut self,
+        id: AllocationId,
+        state: Vec<u8>,
+        mut relays: Vec<TakenRelay<N>>,
+    ) {
+        let Self { cx, streams, taken, .. } = self;
+        let socket_of = |path: &ClientPath| socket_of(&cx.sockets, streams, path);
+        let renamed = match cx.server.take_over(cx.now, Reader::new(&state), socket_of) {
+            Ok(TakenOver { renamed, .. }) => renamed,
+            Err(why) => {
+                taken.refused.insert(id, Refused { why, state, relays });
+                return;
+            }
+        };
+        taken.relays.insert(id, renamed);
+        let mut kept = true;
+        for Renamed { from, to } in renamed.into_iter().flatten() {
+            let index = relays.iter().position(|one| one.relay == from);
+            kept &= index.is_some_and(|index| {
+                let TakenRelay { at, socket, .. } = relays.swap_remove(index);
+                self.adopt(to, at, socket)
+            });
+        }
+        if !kept {
+            let cx = &mut self.cx;
+            cx.server.end_allocation(cx.now, id, EndReason::SystemExhausted);
+        }
+        self.settle();
+    }
+
+    /// The relays of an allocation: each with the socket that has come with it, or that came `before`.
+    fn relays(
+        &self,
+        copied: Vec<CopiedRelay<N::Udp>>,
+        mut before: Vec<TakenRelay<N>>,
+    ) -> Vec<TakenRelay<N>> {
+        let may_coalesce = self.cx.sockets.may_coalesce();
+        let relay = |CopiedRelay { relay, at, own: _, socket }| {
+            let socket = match socket {
+                Some(socket) => Some(RelaySocket::new(socket, may_coalesce)),
+                None => {
+                    let known = before.iter_mut().find(|known| known.relay == relay);
+                    known.and_then(|known| known.socket.take())
+                }
+            };
+            TakenRelay { relay, at, socket }
+        };
+        copied.into_iter().map(relay).collect()
+    }
+
+    /// Takes an allocation back out, if it was taken, and returns its relays.
+    fn give_back(&mut self, id: AllocationId) -> Vec<TakenRelay<N>> {
+        if let Some(refused) = self.taken.refused.remove(&id) {
+            return refused.relays;
+        }
+        let Some(renamed) = self.taken.relays.remove(&id) else { return Vec::new() };
+        self.cx.server.give_back(id);
+        self.settle();
+        let cx = &mut self.cx;
+        let taken = renamed.into_iter().flatten().filter_map(|Renamed { from, to }| {
+            let (at, socket) = cx.sockets.leave_relay(&cx.net, to)?;
+            Some(TakenRelay { relay: from, at, socket })
+        });
+        taken.collect()
+    }
+
+    /// Watches the socket of a relay, or makes it a part of the shared one. False if that fails: its peers could not be
+    /// received.
+    fn adopt(&mut self, relay: RelayId, at: SocketAddr, socket: Option<RelaySocket<N>>) -> bool {
+        let cx = &mut self.cx;
+        let adopted = match socket {
+            // It is what its state says.
+            Some(socket) if !relay.is_shared() && socket.socket.local_addr() == at => {
+                cx.sockets.adopt_relay(&cx.net, relay, socket)
+            }
+            None if relay.is_shared() => cx.sockets.share(relay, at),
+            Some(_) | None => Err(io::ErrorKind::InvalidData.into()),
+        };
+        if let Err(error) = &adopted {
+            cx.observer.warn(cx.now.instant, Condition::RelaySocket, error);
+        }
+        adopted.is_ok()
+    }
+}

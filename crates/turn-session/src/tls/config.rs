@@ -1,0 +1,103 @@
+//! Configuration of TLS connections.
+
+use std::sync::Arc;
+
+use rustls::crypto::aws_lc_rs;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{
+    ClientHello, NoClientAuth, ResolvesServerCert, ServerConfig, WebPkiClientVerifier,
+};
+use rustls::sign::CertifiedKey;
+
+use crate::certificates::{ACME_TLS, ALPN, CertificateError, Certificates, ClientAuthorities};
+use crate::tls_rules::TlsRules;
+
+/// Configuration of all TLS connections: certificates and protocol options.
+#[derive(Clone, Debug)]
+pub struct TlsConfig {
+    pub(super) config: Arc<ServerConfig>,
+    certificates: Arc<Certificates>,
+}
+
+impl TlsConfig {
+    /// True if there is a certificate, for clients or for an authority that verifies a name; handshakes fail without
+    /// one.
+    #[must_use]
+    pub fn can_serve(&self) -> bool {
+        !self.certificates.is_empty() || self.certificates.challenges().has_tls()
+    }
+
+    /// True if an authority is expected with an HTTP-01 challenge.
+    #[must_use]
+    pub fn expects_challenge(&self) -> bool {
+        self.certificates.challenges().has_http()
+    }
+
+    /// The answer to an authority's HTTP-01 challenge with this token, if it is pending (RFC 8555 §8.3).
+    #[must_use]
+    pub fn key_authorization(&self, token: &str) -> Option<String> {
+        self.certificates.challenges().key_authorization(token)
+    }
+}
+
+/// Creates the configuration of all TLS connections. With `authorities` a client has to present a certificate
+/// signed by one of them.
+///
+/// # Errors
+/// The cryptography of this build lacks a feature, or an authority is invalid.
+pub fn tls_config(
+    certificates: Arc<Certificates>,
+    authorities: Option<ClientAuthorities>,
+    rules: &TlsRules,
+) -> Result<TlsConfig, CertificateError> {
+    let mut config = server_config(&certificates, authorities, rules)?;
+    config.alpn_protocols = ALPN.iter().chain([&ACME_TLS]).map(|name| name.to_vec()).collect();
+    Ok(TlsConfig { config: Arc::new(config), certificates })
+}
+
+/// Creates the configuration of TLS connections that speak HTTP/1.1, with the same certificates. With `authorities` as
+/// for [`tls_config`].
+///
+/// # Errors
+/// As for [`tls_config`].
+pub fn https_config(
+    certificates: &Arc<Certificates>,
+    authorities: Option<ClientAuthorities>,
+) -> Result<Arc<ServerConfig>, CertificateError> {
+    let mut config = server_config(certificates, authorities, &TlsRules::default())?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn server_config(
+    certificates: &Arc<Certificates>,
+    authorities: Option<ClientAuthorities>,
+    rules: &TlsRules,
+) -> Result<ServerConfig, CertificateError> {
+    let chooser = Arc::new(Chooser(Arc::clone(certificates)));
+    let provider = Arc::new(rules.provider());
+    let clients: Arc<dyn ClientCertVerifier> = match authorities {
+        None => Arc::new(NoClientAuth),
+        Some(ClientAuthorities(roots)) => {
+            WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider)).build()?
+        }
+    };
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(rules.versions.rustls())
+        .map_err(CertificateError::Unusable)?
+        .with_client_cert_verifier(clients)
+        .with_cert_resolver(chooser);
+    // `Tls::leave` takes the keys to the next process.
+    config.enable_secret_extraction = true;
+    config.ticketer = aws_lc_rs::Ticketer::new().map_err(CertificateError::Unusable)?;
+    Ok(config)
+}
+
+#[derive(Debug)]
+struct Chooser(Arc<Certificates>);
+
+impl ResolvesServerCert for Chooser {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.0.choose(&hello)
+    }
+}

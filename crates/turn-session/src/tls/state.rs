@@ -1,0 +1,143 @@
+//! State of a TLS connection that goes to another process.
+
+use std::fmt;
+
+use rustls::pki_types::DnsName;
+use rustls::{ConnectionTrafficSecrets, ProtocolVersion};
+use state_format::{Malformed, Reader, Value, Writer, fields, variants};
+use zeroize::Zeroizing;
+
+/// Length of the longest key.
+const KEY_MAX: usize = 32;
+
+/// State of a TLS connection after its handshake, as it goes to another process: the keys of both directions, and all
+/// bytes on their way. Keys are wiped when it is dropped; the bytes of its [`Value`] are as secret as the keys.
+///
+/// Only one process may go on from a state: two would encrypt different data with the same nonce, which reveals both. The
+/// process that [left](super::Tls::leave) may [resume](super::Tls::resume) from it only if the other one has sent nothing.
+pub struct TlsState {
+    pub(super) version: Version,
+    /// From the client.
+    pub(super) reading: DirectionState,
+    /// To the client.
+    pub(super) writing: DirectionState,
+    /// SNI, in lower case.
+    pub(super) server_name: Option<String>,
+    /// Beginning of an incomplete record.
+    pub(super) partial: Vec<u8>,
+    /// Plaintext that was not read.
+    pub(super) unread: Vec<u8>,
+    /// Ciphertext that was not written.
+    pub(super) unwritten: Vec<u8>,
+}
+
+/// Keys and position of one direction.
+pub(super) struct DirectionState {
+    pub(super) cipher: Cipher,
+    /// Sequence number of the next record; no record was protected with it.
+    pub(super) sequence: u64,
+    pub(super) key: KeyBytes,
+    /// Of 12 bytes. For AES-GCM in TLS 1.2: the salt, and the explicit nonce of record 0.
+    pub(super) iv: KeyBytes,
+}
+
+/// Version of the record protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    V12,
+    V13,
+}
+
+/// AEAD that protects records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cipher {
+    Aes128Gcm,
+    Aes256Gcm,
+    ChaCha20Poly1305,
+}
+
+/// Secret bytes, wiped when dropped.
+pub(super) struct KeyBytes(Zeroizing<Vec<u8>>);
+
+fields!(TlsState {
+    1 => version,
+    2 => reading,
+    3 => writing,
+    4 => server_name,
+    5 => partial,
+    6 => unread,
+    7 => unwritten,
+});
+fields!(DirectionState { 1 => cipher, 2 => sequence, 3 => key, 4 => iv });
+variants!(Version, "version of TLS" { 2 => V12, 3 => V13 });
+variants!(Cipher, "cipher of TLS" { 1 => Aes128Gcm, 2 => Aes256Gcm, 3 => ChaCha20Poly1305 });
+
+impl TlsState {
+    /// Returns false for values that no connection has, beside its keys and the partial record.
+    pub(super) fn is_plausible(&self) -> bool {
+        let is_name = |name: &String| DnsName::try_from(name.as_str()).is_ok();
+        self.reading.cipher == self.writing.cipher && self.server_name.as_ref().is_none_or(is_name)
+    }
+}
+
+impl fmt::Debug for TlsState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { version, reading: DirectionState { cipher, .. }, .. } = self;
+        f.debug_struct("TlsState")
+            .field("version", version)
+            .field("cipher", cipher)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Version {
+    /// Returns that of a connection of rustls.
+    pub(super) fn of(version: Option<ProtocolVersion>) -> Option<Self> {
+        if version == Some(ProtocolVersion::TLSv1_3) {
+            Some(Self::V13)
+        } else {
+            (version == Some(ProtocolVersion::TLSv1_2)).then_some(Self::V12)
+        }
+    }
+}
+
+impl DirectionState {
+    /// Returns that of a connection of rustls; `None` for an unknown cipher.
+    pub(super) fn of((sequence, secrets): (u64, ConnectionTrafficSecrets)) -> Option<Self> {
+        let (cipher, key, iv) = match &secrets {
+            ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (Cipher::Aes128Gcm, key, iv),
+            ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (Cipher::Aes256Gcm, key, iv),
+            ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => {
+                (Cipher::ChaCha20Poly1305, key, iv)
+            }
+            _ => return None,
+        };
+        let (key, iv) = (KeyBytes::new(key.as_ref()), KeyBytes::new(iv.as_ref()));
+        Some(Self { cipher, sequence, key, iv })
+    }
+}
+
+impl KeyBytes {
+    pub(super) fn new(bytes: &[u8]) -> Self {
+        Self(Zeroizing::new(bytes.to_vec()))
+    }
+
+    pub(super) fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Value for KeyBytes {
+    fn write(&self, out: &mut Writer) {
+        out.sized(|out| out.put(self.expose()));
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let len = input.count()?;
+        if len > KEY_MAX {
+            return Err(Malformed::NoValue("key of TLS"));
+        }
+        // Not by way of a vector that grows: it would leave copies behind.
+        input.take(len).map(Self::new)
+    }
+}

@@ -1,0 +1,52 @@
+//! Copies of a worker's allocations as messages.
+
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+use dataplane::{CopiedAllocation, CopiedRelay, Copies, InheritedSocket};
+use linux_net::UdpSocket;
+
+use super::messages::{Bytes, ChangedPart, ChangedRelayPart, CopyPart, RelayPart};
+use super::passing::{Inlet, Outlet};
+
+/// The message of some copies, and the sockets that go with it.
+pub(super) fn message(copies: Copies<UdpSocket>) -> (CopyPart, Vec<UdpSocket>) {
+    let Copies { worker, last_id, shared: mut sockets, changed, ended, complete } = copies;
+    let shared = u32::try_from(sockets.len()).unwrap_or(u32::MAX);
+    let part = |CopiedAllocation { id, state, relays }| {
+        let relays = relays.into_iter().map(|CopiedRelay { relay, at, own, socket }| {
+            let comes = socket.is_some();
+            sockets.extend(socket);
+            ChangedRelayPart { part: RelayPart { relay, at, own }, comes }
+        });
+        ChangedPart { id, state: Bytes(state), relays: relays.collect() }
+    };
+    let changed = changed.into_iter().map(part).collect();
+    let farewell = false;
+    (CopyPart { worker, last_id, shared, changed, ended, farewell, complete }, sockets)
+}
+
+/// Sends the descriptors of sockets.
+pub(super) fn send_sockets(outlet: &mut impl Outlet, sockets: &[UdpSocket]) -> io::Result<()> {
+    let descriptors: Vec<BorrowedFd<'_>> = sockets.iter().map(|socket| socket.as_fd()).collect();
+    outlet.send_descriptors(&descriptors)
+}
+
+/// Receives the sockets of a message, and returns both as the copies that they are.
+pub(super) fn copies(
+    inlet: &mut impl Inlet,
+    part: CopyPart,
+) -> io::Result<Copies<InheritedSocket>> {
+    let mut sockets = inlet.receive_descriptors(part.sockets())?.into_iter().map(InheritedSocket);
+    let CopyPart { worker, last_id, shared, changed, ended, farewell: _, complete } = part;
+    let shared = sockets.by_ref().take(shared as usize).collect();
+    let allocation = |ChangedPart { id, state, relays }: ChangedPart| {
+        let relays = relays.into_iter().map(|ChangedRelayPart { part, comes }| {
+            let RelayPart { relay, at, own } = part;
+            CopiedRelay { relay, at, own, socket: if comes { sockets.next() } else { None } }
+        });
+        CopiedAllocation { id, state: state.0, relays: relays.collect() }
+    };
+    let changed = changed.into_iter().map(allocation).collect();
+    Ok(Copies { worker, last_id, shared, changed, ended, complete })
+}
