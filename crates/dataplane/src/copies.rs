@@ -4,7 +4,7 @@
 //! The worker sends what has changed, to a keeper a few times a second. The sockets go with the first copy of an allocation; what a keeper
 //! has of it is as old as the last copy, so that the newest permissions and channels may be missing. Clients with connections are not copied.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc::{SyncSender, TrySendError};
@@ -70,7 +70,7 @@ type Known = [Option<RelayId>; 2];
 /// The allocations of a worker that another process has, for what is to be copied next.
 #[derive(Debug, Default)]
 pub(crate) struct Copied {
-    known: HashMap<AllocationId, Known>,
+    known: BTreeMap<AllocationId, Known>,
     /// The shared sockets have gone with the first copies.
     has_shared: bool,
 }

@@ -12,7 +12,7 @@
 //! Meanwhile datagrams and bytes wait in the sockets, which are the same in both. Behind stay relays for TCP, and clients whose
 //! connections are within a handshake or a request; what comes for sessions of DTLS is passed on by the next process.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::sync::mpsc::SyncSender;
 
@@ -112,7 +112,7 @@ impl<N: Net> Worker<N> {
         let Self { cx, left: Some(Left { copied, .. }), .. } = self else {
             return Err(io::ErrorKind::NotConnected.into());
         };
-        let mut ids: HashSet<AllocationId> = cx.server.take_changed(usize::MAX).collect();
+        let mut ids: BTreeSet<AllocationId> = cx.server.take_changed(usize::MAX).collect();
         ids.extend(missing.changed);
         ids.extend(of_streams.into_iter().filter(|id| !copied.has(*id)));
         // Told once: nothing changes behind it.

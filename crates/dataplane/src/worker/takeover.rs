@@ -1,6 +1,6 @@
 //! The worker of the next process takes what the one before has, before it serves.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 
@@ -32,9 +32,9 @@ pub enum NotTaken {
 #[derive(Debug)]
 pub(super) struct Taken<N: Net> {
     /// The names of their relays there and here.
-    relays: HashMap<AllocationId, [Option<Renamed>; 2]>,
+    relays: BTreeMap<AllocationId, [Option<Renamed>; 2]>,
     /// Those that could not be taken.
-    refused: HashMap<AllocationId, Refused<N>>,
+    refused: BTreeMap<AllocationId, Refused<N>>,
 }
 
 /// An allocation that could not be taken.
@@ -55,7 +55,7 @@ struct TakenRelay<N: Net> {
 
 impl<N: Net> Default for Taken<N> {
     fn default() -> Self {
-        Self { relays: HashMap::new(), refused: HashMap::new() }
+        Self { relays: BTreeMap::new(), refused: BTreeMap::new() }
     }
 }
 

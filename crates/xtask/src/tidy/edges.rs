@@ -34,7 +34,7 @@ const PERMITTED: &[Row] = &[
     ),
     row("turn-client", &["turn-types", "stun-wire"], &["turn-proto", "netsim"]),
     row("client-driver", &["turn-types", "stun-wire", "turn-client", "linux-net"], &[]),
-    row("turn-session", &[], &[]),
+    row("turn-session", &["state-format"], &[]),
     row("linux-net", &["turn-types"], &["lab-net"]),
     row("lab-net", &[], &[]),
     row(
