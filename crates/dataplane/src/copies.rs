@@ -1,7 +1,7 @@
 //! Copies of a worker's allocations for another process: for the next one, which takes over when it has all; or for a keeper, from which
 //! the next one gets them when this one has failed.
 //!
-//! The worker sends what has changed, to a keeper a few times a second. The sockets go with the first copy of an allocation; what a keeper
+//! The worker sends the changes, to a keeper a few times a second. The sockets go with the first copy of an allocation; what a keeper
 //! has of it is as old as the last copy, so that the newest permissions and channels may be missing. Clients with connections are not copied.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::io::{Net, UdpIo as _};
 use crate::limits::{COPIES_AGAIN_AFTER, COPIES_EVERY, COPIES_PER_TURN, COPIES_TO_NEXT_EVERY};
 use crate::sockets::Sockets;
 
-/// What has changed at a worker since its last copies, with sockets of type `S`.
+/// Changes at a worker since its last copies, with sockets of type `S`.
 #[derive(Debug)]
 pub struct Copies<S> {
     /// The worker.
@@ -86,7 +86,7 @@ impl Copied {
         self.known.contains_key(&id)
     }
 
-    /// Copies what has changed, of these allocations those that `may_go`.
+    /// Copies the changes, of these allocations the ones that `may_go`.
     ///
     /// # Errors
     /// No descriptors left for the sockets.
@@ -153,7 +153,7 @@ pub(crate) enum CopiesFor {
 }
 
 impl CopiesFor {
-    /// The time between two copies of what changes.
+    /// The time between two copies of each change.
     const fn interval(self) -> Duration {
         match self {
             Self::Keeper => COPIES_EVERY,
@@ -183,7 +183,7 @@ pub(crate) enum Over {
 }
 
 impl<N: Net> Copying<N> {
-    /// Copies everything to `to`, and then what changes.
+    /// Copies everything to `to`, and then each change.
     pub(crate) fn begin(
         server: &mut Server,
         to: SyncSender<Copies<N::Udp>>,

@@ -150,7 +150,7 @@ impl WorkerChannels {
     /// One does not answer in time, or has no descriptors left: all have taken everything back.
     pub fn leave(&self) -> io::Result<Vec<Left>> {
         let left = self.ask_to_leave().and_then(|mut all| {
-            // What was between two workers has arrived by now.
+            // Messages between two workers have arrived by now.
             for (all, late) in all.iter_mut().zip(self.ask_to_leave()?) {
                 all.add(late);
             }
@@ -177,7 +177,7 @@ impl WorkerChannels {
         answers.into_iter().map(wait).collect()
     }
 
-    /// Lets all workers send copies of their allocations here, for a keeper, and from then on of what changes, until the receiving end is
+    /// Lets all workers send copies of their allocations here, for a keeper, and from then on of each change, until the receiving end is
     /// dropped. It is to have room for [`COPIES_WAITING`](crate::limits::COPIES_WAITING).
     pub fn copy_to(&self, receiver: &SyncSender<Copies<UdpSocket>>) {
         self.copy_for(receiver, CopiesFor::Keeper);
@@ -200,7 +200,7 @@ impl WorkerChannels {
         self.ids().for_each(|worker| self.insist(worker, || WorkerMessage::TakeBack));
     }
 
-    /// Lets all workers close what they have left: the next process serves.
+    /// Lets all workers close all that they have left: the next process serves.
     pub fn forget(&self) {
         self.ids().for_each(|worker| self.insist(worker, || WorkerMessage::Forget));
     }

@@ -1,4 +1,4 @@
-//! Connections that go to the next process, and those that come from the one before.
+//! Connections that go to the next process, and the ones that come from the one before.
 
 use state_format::Reader;
 use turn_types::{FiveTuple, SocketId};

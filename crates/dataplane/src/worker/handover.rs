@@ -4,7 +4,7 @@
 //! the old process                           the next one
 //! copies while it serves                --> take
 //! leave: nothing is received from here on
-//! what has changed since                --> take_over
+//! the changes since                --> take_over
 //!                                       <--  it serves
 //! forget                                     (or it fails: take_back)
 //! ```
@@ -62,10 +62,8 @@ fn may_leave((client, protocol): (FiveTuple, RelayProtocol), left: &HashSet<Five
 
 impl<N: Net> Worker<N> {
     /// Leaves clients' connections and all allocations that can leave to the next process, and returns what it has no
-    /// [copies](WorkerChannels::copy_to_next) of, with copies of the listeners. From here on the worker serves nobody, until it
-    /// [forgets](Self::forget) them or [takes them back](Self::take_back). Called again it returns what has come from other workers meanwhile.
-    ///
-    /// [WorkerChannels::copy_to_next]: crate::WorkerChannels::copy_to_next
+    /// [copies](crate::WorkerChannels::copy_to_next) of, with copies of the listeners. From here on the worker serves no client, until it
+    /// [forgets](Self::forget) them or [takes them back](Self::take_back). Called again it returns all that has come from other workers meanwhile.
     ///
     /// # Errors
     /// No descriptors left for the copies; the worker goes on as before.
@@ -175,7 +173,7 @@ impl<N: Net> Worker<N> {
         Ok(staying)
     }
 
-    /// Withdraws all routes, counts their traffic and relays what they have delivered.
+    /// Withdraws all routes, counts their traffic and relays the packets that they have delivered.
     fn withdraw_routes(&mut self) {
         self.cx.server.withdraw_all();
         self.settle();
@@ -213,7 +211,7 @@ impl<N: Net> Worker<N> {
     /// Closes what it has [left](Self::leave): the next process serves.
     pub fn forget(&mut self) {
         let Some(Left { streams, copied }) = self.left.take() else { return };
-        // The keeper has those of the next process.
+        // The keeper has the ones of the next process.
         self.stop_copying();
         self.paused_copying = None;
         let Self { cx, streams: all, dtls, .. } = self;
@@ -235,7 +233,7 @@ impl<N: Net> Worker<N> {
         self.is_busy = true;
     }
 
-    /// Copies everything to another process, and then what changes. Copies for a keeper wait while the next process gets some.
+    /// Copies everything to another process, and then each change. Copies for a keeper wait while the next process gets some.
     pub(super) fn copy_to(&mut self, to: SyncSender<Copies<N::Udp>>, whom: CopiesFor) {
         let is_busy = |copying: &Copying<N>| copying.is_for(CopiesFor::Next);
         if whom == CopiesFor::Keeper && self.copying.as_ref().is_some_and(is_busy) {

@@ -33,7 +33,7 @@ pub enum NotTaken {
 pub(super) struct Taken<N: Net> {
     /// The names of their relays there and here.
     relays: BTreeMap<AllocationId, [Option<Renamed>; 2]>,
-    /// Those that could not be taken.
+    /// The ones that could not be taken.
     refused: BTreeMap<AllocationId, Refused<N>>,
 }
 

@@ -50,7 +50,7 @@ struct HandedOut {
     tcp: Vec<TcpStream>,
 }
 
-/// Descriptors of a worker's listeners, beside those that it has itself.
+/// Descriptors of a worker's listeners, beside the ones that it has itself.
 #[derive(Debug)]
 pub(crate) struct ListenerCopies {
     udp: Vec<(SocketAddr, OwnedFd)>,
@@ -78,7 +78,7 @@ pub(crate) struct HandedOver {
     pub(crate) to: u32,
     /// Allocations that it has.
     pub(crate) allocations: usize,
-    /// Time in which nobody served.
+    /// Time in which no process served.
     pub(crate) pause: Duration,
     /// Hears when the service manager knows of it.
     pub(crate) told: oneshot::Sender<()>,
@@ -253,7 +253,7 @@ impl Giving {
         self.serving.iter().for_each(AbortHandle::abort);
         self.kernel_path.end();
         let (told, heard) = oneshot::channel();
-        // A server that ends has nobody to tell.
+        // A server that ends has no process to tell.
         if done.send(HandedOver { to: process, allocations, pause, told }).is_ok() {
             let _ = heard.blocking_recv();
         }
@@ -281,7 +281,7 @@ impl Giving {
         Ok(allocations)
     }
 
-    /// Sends copies of all allocations while the workers serve, until those of each worker were complete.
+    /// Sends copies of all allocations while the workers serve, until the ones of each worker were complete.
     fn copy(
         &self,
         wire: &mut Wire,
@@ -304,7 +304,7 @@ impl Giving {
         Ok(())
     }
 
-    /// Lets the workers leave; from here on nobody serves.
+    /// Lets the workers leave; from here on no process serves.
     fn leave(&self) -> io::Result<Vec<Left>> {
         self.workers.set_room(PAUSE_ROOM.max(self.workers.receive_buffer));
         let left = self.workers.channels.leave();

@@ -78,7 +78,7 @@ impl KeeperLink {
         *keeper = Keeper::Left;
     }
 
-    /// Sends everything, and then what changes, until the keeper is gone or this process has left.
+    /// Sends everything, and then each change, until the keeper is gone or this process has left.
     fn feed(
         &self,
         mut wire: Wire,

@@ -21,7 +21,7 @@ pub(super) struct Leaving {
     /// For the log.
     pub(super) version: String,
     pub(super) process: u32,
-    /// From then on nobody serves.
+    /// From then on no process serves.
     pub(super) since: Instant,
 }
 
@@ -114,7 +114,7 @@ pub(super) struct KeeperHello {
     /// For the log.
     pub(super) version: String,
     pub(super) process: u32,
-    /// It sends an offer and then copies; otherwise it asks for those of a server that is gone.
+    /// It sends an offer and then copies; otherwise it asks for the ones of a server that is gone.
     pub(super) feeds: bool,
 }
 

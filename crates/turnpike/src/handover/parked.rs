@@ -46,7 +46,7 @@ impl Parking {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let state = memfd_create("turnpike-state", flags)?;
         let (sender, sockets) = UnixStream::pair()?;
-        // Nobody receives meanwhile: what finds no room is an error.
+        // No process receives meanwhile: what finds no room is an error.
         sender.set_nonblocking(true)?;
         sockopt::set_socket_send_buffer_size(&sender, ROOM)?;
         Ok(Self { state: state.into(), sender, sockets })
@@ -72,7 +72,7 @@ impl Outlet for Parking {
     }
 }
 
-/// What a process has left, as it is read. Sockets that nobody has taken close with it.
+/// The parts that a process has left, as they are read. Sockets that no process has taken close with it.
 #[derive(Debug)]
 pub(super) struct Found {
     state: File,

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd as _;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, getrlimit};
 
-/// Descriptors that a process opens beside those that it is given.
+/// Descriptors that a process opens beside the ones that it is given.
 const OTHERS: u32 = 1024;
 
 /// The largest table that is made beforehand: of 8 MiB. A process with more descriptors waits.

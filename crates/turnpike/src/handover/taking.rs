@@ -74,10 +74,10 @@ struct Listeners {
     tcp: Vec<(SocketAddr, OwnedFd)>,
 }
 
-/// What a process has left.
+/// The parts that a process has left.
 #[derive(Debug)]
 pub(crate) struct Left {
-    /// Nobody has served since then.
+    /// No process has served since then.
     pub(crate) since: Instant,
     /// Allocations that have come.
     pub(crate) allocations: usize,
@@ -108,7 +108,7 @@ impl Predecessor {
         })
     }
 
-    /// Reads what a process has left that has ended.
+    /// Reads the parts that a process has left at its end.
     ///
     /// # Errors
     /// It is of another form, or not whole: then its sockets are closed.
@@ -118,7 +118,7 @@ impl Predecessor {
         Self::read_offer(Source::Ended(found, leaving))
     }
 
-    /// Asks the keeper at this socket for what a process has left that has died; `None` if there is nothing, or no keeper.
+    /// Asks the keeper at this socket for the parts of a process that has died; `None` if there is nothing, or no keeper.
     ///
     /// # Errors
     /// It is of another form, or not whole.
@@ -176,7 +176,7 @@ impl Predecessor {
         }
     }
 
-    /// From then on nobody serves; `None`: it serves yet.
+    /// From then on no process serves; `None`: it serves yet.
     pub(crate) const fn silent_since(&self) -> Option<Instant> {
         match &self.source {
             Source::Running(_) => None,
@@ -221,10 +221,10 @@ impl Predecessor {
         self.relay_sockets
     }
 
-    /// Gives all that it has to `workers`, which are as many as its own. From the returned time on nobody serves, until [`Self::enter`].
+    /// Gives all that it has to `workers`, which are as many as its own. From the returned time on no process serves, until [`Self::enter`].
     ///
     /// # Errors
-    /// It has failed, and goes on. Without what a process has left that has ended this one begins anew.
+    /// It has failed, and goes on. Without the parts of a process that has ended this one begins anew.
     pub(crate) fn leave(&mut self, workers: &[Sender<Update>]) -> io::Result<Left> {
         if let Source::Running(wire) = &mut self.source {
             wire.send(&Step::Copy)?;
@@ -249,7 +249,7 @@ impl Predecessor {
         }
     }
 
-    /// Receives copies while the other process serves, until those of each worker were complete.
+    /// Receives copies while the other process serves, until the ones of each worker were complete.
     fn receive_copies(&mut self, workers: &[Sender<Update>]) -> io::Result<()> {
         let mut incomplete: BTreeSet<usize> = (0..workers.len()).collect();
         while !incomplete.is_empty() {
@@ -362,7 +362,7 @@ fn give(workers: &[Sender<Update>], index: usize, update: Update) -> io::Result<
     Ok(())
 }
 
-/// What a worker has left that has had nothing.
+/// The parts of a worker that has had nothing.
 fn nothing(index: usize) -> Inheritance<InheritedSocket, TcpStream, Conduit> {
     let worker = WorkerId(u16::try_from(index).unwrap_or(u16::MAX));
     Inheritance {
@@ -385,7 +385,7 @@ fn out_of_turn() -> io::Error {
     io::Error::new(ErrorKind::InvalidData, "a message came out of turn")
 }
 
-/// Nobody listens at a socket.
+/// No process listens at a socket.
 fn is_absent(error: &io::Error) -> bool {
     [ErrorKind::NotFound, ErrorKind::ConnectionRefused].contains(&error.kind())
 }
