@@ -86,7 +86,7 @@ impl Copied {
         self.known.contains_key(&id)
     }
 
-    /// Copies the changes, of these allocations the ones that `may_go`.
+    /// Copies these allocations, which have changed, as far as they `may_go`.
     ///
     /// # Errors
     /// No descriptors left for the sockets.
@@ -136,14 +136,14 @@ impl Copied {
     }
 }
 
-/// What was copied and found no room.
+/// Allocations of copies that found no room.
 #[derive(Debug, Default)]
 pub(crate) struct Missing {
     pub(crate) changed: Vec<AllocationId>,
     pub(crate) ended: Vec<AllocationId>,
 }
 
-/// Who gets copies.
+/// Recipient of copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CopiesFor {
     /// A keeper, as long as this process lives.
@@ -153,7 +153,7 @@ pub(crate) enum CopiesFor {
 }
 
 impl CopiesFor {
-    /// The time between two copies of each change.
+    /// The time between two copies of changes.
     const fn interval(self) -> Duration {
         match self {
             Self::Keeper => COPIES_EVERY,
@@ -203,7 +203,7 @@ impl<N: Net> Copying<N> {
         Self::begin(server, self.to, self.whom)
     }
 
-    /// What the other process has when it has received all that was sent, and what it has to get beside all changes.
+    /// The allocations that the other process has when it has received all that was sent, and the ones that it has to get beside all changes.
     pub(crate) fn into_copied(self) -> (Copied, Missing) {
         let Self { mut copied, unsent, .. } = self;
         let Some(Copies { shared, changed, ended, .. }) = unsent else {

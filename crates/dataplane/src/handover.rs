@@ -23,7 +23,7 @@ const FULL_PAUSE: Duration = Duration::from_millis(1);
 /// Part of one worker.
 type Left = Inheritance<UdpSocket, TcpStream, Conduit>;
 
-/// What a worker gets before it serves, from one of another process.
+/// Parts of a worker of another process, for one that does not serve yet.
 #[derive(Debug)]
 pub struct Entrance {
     /// Settings of the relay sockets there.

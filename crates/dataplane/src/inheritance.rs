@@ -23,7 +23,7 @@ pub struct Inheritance<S, T, C> {
 }
 
 impl<S, T, C> Inheritance<S, T, C> {
-    /// Adds the messages between two workers.
+    /// Adds allocations that were between two workers.
     pub(crate) fn add(&mut self, late: Self) {
         let Self { copies, progress, streams, listeners: _, staying: _ } = late;
         self.copies.last_id = copies.last_id;

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use state_format::fields;
+
 /// A queued message.
 #[derive(Clone, Copy, Debug)]
 struct Queued {
@@ -50,6 +52,8 @@ pub struct QueuedMessage {
     /// It may be dropped in favour of later ones.
     pub droppable: bool,
 }
+
+fields!(QueuedMessage { 1 => left, 2 => begun, 3 => droppable });
 
 /// Answers exceed the limit: the remote does not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

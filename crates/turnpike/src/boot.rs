@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
@@ -13,6 +13,7 @@ use control::{
     ConfinementInfo, MonitoringInfo, OffloadInfo, RelayInfo, ServerInfo, TookOverInfo, Traces,
     UserDirectory, WorkerCounters, Workers,
 };
+use dataplane::limits::COPIES_WAITING;
 use dataplane::{
     Admission, ConnectionLimits, DtlsSettings, Entrance, LogAddresses, LogOptions, NetOptions,
     PseudonymKey, StreamSettings, Update, WorkerChannels, WorkerSpec,
@@ -94,7 +95,7 @@ impl Starting {
         let (mut spawned, mut news) = (Vec::new(), Vec::new());
         for (spec, core) in specs {
             let entrance = before.map(|(_, settings)| {
-                let (tell, updates) = channel();
+                let (tell, updates) = sync_channel(COPIES_WAITING);
                 news.push(tell);
                 Entrance { settings, updates }
             });

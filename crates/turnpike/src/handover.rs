@@ -10,7 +10,7 @@
 //! copies of all allocations, sockets   -->  its workers take them
 //!                                      <--  Leave
 //! the workers leave (a pause begins)
-//! the changes since               -->  its workers take over
+//! the changes since                    -->  its workers take over
 //!                                      <--  Prepared
 //! Go                                   -->  serves (the pause ends)
 //! closes all that it has left

@@ -4,7 +4,7 @@
 //! the old process                           the next one
 //! copies while it serves                --> take
 //! leave: nothing is received from here on
-//! the changes since                --> take_over
+//! the changes since                     --> take_over
 //!                                       <--  it serves
 //! forget                                     (or it fails: take_back)
 //! ```
@@ -68,15 +68,18 @@ impl<N: Net> Worker<N> {
     /// # Errors
     /// No descriptors left for the copies; the worker goes on as before.
     pub fn leave(&mut self) -> io::Result<Inherited<N>> {
-        let is_first = self.left.is_none();
-        let mut missing = Missing::default();
-        if is_first {
-            self.withdraw_routes();
-            let copied;
-            (copied, missing) = self.take_copied();
-            self.left = Some(Left { streams: Vec::new(), copied });
-        }
-        let inherited = self.inherit(is_first, missing);
+        let before = self.left.take();
+        let is_first = before.is_none();
+        let (mut left, missing) = before.map_or_else(
+            || {
+                self.withdraw_routes();
+                let (copied, missing) = self.take_copied();
+                (Left { streams: Vec::new(), copied }, missing)
+            },
+            |left| (left, Missing::default()),
+        );
+        let inherited = self.inherit(&mut left, is_first, missing);
+        self.left = Some(left);
         if inherited.is_err() {
             self.take_back();
         }
@@ -95,21 +98,22 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    fn inherit(&mut self, is_first: bool, missing: Missing) -> io::Result<Inherited<N>> {
-        let streams = self.streams.leave(&self.cx.net);
+    fn inherit(
+        &mut self,
+        Left { streams, copied }: &mut Left<N>,
+        is_first: bool,
+        missing: Missing,
+    ) -> io::Result<Inherited<N>> {
+        let told = streams.len();
+        streams.extend(self.streams.leave(&self.cx.net));
         let mut out = Writer::new();
-        let inherited = streams.iter().map(|left| left.inherit(&mut out));
-        let inherited = inherited.collect::<io::Result<Vec<_>>>();
-        let Some(Left { streams: left, .. }) = &mut self.left else {
-            return Err(io::ErrorKind::NotConnected.into());
-        };
-        left.extend(streams);
-        let clients: HashSet<FiveTuple> = left.iter().map(|left| left.state.five_tuple()).collect();
-        let of_streams = self.separate_those_that_stay(&clients);
+        let inherited = streams[told..].iter().map(|left| left.inherit(&mut out));
+        let inherited = inherited.collect::<io::Result<Vec<_>>>()?;
+        let clients: HashSet<FiveTuple> =
+            streams.iter().map(|left| left.state.five_tuple()).collect();
+        let of_streams = self.separate_staying(&clients);
         let staying = if is_first { self.keep_sessions()? } else { Vec::new() };
-        let Self { cx, left: Some(Left { copied, .. }), .. } = self else {
-            return Err(io::ErrorKind::NotConnected.into());
-        };
+        let cx = &mut self.cx;
         let mut ids: BTreeSet<AllocationId> = cx.server.take_changed(usize::MAX).collect();
         ids.extend(missing.changed);
         ids.extend(of_streams.into_iter().filter(|id| !copied.has(*id)));
@@ -125,13 +129,13 @@ impl<N: Net> Worker<N> {
             listeners: listeners.collect::<io::Result<_>>()?,
             progress: progress.collect(),
             copies,
-            streams: inherited?,
+            streams: inherited,
             staying,
         })
     }
 
     /// Gives the relays of allocations that stay sockets of their own. Returns the allocations of clients whose connections have left.
-    fn separate_those_that_stay(&mut self, left: &HashSet<FiveTuple>) -> Vec<AllocationId> {
+    fn separate_staying(&mut self, left: &HashSet<FiveTuple>) -> Vec<AllocationId> {
         let (mut of_streams, mut stay) = (Vec::new(), Vec::new());
         for record in self.cx.server.allocations() {
             let client = record.five_tuple;
@@ -185,7 +189,7 @@ impl<N: Net> Worker<N> {
         self.send_gathered();
     }
 
-    /// One turn of a worker that has left everything: only messages and a stop are heard.
+    /// One turn of a worker that has left everything: messages of workers and of the hand-over are served, and nothing else.
     pub(super) fn rest(&mut self) {
         self.cx.net.rest();
         self.cx.now = self.cx.net.now();

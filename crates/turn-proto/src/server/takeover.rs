@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use state_format::Reader;
-use turn_types::{AllocationId, ClientPath, Now, RelayId, SocketId};
+use turn_types::{AllocationId, ClientPath, Now, SocketId};
 
 use super::Server;
 use crate::mobility::handover::Departure;
@@ -63,7 +63,7 @@ impl Server {
         self.state.allocations.changes.take(most)
     }
 
-    /// What packets have changed of an allocation: its copies do not tell, unless something else has changed as well.
+    /// Progress of an allocation by its packets: its copies do not tell, unless something else has changed as well.
     #[must_use]
     pub fn progress(&self, id: AllocationId) -> Option<Progress> {
         let allocations = &self.state.allocations;
@@ -81,14 +81,14 @@ impl Server {
         }
     }
 
-    /// Takes an allocation back out that was [taken over](Self::take_over), as if it had never come, and returns its relays by their
-    /// names here: it has changed, or has ended in the other process.
-    pub fn give_back(&mut self, id: AllocationId) -> Vec<RelayId> {
-        let Some(slot) = self.state.allocations.of_id(id) else { return Vec::new() };
+    /// Takes an allocation back out that was [taken over](Self::take_over), as if it had never come: it has changed, or has ended in
+    /// the other process.
+    pub fn give_back(&mut self, id: AllocationId) {
+        let Some(slot) = self.state.allocations.of_id(id) else { return };
         let state = &mut self.state;
         state.allocations.withdraw_routes(slot, &mut state.outbox);
-        let departure = state.moves().leave(id);
-        departure.iter().flat_map(Departure::relays).collect()
+        // Its leases end with it.
+        drop(state.moves().leave(id));
     }
 
     /// Copies an allocation, unless it has ended.

@@ -101,7 +101,7 @@ fields!(SocketData { 1 => relay, 2 => local, 3 => expires });
 // Another process has routes of its own.
 fields!(ChannelData { 1 => number, 2 => peer, 3 => expires; route: None });
 
-/// What changes with the packets of an allocation, which count as no change of it.
+/// Progress of an allocation with its packets, which count as no change of it.
 #[derive(Clone, Debug)]
 pub struct Progress {
     traffic: Traffic,
@@ -215,7 +215,7 @@ impl Allocation {
         (snapshot, Leases { ports, quota: self.quota, location })
     }
 
-    /// What its packets have changed.
+    /// Progress with its packets.
     pub(crate) fn progress(&self) -> Progress {
         let Self { traffic, history, to_peer, to_client, .. } = self;
         Progress {

@@ -125,7 +125,7 @@ impl Handovers {
     /// number of allocations, which this process has no more.
     ///
     /// # Errors
-    /// An upgrade goes on, a worker does not answer, or it cannot be kept: this process has them as before.
+    /// An upgrade goes on, or a worker does not answer: this process has them as before. Or it cannot be kept: the calls have ended.
     pub(crate) fn park(&self, keep: impl FnOnce(&Parked) -> io::Result<()>) -> io::Result<usize> {
         let Ok(giving) = self.0.try_lock() else {
             return Err(io::Error::other("an upgrade goes on at this moment"));
@@ -273,12 +273,12 @@ impl Giving {
         left.iter_mut().for_each(|worker| worker.staying.clear());
         let allocations = count(&left);
         let mut copies = HandedOut::default();
-        let kept = hand_out(&mut parking, left, &mut copies)
-            .and_then(|()| parking.seal())
-            .and_then(|parked| keep(&parked));
-        kept.inspect_err(|_| self.take_back())?;
+        let parked = hand_out(&mut parking, left, &mut copies).and_then(|()| parking.seal());
+        let parked = parked.inspect_err(|_| self.take_back())?;
+        let kept = keep(&parked);
+        // Also if that has failed: the next process may get the keys of connections all the same, and two would go on with them.
         self.workers.channels.forget();
-        Ok(allocations)
+        kept.map(|()| allocations)
     }
 
     /// Sends copies of all allocations while the workers serve, until the ones of each worker were complete.

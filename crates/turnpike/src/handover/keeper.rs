@@ -430,6 +430,37 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_serves_without_them_ends_the_calls_of_the_one_before() {
+        let orphans = Orphans::default();
+        let (listener, relay) = (socket(), socket());
+        let mut wire = feed(&orphans, &listener);
+        wire.send(&CopyPart { changed: vec![copy(1, 10, Some(&relay))], ..part() }).unwrap();
+        wire.send_descriptors(&[relay.as_fd()]).unwrap();
+        drop(wire);
+        wait_for_orphans(&orphans, 1);
+        let _next = feed(&orphans, &listener);
+        let at = relay.local_addr().unwrap();
+        drop(relay);
+        test_support::eventually("its socket is closed", || UdpSocket::bind(at).is_ok());
+        assert!(ask(&orphans).is_none());
+    }
+
+    #[test]
+    fn a_server_whose_copies_cannot_be_read_is_not_taken_for_dead() {
+        let orphans = Orphans::default();
+        let (listener, relay) = (socket(), socket());
+        let mut wire = feed(&orphans, &listener);
+        wire.send(&CopyPart { changed: vec![copy(1, 10, Some(&relay))], ..part() }).unwrap();
+        wire.send_descriptors(&[relay.as_fd()]).unwrap();
+        // No message of a server that sends copies.
+        wire.send(&Step::Go).unwrap();
+        let at = relay.local_addr().unwrap();
+        drop(relay);
+        test_support::eventually("its socket is closed", || UdpSocket::bind(at).is_ok());
+        assert!(ask(&orphans).is_none());
+    }
+
+    #[test]
     fn a_farewell_leaves_nothing() {
         let orphans = Orphans::default();
         let (listener, relay) = (socket(), socket());

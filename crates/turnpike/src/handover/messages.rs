@@ -78,7 +78,7 @@ pub(super) enum News {
 
 /// The rest of one worker.
 pub(super) struct LastPart {
-    /// What the next process has no copies of, or older ones.
+    /// Allocations that the next process has no copies of, or older ones.
     pub(super) copies: CopyPart,
     pub(super) progress: Vec<(AllocationId, Progress)>,
     /// The oldest process first.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::SyncSender;
 
 use anyhow::anyhow;
 use dataplane::io::Conduit;
@@ -225,7 +225,7 @@ impl Predecessor {
     ///
     /// # Errors
     /// It has failed, and goes on. Without the parts of a process that has ended this one begins anew.
-    pub(crate) fn leave(&mut self, workers: &[Sender<Update>]) -> io::Result<Left> {
+    pub(crate) fn leave(&mut self, workers: &[SyncSender<Update>]) -> io::Result<Left> {
         if let Source::Running(wire) = &mut self.source {
             wire.send(&Step::Copy)?;
             self.receive_copies(workers)?;
@@ -250,7 +250,7 @@ impl Predecessor {
     }
 
     /// Receives copies while the other process serves, until the ones of each worker were complete.
-    fn receive_copies(&mut self, workers: &[Sender<Update>]) -> io::Result<()> {
+    fn receive_copies(&mut self, workers: &[SyncSender<Update>]) -> io::Result<()> {
         let mut incomplete: BTreeSet<usize> = (0..workers.len()).collect();
         while !incomplete.is_empty() {
             let News::Copies(part) = self.source.receive()? else { return Err(out_of_turn()) };
@@ -267,7 +267,7 @@ impl Predecessor {
     /// Receives the rest of all workers whose rest is `missing`; returns the number of allocations.
     fn receive_rest(
         &mut self,
-        workers: &[Sender<Update>],
+        workers: &[SyncSender<Update>],
         missing: &mut BTreeSet<usize>,
     ) -> io::Result<usize> {
         let mut allocations = 0;
@@ -356,7 +356,7 @@ impl Retiring {
 }
 
 /// Gives news to the worker of this number. One that could not be built has ended, which its thread tells.
-fn give(workers: &[Sender<Update>], index: usize, update: Update) -> io::Result<()> {
+fn give(workers: &[SyncSender<Update>], index: usize, update: Update) -> io::Result<()> {
     let worker = workers.get(index).ok_or_else(out_of_turn)?;
     let _ = worker.send(update);
     Ok(())
@@ -399,8 +399,9 @@ fn take_out(from: &mut Vec<(SocketAddr, OwnedFd)>, at: SocketAddr) -> Option<Own
 mod tests {
     use std::net::UdpSocket as StdSocket;
     use std::os::fd::AsFd as _;
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::sync_channel;
 
+    use super::super::messages::{Bytes, CopyPart};
     use super::super::parked::Parking;
     use super::*;
 
@@ -414,6 +415,10 @@ mod tests {
 
     /// What a process leaves that has these listeners, of which the first `come` come with it.
     fn left(listeners: Vec<StdSocket>, come: usize) -> Parked {
+        parked(&listeners[..], come).seal().unwrap()
+    }
+
+    fn parked(listeners: &[StdSocket], come: usize) -> Parking {
         let mut parking = Parking::new().unwrap();
         let since = Instant::from_nanos(5);
         parking.send(&Leaving { version: "1".to_owned(), process: 77, since }).unwrap();
@@ -428,7 +433,7 @@ mod tests {
         parking.send(&offer).unwrap();
         let come: Vec<_> = listeners[..come].iter().map(|one| one.as_fd()).collect();
         parking.send_descriptors(&come).unwrap();
-        parking.seal().unwrap()
+        parking
     }
 
     #[test]
@@ -444,10 +449,42 @@ mod tests {
         let taken = StdSocket::from(found.take_udp(0, keeps).unwrap());
         assert_eq!(taken.local_addr().unwrap(), keeps);
         // The part of the worker is missing: it begins anew.
-        let (worker, updates) = channel();
+        let (worker, updates) = sync_channel(1);
         assert_eq!(found.leave(&[worker]).unwrap().allocations, 0);
         assert!(matches!(updates.recv(), Ok(Update::Last(_))));
         assert!(found.enter().is_ok());
+    }
+
+    /// A connection whose socket is not the one that was meant is closed, and its call ends with it.
+    #[test]
+    fn connections_come_with_their_sockets() {
+        let acceptor = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(acceptor.local_addr().unwrap()).unwrap();
+        let (accepted, remote) = acceptor.accept().unwrap();
+        let no_connection = socket();
+        let mut parking = parked(&[socket()], 1);
+        let part = |byte| StreamPart { state: Bytes(vec![byte]), remote };
+        let copies = CopyPart {
+            worker: WorkerId(0),
+            last_id: AllocationId(0),
+            shared: 0,
+            changed: Vec::new(),
+            ended: Vec::new(),
+            farewell: false,
+            complete: true,
+        };
+        let (progress, staying) = (Vec::new(), Vec::new());
+        let streams = vec![part(1), part(2)];
+        parking.send(&News::Last(LastPart { copies, progress, staying, streams })).unwrap();
+        parking.send_descriptors(&[accepted.as_fd(), no_connection.as_fd()]).unwrap();
+        drop(accepted);
+        let mut found = Predecessor::find(parking.seal().unwrap()).unwrap();
+        let (worker, updates) = sync_channel(1);
+        found.leave(&[worker]).unwrap();
+        let Ok(Update::Last(inherited)) = updates.recv() else { panic!("not the rest") };
+        let [one] = &inherited.streams[..] else { panic!("not one connection") };
+        assert_eq!((&one.state[..], one.remote), (&[1][..], client.local_addr().unwrap()));
+        assert_eq!(one.socket.remote_addr().unwrap(), remote);
     }
 
     #[test]

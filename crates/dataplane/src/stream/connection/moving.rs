@@ -22,15 +22,8 @@ pub(crate) struct StreamState {
     is_new: bool,
     partial: Vec<u8>,
     unsent: Vec<u8>,
-    messages: Vec<Message>,
+    messages: Vec<QueuedMessage>,
     tls: Option<TlsState>,
-}
-
-/// A message of the output queue.
-struct Message {
-    left: u32,
-    begun: bool,
-    droppable: bool,
 }
 
 fields!(StreamState {
@@ -44,7 +37,6 @@ fields!(StreamState {
     8 => messages,
     9 => tls,
 });
-fields!(Message { 1 => left, 2 => begun, 3 => droppable });
 
 /// A connection that was taken apart.
 pub(crate) struct LeftStream<N: Net> {
@@ -110,11 +102,6 @@ impl<N: Net> Stream<N> {
     pub(crate) fn leave(self, Detached { remote, tls }: Detached) -> LeftStream<N> {
         let Self { socket, path, partial, out, state, opened, last_message, permit, .. } = self;
         let (one, two) = out.next();
-        let messages = out.messages().map(|QueuedMessage { left, begun, droppable }| Message {
-            left,
-            begun,
-            droppable,
-        });
         let state = StreamState {
             client: path.five_tuple.client.0,
             server: path.five_tuple.server.0,
@@ -123,7 +110,7 @@ impl<N: Net> Stream<N> {
             is_new: state == State::New,
             partial,
             unsent: [one, two].concat(),
-            messages: messages.collect(),
+            messages: out.messages().collect(),
             tls,
         };
         LeftStream { id: path.socket, socket, remote, permit, state }
@@ -139,13 +126,8 @@ impl<N: Net> Stream<N> {
         let five_tuple = state.five_tuple();
         let mut stream =
             Self::new(socket, ClientPath { five_tuple, socket: id }, state.opened, permit);
-        let messages = state
-            .messages
-            .into_iter()
-            .map(|Message { left, begun, droppable }| QueuedMessage { left, begun, droppable });
-        let messages: Vec<_> = messages.collect();
         stream.out =
-            OutQueue::restore(state.unsent, &messages, tag).ok_or(ConnectionLost::Misfit)?;
+            OutQueue::restore(state.unsent, &state.messages, tag).ok_or(ConnectionLost::Misfit)?;
         let tls = state.tls.map(Tls::resume).transpose();
         stream.tls = tls.map_err(|_| ConnectionLost::Misfit)?;
         stream.partial = state.partial;
@@ -166,7 +148,7 @@ impl StreamState {
     }
 }
 
-/// What its fate is counted by; the old process knew better.
+/// Tag that its fate is counted by; the old process knew better.
 fn tag(message: &QueuedMessage) -> u32 {
     let sent = if message.droppable { Sent::ToClient } else { Sent::Reply };
     Tag { sent, bytes: message.left as usize }.number()

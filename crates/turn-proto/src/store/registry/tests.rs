@@ -314,3 +314,16 @@ fn a_customer_has_its_quota_whichever_accounts_it_uses() {
     assert!(take("1900000003", 1).is_ok());
     assert_eq!(read(&registry, |registry| registry.customers.len()), 2);
 }
+
+/// Copies of an allocation that moves during a hand-over come to both workers, in any order.
+#[test]
+fn of_two_places_of_an_allocation_the_later_one_counts() {
+    let registry = shared();
+    let id = AllocationId::new(WorkerId(1), 9);
+    let first = registry.locate(id, WorkerId(1));
+    let second = registry.locate(id, WorkerId(2));
+    drop(first);
+    assert_eq!(registry.location_of(id), Some(WorkerId(2)));
+    drop(second);
+    assert_eq!(registry.location_of(id), None);
+}
