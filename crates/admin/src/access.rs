@@ -7,7 +7,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use rustix::fs::{Mode, OFlags, open};
 use tokio::net::UnixListener;
@@ -29,8 +30,22 @@ pub struct SocketFile {
     /// The file until it is put in place.
     staging: Option<PathBuf>,
     inode: u64,
+    /// The next process puts its own there.
+    passed_on: PassedOn,
     /// Keeps the inode, whose number the kernel would give to another file behind it.
     _kept: OwnedFd,
+}
+
+/// Whether the path of a socket's file is the next process's: then the file is left there at the end. To look whose it is and then
+/// remove it would be two steps, and the next process could put its own there between them.
+#[derive(Clone, Debug, Default)]
+pub struct PassedOn(Arc<AtomicBool>);
+
+impl PassedOn {
+    /// Sets it.
+    pub fn set(&self, passed_on: bool) {
+        self.0.store(passed_on, Ordering::Relaxed);
+    }
 }
 
 /// Fate of a server that answers on the socket.
@@ -178,8 +193,13 @@ impl SocketFile {
             .map_err(failed("bind the socket", path))?;
         let kept = open(&staging, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
         let kept = kept.map_err(|error| failed("bind the socket", path)(error.into()))?;
-        let mut file =
-            Self { path: path.to_owned(), staging: Some(staging.clone()), inode: 0, _kept: kept };
+        let mut file = Self {
+            path: path.to_owned(),
+            staging: Some(staging.clone()),
+            inode: 0,
+            passed_on: PassedOn::default(),
+            _kept: kept,
+        };
         access
             .apply(&staging)
             .and_then(|()| fs::metadata(&staging))
@@ -189,6 +209,12 @@ impl SocketFile {
             file.put_in_place()?;
         }
         Ok((listener, file))
+    }
+
+    /// Whether its path is the next process's, which may be set from elsewhere.
+    #[must_use]
+    pub fn passed_on(&self) -> PassedOn {
+        self.passed_on.clone()
     }
 
     /// Puts it at its path, in place of another server's.
@@ -225,7 +251,10 @@ impl Access {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         let path = self.staging.as_ref().unwrap_or(&self.path);
-        // The next process may have put its own there.
+        if self.staging.is_none() && self.passed_on.0.load(Ordering::Relaxed) {
+            return;
+        }
+        // Somebody else may have put another one there.
         if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.ino() == self.inode) {
             // Nobody to tell, and a socket left behind is replaced at the next start.
             let _ = fs::remove_file(path);
@@ -368,6 +397,26 @@ mod tests {
         assert!(UnixStream::connect(&path).is_ok(), "it is not the first one's");
         drop(next);
         assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_path_that_is_passed_on_is_left_alone() {
+        let directory = Directory::new("passed-on");
+        let path = directory.0.join("control.next");
+        let (_listener, first) = UnixSocket::waiting(&path, Other::Stays).unwrap();
+        first.passed_on().set(true);
+        drop(first);
+        assert!(path.exists(), "the next process may have put its own there at any moment");
+        let (_listener, next) = UnixSocket::waiting(&path, Other::IsReplaced).unwrap();
+        next.passed_on().set(true);
+        drop(next);
+        assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 1, "its own name is nobody else's");
+        let (_listener, mut last) = UnixSocket::waiting(&path, Other::IsReplaced).unwrap();
+        last.put_in_place().unwrap();
+        last.passed_on().set(true);
+        last.passed_on().set(false);
+        drop(last);
+        assert!(!path.exists(), "no process came");
     }
 
     #[test]

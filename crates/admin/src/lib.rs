@@ -29,7 +29,7 @@ mod server;
 mod signed;
 pub mod types;
 
-pub use access::{AccessError, Other, SocketFile, UnixSocket};
+pub use access::{AccessError, Other, PassedOn, SocketFile, UnixSocket};
 pub use client::{Client, ClientError, SessionQuery};
 pub use health::{Answers, ListenerTest};
 pub use metrics::reference_markdown as metrics_markdown;

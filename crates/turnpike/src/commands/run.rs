@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use admin::api::Access;
-use admin::{AccessError, HttpListener, Other, SocketFile, UnixSocket};
+use admin::{AccessError, HttpListener, Other, PassedOn, SocketFile, UnixSocket};
 use anyhow::anyhow;
 use control::{Handle, ServerInfo};
 use linux_net::Clock;
@@ -192,7 +192,7 @@ async fn serve(
     if started.took_over.is_some() {
         handle.set_info(ServerInfo { took_over: started.took_over, ..(*handle.info()).clone() });
     }
-    put_in_place(&mut next_file, &mut doors);
+    let unix_paths = put_in_place(&mut next_file, &mut doors);
     let serve = |(listener, routes)| tokio::spawn(admin::serve(listener, routes)).abort_handle();
     let serving = doors.into_iter().map(serve).collect();
     if let Some(order) = order {
@@ -213,7 +213,8 @@ async fn serve(
     }
     let kernel_path = running.kernel_path.clone();
     let channels = running.to_give.channels.clone();
-    let giving = Giving { workers: running.to_give, services, serving, kernel_path };
+    let giving =
+        Giving { workers: running.to_give, services, serving, paths: unix_paths, kernel_path };
     let handovers = giving
         .start(next, done, started.took_over.is_some())
         .inspect_err(|error| tracing::error!("this server takes no upgrades: {error}"));
@@ -278,17 +279,20 @@ async fn serve(
     server.run().await
 }
 
-/// Puts Unix sockets in place of those of the process before. Nothing else is wrong without them: calls go on.
-fn put_in_place<R>(next: &mut SocketFile, doors: &mut [(HttpListener, R)]) {
+/// Puts Unix sockets in place of those of the process before. Nothing else is wrong without them: calls go on. Returns their paths'
+/// owners.
+fn put_in_place<R>(next: &mut SocketFile, doors: &mut [(HttpListener, R)]) -> Vec<PassedOn> {
     let doors = doors.iter_mut().filter_map(|(listener, _)| match listener {
         HttpListener::Unix(socket) | HttpListener::Control(socket) => Some(socket.file()),
         HttpListener::Tcp(..) | HttpListener::Api(..) => None,
     });
-    for file in iter::once(next).chain(doors) {
+    let put = |file: &mut SocketFile| {
         if let Err(error) = file.put_in_place() {
             tracing::error!("{error}");
         }
-    }
+        file.passed_on()
+    };
+    iter::once(next).chain(doors).map(put).collect()
 }
 
 /// The result of `starting`; `None` when a signal ends the server before.

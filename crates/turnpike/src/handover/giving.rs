@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use admin::PassedOn;
 use dataplane::io::Conduit;
 use dataplane::limits::COPIES_WAITING;
 use dataplane::{
@@ -114,6 +115,8 @@ pub(crate) struct Giving {
     /// Listeners of HTTP, and what serves them here.
     pub(crate) services: Vec<(SocketAddr, OwnedFd)>,
     pub(crate) serving: Vec<AbortHandle>,
+    /// Paths of Unix sockets.
+    pub(crate) paths: Vec<PassedOn>,
     pub(crate) kernel_path: KernelPath,
 }
 
@@ -245,7 +248,10 @@ impl Giving {
         let prepared = pass_on(&mut wire, received.try_iter(), &mut copies)
             .and_then(|()| hand_out(&mut wire, left, &mut copies))
             .and_then(|()| wire.expect(Step::Prepared))
-            .and_then(|()| wire.send(&Step::Go));
+            .and_then(|()| {
+                self.pass_on_paths(true);
+                wire.send(&Step::Go)
+            });
         prepared.inspect_err(|_| self.take_back())?;
         let pause = since.elapsed();
         drop(copies);
@@ -312,8 +318,13 @@ impl Giving {
     }
 
     fn take_back(&self) {
+        self.pass_on_paths(false);
         self.workers.channels.take_back();
         self.workers.set_room(self.workers.receive_buffer);
+    }
+
+    fn pass_on_paths(&self, passed_on: bool) {
+        self.paths.iter().for_each(|path| path.set(passed_on));
     }
 
     /// Sends the listeners, and `others` behind them.
