@@ -100,7 +100,15 @@ fn moving_clients() {
     let Some(scene) = Scene::new(mobile) else { return };
     for options in [&["-M", "-c", "-m", "8"][..], &["-M", "-c", "-m", "8", "-s"]] {
         let options = [options, &["-n", "20", "-z", "5"]].concat();
-        assert_relayed(&scene.uclient(&options), 160);
+        // In one of some two hundred runs a new socket gets a port that another client has just left, and whose allocation
+        // is still there: a mismatch, at which uclient gives up.
+        let mut tool = scene.uclient(&options);
+        for _ in 0..2 {
+            if tool.output.contains("error 437") {
+                tool = scene.uclient(&options);
+            }
+        }
+        assert_relayed(&tool, 160);
     }
     let status = scene.server.json(&["status"]);
     let moved = status["allocations"]["moved"].as_u64();
