@@ -30,7 +30,7 @@ use crate::confinement::Confinement;
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::findings::Finding;
 use crate::handover::{ListenerCopies, Predecessor, Retiring, WorkersToGive};
-use crate::offload::KernelPath;
+use crate::offload::{Beginning, KernelPath};
 use crate::own_addresses::OwnAddresses;
 use crate::revocations::Revocations;
 use crate::session_records::{self, SessionRecords};
@@ -148,7 +148,7 @@ pub(crate) fn prepare(
         sockets::check_relay(relay.local)?;
     }
     let (addresses, tcp) = (host::addresses()?, settings.tcp.relaying);
-    let inherited = predecessor.is_some();
+    let (inherited, beginning) = (predecessor.is_some(), Beginning::behind(predecessor.as_ref()));
     relay_prefixes::check(&policy.prefixes, own.prefixes(), &addresses, tcp, inherited)?;
     let revocations = Revocations::read(settings.revoked())?;
     let policy = Arc::new(revocations.put_in(policy));
@@ -204,7 +204,7 @@ pub(crate) fn prepare(
 
     let relays = policy.relay.iter().map(|relay| relay.local).collect();
     let (kernel_path, mut offload) =
-        KernelPath::start(settings, &bound.addresses, relays, inherited);
+        KernelPath::start(settings, &bound.addresses, relays, beginning);
     let mut routes: Vec<_> =
         (0..).map(WorkerId).map(|id| kernel_path.routes(id)).take(cores.len()).collect();
     routes.reverse();

@@ -11,18 +11,42 @@ use xdp_relay::device::Hook;
 use xdp_relay::device::forwarding::OURS;
 use xdp_relay::{Attachment, Offload, OffloadConfig, Routes};
 
+use crate::handover::Predecessor;
+
+/// When the kernel path begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beginning {
+    /// At once.
+    Now,
+    /// By [`KernelPath::begin`]: another process has the interfaces.
+    BehindAnother,
+    /// Likewise, and its programs are loaded then: calls wait for this start.
+    BehindCalls,
+}
+
+impl Beginning {
+    /// That of a server that takes over from another.
+    pub(crate) fn behind(predecessor: Option<&Predecessor>) -> Self {
+        match predecessor.map(Predecessor::silent_since) {
+            None => Self::Now,
+            Some(None) => Self::BehindAnother,
+            Some(Some(_)) => Self::BehindCalls,
+        }
+    }
+}
+
 /// The kernel path of a server, if there is one.
 #[derive(Clone, Debug)]
 pub(crate) struct KernelPath(Option<Arc<Mutex<Offload>>>);
 
 impl KernelPath {
     /// Starts it where the settings and this host allow. The outcome is in the facts: without
-    /// it sockets relay everything. While `another` process has the interfaces, it gets them by [`Self::begin`].
+    /// it sockets relay everything.
     pub(crate) fn start(
         settings: &Settings,
         listeners: &[SocketAddr],
         relays: Vec<IpAddr>,
-        another: bool,
+        beginning: Beginning,
     ) -> (Self, OffloadInfo) {
         let mut info = OffloadInfo {
             mode: settings.offload.mode.label().to_owned(),
@@ -51,7 +75,11 @@ impl KernelPath {
             relays,
             flows: settings.offload.flows.get(),
         };
-        match xdp_relay::start(&wanted) {
+        let started = match beginning {
+            Beginning::Now | Beginning::BehindAnother => xdp_relay::start(&wanted),
+            Beginning::BehindCalls => xdp_relay::prepare(&wanted),
+        };
+        match started {
             Ok(mut offload) => {
                 tell(offload.sweep());
                 for setting in offload.switched_on() {
@@ -66,7 +94,9 @@ impl KernelPath {
                     );
                 }
                 // The start's own lines tell what became of each.
-                if !another && let Err(error) = offload.update(true) {
+                if beginning == Beginning::Now
+                    && let Err(error) = offload.update(true)
+                {
                     tracing::warn!("kernel path: {error}");
                 }
                 info.interfaces = told(offload.attached());
@@ -79,8 +109,12 @@ impl KernelPath {
         }
     }
 
-    /// Takes the interfaces that another process had.
+    /// Begins what has [waited](Beginning) until clients are served.
     pub(crate) fn begin(&self) {
+        let loaded = self.offload().map_or(Ok(()), |mut offload| offload.load());
+        if let Err(why) = loaded {
+            tracing::warn!("kernel path: sockets relay everything: {why}");
+        }
         self.look(HostChanges::ALL);
     }
 

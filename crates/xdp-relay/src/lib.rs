@@ -16,7 +16,7 @@ mod path;
 mod routes;
 
 pub use error::KernelPathError;
-pub use offload::{Attachment, Offload, OffloadConfig, start};
+pub use offload::{Attachment, Offload, OffloadConfig, prepare, start};
 pub use options::{Options, Proof};
 pub use path::{EgressContext, FrameContext, KernelPath, Link, RunResult, Verdict};
 pub use routes::{

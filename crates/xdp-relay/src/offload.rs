@@ -64,8 +64,20 @@ pub struct Offload {
     lookup: forwarding::Lookup,
     /// Time of the last warning that another program disables look-ups.
     warned: Option<Instant>,
+    programs: Programs,
+}
+
+/// State of the programs.
+#[derive(Debug)]
+enum Programs {
+    /// They are being loaded.
+    Loading,
+    /// They may be attached.
+    Loaded,
+    /// The kernel refused them, or one does not work: the reason.
+    Refused(String),
     /// The devices are another process's.
-    ended: bool,
+    Ended,
 }
 
 /// Starts the kernel path. Interfaces may appear later: call [`Offload::update`] at once.
@@ -73,6 +85,24 @@ pub struct Offload {
 /// # Errors
 /// The reason, as a message for an operator: sockets relay all.
 pub fn start(wanted: &OffloadConfig) -> Result<Offload, String> {
+    let mut offload = begin(wanted, KernelPath::make)?;
+    offload.begin_with_programs()?;
+    Ok(offload)
+}
+
+/// Starts the kernel path without its programs, whose loading takes time: workers can have [routes](Offload::routes), by which no
+/// packet is relayed until they are [loaded](Offload::load).
+///
+/// # Errors
+/// The reason, as a message for an operator: sockets relay all.
+pub fn prepare(wanted: &OffloadConfig) -> Result<Offload, String> {
+    begin(wanted, KernelPath::prepare)
+}
+
+fn begin(
+    wanted: &OffloadConfig,
+    make: impl FnOnce(Options) -> Result<KernelPath, KernelPathError>,
+) -> Result<Offload, String> {
     let missing = device::missing_capabilities();
     if !missing.is_empty() {
         return Err(format!(
@@ -86,24 +116,43 @@ pub fn start(wanted: &OffloadConfig) -> Result<Offload, String> {
     }
     let lookup = forwarding::prepare().map_err(|refused| refused.to_string())?;
     let options = Options { flows: wanted.flows, look_up_from: lookup.from, proof: Proof::SERVER };
-    let mut path = KernelPath::make(options).map_err(|error| error.to_string())?;
-    for hook in [Hook::Xdp, Hook::Tc] {
-        // Loading may take longer than a route lives, as on an emulated processor.
-        path.self_test(Clock::instant(), hook).map_err(|error| error.to_string())?;
-    }
-    // Relays of this host send to each other by it. Where that is not seen, sockets relay it.
-    drop(path.tap("lo", LOOPBACK));
+    let path = make(options).map_err(|error| error.to_string())?;
     Ok(Offload {
         path,
         wanted: wanted.clone(),
         attached: Vec::new(),
         lookup,
         warned: None,
-        ended: false,
+        programs: Programs::Loading,
     })
 }
 
 impl Offload {
+    /// Loads the programs of one that was [prepared](prepare), unless they are. Without them sockets relay all.
+    ///
+    /// # Errors
+    /// The kernel refuses, or one does not work on it: the reason, as a message for an operator.
+    pub fn load(&mut self) -> Result<(), String> {
+        match self.programs {
+            Programs::Loading => {}
+            Programs::Loaded | Programs::Refused(_) | Programs::Ended => return Ok(()),
+        }
+        let loaded = self.path.load().map_err(|error| error.to_string());
+        let loaded = loaded.and_then(|()| self.begin_with_programs());
+        loaded.inspect_err(|why| self.programs = Programs::Refused(why.clone()))
+    }
+
+    fn begin_with_programs(&mut self) -> Result<(), String> {
+        for hook in [Hook::Xdp, Hook::Tc] {
+            // Loading may take longer than a route lives, as on an emulated processor.
+            self.path.self_test(Clock::instant(), hook).map_err(|error| error.to_string())?;
+        }
+        // Relays of this host send to each other by it. Where that is not seen, sockets relay it.
+        drop(self.path.tap("lo", LOOPBACK));
+        self.programs = Programs::Loaded;
+        Ok(())
+    }
+
     /// The routes of a worker.
     ///
     /// # Errors
@@ -120,13 +169,16 @@ impl Offload {
 
     /// Why no interface has the program, in words for an operator; `None`: one has.
     #[must_use]
-    pub fn idle_because(&self) -> Option<&'static str> {
-        if self.attached.iter().any(|one| one.hook.is_some()) {
-            None
-        } else if self.attached.is_empty() {
-            Some("no interface carries the server's traffic now")
-        } else {
-            Some("no interface accepts the program now")
+    pub fn idle_because(&self) -> Option<&str> {
+        match &self.programs {
+            Programs::Loading => Some("its programs are being loaded"),
+            Programs::Refused(why) => Some(why),
+            Programs::Ended => Some("another process has the interfaces"),
+            Programs::Loaded if self.attached.iter().any(|one| one.hook.is_some()) => None,
+            Programs::Loaded if self.attached.is_empty() => {
+                Some("no interface carries the server's traffic now")
+            }
+            Programs::Loaded => Some("no interface accepts the program now"),
         }
     }
 
@@ -195,8 +247,9 @@ impl Offload {
     /// # Errors
     /// The devices cannot be listed.
     pub fn update(&mut self, retries: bool) -> Result<Vec<String>, String> {
-        if self.ended {
-            return Ok(Vec::new());
+        match self.programs {
+            Programs::Loaded => {}
+            Programs::Loading | Programs::Refused(_) | Programs::Ended => return Ok(Vec::new()),
         }
         let devices = list()?;
         let wanted = self.wanted_of(&devices)?;
@@ -232,7 +285,7 @@ impl Offload {
 
     /// Detaches the programs from all devices for good: the next process of the server attaches its own.
     pub fn end(&mut self) {
-        self.ended = true;
+        self.programs = Programs::Ended;
         self.path.keep(|_| false);
         self.attached.clear();
     }

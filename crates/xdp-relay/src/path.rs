@@ -26,7 +26,8 @@ use crate::bpf::layout::{
     RouteKey, SCRATCH_BYTES, WORKERS_MAX, bucket, cell, entry, punt_state,
 };
 use crate::bpf::object::{
-    Object, RINGS, ROUTES, TAP, TC, XDP, count_losses, duplicate, map, program,
+    Object, RINGS, ROUTES, TAP, TC, XDP, can_fill_rings, count_losses, duplicate, load_programs,
+    map, program,
 };
 use crate::bpf::pins::Pins;
 use crate::bpf::slots::Slots;
@@ -99,8 +100,31 @@ impl KernelPath {
     /// # Errors
     /// The kernel refuses: too old, no privilege, no memory.
     pub fn make(options: Options) -> Result<Self, KernelPathError> {
-        let flows = options.flows;
-        let object = Object::make(options)?;
+        let make = |can_fill_rings| {
+            let mut path = Self::of(Object::make(options, can_fill_rings)?, options.flows)?;
+            path.load()?;
+            Ok(path)
+        };
+        make(true).or_else(|_| make(false))
+    }
+
+    /// Makes maps; the programs are to be [loaded](Self::load) later.
+    ///
+    /// # Errors
+    /// The kernel refuses: too old, no privilege, no memory.
+    pub(crate) fn prepare(options: Options) -> Result<Self, KernelPathError> {
+        Self::of(Object::make(options, can_fill_rings())?, options.flows)
+    }
+
+    /// Loads the programs.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn load(&mut self) -> Result<(), KernelPathError> {
+        load_programs(&mut self.ebpf)
+    }
+
+    fn of(object: Object, flows: u32) -> Result<Self, KernelPathError> {
         let Object {
             ebpf,
             links,

@@ -144,7 +144,7 @@ impl Common {
     }
 
     /// Resets a bucket.
-    fn empty(&self, place: u32) {
+    pub(crate) fn empty(&self, place: u32) {
         self.bucket(place).iter().for_each(|word| word.store(0, Relaxed));
     }
 

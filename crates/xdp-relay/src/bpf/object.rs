@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use aya::maps::{Array, Map, MapData, PerCpuArray};
 use aya::programs::{Program, RawTracePoint, SchedClassifier, Xdp};
+use aya::util::KernelVersion;
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 
 use super::entries::Entries;
@@ -37,7 +38,7 @@ pub(crate) const RINGS: &str = "rings";
 /// The map of all routes.
 pub(crate) const ROUTES: &str = "routes";
 
-/// The programs with their maps; nothing is attached.
+/// The programs with their maps. They are not [loaded](load_programs), and nothing is attached.
 pub(crate) struct Object {
     pub(crate) ebpf: Ebpf,
     pub(crate) links: Array<MapData, LinkValue>,
@@ -59,12 +60,11 @@ pub(crate) struct Object {
 const PINNED: [&str; 6] = [ROUTES, "entries", "cells", "buckets", "port_filter", "leases"];
 
 impl Object {
-    pub(crate) fn make(options: Options) -> Result<Self, KernelPathError> {
-        // A kernel without the helpers for rings refuses programs that use them.
-        Self::make_as(options, true).or_else(|_| Self::make_as(options, false))
-    }
-
-    fn make_as(options: Options, can_fill_rings: bool) -> Result<Self, KernelPathError> {
+    /// Makes the maps, for programs that [can fill rings](can_fill_rings) or cannot.
+    ///
+    /// # Errors
+    /// The kernel refuses: too old, no privilege, no memory.
+    pub(crate) fn make(options: Options, can_fill_rings: bool) -> Result<Self, KernelPathError> {
         // Possible processors are many more than online ones; one that comes online later has no cells.
         let online =
             aya::util::online_cpus().map_err(|(_, error)| KernelPathError::Kernel(error))?;
@@ -90,15 +90,7 @@ impl Object {
         loader.map_max_entries("cells", cells);
         loader.map_max_entries("buckets", flows);
         loader.map_max_entries("links", LINKS_MAX);
-        let mut ebpf = loader.load(RELAY).map_err(KernelPathError::of)?;
-        load(|| program::<Xdp>(&mut ebpf, XDP)?.load().map_err(KernelPathError::of))?;
-        for name in [TC, TAP] {
-            let mut load_one = || {
-                let program: &mut SchedClassifier = program(&mut ebpf, name)?;
-                program.load().map_err(KernelPathError::of)
-            };
-            load(&mut load_one)?;
-        }
+        let ebpf = loader.load(RELAY).map_err(KernelPathError::of)?;
         let shared = |name, words: usize| {
             Shared::map(map(&ebpf, name)?.fd().as_fd(), words).map_err(KernelPathError::Kernel)
         };
@@ -130,6 +122,27 @@ impl Object {
             ebpf,
         })
     }
+}
+
+/// Returns true if this kernel has the helpers for rings; an older one refuses programs that use them.
+pub(crate) fn can_fill_rings() -> bool {
+    KernelVersion::current().is_ok_and(|version| version >= KernelVersion::new(5, 18, 0))
+}
+
+/// Loads the programs, which the kernel examines first: that takes a tenth of a second and more.
+///
+/// # Errors
+/// The kernel refuses.
+pub(crate) fn load_programs(ebpf: &mut Ebpf) -> Result<(), KernelPathError> {
+    load(|| program::<Xdp>(ebpf, XDP)?.load().map_err(KernelPathError::of))?;
+    for name in [TC, TAP] {
+        let mut load_one = || {
+            let program: &mut SchedClassifier = program(ebpf, name)?;
+            program.load().map_err(KernelPathError::of)
+        };
+        load(&mut load_one)?;
+    }
+    Ok(())
 }
 
 /// Loads a program. A signal to this thread interrupts the kernel's examination of it: then it is repeated.
@@ -201,9 +214,9 @@ mod tests {
         }
         let options = Options { flows: 1024, look_up_from: 0, proof: Proof::SERVER };
         for can_fill_rings in [false, true] {
-            let object =
-                Object::make_as(options, can_fill_rings).map_err(|error| error.to_string());
-            assert_eq!(object.map(|object| object.can_fill_rings), Ok(can_fill_rings));
+            let loaded = Object::make(options, can_fill_rings)
+                .and_then(|mut object| load_programs(&mut object.ebpf));
+            assert_eq!(loaded.map_err(|error| error.to_string()), Ok(()));
         }
     }
 
@@ -217,7 +230,10 @@ mod tests {
             return;
         }
         let options = Options { flows: 1024, look_up_from: 0, proof: Proof::SERVER };
-        let object = Object::make(options).map_err(|error| error.to_string());
+        let object = Object::make(options, can_fill_rings()).and_then(|mut object| {
+            load_programs(&mut object.ebpf)?;
+            Ok(object)
+        });
         let object = object.unwrap_or_else(|error| panic!("{error}"));
         for name in [XDP, TC, TAP] {
             let info = match object.ebpf.program(name) {

@@ -1,7 +1,10 @@
 use std::net::Ipv4Addr;
 
+use turn_types::AllocationId;
+
 use super::*;
 use crate::device::testing::{Namespace, may_load, namespace, succeeds};
+use crate::routes::{Flow, FlowId};
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
@@ -157,4 +160,54 @@ fn a_setting_reset_repeatedly_is_reported_once_a_minute() {
         })
     };
     assert_eq!([0, 59, 60, 61].map(|seconds| warnings(&mut offload, seconds)), [1, 0, 1, 0]);
+}
+
+#[test]
+fn programs_are_loaded_when_workers_have_routes_already() {
+    let Some(host) = namespace() else { return };
+    if !may_load() {
+        return;
+    }
+    host.ip("link set lo up
+        link add v0 type veth peer name v1
+        addr add 192.0.2.1/24 dev v0
+        link set v0 up");
+    let wanted = OffloadConfig {
+        hook: None,
+        interfaces: Vec::new(),
+        listeners: vec![ADDRESS],
+        relays: vec![ADDRESS],
+        flows: 1024,
+    };
+    host.run(|| {
+        let mut offload = prepare(&wanted).unwrap();
+        let mut routes = offload.routes(WorkerId(0)).unwrap();
+        let id = FlowId { allocation: AllocationId::new(WorkerId(0), 1), channel: 0x4000 };
+        let now = Clock::instant();
+        let until = now + Duration::from_secs(60);
+        let flow = Flow {
+            client: "192.0.2.9:5000".parse().unwrap(),
+            server: "192.0.2.1:3478".parse().unwrap(),
+            channel: 0x4000,
+            relayed: "192.0.2.1:50000".parse().unwrap(),
+            peer: "192.0.2.8:6000".parse().unwrap(),
+            hairpin: false,
+            to_peer_until: until,
+            to_client_until: until,
+            bytes_per_second: 1000,
+        };
+        routes.set(now, id, &flow).unwrap();
+        assert_eq!(offload.update(true), Ok(vec![]), "nothing is attached before");
+        assert_eq!(offload.idle_because(), Some("its programs are being loaded"));
+
+        offload.load().unwrap();
+        assert!(offload.update(true).unwrap()[0].starts_with("v0 by tc"));
+        let mut reported = Vec::new();
+        routes.sweep_allocation(id.allocation, |id, carried| reported.push((id, carried)));
+        assert_eq!(reported, [], "the datagrams of the self-test are not its traffic");
+        assert_eq!(offload.load(), Ok(()), "once is enough");
+
+        offload.end();
+        assert_eq!(offload.update(true), Ok(vec![]), "the interfaces are another process's");
+    });
 }

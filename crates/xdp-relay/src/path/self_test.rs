@@ -43,6 +43,26 @@ impl KernelPath {
     /// # Errors
     /// [`KernelPathError::SelfTest`] with the deviation; or the kernel cannot run a program on a given frame.
     pub fn self_test(&mut self, now: Instant, hook: Hook) -> Result<(), KernelPathError> {
+        // Workers may have routes already.
+        let common = self.common();
+        let (flow, bucket) = (common.flows.take(now), common.limits.take(now));
+        let tried = flow.zip(bucket).map_or(Err(KernelPathError::Full), |(flow, bucket)| {
+            self.common().empty(bucket);
+            let (worker, flow_label, probe) = (SELF_TEST_WORKER, 0, true);
+            self.try_all(now, hook, RouteSlots { flow, bucket, worker, flow_label, probe })
+        });
+        let common = self.common();
+        flow.into_iter().for_each(|slot| common.flows.put_back(now, slot));
+        bucket.into_iter().for_each(|slot| common.limits.put_back(now, slot));
+        tried
+    }
+
+    fn try_all(
+        &mut self,
+        now: Instant,
+        hook: Hook,
+        place: RouteSlots,
+    ) -> Result<(), KernelPathError> {
         // Inbound device of the self-test. No program is attached there.
         self.set_link(Link {
             index: LOOPBACK,
@@ -54,35 +74,26 @@ impl KernelPath {
         for client in [V4, V6] {
             for peer in [V4, V6] {
                 let flow = test_flow(now, client, peer)?;
-                let place = RouteSlots {
-                    flow: 0,
-                    bucket: 0,
-                    worker: SELF_TEST_WORKER,
-                    flow_label: 0,
-                    probe: true,
-                };
                 self.put(&flow, &flow.directions(place), now)?;
                 let tried = self.try_both(hook, &flow).and_then(|()| self.try_tap(&flow));
                 self.take_out(now);
                 tried?;
             }
         }
-        if self.can_fill_rings() { self.try_ring_delivery(now, hook) } else { Ok(()) }
+        if self.can_fill_rings() { self.try_ring_delivery(now, hook, place) } else { Ok(()) }
     }
 
     /// Tests that datagrams are delivered to a worker's ring unaltered.
-    fn try_ring_delivery(&mut self, now: Instant, hook: Hook) -> Result<(), KernelPathError> {
+    fn try_ring_delivery(
+        &mut self,
+        now: Instant,
+        hook: Hook,
+        place: RouteSlots,
+    ) -> Result<(), KernelPathError> {
         const TTL: u8 = 64;
         let mut ring = self.ring(WorkerId(u16::from(SELF_TEST_WORKER)), SELF_TEST_RING_BYTES)?;
         for peer in [V4, V6] {
             let flow = test_flow(now, V4, peer)?;
-            let place = RouteSlots {
-                flow: 0,
-                bucket: 0,
-                worker: SELF_TEST_WORKER,
-                flow_label: 0,
-                probe: true,
-            };
             let to_client = flow.ring_route(place, FLOW_COOKIE);
             self.put(&flow, &Directions { to_client, ..flow.directions(place) }, now)?;
             let Flow { peer, relayed, .. } = flow;
