@@ -166,6 +166,26 @@ fn a_server_that_is_killed() {
     });
 }
 
+/// The programs are loaded when the next server serves already.
+#[test]
+fn a_server_that_is_killed_beside_a_keeper() {
+    by_xdp_and_tc(|mode| {
+        let Some((mut scene, call)) = scene(mode) else { return };
+        let Scene { lab, server, .. } = &mut scene;
+        let _keeper = server.keeper(lab);
+        server.process.wait_for("a keeper has copies", 10 * A_SECOND);
+        // Several times the interval of copies.
+        std::thread::sleep(A_SECOND);
+        server.process.signal("KILL");
+        server.process.wait(10 * A_SECOND);
+        server.start_again(lab, &[]);
+        let status = server.json(&["status"]);
+        assert_eq!(status["took_over"]["allocations"], 1, "{}", server.process.output());
+        scene.assert_attached(mode);
+        scene.wait_for_kernel(&call);
+    });
+}
+
 #[test]
 fn a_server_that_hangs() {
     by_xdp_and_tc(|mode| {
