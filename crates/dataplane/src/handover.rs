@@ -7,8 +7,10 @@ use std::sync::mpsc::{Receiver, SyncSender, channel};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use control::Reply;
 use linux_net::{TcpStream, UdpSocket};
-use turn_types::WorkerId;
+use turn_proto::Progress;
+use turn_types::{AllocationId, WorkerId};
 
 use crate::copies::{CopiedAllocation, CopiedRelay, Copies, CopiesFor};
 use crate::inheritance::Inheritance;
@@ -39,6 +41,8 @@ pub enum Update<S = InheritedSocket> {
     Copies(Copies<S>),
     /// The rest: it serves no more. One worker gets one of these.
     Last(Box<Inheritance<S, TcpStream, Conduit>>),
+    /// Progress of allocations since, by the kernel path there.
+    Progress(Vec<(AllocationId, Progress)>),
     /// This process serves.
     Serve,
 }
@@ -61,6 +65,7 @@ impl Update {
                 let opened = Inheritance { listeners, copies, progress, streams, staying };
                 Update::Last(Box::new(opened))
             }
+            Self::Progress(progress) => Update::Progress(progress),
             Self::Serve => Update::Serve,
         })
     }
@@ -72,7 +77,7 @@ impl<S> Update<S> {
         match self {
             Self::Copies(copies) => std::mem::take(&mut copies.shared),
             Self::Last(inheritance) => std::mem::take(&mut inheritance.copies.shared),
-            Self::Serve => Vec::new(),
+            Self::Progress(_) | Self::Serve => Vec::new(),
         }
     }
 }
@@ -163,17 +168,32 @@ impl WorkerChannels {
     }
 
     fn ask_to_leave(&self) -> io::Result<Vec<Left>> {
+        self.ask_all(WorkerMessage::Leave)?.into_iter().collect()
+    }
+
+    /// Lets all workers that have [left](Self::leave) withdraw the routes by which the kernel goes on to relay: the next process is about to
+    /// serve. Returns the progress of the allocations that had them, of each worker.
+    ///
+    /// # Errors
+    /// One does not answer in time.
+    pub fn withdraw(&self) -> io::Result<Vec<Vec<(AllocationId, Progress)>>> {
+        self.ask_all(WorkerMessage::Withdraw)
+    }
+
+    /// Asks all workers at once: with one behind the other each second one would be silent longer.
+    fn ask_all<T: Send + 'static>(
+        &self,
+        message: impl Fn(Reply<T>) -> WorkerMessage<Kernel>,
+    ) -> io::Result<Vec<T>> {
         let no_answer = || io::Error::new(io::ErrorKind::TimedOut, "a worker does not answer");
-        // All at once: each second worker would be silent longer.
         let mut answers = Vec::new();
         for worker in self.ids() {
             let (tell, told) = channel();
-            let reply = Box::new(move |left| drop(tell.send(left)));
-            self.send(worker, WorkerMessage::Leave(reply)).map_err(|_| no_answer())?;
+            let reply = Box::new(move |answer| drop(tell.send(answer)));
+            self.send(worker, message(reply)).map_err(|_| no_answer())?;
             answers.push(told);
         }
-        let wait =
-            |told: Receiver<_>| told.recv_timeout(LEAVE_DEADLINE).map_err(|_| no_answer())?;
+        let wait = |told: Receiver<T>| told.recv_timeout(LEAVE_DEADLINE).map_err(|_| no_answer());
         answers.into_iter().map(wait).collect()
     }
 

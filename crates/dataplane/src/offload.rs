@@ -222,6 +222,11 @@ impl<N: Net> Offload<N> {
             && self.routes.as_ref().is_some_and(|routes| routes.is_by_tc())
     }
 
+    /// Returns true if the kernel relays channels of an allocation.
+    pub(crate) fn relays(&self, id: AllocationId) -> bool {
+        self.routes.as_ref().is_some_and(|routes| routes.of_allocation(id).is_some())
+    }
+
     /// Returns the number of channels that the kernel relays.
     pub(crate) fn flows(&self) -> u64 {
         self.routes.as_ref().map_or(0, |routes| routes.flows() as u64)

@@ -69,11 +69,22 @@ pub fn spawn(
         None => Ok((Worker::new(spec)?, None)),
         Some(entrance) => entrance.enter(spec).map(|(worker, updates)| (worker, Some(updates))),
     };
-    start(id, core, build, |(worker, updates): (Worker, Option<Receiver<Update>>)| {
-        if updates.is_none_or(|updates| matches!(updates.recv(), Ok(Update::Serve))) {
+    start(id, core, build, |(mut worker, updates): (Worker, Option<Receiver<Update>>)| {
+        if updates.is_none_or(|updates| is_to_serve(&mut worker, &updates)) {
             worker.run();
         }
     })
+}
+
+/// Waits until a worker that has everything of the one before is to serve; false if the hand-over has failed.
+fn is_to_serve(worker: &mut Worker, updates: &Receiver<Update>) -> bool {
+    loop {
+        match updates.recv() {
+            Ok(Update::Progress(progress)) => worker.set_progress(progress),
+            Ok(Update::Serve) => return true,
+            Ok(Update::Copies(_) | Update::Last(_)) | Err(_) => return false,
+        }
+    }
 }
 
 impl Entrance {
@@ -93,7 +104,7 @@ impl Entrance {
                     tell_refused(id, &worker.take_over(*inherited));
                     return Ok((worker, updates));
                 }
-                Update::Serve => return Err(nothing()),
+                Update::Progress(_) | Update::Serve => return Err(nothing()),
             }
             update = next()?;
         }

@@ -13,6 +13,7 @@ mod echo_peer;
 mod lab;
 mod machine;
 mod nat;
+pub mod said;
 mod secure;
 mod server;
 mod tool;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use e2e::{
     Call, Caller, Config, Host, Lab, Running, SecureScene, Sent, Server, Stop, Tool, binary,
-    echo_peer, pion, pion_run, require,
+    echo_peer, pion, pion_run, require, said,
 };
 use turn_types::IpFamily;
 
@@ -189,34 +189,6 @@ fn fail_to_take_over(server: &Server) {
         let mut bytes = [0; 4096];
         while stream.read(&mut bytes).is_ok_and(|len| len > 0) {}
     }
-}
-
-/// Bytes of the talk between the processes, as a stranger to it would say them.
-mod said {
-    pub(super) fn frame(document: &[u8]) -> Vec<u8> {
-        let len = u32::try_from(document.len()).expect("short").to_le_bytes();
-        [&len[..], document].concat()
-    }
-
-    fn document(version: u32, content: &[u8]) -> Vec<u8> {
-        [&b"TURNPIKE"[..], &version.to_le_bytes(), content].concat()
-    }
-
-    /// The version and the process of a new server.
-    pub(super) fn hello(version: u32) -> Vec<u8> {
-        let length: &[u8] = &[18, 0, 0, 0];
-        let (no_text, process) = (&[1, 4, 0, 0, 0, 0, 0, 0, 0], &[2, 4, 0, 0, 0, 1, 0, 0, 0]);
-        frame(&document(version, &[length, no_text, process].concat()))
-    }
-
-    pub(super) fn step(number: u8) -> Vec<u8> {
-        frame(&document(1, &[number]))
-    }
-
-    pub(super) const LEAVE: u8 = 0;
-    pub(super) const PREPARED: u8 = 1;
-    pub(super) const GO: u8 = 2;
-    pub(super) const COPY: u8 = 4;
 }
 
 /// Acts of a process that fails, in this order.

@@ -108,7 +108,7 @@ impl Starting {
             threads.push(worker.built().or_fail("cannot start a worker")?);
             tokio::task::yield_now().await; // signals are heard
         }
-        let retiring = predecessor.map(Predecessor::enter).transpose();
+        let retiring = predecessor.map(|before| before.enter(&news)).transpose();
         let retiring = retiring.or_fail("the running server took everything back, and goes on")?;
         for worker in news {
             // One that has ended is noticed as one that ends later.

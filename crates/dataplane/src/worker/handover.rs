@@ -5,6 +5,8 @@
 //! copies while it serves                --> take
 //! leave: nothing is received from here on
 //! the changes since                     --> take_over
+//! withdraw: the kernel relays no more
+//! progress of the allocations it had    --> set_progress
 //!                                       <--  it serves
 //! forget                                     (or it fails: take_back)
 //! ```
@@ -18,7 +20,7 @@ use std::sync::mpsc::SyncSender;
 
 use linux_net::Interest;
 use state_format::{Value as _, Writer};
-use turn_proto::{AllocationCopy, EndReason};
+use turn_proto::{AllocationCopy, EndReason, Progress};
 use turn_types::{AllocationId, FiveTuple, RelayId, RelayProtocol, Transport};
 
 use super::Worker;
@@ -72,7 +74,7 @@ impl<N: Net> Worker<N> {
         let is_first = before.is_none();
         let (mut left, missing) = before.map_or_else(
             || {
-                self.withdraw_routes();
+                self.withdraw_routes_of_connections();
                 let (copied, missing) = self.take_copied();
                 (Left { streams: Vec::new(), copied }, missing)
             },
@@ -177,9 +179,9 @@ impl<N: Net> Worker<N> {
         Ok(staying)
     }
 
-    /// Withdraws all routes, counts their traffic and relays the packets that they have delivered.
-    fn withdraw_routes(&mut self) {
-        self.cx.server.withdraw_all();
+    /// Withdraws the routes of clients with connections, and relays the packets that these have delivered.
+    fn withdraw_routes_of_connections(&mut self) {
+        self.cx.server.withdraw_all(|transport| transport != Transport::Udp);
         self.settle();
         for _ in 0..RING_ROUNDS_PER_TURN {
             if !self.receive_from_ring() {
@@ -187,6 +189,18 @@ impl<N: Net> Worker<N> {
             }
         }
         self.send_gathered();
+    }
+
+    /// Withdraws all routes: the kernel has relayed by them since the worker [left](Self::leave), and the next process is about to serve.
+    /// Returns the progress of their allocations.
+    pub fn withdraw(&mut self) -> Vec<(AllocationId, Progress)> {
+        let Some(Left { copied, .. }) = &self.left else { return Vec::new() };
+        let by_kernel: Vec<_> = copied.ids().filter(|id| self.offload.relays(*id)).collect();
+        self.cx.server.withdraw_all(|_| true);
+        self.settle();
+        let progress =
+            by_kernel.into_iter().filter_map(|id| Some((id, self.cx.server.progress(id)?)));
+        progress.collect()
     }
 
     /// One turn of a worker that has left everything: messages of workers and of the hand-over are served, and nothing else.

@@ -47,6 +47,7 @@ impl<N: Net> Worker<N> {
             WorkerMessage::FetchFailed(fetch) => self.hand_in(Event::FetchFailed(fetch)),
             WorkerMessage::Arrive(departure, sockets) => self.arrive(*departure, sockets),
             WorkerMessage::Leave(reply) => reply(self.leave()),
+            WorkerMessage::Withdraw(reply) => reply(self.withdraw()),
             WorkerMessage::TakeBack => self.take_back(),
             WorkerMessage::Forget => self.forget(),
             WorkerMessage::Copy(to, whom) => self.copy_to(to, whom),

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use state_format::Reader;
-use turn_proto::{EndReason, Renamed, TakenOver, TakeoverError};
+use turn_proto::{EndReason, Progress, Renamed, TakenOver, TakeoverError};
 use turn_types::{AllocationId, ClientPath, RelayId, SocketId, Transport};
 
 use super::Worker;
@@ -104,13 +104,18 @@ impl<N: Net> Worker<N> {
         for (id, Refused { state, relays, .. }) in std::mem::take(&mut self.taken.refused) {
             self.take_allocation(id, state, relays);
         }
-        for (id, progress) in progress {
-            self.cx.server.set_progress(id, progress);
-        }
+        self.set_progress(progress);
         let taken = std::mem::take(&mut self.taken);
         let whys = taken.refused.into_values().map(|refused| NotTaken::Allocation(refused.why));
         refused.extend(whys);
         refused
+    }
+
+    /// Takes the progress of allocations that this worker has of the other one.
+    pub fn set_progress(&mut self, progress: Vec<(AllocationId, Progress)>) {
+        for (id, progress) in progress {
+            self.cx.server.set_progress(id, progress);
+        }
     }
 
     fn take_allocation(

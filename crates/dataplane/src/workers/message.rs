@@ -4,8 +4,8 @@ use std::sync::mpsc::SyncSender;
 use std::{fmt, io};
 
 use control::Reply;
-use turn_proto::{BindRequest, Departure, Fetch, Question, WorkerAnswer};
-use turn_types::RelayId;
+use turn_proto::{BindRequest, Departure, Fetch, Progress, Question, WorkerAnswer};
+use turn_types::{AllocationId, RelayId};
 
 use crate::copies::{Copies, CopiesFor};
 use crate::inheritance::Inheritance;
@@ -16,7 +16,7 @@ use crate::stream::Stream;
 /// Relay sockets of an allocation that moves, by their numbers at the sender.
 pub(crate) type MovedSockets<N> = Vec<(RelayId, RelaySocket<N>)>;
 
-/// A message to another worker. Those between the first and the last four are the steps of a client's move (RFC 8016), in their
+/// A message to another worker. Those between the first and the last five are the steps of a client's move (RFC 8016), in their
 /// order; see `handover.rs` of `turn_proto`.
 pub(crate) enum WorkerMessage<N: Net> {
     /// A client's connection, with its TLS and buffered bytes, whose ConnectionBind names a peer's connection of the
@@ -34,6 +34,8 @@ pub(crate) enum WorkerMessage<N: Net> {
     Arrive(Box<Departure>, MovedSockets<N>),
     /// The next process asks for everything.
     Leave(LeaveReply<N>),
+    /// The next process is about to serve.
+    Withdraw(WithdrawReply),
     /// The next process has failed.
     TakeBack,
     /// The next process serves.
@@ -46,6 +48,9 @@ pub(crate) enum WorkerMessage<N: Net> {
 pub(crate) type LeaveReply<N> =
     Reply<io::Result<Inheritance<<N as Net>::Udp, <N as Net>::Stream, <N as Net>::Conduit>>>;
 
+/// Takes the progress of allocations that the kernel has relayed for.
+pub(crate) type WithdrawReply = Reply<Vec<(AllocationId, Progress)>>;
+
 impl<N: Net> fmt::Debug for WorkerMessage<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -56,6 +61,7 @@ impl<N: Net> fmt::Debug for WorkerMessage<N> {
             Self::FetchFailed(_) => "FetchFailed",
             Self::Arrive(..) => "Arrive",
             Self::Leave(_) => "Leave",
+            Self::Withdraw(_) => "Withdraw",
             Self::TakeBack => "TakeBack",
             Self::Forget => "Forget",
             Self::Copy(..) => "Copy",

@@ -16,5 +16,6 @@ mod routing;
 mod rules;
 mod scene;
 mod stacked;
+mod upgrades;
 
 use scene::{Call, Scene, by_xdp_and_tc, wait_until};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! at the old process                        at the new process
-//! withdraw_all: routes go
+//! withdraw: routes go
 //! leave, for each allocation
 //! its state, and its relay sockets    -->   take_over: ports, quotas and indexes as they were
 //! (the new one fails)                 <--
@@ -18,7 +18,7 @@ use core::net::SocketAddr;
 use state_format::{Malformed, Reader, Value as _, Writer, fields};
 use turn_types::{
     AllocationId, ClientPath, FiveTuple, Instant, Prefix, RelayId, RelayProtocol, ServerAddr,
-    SocketId,
+    SocketId, Transport,
 };
 
 use super::Moves;
@@ -129,10 +129,12 @@ impl AllocationCopy {
 }
 
 impl Moves<'_> {
-    /// Withdraws the routes of all allocations.
-    pub(crate) fn withdraw_all(&mut self) {
+    /// Withdraws the routes of all allocations whose clients use these transports.
+    pub(crate) fn withdraw_all(&mut self, of: impl Fn(Transport) -> bool) {
         for slot in self.allocations.slots() {
-            self.allocations.withdraw_routes(slot, self.outbox);
+            if of(self.allocations.get(slot).path.five_tuple.transport) {
+                self.allocations.withdraw_routes(slot, self.outbox);
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use state_format::Reader;
-use turn_types::{AllocationId, ClientPath, Now, SocketId};
+use turn_types::{AllocationId, ClientPath, Now, SocketId, Transport};
 
 use super::Server;
 use crate::mobility::handover::Departure;
@@ -11,10 +11,10 @@ use crate::mobility::takeover::{AllocationCopy, TakenOver, TakeoverError};
 use crate::store::Progress;
 
 impl Server {
-    /// Withdraws the routes of all allocations, before they [leave](Self::leave). Commands are to be carried out before, so
-    /// that the traffic of routes is still counted.
-    pub fn withdraw_all(&mut self) {
-        self.state.moves().withdraw_all();
+    /// Withdraws the routes of all allocations whose clients use these transports, before they [leave](Self::leave). Commands are to be
+    /// carried out before, so that the traffic of routes is still counted.
+    pub fn withdraw_all(&mut self, of: impl Fn(Transport) -> bool) {
+        self.state.moves().withdraw_all(of);
     }
 
     /// Sets the routes of all allocations again after they were [withdrawn](Self::withdraw_all).

@@ -31,7 +31,7 @@ struct Left {
 /// All allocations leave.
 fn leave(world: &mut World) -> Vec<Left> {
     let ids: Vec<AllocationId> = world.server.allocations().map(|record| record.id).collect();
-    world.server.withdraw_all();
+    world.server.withdraw_all(|_| true);
     world.carry_out();
     assert!(world.routes.is_empty(), "another process has the packets now");
     ids.into_iter().map(|id| take_out(world, id)).collect()

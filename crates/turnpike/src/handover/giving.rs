@@ -25,8 +25,8 @@ use turn_types::{Secret, WorkerId};
 
 use super::copying;
 use super::messages::{
-    Bytes, Hello, LastPart, Leaving, Listening, News, Offer, SessionPart, StayingPart, Step,
-    StreamPart,
+    Bytes, Hello, LastPart, Leaving, Listening, News, Offer, ProgressPart, SessionPart,
+    StayingPart, Step, StreamPart,
 };
 use super::parked::{Parked, Parking};
 use super::passing::{Inlet as _, Outlet};
@@ -248,10 +248,7 @@ impl Giving {
         let prepared = pass_on(&mut wire, received.try_iter(), &mut copies)
             .and_then(|()| hand_out(&mut wire, left, &mut copies))
             .and_then(|()| wire.expect(Step::Prepared))
-            .and_then(|()| {
-                self.pass_on_paths(true);
-                wire.send(&Step::Go)
-            });
+            .and_then(|()| self.end(&mut wire));
         prepared.inspect_err(|_| self.take_back())?;
         let pause = since.elapsed();
         drop(copies);
@@ -268,6 +265,20 @@ impl Giving {
         Ok(true)
     }
 
+    /// Lets the next process serve.
+    fn end(&self, wire: &mut Wire) -> io::Result<()> {
+        self.withdraw(wire)?;
+        self.pass_on_paths(true);
+        wire.send(&Step::Go)
+    }
+
+    /// Ends the kernel's part, which has gone on since the workers left.
+    fn withdraw(&self, outlet: &mut impl Outlet) -> io::Result<()> {
+        let part = |allocations| ProgressPart { allocations };
+        let progress = self.workers.channels.withdraw()?.into_iter().map(part).collect();
+        outlet.send(&News::Progress(progress))
+    }
+
     /// Leaves everything to a process that comes when this one has ended. Returns the number of allocations.
     fn park(&self, keep: impl FnOnce(&Parked) -> io::Result<()>) -> io::Result<usize> {
         let mut parking = Parking::new()?;
@@ -279,7 +290,9 @@ impl Giving {
         left.iter_mut().for_each(|worker| worker.staying.clear());
         let allocations = count(&left);
         let mut copies = HandedOut::default();
-        let parked = hand_out(&mut parking, left, &mut copies).and_then(|()| parking.seal());
+        let parked = hand_out(&mut parking, left, &mut copies)
+            .and_then(|()| self.withdraw(&mut parking))
+            .and_then(|()| parking.seal());
         let parked = parked.inspect_err(|_| self.take_back())?;
         let kept = keep(&parked);
         // Also if that has failed: the next process may get the keys of connections all the same, and two would go on with them.

@@ -74,6 +74,13 @@ pub(super) enum News {
     /// The rest of one worker, which serves no more. Descriptors follow: of its copies, of the ways to processes with sessions that stay, of
     /// clients' connections.
     Last(LastPart),
+    /// Progress of allocations for which the kernel has relayed since, of each worker: it relays no more.
+    Progress(Vec<ProgressPart>),
+}
+
+/// Progress of allocations of one worker.
+pub(super) struct ProgressPart {
+    pub(super) allocations: Vec<(AllocationId, Progress)>,
 }
 
 /// The rest of one worker.
@@ -186,7 +193,8 @@ fields!(Offer {
 });
 fields!(RelaySocketsPart { 1 => option_set, 2 => recv_buffer, 3 => send_buffer });
 fields!(Listening { 1 => udp, 2 => tcp });
-variants!(News, "news of a worker" { 0 => Copies(copies), 1 => Last(last) });
+variants!(News, "news of a worker" { 0 => Copies(copies), 1 => Last(last), 2 => Progress(parts) });
+fields!(ProgressPart { 1 => allocations });
 fields!(LastPart { 1 => copies, 2 => progress, 3 => staying, 4 => streams });
 fields!(StreamPart { 1 => state, 2 => remote });
 fields!(StayingPart { 1 => sessions });

@@ -236,6 +236,11 @@ impl Predecessor {
         }
         let mut missing: BTreeSet<usize> = (0..workers.len()).collect();
         let rest = self.receive_rest(workers, &mut missing);
+        if let (Ok(_), Source::Ended(..)) = (&rest, &self.source)
+            && let Err(error) = self.receive_progress(workers)
+        {
+            tracing::warn!("the last traffic of the kernel path is not counted: {error}");
+        }
         match (rest, &self.source) {
             (Ok(allocations), _) => Ok(Left { since, allocations }),
             (Err(error), Source::Ended(..) | Source::Kept(..)) => {
@@ -278,6 +283,7 @@ impl Predecessor {
                     let copies = copying::copies(&mut self.source, part)?;
                     give(workers, index, Update::Copies(copies))?;
                 }
+                News::Progress(_) => return Err(out_of_turn()),
                 News::Last(last) => {
                     let index = usize::from(last.copies.worker.0);
                     let inheritance = self.receive_last(last)?;
@@ -290,6 +296,15 @@ impl Predecessor {
             }
         }
         Ok(allocations)
+    }
+
+    /// Receives the progress that the kernel path has made since.
+    fn receive_progress(&mut self, workers: &[SyncSender<Update>]) -> io::Result<()> {
+        let News::Progress(parts) = self.source.receive()? else { return Err(out_of_turn()) };
+        for (index, part) in parts.into_iter().enumerate() {
+            give(workers, index, Update::Progress(part.allocations))?;
+        }
+        Ok(())
     }
 
     fn receive_last(
@@ -319,22 +334,23 @@ impl Predecessor {
         Ok(Inheritance { listeners: Vec::new(), copies, progress, streams, staying })
     }
 
-    /// Tells it that this process is ready to serve; behind that, this process serves alone, and has its standard
-    /// error.
+    /// Tells it that this process is ready to serve, which gets the last news for its `workers`; behind that, this process serves alone, and has
+    /// its standard error.
     ///
     /// # Errors
     /// It has taken everything back, and this process may not serve.
-    pub(crate) fn enter(self) -> io::Result<Retiring> {
-        let mut wire = match self.source {
-            Source::Running(wire) => wire,
-            Source::Kept(mut wire, _) => {
+    pub(crate) fn enter(mut self, workers: &[SyncSender<Update>]) -> io::Result<Retiring> {
+        match &mut self.source {
+            Source::Running(wire) => wire.send(&Step::Prepared)?,
+            Source::Kept(wire, _) => {
                 // A keeper that is gone has nothing to forget.
                 let _ = wire.send(&Step::Prepared);
                 return Ok(Retiring(None));
             }
             Source::Ended(..) => return Ok(Retiring(None)),
-        };
-        wire.send(&Step::Prepared)?;
+        }
+        self.receive_progress(workers)?;
+        let Source::Running(mut wire) = self.source else { return Ok(Retiring(None)) };
         wire.expect(Step::Go)?;
         // The log goes on where it was.
         if let Some(errors) = &self.errors {
@@ -452,7 +468,7 @@ mod tests {
         let (worker, updates) = sync_channel(1);
         assert_eq!(found.leave(&[worker]).unwrap().allocations, 0);
         assert!(matches!(updates.recv(), Ok(Update::Last(_))));
-        assert!(found.enter().is_ok());
+        assert!(found.enter(&[]).is_ok());
     }
 
     /// A connection whose socket is not the one that was meant is closed, and its call ends with it.

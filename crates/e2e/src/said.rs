@@ -1,0 +1,35 @@
+//! Bytes of the talk between the processes of an upgrade, as a stranger to it would say them.
+
+/// A message of the talk.
+#[must_use]
+pub fn frame(document: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(document.len()).expect("short").to_le_bytes();
+    [&len[..], document].concat()
+}
+
+fn document(version: u32, content: &[u8]) -> Vec<u8> {
+    [&b"TURNPIKE"[..], &version.to_le_bytes(), content].concat()
+}
+
+/// The version and the process of a new server.
+#[must_use]
+pub fn hello(version: u32) -> Vec<u8> {
+    let length: &[u8] = &[18, 0, 0, 0];
+    let (no_text, process) = (&[1, 4, 0, 0, 0, 0, 0, 0, 0], &[2, 4, 0, 0, 0, 1, 0, 0, 0]);
+    frame(&document(version, &[length, no_text, process].concat()))
+}
+
+/// A step that has no more to say.
+#[must_use]
+pub fn step(number: u8) -> Vec<u8> {
+    frame(&document(1, &[number]))
+}
+
+/// The next process has all copies.
+pub const LEAVE: u8 = 0;
+/// It has taken over.
+pub const PREPARED: u8 = 1;
+/// It serves from now on.
+pub const GO: u8 = 2;
+/// It wants copies.
+pub const COPY: u8 = 4;

@@ -1,0 +1,80 @@
+//! Calls that the kernel relays, while another process takes the place of the server.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use e2e::{Server, said};
+use turn_types::IpFamily::V4;
+
+use crate::{Call, Scene, by_xdp_and_tc};
+
+/// Longest time until the server has said all that it has to say.
+const SAID: Duration = Duration::from_millis(100);
+
+/// Attempts: now and then the sockets get a packet of each direction, and those behind it wait for it.
+const ATTEMPTS: usize = 10;
+
+/// Datagrams of an attempt.
+const DATAGRAMS: u64 = 20;
+
+/// A process that has got everything, and does no more: no socket is served until it is gone.
+fn hang(server: &Server) -> UnixStream {
+    let path = server.config_file().with_file_name("control.next");
+    let mut stream = UnixStream::connect(path).expect("the server takes upgrades");
+    stream.set_read_timeout(Some(SAID)).expect("a time");
+    for said in [said::hello(1), said::step(said::COPY), said::step(said::LEAVE)] {
+        stream.write_all(&said).expect("said");
+        let (mut bytes, mut heard) = ([0; 4096], 0);
+        while let Ok(len) = stream.read(&mut bytes)
+            && len > 0
+        {
+            heard += len;
+        }
+        assert!(heard > 0, "the server answers each");
+    }
+    stream
+}
+
+/// Sends datagrams both ways; returns how many arrived at the peer, and at the client.
+fn exchange(call: &Call) -> [u64; 2] {
+    const STEP: Duration = Duration::from_millis(20);
+    let mut arrived = [0; 2];
+    for number in 0..DATAGRAMS {
+        call.caller.send(call.channel, &number.to_be_bytes());
+        drop(call.peer.send(&number.to_be_bytes()));
+        arrived[0] += u64::from(call.receive_at_peer(STEP).is_some());
+        arrived[1] += u64::from(call.caller.receive(STEP).is_some());
+    }
+    arrived
+}
+
+#[test]
+fn the_kernel_relays_while_no_process_serves() {
+    by_xdp_and_tc(|mode| {
+        let Some(mut scene) = Scene::new(mode, |_, _| ()) else { return };
+        let call = scene.call(V4, V4);
+        let counted = |scene: &Scene| {
+            let session = scene.session(&call.caller);
+            session["to_peers"]["packets"].as_u64().expect("packets")
+        };
+        let went_on = (0..ATTEMPTS).any(|_| {
+            scene.wait_for_kernel(&call);
+            let before = counted(&scene);
+            let process = hang(&scene.server);
+            let arrived = exchange(&call);
+            drop(process);
+            // The server has taken everything back.
+            scene.wait_for_kernel(&call);
+            assert!(counted(&scene) > before + arrived[0], "{mode}: {before}, {arrived:?}");
+            arrived.iter().all(|arrived| *arrived > DATAGRAMS / 2)
+        });
+        assert!(went_on, "{mode}");
+        let before = counted(&scene);
+        let upgraded = scene.server.upgrade(&[]);
+        assert!(upgraded.ok, "{}", upgraded.output);
+        scene.assert_attached(mode);
+        scene.wait_for_kernel(&call);
+        assert!(counted(&scene) > before, "{mode}: {before}");
+    });
+}
