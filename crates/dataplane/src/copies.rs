@@ -4,10 +4,11 @@
 //! The worker sends the changes, to a keeper a few times a second. The sockets go with the first copy of an allocation; what a keeper
 //! has of it is as old as the last copy, so that the newest permissions and channels may be missing. Clients with connections are not copied.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc::{SyncSender, TrySendError};
+use std::thread::sleep;
 use std::time::Duration;
 
 use state_format::Writer;
@@ -15,7 +16,10 @@ use turn_proto::{AllocationCopy, Server};
 use turn_types::{AllocationId, Instant, RelayId, RelayProtocol, Transport, WorkerId};
 
 use crate::io::{Net, UdpIo as _};
-use crate::limits::{COPIES_AGAIN_AFTER, COPIES_EVERY, COPIES_PER_TURN, COPIES_TO_NEXT_EVERY};
+use crate::limits::{
+    COPIES_AGAIN_AFTER, COPIES_EVERY, COPIES_PER_TURN, COPIES_TO_NEXT_EVERY, LAST_COPIES_PAUSES,
+    SOCKETS_AGAIN_AFTER,
+};
 use crate::sockets::Sockets;
 
 /// Changes at a worker since its last copies, with sockets of type `S`.
@@ -92,27 +96,60 @@ impl Copied {
     /// No descriptors left for the sockets.
     pub(crate) fn copy<N: Net>(
         &mut self,
-        (worker, server, sockets): (WorkerId, &mut Server, &Sockets<N>),
+        of: (WorkerId, &mut Server, &Sockets<N>),
         ids: impl IntoIterator<Item = AllocationId>,
         may_go: impl Fn(&AllocationCopy) -> bool,
     ) -> io::Result<Copies<N::Udp>> {
-        let is_first = !std::mem::replace(&mut self.has_shared, true);
-        let shared = if is_first { sockets.copy_shared()? } else { Vec::new() };
-        let (mut changed, mut ended) = (Vec::new(), Vec::new());
+        match self.copy_possible(of, ids.into_iter().collect(), may_go) {
+            (copies, None) => Ok(copies),
+            (_, Some(uncopied)) => Err(uncopied.why),
+        }
+    }
+
+    /// The same, without those of which the sockets cannot be copied.
+    fn copy_possible<N: Net>(
+        &mut self,
+        (worker, server, sockets): (WorkerId, &mut Server, &Sockets<N>),
+        ids: Vec<AllocationId>,
+        may_go: impl Fn(&AllocationCopy) -> bool,
+    ) -> (Copies<N::Udp>, Option<Uncopied>) {
+        let (last_id, complete) = (server.last_id(), !server.has_changes());
+        let (changed, ended) = (Vec::new(), Vec::new());
+        let mut copies = Copies { worker, last_id, shared: Vec::new(), changed, ended, complete };
+        match self.shared(sockets) {
+            Ok(shared) => copies.shared = shared,
+            Err(why) => return (copies, Some(Uncopied { ids, why })),
+        }
+        let mut uncopied: Option<Uncopied> = None;
         let mut out = Writer::new();
         for id in ids {
             match server.copy(id).filter(&may_go) {
-                Some(copy) => {
-                    let relays = self.relays(id, &copy, sockets)?;
-                    copy.write(&mut out);
-                    changed.push(CopiedAllocation { id, state: out.take_bytes(), relays });
-                }
-                None if self.known.remove(&id).is_some() => ended.push(id),
+                Some(copy) => match self.relays(id, &copy, sockets) {
+                    Ok(relays) => {
+                        copy.write(&mut out);
+                        let state = out.take_bytes();
+                        copies.changed.push(CopiedAllocation { id, state, relays });
+                    }
+                    Err(why) => {
+                        let first = || Uncopied { ids: Vec::new(), why };
+                        uncopied.get_or_insert_with(first).ids.push(id);
+                    }
+                },
+                None if self.known.remove(&id).is_some() => copies.ended.push(id),
                 None => {}
             }
         }
-        let complete = !server.has_changes();
-        Ok(Copies { worker, last_id: server.last_id(), shared, changed, ended, complete })
+        (copies, uncopied)
+    }
+
+    /// The sockets that relays share, if the other process does not have them.
+    fn shared<N: Net>(&mut self, sockets: &Sockets<N>) -> io::Result<Vec<N::Udp>> {
+        if self.has_shared {
+            return Ok(Vec::new());
+        }
+        let shared = sockets.copy_shared()?;
+        self.has_shared = true;
+        Ok(shared)
     }
 
     /// The relays of an allocation, with the sockets that the other process does not have.
@@ -122,18 +159,25 @@ impl Copied {
         copy: &AllocationCopy,
         sockets: &Sockets<N>,
     ) -> io::Result<Vec<CopiedRelay<N::Udp>>> {
-        let known = self.known.entry(id).or_default();
-        let before = std::mem::take(known);
+        let before = self.known.get(&id).copied().unwrap_or_default();
+        let mut after = Known::default();
         let mut relays = Vec::new();
-        for (relay, known) in copy.relays().zip(known) {
+        for (relay, known) in copy.relays().zip(&mut after) {
             *known = Some(relay);
             let Some((at, socket)) = sockets.at(relay) else { continue };
             let is_known = before.contains(&Some(relay));
             let new = socket.filter(|_| !is_known).map(|socket| socket.copy()).transpose()?;
             relays.push(CopiedRelay { relay, at, own: socket.is_some(), socket: new });
         }
+        self.known.insert(id, after);
         Ok(relays)
     }
+}
+
+/// Allocations that could not be copied: no descriptors are left for their sockets.
+struct Uncopied {
+    ids: Vec<AllocationId>,
+    why: io::Error,
 }
 
 /// Allocations of copies that found no room.
@@ -171,15 +215,20 @@ pub(crate) struct Copying<N: Net> {
     /// Copies that found no room.
     unsent: Option<Copies<N::Udp>>,
     due: Instant,
+    /// Allocations that wait for descriptors, or of which the other process may have an old state.
+    late: BTreeSet<AllocationId>,
+    late_due: Instant,
 }
 
-/// Why no copies are sent any more.
+/// Why copies are not sent.
 #[derive(Debug)]
-pub(crate) enum Over {
+pub(crate) enum Unsent {
     /// The other process is gone.
     Gone,
-    /// No descriptors are left for it.
+    /// No descriptors are left, and the next process needs all.
     Exhausted(io::Error),
+    /// No descriptors are left for some. A keeper gets them when there are.
+    Late(io::Error),
 }
 
 impl<N: Net> Copying<N> {
@@ -190,7 +239,15 @@ impl<N: Net> Copying<N> {
         whom: CopiesFor,
     ) -> Self {
         server.keep_changes(true);
-        Self { to, whom, copied: Copied::default(), unsent: None, due: Instant::ZERO }
+        Self {
+            to,
+            whom,
+            copied: Copied::default(),
+            unsent: None,
+            due: Instant::ZERO,
+            late: BTreeSet::new(),
+            late_due: Instant::ZERO,
+        }
     }
 
     /// Returns true if its copies go there.
@@ -198,19 +255,24 @@ impl<N: Net> Copying<N> {
         self.whom == whom
     }
 
-    /// Begins again, with everything: others have taken the changes meanwhile.
-    pub(crate) fn begin_again(self, server: &mut Server) -> Self {
-        Self::begin(server, self.to, self.whom)
+    /// Goes on with the states of all: others have taken the changes meanwhile. The other process has the sockets.
+    pub(crate) fn go_on(mut self, server: &mut Server) -> Self {
+        server.keep_changes(true);
+        // Ended allocations are no changes any more.
+        self.late.extend(self.copied.ids());
+        self.late_due = Instant::ZERO;
+        self
     }
 
     /// The allocations that the other process has when it has received all that was sent, and the ones that it has to get beside all changes.
     pub(crate) fn into_copied(self) -> (Copied, Missing) {
-        let Self { mut copied, unsent, .. } = self;
+        let Self { mut copied, unsent, late, .. } = self;
+        let late = late.into_iter().collect();
         let Some(Copies { shared, changed, ended, .. }) = unsent else {
-            return (copied, Missing::default());
+            return (copied, Missing { changed: late, ended: Vec::new() });
         };
         copied.has_shared &= shared.is_empty();
-        let mut missing = Missing { changed: Vec::new(), ended };
+        let mut missing = Missing { changed: late, ended };
         for CopiedAllocation { id, relays, .. } in changed {
             if relays.iter().any(|relay| relay.socket.is_some()) {
                 copied.known.remove(&id);
@@ -222,8 +284,10 @@ impl<N: Net> Copying<N> {
 
     /// The time of the next copies, if there is something to copy.
     pub(crate) fn due(&self, server: &Server) -> Option<Instant> {
-        let has_more = self.unsent.is_some() || !self.copied.has_shared || server.has_changes();
-        has_more.then_some(self.due)
+        let has_changes = self.unsent.is_some() || server.has_changes();
+        let has_late = !self.late.is_empty() || !self.copied.has_shared;
+        let changes = has_changes.then_some(self.due);
+        changes.into_iter().chain(has_late.then_some(self.due.max(self.late_due))).min()
     }
 
     /// Sends copies when it is time.
@@ -232,17 +296,13 @@ impl<N: Net> Copying<N> {
         (worker, now): (WorkerId, Instant),
         server: &mut Server,
         sockets: &Sockets<N>,
-    ) -> Result<(), Over> {
+    ) -> Result<(), Unsent> {
         if self.due(server).is_none_or(|due| now < due) {
             return Ok(());
         }
-        let copies = match self.unsent.take() {
-            Some(copies) => copies,
-            None => {
-                let ids: Vec<AllocationId> = server.take_changed(COPIES_PER_TURN).collect();
-                let copies = self.copied.copy((worker, server, sockets), ids, is_of_udp);
-                copies.map_err(Over::Exhausted)?
-            }
+        let (copies, late) = match self.unsent.take() {
+            Some(copies) => (copies, None),
+            None => self.copy((worker, now), server, sockets)?,
         };
         self.due = match self.to.try_send(copies) {
             // One after another, with a turn of packets between.
@@ -252,9 +312,55 @@ impl<N: Net> Copying<N> {
                 self.unsent = Some(copies);
                 now + COPIES_AGAIN_AFTER
             }
-            Err(TrySendError::Disconnected(_)) => return Err(Over::Gone),
+            Err(TrySendError::Disconnected(_)) => return Err(Unsent::Gone),
         };
-        Ok(())
+        late.map_or(Ok(()), |why| Err(Unsent::Late(why)))
+    }
+
+    /// Copies of what has changed, and why some of it has to wait.
+    fn copy(
+        &mut self,
+        (worker, now): (WorkerId, Instant),
+        server: &mut Server,
+        sockets: &Sockets<N>,
+    ) -> Result<(Copies<N::Udp>, Option<io::Error>), Unsent> {
+        let mut ids: Vec<AllocationId> = Vec::new();
+        if self.late_due <= now {
+            ids.extend(std::iter::from_fn(|| self.late.pop_first()).take(COPIES_PER_TURN));
+        }
+        ids.extend(server.take_changed(COPIES_PER_TURN - ids.len()));
+        let (copies, uncopied) =
+            self.copied.copy_possible((worker, server, sockets), ids, is_of_udp);
+        match uncopied {
+            None => Ok((copies, None)),
+            Some(Uncopied { why, .. }) if self.whom == CopiesFor::Next => {
+                Err(Unsent::Exhausted(why))
+            }
+            Some(Uncopied { ids, why }) => {
+                self.late.extend(ids);
+                self.late_due = now + SOCKETS_AGAIN_AFTER;
+                Ok((copies, Some(why)))
+            }
+        }
+    }
+
+    /// Sends all that has changed, before the worker ends. The other process may be slow, and is waited for a little.
+    pub(crate) fn send_last(mut self, worker: WorkerId, server: &mut Server, sockets: &Sockets<N>) {
+        self.late_due = Instant::ZERO;
+        let mut pauses = 0..LAST_COPIES_PAUSES;
+        // Nothing changes any more.
+        while let Some(due) = self.due(server) {
+            // What finds no descriptors now would find none later.
+            if self.serve((worker, due), server, sockets).is_err() {
+                return;
+            }
+            if self.unsent.is_some() {
+                if pauses.next().is_none() {
+                    return;
+                }
+                sleep(COPIES_AGAIN_AFTER);
+            }
+        }
     }
 }
 

@@ -58,6 +58,14 @@ pub const COPIES_WAITING: usize = 16;
 /// Pause after copies that found no room.
 pub const COPIES_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
+/// Pause after copies of sockets for which no descriptors were left. Each try costs a few dozen system calls, and calls that have
+/// begun meanwhile are lost in a crash.
+pub const SOCKETS_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Pauses of a worker that ends, for a keeper that takes its last copies slowly: two seconds of the five that the process waits for
+/// its workers.
+pub const LAST_COPIES_PAUSES: u32 = 200;
+
 /// Sockets after which results are sent while fewer are ready than a turn serves: the packets of the first of a few dozen
 /// need not wait for those of the last, and a send call for so many costs each of them little.
 pub const SOCKETS_SENT_EARLY: usize = 4;

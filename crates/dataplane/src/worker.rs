@@ -18,7 +18,7 @@ use turn_proto::{EndReason, Fetch, Policy, REPLY_MAX, Server, ServerConfig, Shar
 use turn_types::{Instant, IpFamily, RelayId, SocketId, WorkerId};
 
 use crate::context::{Connections, Context, Message, Output};
-use crate::copies::{Copying, Over};
+use crate::copies::{CopiesFor, Copying, Unsent};
 use crate::dtls::{Dtls, DtlsSettings};
 use crate::earlier::EarlierSessions;
 use crate::egress::Egress;
@@ -246,6 +246,7 @@ impl<N: Net> Worker<N> {
     /// Ends all allocations and connections, but what the next process has.
     pub fn finish(mut self) {
         self.forget();
+        self.send_last_copies();
         self.cx.server.end_all(self.cx.now, EndReason::Shutdown);
         self.settle();
         self.dtls.end_all(&mut self.cx);
@@ -485,11 +486,26 @@ impl<N: Net> Worker<N> {
         let Self { cx, copying, .. } = self;
         let Context { worker, now, server, sockets, observer, .. } = cx;
         let Some(copying) = copying else { return };
-        let Err(over) = copying.serve((*worker, now.instant), server, sockets) else { return };
-        if let Over::Exhausted(error) = over {
-            observer.warn(now.instant, Condition::Copies, &error);
+        let Err(unsent) = copying.serve((*worker, now.instant), server, sockets) else { return };
+        match unsent {
+            Unsent::Late(error) => observer.warn(now.instant, Condition::Copies, &error),
+            Unsent::Exhausted(error) => {
+                observer.warn(now.instant, Condition::Copies, &error);
+                self.copy_to_keeper_again();
+            }
+            Unsent::Gone => self.copy_to_keeper_again(),
         }
-        self.copy_to_keeper_again();
+    }
+
+    /// Sends the keeper all that has changed: it has the calls when this process ends.
+    fn send_last_copies(&mut self) {
+        if self.copying.as_ref().is_some_and(|copying| copying.is_for(CopiesFor::Next)) {
+            self.copy_to_keeper_again();
+        }
+        let Some(copying) = self.copying.take() else { return };
+        let Context { worker, server, sockets, .. } = &mut self.cx;
+        copying.send_last(*worker, server, sockets);
+        server.keep_changes(false);
     }
 
     fn stop_copying(&mut self) {

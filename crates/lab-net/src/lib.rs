@@ -9,6 +9,7 @@
 
 pub mod allocations;
 mod child;
+mod files;
 mod namespace;
 mod raw;
 mod scheduling;
@@ -18,6 +19,7 @@ mod uring;
 use std::io;
 
 pub use child::tie_to_parent;
+pub use files::NoMoreFiles;
 pub use namespace::{enter_network_namespace, new_network_namespace};
 pub use raw::{RawUdpSocket, ReceivedHeader};
 pub use scheduling::{pin_thread, process_cpu_time, run_first, run_when_idle};

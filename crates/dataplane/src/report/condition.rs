@@ -33,7 +33,7 @@ pub(crate) enum Condition {
     Move,
     /// There is no processor time for a client's handshake.
     Handshakes,
-    /// A keeper cannot get copies.
+    /// A keeper or the next process cannot get copies.
     Copies,
 }
 
@@ -68,8 +68,8 @@ impl Condition {
                  sockets.receive_buffer, or give the server more workers"
             }
             Self::Copies => {
-                "no descriptors are left for copies of allocations: the keeper has none of this worker, and a \
-                 crash would end its calls"
+                "no descriptors are left for copies of sockets: a crash would end new calls, and an upgrade \
+                 fails; raise the limit of open files (LimitNOFILE)"
             }
             Self::Handshakes => {
                 "too many DTLS or TLS handshakes: some wait, or are dropped until the client sends again"

@@ -263,10 +263,10 @@ impl<N: Net> Worker<N> {
         self.paused_copying = before.filter(|before| before.is_for(CopiesFor::Keeper));
     }
 
-    /// The next process is gone: the keeper gets everything anew, since others have had the changes.
+    /// The next process is gone: the keeper gets the states of all, since others have had the changes.
     pub(super) fn copy_to_keeper_again(&mut self) {
         self.stop_copying();
         let server = &mut self.cx.server;
-        self.copying = self.paused_copying.take().map(|paused| paused.begin_again(server));
+        self.copying = self.paused_copying.take().map(|paused| paused.go_on(server));
     }
 }

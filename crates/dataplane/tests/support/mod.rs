@@ -59,6 +59,8 @@ pub(crate) struct World {
     /// Its further listeners.
     pub(crate) also: Vec<SocketAddr>,
     pub(crate) mailbox: Mailbox,
+    /// The channels of all workers.
+    pub(crate) channels: WorkerChannels,
     pub(crate) directory: Arc<Directory>,
     pub(crate) policy: Policy,
     counters: Arc<WorkerCounters>,
@@ -174,8 +176,9 @@ impl World {
                 log: LogOptions::default(),
             };
             let thread = spawn(spec, None, None).unwrap().built().unwrap();
-            let policy = Policy::clone(&policy);
-            Self { server, also, mailbox, directory, policy, counters, thread: Some(thread) }
+            let (policy, channels) = (Policy::clone(&policy), workers.clone());
+            let thread = Some(thread);
+            Self { server, also, mailbox, channels, directory, policy, counters, thread }
         };
         (0..count).zip(ends).map(start_one).collect()
     }

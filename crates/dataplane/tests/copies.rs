@@ -1,0 +1,82 @@
+//! Copies of a worker's allocations for a keeper. The limit of open files is the whole process's: this program has one test at a time.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod support;
+
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+use control::Request;
+use dataplane::Copies;
+use dataplane::limits::COPIES_WAITING;
+use linux_net::UdpSocket;
+use support::user::TurnUser;
+use support::{LOCALHOST, NOBODY, PATIENCE, World};
+use turn_types::AllocationId;
+
+/// Held by each test.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Lets the worker copy everything to the returned end.
+fn copy(world: &World) -> Receiver<Copies<UdpSocket>> {
+    let (to, received) = sync_channel(COPIES_WAITING);
+    world.channels.copy_to(&to);
+    received
+}
+
+/// The allocations of the next copies that have some.
+fn next(received: &Receiver<Copies<UdpSocket>>) -> Vec<(AllocationId, bool)> {
+    loop {
+        let copies = received.recv_timeout(PATIENCE).unwrap();
+        if !copies.changed.is_empty() {
+            let comes = |one: &dataplane::CopiedAllocation<UdpSocket>| {
+                (one.id, one.relays.iter().all(|relay| relay.socket.is_some()))
+            };
+            return copies.changed.iter().map(comes).collect();
+        }
+    }
+}
+
+#[test]
+fn a_worker_without_descriptors_copies_when_it_has_some_again() {
+    let _alone = ALONE.lock().unwrap();
+    let world = World::new();
+    let _alice = TurnUser::allocated(LOCALHOST, world.server);
+    let id = world.all_sessions()[0].id;
+    let received = {
+        let _limited = lab_net::NoMoreFiles::begin().unwrap();
+        let received = copy(&world);
+        // The worker has tried by then.
+        world.totals();
+        let copies = received.recv_timeout(Duration::ZERO);
+        let is_empty = |copies: &Copies<UdpSocket>| copies.changed.is_empty();
+        let nothing =
+            copies.as_ref().map_or_else(|error| *error == RecvTimeoutError::Timeout, is_empty);
+        assert!(nothing, "{copies:?}");
+        received
+    };
+    assert_eq!(next(&received), [(id, true)]);
+    // From then on without the socket.
+    let mut bob = TurnUser::allocated(LOCALHOST, world.server);
+    bob.bind_channel(support::end::End::at(support::PEER).addr());
+    assert!(next(&received).iter().all(|(copied, _)| *copied != id));
+}
+
+#[test]
+fn a_worker_that_ends_sends_what_has_changed_and_no_end() {
+    let _alone = ALONE.lock().unwrap();
+    let world = World::new();
+    let _alice = TurnUser::allocated(LOCALHOST, world.server);
+    let received = copy(&world);
+    assert_eq!(next(&received).len(), 1);
+    // The next copies are not due for a while.
+    let _bob = TurnUser::allocated(LOCALHOST, world.server);
+    let bob = world.all_sessions().into_iter().map(|one| one.id).max().unwrap();
+    assert!(!world.ask(|reply| Request::End { id: NOBODY, reply }));
+    world.stop();
+    let rest: Vec<_> = received.iter().collect();
+    assert!(rest.iter().all(|copies| copies.ended.is_empty()), "{rest:?}");
+    let mut changed = rest.iter().flat_map(|copies| &copies.changed);
+    assert!(changed.any(|copied| copied.id == bob), "{rest:?}");
+}
