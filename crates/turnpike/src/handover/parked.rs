@@ -2,6 +2,9 @@
 //!
 //! The state is a file in memory, sealed so that nobody alters it: no disk sees the keys in it. The sockets are on their way in a Unix socket
 //! of which the sending end is closed: the manager keeps two descriptors, however many allocations there are.
+//!
+//! What is received from the Unix socket is gone from it, also if the process is killed that has it. Each message in it has a label, by which the
+//! next one knows that some are missing before it takes one for another.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -9,7 +12,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create};
 use rustix::net::sockopt;
 use state_format::Value;
 
@@ -39,17 +42,48 @@ pub(super) struct Parking {
     state: File,
     sender: UnixStream,
     sockets: UnixStream,
+    label: Label,
+}
+
+/// Label of a message with descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Label {
+    /// The inode of the state that it belongs to: no other file in memory has it meanwhile.
+    state: u64,
+    /// Messages before.
+    number: u32,
+}
+
+impl Label {
+    const LEN: usize = 12;
+
+    /// The label of the first message.
+    fn first(state: &File) -> io::Result<Self> {
+        Ok(Self { state: fstat(state)?.st_ino, number: 0 })
+    }
+
+    /// Returns the bytes, and goes on to the next message.
+    fn next(&mut self) -> [u8; Self::LEN] {
+        let Self { state, number } = *self;
+        self.number += 1;
+        let mut bytes = [0; Self::LEN];
+        let (first, last) = bytes.split_at_mut(8);
+        first.copy_from_slice(&state.to_le_bytes());
+        last.copy_from_slice(&number.to_le_bytes());
+        bytes
+    }
 }
 
 impl Parking {
     pub(super) fn new() -> io::Result<Self> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let state = memfd_create("turnpike-state", flags)?;
+        let state = File::from(memfd_create("turnpike-state", flags)?);
         let (sender, sockets) = UnixStream::pair()?;
         // No process receives meanwhile: what finds no room is an error.
         sender.set_nonblocking(true)?;
         sockopt::set_socket_send_buffer_size(&sender, ROOM)?;
-        Ok(Self { state: state.into(), sender, sockets })
+        let label = Label::first(&state)?;
+        Ok(Self { state, sender, sockets, label })
     }
 
     /// Ends the writing.
@@ -66,7 +100,7 @@ impl Outlet for Parking {
 
     fn send_descriptors(&mut self, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         for part in descriptors.chunks(DESCRIPTORS_MAX) {
-            send_part(&self.sender, part)?;
+            send_part(&self.sender, &self.label.next(), part)?;
         }
         Ok(())
     }
@@ -78,16 +112,40 @@ pub(super) struct Found {
     state: File,
     /// Bytes that are read.
     at: u64,
-    sockets: UnixStream,
+    sockets: Sockets,
+    label: Label,
+}
+
+/// Sockets on their way. The manager has a descriptor of the Unix socket too, and what waits in it would stay open: they close with this.
+#[derive(Debug)]
+struct Sockets(UnixStream);
+
+impl Sockets {
+    fn new(sockets: OwnedFd) -> io::Result<Self> {
+        let sockets = UnixStream::from(sockets);
+        sockets.set_nonblocking(true)?;
+        Ok(Self(sockets))
+    }
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        while receive_part(&self.0, &mut [0; Label::LEN]).is_ok() {}
+    }
+}
+
+/// Closes sockets that are on their way to a process, without their state.
+pub(crate) fn close(sockets: OwnedFd) -> io::Result<()> {
+    Sockets::new(sockets).map(drop)
 }
 
 impl Found {
     /// Refuses a file that somebody could alter meanwhile.
     pub(super) fn open(Parked { state, sockets }: Parked) -> io::Result<Self> {
-        let sockets = UnixStream::from(sockets);
-        sockets.set_nonblocking(true)?;
         // Before anything is refused: dropping it closes the sockets.
-        let found = Self { state: state.into(), at: 0, sockets };
+        let (sockets, state) = (Sockets::new(sockets)?, File::from(state));
+        let label = Label::first(&state)?;
+        let found = Self { state, at: 0, sockets, label };
         if !fcntl_get_seals(&found.state)?.contains(SEALS) {
             return Err(io::Error::new(ErrorKind::InvalidData, "the state is not sealed"));
         }
@@ -119,15 +177,19 @@ impl Inlet for Found {
                 [ErrorKind::UnexpectedEof, ErrorKind::WouldBlock].contains(&error.kind());
             if is_missing { io::Error::other("sockets are missing") } else { error }
         };
-        receive_descriptors(&self.sockets, count).map_err(missing)
+        let Self { sockets, label, .. } = self;
+        let receive = || {
+            let mut received = [0; Label::LEN];
+            let part = receive_part(&sockets.0, &mut received)?;
+            if received == label.next() { Ok(part) } else { Err(incomplete()) }
+        };
+        receive_descriptors(count, receive).map_err(missing)
     }
 }
 
-impl Drop for Found {
-    fn drop(&mut self) {
-        // The manager has a descriptor of the Unix socket too, and what waits in it would stay open.
-        while receive_part(&self.sockets).is_ok() {}
-    }
+fn incomplete() -> io::Error {
+    let what = "a process that was killed has begun to take its sockets";
+    io::Error::new(ErrorKind::InvalidData, what)
 }
 
 #[cfg(test)]
@@ -189,6 +251,48 @@ mod tests {
         drop(sockets);
         assert!(!is_free(address));
         drop(Found::open(copy(&parked)).unwrap());
+        assert!(is_free(address));
+    }
+
+    /// A process is killed that has received some of the sockets: as many are left as are asked for, and they are others.
+    #[test]
+    fn sockets_behind_missing_ones_are_not_taken_for_these() {
+        let sockets: Vec<UdpSocket> = (0..2).map(|_| socket()).collect();
+        let address = sockets[1].local_addr().unwrap();
+        let mut parking = Parking::new().unwrap();
+        for socket in &sockets {
+            parking.send_descriptors(&[socket.as_fd()]).unwrap();
+        }
+        drop(sockets);
+        let parked = parking.seal().unwrap();
+        let killed = UnixStream::from(copy(&parked).sockets);
+        drop(receive_part(&killed, &mut [0; Label::LEN]).unwrap());
+        let mut found = Found::open(copy(&parked)).unwrap();
+        let refused = found.receive_descriptors(1).unwrap_err();
+        assert!(refused.to_string().contains("was killed"), "{refused}");
+        drop(found);
+        assert!(is_free(address));
+    }
+
+    #[test]
+    fn sockets_of_another_state_are_not_taken() {
+        let socket = socket();
+        let [first, second] = [(); 2].map(|()| {
+            let mut parking = Parking::new().unwrap();
+            parking.send_descriptors(&[socket.as_fd()]).unwrap();
+            parking.seal().unwrap()
+        });
+        let mixed = Parked { state: first.state, sockets: second.sockets };
+        assert!(Found::open(mixed).unwrap().receive_descriptors(1).is_err());
+    }
+
+    #[test]
+    fn sockets_without_a_state_are_closed() {
+        let socket = socket();
+        let address = socket.local_addr().unwrap();
+        let parked = parked(&[socket]);
+        assert!(!is_free(address));
+        close(copy(&parked).sockets).unwrap();
         assert!(is_free(address));
     }
 

@@ -58,20 +58,26 @@ pub(super) fn read_message<T: Value>(input: &mut impl Read) -> io::Result<T> {
     read_document(&bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }
 
-/// Sends as many descriptors as one message takes.
-pub(super) fn send_part(stream: &UnixStream, part: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+/// Sends as many descriptors as one message takes, with these bytes: at least one, which carries them.
+pub(super) fn send_part(
+    stream: &UnixStream,
+    label: &[u8],
+    part: &[BorrowedFd<'_>],
+) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(part));
-    // One byte carries them.
-    sendmsg(stream, &[IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL).map(drop)
+    sendmsg(stream, &[IoSlice::new(label)], &mut control, SendFlags::NOSIGNAL).map(drop)
 }
 
-/// Receives `count` descriptors.
-pub(super) fn receive_descriptors(stream: &UnixStream, count: usize) -> io::Result<Vec<OwnedFd>> {
+/// Receives `count` descriptors, in messages that `receive` returns.
+pub(super) fn receive_descriptors(
+    count: usize,
+    mut receive: impl FnMut() -> io::Result<Vec<OwnedFd>>,
+) -> io::Result<Vec<OwnedFd>> {
     let mut all = Vec::new();
     while all.len() < count {
-        let part = receive_part(stream)?;
+        let part = receive()?;
         let fits = !part.is_empty() && all.len() + part.len() <= count;
         if !fits {
             let what = "descriptors are missing, or there are too many";
@@ -82,12 +88,11 @@ pub(super) fn receive_descriptors(stream: &UnixStream, count: usize) -> io::Resu
     Ok(all)
 }
 
-/// Receives the descriptors of one message.
-pub(super) fn receive_part(stream: &UnixStream) -> io::Result<Vec<OwnedFd>> {
+/// Receives the descriptors of one message, and the bytes that it came with.
+pub(super) fn receive_part(stream: &UnixStream, label: &mut [u8]) -> io::Result<Vec<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
-    let mut parts = [IoSliceMut::new(&mut byte)];
+    let mut parts = [IoSliceMut::new(label)];
     let received = recvmsg(stream.as_fd(), &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
     let mut descriptors = Vec::new();
     for message in control.drain() {

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use state_format::Value;
@@ -13,7 +14,8 @@ use state_format::Value;
 use super::PATIENCE;
 use super::messages::Step;
 use super::passing::{
-    DESCRIPTORS_MAX, Inlet, Outlet, read_message, receive_descriptors, send_part, write_message,
+    DESCRIPTORS_MAX, Inlet, Outlet, read_message, receive_descriptors, receive_part, send_part,
+    write_message,
 };
 
 /// Pause while the kernel has as many descriptors on their way as it takes from one user.
@@ -60,12 +62,20 @@ impl Wire {
 
     pub(super) fn expect(&mut self, expected: Step) -> io::Result<()> {
         let step: Step = self.receive()?;
-        if step == expected {
-            return Ok(());
-        }
-        let what = format!("the other process says {step:?} instead of {expected:?}");
-        Err(io::Error::new(ErrorKind::InvalidData, what))
+        if step == expected { Ok(()) } else { Err(unexpected(step, expected)) }
     }
+
+    /// Returns true if the other process has closed its end. What it has sent may wait all the same.
+    pub(super) fn is_gone(&self) -> bool {
+        let mut ends = [PollFd::new(&self.stream, PollFlags::RDHUP)];
+        poll(&mut ends, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
+}
+
+/// A step that comes out of turn.
+pub(super) fn unexpected(step: Step, expected: Step) -> io::Error {
+    let what = format!("the other process says {step:?} instead of {expected:?}");
+    io::Error::new(ErrorKind::InvalidData, what)
 }
 
 impl Outlet for Wire {
@@ -76,7 +86,7 @@ impl Outlet for Wire {
     fn send_descriptors(&mut self, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let until = Instant::now() + PATIENCE;
         for part in descriptors.chunks(DESCRIPTORS_MAX) {
-            while let Err(error) = send_part(&self.stream, part) {
+            while let Err(error) = send_part(&self.stream, &[0], part) {
                 if error != Errno::TOOMANYREFS || Instant::now() > until {
                     return Err(error.into());
                 }
@@ -101,7 +111,7 @@ impl Inlet for Wire {
     }
 
     fn receive_descriptors(&mut self, count: usize) -> io::Result<Vec<OwnedFd>> {
-        receive_descriptors(&self.stream, count)
+        receive_descriptors(count, || receive_part(&self.stream, &mut [0]))
     }
 }
 
@@ -160,6 +170,16 @@ mod tests {
         drop(a);
         assert_eq!(b.receive_descriptors(1).unwrap_err().kind(), ErrorKind::UnexpectedEof);
         assert_eq!(b.receive::<Step>().unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_noticed_without_a_message() {
+        let (mut a, b) = pair();
+        assert!(!b.is_gone());
+        a.send(&Step::Go).unwrap();
+        assert!(!b.is_gone());
+        drop(a);
+        assert!(b.is_gone());
     }
 
     fn tempfile() -> File {
