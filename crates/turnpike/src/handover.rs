@@ -38,7 +38,7 @@ mod wire;
 pub(crate) use giving::{Giving, HandedOver, Handovers, ListenerCopies, WorkersToGive};
 pub(crate) use keeper::keep;
 pub(crate) use keeper_link::KeeperLink;
-pub(crate) use parked::Parked;
+pub(crate) use parked::{Parked, close as close_parked};
 pub(crate) use taking::{Predecessor, Retiring};
 
 use std::path::{Path, PathBuf};

@@ -92,7 +92,18 @@ impl ServiceManager {
         manager.keeps = text(store::STORE)
             .and_then(|descriptors| descriptors.parse::<u32>().ok())
             .is_some_and(|descriptors| descriptors > 1);
-        manager.found = store::found(text);
+        match store::found(text) {
+            store::Found::Nothing => {}
+            store::Found::Pair(parked) => manager.found = Some(parked),
+            store::Found::Part => {
+                manager.forget();
+                manager.warnings.push(
+                    "the calls of the process before have ended: the service manager had only a part of their \
+                     state and sockets"
+                        .to_owned(),
+                );
+            }
+        }
         let own = text(WATCHDOG_PID).is_none_or(|pid| pid == std::process::id().to_string());
         let own = own || takes_over;
         let timeout =

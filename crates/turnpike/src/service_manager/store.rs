@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::handover::Parked;
+use crate::handover::{Parked, close_parked};
 
 /// Number of descriptors that the store takes: systemd sets it from version 254 on, and the packages' unit for earlier ones.
 pub(super) const STORE: &str = "FDSTORE";
@@ -29,12 +29,41 @@ const SOCKETS: &str = "turnpike-sockets";
 /// Longest time until the manager has read everything.
 const BARRIER_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Stores both, and waits until the manager has them: it might close them with the process otherwise.
+/// What the process before has left.
+#[derive(Debug)]
+pub(super) enum Found {
+    Nothing,
+    Pair(Parked),
+    /// Not one of each: a message about one of them was lost. They are closed.
+    Part,
+}
+
+/// Stores both in place of older ones, and waits until the manager has them: it might close them with the process otherwise.
 pub(super) fn keep(manager: &UnixDatagram, parked: &Parked) -> io::Result<()> {
+    // Of a removal that was lost.
+    let _ = remove(manager);
+    let kept = store(manager, parked);
+    if kept.is_err() {
+        // The first without the second is of no use.
+        let _ = remove(manager);
+    }
+    kept?;
+    wait_until_read(manager)
+}
+
+fn remove(manager: &UnixDatagram) -> io::Result<()> {
+    removal().iter().try_for_each(|message| manager.send(message.as_bytes()).map(drop))
+}
+
+fn store(manager: &UnixDatagram, parked: &Parked) -> io::Result<()> {
     for (name, fd) in [(STATE, &parked.state), (SOCKETS, &parked.sockets)] {
         // It would take the end of the Unix socket for an end of its use.
         send(manager, &format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0"), fd.as_fd())?;
     }
+    Ok(())
+}
+
+fn wait_until_read(manager: &UnixDatagram) -> io::Result<()> {
     let (heard, barrier) = pipe_with(PipeFlags::CLOEXEC)?;
     send(manager, "BARRIER=1", barrier.as_fd())?;
     drop(barrier);
@@ -63,19 +92,16 @@ fn send(manager: &UnixDatagram, message: &str, fd: BorrowedFd<'_>) -> io::Result
 }
 
 /// What the process before has left: descriptors that this one was started with. Of others it takes none.
-pub(super) fn found(variable: impl Fn(&str) -> Option<String>) -> Option<Parked> {
+pub(super) fn found(variable: impl Fn(&str) -> Option<String>) -> Found {
     // Variables that a process of the service hands to a program of its own are not for that.
-    let is_meant = variable(PROCESS)? == std::process::id().to_string();
-    let count: u16 = variable(COUNT)?.parse().ok()?;
-    if !is_meant {
-        return None;
-    }
+    let is_meant = variable(PROCESS).is_some_and(|id| id == std::process::id().to_string());
+    let count = variable(COUNT).and_then(|count| count.parse().ok()).filter(|_| is_meant);
+    let Some(count) = count else { return Found::Nothing };
     let names = variable(NAMES).unwrap_or_default();
     named(names.split(':'), passed_descriptors(count))
 }
 
-/// The pair of these names; `None` if there is not one of each.
-fn named<'a>(names: impl Iterator<Item = &'a str>, passed: Vec<OwnedFd>) -> Option<Parked> {
+fn named<'a>(names: impl Iterator<Item = &'a str>, passed: Vec<OwnedFd>) -> Found {
     let (mut state, mut sockets) = (Vec::new(), Vec::new());
     for (name, fd) in names.zip(passed) {
         match name {
@@ -84,8 +110,17 @@ fn named<'a>(names: impl Iterator<Item = &'a str>, passed: Vec<OwnedFd>) -> Opti
             _ => {}
         }
     }
-    let one = |mut some: Vec<OwnedFd>| some.pop().filter(|_| some.is_empty());
-    Some(Parked { state: one(state)?, sockets: one(sockets)? })
+    match (state.len(), sockets.len(), state.pop(), sockets.pop()) {
+        (1, 1, Some(state), Some(sockets)) => Found::Pair(Parked { state, sockets }),
+        (0, 0, ..) => Found::Nothing,
+        (.., last) => {
+            // The manager has a descriptor of each too: listeners that wait in it would keep their ports.
+            for sockets in sockets.into_iter().chain(last) {
+                let _ = close_parked(sockets);
+            }
+            Found::Part
+        }
+    }
 }
 
 #[cfg(test)]
@@ -102,14 +137,59 @@ mod tests {
     fn a_pair_is_found_by_its_names() {
         let found = |names: &str| {
             let count = names.split(':').count();
-            named(names.split(':'), (0..count).map(|_| file()).collect()).is_some()
+            named(names.split(':'), (0..count).map(|_| file()).collect())
         };
-        assert!(found("turnpike-state:turnpike-sockets"));
-        assert!(found("turnpike-sockets:of-others:turnpike-state"));
-        for wrong in ["", "turnpike-state", "turnpike-state:turnpike-sockets:turnpike-state", "a:b"]
+        for pair in ["turnpike-state:turnpike-sockets", "turnpike-sockets:of-others:turnpike-state"]
         {
-            assert!(!found(wrong), "{wrong}");
+            assert!(matches!(found(pair), Found::Pair(_)), "{pair}");
         }
+        for nothing in ["", "a:b"] {
+            assert!(matches!(found(nothing), Found::Nothing), "{nothing}");
+        }
+        let three = "turnpike-state:turnpike-sockets:turnpike-state";
+        for part in ["turnpike-state", "turnpike-sockets", three] {
+            assert!(matches!(found(part), Found::Part), "{part}");
+        }
+    }
+
+    /// The manager's descriptor of the Unix socket stays open, and a listener in it would keep its port.
+    #[test]
+    fn sockets_of_half_a_pair_are_closed() {
+        let listener = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let (sender, sockets) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let fds = [listener.as_fd()];
+        control.push(SendAncillaryMessage::ScmRights(&fds));
+        sendmsg(&sender, &[IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL).unwrap();
+        drop(listener);
+        let of_manager = sockets.try_clone().unwrap();
+        assert!(std::net::UdpSocket::bind(at).is_err());
+        let found = named([SOCKETS].into_iter(), vec![sockets.into()]);
+        assert!(matches!(found, Found::Part));
+        assert!(std::net::UdpSocket::bind(at).is_ok(), "it is kept");
+        drop(of_manager);
+    }
+
+    #[test]
+    fn older_ones_are_removed_first() {
+        let (server, manager) = UnixDatagram::pair().unwrap();
+        let read = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            let mut bytes = [0; 100];
+            // The descriptors close as they come: the manager has read everything.
+            for _ in 0..5 {
+                let len = manager.recv(&mut bytes).unwrap();
+                all.push(String::from_utf8_lossy(&bytes[..len]).into_owned());
+            }
+            all
+        });
+        keep(&server, &Parked { state: file(), sockets: file() }).unwrap();
+        let all = read.join().unwrap();
+        let verbs: Vec<_> = all.iter().map(|one| one.split('=').next().unwrap()).collect();
+        let removed = "FDSTOREREMOVE";
+        assert_eq!(verbs, [removed, removed, "FDSTORE", "FDSTORE", "BARRIER"]);
     }
 
     #[test]
@@ -122,8 +202,8 @@ mod tests {
                 _ => None,
             }
         };
-        assert!(found(variables(std::process::id() + 1)).is_none());
-        assert!(found(|_| None).is_none());
+        assert!(matches!(found(variables(std::process::id() + 1)), Found::Nothing));
+        assert!(matches!(found(|_| None), Found::Nothing));
     }
 
     #[test]
