@@ -71,6 +71,8 @@ async fn serve(
     let takes_over = paths::takes_over();
     let found = manager.take_found();
     let is_restart = found.is_some();
+    // From here on the server ends as it is told to, and not within a system call.
+    let mut signals = Signals::new()?;
     let mut predecessor = if takes_over {
         Some(Predecessor::meet(&handovers)?)
     } else {
@@ -80,7 +82,7 @@ async fn serve(
     if let Some(coturn) = &paths.coturn {
         coturn.tell(&settings.data.directory);
     }
-    let mut signals = Signals::new()?;
+    let end = End::during_start(predecessor.as_ref(), &settings);
     let socket = UnixSocket::control(&settings.control_socket(), group, other)
         .map_err(control_socket_failed)?;
     let (next, mut next_file) =
@@ -108,11 +110,10 @@ async fn serve(
         };
     }
 
-    let meanings = [settings.signals.usr1, settings.signals.usr2];
     let order = renewal::order(&settings).map_err(Failure::usage)?;
     if settings.is_external_auto() {
         let finding = external::find(&settings);
-        let Some(found) = unless_told_to_end(finding, &mut signals, meanings).await? else {
+        let Some(found) = end.unless_told(finding, &mut signals).await? else {
             tracing::info!("told to end during the start");
             return Ok(());
         };
@@ -185,7 +186,7 @@ async fn serve(
     let (done, handed_over) = unbounded_channel();
     // The last step that may fail: behind it this process alone has the calls.
     let starting = running.starting.begin();
-    let Some(started) = unless_told_to_end(starting, &mut signals, meanings).await? else {
+    let Some(started) = end.unless_told(starting, &mut signals).await? else {
         tracing::info!("told to end during the start");
         return Ok(());
     };
@@ -295,25 +296,48 @@ fn put_in_place<R>(next: &mut SocketFile, doors: &mut [(HttpListener, R)]) -> Ve
     iter::once(next).chain(doors).map(put).collect()
 }
 
-/// The result of `starting`; `None` when a signal ends the server before.
-async fn unless_told_to_end<T>(
-    starting: impl Future<Output = Result<T>>,
-    signals: &mut Signals,
-    [usr1, usr2]: [SignalAction; 2],
-) -> Result<Option<T>> {
-    let mut starting = pin!(starting);
-    loop {
-        tokio::select! {
-            biased;
-            signal = signals.next() => match signal {
-                Signal::End => return Ok(None),
-                // Nothing is served yet: a drain has nothing to wait for.
-                Signal::User1 if usr1 == SignalAction::Drain => return Ok(None),
-                Signal::User2 if usr2 == SignalAction::Drain => return Ok(None),
-                // The files are being read for the first time.
-                Signal::Reload | Signal::User1 | Signal::User2 => {}
-            },
-            started = &mut starting => return started.map(Some),
+/// The effect of a signal that ends the server, while it starts.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// It ends the start; these signals may mean the same.
+    AtOnce([SignalAction; 2]),
+    /// The server starts, and then ends as ever: calls wait for it, which no other process has.
+    WhenServing,
+}
+
+impl End {
+    fn during_start(predecessor: Option<&Predecessor>, settings: &Settings) -> Self {
+        match predecessor.and_then(Predecessor::silent_since) {
+            Some(_) => Self::WhenServing,
+            None => Self::AtOnce([settings.signals.usr1, settings.signals.usr2]),
+        }
+    }
+
+    /// The result of `starting`; `None` when a signal ends the server before.
+    async fn unless_told<T>(
+        self,
+        starting: impl Future<Output = Result<T>>,
+        signals: &mut Signals,
+    ) -> Result<Option<T>> {
+        let [usr1, usr2] = match self {
+            // A signal waits for the server's loop.
+            Self::WhenServing => return starting.await.map(Some),
+            Self::AtOnce(meanings) => meanings,
+        };
+        let mut starting = pin!(starting);
+        loop {
+            tokio::select! {
+                biased;
+                signal = signals.next() => match signal {
+                    Signal::End => return Ok(None),
+                    // Nothing is served yet: a drain has nothing to wait for.
+                    Signal::User1 if usr1 == SignalAction::Drain => return Ok(None),
+                    Signal::User2 if usr2 == SignalAction::Drain => return Ok(None),
+                    // The files are being read for the first time.
+                    Signal::Reload | Signal::User1 | Signal::User2 => {}
+                },
+                started = &mut starting => return started.map(Some),
+            }
         }
     }
 }
@@ -444,4 +468,27 @@ fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo) {
         most(settings.quotas.allocations_per_user.get(), "any number"),
         most(settings.quotas.allocations_total.get(), "as many as ports allow"),
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_signal_ends_a_start_unless_calls_wait_for_it() {
+        let mut signals = Signals::new().unwrap();
+        let raise = || {
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM)
+        };
+        raise().unwrap();
+        let starting = async { Ok(1) };
+        let started = End::WhenServing.unless_told(starting, &mut signals).await;
+        assert_eq!(started.unwrap(), Some(1));
+        // The server's loop hears it.
+        assert!(matches!(signals.next().await, Signal::End));
+        raise().unwrap();
+        let end = End::AtOnce([SignalAction::Ignore; 2]);
+        let ended = end.unless_told(std::future::pending::<Result<()>>(), &mut signals).await;
+        assert_eq!(ended.unwrap(), None);
+    }
 }
