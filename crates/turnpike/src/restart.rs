@@ -21,16 +21,21 @@ pub(crate) fn predecessor(found: Option<Parked>, settings: &Settings) -> Option<
         tracing::warn!("the allocations of the process before have ended: {error}");
         None
     })?;
+    let (listeners, services) = (listeners(settings), services(settings));
     let (before, now) = (predecessor.workers(), workers(settings));
-    if before != now {
-        // The kernel spreads clients over the sockets of all workers: most would come to another one.
-        tracing::warn!(
-            "the allocations of process {} have ended: it had {before} workers, and this one has {now}",
-            predecessor.process()
-        );
+    let in_the_way = predecessor.in_the_way(&listeners, &services);
+    // The kernel spreads clients over the sockets of all workers: most would come to another one.
+    let why = (before != now)
+        .then(|| format!("it had {before} workers, and this one has {now}"))
+        .or_else(|| {
+            in_the_way.map(|(at, now)| format!("it listened at {at}, and this one does at {now}"))
+        });
+    if let Some(why) = why {
+        tracing::warn!("the allocations of process {} have ended: {why}", predecessor.process());
+        predecessor.forget();
         return None;
     }
-    Some(predecessor.with_listeners_at(&listeners(settings), &services(settings)))
+    Some(predecessor.with_listeners_at(&listeners, &services))
 }
 
 fn workers(settings: &Settings) -> usize {

@@ -22,8 +22,8 @@ pub(super) fn message(copies: Copies<UdpSocket>) -> (CopyPart, Vec<UdpSocket>) {
         ChangedPart { id, state: Bytes(state), relays: relays.collect() }
     };
     let changed = changed.into_iter().map(part).collect();
-    let farewell = false;
-    (CopyPart { worker, last_id, shared, changed, ended, farewell, complete }, sockets)
+    let (farewell, stops) = (false, false);
+    (CopyPart { worker, last_id, shared, changed, ended, farewell, stops, complete }, sockets)
 }
 
 /// Sends the descriptors of sockets.
@@ -38,7 +38,7 @@ pub(super) fn copies(
     part: CopyPart,
 ) -> io::Result<Copies<InheritedSocket>> {
     let mut sockets = inlet.receive_descriptors(part.sockets())?.into_iter().map(InheritedSocket);
-    let CopyPart { worker, last_id, shared, changed, ended, farewell: _, complete } = part;
+    let CopyPart { worker, last_id, shared, changed, ended, complete, .. } = part;
     let shared = sockets.by_ref().take(shared as usize).collect();
     let allocation = |ChangedPart { id, state, relays }: ChangedPart| {
         let relays = relays.into_iter().map(|ChangedRelayPart { part, comes }| {

@@ -3,14 +3,19 @@
 //! ```text
 //! a server                                  the keeper
 //! KeeperHello (feeds), Offer, listeners -->
+//!                                       <-- Copy
 //! CopyPart, sockets; again and again    -->
 //! (dies)                                    keeps everything for a while
 //!
 //! the next one                          <--
 //! KeeperHello                           -->
-//!                                       <-- Leaving, Offer, listeners, the part of each worker, sockets
+//!                                       <-- Leaving, Offer, listeners
+//! Copy                                  -->
+//!                                       <-- the part of each worker, sockets
 //! Prepared: serves                      --> forgets them
 //! ```
+//!
+//! A server that cannot go on with these calls, as its listeners are others, says Forget instead of Copy, and waits for Gone: the ports are free then.
 //!
 //! It takes no part in what is relayed: packets wait in the sockets while no server is there.
 
@@ -23,14 +28,14 @@ use std::thread::{self, sleep};
 use std::time::Duration;
 
 use linux_net::{Clock, force_receive_buffer};
-use turn_types::{AllocationId, WorkerId};
+use turn_types::{AllocationId, Instant, WorkerId};
 
 use super::messages::{
     Bytes, ChangedPart, ChangedRelayPart, CopyPart, KeeperHello, LastPart, Leaving, Listening,
     News, Offer, RelayPart, Step,
 };
 use super::passing::{Inlet as _, Outlet as _};
-use super::wire::Wire;
+use super::wire::{Wire, unexpected};
 use super::{PAUSE_ROOM, PREPARATION_MAX};
 
 /// Time in which the next server has to come. Calls of which nothing is heard for so long have ended for their users.
@@ -38,6 +43,10 @@ const KEPT_FOR: Duration = Duration::from_secs(60);
 
 /// Servers that get the same calls. If the second dies with them as well, it may be that they are why.
 const TRIES_MAX: u32 = 2;
+
+/// A server that dies within this time of taking calls over may have died of them: nearly all send packets within it, and clients ask for
+/// permissions and channels.
+const EARLY_DEATH: Duration = Duration::from_secs(30);
 
 /// Pause after a connection that could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
@@ -64,8 +73,33 @@ struct KeptAllocation {
     relays: Vec<(RelayPart, Option<OwnedFd>)>,
 }
 
-/// Calls of a server that has died.
-type Orphans = Arc<Mutex<Option<Holding>>>;
+/// Calls of a server that has died, and the server that has taken some over.
+#[derive(Default)]
+struct Kept {
+    holding: Option<Holding>,
+    taker: Option<Taker>,
+}
+
+/// A server that has taken calls over.
+#[derive(Clone, Copy, Debug)]
+struct Taker {
+    process: u32,
+    at: Instant,
+    /// Servers that have got the same calls, with this one.
+    tries: u32,
+}
+
+impl Kept {
+    /// Servers that have died with the calls of this process, which dies now.
+    fn tries(&self, process: u32, now: Instant) -> u32 {
+        let taker = self.taker.filter(|taker| {
+            taker.process == process && now.saturating_since(taker.at) < EARLY_DEATH
+        });
+        taker.map_or(0, |taker| taker.tries)
+    }
+}
+
+type Orphans = Arc<Mutex<Kept>>;
 
 /// Serves one server after another, and the next one while the last is there.
 pub(crate) fn keep(listener: &UnixListener) {
@@ -87,7 +121,7 @@ pub(crate) fn keep(listener: &UnixListener) {
     }
 }
 
-fn lock(orphans: &Orphans) -> MutexGuard<'_, Option<Holding>> {
+fn lock(orphans: &Orphans) -> MutexGuard<'_, Kept> {
     orphans.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -96,24 +130,63 @@ fn serve(stream: UnixStream, orphans: &Orphans) -> io::Result<()> {
     let KeeperHello { version, process, feeds } = wire.receive()?;
     if feeds {
         let since = Clock::instant();
-        let mut holding = Holding::receive(&mut wire, Leaving { version, process, since })?;
-        if lock(orphans).take().is_some() {
-            tracing::warn!(
-                process,
-                "this server serves without the calls of the one before: they have ended"
-            );
+        follow(wire, Leaving { version, process, since }, orphans)
+    } else {
+        give(wire, process, orphans)
+    }
+}
+
+/// Keeps the copies of a server, and its calls when it dies.
+fn follow(mut wire: Wire, from: Leaving, orphans: &Orphans) -> io::Result<()> {
+    let process = from.process;
+    let mut holding = Holding::receive(&mut wire, from)?;
+    wire.send(&Step::Copy)?;
+    if lock(orphans).holding.take().is_some() {
+        tracing::warn!(
+            process,
+            "this server serves without the calls of the one before: they have ended"
+        );
+    }
+    tracing::info!(process, "copies of this server's calls are kept");
+    let followed = holding.follow(&mut wire)?;
+    let now = Clock::instant();
+    holding.from.since = now;
+    holding.tries = match followed {
+        Followed::Farewell => {
+            tracing::info!(process, "the calls are another process's now");
+            return Ok(());
         }
-        tracing::info!(process, "copies of this server's calls are kept");
-        match holding.follow(&mut wire)? {
-            Followed::Farewell => tracing::info!(process, "the calls are another process's now"),
-            Followed::End => keep_orphan(holding, orphans),
-        }
+        Followed::Stopped => 0,
+        Followed::Died => lock(orphans).tries(process, now),
+    };
+    if holding.tries >= TRIES_MAX {
+        tracing::warn!(
+            process,
+            "the calls have ended: servers that take them over die, this one within {} s",
+            EARLY_DEATH.as_secs()
+        );
         return Ok(());
     }
-    let found = lock(orphans).take();
+    holding.make_room();
+    keep_orphan(holding, orphans);
+    Ok(())
+}
+
+/// Gives the calls of a server that has died to the next one.
+fn give(mut wire: Wire, process: u32, orphans: &Orphans) -> io::Result<()> {
+    let found = lock(orphans).holding.take();
     let Some(mut holding) = found else { return wire.send(&None::<Leaving>) };
     match holding.give(&mut wire) {
-        Ok(()) => tracing::info!(process, "this server serves the calls of the one before"),
+        Ok(Given::Taken) => {
+            let (at, tries) = (Clock::instant(), holding.tries);
+            lock(orphans).taker = Some(Taker { process, at, tries });
+            tracing::info!(process, "this server serves the calls of the one before");
+        }
+        Ok(Given::Refused) => {
+            drop(holding);
+            tracing::warn!(process, "this server cannot go on with the calls: they have ended");
+            return wire.send(&Step::Gone);
+        }
         Err(error) if holding.tries < TRIES_MAX => {
             tracing::warn!(process, "this server has not taken the calls over: {error}");
             keep_orphan(holding, orphans);
@@ -124,19 +197,15 @@ fn serve(stream: UnixStream, orphans: &Orphans) -> io::Result<()> {
 }
 
 /// Keeps the calls of a server that has died until the next one comes, or for a while.
-fn keep_orphan(mut holding: Holding, orphans: &Orphans) {
-    if holding.tries == 0 {
-        holding.from.since = Clock::instant();
-        holding.make_room();
-    }
+fn keep_orphan(holding: Holding, orphans: &Orphans) {
     let (process, since) = (holding.from.process, holding.from.since);
     let allocations = holding.allocations();
     tracing::warn!(process, allocations, "the server has ended: its calls wait for the next one");
-    *lock(orphans) = Some(holding);
+    lock(orphans).holding = Some(holding);
     sleep(KEPT_FOR.saturating_sub(Clock::instant().saturating_since(since)));
     let mut orphans = lock(orphans);
-    if orphans.as_ref().is_some_and(|holding| holding.from.since == since) {
-        *orphans = None;
+    if orphans.holding.as_ref().is_some_and(|holding| holding.from.since == since) {
+        orphans.holding = None;
         drop(orphans);
         tracing::warn!(process, "no server came: the calls have ended");
     }
@@ -151,8 +220,18 @@ fn is_end(error: &io::Error) -> bool {
 enum Followed {
     /// Another process has them.
     Farewell,
+    /// The server was told to end.
+    Stopped,
     /// The server is gone.
-    End,
+    Died,
+}
+
+/// How the next server takes them.
+enum Given {
+    /// It serves them.
+    Taken,
+    /// It cannot go on with them.
+    Refused,
 }
 
 impl Holding {
@@ -195,11 +274,14 @@ impl Holding {
         loop {
             let (part, sockets) = match next() {
                 Ok(next) => next,
-                Err(error) if is_end(&error) => return Ok(Followed::End),
+                Err(error) if is_end(&error) => return Ok(Followed::Died),
                 Err(error) => return Err(error),
             };
             if part.farewell {
                 return Ok(Followed::Farewell);
+            }
+            if part.stops {
+                return Ok(Followed::Stopped);
             }
             let worker = part.worker;
             let kept = self.workers.entry(worker).or_insert_with(|| KeptWorker::new(worker));
@@ -208,21 +290,28 @@ impl Holding {
     }
 
     /// Gives everything to the next server, which says when it serves.
-    fn give(&mut self, wire: &mut Wire) -> io::Result<()> {
+    fn give(&mut self, wire: &mut Wire) -> io::Result<Given> {
         self.tries += 1;
         let Leaving { version, process, since } = &self.from;
         let from = Leaving { version: version.clone(), process: *process, since: *since };
         wire.send(&Some(from))?;
         wire.send(&self.offer)?;
         wire.send_descriptors(&borrowed(&self.listeners))?;
+        wire.set_patience(PREPARATION_MAX)?;
+        match wire.receive()? {
+            Step::Copy => {}
+            Step::Forget => return Ok(Given::Refused),
+            other @ (Step::Leave | Step::Prepared | Step::Go | Step::Gone) => {
+                return Err(unexpected(other, Step::Copy));
+            }
+        }
         for worker in (0..).map(WorkerId).take(self.offer.workers.len()) {
             self.workers
                 .entry(worker)
                 .or_insert_with(|| KeptWorker::new(worker))
                 .give(worker, wire)?;
         }
-        wire.set_patience(PREPARATION_MAX)?;
-        wire.expect(Step::Prepared)
+        wire.expect(Step::Prepared).map(|()| Given::Taken)
     }
 }
 
@@ -269,6 +358,7 @@ impl KeptWorker {
             changed: whole.iter().map(part).collect(),
             ended: Vec::new(),
             farewell: false,
+            stops: false,
             complete: true,
         };
         // What has been read from connections since the last copies would be missing.
@@ -304,6 +394,7 @@ mod tests {
     use turn_types::{RelayId, Secret};
 
     use super::super::messages::RelaySocketsPart;
+    use super::super::taking::Predecessor;
     use super::*;
 
     fn socket() -> UdpSocket {
@@ -330,6 +421,7 @@ mod tests {
             changed: Vec::new(),
             ended: Vec::new(),
             farewell: false,
+            stops: false,
             complete: false,
         }
     }
@@ -356,12 +448,37 @@ mod tests {
         };
         wire.send(&offer).unwrap();
         wire.send_descriptors(&[listener.as_fd()]).unwrap();
+        wire.expect(Step::Copy).unwrap();
         wire
+    }
+
+    /// The same, with one allocation.
+    fn feed_one(orphans: &Orphans, listener: &UdpSocket, relay: &UdpSocket) -> Wire {
+        let mut wire = feed(orphans, listener);
+        wire.send(&CopyPart { changed: vec![copy(1, 10, Some(relay))], ..part() }).unwrap();
+        wire.send_descriptors(&[relay.as_fd()]).unwrap();
+        wire
+    }
+
+    /// A server takes the calls over, and serves.
+    fn take(orphans: &Orphans, listener: &UdpSocket, relay: &UdpSocket) -> Wire {
+        lock(orphans).taker = None;
+        let (mut wire, ..) = ask(orphans).unwrap();
+        wire.send(&Step::Prepared).unwrap();
+        test_support::eventually("it has them", || lock(orphans).taker.is_some());
+        feed_one(orphans, listener, relay)
+    }
+
+    fn assert_closes(socket: UdpSocket) {
+        let at = socket.local_addr().unwrap();
+        drop(socket);
+        test_support::eventually("its socket is closed", || UdpSocket::bind(at).is_ok());
     }
 
     fn wait_for_orphans(orphans: &Orphans, allocations: usize) {
         test_support::eventually("the keeper has them", || {
-            lock(orphans).as_ref().is_some_and(|holding| holding.allocations() == allocations)
+            let kept = lock(orphans);
+            kept.holding.as_ref().is_some_and(|holding| holding.allocations() == allocations)
         });
     }
 
@@ -373,6 +490,7 @@ mod tests {
         let offer: Offer = wire.receive().unwrap();
         assert_eq!(offer.nonce_key.expose(), &[3; 32]);
         drop(wire.receive_descriptors(1).unwrap());
+        wire.send(&Step::Copy).unwrap();
         let News::Last(LastPart { copies, .. }) = wire.receive().unwrap() else {
             panic!("not the rest")
         };
@@ -415,33 +533,23 @@ mod tests {
     fn a_second_server_gets_what_the_first_did_not_serve_and_a_third_does_not() {
         let orphans = Orphans::default();
         let (listener, relay) = (socket(), socket());
-        let mut wire = feed(&orphans, &listener);
-        wire.send(&CopyPart { changed: vec![copy(1, 10, Some(&relay))], ..part() }).unwrap();
-        wire.send_descriptors(&[relay.as_fd()]).unwrap();
-        drop(wire);
+        drop(feed_one(&orphans, &listener, &relay));
         for _ in 0..TRIES_MAX {
             wait_for_orphans(&orphans, 1);
             assert!(ask(&orphans).is_some());
         }
         assert!(ask(&orphans).is_none());
-        let at = relay.local_addr().unwrap();
-        drop(relay);
-        test_support::eventually("its socket is closed", || UdpSocket::bind(at).is_ok());
+        assert_closes(relay);
     }
 
     #[test]
     fn a_server_that_serves_without_them_ends_the_calls_of_the_one_before() {
         let orphans = Orphans::default();
         let (listener, relay) = (socket(), socket());
-        let mut wire = feed(&orphans, &listener);
-        wire.send(&CopyPart { changed: vec![copy(1, 10, Some(&relay))], ..part() }).unwrap();
-        wire.send_descriptors(&[relay.as_fd()]).unwrap();
-        drop(wire);
+        drop(feed_one(&orphans, &listener, &relay));
         wait_for_orphans(&orphans, 1);
         let _next = feed(&orphans, &listener);
-        let at = relay.local_addr().unwrap();
-        drop(relay);
-        test_support::eventually("its socket is closed", || UdpSocket::bind(at).is_ok());
+        assert_closes(relay);
         assert!(ask(&orphans).is_none());
     }
 
@@ -449,14 +557,10 @@ mod tests {
     fn a_server_whose_copies_cannot_be_read_is_not_taken_for_dead() {
         let orphans = Orphans::default();
         let (listener, relay) = (socket(), socket());
-        let mut wire = feed(&orphans, &listener);
-        wire.send(&CopyPart { changed: vec![copy(1, 10, Some(&relay))], ..part() }).unwrap();
-        wire.send_descriptors(&[relay.as_fd()]).unwrap();
+        let mut wire = feed_one(&orphans, &listener, &relay);
         // No message of a server that sends copies.
         wire.send(&Step::Go).unwrap();
-        let at = relay.local_addr().unwrap();
-        drop(relay);
-        test_support::eventually("its socket is closed", || UdpSocket::bind(at).is_ok());
+        assert_closes(relay);
         assert!(ask(&orphans).is_none());
     }
 
@@ -464,14 +568,94 @@ mod tests {
     fn a_farewell_leaves_nothing() {
         let orphans = Orphans::default();
         let (listener, relay) = (socket(), socket());
-        let mut wire = feed(&orphans, &listener);
-        wire.send(&CopyPart { changed: vec![copy(1, 10, Some(&relay))], ..part() }).unwrap();
-        wire.send_descriptors(&[relay.as_fd()]).unwrap();
+        let mut wire = feed_one(&orphans, &listener, &relay);
         wire.send(&CopyPart { farewell: true, ..part() }).unwrap();
-        let at = relay.local_addr().unwrap();
-        drop(relay);
-        test_support::eventually("its socket is closed", || UdpSocket::bind(at).is_ok());
+        assert_closes(relay);
         drop(wire);
         assert!(ask(&orphans).is_none());
+    }
+
+    #[test]
+    fn two_servers_that_die_soon_after_they_have_taken_over_end_the_calls() {
+        let orphans = Orphans::default();
+        let (listener, relay) = (socket(), socket());
+        drop(feed_one(&orphans, &listener, &relay));
+        for _ in 0..TRIES_MAX {
+            wait_for_orphans(&orphans, 1);
+            drop(take(&orphans, &listener, &relay));
+        }
+        assert_closes(relay);
+        assert!(ask(&orphans).is_none());
+    }
+
+    #[test]
+    fn a_server_that_was_told_to_end_has_not_died() {
+        let orphans = Orphans::default();
+        let (listener, relay) = (socket(), socket());
+        drop(feed_one(&orphans, &listener, &relay));
+        for _ in 0..=TRIES_MAX {
+            wait_for_orphans(&orphans, 1);
+            let mut wire = take(&orphans, &listener, &relay);
+            wire.send(&CopyPart { stops: true, ..part() }).unwrap();
+        }
+        wait_for_orphans(&orphans, 1);
+    }
+
+    #[test]
+    fn deaths_count_for_a_while() {
+        let at = Instant::from_nanos(5);
+        let taker = Some(Taker { process: 7, at, tries: 1 });
+        let kept = Kept { holding: None, taker };
+        assert_eq!(kept.tries(7, at), 1);
+        assert_eq!(kept.tries(8, at), 0, "another one");
+        assert_eq!(kept.tries(7, at + EARLY_DEATH), 0);
+        assert_eq!(Kept::default().tries(7, at), 0);
+    }
+
+    #[test]
+    fn a_server_that_cannot_go_on_with_the_calls_has_their_ports() {
+        let orphans = Orphans::default();
+        let (listener, relay) = (socket(), socket());
+        drop(feed_one(&orphans, &listener, &relay));
+        wait_for_orphans(&orphans, 1);
+        let mut wire = connect(&orphans);
+        wire.send(&KeeperHello::new(false)).unwrap();
+        assert!(wire.receive::<Option<Leaving>>().unwrap().is_some());
+        let _: Offer = wire.receive().unwrap();
+        drop(wire.receive_descriptors(1).unwrap());
+        wire.send(&Step::Forget).unwrap();
+        wire.expect(Step::Gone).unwrap();
+        for socket in [listener, relay] {
+            let at = socket.local_addr().unwrap();
+            drop(socket);
+            assert!(UdpSocket::bind(at).is_ok(), "it is kept");
+        }
+        assert!(ask(&orphans).is_none());
+    }
+
+    /// A listener of the one before cannot stay beside a new one.
+    #[test]
+    fn a_server_with_an_overlapping_listener_begins_anew() {
+        let directory = crate::testing::Directory::new("keeper");
+        std::fs::create_dir_all(directory.path()).unwrap();
+        let path = directory.path().join("control.keep");
+        let waiting = UnixListener::bind(&path).unwrap();
+        let orphans = Orphans::default();
+        let (listener, relay) = (socket(), socket());
+        drop(feed_one(&orphans, &listener, &relay));
+        wait_for_orphans(&orphans, 1);
+        let own = Arc::clone(&orphans);
+        thread::spawn(move || serve(waiting.accept().unwrap().0, &own));
+        let before = Predecessor::ask_keeper(&path).unwrap().unwrap();
+        let at = listener.local_addr().unwrap();
+        let any = SocketAddr::from(([0, 0, 0, 0], at.port()));
+        assert_eq!(before.in_the_way(&[at], &[]), None, "it is taken");
+        let other = SocketAddr::from(([127, 0, 0, 9], at.port()));
+        assert_eq!(before.in_the_way(&[other], &[other]), None);
+        assert_eq!(before.in_the_way(&[any], &[]), Some((at, any)));
+        assert_eq!(before.in_the_way(&[], &[at]), Some((at, at)), "a service is bound by another");
+        drop(listener);
+        before.forget();
+        assert!(UdpSocket::bind(any).is_ok(), "it is kept");
     }
 }

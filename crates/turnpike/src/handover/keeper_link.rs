@@ -16,7 +16,7 @@ use turn_types::{AllocationId, WorkerId};
 
 use super::copying;
 use super::giving::{Handovers, Offering};
-use super::messages::{CopyPart, KeeperHello};
+use super::messages::{CopyPart, KeeperHello, Step};
 use super::passing::Outlet as _;
 use super::wire::Wire;
 
@@ -87,6 +87,7 @@ impl KeeperLink {
         tell: impl FnOnce(),
     ) -> io::Result<()> {
         offering.offer(&mut wire)?;
+        wire.expect(Step::Copy)?;
         let (copies, received) = sync_channel(COPIES_WAITING);
         {
             let mut keeper = self.lock();
@@ -134,7 +135,8 @@ fn connect(socket: &Path) -> io::Result<Wire> {
 fn farewell() -> CopyPart {
     let (worker, last_id) = (WorkerId(0), AllocationId(0));
     let (changed, ended) = (Vec::new(), Vec::new());
-    CopyPart { worker, last_id, shared: 0, changed, ended, farewell: true, complete: false }
+    let (farewell, stops, complete) = (true, false, false);
+    CopyPart { worker, last_id, shared: 0, changed, ended, farewell, stops, complete }
 }
 
 fn send(wire: &mut Wire, copies: Copies<UdpSocket>) -> io::Result<()> {

@@ -143,6 +143,8 @@ pub(super) struct CopyPart {
     pub(super) ended: Vec<AllocationId>,
     /// Another process has them all: the keeper forgets them.
     pub(super) farewell: bool,
+    /// The server ends, as it was told to: it has not died.
+    pub(super) stops: bool,
     /// Nothing else had changed.
     pub(super) complete: bool,
 }
@@ -208,6 +210,7 @@ fields!(CopyPart {
     5 => ended,
     6 => farewell,
     7 => complete or false,
+    8 => stops or false,
 });
 fields!(ChangedPart { 1 => id, 2 => state, 3 => relays });
 fields!(ChangedRelayPart { 1 => part, 2 => comes });
@@ -235,8 +238,17 @@ pub(super) enum Step {
     Go,
     /// The old process has let go of the rest.
     Gone,
-    /// The next process has its listeners, and wants copies.
+    /// The next process has its listeners, and wants copies. A keeper that has them wants some as well.
     Copy,
+    /// The next process cannot go on with the calls that a keeper has: they have ended.
+    Forget,
 }
 
-variants!(Step, "step of a hand-over" { 0 => Leave, 1 => Prepared, 2 => Go, 3 => Gone, 4 => Copy });
+variants!(Step, "step of a hand-over" {
+    0 => Leave,
+    1 => Prepared,
+    2 => Go,
+    3 => Gone,
+    4 => Copy,
+    5 => Forget,
+});

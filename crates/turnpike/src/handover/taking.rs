@@ -87,6 +87,50 @@ pub(crate) struct Left {
 #[derive(Debug)]
 pub(crate) struct Retiring(Option<Wire>);
 
+/// The offer of a predecessor, with its descriptors.
+struct Offered {
+    nonce_key: Secret<[u8; 32]>,
+    workers: Vec<Listeners>,
+    services: Vec<(SocketAddr, OwnedFd)>,
+    relay_sockets: RelaySettings,
+    errors: Option<OwnedFd>,
+}
+
+impl Offered {
+    fn read(source: &mut Source) -> io::Result<Self> {
+        let offer = source.receive()?;
+        let Offer { nonce_key, workers, services, relay_sockets, descriptors: coming } = offer;
+        make_room(coming);
+        let of_workers: usize = workers.iter().map(|one| one.udp.len() + one.tcp.len()).sum();
+        let others = usize::from(matches!(source, Source::Running(_)));
+        let count = of_workers + services.len() + others;
+        let mut descriptors = source.receive_descriptors(count)?.into_iter();
+        let mut take = |addresses: Vec<SocketAddr>| -> Vec<_> {
+            addresses.into_iter().zip(descriptors.by_ref()).collect()
+        };
+        let workers = workers
+            .into_iter()
+            .map(|Listening { udp, tcp }| Listeners { udp: take(udp), tcp: take(tcp) })
+            .collect();
+        let services = take(services);
+        let (errors, relay_sockets) = (descriptors.next(), relay_sockets.into());
+        Ok(Self { nonce_key, workers, services, relay_sockets, errors })
+    }
+}
+
+impl Source {
+    /// Lets a keeper close what it has.
+    fn forget(&mut self) {
+        match self {
+            Self::Kept(wire, _) => {
+                // One that is gone has closed it.
+                let _ = wire.send(&Step::Forget).and_then(|()| wire.expect(Step::Gone));
+            }
+            Self::Running(_) | Self::Ended(..) => {}
+        }
+    }
+}
+
 impl Predecessor {
     /// Meets the server that listens at this socket.
     ///
@@ -134,23 +178,43 @@ impl Predecessor {
     }
 
     fn read_offer(mut source: Source) -> io::Result<Self> {
-        let offer = source.receive()?;
-        let Offer { nonce_key, workers, services, relay_sockets, descriptors: coming } = offer;
-        make_room(coming);
-        let of_workers: usize = workers.iter().map(|one| one.udp.len() + one.tcp.len()).sum();
-        let others = usize::from(matches!(source, Source::Running(_)));
-        let count = of_workers + services.len() + others;
-        let mut descriptors = source.receive_descriptors(count)?.into_iter();
-        let mut take = |addresses: Vec<SocketAddr>| -> Vec<_> {
-            addresses.into_iter().zip(descriptors.by_ref()).collect()
-        };
-        let workers = workers
-            .into_iter()
-            .map(|Listening { udp, tcp }| Listeners { udp: take(udp), tcp: take(tcp) })
-            .collect();
-        let services = take(services);
-        let (errors, relay_sockets) = (descriptors.next(), relay_sockets.into());
-        Ok(Self { source, nonce_key, workers, services, relay_sockets, errors })
+        match Offered::read(&mut source) {
+            Ok(Offered { nonce_key, workers, services, relay_sockets, errors }) => {
+                Ok(Self { source, nonce_key, workers, services, relay_sockets, errors })
+            }
+            Err(error) => {
+                source.forget();
+                Err(error)
+            }
+        }
+    }
+
+    /// This process begins anew: a keeper closes what it has, by which ports would be in use.
+    pub(crate) fn forget(self) {
+        let Self { mut source, workers, services, .. } = self;
+        drop((workers, services));
+        source.forget();
+    }
+
+    /// A listener of a keeper's, and one of these that cannot be bound beside it.
+    pub(crate) fn in_the_way(
+        &self,
+        listeners: &[SocketAddr],
+        services: &[SocketAddr],
+    ) -> Option<(SocketAddr, SocketAddr)> {
+        if !matches!(self.source, Source::Kept(..)) {
+            // The others go when this process closes them.
+            return None;
+        }
+        let of_workers = self.workers.iter().flat_map(|one| one.udp.iter().chain(&one.tcp));
+        let unused = |all: &[SocketAddr], at: SocketAddr| (!all.contains(&at)).then_some(at);
+        let unused_listeners = of_workers.filter_map(|(at, _)| unused(listeners, *at));
+        let unused_services = self.services.iter().filter_map(|(at, _)| unused(services, *at));
+        let mut unused = unused_listeners.chain(unused_services);
+        unused.find_map(|before| {
+            let mut now = listeners.iter().chain(services);
+            now.find(|now| overlap(before, **now)).map(|now| (before, *now))
+        })
     }
 
     /// Closes its listeners at other addresses than these. They would be in the way of new ones that overlap.
@@ -235,7 +299,11 @@ impl Predecessor {
             wire.send(&Step::Leave)?;
         }
         let mut missing: BTreeSet<usize> = (0..workers.len()).collect();
-        let rest = self.receive_rest(workers, &mut missing);
+        let asked = match &mut self.source {
+            Source::Kept(wire, _) => wire.send(&Step::Copy),
+            Source::Running(_) | Source::Ended(..) => Ok(()),
+        };
+        let rest = asked.and_then(|()| self.receive_rest(workers, &mut missing));
         if let (Ok(_), Source::Ended(..)) = (&rest, &self.source)
             && let Err(error) = self.receive_progress(workers)
         {
@@ -401,8 +469,15 @@ fn out_of_turn() -> io::Error {
     io::Error::new(ErrorKind::InvalidData, "a message came out of turn")
 }
 
+/// Returns true if only one of two sockets of one protocol can be bound.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_any = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port()
+        && (one.ip() == other.ip() || is_any && one.is_ipv4() == other.is_ipv4())
+}
+
 /// No process listens at a socket.
-fn is_absent(error: &io::Error) -> bool {
+pub(super) fn is_absent(error: &io::Error) -> bool {
     [ErrorKind::NotFound, ErrorKind::ConnectionRefused].contains(&error.kind())
 }
 
@@ -487,6 +562,7 @@ mod tests {
             changed: Vec::new(),
             ended: Vec::new(),
             farewell: false,
+            stops: false,
             complete: true,
         };
         let (progress, staying) = (Vec::new(), Vec::new());
