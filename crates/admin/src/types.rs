@@ -69,6 +69,9 @@ pub struct Status {
     /// Id of the process that has copies of all calls over UDP for the case of a crash (`turnpike keep`), if one has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keeper: Option<u32>,
+    /// Why the keeper that is there gets no copies, if it gets none: it is of another user, or of another version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keeper_unusable: Option<String>,
     /// Worker threads.
     pub workers: u64,
     /// Work of the kernel: batches of datagrams, and relaying.

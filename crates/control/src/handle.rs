@@ -6,7 +6,9 @@ use tokio::sync::mpsc;
 use turn_types::Instant;
 
 use crate::limits::OPERATOR_QUEUE;
-use crate::{ConfiguredKey, ControlError, OperatorRequest, ServerInfo, Traces, Workers};
+use crate::{
+    ConfiguredKey, ControlError, KeeperState, OperatorRequest, ServerInfo, Traces, Workers,
+};
 
 /// The workers, the facts about the server, and the door to the binary's main loop. Cheap to
 /// clone.
@@ -16,7 +18,7 @@ pub struct Handle {
     pub workers: Workers,
     info: Arc<Mutex<Arc<ServerInfo>>>,
     drain_deadline: Arc<Mutex<Option<Instant>>>,
-    keeper: Arc<Mutex<Option<u32>>>,
+    keeper: Arc<Mutex<KeeperState>>,
     configuration: Arc<Mutex<Arc<[ConfiguredKey]>>>,
     operator: mpsc::Sender<OperatorRequest>,
     /// Clients and users whose events are logged in detail.
@@ -71,15 +73,15 @@ impl Handle {
         *self.drain_deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
     }
 
-    /// Id of the process that has copies of all calls over UDP, if one has.
+    /// The process that has copies of all calls over UDP, if one has.
     #[must_use]
-    pub fn keeper(&self) -> Option<u32> {
-        *self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn keeper(&self) -> KeeperState {
+        self.keeper.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Sets the process that has copies of all calls over UDP, for queries.
-    pub fn set_keeper(&self, process: Option<u32>) {
-        *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = process;
+    pub fn set_keeper(&self, keeper: KeeperState) {
+        *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = keeper;
     }
 
     /// The configuration in force; empty where nobody said it.

@@ -59,6 +59,18 @@ pub struct TookOverInfo {
     pub pause: Duration,
 }
 
+/// The keeper of a server's calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum KeeperState {
+    /// There is none.
+    #[default]
+    Absent,
+    /// The process of this id has copies of all calls over UDP.
+    Connected(u32),
+    /// One is there that gets no copies, and the reason.
+    Unusable(String),
+}
+
 /// A server that clients are redirected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedirectInfo {

@@ -34,7 +34,7 @@ pub use family::{Family, Kind, Label};
 pub use handle::Handle;
 pub use histogram::Histogram;
 pub use info::{
-    CertificateInfo, ConfiguredKey, ConfinementInfo, ConfinementLayer, KeptCapability,
+    CertificateInfo, ConfiguredKey, ConfinementInfo, ConfinementLayer, KeeperState, KeptCapability,
     MonitoringInfo, OffloadInfo, OffloadInterface, OffloadWatch, RedirectInfo, RelayInfo,
     ServerInfo, TookOverInfo,
 };

@@ -14,8 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Time between two packets of a flow, in each direction.
 const PACKET_EVERY: Duration = Duration::from_millis(2);
 
-/// How often the server is killed.
-const KILLS: usize = 10;
+/// How often the server is killed, one soon after the other: the keeper lets the calls go at the third.
+const KILLS: usize = 2;
 
 /// Packets that a server may have in its hands when it is killed, of each flow.
 const IN_HANDS: usize = 2;
@@ -96,6 +96,78 @@ fn a_call_that_has_ended_is_not_kept() {
     stays.peer.set_read_timeout(Some(PATIENCE)).expect("a time");
     let len = stays.peer.recv(&mut bytes).expect("relayed");
     assert_eq!(&bytes[..len], b"still there");
+}
+
+/// Two servers that die soon after they have taken the calls over may have died of them.
+#[test]
+fn calls_that_servers_die_of_end() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let config = without_kernel_path(&lab);
+    let mut server = Server::start(&lab, &config);
+    let _keeper = server.keeper(&lab);
+    let _call = Call::new(&lab, &config, IpFamily::V4);
+    for allocations in [Some(1), Some(1), None] {
+        wait_for_copies(&mut server);
+        crash(&lab, &mut server);
+        let took_over = &server.json(&["status"])["took_over"]["allocations"];
+        assert_eq!(took_over.as_u64(), allocations, "{}", server.process.output());
+    }
+}
+
+/// Without a service manager's store: the keeper has the calls, with what has changed last.
+#[test]
+fn a_server_that_is_told_to_end_leaves_the_newest_state() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let config = without_kernel_path(&lab);
+    let mut server = Server::start(&lab, &config);
+    let _keeper = server.keeper(&lab);
+    let mut calls = vec![Call::new(&lab, &config, IpFamily::V4)];
+    wait_for_copies(&mut server);
+    // More often than servers may die.
+    for number in 1..4 {
+        calls.push(Call::new(&lab, &config, IpFamily::V4));
+        server.process.signal("TERM");
+        assert!(server.process.wait(PATIENCE), "{}", server.process.output());
+        server.start_again(&lab, &[]);
+        let status = server.json(&["status"]);
+        assert_eq!(status["took_over"]["allocations"], number + 1, "{}", server.process.output());
+        server.process.wait_for(FOUND, PATIENCE);
+    }
+}
+
+/// Another number of workers: the first start succeeds, without the calls.
+#[test]
+fn a_server_that_cannot_go_on_with_the_calls_starts_without_them() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let config = without_kernel_path(&lab);
+    let mut server = Server::start(&lab, &config);
+    let _keeper = server.keeper(&lab);
+    let _call = Call::new(&lab, &config, IpFamily::V4);
+    wait_for_copies(&mut server);
+    let workers = server.json(&["status"])["workers"].as_u64().expect("a number") + 1;
+    let tables = format!("{}[workers]\ncount = {workers}\n", config.tables);
+    server.rewrite(&Config { tables, ..config.clone() });
+    crash(&lab, &mut server);
+    assert!(server.process.output().contains("have ended: it had"), "{}", server.process.output());
+    assert_eq!(server.json(&["status"])["allocations"]["live"], 0);
+}
+
+/// A keeper that ends is noticed though no call changes, and the next one gets everything.
+#[test]
+fn a_keeper_that_ends_is_noticed_and_the_next_one_has_the_calls() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let config = without_kernel_path(&lab);
+    let mut server = Server::start(&lab, &config);
+    let keeper = server.keeper(&lab);
+    let _call = Call::new(&lab, &config, IpFamily::V4);
+    wait_for_copies(&mut server);
+    drop(keeper);
+    test_support::eventually("it is noticed", || server.json(&["status"])["keeper"].is_null());
+    let _next = server.keeper(&lab);
+    test_support::eventually("the next one", || server.json(&["status"])["keeper"].is_number());
+    sleep(Duration::from_secs(1));
+    crash(&lab, &mut server);
+    assert_eq!(server.json(&["status"])["took_over"]["allocations"], 1);
 }
 
 /// The next process of an upgrade has the calls, and so has the keeper from then on.

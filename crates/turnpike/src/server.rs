@@ -370,6 +370,9 @@ impl Server {
         self.handovers = None;
         let _ = self.handle.workers.stop();
         if self.threads.all_ended().await {
+            if let Some(keeper) = &self.keeper {
+                keeper.end();
+            }
             if let Some(records) = self.records {
                 records.end().await;
             }

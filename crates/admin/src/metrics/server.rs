@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use control::{RealmTotals, ServerInfo};
+use control::{KeeperState, RealmTotals, ServerInfo};
 use turn_types::{Instant, IpFamily, Realm};
 
 use super::{Metric, Value};
@@ -33,7 +33,7 @@ impl Live {
             draining: workers.is_draining(),
             wall: SystemTime::now(),
             drain_left_seconds: deadline.map_or(0, left),
-            has_keeper: monitored.handle.keeper().is_some(),
+            has_keeper: matches!(monitored.handle.keeper(), KeeperState::Connected(_)),
             turns: workers.turns().collect(),
             realms: live_by_realm(monitored),
             ended: workers.realm_totals(),

@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use axum::Json;
 use axum::extract::State;
 use control::{
-    AssociationEnd, AssociationRefusal, CounterTotals, DtlsOwn, HelloAnswer, Histogram, LateAnswer,
-    Leg, OffloadWatch, RedirectInfo, Series, ServerInfo, StreamEnd, StreamRefusal, TookOverInfo,
+    AssociationEnd, AssociationRefusal, CounterTotals, DtlsOwn, HelloAnswer, Histogram,
+    KeeperState, LateAnswer, Leg, OffloadWatch, RedirectInfo, Series, ServerInfo, StreamEnd,
+    StreamRefusal, TookOverInfo,
 };
 
 use crate::routes::App;
@@ -36,6 +37,11 @@ pub(super) async fn show(State(app): State<App>) -> Json<Status> {
         local: relay.local.to_string(),
         public: relay.public.to_string(),
     });
+    let (keeper, keeper_unusable) = match app.handle.keeper() {
+        KeeperState::Absent => (None, None),
+        KeeperState::Connected(process) => (Some(process), None),
+        KeeperState::Unusable(why) => (None, Some(why)),
+    };
     Json(Status {
         version: info.version.clone(),
         started_unix: unix(info.started),
@@ -54,7 +60,8 @@ pub(super) async fn show(State(app): State<App>) -> Json<Status> {
         relay_ports: format!("{}-{}", info.relay_ports.0, info.relay_ports.1),
         redirects: info.redirects.iter().map(redirect).collect(),
         took_over: info.took_over.as_ref().map(took_over),
-        keeper: app.handle.keeper(),
+        keeper,
+        keeper_unusable,
         workers: info.workers as u64,
         offload: offload(&app, &info, &totals),
         allocations: Allocations {

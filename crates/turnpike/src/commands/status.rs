@@ -113,6 +113,9 @@ fn facts(status: &Status, columns: usize) -> String {
     lines.extend(status.keeper.map(|process| {
         format!("  keeper       process {process} has copies, for the case of a crash")
     }));
+    lines.extend(
+        status.keeper_unusable.iter().map(|why| format!("  keeper       cannot be used: {why}")),
+    );
     lines.extend(tls(status));
     if !status.redirects.is_empty() {
         let server = |one: &Redirect| {

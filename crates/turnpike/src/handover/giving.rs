@@ -149,16 +149,16 @@ impl Handovers {
 pub(super) struct Offering(Weak<Mutex<Option<Giving>>>);
 
 impl Offering {
-    /// Offers them to a keeper.
+    /// Offers them to a keeper. Returns false while an upgrade goes on, and when another process has them.
     ///
     /// # Errors
-    /// The keeper is gone; an upgrade goes on, or another process has them.
-    pub(super) fn offer(&self, outlet: &mut impl Outlet) -> io::Result<()> {
+    /// The keeper is gone.
+    pub(super) fn offer(&self, outlet: &mut impl Outlet) -> io::Result<bool> {
         let giving = self.0.upgrade();
         let giving = giving.as_ref().and_then(|giving| giving.try_lock().ok());
         match giving.as_deref() {
-            Some(Some(giving)) => giving.offer(outlet, &[]),
-            _ => Err(io::ErrorKind::WouldBlock.into()),
+            Some(Some(giving)) => giving.offer(outlet, &[]).map(|()| true),
+            _ => Ok(false),
         }
     }
 }

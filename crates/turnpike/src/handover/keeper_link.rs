@@ -1,14 +1,14 @@
 //! A server's part of its keeper: a thread that sends copies of everything, as long as there is one.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-use control::Handle;
+use control::{Handle, KeeperState};
 use dataplane::limits::COPIES_WAITING;
 use dataplane::{Copies, WorkerChannels};
 use linux_net::UdpSocket;
@@ -18,10 +18,14 @@ use super::copying;
 use super::giving::{Handovers, Offering};
 use super::messages::{CopyPart, KeeperHello, Step};
 use super::passing::Outlet as _;
+use super::taking::is_absent;
 use super::wire::Wire;
 
-/// Pause between two looks for a keeper.
+/// Pause between two looks for a keeper, and whether it is still there.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Time for the last copies of workers that have ended.
+const LAST_COPIES_WITHIN: Duration = Duration::from_secs(2);
 
 /// The connection with the keeper.
 #[derive(Debug)]
@@ -29,13 +33,15 @@ enum Keeper {
     /// None is there.
     Absent,
     Connected(Wire),
-    /// Another process has everything.
+    /// It has all that the workers had, which have ended.
+    Complete(Wire),
+    /// Another process has everything, or this one ends.
     Left,
 }
 
 /// The copying for a keeper.
 #[derive(Clone, Debug)]
-pub(crate) struct KeeperLink(Arc<Mutex<Keeper>>);
+pub(crate) struct KeeperLink(Arc<(Mutex<Keeper>, Condvar)>);
 
 impl KeeperLink {
     /// Looks for a keeper at `socket`, now and whenever it is gone, and sends it copies.
@@ -48,18 +54,21 @@ impl KeeperLink {
         channels: WorkerChannels,
         handle: Handle,
     ) -> io::Result<Self> {
-        let link = Self(Arc::new(Mutex::new(Keeper::Absent)));
+        let link = Self(Arc::new((Mutex::new(Keeper::Absent), Condvar::new())));
         let (own, offering) = (link.clone(), handovers.offering());
         let feed = move || {
-            while !own.has_left() {
-                // Most servers have none.
-                if let Ok(wire) = connect(&socket) {
-                    let process = wire.process();
-                    let tell = || handle.set_keeper(Some(process));
-                    if let Err(error) = own.feed(wire, &offering, &channels, tell) {
-                        tracing::warn!("the keeper has no copies any more: {error}");
+            while own.is_wanted() {
+                match meet(&socket, &offering) {
+                    Ok(None) => handle.set_keeper(KeeperState::Absent),
+                    Ok(Some(wire)) => {
+                        let process = wire.process();
+                        let tell = || handle.set_keeper(KeeperState::Connected(process));
+                        if let Err(error) = own.feed(wire, &channels, tell) {
+                            tracing::warn!(process, "the keeper has no copies any more: {error}");
+                        }
+                        handle.set_keeper(KeeperState::Absent);
                     }
-                    handle.set_keeper(None);
+                    Err(error) => tell_unusable(&handle, &socket, &error),
                 }
                 sleep(LOOK_EVERY);
             }
@@ -71,9 +80,25 @@ impl KeeperLink {
     /// Tells the keeper that another process has everything, and sends no more.
     pub(crate) fn leave(&self) {
         let mut keeper = self.lock();
-        if let Keeper::Connected(wire) = &mut *keeper {
+        if let Keeper::Connected(wire) | Keeper::Complete(wire) = &mut *keeper {
             // A keeper that is gone has nothing to forget.
-            let _ = wire.send(&farewell());
+            let _ = wire.send(&CopyPart { farewell: true, ..end() });
+        }
+        *keeper = Keeper::Left;
+    }
+
+    /// Leaves everything to the keeper, after the end of all workers: the process ends, as it was told to.
+    pub(crate) fn end(&self) {
+        let (keeper, changed) = &*self.0;
+        let is_behind = |keeper: &mut Keeper| matches!(keeper, Keeper::Connected(_));
+        let keeper = keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = changed.wait_timeout_while(keeper, LAST_COPIES_WITHIN, is_behind);
+        let (mut keeper, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if let Keeper::Connected(wire) | Keeper::Complete(wire) = &mut *keeper
+            && wire.send(&CopyPart { stops: true, ..end() }).is_ok()
+        {
+            let process = wire.process();
+            tracing::info!(process, "the keeper has the calls over UDP, for the next server");
         }
         *keeper = Keeper::Left;
     }
@@ -82,17 +107,14 @@ impl KeeperLink {
     fn feed(
         &self,
         mut wire: Wire,
-        offering: &Offering,
         channels: &WorkerChannels,
         tell: impl FnOnce(),
     ) -> io::Result<()> {
-        offering.offer(&mut wire)?;
-        wire.expect(Step::Copy)?;
         let (copies, received) = sync_channel(COPIES_WAITING);
         {
             let mut keeper = self.lock();
             if matches!(*keeper, Keeper::Left) {
-                return wire.send(&farewell());
+                return wire.send(&CopyPart { farewell: true, ..end() });
             }
             tracing::info!(process = wire.process(), "a keeper has copies of all calls over UDP");
             *keeper = Keeper::Connected(wire);
@@ -104,38 +126,87 @@ impl KeeperLink {
     }
 
     fn pass_on(&self, received: &Receiver<Copies<UdpSocket>>) -> io::Result<()> {
-        // Ends with the last worker, too.
-        while let Ok(copies) = received.recv() {
+        loop {
+            let copies = received.recv_timeout(LOOK_EVERY);
             let mut keeper = self.lock();
             let Keeper::Connected(wire) = &mut *keeper else { return Ok(()) };
-            if let Err(error) = send(wire, copies) {
+            let sent = match copies {
+                Ok(copies) => send(wire, copies),
+                Err(RecvTimeoutError::Timeout) if wire.is_gone() => {
+                    Err(io::Error::other("it has ended"))
+                }
+                Err(RecvTimeoutError::Timeout) => Ok(()),
+                // The last worker has ended.
+                Err(RecvTimeoutError::Disconnected) => {
+                    if let Keeper::Connected(wire) = std::mem::replace(&mut *keeper, Keeper::Left) {
+                        *keeper = Keeper::Complete(wire);
+                    }
+                    self.0.1.notify_all();
+                    return Ok(());
+                }
+            };
+            if let Err(error) = sent {
                 *keeper = Keeper::Absent;
+                self.0.1.notify_all();
                 return Err(error);
             }
         }
-        Ok(())
     }
 
-    fn has_left(&self) -> bool {
-        matches!(*self.lock(), Keeper::Left)
+    /// Returns false behind the last copies.
+    fn is_wanted(&self) -> bool {
+        !matches!(*self.lock(), Keeper::Complete(_) | Keeper::Left)
     }
 
     fn lock(&self) -> MutexGuard<'_, Keeper> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Introduces this process to the keeper at `socket`.
-fn connect(socket: &Path) -> io::Result<Wire> {
-    let mut wire = UnixStream::connect(socket).and_then(Wire::new)?;
+/// Introduces this process to the keeper at `socket`, and gives it the listeners. `None` if there is none, or if this process has no listeners
+/// to give.
+///
+/// # Errors
+/// It is another user's, or has another form of this talk.
+fn meet(socket: &Path, offering: &Offering) -> io::Result<Option<Wire>> {
+    let mut wire = match UnixStream::connect(socket) {
+        Ok(stream) => Wire::new(stream)?,
+        // Most servers have none.
+        Err(error) if is_absent(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    };
     wire.send(&KeeperHello::new(true))?;
-    Ok(wire)
+    if !offering.offer(&mut wire)? {
+        return Ok(None);
+    }
+    wire.expect(Step::Copy)?;
+    Ok(Some(wire))
 }
 
-fn farewell() -> CopyPart {
+/// Puts it in the status, and once in the log.
+fn tell_unusable(handle: &Handle, socket: &Path, error: &io::Error) {
+    let is_refusal = [ErrorKind::UnexpectedEof, ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
+    let why = if is_refusal.contains(&error.kind()) {
+        "it refuses this server, as one of another user or version: its log has the reason"
+            .to_owned()
+    } else {
+        error.to_string()
+    };
+    let state = KeeperState::Unusable(why);
+    if handle.keeper() == state {
+        return;
+    }
+    if let KeeperState::Unusable(why) = &state {
+        tracing::warn!("the keeper at {} cannot be used: {why}", socket.display());
+    }
+    handle.set_keeper(state);
+}
+
+/// The last message of a server.
+fn end() -> CopyPart {
     let (worker, last_id) = (WorkerId(0), AllocationId(0));
     let (changed, ended) = (Vec::new(), Vec::new());
-    let (farewell, stops, complete) = (true, false, false);
+    let (farewell, stops, complete) = (false, false, false);
     CopyPart { worker, last_id, shared: 0, changed, ended, farewell, stops, complete }
 }
 
