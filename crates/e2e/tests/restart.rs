@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
 use std::sync::atomic::AtomicBool;
 use std::thread::{self, sleep};
 use std::time::Duration;
@@ -168,6 +169,25 @@ fn a_keeper_that_ends_is_noticed_and_the_next_one_has_the_calls() {
     sleep(Duration::from_secs(1));
     crash(&lab, &mut server);
     assert_eq!(server.json(&["status"])["took_over"]["allocations"], 1);
+}
+
+/// As one of another version does, it ends each talk.
+#[test]
+fn a_keeper_that_cannot_be_used_is_mentioned_once() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let server = Server::start(&lab, &without_kernel_path(&lab));
+    let path = server.config_file().with_file_name("control.keep");
+    let listener = UnixListener::bind(&path).expect("a socket");
+    let refusing = thread::spawn(move || listener.incoming().take(3).for_each(drop));
+    let shown = || server.json(&["status"])["keeper_unusable"].clone();
+    test_support::eventually("it is shown", || shown().is_string());
+    refusing.join().expect("no panic");
+    fs::remove_file(&path).expect("its file");
+    let _keeper = server.keeper(&lab);
+    test_support::eventually("the next one is used", || {
+        server.json(&["status"])["keeper"].is_number() && shown().is_null()
+    });
+    assert_eq!(server.process.output().matches("cannot be used").count(), 1);
 }
 
 /// The next process of an upgrade has the calls, and so has the keeper from then on.
