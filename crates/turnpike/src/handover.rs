@@ -28,6 +28,7 @@ mod copying;
 mod giving;
 mod keeper;
 mod keeper_link;
+mod kept;
 mod messages;
 mod parked;
 mod passing;

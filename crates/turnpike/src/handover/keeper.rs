@@ -19,7 +19,7 @@
 //!
 //! It takes no part in what is relayed: packets wait in the sockets while no server is there.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -28,12 +28,10 @@ use std::thread::{self, sleep};
 use std::time::Duration;
 
 use linux_net::{Clock, force_receive_buffer};
-use turn_types::{AllocationId, Instant, WorkerId};
+use turn_types::{Instant, WorkerId};
 
-use super::messages::{
-    Bytes, ChangedPart, ChangedRelayPart, CopyPart, KeeperHello, LastPart, Leaving, Listening,
-    News, Offer, RelayPart, Step,
-};
+use super::kept::KeptWorker;
+use super::messages::{CopyPart, KeeperHello, Leaving, Listening, Offer, Step};
 use super::passing::{Inlet as _, Outlet as _};
 use super::wire::{Wire, unexpected};
 use super::{PAUSE_ROOM, PREPARATION_MAX};
@@ -59,18 +57,6 @@ struct Holding {
     workers: BTreeMap<WorkerId, KeptWorker>,
     /// Servers that have got it and have not served.
     tries: u32,
-}
-
-/// Copies of one worker's calls.
-struct KeptWorker {
-    last_id: AllocationId,
-    shared: Vec<OwnedFd>,
-    allocations: HashMap<AllocationId, KeptAllocation>,
-}
-
-struct KeptAllocation {
-    state: Bytes,
-    relays: Vec<(RelayPart, Option<OwnedFd>)>,
 }
 
 /// Calls of a server that has died, and the server that has taken some over.
@@ -256,7 +242,7 @@ impl Holding {
     }
 
     fn allocations(&self) -> usize {
-        self.workers.values().map(|worker| worker.allocations.len()).sum()
+        self.workers.values().map(|worker| worker.allocations()).sum()
     }
 
     /// Takes copies as long as they come. What came in part when the server died is not taken.
@@ -315,74 +301,6 @@ impl Holding {
     }
 }
 
-impl KeptWorker {
-    /// Of a worker that has no calls.
-    fn new(worker: WorkerId) -> Self {
-        let last_id = AllocationId::new(worker, 0);
-        Self { last_id, shared: Vec::new(), allocations: HashMap::new() }
-    }
-
-    fn change(&mut self, part: CopyPart, sockets: Vec<OwnedFd>) {
-        let CopyPart { worker: _, last_id, shared, changed, ended, .. } = part;
-        self.last_id = last_id;
-        let mut sockets = sockets.into_iter();
-        self.shared.extend(sockets.by_ref().take(shared as usize));
-        for ChangedPart { id, state, relays } in changed {
-            let before = self.allocations.remove(&id).map(|before| before.relays);
-            let mut before = before.unwrap_or_default();
-            let relays = relays.into_iter().map(|ChangedRelayPart { part, comes }| {
-                let known = before.iter_mut().find(|(known, _)| known.relay == part.relay);
-                let known = known.and_then(|(_, socket)| socket.take());
-                (part, if comes { sockets.next() } else { known })
-            });
-            let relays = relays.collect();
-            self.allocations.insert(id, KeptAllocation { state, relays });
-        }
-        for id in ended {
-            self.allocations.remove(&id);
-        }
-    }
-
-    fn give(&self, worker: WorkerId, wire: &mut Wire) -> io::Result<()> {
-        let whole = self.allocations.iter().filter(|(_, one)| one.is_whole());
-        let whole: Vec<(&AllocationId, &KeptAllocation)> = whole.collect();
-        let part = |(id, one): &(&AllocationId, &KeptAllocation)| ChangedPart {
-            id: **id,
-            state: Bytes(one.state.0.clone()),
-            relays: one.relays.iter().map(|(part, _)| of_own(*part)).collect(),
-        };
-        let copies = CopyPart {
-            worker,
-            last_id: self.last_id,
-            shared: u32::try_from(self.shared.len()).unwrap_or(u32::MAX),
-            changed: whole.iter().map(part).collect(),
-            ended: Vec::new(),
-            farewell: false,
-            stops: false,
-            complete: true,
-        };
-        // What has been read from connections since the last copies would be missing.
-        let (progress, staying, streams) = (Vec::new(), Vec::new(), Vec::new());
-        wire.send(&News::Last(LastPart { copies, progress, staying, streams }))?;
-        let own =
-            whole.iter().flat_map(|(_, one)| one.relays.iter().filter_map(|(_, own)| own.as_ref()));
-        let all = self.shared.iter().chain(own);
-        wire.send_descriptors(&all.map(|socket| socket.as_fd()).collect::<Vec<_>>())
-    }
-}
-
-/// A relay that comes with its socket, if it has one.
-const fn of_own(part: RelayPart) -> ChangedRelayPart {
-    ChangedRelayPart { part, comes: part.own }
-}
-
-impl KeptAllocation {
-    /// Each relay that has a socket of its own came with it.
-    fn is_whole(&self) -> bool {
-        self.relays.iter().all(|(part, socket)| part.own == socket.is_some())
-    }
-}
-
 fn borrowed(descriptors: &[OwnedFd]) -> Vec<BorrowedFd<'_>> {
     descriptors.iter().map(|one| one.as_fd()).collect()
 }
@@ -391,9 +309,11 @@ fn borrowed(descriptors: &[OwnedFd]) -> Vec<BorrowedFd<'_>> {
 mod tests {
     use std::net::{SocketAddr, UdpSocket};
 
-    use turn_types::{RelayId, Secret};
+    use turn_types::{AllocationId, RelayId, Secret};
 
-    use super::super::messages::RelaySocketsPart;
+    use super::super::messages::{
+        Bytes, ChangedPart, ChangedRelayPart, LastPart, News, RelayPart, RelaySocketsPart,
+    };
     use super::super::taking::Predecessor;
     use super::*;
 
