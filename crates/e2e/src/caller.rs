@@ -1,10 +1,10 @@
 //! A TURN client that a test drives step by step.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use stun_wire::{CHANNEL_HEADER_LEN, ChannelNumber, channel_data};
-use turn_client::{AllocateOptions, Client, ClientConfig, Event, Families, Incoming};
+use turn_client::{AllocateOptions, Allocation, Client, ClientConfig, Event, Families, Incoming};
 use turn_types::{IpFamily, PeerAddr, ServerAddr};
 
 use crate::Account;
@@ -22,7 +22,18 @@ pub struct Caller {
     /// Connected to the server.
     pub socket: UdpSocket,
     start: Instant,
-    relayed: SocketAddr,
+    allocation: Option<Allocation>,
+}
+
+/// A datagram of a peer, as it came to the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Data {
+    /// The peer.
+    pub peer: SocketAddr,
+    /// The channel that it came by; none: a Data indication.
+    pub channel: Option<ChannelNumber>,
+    /// The payload.
+    pub payload: Vec<u8>,
 }
 
 impl Caller {
@@ -38,34 +49,81 @@ impl Caller {
         account: Account,
         family: IpFamily,
     ) -> Self {
-        socket.connect(server).unwrap_or_else(|error| panic!("{server}: {error}"));
-        let config =
-            ClientConfig::new(ServerAddr(server), account.name, account.password, seed(&socket));
-        let mut caller = Self {
-            client: Client::new(config),
-            socket,
-            start: Instant::now(),
-            relayed: SocketAddr::from(([0; 4], 0)),
-        };
         let families = match family {
             IpFamily::V4 => Families::V4,
             IpFamily::V6 => Families::V6,
         };
+        Self::with_families(socket, server, account, families)
+    }
+
+    /// The same of these families.
+    ///
+    /// # Panics
+    /// As [`Self::allocate`].
+    #[must_use]
+    #[track_caller]
+    pub fn with_families(
+        socket: UdpSocket,
+        server: SocketAddr,
+        account: Account,
+        families: Families,
+    ) -> Self {
+        socket.connect(server).unwrap_or_else(|error| panic!("{server}: {error}"));
+        let config =
+            ClientConfig::new(ServerAddr(server), account.name, account.password, seed(&socket));
+        let mut caller =
+            Self { client: Client::new(config), socket, start: Instant::now(), allocation: None };
         let options =
             AllocateOptions { families, lifetime_secs: Some(1), ..AllocateOptions::default() };
         let asked = caller.client.allocate(caller.now(), options);
         asked.unwrap_or_else(|error| panic!("{error}"));
-        caller.relayed = caller.wait("an allocation", |event| {
+        caller.allocation = Some(caller.wait("an allocation", |event| {
             let Event::Allocated(allocation) = event else { return None };
-            allocation.relayed_of(family).map(|relayed| relayed.0)
-        });
+            Some(*allocation)
+        }));
         caller
     }
 
-    /// The relayed address.
+    /// The relayed address, of IPv4 where there are both.
+    ///
+    /// # Panics
+    /// There is none.
     #[must_use]
-    pub const fn relayed(&self) -> SocketAddr {
-        self.relayed
+    #[track_caller]
+    pub fn relayed(&self) -> SocketAddr {
+        let relayed = self.allocation.and_then(|allocation| {
+            allocation.relayed.into_iter().flatten().next().map(|relayed| relayed.0)
+        });
+        relayed.expect("a relayed address")
+    }
+
+    /// The relayed address of this family.
+    #[must_use]
+    pub fn relayed_of(&self, family: IpFamily) -> Option<SocketAddr> {
+        Some(self.allocation?.relayed_of(family)?.0)
+    }
+
+    /// Installs a permission.
+    ///
+    /// # Panics
+    /// When the server refuses, or does not answer.
+    #[track_caller]
+    pub fn permit(&mut self, peer: IpAddr) {
+        let asked = self.client.permit(self.now(), peer);
+        asked.unwrap_or_else(|error| panic!("{error}"));
+        let ready = |event: &Event| matches!(event, Event::PermissionReady { .. }).then_some(());
+        self.wait("a permission", ready);
+    }
+
+    /// Refreshes the allocation.
+    ///
+    /// # Panics
+    /// When the server refuses, or does not answer.
+    #[track_caller]
+    pub fn refresh(&mut self) {
+        let asked = self.client.refresh(self.now(), None, 600);
+        asked.unwrap_or_else(|error| panic!("{error}"));
+        self.wait("a refresh", |event| matches!(event, Event::Refreshed { .. }).then_some(()));
     }
 
     /// Binds a channel to a peer.
@@ -116,6 +174,31 @@ impl Caller {
         let len = self.client.write_channel_data(&mut datagram, channel, payload);
         let len = len.unwrap_or_else(|| panic!("{} bytes are no payload", payload.len()));
         drop(self.socket.send(&datagram[..len]));
+    }
+
+    /// Sends a payload as a Send indication.
+    ///
+    /// # Panics
+    /// For a payload that does not fit.
+    pub fn indicate(&mut self, peer: SocketAddr, payload: &[u8]) {
+        let mut datagram = vec![0; DATAGRAM_MAX];
+        let len = self.client.write_send_indication(&mut datagram, PeerAddr(peer), payload, false);
+        let len = len.unwrap_or_else(|| panic!("{} bytes are no payload", payload.len()));
+        drop(self.socket.send(&datagram[..len]));
+    }
+
+    /// The next datagram of a peer, by a channel or an indication, that comes within `patience`.
+    #[must_use]
+    pub fn data(&mut self, patience: Duration) -> Option<Data> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let datagram = receive(&self.socket, deadline)?;
+            if let Incoming::Data { peer, payload, channel } =
+                self.client.handle_datagram(self.now(), &datagram)
+            {
+                return Some(Data { peer: peer.0, channel, payload: payload.to_vec() });
+            }
+        }
     }
 
     /// The payload of the next ChannelData that comes within `patience`.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -211,6 +211,38 @@ impl Server {
             self.successors.push(number);
         }
         out
+    }
+
+    /// Upgrades so often; each time another process serves.
+    ///
+    /// # Panics
+    /// An upgrade fails.
+    #[track_caller]
+    pub fn upgrade_times(&mut self, times: usize) {
+        for _ in 0..times {
+            let before = self.serving();
+            let out = self.upgrade(&[]);
+            assert!(out.ok, "{}\n{}", out.output, self.process.output());
+            assert!(
+                out.output.contains(&format!("in place of process {before}")),
+                "{}",
+                out.output
+            );
+        }
+    }
+
+    /// Waits until the first process, which is not needed any more, has ended. Its standard error is its successor's.
+    ///
+    /// # Panics
+    /// It does not end.
+    #[track_caller]
+    pub fn wait_for_first_to_end(&self) {
+        let status = format!("/proc/{}/status", self.process.pid());
+        let until = Instant::now() + PATIENCE;
+        while std::fs::read_to_string(&status).is_ok_and(|status| !status.contains("State:\tZ")) {
+            assert!(Instant::now() < until, "{}", self.process.output());
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// The process that serves, by its id.

@@ -27,28 +27,6 @@ fn server(lab: &Lab, mode: &str) -> (Config, Server) {
     (config, server)
 }
 
-/// Upgrades so often; each has another process id.
-#[track_caller]
-fn upgrade(server: &mut Server, times: usize) {
-    for _ in 0..times {
-        let before = server.serving();
-        let out = server.upgrade(&[]);
-        assert!(out.ok, "{}\n{}", out.output, server.process.output());
-        assert!(out.output.contains(&format!("in place of process {before}")), "{}", out.output);
-    }
-}
-
-/// Waits until the first process, which is not needed any more, has ended. Its standard error is its successor's.
-#[track_caller]
-fn assert_ends(server: &Server) {
-    let status = format!("/proc/{}/status", server.process.pid());
-    let until = Instant::now() + PATIENCE;
-    while fs::read_to_string(&status).is_ok_and(|status| !status.contains("State:\tZ")) {
-        assert!(Instant::now() < until, "{}", server.process.output());
-        sleep(Duration::from_millis(20));
-    }
-}
-
 #[track_caller]
 fn no_packet_is_lost(mode: &str) {
     let Some(lab) = require(Lab::new()) else { return };
@@ -76,11 +54,11 @@ fn no_packet_is_lost(mode: &str) {
         }
         // Also if an upgrade fails.
         let _stop = Stop::at_end(&stop);
-        upgrade(&mut server, 5);
+        server.upgrade_times(5);
         sleep(Duration::from_secs(1));
     });
     assert_eq!(server.json(&["status"])["allocations"]["live"], 202);
-    assert_ends(&server);
+    server.wait_for_first_to_end();
     drop(idle);
 }
 
@@ -115,7 +93,7 @@ fn pion_notices_nothing(transport: &str, echoes: u32) {
     let mut upgrades = 0;
     while !program.output().contains("echoed") && Instant::now() < deadline && upgrades < 5 {
         fail_to_take_over(&server);
-        upgrade(&mut server, 1);
+        server.upgrade_times(1);
         if upgrades == 0 {
             let moves = u32::from(transport != "dtls");
             assert_eq!(server.json(&["status"])["took_over"]["allocations"], moves);
@@ -129,7 +107,7 @@ fn pion_notices_nothing(transport: &str, echoes: u32) {
         "{}",
         program.output()
     );
-    assert_ends(&server);
+    server.wait_for_first_to_end();
 }
 
 #[test]
@@ -174,8 +152,8 @@ fn a_process_that_fails_changes_nothing() {
     server.rewrite(&Config { tables, ..config.clone() });
     refused(&mut server, &[], "192.0.2.200");
     server.rewrite(&config);
-    upgrade(&mut server, 1);
-    assert_ends(&server);
+    server.upgrade_times(1);
+    server.wait_for_first_to_end();
 }
 
 /// A process dies that has got everything: the server takes it back.
@@ -279,9 +257,9 @@ fn a_process_that_dies_at_any_point_leaves_everything() {
     }
     assert!(failures(&server) >= 20, "{}", server.process.output());
     assert_eq!(server.json(&["status"])["allocations"]["live"], 2);
-    upgrade(&mut server, 1);
+    server.upgrade_times(1);
     calls.iter().for_each(|call| assert_relays(call, usize::MAX));
-    assert_ends(&server);
+    server.wait_for_first_to_end();
 }
 
 /// Hand-overs that have failed, as the log has them.
