@@ -18,6 +18,7 @@ pub mod said;
 mod secure;
 mod server;
 mod tool;
+mod uclient;
 
 pub use browser::Browser;
 pub use call::{Call, Sent, Stop};
@@ -33,3 +34,4 @@ pub use secure::SecureScene;
 pub use server::{Account, Config, Server, binary};
 pub use test_support::{require, skip};
 pub use tool::{Running, Tool, repository};
+pub use uclient::{assert_echoed, uclient};

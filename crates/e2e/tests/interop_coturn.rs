@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use e2e::{Config, Host, Lab, Running, Server, Tool, coturn, echo_peer, require};
+use e2e::{
+    Config, Host, Lab, Running, Server, Tool, assert_echoed, coturn, echo_peer, require, uclient,
+};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -35,46 +37,21 @@ impl Scene {
     }
 
     fn uclient_to(&self, identity: &[&str], options: &[&str], server: &str) -> Tool {
-        Tool::run(
-            self.lab
-                .command(Host::Client, "turnutils_uclient")
-                .args(identity)
-                .args(["-r", "3480", "-p", "3478"])
-                .args(options)
-                .arg(server),
-            PATIENCE,
-        )
+        uclient(&self.lab, identity, options, server)
     }
-}
-
-/// uclient reports the number of messages that came back; `expected` must, and none be lost.
-#[track_caller]
-fn assert_relayed(tool: &Tool, expected: u64) {
-    let number = |after: &str| -> Option<u64> {
-        let rest = &tool.output[tool.output.rfind(after)? + after.len()..];
-        rest.trim_start().split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
-    };
-    assert!(tool.ok, "uclient failed:\n{}", tool.output);
-    assert_eq!(
-        number("tot_recv_msgs="),
-        Some(expected),
-        "messages that came back:\n{}",
-        tool.output
-    );
-    assert_eq!(number("Total lost packets"), Some(0), "lost messages:\n{}", tool.output);
 }
 
 #[test]
 fn channels() {
     let Some(scene) = Scene::new(|_| ()) else { return };
-    assert_relayed(&scene.uclient(&["-c", "-n", "50", "-m", "4", "-l", "200", "-z", "5"]), 200);
+    assert_echoed(&scene.uclient(&["-c", "-n", "50", "-m", "4", "-l", "200", "-z", "5"]), 200);
 }
 
 #[test]
 fn channels_with_rtcp_pairs() {
     // Without -c uclient also requests an even port with a reservation and redeems the token.
     let Some(scene) = Scene::new(|_| ()) else { return };
-    assert_relayed(&scene.uclient(&["-n", "20", "-m", "2", "-z", "5"]), 40);
+    assert_echoed(&scene.uclient(&["-n", "20", "-m", "2", "-z", "5"]), 40);
 }
 
 #[test]
@@ -83,13 +60,13 @@ fn over_tcp() {
     let Some(scene) = Scene::new(|_| ()) else { return };
     for options in [&["-t", "-c", "-m", "4", "-l", "171"][..], &["-t", "-c", "-s", "-l", "1000"]] {
         let messages = if options.contains(&"-m") { 200 } else { 50 };
-        assert_relayed(&scene.uclient(&[options, &["-n", "50", "-z", "5"]].concat()), messages);
+        assert_echoed(&scene.uclient(&[options, &["-n", "50", "-z", "5"]].concat()), messages);
     }
     let peer = scene.lab.v6.peer.to_string();
     let identity = ["-u", "alice", "-w", "correct-horse-battery", "-e", &peer];
     let listen = scene.lab.v6.listen.to_string();
     let options = ["-t", "-c", "-x", "-n", "20", "-z", "5"];
-    assert_relayed(&scene.uclient_to(&identity, &options, &listen), 20);
+    assert_echoed(&scene.uclient_to(&identity, &options, &listen), 20);
 }
 
 #[test]
@@ -108,7 +85,7 @@ fn moving_clients() {
                 tool = scene.uclient(&options);
             }
         }
-        assert_relayed(&tool, 160);
+        assert_echoed(&tool, 160);
     }
     let status = scene.server.json(&["status"]);
     let moved = status["allocations"]["moved"].as_u64();
@@ -140,7 +117,7 @@ fn access_tokens() {
     let listen = scene.lab.v4.listen.to_string();
     for options in [&["-J", "-c", "-m", "8"][..], &["-J", "-c", "-m", "8", "-t"]] {
         let options = [options, &["-n", "20", "-z", "5"]].concat();
-        assert_relayed(&scene.uclient_to(&["-e", &peer], &options, &listen), 160);
+        assert_echoed(&scene.uclient_to(&["-e", &peer], &options, &listen), 160);
     }
     // A user whose key was removed is unknown.
     let mut other = Config::for_lab(&scene.lab);
@@ -156,7 +133,7 @@ fn access_tokens() {
 #[test]
 fn send_indications() {
     let Some(scene) = Scene::new(|_| ()) else { return };
-    assert_relayed(
+    assert_echoed(
         &scene.uclient(&["-c", "-s", "-n", "50", "-m", "4", "-l", "1000", "-z", "5"]),
         200,
     );
@@ -165,14 +142,14 @@ fn send_indications() {
 #[test]
 fn dont_fragment_and_padding() {
     let Some(scene) = Scene::new(|_| ()) else { return };
-    assert_relayed(&scene.uclient(&["-c", "-s", "-g", "-n", "20", "-z", "5"]), 20);
-    assert_relayed(&scene.uclient(&["-c", "-D", "-l", "101", "-n", "20", "-z", "5"]), 20);
+    assert_echoed(&scene.uclient(&["-c", "-s", "-g", "-n", "20", "-z", "5"]), 20);
+    assert_echoed(&scene.uclient(&["-c", "-D", "-l", "101", "-n", "20", "-z", "5"]), 20);
 }
 
 #[test]
 fn requested_family_ipv4() {
     let Some(scene) = Scene::new(|_| ()) else { return };
-    assert_relayed(&scene.uclient(&["-c", "-X", "-n", "20", "-z", "5"]), 20);
+    assert_echoed(&scene.uclient(&["-c", "-X", "-n", "20", "-z", "5"]), 20);
 }
 
 #[test]
@@ -181,8 +158,8 @@ fn ipv6_client_and_ipv6_relay() {
     let peer = scene.lab.v6.peer.to_string();
     let identity = ["-u", "alice", "-w", "correct-horse-battery", "-e", &peer];
     let listen = scene.lab.v6.listen.to_string();
-    assert_relayed(&scene.uclient_to(&identity, &["-c", "-x", "-n", "20", "-z", "5"], &listen), 20);
-    assert_relayed(
+    assert_echoed(&scene.uclient_to(&identity, &["-c", "-x", "-n", "20", "-z", "5"], &listen), 20);
+    assert_echoed(
         &scene.uclient_to(&identity, &["-c", "-x", "-s", "-n", "20", "-z", "5"], &listen),
         20,
     );
@@ -198,32 +175,32 @@ fn ipv4_client_and_ipv6_relay_and_the_reverse() {
         &["-c", "-x", "-n", "20", "-z", "5"],
         &scene.lab.v4.listen.to_string(),
     );
-    assert_relayed(&out, 20);
+    assert_echoed(&out, 20);
     let out = scene.uclient_to(
         &[&user[..], &[&v4]].concat(),
         &["-c", "-X", "-n", "20", "-z", "5"],
         &scene.lab.v6.listen.to_string(),
     );
-    assert_relayed(&out, 20);
+    assert_echoed(&out, 20);
 }
 
 #[test]
 fn dual_allocation() {
     let Some(scene) = Scene::new(|_| ()) else { return };
-    assert_relayed(&scene.uclient(&["-Z", "-n", "20", "-m", "2", "-z", "5"]), 40);
+    assert_echoed(&scene.uclient(&["-Z", "-n", "20", "-m", "2", "-z", "5"]), 40);
 }
 
 #[test]
 fn client_to_client_through_two_allocations() {
     let Some(scene) = Scene::new(|_| ()) else { return };
     let out = scene.uclient(&["-y", "-c", "-n", "20", "-m", "4", "-z", "5"]);
-    assert_relayed(&out, 80);
+    assert_echoed(&out, 80);
 }
 
 #[test]
 fn extra_requests() {
     let Some(scene) = Scene::new(|_| ()) else { return };
-    assert_relayed(&scene.uclient(&["-c", "-G", "-n", "20", "-m", "2", "-z", "5"]), 40);
+    assert_echoed(&scene.uclient(&["-c", "-G", "-n", "20", "-m", "2", "-z", "5"]), 40);
 }
 
 #[test]
@@ -247,7 +224,7 @@ fn negative_protocol_tests_leave_it_serving() {
             ]),
         Duration::from_secs(10),
     ));
-    assert_relayed(&scene.uclient(&["-c", "-n", "20", "-z", "5"]), 20);
+    assert_echoed(&scene.uclient(&["-c", "-n", "20", "-z", "5"]), 20);
 }
 
 #[test]
@@ -258,7 +235,7 @@ fn time_limited_credentials() {
     let peer = scene.lab.v4.peer.to_string();
     let listen = scene.lab.v4.listen.to_string();
     let options = ["-c", "-n", "20", "-m", "2", "-z", "5"];
-    assert_relayed(
+    assert_echoed(
         &scene.uclient_to(&["-u", "bob", "-W", SECRET, "-e", &peer], &options, &listen),
         40,
     );
@@ -339,7 +316,7 @@ fn stunclient_sees_its_own_address() {
 fn many_sessions_lose_nothing() {
     let Some(scene) = Scene::new(|_| ()) else { return };
     let options = ["-c", "-n", "500", "-m", "20", "-l", "170", "-z", "2"];
-    assert_relayed(&scene.uclient(&options), 10_000);
+    assert_echoed(&scene.uclient(&options), 10_000);
     let sessions = scene.server.ask(&["sessions", "--json"]);
     assert!(sessions.ok, "{}", sessions.output);
 }
@@ -362,7 +339,7 @@ fn tcp_is_relayed_between_two_clients() {
             .arg(lab.v4.listen.to_string()),
         PATIENCE,
     );
-    assert_relayed(&out, 40);
+    assert_echoed(&out, 40);
     let status = server.json(&["status"]);
     assert_eq!(status["traffic"]["to_peers"]["packets"], 0, "nothing over UDP: {status:#}");
 }

@@ -2,34 +2,46 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
-use e2e::{Config, Lab, Rounds, Server, Stop, require};
+use e2e::{
+    Browser, Certificates, Config, Host, Lab, Rounds, Running, SecureScene, Server, Stop, aioice,
+    assert_echoed, chromium, coturn, echo_peer, repository, require, uclient,
+};
+use test_support::eventually;
 use turn_client::Families;
 use turn_types::IpFamily;
+
+/// Longest time for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Upgrades in a row.
 const UPGRADES: usize = 3;
 
-/// Upgrades, each time with so many allocations, of which none is new.
+/// No kernel path: a process that loads its programs takes several seconds to start where the processors are busy, and it may let a packet
+/// overtake another at the moments of a change.
+const BY_SOCKETS: &str = "[offload]\nmode = \"off\"\n";
+
+/// One browser is as much as two cores take.
+static BROWSER: Mutex<()> = Mutex::new(());
+
+/// Upgrades with so many allocations, of which none is new.
 #[track_caller]
 fn upgrade(server: &mut Server, allocations: u64) {
-    for _ in 0..UPGRADES {
-        server.upgrade_times(1);
-        let status = server.json(&["status"]);
-        assert_eq!(status["took_over"]["allocations"], allocations, "{status:#}");
-        assert_eq!(status["allocations"]["live"], allocations, "{status:#}");
-    }
+    server.upgrade_times(1);
     let status = server.json(&["status"]);
-    assert_eq!(status["allocations"]["total"], 0, "made since the last upgrade: {status:#}");
+    let log = server.process.output();
+    assert_eq!(status["took_over"]["allocations"], allocations, "{status:#}\n{log}");
+    assert_eq!(status["allocations"]["live"], allocations, "{status:#}\n{log}");
+    assert_eq!(status["allocations"]["total"], 0, "made since: {status:#}\n{log}");
 }
 
 #[test]
 fn indications_and_channels_of_both_families_lose_nothing() {
     let Some(lab) = require(Lab::new()) else { return };
-    // The kernel path may let a packet overtake another at the moments of a change.
-    let tables = "[offload]\nmode = \"off\"\n".to_owned();
-    let mut config = Config { tables, ..Config::for_lab(&lab) };
+    let mut config = Config { tables: BY_SOCKETS.to_owned(), ..Config::for_lab(&lab) };
     config.allow = ["10.77.2.0/24", "fd77:2::/64"].map(str::to_owned).to_vec();
     let mut server = Server::start(&lab, &config);
     let mut clients: Vec<Rounds> = [
@@ -52,7 +64,7 @@ fn indications_and_channels_of_both_families_lose_nothing() {
         }
         // Also if an upgrade fails.
         let _stop = Stop::at_end(&stop);
-        upgrade(&mut server, 4);
+        (0..UPGRADES).for_each(|_| upgrade(&mut server, 4));
     });
     let others: [IpAddr; 2] =
         ["10.77.2.77", "fd77:2::77"].map(|ip| ip.parse().expect("an address"));
@@ -66,4 +78,141 @@ fn indications_and_channels_of_both_families_lose_nothing() {
         }
     }
     server.wait_for_first_to_end();
+}
+
+/// Families of coturn's clients, as its options: at the IPv4 listener or the IPv6 one, and to a peer of either family.
+const WAYS: [(bool, bool, &[&str]); 4] =
+    [(false, false, &[]), (false, true, &["-x"]), (true, false, &["-X"]), (true, true, &["-x"])];
+
+/// Transports of coturn's clients, each with a number of messages and the time between two of them. Over TLS it reads but one message of each
+/// record, and the server puts those that come at once into one: they come one by one.
+const TRANSPORTS: [(&[&str], &str, &str); 3] =
+    [(&[], "200", "50"), (&["-t"], "200", "50"), (&["-S", "-t"], "25", "400")];
+
+#[test]
+fn coturns_clients_notice_nothing() {
+    let Some(()) = require(coturn()) else { return };
+    let Some(SecureScene { lab, mut server, files: _files }) = SecureScene::with(BY_SOCKETS) else {
+        return;
+    };
+    let _peers = [lab.v4.peer, lab.v6.peer].map(|ip| echo_peer(&lab, ip));
+    let account = Config::for_lab(&lab).accounts[0];
+    let mut clients = Vec::new();
+    for ((transport, messages, every), by) in
+        TRANSPORTS.into_iter().flat_map(|one| [(one, &[][..]), (one, &["-s"])])
+    {
+        for (at_v6, to_v6, families) in WAYS {
+            let all = ["-c", "-n", messages, "-z", every, "-l", "171"];
+            let options = [&all[..], transport, by, families].concat();
+            let listen = if at_v6 { lab.v6.listen } else { lab.v4.listen };
+            let peer = if to_v6 { lab.v6.peer } else { lab.v4.peer };
+            clients.push((options, messages, listen.to_string(), peer.to_string()));
+        }
+    }
+    thread::scope(|scope| {
+        let run = |client| {
+            let (options, _, listen, peer): &(Vec<&str>, _, String, String) = client;
+            let identity = ["-u", account.name, "-w", account.password, "-e", peer];
+            let lab = &lab;
+            scope.spawn(move || uclient(lab, &identity, options, listen))
+        };
+        let running: Vec<_> = clients.iter().map(run).collect();
+        eventually("all relay", || {
+            let sessions = server.json(&["sessions"]);
+            let sessions = sessions["sessions"].as_array().expect("a list");
+            sessions.iter().filter(|one| one["to_peers"]["packets"] != 0).count() == clients.len()
+        });
+        let mut upgrades = 0;
+        while upgrades < UPGRADES && !running.iter().any(|client| client.is_finished()) {
+            server.upgrade_times(1);
+            upgrades += 1;
+        }
+        assert!(upgrades > 1, "over before");
+        let made = &server.json(&["status"])["allocations"]["total"];
+        assert_eq!(*made, 0, "made since the last upgrade");
+        for (client, (options, messages, listen, peer)) in running.into_iter().zip(&clients) {
+            let tool = client.join().expect("no panic");
+            println!("{options:?} at {listen} to {peer}:");
+            assert_echoed(&tool, messages.parse().expect("a number"));
+        }
+    });
+    server.wait_for_first_to_end();
+}
+
+#[test]
+fn aioice_notices_nothing() {
+    let Some(script) = require(aioice()) else { return };
+    let Some(SecureScene { lab, mut server, files: _files }) = SecureScene::with(BY_SOCKETS) else {
+        return;
+    };
+    let script = script.with_file_name("until_told.py");
+    let (listen, account) = (lab.v4.listen.to_string(), Config::for_lab(&lab).accounts[0]);
+    let mut clients = ["udp", "tcp", "tls"].map(|transport| {
+        let mut python = lab.command(Host::Client, "/usr/bin/python3");
+        python.arg(&script).args([&listen, "3478", account.name, account.password, transport]);
+        Running::listening(&mut python)
+    });
+    clients.iter_mut().for_each(|client| client.wait_for("under way", PATIENCE));
+    (0..UPGRADES).for_each(|_| upgrade(&mut server, 6));
+    for client in &mut clients {
+        client.end_input();
+        let ended = client.wait(PATIENCE);
+        let output = client.output();
+        assert!(ended && output.contains("exchanged all of"), "{output}");
+        for request in ["REFRESH", "CREATE_PERMISSION", "CHANNEL_BIND"] {
+            let answer = format!("answered: {request} RESPONSE");
+            assert_eq!(output.matches(&answer).count(), 2, "{output}");
+        }
+    }
+    server.wait_for_first_to_end();
+}
+
+/// Two ends of a call in a browser's page, which reach each other through the relay alone.
+#[track_caller]
+fn chromium_notices_nothing(over: &str, uri: &str) {
+    let Some(program) = require(chromium()) else { return };
+    let _one_at_a_time = BROWSER.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(lab) = require(Lab::new()) else { return };
+    let certificates = Certificates::new(&lab);
+    let mut config = Config { tables: certificates.simple(), ..Config::for_lab(&lab) };
+    // Each end's allocation is the peer of the other's.
+    config.allow.push(lab.v4.relay.to_string());
+    let mut server = Server::start(&lab, &config);
+    let mut browser = Browser::start(&lab, Host::Client, program);
+    let page = repository().join("crates/e2e/clients/browser/call.html").canonicalize();
+    browser.open(&format!(
+        "file://{}#uri={}&over={over}&call=echo&user={}&password={}",
+        page.expect("the page").display(),
+        uri.replace("SERVER", &format!("{}:3478", lab.v4.listen)),
+        config.accounts[0].name,
+        config.accounts[0].password,
+    ));
+    let log = "document.getElementById('log').textContent";
+    browser.wait(&format!("window.echoed > 100 || {log}.includes('FAIL')"));
+    for _ in 0..UPGRADES {
+        upgrade(&mut server, 2);
+        let echoed = browser.eval("window.echoed").as_u64();
+        let more = echoed.expect("messages have come back") + 100;
+        browser.wait(&format!("window.echoed > {more} || {log}.includes('FAIL')"));
+    }
+    browser.eval("finish()");
+    browser.wait(&format!("/PASS|FAIL/.test({log})"));
+    let said = browser.eval(log);
+    assert!(said.as_str().is_some_and(|said| said.contains("PASS echo: ")), "{said}");
+    server.wait_for_first_to_end();
+}
+
+#[test]
+fn chromium_notices_nothing_over_udp() {
+    chromium_notices_nothing("udp", "turn:SERVER");
+}
+
+#[test]
+fn chromium_notices_nothing_over_tcp() {
+    chromium_notices_nothing("tcp", "turn:SERVER%3Ftransport=tcp");
+}
+
+#[test]
+fn chromium_notices_nothing_over_tls() {
+    chromium_notices_nothing("tls", "turns:SERVER%3Ftransport=tcp");
 }

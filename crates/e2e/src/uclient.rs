@@ -1,0 +1,36 @@
+//! coturn's client, which sends messages to an echo peer and counts the ones that come back.
+
+use std::time::Duration;
+
+use crate::{ECHO_PORT, Host, Lab, Tool};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Runs it in the client's host to its end. `identity` is its user and the peer's address (`-u`, `-w`, `-e`), `server` the address of
+/// a listener.
+#[must_use]
+pub fn uclient(lab: &Lab, identity: &[&str], options: &[&str], server: &str) -> Tool {
+    let mut command = lab.command(Host::Client, "turnutils_uclient");
+    command.args(identity).args(["-r", &ECHO_PORT.to_string(), "-p", "3478"]);
+    Tool::run(command.args(options).arg(server), PATIENCE)
+}
+
+/// Checks that so many messages came back, and none is lost.
+///
+/// # Panics
+/// It is otherwise, or uclient failed.
+#[track_caller]
+pub fn assert_echoed(tool: &Tool, expected: u64) {
+    let number = |after: &str| -> Option<u64> {
+        let rest = &tool.output[tool.output.rfind(after)? + after.len()..];
+        rest.trim_start().split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    };
+    assert!(tool.ok, "uclient failed:\n{}", tool.output);
+    assert_eq!(
+        number("tot_recv_msgs="),
+        Some(expected),
+        "messages that came back:\n{}",
+        tool.output
+    );
+    assert_eq!(number("Total lost packets"), Some(0), "lost messages:\n{}", tool.output);
+}
