@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-use e2e::{Call, Config, Host, Lab, Running, Sent, Server, Stop, Tool, require};
+use e2e::{Call, Config, EchoCall, Host, Lab, Running, Sent, Server, Stop, Tool, require};
 use turn_types::IpFamily;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -188,6 +188,26 @@ fn a_keeper_that_cannot_be_used_is_mentioned_once() {
         server.json(&["status"])["keeper"].is_number() && shown().is_null()
     });
     assert_eq!(server.process.output().matches("cannot be used").count(), 1);
+}
+
+#[test]
+fn a_call_of_chromium_goes_on_behind_crashes() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let mut config = without_kernel_path(&lab);
+    config.allow.push(lab.v4.relay.to_string());
+    let mut server = Server::start(&lab, &config);
+    let _keeper = server.keeper(&lab);
+    let Some(mut call) = EchoCall::begin(&lab, &config, "udp") else { return };
+    for _ in 0..KILLS {
+        wait_for_copies(&mut server);
+        crash(&lab, &mut server);
+        let status = server.json(&["status"]);
+        assert_eq!(status["took_over"]["allocations"], 2, "{}", server.process.output());
+        call.go_on();
+        let made = &server.json(&["status"])["allocations"]["total"];
+        assert_eq!(*made, 0, "made since the crash");
+    }
+    call.finish(true);
 }
 
 /// The next process of an upgrade has the calls, and so has the keeper from then on.

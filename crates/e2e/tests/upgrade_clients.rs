@@ -2,13 +2,12 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use e2e::{
-    Browser, Certificates, Config, Host, Lab, Rounds, Running, SecureScene, Server, Stop, aioice,
-    assert_echoed, chromium, coturn, echo_peer, repository, require, uclient,
+    Certificates, Config, EchoCall, Host, Lab, Rounds, Running, SecureScene, Server, Stop, aioice,
+    assert_echoed, coturn, echo_peer, require, uclient,
 };
 use test_support::eventually;
 use turn_client::Families;
@@ -23,9 +22,6 @@ const UPGRADES: usize = 3;
 /// No kernel path: a process that loads its programs takes several seconds to start where the processors are busy, and it may let a packet
 /// overtake another at the moments of a change.
 const BY_SOCKETS: &str = "[offload]\nmode = \"off\"\n";
-
-/// One browser is as much as two cores take.
-static BROWSER: Mutex<()> = Mutex::new(());
 
 /// Upgrades with so many allocations, of which none is new.
 #[track_caller]
@@ -167,52 +163,33 @@ fn aioice_notices_nothing() {
     server.wait_for_first_to_end();
 }
 
-/// Two ends of a call in a browser's page, which reach each other through the relay alone.
 #[track_caller]
-fn chromium_notices_nothing(over: &str, uri: &str) {
-    let Some(program) = require(chromium()) else { return };
-    let _one_at_a_time = BROWSER.lock().unwrap_or_else(PoisonError::into_inner);
+fn chromium_notices_nothing(over: &str) {
     let Some(lab) = require(Lab::new()) else { return };
     let certificates = Certificates::new(&lab);
     let mut config = Config { tables: certificates.simple(), ..Config::for_lab(&lab) };
-    // Each end's allocation is the peer of the other's.
     config.allow.push(lab.v4.relay.to_string());
     let mut server = Server::start(&lab, &config);
-    let mut browser = Browser::start(&lab, Host::Client, program);
-    let page = repository().join("crates/e2e/clients/browser/call.html").canonicalize();
-    browser.open(&format!(
-        "file://{}#uri={}&over={over}&call=echo&user={}&password={}",
-        page.expect("the page").display(),
-        uri.replace("SERVER", &format!("{}:3478", lab.v4.listen)),
-        config.accounts[0].name,
-        config.accounts[0].password,
-    ));
-    let log = "document.getElementById('log').textContent";
-    browser.wait(&format!("window.echoed > 100 || {log}.includes('FAIL')"));
+    let Some(mut call) = EchoCall::begin(&lab, &config, over) else { return };
     for _ in 0..UPGRADES {
         upgrade(&mut server, 2);
-        let echoed = browser.eval("window.echoed").as_u64();
-        let more = echoed.expect("messages have come back") + 100;
-        browser.wait(&format!("window.echoed > {more} || {log}.includes('FAIL')"));
+        call.go_on();
     }
-    browser.eval("finish()");
-    browser.wait(&format!("/PASS|FAIL/.test({log})"));
-    let said = browser.eval(log);
-    assert!(said.as_str().is_some_and(|said| said.contains("PASS echo: ")), "{said}");
+    call.finish(false);
     server.wait_for_first_to_end();
 }
 
 #[test]
 fn chromium_notices_nothing_over_udp() {
-    chromium_notices_nothing("udp", "turn:SERVER");
+    chromium_notices_nothing("udp");
 }
 
 #[test]
 fn chromium_notices_nothing_over_tcp() {
-    chromium_notices_nothing("tcp", "turn:SERVER%3Ftransport=tcp");
+    chromium_notices_nothing("tcp");
 }
 
 #[test]
 fn chromium_notices_nothing_over_tls() {
-    chromium_notices_nothing("tls", "turns:SERVER%3Ftransport=tcp");
+    chromium_notices_nothing("tls");
 }

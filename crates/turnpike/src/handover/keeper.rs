@@ -44,7 +44,7 @@ const TRIES_MAX: u32 = 2;
 
 /// A server that dies within this time of taking calls over may have died of them: nearly all send packets within it, and clients ask for
 /// permissions and channels.
-const EARLY_DEATH: Duration = Duration::from_secs(30);
+const EARLY_DEATH: Duration = Duration::from_secs(10);
 
 /// Pause after a connection that could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
