@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::{Host, Lab, Running, Tool};
 
 /// Longest time for a start, a command or a stop.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 static COUNTER: AtomicU32 = AtomicU32::new(0);
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::thread::{self, sleep};
 use std::time::Duration;
 
 use e2e::{
@@ -55,6 +55,7 @@ fn indications_and_channels_of_both_families_lose_nothing() {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
                     client.exchange();
+                    sleep(Duration::from_millis(2));
                 }
             });
         }
@@ -76,14 +77,37 @@ fn indications_and_channels_of_both_families_lose_nothing() {
     server.wait_for_first_to_end();
 }
 
-/// Families of coturn's clients, as its options: at the IPv4 listener or the IPv6 one, and to a peer of either family.
-const WAYS: [(bool, bool, &[&str]); 4] =
-    [(false, false, &[]), (false, true, &["-x"]), (true, false, &["-X"]), (true, true, &["-x"])];
+/// Clients of coturn by a transport. Over TLS it reads but one message of each record, and the server puts those that come at once into
+/// one: they come one by one.
+struct Transport {
+    options: &'static [&'static str],
+    messages: &'static str,
+    /// Milliseconds between two messages.
+    every: &'static str,
+    /// At the listener of IPv6, to a peer of IPv6, the option that asks for its family.
+    ways: &'static [(bool, bool, &'static str)],
+}
 
-/// Transports of coturn's clients, each with a number of messages and the time between two of them. Over TLS it reads but one message of each
-/// record, and the server puts those that come at once into one: they come one by one.
-const TRANSPORTS: [(&[&str], &str, &str); 3] =
-    [(&[], "200", "50"), (&["-t"], "200", "50"), (&["-S", "-t"], "25", "400")];
+const TRANSPORTS: [Transport; 3] = [
+    Transport {
+        options: &[],
+        messages: "150",
+        every: "100",
+        ways: &[(false, false, "-X"), (false, true, "-x"), (true, false, "-X"), (true, true, "-x")],
+    },
+    Transport {
+        options: &["-t"],
+        messages: "150",
+        every: "100",
+        ways: &[(false, true, "-x"), (true, false, "-X")],
+    },
+    Transport {
+        options: &["-S", "-t"],
+        messages: "30",
+        every: "500",
+        ways: &[(false, false, "-X"), (true, true, "-x")],
+    },
+];
 
 #[test]
 fn coturns_clients_notice_nothing() {
@@ -94,14 +118,13 @@ fn coturns_clients_notice_nothing() {
     let _peers = [lab.v4.peer, lab.v6.peer].map(|ip| echo_peer(&lab, ip));
     let account = Config::for_lab(&lab).accounts[0];
     let mut clients = Vec::new();
-    for ((transport, messages, every), by) in
-        TRANSPORTS.into_iter().flat_map(|one| [(one, &[][..]), (one, &["-s"])])
-    {
-        for (at_v6, to_v6, families) in WAYS {
-            let all = ["-c", "-n", messages, "-z", every, "-l", "171"];
-            let options = [&all[..], transport, by, families].concat();
-            let listen = if at_v6 { lab.v6.listen } else { lab.v4.listen };
-            let peer = if to_v6 { lab.v6.peer } else { lab.v4.peer };
+    let both = |transport| [(transport, &[][..]), (transport, &["-s"])];
+    for (Transport { options, messages, every, ways }, by) in TRANSPORTS.iter().flat_map(both) {
+        for (at_v6, to_v6, family) in *ways {
+            let all = ["-c", "-n", messages, "-z", every, "-l", "171", family];
+            let listen = if *at_v6 { lab.v6.listen } else { lab.v4.listen };
+            let peer = if *to_v6 { lab.v6.peer } else { lab.v4.peer };
+            let options = [&all[..], options, by].concat();
             clients.push((options, messages, listen.to_string(), peer.to_string()));
         }
     }
