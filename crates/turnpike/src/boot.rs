@@ -148,7 +148,12 @@ pub(crate) fn prepare(
         sockets::check_relay(relay.local)?;
     }
     let (addresses, tcp) = (host::addresses()?, settings.tcp.relaying);
-    let (inherited, beginning) = (predecessor.is_some(), Beginning::behind(predecessor.as_ref()));
+    let inherited = predecessor.is_some();
+    let beginning = match predecessor.as_ref().map(Predecessor::silent_since) {
+        None => Beginning::Now,
+        Some(None) => Beginning::BehindAnother,
+        Some(Some(_)) => Beginning::BehindCalls,
+    };
     relay_prefixes::check(&policy.prefixes, own.prefixes(), &addresses, tcp, inherited)?;
     let revocations = Revocations::read(settings.revoked())?;
     let policy = Arc::new(revocations.put_in(policy));

@@ -11,8 +11,6 @@ use xdp_relay::device::Hook;
 use xdp_relay::device::forwarding::OURS;
 use xdp_relay::{Attachment, Offload, OffloadConfig, Routes};
 
-use crate::handover::Predecessor;
-
 /// When the kernel path begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Beginning {
@@ -22,17 +20,6 @@ pub(crate) enum Beginning {
     BehindAnother,
     /// Likewise, and its programs are loaded then: calls wait for this start.
     BehindCalls,
-}
-
-impl Beginning {
-    /// That of a server that takes over from another.
-    pub(crate) fn behind(predecessor: Option<&Predecessor>) -> Self {
-        match predecessor.map(Predecessor::silent_since) {
-            None => Self::Now,
-            Some(None) => Self::BehindAnother,
-            Some(Some(_)) => Self::BehindCalls,
-        }
-    }
 }
 
 /// The kernel path of a server, if there is one.

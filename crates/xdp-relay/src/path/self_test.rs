@@ -3,13 +3,14 @@
 
 mod frame;
 
+use std::time::Duration;
+
 use turn_types::{Instant, WorkerId};
 
 use self::frame::{Datagram, without_identification};
 use crate::bpf::layout::{WORKERS_MAX, way};
 use crate::device::Hook;
 use crate::error::KernelPathError;
-use crate::limits::LEASE;
 use crate::path::{EgressContext, KernelPath, Link, Verdict};
 use crate::routes::FlowCookie;
 use crate::routes::flow::{Directions, Flow, RouteSlots};
@@ -30,6 +31,9 @@ const FLOW_COOKIE: FlowCookie = FlowCookie(7);
 
 /// Bytes of the trial's ring: enough for one family's datagrams, and of any size of pages.
 const SELF_TEST_RING_BYTES: u32 = 64 << 10;
+
+/// Validity of the self-test's routes: more than it takes where all processors are busy. They end with it.
+const TEST_WITHIN: Duration = Duration::from_secs(60);
 
 /// The number of the loopback, in every network namespace.
 const LOOPBACK: u32 = 1;
@@ -201,8 +205,8 @@ fn test_flow(now: Instant, client: [&str; 4], peer: [&str; 4]) -> Result<Flow, K
         relayed: address(peer[2])?,
         peer: address(peer[3])?,
         hairpin: false,
-        to_peer_until: now + LEASE,
-        to_client_until: now + LEASE,
+        to_peer_until: now + TEST_WITHIN,
+        to_client_until: now + TEST_WITHIN,
         bytes_per_second: 0,
     })
 }
@@ -215,7 +219,7 @@ impl KernelPath {
         now: Instant,
     ) -> Result<(), KernelPathError> {
         self.common().open_ports(flow);
-        self.common().lease(SELF_TEST_WORKER, now + LEASE);
+        self.common().lease(SELF_TEST_WORKER, now + TEST_WITHIN);
         self.install(now, routes)
     }
 
