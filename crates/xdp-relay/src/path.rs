@@ -6,8 +6,8 @@ mod self_test;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aya::Ebpf;
@@ -67,6 +67,8 @@ pub struct KernelPath {
     can_fill_rings: bool,
     /// Rings made.
     rings: AtomicU64,
+    /// Rings that are entered when the programs are loaded, while calls wait; `None`: they are.
+    later: Mutex<Option<Vec<(WorkerId, Ring)>>>,
     links: Array<MapData, LinkValue>,
     known: BTreeMap<u32, Link>,
     passes: PerCpuArray<MapData, u64>,
@@ -121,7 +123,12 @@ impl KernelPath {
     /// # Errors
     /// The kernel refuses.
     pub(crate) fn load(&mut self) -> Result<(), KernelPathError> {
-        load_programs(&mut self.ebpf)
+        load_programs(&mut self.ebpf)?;
+        let later = self.later.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        for (worker, ring) in later.into_iter().flatten() {
+            ring.enter(worker, duplicate(map(&self.ebpf, RINGS)?)?)?;
+        }
+        Ok(())
     }
 
     fn of(object: Object, flows: u32) -> Result<Self, KernelPathError> {
@@ -159,6 +166,7 @@ impl KernelPath {
             self_test_keys: None,
             can_fill_rings,
             rings: AtomicU64::new(0),
+            later: Mutex::new(Some(Vec::new())),
             links,
             known,
             passes,
@@ -177,14 +185,25 @@ impl KernelPath {
     /// # Errors
     /// No descriptors left.
     pub fn routes(&self, worker: WorkerId) -> Result<Routes, KernelPathError> {
-        let ring = self.can_fill_rings.then(|| self.ring(worker, RING_BYTES)).transpose()?;
+        let ring = self.can_fill_rings.then(|| self.ring_of_routes(worker)).transpose()?;
         self.rings.fetch_add(u64::from(self.can_fill_rings), Relaxed);
         Routes::new(worker, Arc::clone(&self.common), map(&self.ebpf, ROUTES)?, ring)
     }
 
+    /// Creates a worker's ring, which is entered when there are programs to fill it.
+    fn ring_of_routes(&self, worker: WorkerId) -> Result<Ring, KernelPathError> {
+        let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(later) = &mut *later else { return self.ring(worker, RING_BYTES) };
+        let ring = Ring::make(RING_BYTES)?;
+        later.push((worker, ring.copy()?));
+        Ok(ring)
+    }
+
     /// Creates a worker's ring, in place of an earlier one.
     pub(crate) fn ring(&self, worker: WorkerId, bytes: u32) -> Result<Ring, KernelPathError> {
-        Ring::make(worker, duplicate(map(&self.ebpf, RINGS)?)?, bytes)
+        let ring = Ring::make(bytes)?;
+        ring.enter(worker, duplicate(map(&self.ebpf, RINGS)?)?)?;
+        Ok(ring)
     }
 
     /// The programs can fill rings.

@@ -228,3 +228,46 @@ impl KernelPath {
         self.uninstall(now);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use linux_net::Clock;
+    use turn_types::AllocationId;
+
+    use super::*;
+    use crate::device::missing_capabilities;
+    use crate::options::{Options, Proof};
+    use crate::routes::FlowId;
+
+    #[test]
+    fn a_ring_of_routes_before_the_programs_is_filled_by_them() {
+        if !missing_capabilities().is_empty() {
+            // Tests of the programs say so, where they are not run.
+            return;
+        }
+        let options = Options { flows: 1024, look_up_from: 0, proof: Proof::NOT_REQUIRED };
+        let mut path = KernelPath::prepare(options).unwrap();
+        if !path.can_fill_rings() {
+            return;
+        }
+        let worker = WorkerId(3);
+        let mut routes = path.routes(worker).unwrap();
+        let now = Clock::instant();
+        let flow = test_flow(now, V4, V6).unwrap();
+        let id = FlowId { allocation: AllocationId::new(worker, 1), channel: CHANNEL };
+        routes.renew(now);
+        let cookie = routes.deliver_to_ring(id, &flow).unwrap();
+        path.load().unwrap();
+        let (leave_xdp, leave_tc, partial_at_xdp) = (false, false, false);
+        let link = Link { index: LOOPBACK, mac: [0; 6], leave_xdp, leave_tc, partial_at_xdp };
+        path.set_link(link).unwrap();
+        for hook in [Hook::Xdp, Hook::Tc] {
+            let Flow { peer, relayed, .. } = flow;
+            let datagram = Datagram { from: peer, to: relayed, ttl: 64, payload: PAYLOAD };
+            let ran = path.run(hook, &datagram.frame(), 1).unwrap();
+            assert_eq!(ran.verdict, Verdict::Drop, "{hook}");
+            let came = routes.ring().unwrap().next().map(|came| came.flow_cookie());
+            assert_eq!(came, cookie, "{hook}");
+        }
+    }
+}

@@ -36,24 +36,30 @@ impl fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// Creates a ring of `bytes` for a worker, which the programs fill from now on. The kernel keeps it until
-    /// it is replaced.
-    pub(crate) fn make(
-        worker: WorkerId,
-        rings: MapData,
-        bytes: u32,
-    ) -> Result<Self, KernelPathError> {
+    /// Creates a ring of `bytes`.
+    pub(crate) fn make(bytes: u32) -> Result<Self, KernelPathError> {
         let mut object = {
             let mut loader = LOADER.lock().unwrap_or_else(PoisonError::into_inner);
             loader.map_max_entries("ring", bytes);
             loader.load(RING).map_err(KernelPathError::of)?
         };
         let map = object.take_map("ring").ok_or(KernelPathError::Missing("ring"))?;
-        let ring = RingBuf::try_from(map).map_err(KernelPathError::of)?;
+        RingBuf::try_from(map).map(Self).map_err(KernelPathError::of)
+    }
+
+    /// Makes it that of a worker, in place of an earlier one: the programs fill it from now on, and the kernel keeps it. That
+    /// takes time, as the kernel waits for all processors.
+    pub(crate) fn enter(&self, worker: WorkerId, rings: MapData) -> Result<(), KernelPathError> {
         let mut rings: ArrayOfMaps<_, RingBuf<MapData>> =
             Map::ArrayOfMaps(rings).try_into().map_err(KernelPathError::of)?;
-        rings.set(u32::from(worker.0), &ring, 0).map_err(KernelPathError::of)?;
-        Ok(Self(ring))
+        rings.set(u32::from(worker.0), &self.0, 0).map_err(KernelPathError::of)
+    }
+
+    /// The same ring, with a descriptor of its own.
+    pub(crate) fn copy(&self) -> Result<Self, KernelPathError> {
+        let fd = self.0.as_fd().try_clone_to_owned().map_err(KernelPathError::Kernel)?;
+        let map = Map::RingBuf(MapData::from_fd(fd).map_err(KernelPathError::of)?);
+        RingBuf::try_from(map).map(Self).map_err(KernelPathError::of)
     }
 
     /// The next datagram; `None` if there is none now. epoll reports the next one.
