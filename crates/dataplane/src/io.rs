@@ -271,6 +271,7 @@ pub trait RouteTable: fmt::Debug {
     fn sweep(&mut self, cells_max: usize, report: impl FnMut(FlowId, FlowCounters)) -> bool;
     fn sweep_allocation(&mut self, id: AllocationId, report: impl FnMut(FlowId, FlowCounters));
     fn of_allocation(&self, id: AllocationId) -> Option<AllocationCounters>;
+    fn has_allocation(&self, id: AllocationId) -> bool;
     fn is_by_tc(&self) -> bool;
     fn is_idle(&self) -> bool;
     fn flows(&self) -> usize;

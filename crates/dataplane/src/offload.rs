@@ -224,7 +224,7 @@ impl<N: Net> Offload<N> {
 
     /// Returns true if the kernel relays channels of an allocation.
     pub(crate) fn relays(&self, id: AllocationId) -> bool {
-        self.routes.as_ref().is_some_and(|routes| routes.of_allocation(id).is_some())
+        self.routes.as_ref().is_some_and(|routes| routes.has_allocation(id))
     }
 
     /// Returns the number of channels that the kernel relays.

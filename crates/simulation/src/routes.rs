@@ -158,6 +158,10 @@ impl RouteTable for SimRoutes {
         None
     }
 
+    fn has_allocation(&self, allocation: AllocationId) -> bool {
+        self.routes.keys().any(|id| id.allocation == allocation)
+    }
+
     fn is_by_tc(&self) -> bool {
         true
     }

@@ -470,6 +470,12 @@ impl Routes {
         Some(counters)
     }
 
+    /// True if the kernel relays channels of an allocation.
+    #[must_use]
+    pub fn has_allocation(&self, allocation: AllocationId) -> bool {
+        self.allocations.contains_key(&allocation)
+    }
+
     /// Number of installed flows.
     #[must_use]
     pub fn len(&self) -> usize {

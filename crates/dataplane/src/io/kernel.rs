@@ -288,6 +288,10 @@ impl RouteTable for Routes {
         self.of_allocation(id)
     }
 
+    fn has_allocation(&self, id: AllocationId) -> bool {
+        self.has_allocation(id)
+    }
+
     fn is_by_tc(&self) -> bool {
         self.is_by_tc()
     }

@@ -19,8 +19,14 @@ impl ServerHost {
         let left: Result<Vec<_>, _> =
             self.workers.iter_mut().map(|worker| worker.worker.leave()).collect();
         let left = left.expect("copies of simulated sockets");
-        // A failure of the next process in the middle: the old one takes everything back.
-        if self.rng.below(4) == 0 {
+        // A failure of the next process in the middle, or at the last moment: the old one takes everything back.
+        let fails = self.rng.below(8);
+        let progress: Vec<_> = if fails == 0 {
+            Vec::new()
+        } else {
+            self.workers.iter_mut().map(|worker| worker.worker.withdraw()).collect()
+        };
+        if fails < 2 {
             self.workers.iter_mut().for_each(|worker| worker.worker.take_back());
             self.host.state().faults = faults;
             self.has_work_left = true;
@@ -39,6 +45,9 @@ impl ServerHost {
         };
         self.plan.policy = policy.clone();
         self.start(&policy, |_| inherited.next());
+        for (worker, progress) in self.workers.iter_mut().zip(progress) {
+            worker.worker.set_progress(progress);
+        }
         self.host.state().faults = faults;
         before.into_iter().for_each(|SimWorker { worker, .. }| worker.finish());
         self.host.take_sent().into_iter().for_each(|packet| out.send(packet));
