@@ -36,8 +36,8 @@ pub struct SocketFile {
     _kept: OwnedFd,
 }
 
-/// Whether the path of a socket's file is the next process's: then the file is left there at the end. To look whose it is and then
-/// remove it would be two steps, and the next process could put its own there between them.
+/// Mark that the path of a socket's file is the next process's: then the file is left there at the end. To look which file is there
+/// and then remove it would be two steps, and the next process could put its own there between them.
 #[derive(Clone, Debug, Default)]
 pub struct PassedOn(Arc<AtomicBool>);
 
@@ -211,7 +211,7 @@ impl SocketFile {
         Ok((listener, file))
     }
 
-    /// Whether its path is the next process's, which may be set from elsewhere.
+    /// Mark that its path is the next process's, to be set from elsewhere.
     #[must_use]
     pub fn passed_on(&self) -> PassedOn {
         self.passed_on.clone()

@@ -40,7 +40,7 @@ impl Caller {
     /// Allocates a relayed address of a family at a server, for the shortest time that it grants.
     ///
     /// # Panics
-    /// When the server refuses, or does not answer.
+    /// The server refuses, or does not answer.
     #[must_use]
     #[track_caller]
     pub fn allocate(
@@ -106,7 +106,7 @@ impl Caller {
     /// Installs a permission.
     ///
     /// # Panics
-    /// When the server refuses, or does not answer.
+    /// The server refuses, or does not answer.
     #[track_caller]
     pub fn permit(&mut self, peer: IpAddr) {
         let asked = self.client.permit(self.now(), peer);
@@ -118,7 +118,7 @@ impl Caller {
     /// Refreshes the allocation.
     ///
     /// # Panics
-    /// When the server refuses, or does not answer.
+    /// The server refuses, or does not answer.
     #[track_caller]
     pub fn refresh(&mut self) {
         let asked = self.client.refresh(self.now(), None, 600);
@@ -129,7 +129,7 @@ impl Caller {
     /// Binds a channel to a peer.
     ///
     /// # Panics
-    /// When the server refuses, or does not answer.
+    /// The server refuses, or does not answer.
     #[track_caller]
     pub fn bind(&mut self, peer: SocketAddr) -> ChannelNumber {
         let channel = self.client.bind_channel(self.now(), PeerAddr(peer));
@@ -157,7 +157,7 @@ impl Caller {
     /// Gives the allocation back.
     ///
     /// # Panics
-    /// When the server refuses, or does not answer.
+    /// The server refuses, or does not answer.
     #[track_caller]
     pub fn release(&mut self) {
         let asked = self.client.release(self.now());

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Time between two packets of a flow, in each direction.
 const PACKET_EVERY: Duration = Duration::from_millis(2);
 
-/// How often the server is killed, one soon after the other: the keeper lets the calls go at the third.
+/// Kills of a server, one soon after the other: the keeper lets the calls go at the third.
 const KILLS: usize = 2;
 
 /// Packets that a server may have in its hands when it is killed, of each flow.

@@ -57,6 +57,7 @@ pub(crate) struct Prepared {
     /// Records of sessions, where they are kept.
     pub(crate) records: Option<SessionRecords>,
     pub(crate) kernel_path: KernelPath,
+    pub(crate) beginning: Beginning,
     pub(crate) certificates: CertificateReloader,
     /// Addresses that this host delivers to itself, as the rules know them.
     pub(crate) own: OwnAddresses,
@@ -275,6 +276,7 @@ pub(crate) fn prepare(
         pseudonyms,
         records,
         kernel_path,
+        beginning,
         certificates,
         own,
         monitor,

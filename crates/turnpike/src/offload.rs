@@ -11,7 +11,7 @@ use xdp_relay::device::Hook;
 use xdp_relay::device::forwarding::OURS;
 use xdp_relay::{Attachment, Offload, OffloadConfig, Routes};
 
-/// When the kernel path begins.
+/// Time at which the kernel path begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Beginning {
     /// At once.
@@ -20,6 +20,17 @@ pub(crate) enum Beginning {
     BehindAnother,
     /// Likewise, and its programs are loaded then: calls wait for this start.
     BehindCalls,
+}
+
+impl Beginning {
+    /// The reason why no interface has the programs yet, for the log of the start.
+    pub(crate) const fn waits_for(self) -> &'static str {
+        match self {
+            Self::Now => "waiting for an interface that carries the server's traffic",
+            Self::BehindAnother => "the running server has the interfaces until this one serves",
+            Self::BehindCalls => "begins when the calls of the process before are served",
+        }
+    }
 }
 
 /// The kernel path of a server, if there is one.

@@ -26,6 +26,9 @@ pub const REST: Duration = Duration::from_secs(2);
 /// the start.
 pub const LOAD_ATTEMPTS: u32 = 10;
 
+/// Validity of the self-test's routes, which end with it: more than it takes where all processors are busy.
+pub const TEST_WITHIN: Duration = Duration::from_secs(60);
+
 /// Range of the number of flows.
 pub const FLOWS: std::ops::RangeInclusive<u32> = 1024..=1 << 20;
 

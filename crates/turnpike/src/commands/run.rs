@@ -25,6 +25,7 @@ use crate::handover::{Giving, KeeperLink, Predecessor};
 use crate::host_watch::HostWatch;
 use crate::listener_test::OwnListeners;
 use crate::logging::{self, LogLevel};
+use crate::offload::Beginning;
 use crate::paths::{self, Configuration};
 use crate::reload::{self, InForce};
 use crate::server::{Server, Threads};
@@ -128,7 +129,7 @@ async fn serve(
     let has_users = store.is_some();
     let mut running = boot::prepare(&settings, store, Some(&mut confinement), predecessor)?;
     running.info.confinement = confinement.info();
-    announce(file.as_deref(), &settings, &running.info);
+    announce(file.as_deref(), &settings, &running.info, running.beginning);
     let confinement_warnings = confinement.warnings(&settings);
     for warning in running.warnings.iter().chain(&confinement_warnings).chain(&manager.warnings) {
         tracing::warn!("{warning}");
@@ -389,7 +390,7 @@ fn without_users(settings: &Settings, store: &mut dyn UserEditor) -> Result<Opti
 }
 
 /// Summary of the server, in a few lines.
-fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo) {
+fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo, beginning: Beginning) {
     let file = file.map_or_else(|| "defaults".to_owned(), |file| file.display().to_string());
     tracing::info!(
         "turnpike {}, configuration {file}, data {}",
@@ -444,9 +445,7 @@ fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo) {
     match &info.offload.off_because {
         Some(why) => tracing::info!("kernel path: off, {why}"),
         None if info.offload.interfaces.is_empty() => {
-            tracing::info!(
-                "kernel path: waiting for an interface that carries the server's traffic"
-            );
+            tracing::info!("kernel path: {}", beginning.waits_for());
         }
         None => {
             for interface in &info.offload.interfaces {

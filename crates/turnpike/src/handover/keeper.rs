@@ -212,7 +212,7 @@ enum Followed {
     Died,
 }
 
-/// How the next server takes them.
+/// Answer of the next server to the offer.
 enum Given {
     /// It serves them.
     Taken,

@@ -3,7 +3,7 @@
 //! The state is a file in memory, sealed so that nobody alters it: no disk sees the keys in it. The sockets are on their way in a Unix socket
 //! of which the sending end is closed: the manager keeps two descriptors, however many allocations there are.
 //!
-//! What is received from the Unix socket is gone from it, also if the process is killed that has it. Each message in it has a label, by which the
+//! A message that is received from the Unix socket is gone from it, also if the process is killed that has it. Each message in it has a label, by which the
 //! next one knows that some are missing before it takes one for another.
 
 use std::fs::File;

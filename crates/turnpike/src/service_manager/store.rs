@@ -29,7 +29,7 @@ const SOCKETS: &str = "turnpike-sockets";
 /// Longest time until the manager has read everything.
 const BARRIER_DEADLINE: Duration = Duration::from_secs(5);
 
-/// What the process before has left.
+/// Parts that the process before has left.
 #[derive(Debug)]
 pub(super) enum Found {
     Nothing,

@@ -6,8 +6,8 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use aya::maps::{Array, Map, MapData, PerCpuArray};
-use aya::programs::{Program, RawTracePoint, SchedClassifier, Xdp};
-use aya::util::KernelVersion;
+use aya::programs::{Program, ProgramType, RawTracePoint, SchedClassifier, Xdp};
+use aya::sys::{BpfHelper, is_helper_supported};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 
 use super::entries::Entries;
@@ -126,7 +126,7 @@ impl Object {
 
 /// Returns true if this kernel has the helpers for rings; an older one refuses programs that use them.
 pub(crate) fn can_fill_rings() -> bool {
-    KernelVersion::current().is_ok_and(|version| version >= KernelVersion::new(5, 18, 0))
+    is_helper_supported(ProgramType::Xdp, BpfHelper::BPF_FUNC_xdp_load_bytes).unwrap_or(false)
 }
 
 /// Loads the programs, which the kernel examines first: that takes a tenth of a second and more.
@@ -202,6 +202,8 @@ where
 
 #[cfg(test)]
 mod tests {
+    use aya::util::KernelVersion;
+
     use super::*;
     use crate::device::missing_capabilities;
     use crate::options::Proof;
@@ -218,6 +220,9 @@ mod tests {
                 .and_then(|mut object| load_programs(&mut object.ebpf));
             assert_eq!(loaded.map_err(|error| error.to_string()), Ok(()));
         }
+        // Linux 5.18.
+        let version = KernelVersion::current().unwrap();
+        assert!(can_fill_rings() || version < KernelVersion::new(5, 18, 0));
     }
 
     /// Instructions that the verifier may examine of each program, as this kernel counts them and somewhat more: calls wait for it where

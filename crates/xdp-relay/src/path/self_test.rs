@@ -3,14 +3,13 @@
 
 mod frame;
 
-use std::time::Duration;
-
 use turn_types::{Instant, WorkerId};
 
 use self::frame::{Datagram, without_identification};
 use crate::bpf::layout::{WORKERS_MAX, way};
 use crate::device::Hook;
 use crate::error::KernelPathError;
+use crate::limits::TEST_WITHIN;
 use crate::path::{EgressContext, KernelPath, Link, Verdict};
 use crate::routes::FlowCookie;
 use crate::routes::flow::{Directions, Flow, RouteSlots};
@@ -31,9 +30,6 @@ const FLOW_COOKIE: FlowCookie = FlowCookie(7);
 
 /// Bytes of the trial's ring: enough for one family's datagrams, and of any size of pages.
 const SELF_TEST_RING_BYTES: u32 = 64 << 10;
-
-/// Validity of the self-test's routes: more than it takes where all processors are busy. They end with it.
-const TEST_WITHIN: Duration = Duration::from_secs(60);
 
 /// The number of the loopback, in every network namespace.
 const LOOPBACK: u32 = 1;
