@@ -5,6 +5,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// A program that is started has copies of this process's descriptors for less than that.
+const PORTS_FREE_WITHIN: Duration = Duration::from_secs(2);
 
 /// One of the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,15 +171,29 @@ impl Lab {
     }
 
     /// Opens a socket, which belongs to the namespace of the thread that opens it.
+    ///
+    /// A port that was closed just now may still be in use for a moment: a program that another test starts has
+    /// copies of all descriptors of this process until it is executed.
     fn open<T: Send + 'static>(
         &self,
         host: Host,
-        open: impl FnOnce() -> io::Result<T> + Send + 'static,
+        open: impl Fn() -> io::Result<T> + Send + 'static,
     ) -> T {
         let path = format!("/run/netns/{}", self.namespace(host));
         let opened = std::thread::spawn(move || {
             lab_net::enter_network_namespace(File::open(path)?)?;
-            open()
+            let deadline = Instant::now() + PORTS_FREE_WITHIN;
+            loop {
+                match open() {
+                    Err(error)
+                        if error.kind() == io::ErrorKind::AddrInUse
+                            && Instant::now() < deadline =>
+                    {
+                        std::thread::sleep(Duration::from_millis(10));
+                    }
+                    opened => return opened,
+                }
+            }
         });
         match opened.join() {
             Ok(Ok(socket)) => socket,
