@@ -2,6 +2,7 @@
 
 pub(crate) mod entries;
 pub(crate) mod layout;
+pub(crate) mod link;
 pub(crate) mod object;
 pub(crate) mod pins;
 pub(crate) mod shared;

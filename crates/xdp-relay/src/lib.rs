@@ -12,12 +12,14 @@ mod error;
 pub mod limits;
 mod offload;
 mod options;
+mod parked;
 mod path;
 mod routes;
 
 pub use error::KernelPathError;
 pub use offload::{Attachment, Offload, OffloadConfig, prepare, start};
 pub use options::{Options, Proof};
+pub use parked::ParkedPath;
 pub use path::{EgressContext, FrameContext, KernelPath, Link, RunResult, Verdict};
 pub use routes::{
     AllocationCounters, Flow, FlowCookie, FlowCounters, FlowId, Ring, RingDatagram, RingEntry,

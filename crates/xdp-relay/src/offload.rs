@@ -13,6 +13,7 @@ use crate::bpf::object::{TAP, TC};
 use crate::device::{self, Device, Hook, forwarding, may_leave};
 use crate::error::KernelPathError;
 use crate::options::{Options, Proof};
+use crate::parked::ParkedPath;
 use crate::path::{KernelPath, Link};
 use crate::routes::Routes;
 
@@ -281,6 +282,30 @@ impl Offload {
         let devices = if changes.is_empty() { devices } else { list()? };
         self.update_links(&devices);
         Ok(changes)
+    }
+
+    /// Copies what lets the programs go on without this process. `None` where they do not: none is attached, or one in the way of older
+    /// kernels.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn park(&self) -> Result<Option<ParkedPath>, KernelPathError> {
+        if self.attached.iter().all(|one| one.hook.is_none()) {
+            return Ok(None);
+        }
+        let Some(mut held) = self.path.copy_links().map_err(KernelPathError::Kernel)? else {
+            return Ok(None);
+        };
+        held.extend(self.lookup.copy_presence().map_err(KernelPathError::Kernel)?);
+        Ok(Some(ParkedPath::new(self.path.copy_leases()?, held)))
+    }
+
+    /// Leaves everything as it is to the next process, which has what was [parked](Self::park): programs, routes and settings stay
+    /// when this process ends.
+    pub fn leave(&mut self) {
+        self.path.leave_routes();
+        self.lookup.leave();
+        self.programs = Programs::Ended;
     }
 
     /// Detaches the programs from all devices for good: the next process of the server attaches its own.

@@ -6,13 +6,13 @@ mod self_test;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aya::Ebpf;
 use aya::maps::{Array, MapData, PerCpuArray};
-use aya::programs::links::LinkOrder;
 use aya::programs::tc::{NlOptions, SchedClassifierLinkId, TcAttachOptions, TcHandle};
 use aya::programs::xdp::XdpLinkId;
 use aya::programs::{
@@ -25,9 +25,10 @@ use crate::bpf::layout::{
     LEAVE_TC, LEAVE_XDP, LINK_KNOWN, LINK_PARTIAL, LinkValue, PARTIAL, PASSES, PORT_FILTER_WORDS,
     RouteKey, SCRATCH_BYTES, WORKERS_MAX, bucket, cell, entry, punt_state,
 };
+use crate::bpf::link::{self, Place};
 use crate::bpf::object::{
-    Object, RINGS, ROUTES, TAP, TC, XDP, can_fill_rings, count_losses, duplicate, load_programs,
-    map, program,
+    LEASES, Object, RINGS, ROUTES, TAP, TC, XDP, can_fill_rings, count_losses, duplicate,
+    load_programs, map, program,
 };
 use crate::bpf::pins::Pins;
 use crate::bpf::slots::Slots;
@@ -85,9 +86,30 @@ pub struct KernelPath {
 
 /// A program on a device.
 pub(crate) enum AttachedProgram {
-    Xdp(XdpLinkId),
-    Tc(SchedClassifierLinkId),
-    Tap(SchedClassifierLinkId),
+    Xdp(On<XdpLinkId>),
+    Tc(On<SchedClassifierLinkId>),
+    Tap(On<SchedClassifierLinkId>),
+}
+
+/// The way in which a program is attached.
+pub(crate) enum On<Id> {
+    /// By a link, until its descriptor is closed.
+    Link(OwnedFd),
+    /// By netlink, until it is detached: in older kernels.
+    Netlink(Id),
+}
+
+impl AttachedProgram {
+    fn link(&self) -> Option<&OwnedFd> {
+        match self {
+            Self::Xdp(On::Link(link)) | Self::Tc(On::Link(link)) | Self::Tap(On::Link(link)) => {
+                Some(link)
+            }
+            Self::Xdp(On::Netlink(_)) | Self::Tc(On::Netlink(_)) | Self::Tap(On::Netlink(_)) => {
+                None
+            }
+        }
+    }
 }
 
 impl fmt::Debug for KernelPath {
@@ -156,6 +178,7 @@ impl KernelPath {
             leases,
             processors,
             by_tc,
+            left: AtomicBool::new(false),
             flows: slots,
             limits,
         };
@@ -250,16 +273,48 @@ impl KernelPath {
 
     fn take_down(&mut self, programs: AttachedProgram) -> Result<(), KernelPathError> {
         match programs {
-            AttachedProgram::Xdp(link) => {
-                program::<Xdp>(&mut self.ebpf, XDP)?.detach(link).map_err(KernelPathError::of)
+            AttachedProgram::Xdp(On::Netlink(id)) => {
+                program::<Xdp>(&mut self.ebpf, XDP)?.detach(id).map_err(KernelPathError::of)
             }
-            AttachedProgram::Tc(link) => program::<SchedClassifier>(&mut self.ebpf, TC)?
-                .detach(link)
+            AttachedProgram::Tc(On::Netlink(id)) => program::<SchedClassifier>(&mut self.ebpf, TC)?
+                .detach(id)
                 .map_err(KernelPathError::of),
-            AttachedProgram::Tap(link) => program::<SchedClassifier>(&mut self.ebpf, TAP)?
-                .detach(link)
-                .map_err(KernelPathError::of),
+            AttachedProgram::Tap(On::Netlink(id)) => {
+                program::<SchedClassifier>(&mut self.ebpf, TAP)?
+                    .detach(id)
+                    .map_err(KernelPathError::of)
+            }
+            AttachedProgram::Xdp(On::Link(link))
+            | AttachedProgram::Tc(On::Link(link))
+            | AttachedProgram::Tap(On::Link(link)) => {
+                drop(link);
+                Ok(())
+            }
         }
+    }
+
+    /// Descriptors by which the programs stay on their devices without this value; `None` if one is attached in another way.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub(crate) fn copy_links(&self) -> io::Result<Option<Vec<OwnedFd>>> {
+        let links = self.programs.iter().map(|(_, programs)| programs.link());
+        let Some(links) = links.collect::<Option<Vec<_>>>() else { return Ok(None) };
+        links.into_iter().map(OwnedFd::try_clone).collect::<io::Result<_>>().map(Some)
+    }
+
+    /// A descriptor of the leases.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub(crate) fn copy_leases(&self) -> Result<OwnedFd, KernelPathError> {
+        let leases = map(&self.ebpf, LEASES)?.fd().as_fd();
+        leases.try_clone_to_owned().map_err(KernelPathError::Kernel)
+    }
+
+    /// Leaves the routes as they are when the workers end.
+    pub(crate) fn leave_routes(&self) {
+        self.common.left.store(true, Relaxed);
     }
 
     fn update_by_tc(&self) {
@@ -279,10 +334,10 @@ impl KernelPath {
         hook: Hook,
     ) -> Result<(), KernelPathError> {
         let programs = match hook {
-            Hook::Xdp => self.attach_xdp(index, XdpMode::Driver)?,
-            Hook::XdpGeneric => self.attach_xdp(index, XdpMode::Skb)?,
-            Hook::Tc => match self.attach_tcx(interface) {
-                Ok(programs) => programs,
+            Hook::Xdp => self.attach_xdp(index, (Place::Xdp, XdpMode::Driver))?,
+            Hook::XdpGeneric => self.attach_xdp(index, (Place::XdpGeneric, XdpMode::Skb))?,
+            Hook::Tc => match self.attach_link(TC, index, Place::Ingress) {
+                Ok(link) => AttachedProgram::Tc(On::Link(link)),
                 // Before Linux 6.6.
                 Err(_) => self.attach_filter(interface)?,
             },
@@ -300,25 +355,33 @@ impl KernelPath {
     fn attach_xdp(
         &mut self,
         index: u32,
-        mode: XdpMode,
+        (place, mode): (Place, XdpMode),
     ) -> Result<AttachedProgram, KernelPathError> {
-        let program: &mut Xdp = program(&mut self.ebpf, XDP)?;
-        let programs = program
-            .attach_to_if_index(index, mode)
-            .map(AttachedProgram::Xdp)
-            .map_err(KernelPathError::of)?;
+        let attached = match self.attach_link(XDP, index, place) {
+            Ok(link) => On::Link(link),
+            // Before Linux 5.9; otherwise it says the same.
+            Err(_) => {
+                let program: &mut Xdp = program(&mut self.ebpf, XDP)?;
+                let attached = program.attach_to_if_index(index, mode);
+                On::Netlink(attached.map_err(KernelPathError::of)?)
+            }
+        };
         if self.redirects_lost.is_none() {
             // A refusal of the kernel costs a figure, and no packet.
             self.redirects_lost = count_losses(&mut self.ebpf).ok();
         }
-        Ok(programs)
+        Ok(AttachedProgram::Xdp(attached))
     }
 
-    fn attach_tcx(&mut self, interface: &str) -> Result<AttachedProgram, KernelPathError> {
-        let program: &mut SchedClassifier = program(&mut self.ebpf, TC)?;
-        let options = TcAttachOptions::TcxOrder(LinkOrder::default());
-        let link = program.attach_with_options(interface, TcAttachType::Ingress, options);
-        link.map(AttachedProgram::Tc).map_err(KernelPathError::of)
+    fn attach_link(
+        &self,
+        name: &'static str,
+        index: u32,
+        place: Place,
+    ) -> Result<OwnedFd, KernelPathError> {
+        let program = self.ebpf.program(name).ok_or(KernelPathError::Missing(name))?;
+        let program = program.fd().map_err(KernelPathError::of)?;
+        link::attach(program.as_fd(), index, place).map_err(KernelPathError::Kernel)
     }
 
     /// As a server that was killed.
@@ -334,8 +397,8 @@ impl KernelPath {
     ) -> Result<AttachedProgram, KernelPathError> {
         let options = self.filter_on(interface);
         let program: &mut SchedClassifier = program(&mut self.ebpf, TC)?;
-        let link = program.attach_with_options(interface, TcAttachType::Ingress, options);
-        link.map(AttachedProgram::Tc).map_err(KernelPathError::of)
+        let filter = program.attach_with_options(interface, TcAttachType::Ingress, options);
+        filter.map(|id| AttachedProgram::Tc(On::Netlink(id))).map_err(KernelPathError::of)
     }
 
     /// Makes room for filters on a device. Returns how one of this process is put there.
@@ -351,10 +414,8 @@ impl KernelPath {
     /// # Errors
     /// The kernel refuses.
     pub fn tap(&mut self, interface: &str, index: u32) -> Result<(), KernelPathError> {
-        let program: &mut SchedClassifier = program(&mut self.ebpf, TAP)?;
-        let options = TcAttachOptions::TcxOrder(LinkOrder::default());
-        let programs = match program.attach_with_options(interface, TcAttachType::Egress, options) {
-            Ok(link) => AttachedProgram::Tap(link),
+        let programs = match self.attach_link(TAP, index, Place::Egress) {
+            Ok(link) => AttachedProgram::Tap(On::Link(link)),
             // Before Linux 6.6, as for ingress.
             Err(_) => self.tap_by_filter(interface)?,
         };
@@ -389,8 +450,8 @@ impl KernelPath {
     ) -> Result<AttachedProgram, KernelPathError> {
         let options = self.filter_on(interface);
         let program: &mut SchedClassifier = program(&mut self.ebpf, TAP)?;
-        let link = program.attach_with_options(interface, TcAttachType::Egress, options);
-        link.map(AttachedProgram::Tap).map_err(KernelPathError::of)
+        let filter = program.attach_with_options(interface, TcAttachType::Egress, options);
+        filter.map(|id| AttachedProgram::Tap(On::Netlink(id))).map_err(KernelPathError::of)
     }
 
     /// True if the device has a tap: without one no direction is ever proven there.

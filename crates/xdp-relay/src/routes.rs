@@ -109,6 +109,8 @@ pub(crate) struct Common {
     pub(crate) processors: u32,
     /// A program is attached at tc, which sees merged packets.
     pub(crate) by_tc: AtomicBool,
+    /// The routes are left as they are, for a path that goes on without this process.
+    pub(crate) left: AtomicBool,
     pub(crate) flows: Slots,
     pub(crate) limits: Slots,
 }
@@ -538,8 +540,11 @@ impl Routes {
 }
 
 impl Drop for Routes {
-    /// Routes end with their worker.
+    /// Routes end with their worker, unless they are left.
     fn drop(&mut self) {
+        if self.common.left.load(Relaxed) {
+            return;
+        }
         self.common.lease(self.number(), Instant::ZERO);
         let ids: Vec<FlowId> = self.held.keys().copied().collect();
         for id in ids {

@@ -38,6 +38,9 @@ pub(crate) const RINGS: &str = "rings";
 /// The map of all routes.
 pub(crate) const ROUTES: &str = "routes";
 
+/// The leases of all workers.
+pub(crate) const LEASES: &str = "leases";
+
 /// The programs with their maps. They are not [loaded](load_programs), and nothing is attached.
 pub(crate) struct Object {
     pub(crate) ebpf: Ebpf,
@@ -57,7 +60,7 @@ pub(crate) struct Object {
 }
 
 /// Maps that a successor of the process would continue with.
-const PINNED: [&str; 6] = [ROUTES, "entries", "cells", "buckets", "port_filter", "leases"];
+const PINNED: [&str; 6] = [ROUTES, "entries", "cells", "buckets", "port_filter", LEASES];
 
 impl Object {
     /// Makes the maps, for programs that [can fill rings](can_fill_rings) or cannot.
@@ -100,7 +103,7 @@ impl Object {
         let cells = shared("cells", cells as usize * cell::WORDS)?;
         let buckets = shared("buckets", flows as usize * bucket::WORDS)?;
         let port_filter = shared("port_filter", 2 * PORT_FILTER_WORDS)?;
-        let leases = shared("leases", WORKERS_MAX)?;
+        let leases = shared(LEASES, WORKERS_MAX)?;
         let links = Map::Array(duplicate(map(&ebpf, "links")?)?);
         let passes = Map::PerCpuArray(duplicate(map(&ebpf, "passes")?)?);
         let mut pinned = Vec::new();

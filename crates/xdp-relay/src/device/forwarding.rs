@@ -19,6 +19,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
@@ -53,6 +54,19 @@ impl Lookup {
     pub fn switched_on(&self) -> Vec<String> {
         let ours = |setting: &&Setting| setting.value().is_ok_and(|value| value == OURS);
         self.held.settings.iter().filter(ours).map(|setting| setting.name.clone()).collect()
+    }
+
+    /// A descriptor by which the settings stay as they are when this is [left](Self::leave); `None`: servers do not detect each other.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn copy_presence(&self) -> io::Result<Option<OwnedFd>> {
+        self.held.presence.as_ref().map(Presence::copy).transpose()
+    }
+
+    /// Leaves the settings to another process.
+    pub fn leave(&mut self) {
+        self.held.presence = None;
     }
 
     /// Enables settings again that another program disabled. Returns a message for each.

@@ -4,6 +4,7 @@
 
 use std::fs::{File, TryLockError};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::thread::sleep;
@@ -30,6 +31,11 @@ impl Presence {
             }
         }
         None
+    }
+
+    /// Another descriptor of the share, which lasts as long as any of them.
+    pub(super) fn copy(&self) -> io::Result<OwnedFd> {
+        Ok(self.0.try_clone()?.into())
     }
 
     /// Releases the share. The last of several gets the exclusive lock, until the result is dropped.

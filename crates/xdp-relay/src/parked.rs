@@ -1,0 +1,48 @@
+//! A kernel path that goes on without its process, until the next one of the server takes its place.
+//!
+//! The programs stay on their devices as long as somebody has descriptors of the links, and relay by the routes in the maps, as long as the
+//! lease of the worker that wrote them lasts. The next process ends the leases before it serves: no packet is then relayed by a
+//! route that it does not know.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::bpf::layout::WORKERS_MAX;
+use crate::bpf::shared::Shared;
+
+/// A kernel path that nobody looks after. Its programs leave the devices when this is dropped.
+#[derive(Debug)]
+pub struct ParkedPath {
+    leases: OwnedFd,
+    /// The links, and the mark of a server that is there, without which the last one that ends would switch look-ups off.
+    held: Vec<OwnedFd>,
+}
+
+impl ParkedPath {
+    pub(crate) const fn new(leases: OwnedFd, held: Vec<OwnedFd>) -> Self {
+        Self { leases, held }
+    }
+
+    /// All descriptors, for another process.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(&self.leases).chain(&self.held).map(AsFd::as_fd)
+    }
+
+    /// As another process had it; `None` without descriptors.
+    #[must_use]
+    pub fn from_descriptors(all: Vec<OwnedFd>) -> Option<Self> {
+        let mut all = all.into_iter();
+        Some(Self { leases: all.next()?, held: all.collect() })
+    }
+
+    /// Ends all leases: from here on packets pass to the sockets.
+    ///
+    /// # Errors
+    /// It is no map of leases; drop the path instead, which takes longer.
+    pub fn end_leases(&self) -> io::Result<()> {
+        let leases = Shared::map(self.leases.as_fd(), WORKERS_MAX)?;
+        leases.words().iter().for_each(|lease| lease.store(0, Relaxed));
+        Ok(())
+    }
+}
