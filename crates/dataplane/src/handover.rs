@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use control::Reply;
-use linux_net::{TcpStream, UdpSocket};
+use linux_net::{TcpListener, TcpStream, UdpSocket};
 use turn_proto::Progress;
 use turn_types::{AllocationId, WorkerId};
 
@@ -23,7 +23,7 @@ use crate::workers::{WorkerChannels, WorkerMessage};
 const FULL_PAUSE: Duration = Duration::from_millis(1);
 
 /// Part of one worker.
-type Left = Inheritance<UdpSocket, TcpStream, Conduit>;
+type Left = Inheritance<UdpSocket, TcpStream, TcpListener, Conduit>;
 
 /// Parts of a worker of another process, for one that does not serve yet.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub enum Update<S = InheritedSocket> {
     /// Copies of allocations, while that process serves.
     Copies(Copies<S>),
     /// The rest: it serves no more. One worker gets one of these.
-    Last(Box<Inheritance<S, TcpStream, Conduit>>),
+    Last(Box<Inheritance<S, TcpStream, TcpListener, Conduit>>),
     /// Progress of allocations since, by the kernel path there.
     Progress(Vec<(AllocationId, Progress)>),
     /// This process serves.
@@ -60,10 +60,18 @@ impl Update {
         Ok(match self {
             Self::Copies(copies) => Update::Copies(copies.open(settings, net)?),
             Self::Last(inheritance) => {
-                let Inheritance { listeners: _, copies, progress, streams, staying } = *inheritance;
-                let (listeners, copies) = (Vec::new(), copies.open(settings, net)?);
-                let opened = Inheritance { listeners, copies, progress, streams, staying };
-                Update::Last(Box::new(opened))
+                let Inheritance { copies, .. } = *inheritance;
+                let Inheritance { progress, streams, tcp_relays, peers, staying, .. } =
+                    *inheritance;
+                Update::Last(Box::new(Inheritance {
+                    listeners: Vec::new(),
+                    copies: copies.open(settings, net)?,
+                    progress,
+                    streams,
+                    tcp_relays,
+                    peers,
+                    staying,
+                }))
             }
             Self::Progress(progress) => Update::Progress(progress),
             Self::Serve => Update::Serve,
@@ -178,6 +186,14 @@ impl WorkerChannels {
     /// One does not answer in time.
     pub fn withdraw(&self) -> io::Result<Vec<Vec<(AllocationId, Progress)>>> {
         self.ask_all(WorkerMessage::Withdraw)
+    }
+
+    /// Asks all workers that have [left](Self::leave) for the progress of the allocations that the kernel goes on to relay for, without this process.
+    ///
+    /// # Errors
+    /// One does not answer in time.
+    pub fn progress_by_kernel(&self) -> io::Result<Vec<Vec<(AllocationId, Progress)>>> {
+        self.ask_all(WorkerMessage::Progress)
     }
 
     /// Asks all workers at once: with one behind the other each second one would be silent longer.

@@ -3,13 +3,15 @@
 use std::net::SocketAddr;
 
 use turn_proto::Progress;
-use turn_types::{AllocationId, SocketId};
+use turn_types::{AllocationId, RelayId, SocketId};
 
 use crate::copies::Copies;
+use crate::io::Net;
 
-/// Part of one worker, with UDP sockets of type `S`, connections of type `T`, and ways to earlier processes of type `C`.
+/// Part of one worker, with UDP sockets of type `S`, connections of type `T`, listening sockets of type `A`, and ways to earlier processes
+/// of type `C`.
 #[derive(Debug)]
-pub struct Inheritance<S, T, C> {
+pub struct Inheritance<S, T, A, C> {
     /// The UDP listeners, in order.
     pub listeners: Vec<S>,
     /// The allocations that the next process has no copies of, or older ones.
@@ -18,19 +20,29 @@ pub struct Inheritance<S, T, C> {
     pub progress: Vec<(AllocationId, Progress)>,
     /// Clients' connections over TCP and TLS.
     pub streams: Vec<InheritedStream<T>>,
+    /// Relays for TCP.
+    pub tcp_relays: Vec<InheritedTcpRelay<A>>,
+    /// Connections with peers.
+    pub peers: Vec<InheritedStream<T>>,
     /// Sessions of DTLS that stay, the oldest processes first.
     pub staying: Vec<StayingSessions<C>>,
 }
 
-impl<S, T, C> Inheritance<S, T, C> {
+/// Part of a worker with these sockets.
+pub(crate) type Inherited<N> =
+    Inheritance<<N as Net>::Udp, <N as Net>::Stream, <N as Net>::Acceptor, <N as Net>::Conduit>;
+
+impl<S, T, A, C> Inheritance<S, T, A, C> {
     /// Adds allocations that were between two workers.
     pub(crate) fn add(&mut self, late: Self) {
-        let Self { copies, progress, streams, listeners: _, staying: _ } = late;
+        let Self { copies, progress, streams, tcp_relays, peers, listeners: _, staying: _ } = late;
         self.copies.last_id = copies.last_id;
         self.copies.changed.extend(copies.changed);
         self.copies.ended.extend(copies.ended);
         self.progress.extend(progress);
         self.streams.extend(streams);
+        self.tcp_relays.extend(tcp_relays);
+        self.peers.extend(peers);
     }
 }
 
@@ -54,7 +66,18 @@ pub struct StayingSession {
     pub number: SocketId,
 }
 
-/// A client's connection for the next process.
+/// A relay for TCP (RFC 6062), for the next process.
+#[derive(Debug)]
+pub struct InheritedTcpRelay<A> {
+    /// Its name in the process that had it.
+    pub relay: RelayId,
+    /// Its address.
+    pub at: SocketAddr,
+    /// Its socket, which listens.
+    pub socket: A,
+}
+
+/// A connection of a client or with a peer, for the next process.
 pub struct InheritedStream<T> {
     /// Its state: the keys of TLS among it.
     pub state: Vec<u8>,

@@ -206,6 +206,14 @@ pub trait AcceptIo: fmt::Debug {
     /// The local address, with the port that was given for port 0.
     fn local_addr(&self) -> SocketAddr;
 
+    /// Makes another descriptor of the socket, for another process.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    fn copy(&self) -> io::Result<Self>
+    where
+        Self: Sized;
+
     /// Accepts a waiting connection and returns it with the address of the other end.
     ///
     /// # Errors

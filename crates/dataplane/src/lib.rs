@@ -45,10 +45,13 @@ pub use admission::{Admission, ConnectionLimits};
 pub use copies::{CopiedAllocation, CopiedRelay, Copies};
 pub use dtls::DtlsSettings;
 pub use handover::{Entrance, InheritedSocket, Update};
-pub use inheritance::{Inheritance, InheritedStream, StayingSession, StayingSessions};
+pub use inheritance::{
+    Inheritance, InheritedStream, InheritedTcpRelay, StayingSession, StayingSessions,
+};
 pub use report::{LogAddresses, LogOptions, PseudonymKey, TRACED};
 pub use sockets::{Listener, NetOptions, RelaySettings};
 pub use spawn::{Spawned, mailbox, spawn};
 pub use stream::{ConnectionLost, StreamSettings};
+pub use tcp_relay::tcp_relay_from_fd;
 pub use worker::{NotTaken, Worker, WorkerSpec};
 pub use workers::{WorkerChannels, WorkerEndpoint};

@@ -132,6 +132,12 @@ impl<N: Net> Streams<N> {
         std::mem::take(&mut self.reread)
     }
 
+    /// Returns the connections that are bound to a peer's, with these.
+    pub(crate) fn pipes(&mut self) -> Vec<(SocketId, ConnectionId)> {
+        let pipe = |stream: &mut Stream<N>| Some((stream.path.socket, stream.state.pipe()?));
+        self.table.iter_mut().filter_map(pipe).collect()
+    }
+
     /// Takes the next change of a pipe.
     pub(crate) fn pop_pipe_event(&mut self) -> Option<PipeEvent> {
         self.pipes.pop()

@@ -1,6 +1,7 @@
 //! TCP allocations (RFC 6062): listening relays, connections with peers, and the pipes to clients' connections.
 
 mod connect;
+mod moving;
 mod peer;
 mod pipe;
 
@@ -12,6 +13,8 @@ use turn_types::{Instant, RelayId, SocketId};
 
 use crate::io::Net;
 use crate::limits::PEERS_WAITING;
+use moving::Arrived;
+pub use moving::tcp_relay_from_fd;
 use peer::Peers;
 pub(crate) use peer::Readiness;
 
@@ -34,11 +37,17 @@ pub(crate) struct TcpRelay<N: Net> {
     /// Relays that cannot accept now, for want of descriptors.
     paused: Vec<RelayId>,
     peers: Peers<N>,
+    arrived: Arrived<N>,
 }
 
 impl<N: Net> Default for TcpRelay<N> {
     fn default() -> Self {
-        Self { listening: BTreeMap::new(), paused: Vec::new(), peers: Peers::default() }
+        Self {
+            listening: BTreeMap::new(),
+            paused: Vec::new(),
+            peers: Peers::default(),
+            arrived: Arrived::default(),
+        }
     }
 }
 

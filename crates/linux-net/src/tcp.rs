@@ -98,6 +98,14 @@ impl TcpListener {
         self.local
     }
 
+    /// Another descriptor of the same socket.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { fd: self.fd.try_clone()?, local: self.local })
+    }
+
     /// Accepts the next connection, with its remote address; `None` when none waits.
     ///
     /// # Errors

@@ -253,6 +253,12 @@ impl AcceptIo for SimAcceptor {
         self.local
     }
 
+    fn copy(&self) -> io::Result<Self> {
+        let Self { local, backlog, host } = self;
+        host.state().acceptors += 1;
+        Ok(Self { local: *local, backlog: Rc::clone(backlog), host: host.clone() })
+    }
+
     fn accept(&self) -> io::Result<Option<(TcpEnd, SocketAddr)>> {
         let now = self.host.state().now.instant;
         let mut backlog = self.backlog.borrow_mut();

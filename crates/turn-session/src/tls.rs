@@ -84,19 +84,24 @@ impl Tls {
         Ok(Self::with(Layer::Restored(Box::new(layer)), partial))
     }
 
-    /// Takes the connection apart for another process, with all bytes that were not yet read or written. This value is
-    /// gone then: nothing is sent here any more, so that no record has the sequence number of another one.
-    ///
-    /// # Errors
-    /// Returns the connection as it was: its handshake is not complete, one side has ended its direction, or it has
-    /// failed.
-    pub fn leave(self) -> Result<TlsState, Self> {
+    /// Returns true if it can [leave](Self::leave): its handshake is complete, neither side has ended its direction, and it has not failed.
+    #[must_use]
+    pub fn may_leave(&self) -> bool {
         let may_leave = match &self.layer {
             Layer::Negotiated(negotiated) => negotiated.may_leave(),
             Layer::Restored(restored) => restored.may_leave(),
         };
         // rustls may hold bytes that are no record.
-        if !may_leave || self.failure.is_some() || self.partial.is_foreign() {
+        may_leave && self.failure.is_none() && !self.partial.is_foreign()
+    }
+
+    /// Takes the connection apart for another process, with all bytes that were not yet read or written. This value is
+    /// gone then: nothing is sent here any more, so that no record has the sequence number of another one.
+    ///
+    /// # Errors
+    /// Returns the connection as it was: it [may not leave](Self::may_leave).
+    pub fn leave(self) -> Result<TlsState, Self> {
+        if !self.may_leave() {
             return Err(self);
         }
         let partial = self.partial.into_bytes();

@@ -32,6 +32,7 @@ mod kept;
 mod messages;
 mod parked;
 mod passing;
+mod retiring;
 mod room;
 mod taking;
 mod wire;
@@ -40,7 +41,8 @@ pub(crate) use giving::{Giving, HandedOver, Handovers, ListenerCopies, WorkersTo
 pub(crate) use keeper::keep;
 pub(crate) use keeper_link::KeeperLink;
 pub(crate) use parked::{Parked, close as close_parked};
-pub(crate) use taking::{Predecessor, Retiring};
+pub(crate) use retiring::Retiring;
+pub(crate) use taking::Predecessor;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -9,7 +9,7 @@ use settings::{OffloadMode, Settings};
 use turn_types::WorkerId;
 use xdp_relay::device::Hook;
 use xdp_relay::device::forwarding::OURS;
-use xdp_relay::{Attachment, Offload, OffloadConfig, Routes};
+use xdp_relay::{Attachment, Offload, OffloadConfig, ParkedPath, Routes};
 
 /// Time at which the kernel path begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +114,22 @@ impl KernelPath {
             tracing::warn!("kernel path: sockets relay everything: {why}");
         }
         self.look(HostChanges::ALL);
+    }
+
+    /// Copies what lets it go on without this process; `None` where it does not.
+    pub(crate) fn park(&self) -> Option<ParkedPath> {
+        let parked = self.offload()?.park();
+        parked
+            .inspect_err(|error| tracing::warn!(%error, "the kernel path ends with this process"))
+            .ok()
+            .flatten()
+    }
+
+    /// Leaves it, as it is, to the next process.
+    pub(crate) fn leave(&self) {
+        if let Some(mut offload) = self.offload() {
+            offload.leave();
+        }
     }
 
     /// Leaves the interfaces to another process.

@@ -220,6 +220,10 @@ impl AcceptIo for TcpListener {
         self.local_addr()
     }
 
+    fn copy(&self) -> io::Result<Self> {
+        self.try_clone()
+    }
+
     fn accept(&self) -> io::Result<Option<(TcpStream, SocketAddr)>> {
         self.accept()
     }

@@ -62,6 +62,21 @@ pub(crate) enum State {
     Ending,
 }
 
+impl State {
+    /// The peer's connection that it is bound to.
+    pub(crate) const fn pipe(self) -> Option<ConnectionId> {
+        match self {
+            Self::Data(connection) => Some(connection),
+            Self::Proxied
+            | Self::New
+            | Self::Open
+            | Self::Answering
+            | Self::Held
+            | Self::Ending => None,
+        }
+    }
+}
+
 /// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Input {

@@ -1,19 +1,22 @@
 //! Connections that go to the next process, and the ones that come from the one before.
 
+use std::collections::HashSet;
+
 use state_format::Reader;
 use turn_types::{FiveTuple, SocketId};
 
-use super::Streams;
 use super::connection::{ConnectionLost, LeftStream, Stream, StreamState};
+use super::{PipeEvent, Streams};
 use crate::context::Context;
 use crate::inheritance::InheritedStream;
 use crate::io::{Net, Source, StreamIo as _};
 use crate::token::Token;
 
 impl<N: Net> Streams<N> {
-    /// Takes out the connections that another process can go on with. They keep their numbers here.
-    pub(crate) fn leave(&mut self, net: &N) -> Vec<LeftStream<N>> {
+    /// Takes out the connections that another process can go on with, but for the `staying` ones. They keep their numbers here.
+    pub(crate) fn leave(&mut self, net: &N, staying: &HashSet<SocketId>) -> Vec<LeftStream<N>> {
         let may = self.table.iter_mut().filter(|stream| stream.may_leave());
+        let may = may.filter(|stream| !staying.contains(&stream.path.socket));
         let ids: Vec<SocketId> = may.map(|stream| stream.path.socket).collect();
         let mut left = Vec::new();
         for id in ids {
@@ -29,10 +32,11 @@ impl<N: Net> Streams<N> {
     /// Takes connections back that have left.
     pub(crate) fn take_back(&mut self, cx: &mut Context<N>, left: Vec<LeftStream<N>>) {
         for left in left {
-            let (id, five_tuple) = (left.id, left.state.five_tuple());
+            let (id, five_tuple, pipe) = (left.id, left.state.five_tuple(), left.state.pipe());
             match self.restore(cx, left) {
                 Ok(stream) => self.table.put_back(stream),
                 Err(_) => {
+                    self.pipes.extend(pipe.map(PipeEvent::Closed));
                     self.table.forget(id, (five_tuple.client, five_tuple.server));
                     cx.server.close(cx.now, &five_tuple);
                 }
@@ -89,6 +93,11 @@ impl<N: Net> Streams<N> {
         // Whole messages may have been read already.
         self.reread.push(id);
         Ok(Box::new(stream))
+    }
+
+    /// Returns true if another process can go on with this connection.
+    pub(crate) fn may_leave(&mut self, id: SocketId) -> bool {
+        self.table.get_mut(id).is_some_and(|stream| stream.may_leave())
     }
 
     /// Returns the number of the connection with these addresses.

@@ -48,7 +48,7 @@ pub(super) struct Peer<N: Net> {
     pub(super) socket: N::Stream,
     pub(super) phase: Phase,
     /// Bytes of the client that the peer has not taken: the rest of one read.
-    unsent: VecDeque<u8>,
+    pub(super) unsent: VecDeque<u8>,
     pub(super) from_client: PipeDirection,
     pub(super) from_peer: PipeDirection,
     /// Interest that epoll has.
@@ -56,7 +56,7 @@ pub(super) struct Peer<N: Net> {
     /// Time of the last byte in either direction.
     pub(super) last_byte: Instant,
     /// Time since which the peer takes nothing of the unsent bytes.
-    blocked: Option<Instant>,
+    pub(super) blocked: Option<Instant>,
 }
 
 impl<N: Net> fmt::Debug for Peer<N> {
@@ -183,6 +183,14 @@ impl<N: Net> Peers<N> {
 
     pub(super) fn insert(&mut self, id: ConnectionId, peer: Peer<N>) {
         self.all.insert(id, Box::new(peer));
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ConnectionId, &Peer<N>)> {
+        self.all.iter().map(|(id, peer)| (*id, &**peer))
+    }
+
+    pub(super) fn get(&self, id: ConnectionId) -> Option<&Peer<N>> {
+        self.all.get(&id).map(|peer| &**peer)
     }
 
     pub(super) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Peer<N>> {

@@ -11,8 +11,8 @@
 //! forget                                     (or it fails: take_back)
 //! ```
 //!
-//! Meanwhile datagrams and bytes wait in the sockets, which are the same in both. Behind stay relays for TCP, and clients whose
-//! connections are within a handshake or a request; what comes for sessions of DTLS is passed on by the next process.
+//! Meanwhile datagrams and bytes wait in the sockets, which are the same in both. Behind stay clients whose connections are within a
+//! handshake or a request; what comes for sessions of DTLS is passed on by the next process.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -21,19 +21,16 @@ use std::sync::mpsc::SyncSender;
 use linux_net::Interest;
 use state_format::{Value as _, Writer};
 use turn_proto::{AllocationCopy, EndReason, Progress};
-use turn_types::{AllocationId, FiveTuple, RelayId, RelayProtocol, Transport};
+use turn_types::{AllocationId, FiveTuple, RelayId, Transport};
 
 use super::Worker;
 use crate::copies::{Copied, Copies, CopiesFor, Copying, Missing};
 use crate::earlier::EarlierSessions;
-use crate::inheritance::{Inheritance, InheritedStream, StayingSessions};
+use crate::inheritance::{Inheritance, Inherited, InheritedStream, StayingSessions};
 use crate::io::{Net, Source, StreamIo as _, UdpIo as _};
 use crate::limits::RING_ROUNDS_PER_TURN;
 use crate::stream::LeftStream;
 use crate::token::Token;
-
-/// Part of a worker for the next process.
-type Inherited<N> = Inheritance<<N as Net>::Udp, <N as Net>::Stream, <N as Net>::Conduit>;
 
 /// Parts that a worker has left. They stay as they are until the next process serves.
 #[derive(Debug)]
@@ -51,15 +48,13 @@ impl<N: Net> LeftStream<N> {
     }
 }
 
-/// Returns true for an allocation that the next process can have: it relays UDP, and its client uses UDP or one of the connections that
-/// have `left`.
-fn may_leave((client, protocol): (FiveTuple, RelayProtocol), left: &HashSet<FiveTuple>) -> bool {
-    let is_reached = match client.transport {
+/// Returns true for an allocation that the next process can have: its client uses UDP or one of the connections that have `left`.
+fn may_leave(client: FiveTuple, left: &HashSet<FiveTuple>) -> bool {
+    match client.transport {
         Transport::Udp => true,
         Transport::Tcp | Transport::Tls => left.contains(&client),
         Transport::Dtls => false,
-    };
-    is_reached && protocol == RelayProtocol::Udp
+    }
 }
 
 impl<N: Net> Worker<N> {
@@ -107,7 +102,8 @@ impl<N: Net> Worker<N> {
         missing: Missing,
     ) -> io::Result<Inherited<N>> {
         let told = streams.len();
-        streams.extend(self.streams.leave(&self.cx.net));
+        let staying = self.tcp_relay.staying(&self.cx.server, &mut self.streams);
+        streams.extend(self.streams.leave(&self.cx.net, &staying));
         let mut out = Writer::new();
         let inherited = streams[told..].iter().map(|left| left.inherit(&mut out));
         let inherited = inherited.collect::<io::Result<Vec<_>>>()?;
@@ -122,9 +118,15 @@ impl<N: Net> Worker<N> {
         // Told once: nothing changes behind it.
         let known = is_first.then(|| copied.ids().filter(|id| !ids.contains(id)));
         let before: Vec<AllocationId> = known.into_iter().flatten().collect();
-        let may_go = |copy: &AllocationCopy| may_leave((copy.client(), copy.protocol()), &clients);
+        let may_go = |copy: &AllocationCopy| may_leave(copy.client(), &clients);
         let mut copies = copied.copy((cx.worker, &mut cx.server, &cx.sockets), ids, may_go)?;
         copies.ended.extend(missing.ended);
+        let changed = || copies.changed.iter().map(|changed| changed.id);
+        let relays = changed().flat_map(|id| cx.server.relays_of(id));
+        let tcp_relays = self.tcp_relay.copy_relays(relays)?;
+        let connections = changed().flat_map(|id| cx.server.connections_of(id));
+        let pipes = streams.iter().map(|left| (left.id, left.state.five_tuple())).collect();
+        let peers = self.tcp_relay.copy_peers(connections, &pipes)?;
         let progress = before.into_iter().filter_map(|id| Some((id, cx.server.progress(id)?)));
         let listeners = cx.sockets.listeners().iter().map(|listener| listener.socket.copy());
         Ok(Inheritance {
@@ -132,6 +134,8 @@ impl<N: Net> Worker<N> {
             progress: progress.collect(),
             copies,
             streams: inherited,
+            tcp_relays,
+            peers,
             staying,
         })
     }
@@ -141,7 +145,7 @@ impl<N: Net> Worker<N> {
         let (mut of_streams, mut stay) = (Vec::new(), Vec::new());
         for record in self.cx.server.allocations() {
             let client = record.five_tuple;
-            if !may_leave((client, record.attributes.protocol), left) {
+            if !may_leave(client, left) {
                 stay.push(record.id);
             } else if client.transport != Transport::Udp {
                 of_streams.push(record.id);
@@ -194,13 +198,32 @@ impl<N: Net> Worker<N> {
     /// Withdraws all routes: the kernel has relayed by them since the worker [left](Self::leave), and the next process is about to serve.
     /// Returns the progress of their allocations.
     pub fn withdraw(&mut self) -> Vec<(AllocationId, Progress)> {
-        let Some(Left { copied, .. }) = &self.left else { return Vec::new() };
-        let by_kernel: Vec<_> = copied.ids().filter(|id| self.offload.relays(*id)).collect();
+        let by_kernel = self.relayed_by_kernel();
         self.cx.server.withdraw_all(|_| true);
         self.settle();
-        let progress =
-            by_kernel.into_iter().filter_map(|id| Some((id, self.cx.server.progress(id)?)));
-        progress.collect()
+        self.progress_of(&by_kernel)
+    }
+
+    /// Returns the progress of the allocations that the kernel has relayed for since the worker [left](Self::leave). Their routes stay: the
+    /// kernel path goes on without this process.
+    pub fn progress_by_kernel(&mut self) -> Vec<(AllocationId, Progress)> {
+        let by_kernel = self.relayed_by_kernel();
+        let Self { cx, offload, .. } = self;
+        for id in &by_kernel {
+            offload.sweep_allocation(*id, &mut cx.server, cx.observer.counters());
+        }
+        self.progress_of(&by_kernel)
+    }
+
+    /// The allocations that the next process has, and that the kernel relays for.
+    fn relayed_by_kernel(&self) -> Vec<AllocationId> {
+        let copied = self.left.as_ref().map(|left| &left.copied);
+        let ids = copied.into_iter().flat_map(Copied::ids);
+        ids.filter(|id| self.offload.relays(*id)).collect()
+    }
+
+    fn progress_of(&self, ids: &[AllocationId]) -> Vec<(AllocationId, Progress)> {
+        ids.iter().filter_map(|id| Some((*id, self.cx.server.progress(*id)?))).collect()
     }
 
     /// One turn of a worker that has left everything: messages of workers and of the hand-over are served, and nothing else.
@@ -217,9 +240,10 @@ impl<N: Net> Worker<N> {
     /// Takes everything back that it has [left](Self::leave), as it was.
     pub fn take_back(&mut self) {
         let Some(Left { streams, .. }) = self.left.take() else { return };
-        let Self { cx, streams: all, conduit, .. } = self;
+        let Self { cx, streams: all, conduit, tcp_relay, .. } = self;
         *conduit = None;
         all.take_back(cx, streams);
+        tcp_relay.go_on(cx, all);
         cx.server.set_all_routes(cx.now);
         self.settle();
         self.copy_to_keeper_again();
@@ -232,15 +256,16 @@ impl<N: Net> Worker<N> {
         // The keeper has the ones of the next process.
         self.stop_copying();
         self.paused_copying = None;
-        let Self { cx, streams: all, dtls, .. } = self;
+        let Self { cx, streams: all, dtls, tcp_relay, .. } = self;
         self.listens = false;
         cx.sockets.unwatch_listeners(&cx.net);
         all.set_accepting(&cx.net, false);
         for id in copied.ids() {
-            let departure = cx.server.leave(id);
-            for relay in departure.iter().flat_map(turn_proto::Departure::relays) {
+            let Some(departure) = cx.server.leave(id) else { continue };
+            for relay in departure.relays() {
                 cx.sockets.leave_relay(&cx.net, relay);
             }
+            tcp_relay.forget(&cx.net, departure.relays(), departure.connections());
         }
         all.forget(cx, streams);
         cx.sockets.leave_shared(&cx.net);

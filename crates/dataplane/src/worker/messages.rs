@@ -48,6 +48,7 @@ impl<N: Net> Worker<N> {
             WorkerMessage::Arrive(departure, sockets) => self.arrive(*departure, sockets),
             WorkerMessage::Leave(reply) => reply(self.leave()),
             WorkerMessage::Withdraw(reply) => reply(self.withdraw()),
+            WorkerMessage::Progress(reply) => reply(self.progress_by_kernel()),
             WorkerMessage::TakeBack => self.take_back(),
             WorkerMessage::Forget => self.forget(),
             WorkerMessage::Copy(to, whom) => self.copy_to(to, whom),

@@ -11,7 +11,7 @@ use turn_types::{AllocationId, ClientPath, RelayId, SocketId, Transport};
 use super::Worker;
 use crate::copies::{CopiedAllocation, CopiedRelay, Copies};
 use crate::earlier::EarlierSessions;
-use crate::inheritance::Inheritance;
+use crate::inheritance::Inherited;
 use crate::io::{Net, UdpIo as _};
 use crate::report::Condition;
 use crate::sockets::{RelaySocket, Sockets};
@@ -26,6 +26,9 @@ pub enum NotTaken {
     /// A client's connection.
     #[error("connection of a client: {0}")]
     Connection(ConnectionLost),
+    /// A connection with a peer.
+    #[error("connection with a peer: {0}")]
+    Peer(ConnectionLost),
 }
 
 /// Allocations of the process before, which may yet change there.
@@ -88,23 +91,28 @@ impl<N: Net> Worker<N> {
     }
 
     /// Takes over what a worker of another process has, before this one serves. Returns why some of it is not taken: that has ended.
-    pub fn take_over(
-        &mut self,
-        inheritance: Inheritance<N::Udp, N::Stream, N::Conduit>,
-    ) -> Vec<NotTaken> {
-        let Inheritance { copies, progress, streams, staying, listeners: _ } = inheritance;
+    pub fn take_over(&mut self, inheritance: Inherited<N>) -> Vec<NotTaken> {
+        let Inherited::<N> { copies, progress, streams, tcp_relays, peers, staying, .. } =
+            inheritance;
         self.cx.earlier = EarlierSessions::new(staying);
         let mut refused = Vec::new();
         for stream in streams {
             let taken = self.streams.inherit(&mut self.cx, stream);
             refused.extend(taken.err().map(NotTaken::Connection));
         }
+        for peer in peers {
+            let taken = self.tcp_relay.inherit(&self.cx, &mut self.streams, peer);
+            refused.extend(taken.err().map(NotTaken::Peer));
+        }
+        self.tcp_relay.arrive(tcp_relays);
         self.take(copies);
         // A port may have been another allocation's, which has ended meanwhile.
         for (id, Refused { state, relays, .. }) in std::mem::take(&mut self.taken.refused) {
             self.take_allocation(id, state, relays);
         }
         self.set_progress(progress);
+        self.tcp_relay.settle_arrived(&mut self.cx, &mut self.streams);
+        self.settle();
         let taken = std::mem::take(&mut self.taken);
         let whys = taken.refused.into_values().map(|refused| NotTaken::Allocation(refused.why));
         refused.extend(whys);
@@ -136,6 +144,10 @@ impl<N: Net> Worker<N> {
         taken.relays.insert(id, renamed);
         let mut kept = true;
         for Renamed { from, to } in renamed.into_iter().flatten() {
+            if let Some(adopted) = self.tcp_relay.adopt(&self.cx.net, from, to) {
+                kept &= adopted;
+                continue;
+            }
             let index = relays.iter().position(|one| one.relay == from);
             kept &= index.is_some_and(|index| {
                 let TakenRelay { at, socket, .. } = relays.swap_remove(index);

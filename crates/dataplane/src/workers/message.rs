@@ -8,7 +8,7 @@ use turn_proto::{BindRequest, Departure, Fetch, Progress, Question, WorkerAnswer
 use turn_types::{AllocationId, RelayId};
 
 use crate::copies::{Copies, CopiesFor};
-use crate::inheritance::Inheritance;
+use crate::inheritance::Inherited;
 use crate::io::Net;
 use crate::sockets::RelaySocket;
 use crate::stream::Stream;
@@ -36,6 +36,8 @@ pub(crate) enum WorkerMessage<N: Net> {
     Leave(LeaveReply<N>),
     /// The next process is about to serve.
     Withdraw(WithdrawReply),
+    /// A worker that has left is asked for the progress of allocations that the kernel relays for; it goes on without this process.
+    Progress(WithdrawReply),
     /// The next process has failed.
     TakeBack,
     /// The next process serves.
@@ -45,8 +47,7 @@ pub(crate) enum WorkerMessage<N: Net> {
 }
 
 /// Takes what a worker has left, or why it could not.
-pub(crate) type LeaveReply<N> =
-    Reply<io::Result<Inheritance<<N as Net>::Udp, <N as Net>::Stream, <N as Net>::Conduit>>>;
+pub(crate) type LeaveReply<N> = Reply<io::Result<Inherited<N>>>;
 
 /// Takes the progress of allocations that the kernel has relayed for.
 pub(crate) type WithdrawReply = Reply<Vec<(AllocationId, Progress)>>;
@@ -62,6 +63,7 @@ impl<N: Net> fmt::Debug for WorkerMessage<N> {
             Self::Arrive(..) => "Arrive",
             Self::Leave(_) => "Leave",
             Self::Withdraw(_) => "Withdraw",
+            Self::Progress(_) => "Progress",
             Self::TakeBack => "TakeBack",
             Self::Forget => "Forget",
             Self::Copy(..) => "Copy",

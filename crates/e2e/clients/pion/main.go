@@ -1,7 +1,7 @@
 // Relays datagrams through a TURN server with pion's client and compares what comes back.
 //
 // The peer is an echo server at PEER; every datagram must return unaltered.
-// With the transport tcp-relay the peer is an echo server for TCP, and is to call back.
+// With the transport tcp-relay, or tls-relay, the peer is an echo server for TCP, and is to call back.
 // With COUNT 0 it binds a channel to PEER, and prints what that sends, until it is killed.
 // Usage: pion SERVER USERNAME PASSWORD REALM PEER COUNT TRANSPORT
 package main
@@ -45,8 +45,12 @@ func main() {
 	check("binding", err)
 	fmt.Println("mapped address", mapped)
 
-	if os.Args[7] == "tcp-relay" {
-		relayTCP(client, server, os.Args[5], count)
+	switch os.Args[7] {
+	case "tcp-relay":
+		relayTCP(client, dialTCP, server, os.Args[5], count)
+		return
+	case "tls-relay":
+		relayTCP(client, dialTLS, server, os.Args[5], count)
 		return
 	}
 	relay, err := client.Allocate()
@@ -92,12 +96,8 @@ func listen(relay net.PacketConn, peer net.Addr) {
 }
 
 // Relays TCP (RFC 6062): calls the peer, which echoes, and then echoes what a peer says that calls. Its connections for data are made here: pion takes the server's address for one of UDP.
-func relayTCP(client *turn.Client, server, peer string, pieces int) {
-	dial := func() net.Conn {
-		connection, err := net.Dial("tcp", server)
-		check("connect", err)
-		return connection
-	}
+func relayTCP(client *turn.Client, open func(string) net.Conn, server, peer string, pieces int) {
+	dial := func() net.Conn { return open(server) }
 	relay, err := client.AllocateTCP()
 	check("allocate", err)
 	address, err := net.ResolveTCPAddr("tcp", peer)
@@ -144,18 +144,41 @@ func (d datagrams) ReadFrom(buffer []byte) (int, net.Addr, error) {
 
 func (d datagrams) WriteTo(message []byte, _ net.Addr) (int, error) { return d.Write(message) }
 
+func dialTCP(server string) net.Conn {
+	connection, err := net.Dial("tcp", server)
+	check("connect", err)
+	return connection
+}
+
+func dialTLS(server string) net.Conn {
+	carrier := dialTCP(server).(*net.TCPConn)
+	// Whose certificate it is, is for others to test.
+	return overTLS{carrier, tls.Client(carrier, &tls.Config{InsecureSkipVerify: true})}
+}
+
+// A connection over TLS that pion takes for one of TCP: it wants its options.
+type overTLS struct {
+	*net.TCPConn
+	records *tls.Conn
+}
+
+func (c overTLS) Read(bytes []byte) (int, error) { return c.records.Read(bytes) }
+
+func (c overTLS) Write(bytes []byte) (int, error) { return c.records.Write(bytes) }
+
+func (c overTLS) ReadFrom(from io.Reader) (int64, error) { return io.Copy(c.records, from) }
+
+func (c overTLS) Close() error { return c.records.Close() }
+
+func (c overTLS) CloseWrite() error { return c.records.CloseWrite() }
+
 // What carries the messages to the server.
 func open(transport, server string) net.PacketConn {
 	switch transport {
 	case "tcp", "tcp-relay":
-		connection, err := net.Dial("tcp", server)
-		check("connect", err)
-		return turn.NewSTUNConn(connection)
-	case "tls":
-		// Whose certificate it is, is for others to test.
-		connection, err := tls.Dial("tcp", server, &tls.Config{InsecureSkipVerify: true})
-		check("connect", err)
-		return turn.NewSTUNConn(connection)
+		return turn.NewSTUNConn(dialTCP(server))
+	case "tls", "tls-relay":
+		return turn.NewSTUNConn(dialTLS(server))
 	case "dtls":
 		address, err := net.ResolveUDPAddr("udp", server)
 		check("address", err)

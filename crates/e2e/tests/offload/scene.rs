@@ -187,7 +187,7 @@ impl Call {
     }
 
     /// Receives what is on its way to either end.
-    fn drain(&self) {
+    pub(crate) fn drain(&self) {
         const STEP: Duration = Duration::from_millis(5);
         while self.receive_at_peer(STEP).is_some() {}
         while self.caller.receive(STEP).is_some() {}

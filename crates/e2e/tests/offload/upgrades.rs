@@ -4,13 +4,18 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use e2e::{Server, said};
+use e2e::{Server, repository, said};
+use serde_json::Value;
 use turn_types::IpFamily::V4;
+use xdp_relay::limits::LEASE;
 
-use crate::{Call, Scene, by_xdp_and_tc};
+use crate::{Call, Scene, by_xdp_and_tc, wait_until};
 
 /// Longest time until the server has said all that it has to say.
 const SAID: Duration = Duration::from_millis(100);
+
+/// One second, with the delay of a busy machine.
+const A_SECOND: Duration = Duration::from_secs(3);
 
 /// Attempts: now and then the sockets get a packet of each direction, and those behind it wait for it.
 const ATTEMPTS: usize = 10;
@@ -76,5 +81,64 @@ fn the_kernel_relays_while_no_process_serves() {
         scene.assert_attached(mode);
         scene.wait_for_kernel(&call);
         assert!(counted(&scene) > before, "{mode}: {before}");
+    });
+}
+
+/// Ends the server; its manager keeps what it stores.
+fn end(scene: &mut Scene, manager: &str) {
+    let ends = |scene: &Scene| scene.server.process.output().matches("descriptors wait").count();
+    let before = ends(scene);
+    scene.server.process.signal(manager);
+    wait_until(|| scene.server.process.output(), || ends(scene) > before);
+}
+
+/// Lets the manager start the next one, which goes on with so many allocations.
+fn start_next(scene: &Scene, allocations: u64) {
+    scene.server.process.signal("HUP");
+    wait_until(
+        || scene.server.process.output(),
+        || {
+            let status = scene.server.ask(&["status", "--json"]);
+            let status: Value = serde_json::from_str(&status.output).unwrap_or_default();
+            status["took_over"]["allocations"] == allocations
+        },
+    );
+}
+
+#[test]
+fn the_kernel_relays_while_the_server_restarts() {
+    by_xdp_and_tc(|mode| {
+        let manager = repository().join("crates/e2e/clients/service_manager.py");
+        let through = vec!["python3".to_owned(), manager.display().to_string()];
+        let Some(mut scene) = Scene::new(mode, |_, config| config.through = through) else {
+            return;
+        };
+        let call = scene.call(V4, V4);
+        let went_on = (0..ATTEMPTS).any(|_| {
+            scene.wait_for_kernel(&call);
+            end(&mut scene, "USR1");
+            let arrived = exchange(&call);
+            start_next(&scene, 1);
+            scene.wait_for_kernel(&call);
+            scene.assert_attached(mode);
+            arrived.iter().all(|arrived| *arrived > DATAGRAMS / 2)
+        });
+        assert!(went_on, "{mode}");
+
+        // Not for ever: routes that no server looks after end.
+        end(&mut scene, "USR1");
+        let open = call.still_open();
+        println!("without a server, {mode}: open for {open:?} (to the peer, to the client)");
+        assert!(open.iter().all(|open| *open < LEASE + A_SECOND), "{mode}: {open:?}");
+        start_next(&scene, 1);
+
+        // Not what the next one refuses.
+        scene.wait_for_kernel(&call);
+        end(&mut scene, "USR1");
+        scene.config.allow.clear();
+        scene.server.rewrite(&scene.config);
+        start_next(&scene, 1);
+        call.drain();
+        assert_eq!(exchange(&call), [0, 0], "{mode}: {}", scene.server.process.output());
     });
 }

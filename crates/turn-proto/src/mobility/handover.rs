@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use turn_types::{AllocationId, FiveTuple, Instant, Now, RelayId, WorkerId};
+use turn_types::{AllocationId, ConnectionId, FiveTuple, Instant, Now, RelayId, WorkerId};
 
 use super::Moves;
 use super::claim::{claim, respond};
@@ -41,6 +41,11 @@ impl Departure {
     /// The relay sockets that go with it, by their names at the worker that it comes from.
     pub fn relays(&self) -> impl Iterator<Item = RelayId> {
         self.snapshot.relays()
+    }
+
+    /// Its connections with peers.
+    pub fn connections(&self) -> impl Iterator<Item = ConnectionId> {
+        self.snapshot.connections()
     }
 
     /// The allocation.

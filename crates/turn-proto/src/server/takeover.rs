@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use state_format::Reader;
-use turn_types::{AllocationId, ClientPath, Now, SocketId, Transport};
+use turn_types::{AllocationId, ClientPath, ConnectionId, FiveTuple, Now, SocketId, Transport};
 
 use super::Server;
 use crate::mobility::handover::Departure;
@@ -96,6 +96,27 @@ impl Server {
     pub fn copy(&self, id: AllocationId) -> Option<AllocationCopy> {
         let allocations = &self.state.allocations;
         allocations.of_id(id).map(|slot| AllocationCopy::of(allocations.get(slot)))
+    }
+
+    /// The connections with peers of an allocation; none of one that is gone.
+    pub fn connections_of(&self, id: AllocationId) -> impl Iterator<Item = ConnectionId> {
+        let allocations = &self.state.allocations;
+        let connections = allocations.of_id(id).map(|slot| &allocations.get(slot).connections);
+        connections.into_iter().flat_map(|all| all.iter().map(|connection| connection.id))
+    }
+
+    /// All connections with peers.
+    #[must_use]
+    pub fn connections(&self) -> Vec<ConnectionId> {
+        self.state.allocations.connections().collect()
+    }
+
+    /// The client of the allocation that has this connection with a peer; `None`: none has it.
+    #[must_use]
+    pub fn client_of_connection(&self, id: ConnectionId) -> Option<FiveTuple> {
+        let allocations = &self.state.allocations;
+        let slot = allocations.of_connection(id)?;
+        Some(allocations.get(slot).path.five_tuple)
     }
 
     /// The last id that was given: the next process [goes on](Self::go_on_behind) behind it.

@@ -422,6 +422,11 @@ impl Allocations {
         }
     }
 
+    /// The numbers of all connections.
+    pub(crate) fn connections(&self) -> impl Iterator<Item = ConnectionId> {
+        self.by_connection.keys().copied()
+    }
+
     /// The slot of the allocation that has a connection.
     pub(crate) fn of_connection(&self, id: ConnectionId) -> Option<Slot> {
         self.by_connection.get(&id).copied()

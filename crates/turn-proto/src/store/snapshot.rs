@@ -11,7 +11,7 @@ use core::net::{IpAddr, SocketAddr};
 use state_format::fields;
 use stun_wire::{ChannelNumber, TransactionId};
 use turn_types::{
-    AllocationId, ClientPath, FiveTuple, Instant, IpFamily, PeerAddr, Realm, RelayId,
+    AllocationId, ClientPath, ConnectionId, FiveTuple, Instant, IpFamily, PeerAddr, Realm, RelayId,
     RelayProtocol, RelayedAddr, SocketId,
 };
 
@@ -204,6 +204,11 @@ impl Snapshot {
     pub(crate) fn relays(&self) -> impl Iterator<Item = RelayId> {
         self.sockets.iter().flatten().map(|socket| socket.relay)
     }
+
+    /// The connections with peers.
+    pub(crate) fn connections(&self) -> impl Iterator<Item = ConnectionId> {
+        self.connections.iter().map(|connection| connection.id)
+    }
 }
 
 impl Allocation {
@@ -347,7 +352,7 @@ mod tests {
     use core::time::Duration;
     use std::sync::Mutex;
     use std::vec;
-    use turn_types::{ClientAddr, ConnectionId, Prefix, Secret, ServerAddr, Transport, WorkerId};
+    use turn_types::{ClientAddr, Prefix, Secret, ServerAddr, Transport, WorkerId};
 
     #[derive(Default)]
     struct Shared(Mutex<Registry>);

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -14,19 +14,21 @@ use admin::PassedOn;
 use dataplane::io::Conduit;
 use dataplane::limits::COPIES_WAITING;
 use dataplane::{
-    Copies, Inheritance, InheritedStream, Listener, RelaySettings, StayingSession, StayingSessions,
-    WorkerChannels,
+    Copies, Inheritance, InheritedStream, InheritedTcpRelay, Listener, RelaySettings,
+    StayingSession, StayingSessions, WorkerChannels,
 };
 use linux_net::{Clock, TcpListener, TcpStream, UdpSocket, force_receive_buffer};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
-use turn_types::{Secret, WorkerId};
+use turn_proto::Progress;
+use turn_types::{AllocationId, Secret, WorkerId};
+use xdp_relay::ParkedPath;
 
 use super::copying;
 use super::messages::{
-    Bytes, Hello, LastPart, Leaving, Listening, News, Offer, ProgressPart, SessionPart,
-    StayingPart, Step, StreamPart,
+    Bytes, Hello, KernelPathPart, LastPart, Leaving, Listening, News, Offer, ProgressPart,
+    SessionPart, StayingPart, Step, StreamPart, TcpRelayPart,
 };
 use super::parked::{Parked, Parking};
 use super::passing::{Inlet as _, Outlet};
@@ -42,13 +44,14 @@ const PAUSE_SERVED: Duration = Duration::from_secs(1);
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Part of one worker.
-type Left = Inheritance<UdpSocket, TcpStream, Conduit>;
+type Left = Inheritance<UdpSocket, TcpStream, TcpListener, Conduit>;
 
 /// Sockets that were handed out. To close thousands takes time, in which the next process would wait.
 #[derive(Debug, Default)]
 struct HandedOut {
     udp: Vec<UdpSocket>,
     tcp: Vec<TcpStream>,
+    listening: Vec<TcpListener>,
 }
 
 /// Descriptors of a worker's listeners, beside the ones that it has itself.
@@ -274,16 +277,35 @@ impl Giving {
 
     /// Ends the kernel's part, which has gone on since the workers left.
     fn withdraw(&self, outlet: &mut impl Outlet) -> io::Result<()> {
-        let part = |allocations| ProgressPart { allocations };
-        let progress = self.workers.channels.withdraw()?.into_iter().map(part).collect();
-        outlet.send(&News::Progress(progress))
+        let progress = self.workers.channels.withdraw()?;
+        outlet.send(&News::Progress(progress_parts(progress)))
+    }
+
+    /// Leaves the kernel's part to go on, or ends it where it does not.
+    fn leave_kernel_path(
+        &self,
+        outlet: &mut impl Outlet,
+        path: Option<&ParkedPath>,
+    ) -> io::Result<()> {
+        let Some(path) = path else { return self.withdraw(outlet) };
+        let progress = self.workers.channels.progress_by_kernel()?;
+        outlet.send(&News::Progress(progress_parts(progress)))?;
+        let descriptors: Vec<_> = path.descriptors().collect();
+        let count = u32::try_from(descriptors.len()).unwrap_or(u32::MAX);
+        outlet.send(&KernelPathPart { descriptors: count })?;
+        outlet.send_descriptors(&descriptors)
     }
 
     /// Leaves everything to a process that comes when this one has ended. Returns the number of allocations.
     fn park(&self, keep: impl FnOnce(&Parked) -> io::Result<()>) -> io::Result<usize> {
         let mut parking = Parking::new()?;
-        let (version, process) = (env!("CARGO_PKG_VERSION").to_owned(), std::process::id());
-        parking.send(&Leaving { version, process, since: Clock::instant() })?;
+        let path = self.kernel_path.park();
+        parking.send(&Leaving {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            process: std::process::id(),
+            since: Clock::instant(),
+            kernel_path: path.is_some(),
+        })?;
         self.offer(&mut parking, &[])?;
         let mut left = self.leave()?;
         // The sessions of DTLS end with this process.
@@ -291,10 +313,13 @@ impl Giving {
         let allocations = count(&left);
         let mut copies = HandedOut::default();
         let parked = hand_out(&mut parking, left, &mut copies)
-            .and_then(|()| self.withdraw(&mut parking))
+            .and_then(|()| self.leave_kernel_path(&mut parking, path.as_ref()))
             .and_then(|()| parking.seal());
         let parked = parked.inspect_err(|_| self.take_back())?;
         let kept = keep(&parked);
+        if kept.is_ok() && path.is_some() {
+            self.kernel_path.leave();
+        }
         // Also if that has failed: the next process may get the keys of connections all the same, and two would go on with them.
         self.workers.channels.forget();
         kept.map(|()| allocations)
@@ -391,34 +416,59 @@ fn hand_out(
     left: Vec<Left>,
     handed_out: &mut HandedOut,
 ) -> io::Result<()> {
-    for Inheritance { copies, progress, streams, staying, listeners: _ } in left {
+    for worker in left {
+        let Inheritance { copies, progress, streams, tcp_relays, peers, staying, .. } = worker;
         let (copies, mut sockets) = copying::message(copies);
-        let mut conduits = Vec::new();
-        let part = |StayingSessions { sessions, conduit }| {
-            conduits.push(conduit);
-            let part = |StayingSession { client, server, number }| SessionPart {
-                client,
-                server,
-                number: number.0,
-            };
-            StayingPart { sessions: sessions.into_iter().map(part).collect() }
-        };
-        let staying = staying.into_iter().map(part).collect();
-        let mut connections = Vec::new();
-        let part = |InheritedStream { state, remote, socket }| {
-            connections.push(socket);
-            StreamPart { state: Bytes(state), remote }
-        };
-        let streams = streams.into_iter().map(part).collect();
-        outlet.send(&News::Last(LastPart { copies, progress, staying, streams }))?;
-        let conduits: Vec<_> = conduits.iter().map(|conduit| conduit.as_fd()).collect();
-        let streams: Vec<_> = connections.iter().map(|socket| socket.as_fd()).collect();
+        let (staying, conduits): (_, Vec<_>) = staying.into_iter().map(staying_part).unzip();
+        let (streams, mut connections) = parts_of(streams);
+        let (peers, mut of_peers) = parts_of(peers);
+        let part = |InheritedTcpRelay { relay, at, socket }| (TcpRelayPart { relay, at }, socket);
+        let (tcp_relays, mut listening): (_, Vec<_>) = tcp_relays.into_iter().map(part).unzip();
+        outlet.send(&News::Last(LastPart {
+            copies,
+            progress,
+            staying,
+            streams,
+            tcp_relays,
+            peers,
+        }))?;
         let sent = copying::send_sockets(outlet, &sockets)
-            .and_then(|()| outlet.send_descriptors(&conduits))
-            .and_then(|()| outlet.send_descriptors(&streams));
+            .and_then(|()| send_all(outlet, &conduits))
+            .and_then(|()| send_all(outlet, &connections))
+            .and_then(|()| send_all(outlet, &listening))
+            .and_then(|()| send_all(outlet, &of_peers));
         handed_out.udp.append(&mut sockets);
         handed_out.tcp.append(&mut connections);
+        handed_out.tcp.append(&mut of_peers);
+        handed_out.listening.append(&mut listening);
         sent?;
     }
     Ok(())
+}
+
+fn progress_parts(workers: Vec<Vec<(AllocationId, Progress)>>) -> Vec<ProgressPart> {
+    workers.into_iter().map(|allocations| ProgressPart { allocations }).collect()
+}
+
+fn staying_part(
+    StayingSessions { sessions, conduit }: StayingSessions<Conduit>,
+) -> (StayingPart, Conduit) {
+    let part = |StayingSession { client, server, number }| SessionPart {
+        client,
+        server,
+        number: number.0,
+    };
+    (StayingPart { sessions: sessions.into_iter().map(part).collect() }, conduit)
+}
+
+fn parts_of(streams: Vec<InheritedStream<TcpStream>>) -> (Vec<StreamPart>, Vec<TcpStream>) {
+    let part = |InheritedStream { state, remote, socket }| {
+        (StreamPart { state: Bytes(state), remote }, socket)
+    };
+    streams.into_iter().map(part).unzip()
+}
+
+fn send_all<T: AsFd>(outlet: &mut impl Outlet, sockets: &[T]) -> io::Result<()> {
+    let descriptors: Vec<_> = sockets.iter().map(|socket| socket.as_fd()).collect();
+    outlet.send_descriptors(&descriptors)
 }

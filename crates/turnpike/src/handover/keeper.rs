@@ -116,7 +116,7 @@ fn serve(stream: UnixStream, orphans: &Orphans) -> io::Result<()> {
     let KeeperHello { version, process, feeds } = wire.receive()?;
     if feeds {
         let since = Clock::instant();
-        follow(wire, Leaving { version, process, since }, orphans)
+        follow(wire, Leaving { version, process, since, kernel_path: false }, orphans)
     } else {
         give(wire, process, orphans)
     }
@@ -278,8 +278,9 @@ impl Holding {
     /// Gives everything to the next server, which says when it serves.
     fn give(&mut self, wire: &mut Wire) -> io::Result<Given> {
         self.tries += 1;
-        let Leaving { version, process, since } = &self.from;
-        let from = Leaving { version: version.clone(), process: *process, since: *since };
+        let Leaving { version, process, since, .. } = &self.from;
+        let version = version.clone();
+        let from = Leaving { version, process: *process, since: *since, kernel_path: false };
         wire.send(&Some(from))?;
         wire.send(&self.offer)?;
         wire.send_descriptors(&borrowed(&self.listeners))?;

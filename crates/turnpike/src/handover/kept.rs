@@ -77,7 +77,9 @@ impl KeptWorker {
         };
         // What has been read from connections since the last copies would be missing.
         let (progress, staying, streams) = (Vec::new(), Vec::new(), Vec::new());
-        wire.send(&News::Last(LastPart { copies, progress, staying, streams }))?;
+        let (tcp_relays, peers) = (Vec::new(), Vec::new());
+        let last = LastPart { copies, progress, staying, streams, tcp_relays, peers };
+        wire.send(&News::Last(last))?;
         let own =
             whole.iter().flat_map(|(_, one)| one.relays.iter().filter_map(|(_, own)| own.as_ref()));
         let all = self.shared.iter().chain(own);

@@ -23,6 +23,14 @@ pub(super) struct Leaving {
     pub(super) process: u32,
     /// From then on no process serves.
     pub(super) since: Instant,
+    /// The kernel path goes on: a [`KernelPathPart`] comes behind everything.
+    pub(super) kernel_path: bool,
+}
+
+/// A kernel path that goes on without a process. So many descriptors follow.
+#[derive(Debug)]
+pub(super) struct KernelPathPart {
+    pub(super) descriptors: u32,
 }
 
 /// Parts that the next process needs for its preparations. Descriptors follow: of each worker's listeners in this order, of the services, and
@@ -72,7 +80,7 @@ pub(super) enum News {
     /// Copies of one worker, while it serves. Descriptors follow: see [`CopyPart`].
     Copies(CopyPart),
     /// The rest of one worker, which serves no more. Descriptors follow: of its copies, of the ways to processes with sessions that stay, of
-    /// clients' connections.
+    /// clients' connections, of relays for TCP, of connections with peers.
     Last(LastPart),
     /// Progress of allocations for which the kernel has relayed since, of each worker: it relays no more.
     Progress(Vec<ProgressPart>),
@@ -91,9 +99,19 @@ pub(super) struct LastPart {
     /// The oldest process first.
     pub(super) staying: Vec<StayingPart>,
     pub(super) streams: Vec<StreamPart>,
+    pub(super) tcp_relays: Vec<TcpRelayPart>,
+    /// Connections with peers.
+    pub(super) peers: Vec<StreamPart>,
 }
 
-/// A client's connection.
+/// A relay for TCP.
+#[derive(Debug)]
+pub(super) struct TcpRelayPart {
+    pub(super) relay: RelayId,
+    pub(super) at: SocketAddr,
+}
+
+/// A connection of a client, or with a peer.
 pub(super) struct StreamPart {
     pub(super) state: Bytes,
     /// The other end of its socket.
@@ -185,7 +203,8 @@ pub(super) struct RelayPart {
 pub(super) struct Bytes(pub(super) Vec<u8>);
 
 fields!(Hello { 1 => version, 2 => process });
-fields!(Leaving { 1 => version, 2 => process, 3 => since });
+fields!(Leaving { 1 => version, 2 => process, 3 => since, 4 => kernel_path or false });
+fields!(KernelPathPart { 1 => descriptors });
 fields!(Offer {
     1 => nonce_key,
     2 => workers,
@@ -197,7 +216,15 @@ fields!(RelaySocketsPart { 1 => option_set, 2 => recv_buffer, 3 => send_buffer }
 fields!(Listening { 1 => udp, 2 => tcp });
 variants!(News, "news of a worker" { 0 => Copies(copies), 1 => Last(last), 2 => Progress(parts) });
 fields!(ProgressPart { 1 => allocations });
-fields!(LastPart { 1 => copies, 2 => progress, 3 => staying, 4 => streams });
+fields!(LastPart {
+    1 => copies,
+    2 => progress,
+    3 => staying,
+    4 => streams,
+    5 => tcp_relays or Vec::new(),
+    6 => peers or Vec::new(),
+});
+fields!(TcpRelayPart { 1 => relay, 2 => at });
 fields!(StreamPart { 1 => state, 2 => remote });
 fields!(StayingPart { 1 => sessions });
 fields!(SessionPart { 1 => client, 2 => server, 3 => number });

@@ -11,23 +11,28 @@ use std::sync::mpsc::SyncSender;
 use anyhow::anyhow;
 use dataplane::io::Conduit;
 use dataplane::{
-    Copies, Inheritance, InheritedSocket, InheritedStream, RelaySettings, StayingSession,
-    StayingSessions, Update,
+    Copies, Inheritance, InheritedSocket, InheritedStream, InheritedTcpRelay, RelaySettings,
+    StayingSession, StayingSessions, Update, tcp_relay_from_fd,
 };
-use linux_net::{Clock, TcpStream};
+use linux_net::{Clock, TcpListener, TcpStream};
 use state_format::Value;
 use turn_types::{AllocationId, Instant, Secret, SocketId, WorkerId};
+use xdp_relay::ParkedPath;
 
-use super::PATIENCE;
 use super::copying;
 use super::messages::{
-    Hello, KeeperHello, LastPart, Leaving, Listening, News, Offer, SessionPart, Step, StreamPart,
+    Hello, KeeperHello, KernelPathPart, LastPart, Leaving, Listening, News, Offer, SessionPart,
+    Step, StreamPart, TcpRelayPart,
 };
 use super::parked::{Found, Parked};
 use super::passing::{Inlet, Outlet as _};
+use super::retiring::Retiring;
 use super::room::make_room;
 use super::wire::Wire;
 use crate::failure::{Failure, Result};
+
+/// The rest of one worker.
+type Last = Inheritance<InheritedSocket, TcpStream, TcpListener, Conduit>;
 
 /// The server whose place this process takes.
 pub(crate) struct Predecessor {
@@ -39,6 +44,8 @@ pub(crate) struct Predecessor {
     relay_sockets: RelaySettings,
     /// Standard error of one that runs.
     errors: Option<OwnedFd>,
+    /// The kernel path of one that has ended goes on.
+    kernel_path: Option<ParkedPath>,
 }
 
 /// Where the parts of a predecessor come from.
@@ -82,10 +89,6 @@ pub(crate) struct Left {
     /// Allocations that have come.
     pub(crate) allocations: usize,
 }
-
-/// A predecessor that serves no more, and may still have the kernel path.
-#[derive(Debug)]
-pub(crate) struct Retiring(Option<Wire>);
 
 /// The offer of a predecessor, with its descriptors.
 struct Offered {
@@ -180,7 +183,16 @@ impl Predecessor {
     fn read_offer(mut source: Source) -> io::Result<Self> {
         match Offered::read(&mut source) {
             Ok(Offered { nonce_key, workers, services, relay_sockets, errors }) => {
-                Ok(Self { source, nonce_key, workers, services, relay_sockets, errors })
+                let kernel_path = None;
+                Ok(Self {
+                    source,
+                    nonce_key,
+                    workers,
+                    services,
+                    relay_sockets,
+                    errors,
+                    kernel_path,
+                })
             }
             Err(error) => {
                 source.forget();
@@ -304,10 +316,15 @@ impl Predecessor {
             Source::Running(_) | Source::Ended(..) => Ok(()),
         };
         let rest = asked.and_then(|()| self.receive_rest(workers, &mut missing));
-        if let (Ok(_), Source::Ended(..)) = (&rest, &self.source)
-            && let Err(error) = self.receive_progress(workers)
-        {
-            tracing::warn!("the last traffic of the kernel path is not counted: {error}");
+        if let (Ok(_), Source::Ended(_, leaving)) = (&rest, &self.source) {
+            let goes_on = leaving.kernel_path;
+            let received = self.receive_progress(workers);
+            let received = received.and_then(|()| self.receive_kernel_path(goes_on));
+            if let Err(error) = received {
+                tracing::warn!(
+                    "the kernel path has ended, and its last traffic may not be counted: {error}"
+                );
+            }
         }
         match (rest, &self.source) {
             (Ok(allocations), _) => Ok(Left { since, allocations }),
@@ -375,10 +392,21 @@ impl Predecessor {
         Ok(())
     }
 
+    /// Receives the kernel path of a process that has ended, if it goes on.
+    fn receive_kernel_path(&mut self, goes_on: bool) -> io::Result<()> {
+        if goes_on {
+            let KernelPathPart { descriptors } = self.source.receive()?;
+            let descriptors = usize::try_from(descriptors).map_err(io::Error::other)?;
+            let descriptors = self.source.receive_descriptors(descriptors)?;
+            self.kernel_path = ParkedPath::from_descriptors(descriptors);
+        }
+        Ok(())
+    }
+
     fn receive_last(
         &mut self,
-        LastPart { copies, progress, staying, streams }: LastPart,
-    ) -> io::Result<Inheritance<InheritedSocket, TcpStream, Conduit>> {
+        LastPart { copies, progress, staying, streams, tcp_relays, peers }: LastPart,
+    ) -> io::Result<Last> {
         let copies = copying::copies(&mut self.source, copies)?;
         let conduits = self.source.receive_descriptors(staying.len())?;
         let staying = staying.into_iter().zip(conduits).map(|(part, fd)| {
@@ -391,15 +419,30 @@ impl Predecessor {
             Ok(StayingSessions { sessions, conduit: Conduit::from_fd(fd)? })
         });
         let staying = staying.collect::<io::Result<_>>()?;
-        let connections = self.source.receive_descriptors(streams.len())?;
-        let streams = streams.into_iter().zip(connections).filter_map(|(part, fd)| {
+        let streams = self.receive_streams(streams)?;
+        let listening = self.source.receive_descriptors(tcp_relays.len())?;
+        let relay = |(TcpRelayPart { relay, at }, fd)| {
+            Ok(InheritedTcpRelay { relay, at, socket: tcp_relay_from_fd(fd)? })
+        };
+        let tcp_relays = tcp_relays.into_iter().zip(listening).map(relay);
+        let tcp_relays = tcp_relays.collect::<io::Result<_>>()?;
+        let peers = self.receive_streams(peers)?;
+        let listeners = Vec::new();
+        Ok(Inheritance { listeners, copies, progress, streams, tcp_relays, peers, staying })
+    }
+
+    fn receive_streams(
+        &mut self,
+        parts: Vec<StreamPart>,
+    ) -> io::Result<Vec<InheritedStream<TcpStream>>> {
+        let descriptors = self.source.receive_descriptors(parts.len())?;
+        let streams = parts.into_iter().zip(descriptors).filter_map(|(part, fd)| {
             let StreamPart { state, remote } = part;
             // One that has broken meanwhile is no connection any more.
             let socket = TcpStream::from_fd(fd).ok()?;
             Some(InheritedStream { state: state.0, remote, socket })
         });
-        let streams = streams.collect();
-        Ok(Inheritance { listeners: Vec::new(), copies, progress, streams, staying })
+        Ok(streams.collect())
     }
 
     /// Tells it that this process is ready to serve, which gets the last news for its `workers`; behind that, this process serves alone, and has
@@ -413,29 +456,18 @@ impl Predecessor {
             Source::Kept(wire, _) => {
                 // A keeper that is gone has nothing to forget.
                 let _ = wire.send(&Step::Prepared);
-                return Ok(Retiring(None));
+                return Ok(Retiring::ended(None));
             }
-            Source::Ended(..) => return Ok(Retiring(None)),
+            Source::Ended(..) => return Ok(Retiring::ended(self.kernel_path.take())),
         }
         self.receive_progress(workers)?;
-        let Source::Running(mut wire) = self.source else { return Ok(Retiring(None)) };
+        let Source::Running(mut wire) = self.source else { return Ok(Retiring::ended(None)) };
         wire.expect(Step::Go)?;
         // The log goes on where it was.
         if let Some(errors) = &self.errors {
             rustix::stdio::dup2_stderr(errors)?;
         }
-        Ok(Retiring(Some(wire)))
-    }
-}
-
-impl Retiring {
-    /// Waits until it has let go of the kernel path, or for some seconds.
-    pub(crate) fn wait(self) {
-        // A process that is gone has let go of it as well.
-        if let Some(mut wire) = self.0 {
-            let _ = wire.set_patience(PATIENCE);
-            let _ = wire.expect(Step::Gone);
-        }
+        Ok(Retiring::runs(wire))
     }
 }
 
@@ -447,7 +479,7 @@ fn give(workers: &[SyncSender<Update>], index: usize, update: Update) -> io::Res
 }
 
 /// The parts of a worker that has had nothing.
-fn nothing(index: usize) -> Inheritance<InheritedSocket, TcpStream, Conduit> {
+fn nothing(index: usize) -> Last {
     let worker = WorkerId(u16::try_from(index).unwrap_or(u16::MAX));
     Inheritance {
         listeners: Vec::new(),
@@ -461,6 +493,8 @@ fn nothing(index: usize) -> Inheritance<InheritedSocket, TcpStream, Conduit> {
         },
         progress: Vec::new(),
         streams: Vec::new(),
+        tcp_relays: Vec::new(),
+        peers: Vec::new(),
         staying: Vec::new(),
     }
 }
@@ -487,111 +521,4 @@ fn take_out(from: &mut Vec<(SocketAddr, OwnedFd)>, at: SocketAddr) -> Option<Own
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::UdpSocket as StdSocket;
-    use std::os::fd::AsFd as _;
-    use std::sync::mpsc::sync_channel;
-
-    use super::super::messages::{Bytes, CopyPart};
-    use super::super::parked::Parking;
-    use super::*;
-
-    fn socket() -> StdSocket {
-        StdSocket::bind("127.0.0.1:0").unwrap()
-    }
-
-    fn is_free(at: SocketAddr) -> bool {
-        StdSocket::bind(at).is_ok()
-    }
-
-    /// What a process leaves that has these listeners, of which the first `come` come with it.
-    fn left(listeners: Vec<StdSocket>, come: usize) -> Parked {
-        parked(&listeners[..], come).seal().unwrap()
-    }
-
-    fn parked(listeners: &[StdSocket], come: usize) -> Parking {
-        let mut parking = Parking::new().unwrap();
-        let since = Instant::from_nanos(5);
-        parking.send(&Leaving { version: "1".to_owned(), process: 77, since }).unwrap();
-        let udp = listeners.iter().map(|one| one.local_addr().unwrap()).collect();
-        let offer = Offer {
-            nonce_key: Secret::new([3; 32]),
-            workers: vec![Listening { udp, tcp: Vec::new() }],
-            services: Vec::new(),
-            relay_sockets: RelaySettings::default().into(),
-            descriptors: 0,
-        };
-        parking.send(&offer).unwrap();
-        let come: Vec<_> = listeners[..come].iter().map(|one| one.as_fd()).collect();
-        parking.send_descriptors(&come).unwrap();
-        parking
-    }
-
-    #[test]
-    fn what_a_process_has_left_is_taken_and_listeners_of_no_use_are_closed() {
-        let sockets = vec![socket(), socket()];
-        let [keeps, other] = [0, 1].map(|index: usize| sockets[index].local_addr().unwrap());
-        let found = Predecessor::find(left(sockets, 2)).unwrap();
-        assert_eq!((found.process(), found.workers()), (77, 1));
-        assert_eq!(found.silent_since(), Some(Instant::from_nanos(5)));
-        let mut found = found.with_listeners_at(&[keeps], &[]);
-        assert_eq!((found.listens(keeps), found.listens(other)), ((true, false), (false, false)));
-        assert!(is_free(other) && !is_free(keeps));
-        let taken = StdSocket::from(found.take_udp(0, keeps).unwrap());
-        assert_eq!(taken.local_addr().unwrap(), keeps);
-        // The part of the worker is missing: it begins anew.
-        let (worker, updates) = sync_channel(1);
-        assert_eq!(found.leave(&[worker]).unwrap().allocations, 0);
-        assert!(matches!(updates.recv(), Ok(Update::Last(_))));
-        assert!(found.enter(&[]).is_ok());
-    }
-
-    /// A connection whose socket is not the one that was meant is closed, and its call ends with it.
-    #[test]
-    fn connections_come_with_their_sockets() {
-        let acceptor = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = std::net::TcpStream::connect(acceptor.local_addr().unwrap()).unwrap();
-        let (accepted, remote) = acceptor.accept().unwrap();
-        let no_connection = socket();
-        let mut parking = parked(&[socket()], 1);
-        let part = |byte| StreamPart { state: Bytes(vec![byte]), remote };
-        let copies = CopyPart {
-            worker: WorkerId(0),
-            last_id: AllocationId(0),
-            shared: 0,
-            changed: Vec::new(),
-            ended: Vec::new(),
-            farewell: false,
-            stops: false,
-            complete: true,
-        };
-        let (progress, staying) = (Vec::new(), Vec::new());
-        let streams = vec![part(1), part(2)];
-        parking.send(&News::Last(LastPart { copies, progress, staying, streams })).unwrap();
-        parking.send_descriptors(&[accepted.as_fd(), no_connection.as_fd()]).unwrap();
-        drop(accepted);
-        let mut found = Predecessor::find(parking.seal().unwrap()).unwrap();
-        let (worker, updates) = sync_channel(1);
-        found.leave(&[worker]).unwrap();
-        let Ok(Update::Last(inherited)) = updates.recv() else { panic!("not the rest") };
-        let [one] = &inherited.streams[..] else { panic!("not one connection") };
-        assert_eq!((&one.state[..], one.remote), (&[1][..], client.local_addr().unwrap()));
-        assert_eq!(one.socket.remote_addr().unwrap(), remote);
-    }
-
-    #[test]
-    fn what_is_not_whole_is_refused_and_closed() {
-        let sockets = vec![socket(), socket()];
-        let addresses = [0, 1].map(|index: usize| sockets[index].local_addr().unwrap());
-        let refused = Predecessor::find(left(sockets, 1)).map(|_| ()).unwrap_err();
-        assert!(refused.to_string().contains("sockets are missing"), "{refused}");
-        assert!(addresses.into_iter().all(is_free));
-        let cut = Predecessor::find(Parking::new().unwrap().seal().unwrap()).map(|_| ());
-        assert!(cut.unwrap_err().to_string().contains("cut off"));
-        // Another form than a state's.
-        let mut parking = Parking::new().unwrap();
-        parking.send(&Step::Go).unwrap();
-        let refused = Predecessor::find(parking.seal().unwrap()).map(|_| ()).unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::InvalidData);
-    }
-}
+mod tests;

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 
 use state_format::{Malformed, fields};
 use turn_session::{OutQueue, QueuedMessage, Tls, TlsState};
-use turn_types::{ClientAddr, ClientPath, FiveTuple, Instant, ServerAddr, SocketId, Transport};
+use turn_types::{
+    ClientAddr, ClientPath, ConnectionId, FiveTuple, Instant, ServerAddr, SocketId, Transport,
+};
 
 use super::{State, Stream};
 use crate::admission::Admitted;
@@ -24,6 +26,8 @@ pub(crate) struct StreamState {
     unsent: Vec<u8>,
     messages: Vec<QueuedMessage>,
     tls: Option<TlsState>,
+    /// The peer's connection whose data it carries.
+    pipe: Option<ConnectionId>,
 }
 
 fields!(StreamState {
@@ -36,6 +40,7 @@ fields!(StreamState {
     7 => unsent,
     8 => messages,
     9 => tls,
+    10 => pipe,
 });
 
 /// A connection that was taken apart.
@@ -79,11 +84,11 @@ pub enum ConnectionLost {
 }
 
 impl<N: Net> Stream<N> {
-    /// Returns true if another process can go on with it: between two requests, and with keys that are agreed. The others
-    /// end soon, or carry the data of a peer's connection.
+    /// Returns true if another process can go on with it: between two requests or with the data of a peer's connection, and with keys
+    /// that are agreed. The others end soon.
     pub(crate) fn may_leave(&self) -> bool {
-        let has_keys = self.tls.as_ref().is_none_or(|tls| tls.is_agreed() && !tls.has_ended());
-        matches!(self.state, State::New | State::Open) && self.waiting == 0 && has_keys
+        let is_between = matches!(self.state, State::New | State::Open | State::Data(_));
+        is_between && self.waiting == 0 && self.tls.as_ref().is_none_or(Tls::may_leave)
     }
 
     /// Takes its keys out: it is to [leave](Self::leave). `None`: it is broken, or its TLS cannot be taken apart, and it stays as it was.
@@ -112,6 +117,7 @@ impl<N: Net> Stream<N> {
             unsent: [one, two].concat(),
             messages: out.messages().collect(),
             tls,
+            pipe: state.pipe(),
         };
         LeftStream { id: path.socket, socket, remote, permit, state }
     }
@@ -126,12 +132,19 @@ impl<N: Net> Stream<N> {
         let five_tuple = state.five_tuple();
         let mut stream =
             Self::new(socket, ClientPath { five_tuple, socket: id }, state.opened, permit);
+        let tag = |message: &QueuedMessage| tag(message, state.pipe.is_some());
         stream.out =
             OutQueue::restore(state.unsent, &state.messages, tag).ok_or(ConnectionLost::Misfit)?;
         let tls = state.tls.map(Tls::resume).transpose();
         stream.tls = tls.map_err(|_| ConnectionLost::Misfit)?;
         stream.partial = state.partial;
-        stream.state = if state.is_new { State::New } else { State::Open };
+        stream.state = match state.pipe {
+            Some(connection) => State::Data(connection),
+            None if state.is_new => State::New,
+            None => State::Open,
+        };
+        // A pipe is read when both of its ends are there.
+        stream.is_read = state.pipe.is_none();
         stream.last_message = state.last_message;
         Ok(stream)
     }
@@ -146,10 +159,19 @@ impl StreamState {
             server: ServerAddr(self.server),
         }
     }
+
+    /// The peer's connection whose data it carries.
+    pub(crate) const fn pipe(&self) -> Option<ConnectionId> {
+        self.pipe
+    }
 }
 
 /// Tag that its fate is counted by; the old process knew better.
-fn tag(message: &QueuedMessage) -> u32 {
-    let sent = if message.droppable { Sent::ToClient } else { Sent::Reply };
+fn tag(message: &QueuedMessage, of_pipe: bool) -> u32 {
+    let sent = match (of_pipe, message.droppable) {
+        (true, _) => Sent::Piped,
+        (false, true) => Sent::ToClient,
+        (false, false) => Sent::Reply,
+    };
     Tag { sent, bytes: message.left as usize }.number()
 }

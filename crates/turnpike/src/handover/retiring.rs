@@ -1,0 +1,44 @@
+//! A predecessor that serves no more, and the kernel path that it still has or has left.
+
+use xdp_relay::ParkedPath;
+
+use super::PATIENCE;
+use super::messages::Step;
+use super::wire::Wire;
+
+/// A predecessor that serves no more, and may still have the kernel path.
+#[derive(Debug)]
+pub(crate) struct Retiring {
+    /// To one that runs.
+    wire: Option<Wire>,
+    /// Of one that has ended.
+    kernel_path: Option<ParkedPath>,
+}
+
+impl Retiring {
+    /// One that runs: it lets go of the kernel path.
+    pub(super) const fn runs(wire: Wire) -> Self {
+        Self { wire: Some(wire), kernel_path: None }
+    }
+
+    /// One that has ended. Its kernel path relays no more from here on: this process may refuse what that one has allowed.
+    pub(super) fn ended(kernel_path: Option<ParkedPath>) -> Self {
+        let kernel_path = kernel_path.filter(|path| {
+            // Without its programs it relays nothing either.
+            let failed = |error: &_| tracing::warn!("the kernel path pauses: {error}");
+            path.end_leases().inspect_err(failed).is_ok()
+        });
+        Self { wire: None, kernel_path }
+    }
+
+    /// Waits until it has let go of the kernel path, or for some seconds.
+    pub(crate) fn wait(self) {
+        let Self { wire, kernel_path } = self;
+        // A process that is gone has let go of it as well.
+        if let Some(mut wire) = wire {
+            let _ = wire.set_patience(PATIENCE);
+            let _ = wire.expect(Step::Gone);
+        }
+        drop(kernel_path);
+    }
+}

@@ -1,0 +1,173 @@
+//! Parts of processes that have ended.
+
+use std::net::UdpSocket as StdSocket;
+use std::os::fd::AsFd as _;
+use std::sync::mpsc::sync_channel;
+
+use turn_types::RelayId;
+
+use super::*;
+use crate::handover::messages::{Bytes, CopyPart};
+use crate::handover::parked::Parking;
+
+fn socket() -> StdSocket {
+    StdSocket::bind("127.0.0.1:0").unwrap()
+}
+
+fn is_free(at: SocketAddr) -> bool {
+    StdSocket::bind(at).is_ok()
+}
+
+/// What a process leaves that has these listeners, of which the first `come` come with it.
+fn left(listeners: Vec<StdSocket>, come: usize) -> Parked {
+    parked(&listeners[..], come).seal().unwrap()
+}
+
+fn parked(listeners: &[StdSocket], come: usize) -> Parking {
+    parking_of(listeners, come, false)
+}
+
+fn parking_of(listeners: &[StdSocket], come: usize, kernel_path: bool) -> Parking {
+    let mut parking = Parking::new().unwrap();
+    let since = Instant::from_nanos(5);
+    let version = "1".to_owned();
+    parking.send(&Leaving { version, process: 77, since, kernel_path }).unwrap();
+    let udp = listeners.iter().map(|one| one.local_addr().unwrap()).collect();
+    let offer = Offer {
+        nonce_key: Secret::new([3; 32]),
+        workers: vec![Listening { udp, tcp: Vec::new() }],
+        services: Vec::new(),
+        relay_sockets: RelaySettings::default().into(),
+        descriptors: 0,
+    };
+    parking.send(&offer).unwrap();
+    let come: Vec<_> = listeners[..come].iter().map(|one| one.as_fd()).collect();
+    parking.send_descriptors(&come).unwrap();
+    parking
+}
+
+#[test]
+fn what_a_process_has_left_is_taken_and_listeners_of_no_use_are_closed() {
+    let sockets = vec![socket(), socket()];
+    let [keeps, other] = [0, 1].map(|index: usize| sockets[index].local_addr().unwrap());
+    let found = Predecessor::find(left(sockets, 2)).unwrap();
+    assert_eq!((found.process(), found.workers()), (77, 1));
+    assert_eq!(found.silent_since(), Some(Instant::from_nanos(5)));
+    let mut found = found.with_listeners_at(&[keeps], &[]);
+    assert_eq!((found.listens(keeps), found.listens(other)), ((true, false), (false, false)));
+    assert!(is_free(other) && !is_free(keeps));
+    let taken = StdSocket::from(found.take_udp(0, keeps).unwrap());
+    assert_eq!(taken.local_addr().unwrap(), keeps);
+    // The part of the worker is missing: it begins anew.
+    let (worker, updates) = sync_channel(1);
+    assert_eq!(found.leave(&[worker]).unwrap().allocations, 0);
+    assert!(matches!(updates.recv(), Ok(Update::Last(_))));
+    assert!(found.enter(&[]).is_ok());
+}
+
+/// The rest of a worker without allocations.
+fn last_part() -> LastPart {
+    let copies = CopyPart {
+        worker: WorkerId(0),
+        last_id: AllocationId(0),
+        shared: 0,
+        changed: Vec::new(),
+        ended: Vec::new(),
+        farewell: false,
+        stops: false,
+        complete: true,
+    };
+    let (progress, staying, streams) = (Vec::new(), Vec::new(), Vec::new());
+    let (tcp_relays, peers) = (Vec::new(), Vec::new());
+    LastPart { copies, progress, staying, streams, tcp_relays, peers }
+}
+
+/// The rest of its only worker, as it comes.
+fn received(parking: Parking) -> io::Result<(Predecessor, Last)> {
+    let mut found = Predecessor::find(parking.seal()?)?;
+    let (worker, updates) = sync_channel(1);
+    found.leave(&[worker])?;
+    let Ok(Update::Last(inherited)) = updates.recv() else { panic!("not the rest") };
+    Ok((found, *inherited))
+}
+
+/// A connection whose socket is not the one that was meant is closed, and its call ends with it.
+#[test]
+fn connections_come_with_their_sockets() {
+    let acceptor = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = acceptor.local_addr().unwrap();
+    let connect = || {
+        let other = std::net::TcpStream::connect(at).unwrap();
+        let (accepted, remote) = acceptor.accept().unwrap();
+        (other, accepted, remote)
+    };
+    let ((client, of_client, client_at), (peer, of_peer, peer_at)) = (connect(), connect());
+    let no_connection = socket();
+    let mut parking = parked(&[socket()], 1);
+    let part = |byte, remote| StreamPart { state: Bytes(vec![byte]), remote };
+    let streams = vec![part(1, client_at), part(2, client_at)];
+    let tcp_relays = vec![TcpRelayPart { relay: RelayId(7), at }];
+    let peers = vec![part(3, peer_at)];
+    parking.send(&News::Last(LastPart { streams, tcp_relays, peers, ..last_part() })).unwrap();
+    parking.send_descriptors(&[of_client.as_fd(), no_connection.as_fd()]).unwrap();
+    parking.send_descriptors(&[acceptor.as_fd()]).unwrap();
+    parking.send_descriptors(&[of_peer.as_fd()]).unwrap();
+    drop((of_client, of_peer, acceptor));
+    let (_, inherited) = received(parking).unwrap();
+    let [one] = &inherited.streams[..] else { panic!("not one connection") };
+    assert_eq!((&one.state[..], one.remote), (&[1][..], client.local_addr().unwrap()));
+    assert_eq!(one.socket.remote_addr().unwrap(), client_at);
+    let [relay] = &inherited.tcp_relays[..] else { panic!("not one relay") };
+    assert_eq!((relay.relay, relay.at), (RelayId(7), at));
+    std::net::TcpStream::connect(at).expect("it listens");
+    let [one] = &inherited.peers[..] else { panic!("not one peer") };
+    assert_eq!((&one.state[..], one.remote), (&[3][..], peer.local_addr().unwrap()));
+}
+
+/// A socket that does not listen is no relay: all that has come is closed.
+#[test]
+fn a_relay_that_does_not_listen_is_refused() {
+    let no_relay = socket();
+    let at = no_relay.local_addr().unwrap();
+    let mut parking = parked(&[socket()], 1);
+    let tcp_relays = vec![TcpRelayPart { relay: RelayId(7), at }];
+    parking.send(&News::Last(LastPart { tcp_relays, ..last_part() })).unwrap();
+    parking.send_descriptors(&[no_relay.as_fd()]).unwrap();
+    drop(no_relay);
+    let (_, inherited) = received(parking).unwrap();
+    assert!(inherited.tcp_relays.is_empty() && is_free(at));
+}
+
+/// What has come in place of a kernel path is closed, and the calls go on without it.
+#[test]
+fn a_kernel_path_that_is_none_is_closed() {
+    let mut parking = parking_of(&[socket()], 1, true);
+    parking.send(&News::Last(last_part())).unwrap();
+    parking.send(&News::Progress(Vec::new())).unwrap();
+    parking.send(&KernelPathPart { descriptors: 2 }).unwrap();
+    let no_path = [socket(), socket()];
+    let addresses = no_path.each_ref().map(|socket| socket.local_addr().unwrap());
+    parking.send_descriptors(&no_path.each_ref().map(|socket| socket.as_fd())).unwrap();
+    drop(no_path);
+    let (found, _) = received(parking).unwrap();
+    assert!(!addresses.into_iter().any(is_free));
+    let retiring = found.enter(&[]).unwrap();
+    assert!(addresses.into_iter().all(is_free), "at once");
+    retiring.wait();
+}
+
+#[test]
+fn what_is_not_whole_is_refused_and_closed() {
+    let sockets = vec![socket(), socket()];
+    let addresses = [0, 1].map(|index: usize| sockets[index].local_addr().unwrap());
+    let refused = Predecessor::find(left(sockets, 1)).map(|_| ()).unwrap_err();
+    assert!(refused.to_string().contains("sockets are missing"), "{refused}");
+    assert!(addresses.into_iter().all(is_free));
+    let cut = Predecessor::find(Parking::new().unwrap().seal().unwrap()).map(|_| ());
+    assert!(cut.unwrap_err().to_string().contains("cut off"));
+    // Another form than a state's.
+    let mut parking = Parking::new().unwrap();
+    parking.send(&Step::Go).unwrap();
+    let refused = Predecessor::find(parking.seal().unwrap()).map(|_| ()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidData);
+}
