@@ -125,6 +125,16 @@ impl KernelPath {
             .flatten()
     }
 
+    /// A copy for a keeper, if another one than at the changes that it knows; the inner `None`: there is nothing to copy.
+    pub(crate) fn changed_copy(&self, known: &mut Option<u64>) -> Option<Option<ParkedPath>> {
+        let offload = self.offload()?;
+        let changes = Some(offload.changes());
+        if std::mem::replace(known, changes) == changes {
+            return None;
+        }
+        Some(offload.copy().ok().flatten())
+    }
+
     /// Leaves it, as it is, to the next process.
     pub(crate) fn leave(&self) {
         if let Some(mut offload) = self.offload() {

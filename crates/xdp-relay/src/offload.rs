@@ -284,20 +284,34 @@ impl Offload {
         Ok(changes)
     }
 
-    /// Copies what lets the programs go on without this process. `None` where they do not: none is attached, or one in the way of older
-    /// kernels.
+    /// Copies what lets the programs go on without this process, for the next one. `None` where they do not: none is attached, or one in the
+    /// way of older kernels.
     ///
     /// # Errors
     /// No descriptors left.
     pub fn park(&self) -> Result<Option<ParkedPath>, KernelPathError> {
+        let Some(path) = self.copy()? else { return Ok(None) };
+        let presence = self.lookup.copy_presence().map_err(KernelPathError::Kernel)?;
+        Ok(Some(path.with(presence)))
+    }
+
+    /// The same for a process that stays beside this one: settings of the host are as they would be without it.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn copy(&self) -> Result<Option<ParkedPath>, KernelPathError> {
         if self.attached.iter().all(|one| one.hook.is_none()) {
             return Ok(None);
         }
-        let Some(mut held) = self.path.copy_links().map_err(KernelPathError::Kernel)? else {
-            return Ok(None);
-        };
-        held.extend(self.lookup.copy_presence().map_err(KernelPathError::Kernel)?);
-        Ok(Some(ParkedPath::new(self.path.copy_leases()?, held)))
+        let links = self.path.copy_links().map_err(KernelPathError::Kernel)?;
+        let Some(links) = links else { return Ok(None) };
+        Ok(Some(ParkedPath::new(self.path.copy_leases()?, links)))
+    }
+
+    /// Changes until now of what would be [copied](Self::copy).
+    #[must_use]
+    pub const fn changes(&self) -> u64 {
+        self.path.changes()
     }
 
     /// Leaves everything as it is to the next process, which has what was [parked](Self::park): programs, routes and settings stay

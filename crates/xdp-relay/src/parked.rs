@@ -9,9 +9,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::bpf::layout::WORKERS_MAX;
+use crate::bpf::link;
 use crate::bpf::shared::Shared;
 
-/// A kernel path that nobody looks after. Its programs leave the devices when this is dropped.
+/// A kernel path that nobody looks after. Its programs leave the devices when the last process has dropped this, or one [ends](Self::end) it.
 #[derive(Debug)]
 pub struct ParkedPath {
     leases: OwnedFd,
@@ -22,6 +23,11 @@ pub struct ParkedPath {
 impl ParkedPath {
     pub(crate) const fn new(leases: OwnedFd, held: Vec<OwnedFd>) -> Self {
         Self { leases, held }
+    }
+
+    pub(crate) fn with(mut self, another: Option<OwnedFd>) -> Self {
+        self.held.extend(another);
+        self
     }
 
     /// All descriptors, for another process.
@@ -44,5 +50,31 @@ impl ParkedPath {
         let leases = Shared::map(self.leases.as_fd(), WORKERS_MAX)?;
         leases.words().iter().for_each(|lease| lease.store(0, Relaxed));
         Ok(())
+    }
+
+    /// Takes the programs from the devices, also if another process has copies of this.
+    pub fn end(self) {
+        // What is no link is closed.
+        self.held.iter().for_each(|held| drop(link::detach(held.as_fd())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    fn file() -> OwnedFd {
+        File::open("/dev/null").expect("a file").into()
+    }
+
+    #[test]
+    fn other_descriptors_are_no_path() {
+        assert!(ParkedPath::from_descriptors(Vec::new()).is_none());
+        let path = ParkedPath::from_descriptors(vec![file(), file()]).expect("as it seems");
+        assert_eq!(path.descriptors().count(), 2);
+        assert!(path.end_leases().is_err());
+        path.end();
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
+use std::thread::sleep;
 use std::time::Duration;
 
 use e2e::{Server, repository, said};
@@ -16,6 +17,12 @@ const SAID: Duration = Duration::from_millis(100);
 
 /// One second, with the delay of a busy machine.
 const A_SECOND: Duration = Duration::from_secs(3);
+
+/// Longest time for a start, or for an end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A little more than the time after which a keeper takes a death for one of another cause.
+const EARLY_DEATH: Duration = Duration::from_secs(11);
 
 /// Attempts: now and then the sockets get a packet of each direction, and those behind it wait for it.
 const ATTEMPTS: usize = 10;
@@ -140,5 +147,38 @@ fn the_kernel_relays_while_the_server_restarts() {
         start_next(&scene, 1);
         call.drain();
         assert_eq!(exchange(&call), [0, 0], "{mode}: {}", scene.server.process.output());
+    });
+}
+
+#[test]
+fn the_kernel_relays_while_the_server_is_dead() {
+    by_xdp_and_tc(|mode| {
+        let Some(mut scene) = Scene::new(mode, |_, _| ()) else { return };
+        let _keeper = scene.server.keeper(&scene.lab);
+        let call = scene.call(V4, V4);
+        scene.server.process.wait_for("a keeper has copies", PATIENCE);
+        let went_on = (0..ATTEMPTS).any(|_| {
+            scene.wait_for_kernel(&call);
+            // Several times the interval of copies.
+            sleep(Duration::from_secs(1));
+            scene.wait_for_kernel(&call);
+            scene.server.process.signal("KILL");
+            scene.server.process.wait(PATIENCE);
+            let arrived = exchange(&call);
+            scene.server.start_again(&scene.lab, &[]);
+            let took_over = scene.server.json(&["status"])["took_over"]["allocations"].take();
+            assert_eq!(took_over, 1, "{mode}: {}", scene.server.process.output());
+            scene.server.process.wait_for("a keeper has copies", PATIENCE);
+            scene.wait_for_kernel(&call);
+            scene.assert_attached(mode);
+            // A server that dies soon after it has taken the calls over may have died of them.
+            sleep(EARLY_DEATH);
+            arrived.iter().all(|arrived| *arrived > DATAGRAMS / 2)
+        });
+        assert!(went_on, "{mode}");
+        let upgraded = scene.server.upgrade(&[]);
+        assert!(upgraded.ok, "{}", upgraded.output);
+        scene.wait_for_kernel(&call);
+        scene.assert_attached(mode);
     });
 }

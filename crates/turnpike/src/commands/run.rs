@@ -222,7 +222,8 @@ async fn serve(
         .inspect_err(|error| tracing::error!("this server takes no upgrades: {error}"));
     let keeper = handovers.as_ref().ok().map(|handovers| {
         let socket = handover::keeper_socket(&settings.control_socket());
-        KeeperLink::start(socket, handovers, channels, handle.clone())
+        let copied = (channels, running.kernel_path.clone());
+        KeeperLink::start(socket, handovers, copied, handle.clone())
     });
     // Calls that were taken over do not end for it.
     let keeper = keeper.transpose().unwrap_or_else(|error| {

@@ -22,8 +22,8 @@ pub(super) fn message(copies: Copies<UdpSocket>) -> (CopyPart, Vec<UdpSocket>) {
         ChangedPart { id, state: Bytes(state), relays: relays.collect() }
     };
     let changed = changed.into_iter().map(part).collect();
-    let (farewell, stops) = (false, false);
-    (CopyPart { worker, last_id, shared, changed, ended, farewell, stops, complete }, sockets)
+    let nothing = CopyPart::nothing(worker, last_id);
+    (CopyPart { shared, changed, ended, complete, ..nothing }, sockets)
 }
 
 /// Sends the descriptors of sockets.

@@ -290,10 +290,7 @@ impl Giving {
         let Some(path) = path else { return self.withdraw(outlet) };
         let progress = self.workers.channels.progress_by_kernel()?;
         outlet.send(&News::Progress(progress_parts(progress)))?;
-        let descriptors: Vec<_> = path.descriptors().collect();
-        let count = u32::try_from(descriptors.len()).unwrap_or(u32::MAX);
-        outlet.send(&KernelPathPart { descriptors: count })?;
-        outlet.send_descriptors(&descriptors)
+        KernelPathPart::send(outlet, &path.descriptors().collect::<Vec<_>>())
     }
 
     /// Leaves everything to a process that comes when this one has ended. Returns the number of allocations.

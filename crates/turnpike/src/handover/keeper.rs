@@ -31,7 +31,7 @@ use linux_net::{Clock, force_receive_buffer};
 use turn_types::{Instant, WorkerId};
 
 use super::kept::KeptWorker;
-use super::messages::{CopyPart, KeeperHello, Leaving, Listening, Offer, Step};
+use super::messages::{CopyPart, KeeperHello, KernelPathPart, Leaving, Listening, Offer, Step};
 use super::passing::{Inlet as _, Outlet as _};
 use super::wire::{Wire, unexpected};
 use super::{PAUSE_ROOM, PREPARATION_MAX};
@@ -55,6 +55,8 @@ struct Holding {
     offer: Offer,
     listeners: Vec<OwnedFd>,
     workers: BTreeMap<WorkerId, KeptWorker>,
+    /// Descriptors by which its kernel path goes on without it.
+    kernel_path: Vec<OwnedFd>,
     /// Servers that have got it and have not served.
     tries: u32,
 }
@@ -226,7 +228,8 @@ impl Holding {
         let of_workers = offer.workers.iter().map(|one| one.udp.len() + one.tcp.len());
         let count = of_workers.sum::<usize>() + offer.services.len();
         let listeners = wire.receive_descriptors(count)?;
-        Ok(Self { from, offer, listeners, workers: BTreeMap::new(), tries: 0 })
+        let (workers, kernel_path) = (BTreeMap::new(), Vec::new());
+        Ok(Self { from, offer, listeners, workers, kernel_path, tries: 0 })
     }
 
     /// Gives the UDP listeners room for what comes until the next server is there, where this process may; that one takes it back.
@@ -250,15 +253,16 @@ impl Holding {
     /// # Errors
     /// The server lives, and its copies are of no use: it sends them anew.
     fn follow(&mut self, wire: &mut Wire) -> io::Result<Followed> {
-        let mut next = || -> io::Result<(CopyPart, Vec<OwnedFd>)> {
+        let mut next = || -> io::Result<(CopyPart, Vec<OwnedFd>, Option<Vec<OwnedFd>>)> {
             wire.wait_for_ever()?;
             let part: CopyPart = wire.receive()?;
             wire.set_patience(super::PATIENCE)?;
             let sockets = wire.receive_descriptors(part.sockets())?;
-            Ok((part, sockets))
+            let path = part.kernel_path.map(|count| wire.receive_descriptors(count as usize));
+            Ok((part, sockets, path.transpose()?))
         };
         loop {
-            let (part, sockets) = match next() {
+            let (part, sockets, path) = match next() {
                 Ok(next) => next,
                 Err(error) if is_end(&error) => return Ok(Followed::Died),
                 Err(error) => return Err(error),
@@ -266,7 +270,12 @@ impl Holding {
             if part.farewell {
                 return Ok(Followed::Farewell);
             }
+            if let Some(path) = path {
+                self.kernel_path = path;
+            }
             if part.stops {
+                // It has ended it.
+                self.kernel_path.clear();
                 return Ok(Followed::Stopped);
             }
             let worker = part.worker;
@@ -280,7 +289,8 @@ impl Holding {
         self.tries += 1;
         let Leaving { version, process, since, .. } = &self.from;
         let version = version.clone();
-        let from = Leaving { version, process: *process, since: *since, kernel_path: false };
+        let kernel_path = !self.kernel_path.is_empty();
+        let from = Leaving { version, process: *process, since: *since, kernel_path };
         wire.send(&Some(from))?;
         wire.send(&self.offer)?;
         wire.send_descriptors(&borrowed(&self.listeners))?;
@@ -297,6 +307,9 @@ impl Holding {
                 .entry(worker)
                 .or_insert_with(|| KeptWorker::new(worker))
                 .give(worker, wire)?;
+        }
+        if kernel_path {
+            KernelPathPart::send(wire, &borrowed(&self.kernel_path))?;
         }
         wire.expect(Step::Prepared).map(|()| Given::Taken)
     }
@@ -335,16 +348,7 @@ mod tests {
     }
 
     fn part() -> CopyPart {
-        CopyPart {
-            worker: WorkerId(0),
-            last_id: id(7),
-            shared: 0,
-            changed: Vec::new(),
-            ended: Vec::new(),
-            farewell: false,
-            stops: false,
-            complete: false,
-        }
+        CopyPart::nothing(WorkerId(0), id(7))
     }
 
     /// A copy with a state of one byte; its socket comes with the first one.

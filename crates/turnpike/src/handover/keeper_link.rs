@@ -13,6 +13,7 @@ use dataplane::limits::COPIES_WAITING;
 use dataplane::{Copies, WorkerChannels};
 use linux_net::UdpSocket;
 use turn_types::{AllocationId, WorkerId};
+use xdp_relay::ParkedPath;
 
 use super::copying;
 use super::giving::{Handovers, Offering};
@@ -20,6 +21,7 @@ use super::messages::{CopyPart, KeeperHello, Step};
 use super::passing::Outlet as _;
 use super::taking::is_absent;
 use super::wire::Wire;
+use crate::offload::KernelPath;
 
 /// Pause between two looks for a keeper, and whether it is still there.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -51,7 +53,7 @@ impl KeeperLink {
     pub(crate) fn start(
         socket: PathBuf,
         handovers: &Handovers,
-        channels: WorkerChannels,
+        (channels, kernel_path): (WorkerChannels, KernelPath),
         handle: Handle,
     ) -> io::Result<Self> {
         let link = Self(Arc::new((Mutex::new(Keeper::Absent), Condvar::new())));
@@ -63,7 +65,7 @@ impl KeeperLink {
                     Ok(Some(wire)) => {
                         let process = wire.process();
                         let tell = || handle.set_keeper(KeeperState::Connected(process));
-                        if let Err(error) = own.feed(wire, &channels, tell) {
+                        if let Err(error) = own.feed(wire, &channels, &kernel_path, tell) {
                             tracing::warn!(process, "the keeper has no copies any more: {error}");
                         }
                         handle.set_keeper(KeeperState::Absent);
@@ -82,7 +84,7 @@ impl KeeperLink {
         let mut keeper = self.lock();
         if let Keeper::Connected(wire) | Keeper::Complete(wire) = &mut *keeper {
             // A keeper that is gone has nothing to forget.
-            let _ = wire.send(&CopyPart { farewell: true, ..end() });
+            let _ = wire.send(&CopyPart { farewell: true, ..of_none() });
         }
         *keeper = Keeper::Left;
     }
@@ -95,7 +97,7 @@ impl KeeperLink {
         let waited = changed.wait_timeout_while(keeper, LAST_COPIES_WITHIN, is_behind);
         let (mut keeper, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if let Keeper::Connected(wire) | Keeper::Complete(wire) = &mut *keeper
-            && wire.send(&CopyPart { stops: true, ..end() }).is_ok()
+            && wire.send(&CopyPart { stops: true, ..of_none() }).is_ok()
         {
             let process = wire.process();
             tracing::info!(process, "the keeper has the calls over UDP, for the next server");
@@ -108,13 +110,14 @@ impl KeeperLink {
         &self,
         mut wire: Wire,
         channels: &WorkerChannels,
+        kernel_path: &KernelPath,
         tell: impl FnOnce(),
     ) -> io::Result<()> {
         let (copies, received) = sync_channel(COPIES_WAITING);
         {
             let mut keeper = self.lock();
             if matches!(*keeper, Keeper::Left) {
-                return wire.send(&CopyPart { farewell: true, ..end() });
+                return wire.send(&CopyPart { farewell: true, ..of_none() });
             }
             tracing::info!(process = wire.process(), "a keeper has copies of all calls over UDP");
             *keeper = Keeper::Connected(wire);
@@ -122,10 +125,15 @@ impl KeeperLink {
         tell();
         channels.copy_to(&copies);
         drop(copies);
-        self.pass_on(&received)
+        self.pass_on(&received, kernel_path)
     }
 
-    fn pass_on(&self, received: &Receiver<Copies<UdpSocket>>) -> io::Result<()> {
+    fn pass_on(
+        &self,
+        received: &Receiver<Copies<UdpSocket>>,
+        kernel_path: &KernelPath,
+    ) -> io::Result<()> {
+        let mut known = None;
         loop {
             let copies = received.recv_timeout(LOOK_EVERY);
             let mut keeper = self.lock();
@@ -145,6 +153,10 @@ impl KeeperLink {
                     return Ok(());
                 }
             };
+            let sent = sent.and_then(|()| match kernel_path.changed_copy(&mut known) {
+                Some(path) => send_kernel_path(wire, path.as_ref()),
+                None => Ok(()),
+            });
             if let Err(error) = sent {
                 *keeper = Keeper::Absent;
                 self.0.1.notify_all();
@@ -202,12 +214,16 @@ fn tell_unusable(handle: &Handle, socket: &Path, error: &io::Error) {
     handle.set_keeper(state);
 }
 
-/// The last message of a server.
-fn end() -> CopyPart {
-    let (worker, last_id) = (WorkerId(0), AllocationId(0));
-    let (changed, ended) = (Vec::new(), Vec::new());
-    let (farewell, stops, complete) = (false, false, false);
-    CopyPart { worker, last_id, shared: 0, changed, ended, farewell, stops, complete }
+/// A message of no worker.
+fn of_none() -> CopyPart {
+    CopyPart::nothing(WorkerId(0), AllocationId(0))
+}
+
+fn send_kernel_path(wire: &mut Wire, path: Option<&ParkedPath>) -> io::Result<()> {
+    let descriptors: Vec<_> = path.into_iter().flat_map(ParkedPath::descriptors).collect();
+    let count = u32::try_from(descriptors.len()).map_err(io::Error::other)?;
+    wire.send(&CopyPart { kernel_path: Some(count), ..of_none() })?;
+    wire.send_descriptors(&descriptors)
 }
 
 fn send(wire: &mut Wire, copies: Copies<UdpSocket>) -> io::Result<()> {

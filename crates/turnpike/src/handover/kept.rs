@@ -66,14 +66,10 @@ impl KeptWorker {
             relays: one.relays.iter().map(|(part, _)| of_own(*part)).collect(),
         };
         let copies = CopyPart {
-            worker,
-            last_id: self.last_id,
             shared: u32::try_from(self.shared.len()).unwrap_or(u32::MAX),
             changed: whole.iter().map(part).collect(),
-            ended: Vec::new(),
-            farewell: false,
-            stops: false,
             complete: true,
+            ..CopyPart::nothing(worker, self.last_id)
         };
         // What has been read from connections since the last copies would be missing.
         let (progress, staying, streams) = (Vec::new(), Vec::new(), Vec::new());

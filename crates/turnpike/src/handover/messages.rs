@@ -1,11 +1,15 @@
 //! Messages between the two processes.
 
+use std::io;
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 
 use dataplane::RelaySettings;
 use state_format::{Malformed, Reader, Value, Writer, fields, variants};
 use turn_proto::Progress;
 use turn_types::{AllocationId, Instant, RelayId, Secret, WorkerId};
+
+use super::passing::Outlet;
 
 /// The next process introduces itself.
 #[derive(Debug)]
@@ -23,7 +27,7 @@ pub(super) struct Leaving {
     pub(super) process: u32,
     /// From then on no process serves.
     pub(super) since: Instant,
-    /// The kernel path goes on: a [`KernelPathPart`] comes behind everything.
+    /// The kernel path goes on: a [`KernelPathPart`] comes behind all parts.
     pub(super) kernel_path: bool,
 }
 
@@ -31,6 +35,15 @@ pub(super) struct Leaving {
 #[derive(Debug)]
 pub(super) struct KernelPathPart {
     pub(super) descriptors: u32,
+}
+
+impl KernelPathPart {
+    /// Sends it with its descriptors.
+    pub(super) fn send(outlet: &mut impl Outlet, path: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let descriptors = u32::try_from(path.len()).map_err(io::Error::other)?;
+        outlet.send(&Self { descriptors })?;
+        outlet.send_descriptors(path)
+    }
 }
 
 /// Parts that the next process needs for its preparations. Descriptors follow: of each worker's listeners in this order, of the services, and
@@ -165,9 +178,26 @@ pub(super) struct CopyPart {
     pub(super) stops: bool,
     /// Nothing else had changed.
     pub(super) complete: bool,
+    /// For a keeper: the kernel path is another one. So many descriptors follow; none: it goes on without a server no longer.
+    pub(super) kernel_path: Option<u32>,
 }
 
 impl CopyPart {
+    /// Without a change.
+    pub(super) const fn nothing(worker: WorkerId, last_id: AllocationId) -> Self {
+        Self {
+            worker,
+            last_id,
+            shared: 0,
+            changed: Vec::new(),
+            ended: Vec::new(),
+            farewell: false,
+            stops: false,
+            complete: false,
+            kernel_path: None,
+        }
+    }
+
     /// The number of sockets that come with it.
     pub(super) fn sockets(&self) -> usize {
         let relays = self.changed.iter().flat_map(|changed| &changed.relays);
@@ -238,6 +268,7 @@ fields!(CopyPart {
     6 => farewell,
     7 => complete or false,
     8 => stops or false,
+    9 => kernel_path or None,
 });
 fields!(ChangedPart { 1 => id, 2 => state, 3 => relays });
 fields!(ChangedRelayPart { 1 => part, 2 => comes });

@@ -23,10 +23,13 @@ impl Retiring {
 
     /// One that has ended. Its kernel path relays no more from here on: this process may refuse what that one has allowed.
     pub(super) fn ended(kernel_path: Option<ParkedPath>) -> Self {
-        let kernel_path = kernel_path.filter(|path| {
-            // Without its programs it relays nothing either.
-            let failed = |error: &_| tracing::warn!("the kernel path pauses: {error}");
-            path.end_leases().inspect_err(failed).is_ok()
+        let kernel_path = kernel_path.and_then(|path| match path.end_leases() {
+            Ok(()) => Some(path),
+            Err(error) => {
+                tracing::warn!("the kernel path pauses: {error}");
+                path.end();
+                None
+            }
         });
         Self { wire: None, kernel_path }
     }
@@ -39,6 +42,8 @@ impl Retiring {
             let _ = wire.set_patience(PATIENCE);
             let _ = wire.expect(Step::Gone);
         }
-        drop(kernel_path);
+        if let Some(path) = kernel_path {
+            path.end();
+        }
     }
 }

@@ -316,11 +316,8 @@ impl Predecessor {
             Source::Running(_) | Source::Ended(..) => Ok(()),
         };
         let rest = asked.and_then(|()| self.receive_rest(workers, &mut missing));
-        if let (Ok(_), Source::Ended(_, leaving)) = (&rest, &self.source) {
-            let goes_on = leaving.kernel_path;
-            let received = self.receive_progress(workers);
-            let received = received.and_then(|()| self.receive_kernel_path(goes_on));
-            if let Err(error) = received {
+        if rest.is_ok() {
+            if let Err(error) = self.receive_kernel_path(workers) {
                 tracing::warn!(
                     "the kernel path has ended, and its last traffic may not be counted: {error}"
                 );
@@ -392,12 +389,20 @@ impl Predecessor {
         Ok(())
     }
 
-    /// Receives the kernel path of a process that has ended, if it goes on.
-    fn receive_kernel_path(&mut self, goes_on: bool) -> io::Result<()> {
+    /// Receives the kernel's part of a process that has ended: the last progress, unless it died, and the path itself if it goes on.
+    fn receive_kernel_path(&mut self, workers: &[SyncSender<Update>]) -> io::Result<()> {
+        let goes_on = match &self.source {
+            Source::Running(_) => return Ok(()),
+            Source::Kept(_, leaving) => leaving.kernel_path,
+            Source::Ended(_, leaving) => {
+                let goes_on = leaving.kernel_path;
+                self.receive_progress(workers)?;
+                goes_on
+            }
+        };
         if goes_on {
             let KernelPathPart { descriptors } = self.source.receive()?;
-            let descriptors = usize::try_from(descriptors).map_err(io::Error::other)?;
-            let descriptors = self.source.receive_descriptors(descriptors)?;
+            let descriptors = self.source.receive_descriptors(descriptors as usize)?;
             self.kernel_path = ParkedPath::from_descriptors(descriptors);
         }
         Ok(())
@@ -454,9 +459,10 @@ impl Predecessor {
         match &mut self.source {
             Source::Running(wire) => wire.send(&Step::Prepared)?,
             Source::Kept(wire, _) => {
+                let retiring = Retiring::ended(self.kernel_path.take());
                 // A keeper that is gone has nothing to forget.
                 let _ = wire.send(&Step::Prepared);
-                return Ok(Retiring::ended(None));
+                return Ok(retiring);
             }
             Source::Ended(..) => return Ok(Retiring::ended(self.kernel_path.take())),
         }

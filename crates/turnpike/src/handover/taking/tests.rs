@@ -67,16 +67,7 @@ fn what_a_process_has_left_is_taken_and_listeners_of_no_use_are_closed() {
 
 /// The rest of a worker without allocations.
 fn last_part() -> LastPart {
-    let copies = CopyPart {
-        worker: WorkerId(0),
-        last_id: AllocationId(0),
-        shared: 0,
-        changed: Vec::new(),
-        ended: Vec::new(),
-        farewell: false,
-        stops: false,
-        complete: true,
-    };
+    let copies = CopyPart { complete: true, ..CopyPart::nothing(WorkerId(0), AllocationId(0)) };
     let (progress, staying, streams) = (Vec::new(), Vec::new(), Vec::new());
     let (tcp_relays, peers) = (Vec::new(), Vec::new());
     LastPart { copies, progress, staying, streams, tcp_relays, peers }
