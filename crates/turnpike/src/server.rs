@@ -247,7 +247,7 @@ impl Server {
             process = over.to,
             allocations = over.allocations,
             pause_us = over.pause.as_micros() as u64,
-            "the next process serves; this one ends with its last client, over DTLS or with a relay for TCP"
+            "the next process serves; this one ends with its last client over DTLS"
         );
         let deadline = asked_for(self.configured_drain());
         self.drain(Draining::told_to_end(None, deadline, Instant::now()))
