@@ -102,7 +102,7 @@ fn gather(
 ) -> Vec<Metric> {
     let mut metrics = server::metrics(info, live);
     metrics.extend(workers::metrics(totals));
-    metrics.extend(kernel_path::metrics(&info.offload, offload));
+    metrics.extend(kernel_path::metrics(&info.offload, offload, &live.kernel_path));
     metrics.extend(process::metrics());
     if info.monitoring.coturn_metrics {
         metrics.extend(coturn::metrics(totals));

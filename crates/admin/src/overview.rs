@@ -32,6 +32,7 @@ pub(crate) struct History {
 #[derive(Debug)]
 struct Sample {
     at: Instant,
+    /// Of this process: those of the ones before may come late.
     totals: CounterTotals,
     /// Processor time of each worker, in ticks.
     ticks: BTreeMap<u64, u64>,
@@ -39,7 +40,7 @@ struct Sample {
 
 impl Sample {
     fn of(monitored: &Monitored) -> Self {
-        let totals = monitored.handle.workers.totals();
+        let totals = monitored.handle.workers.own_totals();
         Self { at: Instant::now(), totals, ticks: ticks() }
     }
 }
@@ -77,8 +78,9 @@ impl History {
         overview.rates = rates(&last.totals, &now.totals, seconds);
         overview.kernel_share_percent = kernel_share(&last.totals, &now.totals);
         overview.workers = load(&last.ticks, &now.ticks, seconds);
+        let all = monitored.handle.workers.with_earlier(now.totals.clone());
         let counts = |subject, of: fn(&CounterTotals) -> BTreeMap<&'static str, u64>| {
-            counts(subject, &of(&first.totals), &of(&now.totals))
+            counts(subject, [&first.totals, &now.totals, &all].map(of))
         };
         overview.refusals = counts(Subject::Request, |totals| totals.refusals().collect());
         overview.drops = counts(Subject::Packet, |totals| totals.drops().collect());
@@ -143,20 +145,18 @@ fn kernel_share(old: &CounterTotals, new: &CounterTotals) -> Option<u64> {
     (kernel * 100).checked_div(all)
 }
 
-fn counts(
-    subject: Subject,
-    old: &BTreeMap<&'static str, u64>,
-    new: &BTreeMap<&'static str, u64>,
-) -> Vec<ReasonCount> {
+/// Counts a minute ago and now, and of all processes so far.
+fn counts(subject: Subject, [old, new, all]: [BTreeMap<&'static str, u64>; 3]) -> Vec<ReasonCount> {
     let mut counts: Vec<ReasonCount> = of(subject)
         .into_iter()
         .filter_map(|reason| {
-            let total = new.get(reason.name).copied().filter(|total| *total > 0)?;
-            let before = old.get(reason.name).copied().unwrap_or_default();
+            let total = all.get(reason.name).copied().filter(|total| *total > 0)?;
+            let [before, now] =
+                [&old, &new].map(|counts| counts.get(reason.name).copied().unwrap_or_default());
             Some(ReasonCount {
                 reason: reason.name.to_owned(),
                 total,
-                last_minute: total.saturating_sub(before),
+                last_minute: now.saturating_sub(before),
                 meaning: reason.meaning.to_owned(),
                 advice: reason.advice.to_owned(),
             })

@@ -89,6 +89,24 @@ impl Label {
 }
 
 impl Series {
+    /// Name among all of them, such as `packets{leg=to_peers,path=kernel}`: other versions know it by that.
+    #[must_use]
+    pub fn name(self) -> String {
+        let family = self.family().name;
+        match self {
+            Self::Bucket(histogram, bucket) => {
+                let bound = histogram.upper_bound(bucket).map(|bound| bound.to_string());
+                return format!("{family}_bucket{{le={}}}", bound.as_deref().unwrap_or("+Inf"));
+            }
+            Self::Sum(_) => return format!("{family}_sum{{}}"),
+            _ => {}
+        }
+        let labels = self.labels().into_iter().flatten();
+        let labels: Vec<_> =
+            labels.map(|label| format!("{}={}", label.name, label.value)).collect();
+        format!("{family}{{{}}}", labels.join(","))
+    }
+
     /// The family. The buckets of a histogram are told apart by [`Histogram::upper_bound`](crate::Histogram::upper_bound).
     #[must_use]
     pub const fn family(self) -> Family {
@@ -290,6 +308,11 @@ mod tests {
             .map(|series| (series.family().name, series.labels()))
             .collect();
         assert_eq!(named.iter().collect::<BTreeSet<_>>().len(), named.len());
+        let names: BTreeSet<String> = Series::all().map(Series::name).collect();
+        assert_eq!(names.len(), Series::COUNT);
+        assert_eq!(Series::IcmpErrors.name(), "icmp_errors{}");
+        let drop = Series::Drop(turn_proto::DropReason::NotStun);
+        assert_eq!(drop.name(), "drops{reason=not_stun}");
         for series in Series::all() {
             let family = series.family();
             assert_eq!(*families.entry(family.name).or_insert(family), family);

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod counters;
+mod earlier;
 mod family;
 mod handle;
 mod histogram;
@@ -30,6 +31,7 @@ mod users;
 mod workers;
 
 pub use counters::WorkerCounters;
+pub use earlier::{EarlierTotals, KernelPathTotals};
 pub use family::{Family, Kind, Label};
 pub use handle::Handle;
 pub use histogram::Histogram;

@@ -21,7 +21,7 @@ pub struct RealmTotals {
 }
 
 impl RealmTotals {
-    const fn add(&mut self, other: &Self) {
+    pub(crate) const fn add(&mut self, other: &Self) {
         self.allocations += other.allocations;
         self.traffic.add(&other.traffic);
     }

@@ -3,7 +3,7 @@
 use turn_proto::{DropReason, EndReason, Refusal};
 use turn_types::Transport;
 
-use crate::{Fate, Histogram, Leg, Series, WorkerCounters};
+use crate::{Fate, Histogram, Kind, Leg, Series, WorkerCounters};
 
 /// Sums over all workers, as of one moment. [`Series::all`] is the list of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +31,30 @@ impl CounterTotals {
             }
         }
         Self { values }
+    }
+
+    /// Sums that are known by other means; the rest is 0, and several of one series add up.
+    pub fn from_values(known: impl IntoIterator<Item = (Series, u64)>) -> Self {
+        let mut totals = Self::default();
+        for (series, value) in known {
+            totals.values[series.index()] = totals.value(series).wrapping_add(value);
+        }
+        totals
+    }
+
+    /// Adds the counters of others, without their gauges.
+    pub(crate) fn add_counters(&mut self, others: &Self) {
+        for series in Series::counters() {
+            let value = &mut self.values[series.index()];
+            *value = value.wrapping_add(others.value(series));
+        }
+    }
+
+    /// Takes the counters of others, and keeps its gauges.
+    pub(crate) fn set_counters(&mut self, others: &Self) {
+        for series in Series::counters() {
+            self.values[series.index()] = others.value(series);
+        }
     }
 
     /// One number.
@@ -106,7 +130,7 @@ impl CounterTotals {
         Transport::ALL.iter().map(of).sum()
     }
 
-    /// Allocations made since the start.
+    /// Allocations made since the start of the first process.
     #[must_use]
     pub const fn allocations_created(&self) -> u64 {
         self.value(Series::AllocationsCreated)
@@ -126,6 +150,19 @@ impl CounterTotals {
     }
 }
 
+impl Default for CounterTotals {
+    fn default() -> Self {
+        Self { values: [0; Series::COUNT] }
+    }
+}
+
+impl Series {
+    /// Every series but the gauges.
+    pub fn counters() -> impl Iterator<Item = Self> {
+        Self::all().filter(|series| series.family().kind != Kind::Gauge)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,6 +177,19 @@ mod tests {
         let totals = CounterTotals::of(&workers);
         assert!(totals.iter().all(|(series, value)| value == series.index() as u64 + 1));
         assert_eq!(totals.iter().count(), Series::COUNT);
+    }
+
+    #[test]
+    fn counters_are_added_and_taken_without_gauges() {
+        let all = |value| Series::all().map(move |series| (series, value));
+        let [mut added, mut taken] = [(); 2].map(|()| CounterTotals::from_values(all(1)));
+        added.add_counters(&CounterTotals::from_values(all(7)));
+        taken.set_counters(&CounterTotals::from_values(all(7)));
+        for series in Series::all() {
+            let is_gauge = series.family().kind == Kind::Gauge;
+            assert_eq!(added.value(series), if is_gauge { 1 } else { 8 }, "{series:?}");
+            assert_eq!(taken.value(series), if is_gauge { 1 } else { 7 }, "{series:?}");
+        }
     }
 
     #[test]

@@ -10,11 +10,12 @@ use tokio::time::{Instant, timeout_at};
 use turn_proto::{AllocationPeers, Policy};
 use turn_types::{AllocationId, Realm, WorkerId};
 
+use crate::earlier::Succession;
 use crate::limits::{ANSWER_DEADLINE, CHECK_PAGE, LIST_PAGE};
 use crate::registry::LockedRegistry;
 use crate::{
-    CounterTotals, Mailbox, PostError, RealmTotals, RefusalFilter, Refused, Reply, Request,
-    Session, SessionFilter, WorkerCounters,
+    CounterTotals, EarlierTotals, KernelPathTotals, Mailbox, OffloadWatch, PostError, RealmTotals,
+    RefusalFilter, Refused, Reply, Request, Session, SessionFilter, WorkerCounters,
 };
 
 /// Error of a request to the workers.
@@ -46,6 +47,7 @@ pub struct Workers {
     registry: Arc<LockedRegistry>,
     /// Counters of threads of the control plane.
     control_plane: Arc<WorkerCounters>,
+    succession: Arc<Succession>,
 }
 
 impl Workers {
@@ -57,6 +59,7 @@ impl Workers {
             draining: Arc::default(),
             registry: Arc::default(),
             control_plane: Arc::new(WorkerCounters::new()),
+            succession: Arc::default(),
         }
     }
 
@@ -84,11 +87,57 @@ impl Workers {
         self.workers.get(usize::from(worker.0)).map(|(mailbox, _)| mailbox)
     }
 
-    /// The counters of all workers, added up. Disturbs no worker.
+    /// The counters of all workers, added up, with those of [earlier processes](Self::go_on_from). Disturbs no worker.
     #[must_use]
     pub fn totals(&self) -> CounterTotals {
+        self.with_earlier(self.own_totals())
+    }
+
+    /// Adds the counters of earlier processes to those of this one.
+    #[must_use]
+    pub fn with_earlier(&self, own: CounterTotals) -> CounterTotals {
+        self.succession.counters(own)
+    }
+
+    /// The counters of this process alone.
+    #[must_use]
+    pub fn own_totals(&self) -> CounterTotals {
         let workers = self.workers.iter().map(|(_, counters)| &**counters);
         CounterTotals::of(workers.chain([&*self.control_plane]))
+    }
+
+    /// Goes on from the counters of the process before.
+    pub fn go_on_from(&self, earlier: EarlierTotals) {
+        self.succession.go_on_from(earlier);
+    }
+
+    /// Returns all counters for the next process. From here on this one shows them as they are, whatever its workers count:
+    /// the next one goes on from them.
+    pub fn freeze(&self, kernel_path: Option<&dyn OffloadWatch>) -> EarlierTotals {
+        let own = EarlierTotals {
+            counters: self.own_totals(),
+            realms: self.own_realm_totals(),
+            turns: self.turns().collect(),
+            kernel_path: kernel_path.map(KernelPathTotals::of).unwrap_or_default(),
+        };
+        self.succession.freeze(own, kernel_path.is_some())
+    }
+
+    /// The next process has failed: the counters [go on](Self::freeze).
+    pub fn thaw(&self) {
+        self.succession.thaw();
+    }
+
+    /// The counters of the kernel path's programs, with those of earlier processes.
+    #[must_use]
+    pub fn kernel_path_totals(&self, watch: &dyn OffloadWatch) -> KernelPathTotals {
+        self.succession.kernel_path(KernelPathTotals::of(watch))
+    }
+
+    /// The same as [`Self::turns`], with those of earlier processes.
+    #[must_use]
+    pub fn turn_totals(&self) -> Vec<u64> {
+        self.succession.turns(self.turns().collect())
     }
 
     /// Turns of each worker's loop so far, in the order of the ids. A worker has one when it is
@@ -97,9 +146,13 @@ impl Workers {
         self.workers.iter().map(|(_, counters)| counters.turns())
     }
 
-    /// Allocations that ended since the start, by realm.
+    /// Allocations that ended since the start of the first process, by realm.
     #[must_use]
     pub fn realm_totals(&self) -> BTreeMap<Realm, RealmTotals> {
+        self.succession.realms(self.own_realm_totals())
+    }
+
+    fn own_realm_totals(&self) -> BTreeMap<Realm, RealmTotals> {
         let mut sums = BTreeMap::new();
         self.workers.iter().for_each(|(_, counters)| counters.add_realms_to(&mut sums));
         sums

@@ -167,7 +167,7 @@ impl<N: Net> Sockets<N> {
     /// # Errors
     /// No memory left for epoll.
     pub(crate) fn inherit_shared(&mut self, net: &N, socket: N::Udp) -> io::Result<()> {
-        self.return_shared(net, RelaySocket::new(socket, self.options.gro))
+        self.return_shared(net, RelaySocket::inherited(socket, self.options.gro))
     }
 
     /// Takes the sockets out that relays share, for the next process, in order.

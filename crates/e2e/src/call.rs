@@ -149,7 +149,9 @@ impl Sent {
         self.0.set(count).expect("once");
     }
 
-    fn count(&self) -> Option<u32> {
+    /// The number, once it is told.
+    #[must_use]
+    pub fn count(&self) -> Option<u32> {
         self.0.get().copied()
     }
 }

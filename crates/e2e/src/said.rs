@@ -1,5 +1,36 @@
 //! Bytes of the talk between the processes of an upgrade, as a stranger to it would say them.
 
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use crate::Server;
+
+/// Longest time until a server has said all that it has to say.
+const SAID: Duration = Duration::from_millis(100);
+
+/// A next process that has got everything, and does no more: no socket is served until it is gone.
+///
+/// # Panics
+/// The server takes no upgrades.
+#[must_use]
+pub fn hang(server: &Server) -> UnixStream {
+    let path = server.config_file().with_file_name("control.next");
+    let mut stream = UnixStream::connect(path).expect("the server takes upgrades");
+    stream.set_read_timeout(Some(SAID)).expect("a time");
+    for said in [hello(1), step(COPY), step(LEAVE)] {
+        stream.write_all(&said).expect("said");
+        let (mut bytes, mut heard) = ([0; 4096], 0);
+        while let Ok(len) = stream.read(&mut bytes)
+            && len > 0
+        {
+            heard += len;
+        }
+        assert!(heard > 0, "the server answers each");
+    }
+    stream
+}
+
 /// A message of the talk.
 #[must_use]
 pub fn frame(document: &[u8]) -> Vec<u8> {

@@ -25,6 +25,7 @@
 //! keeper_link.rs).
 
 mod copying;
+mod counting;
 mod giving;
 mod keeper;
 mod keeper_link;

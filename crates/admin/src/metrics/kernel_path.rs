@@ -1,10 +1,14 @@
 //! The kernel path.
 
-use control::{OffloadInfo, OffloadWatch};
+use control::{KernelPathTotals, OffloadInfo, OffloadWatch};
 
 use super::Metric;
 
-pub(super) fn metrics(path: &OffloadInfo, watch: Option<&dyn OffloadWatch>) -> Vec<Metric> {
+pub(super) fn metrics(
+    path: &OffloadInfo,
+    watch: Option<&dyn OffloadWatch>,
+    totals: &KernelPathTotals,
+) -> Vec<Metric> {
     let mut metrics = vec![
         Metric::gauge(
             "turnpike_kernel_channels_max",
@@ -27,16 +31,16 @@ pub(super) fn metrics(path: &OffloadInfo, watch: Option<&dyn OffloadWatch>) -> V
         "turnpike_kernel_path_passed",
         "Packets of channels in the kernel that it left to the sockets, by reason",
     );
-    for (reason, count) in watch.passed() {
-        passed = passed.labelled([("reason", reason)], count);
+    for (reason, count) in &totals.passed {
+        passed = passed.labelled([("reason", reason)], *count);
     }
     let partial = Metric::counter(
         "turnpike_kernel_path_partial_checksums",
         "Packets that the kernel path took from senders on the same machine, with partial checksums",
     )
-    .with(watch.partial_checksums());
+    .with(totals.partial_checksums);
     metrics.extend([interfaces, passed, partial]);
-    metrics.extend(watch.redirects_lost().map(|lost| {
+    metrics.extend(totals.redirects_lost.map(|lost| {
         Metric::counter(
             "turnpike_kernel_path_redirects_lost",
             "Frames that XDP redirected and that did not leave, of all programs of the host",

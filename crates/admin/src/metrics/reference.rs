@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
 use control::{
-    CertificateInfo, ConfinementInfo, CounterTotals, MonitoringInfo, OffloadInfo, OffloadInterface,
-    OffloadWatch, RealmTotals, RedirectInfo, ServerInfo, TookOverInfo,
+    CertificateInfo, ConfinementInfo, CounterTotals, KernelPathTotals, MonitoringInfo, OffloadInfo,
+    OffloadInterface, OffloadWatch, RealmTotals, RedirectInfo, ServerInfo, TookOverInfo,
 };
 
 use super::{Metric, server};
@@ -57,6 +57,7 @@ fn examples() -> Vec<Metric> {
         turns: vec![0],
         realms: vec![(String::new(), 0)],
         ended: [("".into(), RealmTotals::default())].into(),
+        kernel_path: KernelPathTotals::of(&Interface),
     };
     super::gather(&info(), &live, &CounterTotals::of([]), Some(&Interface))
 }

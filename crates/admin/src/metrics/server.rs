@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use control::{KeeperState, RealmTotals, ServerInfo};
+use control::{KeeperState, KernelPathTotals, RealmTotals, ServerInfo};
 use turn_types::{Instant, IpFamily, Realm};
 
 use super::{Metric, Value};
@@ -22,6 +22,8 @@ pub(super) struct Live {
     pub(super) realms: Vec<(String, u32)>,
     /// Ended allocations of each realm.
     pub(super) ended: BTreeMap<Realm, RealmTotals>,
+    /// Counters of the kernel path's programs.
+    pub(super) kernel_path: KernelPathTotals,
 }
 
 impl Live {
@@ -34,9 +36,14 @@ impl Live {
             wall: SystemTime::now(),
             drain_left_seconds: deadline.map_or(0, left),
             has_keeper: matches!(monitored.handle.keeper(), KeeperState::Connected(_)),
-            turns: workers.turns().collect(),
+            turns: workers.turn_totals(),
             realms: live_by_realm(monitored),
             ended: workers.realm_totals(),
+            kernel_path: monitored
+                .offload
+                .as_deref()
+                .map(|watch| workers.kernel_path_totals(watch))
+                .unwrap_or_default(),
         }
     }
 }

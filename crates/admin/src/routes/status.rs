@@ -7,8 +7,8 @@ use axum::Json;
 use axum::extract::State;
 use control::{
     AssociationEnd, AssociationRefusal, CounterTotals, DtlsOwn, HelloAnswer, Histogram,
-    KeeperState, LateAnswer, Leg, OffloadWatch, RedirectInfo, Series, ServerInfo, StreamEnd,
-    StreamRefusal, TookOverInfo,
+    KeeperState, KernelPathTotals, LateAnswer, Leg, OffloadWatch, RedirectInfo, Series, ServerInfo,
+    StreamEnd, StreamRefusal, TookOverInfo,
 };
 
 use crate::routes::App;
@@ -164,6 +164,9 @@ fn offload(app: &App, info: &ServerInfo, totals: &CounterTotals) -> Offload {
     let watch = app.offload.as_deref();
     // What was so at the start, unless somebody knows what is so now.
     let interfaces = watch.map_or_else(|| path.interfaces.clone(), |watch| watch.interfaces());
+    let counted = watch.map(|watch| app.handle.workers.kernel_path_totals(watch));
+    let KernelPathTotals { passed, partial_checksums, redirects_lost } =
+        counted.unwrap_or_default();
     Offload {
         gro: info.gro,
         gso: info.gso,
@@ -176,9 +179,9 @@ fn offload(app: &App, info: &ServerInfo, totals: &CounterTotals) -> Offload {
         memory_bytes: path.memory_bytes,
         by_kernel: traffic(|leg| totals.offloaded(leg)),
         by_sockets: traffic(|leg| totals.volume(leg)),
-        passed: occurred(watch.map(OffloadWatch::passed).into_iter().flatten()),
-        partial_checksums: watch.map(OffloadWatch::partial_checksums).unwrap_or_default(),
-        redirects_lost: watch.and_then(OffloadWatch::redirects_lost),
+        passed: passed.into_iter().filter(|(_, count)| *count > 0).collect(),
+        partial_checksums,
+        redirects_lost,
     }
 }
 

@@ -22,6 +22,11 @@ impl<N: Net> RelaySocket<N> {
     pub(crate) fn new(socket: N::Udp, gro: bool) -> Self {
         Self { socket, losses: Losses::default(), gro: GroPolicy::off(gro) }
     }
+
+    /// The same of another process.
+    pub(crate) fn inherited(socket: N::Udp, gro: bool) -> Self {
+        Self { losses: Losses::inherited(), ..Self::new(socket, gro) }
+    }
 }
 
 /// Map with keys that the server counts up.

@@ -201,6 +201,7 @@ impl<N: Net> Worker<N> {
         let by_kernel = self.relayed_by_kernel();
         self.cx.server.withdraw_all(|_| true);
         self.settle();
+        self.count_traffic();
         self.progress_of(&by_kernel)
     }
 
@@ -212,7 +213,13 @@ impl<N: Net> Worker<N> {
         for id in &by_kernel {
             offload.sweep_allocation(*id, &mut cx.server, cx.observer.counters());
         }
+        self.count_traffic();
         self.progress_of(&by_kernel)
+    }
+
+    /// Brings the counters of relayed data up to date: the next process goes on from them.
+    pub(super) fn count_traffic(&self) {
+        self.cx.observer.publish_traffic(&self.cx.server.carried_traffic());
     }
 
     /// The allocations that the next process has, and that the kernel relays for.

@@ -45,7 +45,7 @@ impl<N: Net> Worker<N> {
             }
             Request::Drain(on) => self.cx.server.drain(on),
             Request::CountTraffic { done } => {
-                self.cx.observer.publish_traffic(&self.cx.server.carried_traffic());
+                self.count_traffic();
                 done(());
             }
             Request::UserFound { pending, answer } => {

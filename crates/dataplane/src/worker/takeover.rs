@@ -170,7 +170,7 @@ impl<N: Net> Worker<N> {
         let may_coalesce = self.cx.sockets.may_coalesce();
         let relay = |CopiedRelay { relay, at, own: _, socket }| {
             let socket = match socket {
-                Some(socket) => Some(RelaySocket::new(socket, may_coalesce)),
+                Some(socket) => Some(RelaySocket::inherited(socket, may_coalesce)),
                 None => {
                     let known = before.iter_mut().find(|known| known.relay == relay);
                     known.and_then(|known| known.socket.take())

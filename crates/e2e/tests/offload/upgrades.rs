@@ -1,19 +1,14 @@
 //! Calls that the kernel relays, while another process takes the place of the server.
 
-use std::io::{Read as _, Write as _};
-use std::os::unix::net::UnixStream;
 use std::thread::sleep;
 use std::time::Duration;
 
-use e2e::{Server, repository, said};
+use e2e::{repository, said};
 use serde_json::Value;
 use turn_types::IpFamily::V4;
 use xdp_relay::limits::LEASE;
 
 use crate::{Call, Scene, by_xdp_and_tc, wait_until};
-
-/// Longest time until the server has said all that it has to say.
-const SAID: Duration = Duration::from_millis(100);
 
 /// One second, with the delay of a busy machine.
 const A_SECOND: Duration = Duration::from_secs(3);
@@ -29,24 +24,6 @@ const ATTEMPTS: usize = 10;
 
 /// Datagrams of an attempt.
 const DATAGRAMS: u64 = 20;
-
-/// A process that has got everything, and does no more: no socket is served until it is gone.
-fn hang(server: &Server) -> UnixStream {
-    let path = server.config_file().with_file_name("control.next");
-    let mut stream = UnixStream::connect(path).expect("the server takes upgrades");
-    stream.set_read_timeout(Some(SAID)).expect("a time");
-    for said in [said::hello(1), said::step(said::COPY), said::step(said::LEAVE)] {
-        stream.write_all(&said).expect("said");
-        let (mut bytes, mut heard) = ([0; 4096], 0);
-        while let Ok(len) = stream.read(&mut bytes)
-            && len > 0
-        {
-            heard += len;
-        }
-        assert!(heard > 0, "the server answers each");
-    }
-    stream
-}
 
 /// Sends datagrams both ways; returns how many arrived at the peer, and at the client.
 fn exchange(call: &Call) -> [u64; 2] {
@@ -73,7 +50,7 @@ fn the_kernel_relays_while_no_process_serves() {
         let went_on = (0..ATTEMPTS).any(|_| {
             scene.wait_for_kernel(&call);
             let before = counted(&scene);
-            let process = hang(&scene.server);
+            let process = said::hang(&scene.server);
             let arrived = exchange(&call);
             drop(process);
             // The server has taken everything back.

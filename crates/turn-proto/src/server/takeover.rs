@@ -70,12 +70,13 @@ impl Server {
         allocations.of_id(id).map(|slot| allocations.get(slot).progress())
     }
 
-    /// Puts the progress of another process in the place of that of a copy.
+    /// Puts the progress of another process in the place of that of a copy. [`Self::carried_traffic`] stays the same: that process has
+    /// counted the traffic.
     pub fn set_progress(&mut self, id: AllocationId, progress: Progress) {
         let Self { policy, state } = self;
         if let Some(slot) = state.allocations.of_id(id) {
+            state.allocations.set_progress(slot, progress);
             let allocation = state.allocations.get_mut(slot);
-            allocation.set_progress(progress);
             let rules = policy.of(&allocation.grant.realm);
             allocation.set_rate(allocation.grant.rate(rules.quotas.bytes_per_second));
         }

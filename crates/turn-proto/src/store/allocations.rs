@@ -24,6 +24,7 @@ use super::mobility::Next;
 use super::outbox::Outbox;
 use super::permission::Permission;
 use super::population::Population;
+use super::snapshot::Progress;
 use super::timers::Timers;
 use crate::io::{Refusal, TcpCommand, Traffic};
 use crate::limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ALLOCATION_MAX};
@@ -110,6 +111,16 @@ impl Allocations {
     /// Adds traffic that became known when its allocation was gone.
     pub(crate) fn carried_late(&mut self, client: &FiveTuple, traffic: &Traffic) {
         self.carried.add_for(client, traffic);
+    }
+
+    /// Goes on where another process was, which has counted the traffic until then.
+    pub(crate) fn set_progress(&mut self, slot: Slot, progress: Progress) {
+        let allocation = self.get_mut(slot);
+        let (five_tuple, before) = (allocation.path.five_tuple, allocation.traffic);
+        allocation.set_progress(progress);
+        let after = allocation.traffic;
+        self.carried.add_for(&five_tuple, &before);
+        self.carried.subtract_for(&five_tuple, &after);
     }
 
     /// All of them, in the order of their ids.

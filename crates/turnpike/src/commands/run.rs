@@ -21,7 +21,7 @@ use crate::cli::PathOptions;
 use crate::commands::user::realm;
 use crate::confinement::{self, Confinement};
 use crate::failure::{Failure, Result};
-use crate::handover::{Giving, KeeperLink, Predecessor};
+use crate::handover::{Giving, KeeperLink, Predecessor, Retiring};
 use crate::host_watch::HostWatch;
 use crate::listener_test::OwnListeners;
 use crate::logging::{self, LogLevel};
@@ -187,10 +187,13 @@ async fn serve(
     let (done, handed_over) = unbounded_channel();
     // The last step that may fail: behind it this process alone has the calls.
     let starting = running.starting.begin();
-    let Some(started) = end.unless_told(starting, &mut signals).await? else {
+    let Some(mut started) = end.unless_told(starting, &mut signals).await? else {
         tracing::info!("told to end during the start");
         return Ok(());
     };
+    if let Some(totals) = started.retiring.as_mut().and_then(Retiring::take_totals) {
+        handle.workers.go_on_from(totals);
+    }
     if started.took_over.is_some() {
         handle.set_info(ServerInfo { took_over: started.took_over, ..(*handle.info()).clone() });
     }
@@ -215,8 +218,14 @@ async fn serve(
     }
     let kernel_path = running.kernel_path.clone();
     let channels = running.to_give.channels.clone();
-    let giving =
-        Giving { workers: running.to_give, services, serving, paths: unix_paths, kernel_path };
+    let giving = Giving {
+        workers: running.to_give,
+        services,
+        serving,
+        paths: unix_paths,
+        kernel_path,
+        counted: handle.workers.clone(),
+    };
     let handovers = giving
         .start(next, done, started.took_over.is_some())
         .inspect_err(|error| tracing::error!("this server takes no upgrades: {error}"));

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use admin::PassedOn;
+use control::Workers;
 use dataplane::io::Conduit;
 use dataplane::limits::COPIES_WAITING;
 use dataplane::{
@@ -121,6 +122,8 @@ pub(crate) struct Giving {
     /// Paths of Unix sockets.
     pub(crate) paths: Vec<PassedOn>,
     pub(crate) kernel_path: KernelPath,
+    /// The counters of this process and of those before.
+    pub(crate) counted: Workers,
 }
 
 /// Hand-overs are possible as long as this is there. Without it listeners and the kernel path are free to end.
@@ -278,7 +281,19 @@ impl Giving {
     /// Ends the kernel's part, which has gone on since the workers left.
     fn withdraw(&self, outlet: &mut impl Outlet) -> io::Result<()> {
         let progress = self.workers.channels.withdraw()?;
-        outlet.send(&News::Progress(progress_parts(progress)))
+        self.send_progress(outlet, progress)
+    }
+
+    /// Sends the last progress behind the counters, with which the next process goes on.
+    fn send_progress(
+        &self,
+        outlet: &mut impl Outlet,
+        workers: Vec<Vec<(AllocationId, Progress)>>,
+    ) -> io::Result<()> {
+        let totals = self.counted.freeze(self.kernel_path.watch().as_deref());
+        outlet.send(&News::Totals(totals.into()))?;
+        let part = |allocations| ProgressPart { allocations };
+        outlet.send(&News::Progress(workers.into_iter().map(part).collect()))
     }
 
     /// Leaves the kernel's part to go on, or ends it where it does not.
@@ -289,7 +304,7 @@ impl Giving {
     ) -> io::Result<()> {
         let Some(path) = path else { return self.withdraw(outlet) };
         let progress = self.workers.channels.progress_by_kernel()?;
-        outlet.send(&News::Progress(progress_parts(progress)))?;
+        self.send_progress(outlet, progress)?;
         KernelPathPart::send(outlet, &path.descriptors().collect::<Vec<_>>())
     }
 
@@ -353,6 +368,7 @@ impl Giving {
     }
 
     fn take_back(&self) {
+        self.counted.thaw();
         self.pass_on_paths(false);
         self.workers.channels.take_back();
         self.workers.set_room(self.workers.receive_buffer);
@@ -441,10 +457,6 @@ fn hand_out(
         sent?;
     }
     Ok(())
-}
-
-fn progress_parts(workers: Vec<Vec<(AllocationId, Progress)>>) -> Vec<ProgressPart> {
-    workers.into_iter().map(|allocations| ProgressPart { allocations }).collect()
 }
 
 fn staying_part(

@@ -9,6 +9,7 @@ use state_format::{Malformed, Reader, Value, Writer, fields, variants};
 use turn_proto::Progress;
 use turn_types::{AllocationId, Instant, RelayId, Secret, WorkerId};
 
+use super::counting::TotalsPart;
 use super::passing::Outlet;
 
 /// The next process introduces itself.
@@ -97,6 +98,8 @@ pub(super) enum News {
     Last(LastPart),
     /// Progress of allocations for which the kernel has relayed since, of each worker: it relays no more.
     Progress(Vec<ProgressPart>),
+    /// Counters of all processes so far; the progress follows.
+    Totals(TotalsPart),
 }
 
 /// Progress of allocations of one worker.
@@ -244,7 +247,12 @@ fields!(Offer {
 });
 fields!(RelaySocketsPart { 1 => option_set, 2 => recv_buffer, 3 => send_buffer });
 fields!(Listening { 1 => udp, 2 => tcp });
-variants!(News, "news of a worker" { 0 => Copies(copies), 1 => Last(last), 2 => Progress(parts) });
+variants!(News, "news of a worker" {
+    0 => Copies(copies),
+    1 => Last(last),
+    2 => Progress(parts),
+    3 => Totals(totals),
+});
 fields!(ProgressPart { 1 => allocations });
 fields!(LastPart {
     1 => copies,

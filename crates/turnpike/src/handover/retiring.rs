@@ -1,5 +1,6 @@
 //! A predecessor that serves no more, and the kernel path that it still has or has left.
 
+use control::EarlierTotals;
 use xdp_relay::ParkedPath;
 
 use super::PATIENCE;
@@ -13,16 +14,17 @@ pub(crate) struct Retiring {
     wire: Option<Wire>,
     /// Of one that has ended.
     kernel_path: Option<ParkedPath>,
+    totals: Option<EarlierTotals>,
 }
 
 impl Retiring {
     /// One that runs: it lets go of the kernel path.
-    pub(super) const fn runs(wire: Wire) -> Self {
-        Self { wire: Some(wire), kernel_path: None }
+    pub(super) const fn runs(wire: Wire, totals: Option<EarlierTotals>) -> Self {
+        Self { wire: Some(wire), kernel_path: None, totals }
     }
 
     /// One that has ended. Its kernel path relays no more from here on: this process may refuse what that one has allowed.
-    pub(super) fn ended(kernel_path: Option<ParkedPath>) -> Self {
+    pub(super) fn ended(kernel_path: Option<ParkedPath>, totals: Option<EarlierTotals>) -> Self {
         let kernel_path = kernel_path.and_then(|path| match path.end_leases() {
             Ok(()) => Some(path),
             Err(error) => {
@@ -31,12 +33,17 @@ impl Retiring {
                 None
             }
         });
-        Self { wire: None, kernel_path }
+        Self { wire: None, kernel_path, totals }
+    }
+
+    /// Its counters, which go on; `None`: they begin anew.
+    pub(crate) const fn take_totals(&mut self) -> Option<EarlierTotals> {
+        self.totals.take()
     }
 
     /// Waits until it has let go of the kernel path, or for some seconds.
     pub(crate) fn wait(self) {
-        let Self { wire, kernel_path } = self;
+        let Self { wire, kernel_path, totals: _ } = self;
         // A process that is gone has let go of it as well.
         if let Some(mut wire) = wire {
             let _ = wire.set_patience(PATIENCE);

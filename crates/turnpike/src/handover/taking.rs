@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::mpsc::SyncSender;
 
 use anyhow::anyhow;
+use control::EarlierTotals;
 use dataplane::io::Conduit;
 use dataplane::{
     Copies, Inheritance, InheritedSocket, InheritedStream, InheritedTcpRelay, RelaySettings,
@@ -46,6 +47,8 @@ pub(crate) struct Predecessor {
     errors: Option<OwnedFd>,
     /// The kernel path of one that has ended goes on.
     kernel_path: Option<ParkedPath>,
+    /// Its counters; `None`: they begin anew.
+    totals: Option<EarlierTotals>,
 }
 
 /// Where the parts of a predecessor come from.
@@ -183,7 +186,7 @@ impl Predecessor {
     fn read_offer(mut source: Source) -> io::Result<Self> {
         match Offered::read(&mut source) {
             Ok(Offered { nonce_key, workers, services, relay_sockets, errors }) => {
-                let kernel_path = None;
+                let (kernel_path, totals) = (None, None);
                 Ok(Self {
                     source,
                     nonce_key,
@@ -192,6 +195,7 @@ impl Predecessor {
                     relay_sockets,
                     errors,
                     kernel_path,
+                    totals,
                 })
             }
             Err(error) => {
@@ -365,7 +369,7 @@ impl Predecessor {
                     let copies = copying::copies(&mut self.source, part)?;
                     give(workers, index, Update::Copies(copies))?;
                 }
-                News::Progress(_) => return Err(out_of_turn()),
+                News::Progress(_) | News::Totals(_) => return Err(out_of_turn()),
                 News::Last(last) => {
                     let index = usize::from(last.copies.worker.0);
                     let inheritance = self.receive_last(last)?;
@@ -382,7 +386,12 @@ impl Predecessor {
 
     /// Receives the progress that the kernel path has made since.
     fn receive_progress(&mut self, workers: &[SyncSender<Update>]) -> io::Result<()> {
-        let News::Progress(parts) = self.source.receive()? else { return Err(out_of_turn()) };
+        let mut news = self.source.receive()?;
+        if let News::Totals(totals) = news {
+            self.totals = Some(totals.into());
+            news = self.source.receive()?;
+        }
+        let News::Progress(parts) = news else { return Err(out_of_turn()) };
         for (index, part) in parts.into_iter().enumerate() {
             give(workers, index, Update::Progress(part.allocations))?;
         }
@@ -459,21 +468,23 @@ impl Predecessor {
         match &mut self.source {
             Source::Running(wire) => wire.send(&Step::Prepared)?,
             Source::Kept(wire, _) => {
-                let retiring = Retiring::ended(self.kernel_path.take());
+                let retiring = Retiring::ended(self.kernel_path.take(), None);
                 // A keeper that is gone has nothing to forget.
                 let _ = wire.send(&Step::Prepared);
                 return Ok(retiring);
             }
-            Source::Ended(..) => return Ok(Retiring::ended(self.kernel_path.take())),
+            Source::Ended(..) => {
+                return Ok(Retiring::ended(self.kernel_path.take(), self.totals.take()));
+            }
         }
         self.receive_progress(workers)?;
-        let Source::Running(mut wire) = self.source else { return Ok(Retiring::ended(None)) };
+        let Source::Running(mut wire) = self.source else { return Err(out_of_turn()) };
         wire.expect(Step::Go)?;
         // The log goes on where it was.
         if let Some(errors) = &self.errors {
             rustix::stdio::dup2_stderr(errors)?;
         }
-        Ok(Retiring::runs(wire))
+        Ok(Retiring::runs(wire, self.totals))
     }
 }
 
