@@ -19,7 +19,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
@@ -54,17 +54,26 @@ pub enum HttpListener {
 struct Places {
     free: Arc<Semaphore>,
     by_source: Mutex<BTreeMap<IpAddr, usize>>,
+    /// Closed when they are served no more: another process has the listener.
+    served: watch::Receiver<()>,
 }
 
 /// The place of a connection; free again when it is dropped.
 struct Place {
     _permit: OwnedSemaphorePermit,
     of: Option<(Arc<Places>, IpAddr)>,
+    served: watch::Receiver<()>,
 }
 
 impl Places {
-    fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { free: Arc::new(Semaphore::new(most)), by_source: Mutex::default() })
+    fn new(most: usize, served: watch::Receiver<()>) -> Arc<Self> {
+        let free = Arc::new(Semaphore::new(most));
+        Arc::new(Self { free, by_source: Mutex::default(), served })
+    }
+
+    /// The place of a connection whose source is local, or known.
+    fn of_any(&self, permit: OwnedSemaphorePermit) -> Place {
+        Place { _permit: permit, of: None, served: self.served.clone() }
     }
 
     fn sources(&self) -> MutexGuard<'_, BTreeMap<IpAddr, usize>> {
@@ -82,7 +91,9 @@ impl Places {
         }
         *count += 1;
         drop(sources);
-        Some(Place { _permit: permit, of: Some((Arc::clone(self), source)) })
+        let mut place = self.of_any(permit);
+        place.of = Some((Arc::clone(self), source));
+        Some(place)
     }
 }
 
@@ -100,13 +111,15 @@ impl Drop for Place {
     }
 }
 
-/// Serves `routes` on a listener until the future is dropped. Connections in progress end
-/// with the runtime.
+/// Serves `routes` on a listener until the future is dropped. Its connections end then, behind the request that is being answered: the next
+/// one is for the process that has the listener.
 pub async fn serve(listener: HttpListener, routes: Router) -> Infallible {
-    let places = Places::new(match listener {
+    let most = match listener {
         HttpListener::Api(..) => API_CONNECTIONS_MAX,
         HttpListener::Control(_) | HttpListener::Unix(_) | HttpListener::Tcp(..) => CONNECTIONS_MAX,
-    });
+    };
+    let (_serving, served) = watch::channel(());
+    let places = Places::new(most, served);
     loop {
         // The semaphore is never closed, so there is always a permit to wait for.
         let Ok(permit) = Arc::clone(&places.free).acquire_owned().await else { continue };
@@ -129,17 +142,17 @@ async fn accept(
         HttpListener::Control(socket) => {
             let (stream, _) = socket.listener.accept().await?;
             let peer = Peer::Unix(stream.peer_cred().ok().map(|user| user.uid()));
-            let place = Place { _permit: permit, of: None };
+            let place = places.of_any(permit);
             tokio::spawn(serve_connection(stream, routes, peer, Stay::Unbounded, place));
         }
         HttpListener::Unix(socket) => {
             let (stream, _) = socket.listener.accept().await?;
-            let place = Place { _permit: permit, of: None };
+            let place = places.of_any(permit);
             tokio::spawn(serve_connection(stream, routes, Peer::Unix(None), Stay::Short, place));
         }
         HttpListener::Tcp(listener, tls) => {
             let (stream, address) = listener.accept().await?;
-            let place = Place { _permit: permit, of: None };
+            let place = places.of_any(permit);
             serve_over(stream, tls.clone(), routes, (address, Stay::Short), place);
         }
         HttpListener::Api(listener, tls) => {
@@ -217,7 +230,7 @@ async fn serve_connection(
     routes: Router,
     peer: Peer,
     stay: Stay,
-    _place: Place,
+    mut place: Place,
 ) {
     let of = peer.clone();
     let service = service_fn(move |request| answer(routes.clone(), of.clone(), request));
@@ -227,9 +240,15 @@ async fn serve_connection(
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
+    let over = async {
+        tokio::select! {
+            () = stay.over(&peer) => {}
+            _ = place.served.changed() => {}
+        }
+    };
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,
-        () = stay.over(&peer) => {
+        () = over => {
             connection.as_mut().graceful_shutdown();
             timeout(ROUTE_DEADLINE, connection).await.unwrap_or(Ok(()))
         }
@@ -259,7 +278,7 @@ mod tests {
 
     #[test]
     fn one_address_does_not_take_all_places() {
-        let places = Places::new(CONNECTIONS_MAX);
+        let places = Places::new(CONNECTIONS_MAX, watch::channel(()).1);
         let place = |source: &str| {
             let permit = Arc::clone(&places.free).try_acquire_owned().ok()?;
             places.of(permit, source.parse().ok()?)

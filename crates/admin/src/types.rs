@@ -29,7 +29,7 @@ pub use self::session::{
     BoundChannel, PermittedPeer, Rate, Session, SessionOffload, SessionPeers, SessionRates,
 };
 
-/// `GET /v1/status`: the state of the server and its counters since the start.
+/// `GET /v1/status`: the state of the server and its counters since the start, of the first process where others have taken its place.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// Version of the server.

@@ -56,6 +56,7 @@ struct Server {
     worker: Arc<Worker>,
     listeners: Arc<Listeners>,
     address: std::net::SocketAddr,
+    serving: tokio::task::AbortHandle,
 }
 
 impl Server {
@@ -76,8 +77,8 @@ impl Server {
         );
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(serve(HttpListener::Tcp(listener, None), routes));
-        Self { handle, worker, listeners, address }
+        let serving = tokio::spawn(serve(HttpListener::Tcp(listener, None), routes)).abort_handle();
+        Self { handle, worker, listeners, address, serving }
     }
 
     async fn get(&self, path: &str) -> (u16, String) {
@@ -132,6 +133,20 @@ fn info() -> ServerInfo {
         monitoring: MonitoringInfo::default(),
         redirects: Vec::new(),
     }
+}
+
+/// Behind a hand-over the numbers of the process before would be those of yesterday.
+#[tokio::test]
+async fn a_connection_ends_when_another_process_has_the_listener() {
+    let server = Server::start().await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let (mut answer, mut end) = (Vec::new(), [0; 1]);
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let pause = Duration::from_millis(200);
+    while let Ok(Ok(1..)) = tokio::time::timeout(pause, stream.read_buf(&mut answer)).await {}
+    assert!(answer.starts_with(b"HTTP/1.1 200"), "it stays open: {answer:?}");
+    server.serving.abort();
+    assert_eq!(stream.read(&mut end).await.unwrap(), 0);
 }
 
 #[tokio::test]

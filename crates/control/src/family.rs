@@ -93,13 +93,12 @@ impl Series {
     #[must_use]
     pub fn name(self) -> String {
         let family = self.family().name;
-        match self {
-            Self::Bucket(histogram, bucket) => {
-                let bound = histogram.upper_bound(bucket).map(|bound| bound.to_string());
-                return format!("{family}_bucket{{le={}}}", bound.as_deref().unwrap_or("+Inf"));
-            }
-            Self::Sum(_) => return format!("{family}_sum{{}}"),
-            _ => {}
+        if let Self::Bucket(histogram, bucket) = self {
+            let bound = histogram.upper_bound(bucket).map(|bound| bound.to_string());
+            return format!("{family}_bucket{{le={}}}", bound.as_deref().unwrap_or("+Inf"));
+        }
+        if let Self::Sum(_) = self {
+            return format!("{family}_sum{{}}");
         }
         let labels = self.labels().into_iter().flatten();
         let labels: Vec<_> =

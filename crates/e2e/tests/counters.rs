@@ -32,7 +32,8 @@ fn config(lab: &Lab) -> Config {
 fn counters(lab: &Lab) -> BTreeMap<String, f64> {
     let at = SocketAddr::from((lab.v4.listen, METRICS));
     let mut stream = lab.connect(Host::Client, at);
-    stream.write_all(format!("GET /metrics HTTP/1.0\r\nhost: {at}\r\n\r\n").as_bytes()).unwrap();
+    let request = format!("GET /metrics HTTP/1.0\r\nhost: {at}\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("a request");
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("an answer");
     let counters = text.lines().filter_map(|line| {

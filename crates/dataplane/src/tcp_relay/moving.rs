@@ -74,7 +74,7 @@ impl<N: Net> TcpRelay<N> {
     /// Returns the clients' connections that have to stay: of allocations with a connection to a peer that is being made, or to one whose
     /// client's connection cannot leave.
     pub(crate) fn staying(&self, server: &Server, streams: &mut Streams<N>) -> HashSet<SocketId> {
-        let mut parties: HashMap<FiveTuple, Party> = HashMap::new();
+        let mut parties: BTreeMap<FiveTuple, Party> = BTreeMap::new();
         for (id, peer) in self.peers.iter() {
             let Some(client) = server.client_of_connection(id) else { continue };
             let party = parties.entry(client).or_default();

@@ -320,12 +320,12 @@ impl Predecessor {
             Source::Running(_) | Source::Ended(..) => Ok(()),
         };
         let rest = asked.and_then(|()| self.receive_rest(workers, &mut missing));
-        if rest.is_ok() {
-            if let Err(error) = self.receive_kernel_path(workers) {
-                tracing::warn!(
-                    "the kernel path has ended, and its last traffic may not be counted: {error}"
-                );
-            }
+        if rest.is_ok()
+            && let Err(error) = self.receive_kernel_path(workers)
+        {
+            tracing::warn!(
+                "the kernel path has ended, and its last traffic may not be counted: {error}"
+            );
         }
         match (rest, &self.source) {
             (Ok(allocations), _) => Ok(Left { since, allocations }),
