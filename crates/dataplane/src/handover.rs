@@ -61,7 +61,7 @@ impl Update {
             Self::Copies(copies) => Update::Copies(copies.open(settings, net)?),
             Self::Last(inheritance) => {
                 let Inheritance { copies, .. } = *inheritance;
-                let Inheritance { progress, streams, tcp_relays, peers, staying, .. } =
+                let Inheritance { progress, streams, tcp_relays, peers, losses, staying, .. } =
                     *inheritance;
                 Update::Last(Box::new(Inheritance {
                     listeners: Vec::new(),
@@ -70,6 +70,7 @@ impl Update {
                     streams,
                     tcp_relays,
                     peers,
+                    losses,
                     staying,
                 }))
             }

@@ -24,6 +24,9 @@ pub struct Inheritance<S, T, A, C> {
     pub tcp_relays: Vec<InheritedTcpRelay<A>>,
     /// Connections with peers.
     pub peers: Vec<InheritedStream<T>>,
+    /// Datagrams that UDP sockets have lost to full receive buffers and that were counted, by the socket's address: the kernel goes on to add
+    /// them up.
+    pub losses: Vec<(SocketAddr, u32)>,
     /// Sessions of DTLS that stay, the oldest processes first.
     pub staying: Vec<StayingSessions<C>>,
 }
@@ -33,9 +36,9 @@ pub(crate) type Inherited<N> =
     Inheritance<<N as Net>::Udp, <N as Net>::Stream, <N as Net>::Acceptor, <N as Net>::Conduit>;
 
 impl<S, T, A, C> Inheritance<S, T, A, C> {
-    /// Adds allocations that were between two workers.
+    /// Adds allocations that were between two workers. Nothing was received meanwhile.
     pub(crate) fn add(&mut self, late: Self) {
-        let Self { copies, progress, streams, tcp_relays, peers, listeners: _, staying: _ } = late;
+        let Self { copies, progress, streams, tcp_relays, peers, .. } = late;
         self.copies.last_id = copies.last_id;
         self.copies.changed.extend(copies.changed);
         self.copies.ended.extend(copies.ended);

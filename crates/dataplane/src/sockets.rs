@@ -6,6 +6,7 @@ mod losses;
 mod relay_sockets;
 mod shared_relays;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
@@ -167,7 +168,7 @@ impl<N: Net> Sockets<N> {
     /// # Errors
     /// No memory left for epoll.
     pub(crate) fn inherit_shared(&mut self, net: &N, socket: N::Udp) -> io::Result<()> {
-        self.return_shared(net, RelaySocket::inherited(socket, self.options.gro))
+        self.return_shared(net, RelaySocket::new(socket, self.options.gro))
     }
 
     /// Takes the sockets out that relays share, for the next process, in order.
@@ -186,6 +187,30 @@ impl<N: Net> Sockets<N> {
     pub(crate) fn copy_shared(&self) -> io::Result<Vec<N::Udp>> {
         let numbers = self.shared.sockets();
         numbers.filter_map(|number| self.relays.get(number)).map(|one| one.socket.copy()).collect()
+    }
+
+    /// Losses of each socket that were counted, by its address; none of sockets without a loss.
+    pub(crate) fn losses(&self) -> Vec<(SocketAddr, u32)> {
+        let counted = self.all_losses().map(|(at, losses)| (at, losses.counted()));
+        counted.filter(|(_, counted)| *counted > 0).collect()
+    }
+
+    /// Goes on where another process was, which has [counted](Self::losses) as many.
+    pub(crate) fn set_losses(&self, counted: &[(SocketAddr, u32)]) {
+        if counted.is_empty() {
+            return;
+        }
+        let counted: BTreeMap<SocketAddr, u32> = counted.iter().copied().collect();
+        for (at, losses) in self.all_losses() {
+            if let Some(counted) = counted.get(&at) {
+                losses.go_on_from(*counted);
+            }
+        }
+    }
+
+    fn all_losses(&self) -> impl Iterator<Item = (SocketAddr, &Losses)> {
+        let listeners = self.listeners.iter().map(|one| (one.socket.local_addr(), &one.losses));
+        listeners.chain(self.relays.all().map(|one| (one.socket.local_addr(), &one.losses)))
     }
 
     /// The address of a relay, and its socket unless it shares one.

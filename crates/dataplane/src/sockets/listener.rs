@@ -153,7 +153,7 @@ impl Listener {
         if socket.local_addr() != addr {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it has another address"));
         }
-        Ok(Self { losses: Losses::inherited(), ..Self::over(socket) })
+        Ok(Self::over(socket))
     }
 
     /// The address the socket is bound to.

@@ -3,33 +3,31 @@
 use std::cell::Cell;
 
 /// Count of datagrams that one socket has lost to a full receive buffer, as last read. The kernel adds the sum to
-/// each message, in 32 bits that wrap. `None`: as another process has read it.
-#[derive(Debug)]
-pub(crate) struct Losses(Cell<Option<u32>>);
-
-impl Default for Losses {
-    fn default() -> Self {
-        Self(Cell::new(Some(0)))
-    }
-}
+/// each message, in 32 bits that wrap.
+#[derive(Debug, Default)]
+pub(crate) struct Losses(Cell<u32>);
 
 impl Losses {
-    /// Of a socket of another process, which has counted the losses until then: the first message tells the sum.
-    pub(crate) const fn inherited() -> Self {
-        Self(Cell::new(None))
+    /// The sum as last read.
+    pub(crate) const fn counted(&self) -> u32 {
+        self.0.get()
+    }
+
+    /// Goes on where another process was, which has counted as many.
+    pub(crate) fn go_on_from(&self, counted: u32) {
+        self.0.set(counted);
     }
 
     /// Returns the losses since the last call; `total` is 0 in messages from before the first one. A sum
     /// that is less than before counts nothing: messages that several processors queue at once may carry
     /// their sums in another order than they stand in the queue.
     pub(crate) fn since(&self, total: u32) -> u64 {
-        let before = self.0.get().unwrap_or(total);
-        let step = total.wrapping_sub(before);
+        let step = total.wrapping_sub(self.0.get());
         // More than half of the circle is a step backward.
         if step > u32::MAX / 2 {
             return 0;
         }
-        self.0.set(Some(total));
+        self.0.set(total);
         u64::from(step)
     }
 }
@@ -48,8 +46,10 @@ mod tests {
 
     #[test]
     fn losses_that_another_process_has_counted_are_not_counted_again() {
-        let losses = Losses::inherited();
-        assert_eq!([1000, 1000, 1003].map(|total| losses.since(total)), [0, 0, 3]);
+        let losses = Losses::default();
+        losses.go_on_from(1000);
+        assert_eq!([1000, 1003].map(|total| losses.since(total)), [0, 3]);
+        assert_eq!(losses.counted(), 1003);
     }
 
     #[test]
@@ -57,7 +57,7 @@ mod tests {
         let losses = Losses::default();
         let counted = [7, 5, 7, 8, 0, 9].map(|total| losses.since(total));
         assert_eq!(counted, [7, 0, 0, 1, 0, 1]);
-        let losses = Losses(Cell::new(Some(1)));
+        let losses = Losses(Cell::new(1));
         assert_eq!([u32::MAX, 2].map(|total| losses.since(total)), [0, 1], "over the wrap");
     }
 }

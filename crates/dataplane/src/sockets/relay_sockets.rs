@@ -22,11 +22,6 @@ impl<N: Net> RelaySocket<N> {
     pub(crate) fn new(socket: N::Udp, gro: bool) -> Self {
         Self { socket, losses: Losses::default(), gro: GroPolicy::off(gro) }
     }
-
-    /// The same of another process.
-    pub(crate) fn inherited(socket: N::Udp, gro: bool) -> Self {
-        Self { losses: Losses::inherited(), ..Self::new(socket, gro) }
-    }
 }
 
 /// Map with keys that the server counts up.
@@ -50,6 +45,10 @@ impl<N: Net> RelaySockets<N> {
 
     pub(crate) fn get(&self, relay: RelayId) -> Option<&RelaySocket<N>> {
         self.0.get(&relay)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &RelaySocket<N>> {
+        self.0.values()
     }
 
     pub(crate) fn remove(&mut self, relay: RelayId) -> Option<RelaySocket<N>> {

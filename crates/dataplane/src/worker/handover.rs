@@ -136,6 +136,7 @@ impl<N: Net> Worker<N> {
             streams: inherited,
             tcp_relays,
             peers,
+            losses: cx.sockets.losses(),
             staying,
         })
     }

@@ -92,8 +92,9 @@ impl<N: Net> Worker<N> {
 
     /// Takes over what a worker of another process has, before this one serves. Returns why some of it is not taken: that has ended.
     pub fn take_over(&mut self, inheritance: Inherited<N>) -> Vec<NotTaken> {
-        let Inherited::<N> { copies, progress, streams, tcp_relays, peers, staying, .. } =
-            inheritance;
+        let Inherited::<N> {
+            copies, progress, streams, tcp_relays, peers, losses, staying, ..
+        } = inheritance;
         self.cx.earlier = EarlierSessions::new(staying);
         let mut refused = Vec::new();
         for stream in streams {
@@ -113,6 +114,7 @@ impl<N: Net> Worker<N> {
         self.set_progress(progress);
         self.tcp_relay.settle_arrived(&mut self.cx, &mut self.streams);
         self.settle();
+        self.cx.sockets.set_losses(&losses);
         let taken = std::mem::take(&mut self.taken);
         let whys = taken.refused.into_values().map(|refused| NotTaken::Allocation(refused.why));
         refused.extend(whys);
@@ -170,7 +172,7 @@ impl<N: Net> Worker<N> {
         let may_coalesce = self.cx.sockets.may_coalesce();
         let relay = |CopiedRelay { relay, at, own: _, socket }| {
             let socket = match socket {
-                Some(socket) => Some(RelaySocket::inherited(socket, may_coalesce)),
+                Some(socket) => Some(RelaySocket::new(socket, may_coalesce)),
                 None => {
                     let known = before.iter_mut().find(|known| known.relay == relay);
                     known.and_then(|known| known.socket.take())

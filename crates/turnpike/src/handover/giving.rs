@@ -430,7 +430,8 @@ fn hand_out(
     handed_out: &mut HandedOut,
 ) -> io::Result<()> {
     for worker in left {
-        let Inheritance { copies, progress, streams, tcp_relays, peers, staying, .. } = worker;
+        let Inheritance { copies, progress, streams, tcp_relays, peers, losses, staying, .. } =
+            worker;
         let (copies, mut sockets) = copying::message(copies);
         let (staying, conduits): (_, Vec<_>) = staying.into_iter().map(staying_part).unzip();
         let (streams, mut connections) = parts_of(streams);
@@ -444,6 +445,7 @@ fn hand_out(
             streams,
             tcp_relays,
             peers,
+            losses,
         }))?;
         let sent = copying::send_sockets(outlet, &sockets)
             .and_then(|()| send_all(outlet, &conduits))

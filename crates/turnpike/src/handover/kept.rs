@@ -73,8 +73,8 @@ impl KeptWorker {
         };
         // What has been read from connections since the last copies would be missing.
         let (progress, staying, streams) = (Vec::new(), Vec::new(), Vec::new());
-        let (tcp_relays, peers) = (Vec::new(), Vec::new());
-        let last = LastPart { copies, progress, staying, streams, tcp_relays, peers };
+        let (tcp_relays, peers, losses) = (Vec::new(), Vec::new(), Vec::new());
+        let last = LastPart { copies, progress, staying, streams, tcp_relays, peers, losses };
         wire.send(&News::Last(last))?;
         let own =
             whole.iter().flat_map(|(_, one)| one.relays.iter().filter_map(|(_, own)| own.as_ref()));

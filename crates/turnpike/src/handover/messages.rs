@@ -118,6 +118,8 @@ pub(super) struct LastPart {
     pub(super) tcp_relays: Vec<TcpRelayPart>,
     /// Connections with peers.
     pub(super) peers: Vec<StreamPart>,
+    /// Datagrams that UDP sockets have lost and that were counted, by the socket's address.
+    pub(super) losses: Vec<(SocketAddr, u32)>,
 }
 
 /// A relay for TCP.
@@ -261,6 +263,7 @@ fields!(LastPart {
     4 => streams,
     5 => tcp_relays or Vec::new(),
     6 => peers or Vec::new(),
+    7 => losses or Vec::new(),
 });
 fields!(TcpRelayPart { 1 => relay, 2 => at });
 fields!(StreamPart { 1 => state, 2 => remote });

@@ -419,7 +419,7 @@ impl Predecessor {
 
     fn receive_last(
         &mut self,
-        LastPart { copies, progress, staying, streams, tcp_relays, peers }: LastPart,
+        LastPart { copies, progress, staying, streams, tcp_relays, peers, losses }: LastPart,
     ) -> io::Result<Last> {
         let copies = copying::copies(&mut self.source, copies)?;
         let conduits = self.source.receive_descriptors(staying.len())?;
@@ -442,7 +442,7 @@ impl Predecessor {
         let tcp_relays = tcp_relays.collect::<io::Result<_>>()?;
         let peers = self.receive_streams(peers)?;
         let listeners = Vec::new();
-        Ok(Inheritance { listeners, copies, progress, streams, tcp_relays, peers, staying })
+        Ok(Inheritance { listeners, copies, progress, streams, tcp_relays, peers, losses, staying })
     }
 
     fn receive_streams(
@@ -512,6 +512,7 @@ fn nothing(index: usize) -> Last {
         streams: Vec::new(),
         tcp_relays: Vec::new(),
         peers: Vec::new(),
+        losses: Vec::new(),
         staying: Vec::new(),
     }
 }

@@ -69,8 +69,8 @@ fn what_a_process_has_left_is_taken_and_listeners_of_no_use_are_closed() {
 fn last_part() -> LastPart {
     let copies = CopyPart { complete: true, ..CopyPart::nothing(WorkerId(0), AllocationId(0)) };
     let (progress, staying, streams) = (Vec::new(), Vec::new(), Vec::new());
-    let (tcp_relays, peers) = (Vec::new(), Vec::new());
-    LastPart { copies, progress, staying, streams, tcp_relays, peers }
+    let (tcp_relays, peers, losses) = (Vec::new(), Vec::new(), Vec::new());
+    LastPart { copies, progress, staying, streams, tcp_relays, peers, losses }
 }
 
 /// The rest of its only worker, as it comes.
