@@ -32,7 +32,7 @@ pub(crate) struct History {
 #[derive(Debug)]
 struct Sample {
     at: Instant,
-    /// Of this process: those of the ones before may come late.
+    /// Of this process: the counts of earlier ones may come late.
     totals: CounterTotals,
     /// Processor time of each worker, in ticks.
     ticks: BTreeMap<u64, u64>,

@@ -71,7 +71,7 @@ impl Places {
         Arc::new(Self { free, by_source: Mutex::default(), served })
     }
 
-    /// The place of a connection whose source is local, or known.
+    /// The place of a connection from any source.
     fn of_any(&self, permit: OwnedSemaphorePermit) -> Place {
         Place { _permit: permit, of: None, served: self.served.clone() }
     }

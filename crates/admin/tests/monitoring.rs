@@ -135,7 +135,7 @@ fn info() -> ServerInfo {
     }
 }
 
-/// Behind a hand-over the numbers of the process before would be those of yesterday.
+/// Behind a hand-over the numbers of the process before would be of yesterday.
 #[tokio::test]
 async fn a_connection_ends_when_another_process_has_the_listener() {
     let server = Server::start().await;

@@ -87,13 +87,13 @@ impl Workers {
         self.workers.get(usize::from(worker.0)).map(|(mailbox, _)| mailbox)
     }
 
-    /// The counters of all workers, added up, with those of [earlier processes](Self::go_on_from). Disturbs no worker.
+    /// The counters of all workers, added up, with the counts of [earlier processes](Self::go_on_from). Disturbs no worker.
     #[must_use]
     pub fn totals(&self) -> CounterTotals {
         self.with_earlier(self.own_totals())
     }
 
-    /// Adds the counters of earlier processes to those of this one.
+    /// Adds the counters of earlier processes.
     #[must_use]
     pub fn with_earlier(&self, own: CounterTotals) -> CounterTotals {
         self.succession.counters(own)
@@ -128,13 +128,13 @@ impl Workers {
         self.succession.thaw();
     }
 
-    /// The counters of the kernel path's programs, with those of earlier processes.
+    /// The counters of the kernel path's programs, with the counts of earlier processes.
     #[must_use]
     pub fn kernel_path_totals(&self, watch: &dyn OffloadWatch) -> KernelPathTotals {
         self.succession.kernel_path(KernelPathTotals::of(watch))
     }
 
-    /// The same as [`Self::turns`], with those of earlier processes.
+    /// The same as [`Self::turns`], with the turns of earlier processes.
     #[must_use]
     pub fn turn_totals(&self) -> Vec<u64> {
         self.succession.turns(self.turns().collect())

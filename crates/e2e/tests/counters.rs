@@ -21,7 +21,7 @@ const PACKET_EVERY: Duration = Duration::from_millis(2);
 /// Time for some hundred packets.
 const A_WHILE: Duration = Duration::from_secs(1);
 
-/// A server whose sockets relay everything: each packet waits for the next process.
+/// A server that relays everything by sockets: each packet waits for the next process.
 fn config(lab: &Lab) -> Config {
     let at = SocketAddr::from((lab.v4.listen, METRICS));
     let tables = format!("[offload]\nmode = \"off\"\n[http]\nlisten = [\"{at}\"]\n");

@@ -116,7 +116,7 @@ impl KernelPath {
         self.look(HostChanges::ALL);
     }
 
-    /// Copies what lets it go on without this process; `None` where it does not.
+    /// Copies the descriptors by which it goes on without this process; `None` where it does not.
     pub(crate) fn park(&self) -> Option<ParkedPath> {
         let parked = self.offload()?.park();
         parked

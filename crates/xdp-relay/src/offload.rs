@@ -284,7 +284,7 @@ impl Offload {
         Ok(changes)
     }
 
-    /// Copies what lets the programs go on without this process, for the next one. `None` where they do not: none is attached, or one in the
+    /// Copies the descriptors by which the programs go on without this process, for the next one. `None` where they do not: none is attached, or one in the
     /// way of older kernels.
     ///
     /// # Errors
@@ -308,13 +308,13 @@ impl Offload {
         Ok(Some(ParkedPath::new(self.path.copy_leases()?, links)))
     }
 
-    /// Changes until now of what would be [copied](Self::copy).
+    /// Changes until now of the descriptors that would be [copied](Self::copy).
     #[must_use]
     pub const fn changes(&self) -> u64 {
         self.path.changes()
     }
 
-    /// Leaves everything as it is to the next process, which has what was [parked](Self::park): programs, routes and settings stay
+    /// Leaves everything as it is to the next process, which has the [parked](Self::park) path: programs, routes and settings stay
     /// when this process ends.
     pub fn leave(&mut self) {
         self.path.leave_routes();

@@ -8,11 +8,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
+use aya::maps::MapData;
+
 use crate::bpf::layout::WORKERS_MAX;
 use crate::bpf::link;
 use crate::bpf::shared::Shared;
 
-/// A kernel path that nobody looks after. Its programs leave the devices when the last process has dropped this, or one [ends](Self::end) it.
+/// A kernel path without a process. Its programs leave the devices when the last process has dropped this, or one [ends](Self::end) it.
 #[derive(Debug)]
 pub struct ParkedPath {
     leases: OwnedFd,
@@ -45,8 +47,14 @@ impl ParkedPath {
     /// Ends all leases: from here on packets pass to the sockets.
     ///
     /// # Errors
-    /// It is no map of leases; drop the path instead, which takes longer.
+    /// It is no map of leases; [end](Self::end) the path instead, which takes longer.
     pub fn end_leases(&self) -> io::Result<()> {
+        // A file that is shorter than it should be would kill this process.
+        let map = MapData::from_fd(self.leases.try_clone()?).map_err(io::Error::other)?;
+        let info = map.info().map_err(io::Error::other)?;
+        if info.max_entries() as usize != WORKERS_MAX {
+            return Err(io::Error::other("the map of leases has another size"));
+        }
         let leases = Shared::map(self.leases.as_fd(), WORKERS_MAX)?;
         leases.words().iter().for_each(|lease| lease.store(0, Relaxed));
         Ok(())
@@ -65,8 +73,13 @@ mod tests {
 
     use super::*;
 
+    /// An empty file that can be mapped.
     fn file() -> OwnedFd {
-        File::open("/dev/null").expect("a file").into()
+        let path = std::env::temp_dir().join(format!("no-leases-{}", std::process::id()));
+        let options = File::options().read(true).write(true).create(true).truncate(true).clone();
+        let file = options.open(&path).expect("a file");
+        std::fs::remove_file(path).expect("it is there");
+        file.into()
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Relays and connections with peers that go to the next process, and the ones that come from the one before.
 //!
-//! An allocation goes with the client's connections of all its pipes, or stays with all of them. Bytes wait in the sockets meanwhile; those that
+//! An allocation goes with the client's connections of all its pipes, or stays with all of them. Bytes wait in the sockets meanwhile; the ones that
 //! were read and that the other end has not taken go as state.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -113,7 +113,7 @@ impl<N: Net> TcpRelay<N> {
         relays.filter_map(copy).collect()
     }
 
-    /// Copies these connections with peers, whose client's connections have left by these 5-tuples.
+    /// Copies these connections with peers. Their client's connections have left by these 5-tuples.
     ///
     /// # Errors
     /// No descriptors left.
@@ -166,7 +166,7 @@ impl<N: Net> TcpRelay<N> {
     /// Takes a connection with a peer of another process; its allocation comes behind it.
     ///
     /// # Errors
-    /// It cannot be what another process had: it is closed.
+    /// It cannot be of another process: it is closed.
     pub(crate) fn inherit(
         &mut self,
         cx: &Context<N>,

@@ -68,7 +68,7 @@ fn the_kernel_relays_while_no_process_serves() {
     });
 }
 
-/// Ends the server; its manager keeps what it stores.
+/// Ends the server; its manager keeps the store.
 fn end(scene: &mut Scene, manager: &str) {
     let ends = |scene: &Scene| scene.server.process.output().matches("descriptors wait").count();
     let before = ends(scene);

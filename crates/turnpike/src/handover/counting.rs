@@ -10,7 +10,7 @@ use turn_types::Realm;
 /// Counters of all processes so far.
 #[derive(Debug)]
 pub(super) struct TotalsPart {
-    /// Those that are not 0, by name.
+    /// The ones that are not 0, by name.
     counters: Vec<(String, u64)>,
     /// Ended allocations of each realm, and their traffic.
     realms: Vec<(Realm, (u64, Traffic))>,

@@ -122,7 +122,7 @@ pub(crate) struct Giving {
     /// Paths of Unix sockets.
     pub(crate) paths: Vec<PassedOn>,
     pub(crate) kernel_path: KernelPath,
-    /// The counters of this process and of those before.
+    /// The counters of this process and of earlier ones.
     pub(crate) counted: Workers,
 }
 

@@ -19,9 +19,9 @@ pub(crate) enum Place {
     Xdp,
     /// Behind the driver.
     XdpGeneric,
-    /// At tc, for what comes.
+    /// At tc, for packets that come.
     Ingress,
-    /// At tc, for what leaves.
+    /// At tc, for packets that leave.
     Egress,
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct StreamState {
     unsent: Vec<u8>,
     messages: Vec<QueuedMessage>,
     tls: Option<TlsState>,
-    /// The peer's connection whose data it carries.
+    /// The peer's connection that it is bound to.
     pipe: Option<ConnectionId>,
 }
 
@@ -160,7 +160,7 @@ impl StreamState {
         }
     }
 
-    /// The peer's connection whose data it carries.
+    /// The peer's connection that it is bound to.
     pub(crate) const fn pipe(&self) -> Option<ConnectionId> {
         self.pipe
     }

@@ -18,7 +18,7 @@ fn is_free(at: SocketAddr) -> bool {
     StdSocket::bind(at).is_ok()
 }
 
-/// What a process leaves that has these listeners, of which the first `come` come with it.
+/// The parts that a process leaves that has these listeners, of which the first `come` come with it.
 fn left(listeners: Vec<StdSocket>, come: usize) -> Parked {
     parked(&listeners[..], come).seal().unwrap()
 }
@@ -82,7 +82,7 @@ fn received(parking: Parking) -> io::Result<(Predecessor, Last)> {
     Ok((found, *inherited))
 }
 
-/// A connection whose socket is not the one that was meant is closed, and its call ends with it.
+/// A connection with another socket than was meant is closed, and its call ends with it.
 #[test]
 fn connections_come_with_their_sockets() {
     let acceptor = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -129,7 +129,7 @@ fn a_relay_that_does_not_listen_is_refused() {
     assert!(inherited.tcp_relays.is_empty() && is_free(at));
 }
 
-/// What has come in place of a kernel path is closed, and the calls go on without it.
+/// Descriptors in place of a kernel path are closed, and the calls go on without it.
 #[test]
 fn a_kernel_path_that_is_none_is_closed() {
     let mut parking = parking_of(&[socket()], 1, true);
