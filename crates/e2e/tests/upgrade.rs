@@ -100,7 +100,7 @@ fn pion_notices_nothing(transport: &str, echoes: u32) {
         }
         upgrades += 1;
     }
-    assert!(upgrades > 1, "it was over before");
+    assert!(upgrades > 0, "it was over before");
     assert!(program.wait(PATIENCE), "{}", program.output());
     assert!(
         program.output().contains(&format!("echoed {echoes} of {echoes}")),
@@ -117,12 +117,12 @@ fn pion_notices_nothing_over_udp() {
 
 #[test]
 fn pion_notices_nothing_over_tcp() {
-    pion_notices_nothing("tcp", 20_000);
+    pion_notices_nothing("tcp", 40_000);
 }
 
 #[test]
 fn pion_notices_nothing_over_tls() {
-    pion_notices_nothing("tls", 20_000);
+    pion_notices_nothing("tls", 40_000);
 }
 
 #[test]

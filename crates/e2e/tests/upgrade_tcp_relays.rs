@@ -74,7 +74,7 @@ fn streams_go_on(transport: &str) {
     wait_for_bytes(&server, 0);
     let has = |word| program.output().contains(word);
     let upgrades = upgrade_until(&mut server, || has("echoed"));
-    assert!(upgrades > 1, "it was over before");
+    assert!(upgrades > 0, "it was over before");
     server.wait_for_first_to_end();
     program.wait_for("relayed address ", PATIENCE);
     let output = program.output();
@@ -100,7 +100,7 @@ fn streams_go_on(transport: &str) {
         });
         wait_for_bytes(&server, before);
         let upgrades = upgrade_until(&mut server, || hearing.is_finished());
-        assert!(upgrades > 1, "it was over before");
+        assert!(upgrades > 0, "it was over before");
     });
     let _told = lab.connect(Host::Peer, relayed);
     assert!(program.wait(PATIENCE), "{}", program.output());
