@@ -1,7 +1,7 @@
 //! The kernel path, as the settings want it: started with the server, looked after while it runs.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use control::{OffloadInfo, OffloadInterface, OffloadWatch};
 use linux_net::{Clock, HostChanges};
@@ -125,14 +125,9 @@ impl KernelPath {
             .flatten()
     }
 
-    /// A copy for a keeper, if another one than at the changes that it knows; the inner `None`: there is nothing to copy.
-    pub(crate) fn changed_copy(&self, known: &mut Option<u64>) -> Option<Option<ParkedPath>> {
-        let offload = self.offload()?;
-        let changes = Some(offload.changes());
-        if std::mem::replace(known, changes) == changes {
-            return None;
-        }
-        Some(offload.copy().ok().flatten())
+    /// The same, which is free to end.
+    pub(crate) fn downgrade(&self) -> WeakKernelPath {
+        WeakKernelPath(self.0.as_ref().map(Arc::downgrade).unwrap_or_default())
     }
 
     /// Leaves it, as it is, to the next process.
@@ -188,6 +183,23 @@ impl KernelPath {
     fn offload(&self) -> Option<MutexGuard<'_, Offload>> {
         // What it holds is whole whatever happened to who looked at it.
         self.0.as_ref().map(|offload| offload.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The kernel path of a server, as long as it has one: it ends when the server does.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakKernelPath(Weak<Mutex<Offload>>);
+
+impl WeakKernelPath {
+    /// A copy for a keeper, if another one than at the changes that it knows; the inner `None`: there is nothing to copy.
+    pub(crate) fn changed_copy(&self, known: &mut Option<u64>) -> Option<Option<ParkedPath>> {
+        let offload = self.0.upgrade()?;
+        let offload = offload.lock().unwrap_or_else(PoisonError::into_inner);
+        let changes = Some(offload.changes());
+        if std::mem::replace(known, changes) == changes {
+            return None;
+        }
+        Some(offload.copy().ok().flatten())
     }
 }
 

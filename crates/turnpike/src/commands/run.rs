@@ -231,7 +231,7 @@ async fn serve(
         .inspect_err(|error| tracing::error!("this server takes no upgrades: {error}"));
     let keeper = handovers.as_ref().ok().map(|handovers| {
         let socket = handover::keeper_socket(&settings.control_socket());
-        let copied = (channels, running.kernel_path.clone());
+        let copied = (channels, running.kernel_path.downgrade());
         KeeperLink::start(socket, handovers, copied, handle.clone())
     });
     // Calls that were taken over do not end for it.

@@ -21,7 +21,7 @@ use super::messages::{CopyPart, KeeperHello, Step};
 use super::passing::Outlet as _;
 use super::taking::is_absent;
 use super::wire::Wire;
-use crate::offload::KernelPath;
+use crate::offload::WeakKernelPath;
 
 /// Pause between two looks for a keeper, and whether it is still there.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ impl KeeperLink {
     pub(crate) fn start(
         socket: PathBuf,
         handovers: &Handovers,
-        (channels, kernel_path): (WorkerChannels, KernelPath),
+        (channels, kernel_path): (WorkerChannels, WeakKernelPath),
         handle: Handle,
     ) -> io::Result<Self> {
         let link = Self(Arc::new((Mutex::new(Keeper::Absent), Condvar::new())));
@@ -110,7 +110,7 @@ impl KeeperLink {
         &self,
         mut wire: Wire,
         channels: &WorkerChannels,
-        kernel_path: &KernelPath,
+        kernel_path: &WeakKernelPath,
         tell: impl FnOnce(),
     ) -> io::Result<()> {
         let (copies, received) = sync_channel(COPIES_WAITING);
@@ -131,7 +131,7 @@ impl KeeperLink {
     fn pass_on(
         &self,
         received: &Receiver<Copies<UdpSocket>>,
-        kernel_path: &KernelPath,
+        kernel_path: &WeakKernelPath,
     ) -> io::Result<()> {
         let mut known = None;
         loop {
