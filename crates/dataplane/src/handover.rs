@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Receiver, SyncSender, channel};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use turn_types::{AllocationId, WorkerId};
 
 use crate::copies::{CopiedAllocation, CopiedRelay, Copies, CopiesFor};
 use crate::inheritance::Inheritance;
-use crate::io::{Conduit, Kernel};
+use crate::io::{Conduit, Kernel, Net};
 use crate::limits::LEAVE_DEADLINE;
 use crate::sockets::{NetOptions, RelaySettings};
 use crate::workers::{WorkerChannels, WorkerMessage};
@@ -94,6 +94,12 @@ impl<S> Update<S> {
 /// A descriptor of another process, for a socket of relays.
 #[derive(Debug)]
 pub struct InheritedSocket(pub OwnedFd);
+
+impl AsFd for InheritedSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
 
 impl InheritedSocket {
     /// The socket of one relay, which got these `settings`.
@@ -213,20 +219,22 @@ impl WorkerChannels {
         let wait = |told: Receiver<T>| told.recv_timeout(LEAVE_DEADLINE).map_err(|_| no_answer());
         answers.into_iter().map(wait).collect()
     }
+}
 
+impl<N: Net> WorkerChannels<N> {
     /// Lets all workers send copies of their allocations here, for a keeper, and from then on of each change, until the receiving end is
     /// dropped. It is to have room for [`COPIES_WAITING`](crate::limits::COPIES_WAITING).
-    pub fn copy_to(&self, receiver: &SyncSender<Copies<UdpSocket>>) {
+    pub fn copy_to(&self, receiver: &SyncSender<Copies<N::Udp>>) {
         self.copy_for(receiver, CopiesFor::Keeper);
     }
 
     /// The same for the next process. Those for a keeper wait meanwhile. When the workers [leave](Self::leave), what was sent here until then
     /// is missing in what they return.
-    pub fn copy_to_next(&self, receiver: &SyncSender<Copies<UdpSocket>>) {
+    pub fn copy_to_next(&self, receiver: &SyncSender<Copies<N::Udp>>) {
         self.copy_for(receiver, CopiesFor::Next);
     }
 
-    fn copy_for(&self, receiver: &SyncSender<Copies<UdpSocket>>, whom: CopiesFor) {
+    fn copy_for(&self, receiver: &SyncSender<Copies<N::Udp>>, whom: CopiesFor) {
         self.ids().for_each(|worker| {
             self.insist(worker, || WorkerMessage::Copy(receiver.clone(), whom));
         });
@@ -243,14 +251,14 @@ impl WorkerChannels {
     }
 
     /// Sends a message until its queue has room. One that has none for so long hangs: the watchdog ends the process.
-    fn insist(&self, worker: WorkerId, message: impl Fn() -> WorkerMessage<Kernel>) {
+    fn insist(&self, worker: WorkerId, message: impl Fn() -> WorkerMessage<N>) {
         let until = Instant::now() + LEAVE_DEADLINE;
         while self.send(worker, message()).is_err() && Instant::now() < until {
             sleep(FULL_PAUSE);
         }
     }
 
-    fn ids(&self) -> impl Iterator<Item = WorkerId> + use<> {
+    fn ids(&self) -> impl Iterator<Item = WorkerId> + use<N> {
         (0..).map(WorkerId).take(self.count())
     }
 }

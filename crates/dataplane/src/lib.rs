@@ -28,6 +28,7 @@ mod handover;
 mod handshake_budget;
 mod inheritance;
 pub mod io;
+mod kept;
 pub mod limits;
 mod offload;
 mod report;
@@ -48,6 +49,7 @@ pub use handover::{Entrance, InheritedSocket, Update};
 pub use inheritance::{
     Inheritance, InheritedStream, InheritedTcpRelay, StayingSession, StayingSessions,
 };
+pub use kept::KeptWorker;
 pub use report::{LogAddresses, LogOptions, PseudonymKey, TRACED};
 pub use sockets::{Listener, NetOptions, RelaySettings};
 pub use spawn::{Spawned, mailbox, spawn};

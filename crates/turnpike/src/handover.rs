@@ -29,7 +29,6 @@ mod counting;
 mod giving;
 mod keeper;
 mod keeper_link;
-mod kept;
 mod messages;
 mod parked;
 mod passing;

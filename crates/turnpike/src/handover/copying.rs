@@ -1,16 +1,15 @@
 //! Copies of a worker's allocations as messages.
 
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use dataplane::{CopiedAllocation, CopiedRelay, Copies, InheritedSocket};
-use linux_net::UdpSocket;
 
-use super::messages::{Bytes, ChangedPart, ChangedRelayPart, CopyPart, RelayPart};
+use super::messages::{Bytes, ChangedPart, ChangedRelayPart, CopyPart, LastPart, News, RelayPart};
 use super::passing::{Inlet, Outlet};
 
 /// The message of some copies, and the sockets that go with it.
-pub(super) fn message(copies: Copies<UdpSocket>) -> (CopyPart, Vec<UdpSocket>) {
+pub(super) fn message<S>(copies: Copies<S>) -> (CopyPart, Vec<S>) {
     let Copies { worker, last_id, shared: mut sockets, changed, ended, complete } = copies;
     let shared = u32::try_from(sockets.len()).unwrap_or(u32::MAX);
     let part = |CopiedAllocation { id, state, relays }| {
@@ -27,9 +26,20 @@ pub(super) fn message(copies: Copies<UdpSocket>) -> (CopyPart, Vec<UdpSocket>) {
 }
 
 /// Sends the descriptors of sockets.
-pub(super) fn send_sockets(outlet: &mut impl Outlet, sockets: &[UdpSocket]) -> io::Result<()> {
+pub(super) fn send_sockets(outlet: &mut impl Outlet, sockets: &[impl AsFd]) -> io::Result<()> {
     let descriptors: Vec<BorrowedFd<'_>> = sockets.iter().map(|socket| socket.as_fd()).collect();
     outlet.send_descriptors(&descriptors)
+}
+
+/// Sends copies of all that a worker had, when it serves no more and nothing else is left of it.
+pub(super) fn send_all(outlet: &mut impl Outlet, copies: Copies<impl AsFd>) -> io::Result<()> {
+    let (copies, sockets) = message(copies);
+    // What has been read from connections since the last copies would be missing.
+    let (progress, staying, streams) = (Vec::new(), Vec::new(), Vec::new());
+    let (tcp_relays, peers, losses) = (Vec::new(), Vec::new(), Vec::new());
+    let last = LastPart { copies, progress, staying, streams, tcp_relays, peers, losses };
+    outlet.send(&News::Last(last))?;
+    send_sockets(outlet, &sockets)
 }
 
 /// Receives the sockets of a message, and returns both as the copies that they are.

@@ -27,10 +27,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
+use dataplane::{Copies, InheritedSocket, KeptWorker};
 use linux_net::{Clock, force_receive_buffer};
 use turn_types::{Instant, WorkerId};
 
-use super::kept::KeptWorker;
+use super::copying;
 use super::messages::{CopyPart, KeeperHello, KernelPathPart, Leaving, Listening, Offer, Step};
 use super::passing::{Inlet as _, Outlet as _};
 use super::wire::{Wire, unexpected};
@@ -54,7 +55,7 @@ struct Holding {
     from: Leaving,
     offer: Offer,
     listeners: Vec<OwnedFd>,
-    workers: BTreeMap<WorkerId, KeptWorker>,
+    workers: BTreeMap<WorkerId, KeptWorker<InheritedSocket>>,
     /// Descriptors by which its kernel path goes on without it.
     kernel_path: Vec<OwnedFd>,
     /// Servers that have got it and have not served.
@@ -253,34 +254,26 @@ impl Holding {
     /// # Errors
     /// The server lives, and its copies are of no use: it sends them anew.
     fn follow(&mut self, wire: &mut Wire) -> io::Result<Followed> {
-        let mut next = || -> io::Result<(CopyPart, Vec<OwnedFd>, Option<Vec<OwnedFd>>)> {
-            wire.wait_for_ever()?;
-            let part: CopyPart = wire.receive()?;
-            wire.set_patience(super::PATIENCE)?;
-            let sockets = wire.receive_descriptors(part.sockets())?;
-            let path = part.kernel_path.map(|count| wire.receive_descriptors(count as usize));
-            Ok((part, sockets, path.transpose()?))
-        };
         loop {
-            let (part, sockets, path) = match next() {
+            let Received { farewell, stops, path, copies } = match Received::next(wire) {
                 Ok(next) => next,
                 Err(error) if is_end(&error) => return Ok(Followed::Died),
                 Err(error) => return Err(error),
             };
-            if part.farewell {
+            if farewell {
                 return Ok(Followed::Farewell);
             }
             if let Some(path) = path {
                 self.kernel_path = path;
             }
-            if part.stops {
+            if stops {
                 // It has ended it.
                 self.kernel_path.clear();
                 return Ok(Followed::Stopped);
             }
-            let worker = part.worker;
+            let worker = copies.worker;
             let kept = self.workers.entry(worker).or_insert_with(|| KeptWorker::new(worker));
-            kept.change(part, sockets);
+            kept.change(copies);
         }
     }
 
@@ -303,15 +296,34 @@ impl Holding {
             }
         }
         for worker in (0..).map(WorkerId).take(self.offer.workers.len()) {
-            self.workers
-                .entry(worker)
-                .or_insert_with(|| KeptWorker::new(worker))
-                .give(worker, wire)?;
+            let kept = self.workers.entry(worker).or_insert_with(|| KeptWorker::new(worker));
+            copying::send_all(wire, kept.copies(worker))?;
         }
         if kernel_path {
             KernelPathPart::send(wire, &borrowed(&self.kernel_path))?;
         }
         wire.expect(Step::Prepared).map(|()| Given::Taken)
+    }
+}
+
+/// News of a server.
+struct Received {
+    farewell: bool,
+    stops: bool,
+    /// Descriptors of its kernel path, if this is news of it.
+    path: Option<Vec<OwnedFd>>,
+    copies: Copies<InheritedSocket>,
+}
+
+impl Received {
+    fn next(wire: &mut Wire) -> io::Result<Self> {
+        wire.wait_for_ever()?;
+        let part: CopyPart = wire.receive()?;
+        wire.set_patience(super::PATIENCE)?;
+        let CopyPart { farewell, stops, kernel_path, .. } = part;
+        let copies = copying::copies(wire, part)?;
+        let path = kernel_path.map(|count| wire.receive_descriptors(count as usize));
+        Ok(Self { farewell, stops, path: path.transpose()?, copies })
     }
 }
 
