@@ -232,13 +232,8 @@ pub(crate) enum Unsent {
 }
 
 impl<N: Net> Copying<N> {
-    /// Copies everything to `to`, and then each change.
-    pub(crate) fn begin(
-        server: &mut Server,
-        to: SyncSender<Copies<N::Udp>>,
-        whom: CopiesFor,
-    ) -> Self {
-        server.keep_changes(true);
+    /// Copies to `to` from now on.
+    pub(crate) fn new(to: SyncSender<Copies<N::Udp>>, whom: CopiesFor) -> Self {
         Self {
             to,
             whom,

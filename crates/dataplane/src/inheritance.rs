@@ -37,7 +37,7 @@ pub(crate) type Inherited<N> =
 
 impl<S, T, A, C> Inheritance<S, T, A, C> {
     /// Adds allocations that were between two workers. Nothing was received meanwhile.
-    pub(crate) fn add(&mut self, late: Self) {
+    pub fn add(&mut self, late: Self) {
         let Self { copies, progress, streams, tcp_relays, peers, .. } = late;
         self.copies.last_id = copies.last_id;
         self.copies.changed.extend(copies.changed);

@@ -34,6 +34,10 @@ pub const CONDUIT_BUFFER: usize = 4 << 20;
 /// life of a call.
 pub const EARLIER_PROCESSES_MAX: usize = 8;
 
+/// Ids of allocations that a worker which has left keeps for itself: clients that stay with it may allocate anew. The next process goes on behind
+/// them, of 2⁴⁸ in all.
+pub const IDS_KEPT: u64 = 1 << 20;
+
 /// Time for a worker to leave its allocations to the next process. It does so between two batches, and takes some milliseconds for a
 /// few thousand; later means that it is stuck, and the hand-over fails.
 pub const LEAVE_DEADLINE: Duration = Duration::from_secs(2);

@@ -80,3 +80,33 @@ fn a_worker_that_ends_sends_what_has_changed_and_no_end() {
     let mut changed = rest.iter().flat_map(|copies| &copies.changed);
     assert!(changed.any(|copied| copied.id == bob), "{rest:?}");
 }
+
+#[test]
+fn a_keeper_hears_of_changes_behind_two_next_processes_that_fail() {
+    let _alone = ALONE.lock().unwrap();
+    let world = World::new();
+    let received = copy(&world);
+    for _ in 0..2 {
+        let (to, next_process) = sync_channel(COPIES_WAITING);
+        world.channels.copy_to_next(&to);
+        next_process.recv_timeout(PATIENCE).unwrap();
+    }
+    let _alice = TurnUser::allocated(LOCALHOST, world.server);
+    assert_eq!(next(&received).len(), 1);
+}
+
+#[test]
+fn a_keeper_that_comes_in_the_pause_gets_its_copies_behind_it() {
+    let _alone = ALONE.lock().unwrap();
+    let world = World::new();
+    let _alice = TurnUser::allocated(LOCALHOST, world.server);
+    let id = world.all_sessions()[0].id;
+    let left = world.channels.leave().unwrap();
+    assert!(left.iter().any(|worker| worker.copies.changed.iter().any(|one| one.id == id)));
+    let received = copy(&world);
+    // The next process has it already.
+    let again = world.channels.leave().unwrap();
+    assert!(again.iter().all(|worker| worker.copies.changed.is_empty()), "{again:?}");
+    world.channels.take_back();
+    assert_eq!(next(&received), [(id, true)]);
+}

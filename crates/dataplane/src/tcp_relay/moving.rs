@@ -211,6 +211,15 @@ impl<N: Net> TcpRelay<N> {
         Some(adopted)
     }
 
+    /// Gives a relay back its name in the other process, for a newer copy of its allocation. False: it relays UDP.
+    pub(crate) fn give_back(&mut self, net: &N, from: RelayId, to: RelayId) -> bool {
+        let Some(listener) = self.listening.remove(&to) else { return false };
+        net.unwatch(Source::Acceptor(&listener));
+        // One that has come again is another descriptor of the same socket.
+        self.arrived.0.entry(from).or_insert_with(|| (listener.local_addr(), listener));
+        true
+    }
+
     /// Lets all pipes go on: their clients' connections have left and come back.
     pub(crate) fn go_on(&mut self, cx: &mut Context<N>, streams: &mut Streams<N>) {
         let connections: Vec<_> = self.peers.iter().map(|(id, _)| id).collect();

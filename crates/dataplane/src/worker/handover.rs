@@ -28,7 +28,7 @@ use crate::copies::{Copied, Copies, CopiesFor, Copying, Missing};
 use crate::earlier::EarlierSessions;
 use crate::inheritance::{Inheritance, Inherited, InheritedStream, StayingSessions};
 use crate::io::{Net, Source, StreamIo as _, UdpIo as _};
-use crate::limits::RING_ROUNDS_PER_TURN;
+use crate::limits::{IDS_KEPT, RING_ROUNDS_PER_TURN};
 use crate::stream::LeftStream;
 use crate::token::Token;
 
@@ -121,6 +121,8 @@ impl<N: Net> Worker<N> {
         let may_go = |copy: &AllocationCopy| may_leave(copy.client(), &clients);
         let mut copies = copied.copy((cx.worker, &mut cx.server, &cx.sockets), ids, may_go)?;
         copies.ended.extend(missing.ended);
+        let last = copies.last_id;
+        copies.last_id = AllocationId::new(last.worker(), last.counter() + IDS_KEPT);
         let changed = || copies.changed.iter().map(|changed| changed.id);
         let relays = changed().flat_map(|id| cx.server.relays_of(id));
         let tcp_relays = self.tcp_relay.copy_relays(relays)?;
@@ -284,16 +286,20 @@ impl<N: Net> Worker<N> {
         self.is_busy = true;
     }
 
-    /// Copies everything to another process, and then each change. Copies for a keeper wait while the next process gets some.
+    /// Copies everything to another process, and then each change. Copies for a keeper wait while the next process gets some, or all.
     pub(super) fn copy_to(&mut self, to: SyncSender<Copies<N::Udp>>, whom: CopiesFor) {
-        let is_busy = |copying: &Copying<N>| copying.is_for(CopiesFor::Next);
-        if whom == CopiesFor::Keeper && self.copying.as_ref().is_some_and(is_busy) {
-            self.paused_copying = Some(Copying::begin(&mut self.cx.server, to, whom));
+        let copying = Copying::new(to, whom);
+        let is_for_next = |copying: &Copying<N>| copying.is_for(CopiesFor::Next);
+        let is_busy = self.left.is_some() || self.copying.as_ref().is_some_and(is_for_next);
+        if whom == CopiesFor::Keeper && is_busy {
+            self.paused_copying = Some(copying);
             return;
         }
-        let copying = Copying::begin(&mut self.cx.server, to, whom);
-        let before = self.copying.replace(copying);
-        self.paused_copying = before.filter(|before| before.is_for(CopiesFor::Keeper));
+        self.cx.server.keep_changes(true);
+        // One for a next process that has failed is of no use any more; one for a keeper waits behind it.
+        let before = self.copying.replace(copying).filter(|before| !is_for_next(before));
+        let waiting = self.paused_copying.take();
+        self.paused_copying = before.or(waiting).filter(|_| whom == CopiesFor::Next);
     }
 
     /// The next process is gone: the keeper gets the states of all, since others have had the changes.

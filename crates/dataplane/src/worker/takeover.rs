@@ -191,8 +191,11 @@ impl<N: Net> Worker<N> {
         let Some(renamed) = self.taken.relays.remove(&id) else { return Vec::new() };
         self.cx.server.give_back(id);
         self.settle();
-        let cx = &mut self.cx;
+        let Self { cx, tcp_relay, .. } = self;
         let taken = renamed.into_iter().flatten().filter_map(|Renamed { from, to }| {
+            if tcp_relay.give_back(&cx.net, from, to) {
+                return None;
+            }
             let (at, socket) = cx.sockets.leave_relay(&cx.net, to)?;
             Some(TakenRelay { relay: from, at, socket })
         });
