@@ -11,11 +11,11 @@ use stun_wire::AttributeType;
 use test_support::for_each_seed;
 use turn_proto::{
     Departure, EndReason, HEADER_MAX, PeerRules, Policy, Quotas, RelayPrefix, Revoked, TakenOver,
-    TakeoverError, Verdict,
+    TakeoverError, Traffic, Verdict,
 };
 use turn_types::{
-    AllocationId, ClientPath, IpMeta, PeerAddr, Prefix, RelayId, RelayedAddr, SocketId, Transport,
-    WorkerId,
+    AllocationId, ClientPath, IpFamily, IpMeta, PeerAddr, Prefix, RelayId, RelayedAddr, SocketId,
+    Transport, WorkerId,
 };
 
 use crate::support::*;
@@ -284,6 +284,57 @@ fn a_server_that_dies_is_followed_by_its_copies() {
     new.server.keep_changes(false);
     client.allocate(&mut new);
     assert_eq!(changed(&mut new), []);
+}
+
+/// A copy has the traffic until it was made, and the last progress the traffic since: the old process has counted both. Each packet
+/// counts once, also when its allocation has ended.
+#[test]
+fn traffic_is_counted_by_one_process_alone() {
+    let counted = |world: &World| *world.server.carried_traffic().of(Transport::Udp, IpFamily::V4);
+    let mut old = World::new();
+    let (mut client, relayed) = bound(&mut old);
+    let exchange = |world: &mut World, client: &mut Client, [to_peer, to_client]: [&[u8]; 2]| {
+        client.send_channel(world, 0x4000, to_peer).to_peer();
+        world.from_peer(relayed, PEER, to_client).to_client();
+        client.send(world, "192.0.2.99:9", b"without a permission").dropped();
+    };
+    exchange(&mut old, &mut client, [b"1", b"22"]);
+    let id = old.record().id;
+    let copy = old.server.copy(id).unwrap();
+    let mut out = Writer::new();
+    copy.write(&mut out);
+    let sockets: Vec<_> = copy.relays().map(|relay| (relay, old.sockets[&relay])).collect();
+    let mut new = next(&old, policy());
+    take(&mut new, &out.into_bytes(), &sockets).unwrap();
+    assert_eq!(counted(&new), Traffic::default(), "by the old one");
+    // It serves until it leaves, and the kernel relays for it until it withdraws.
+    for more in [[&[0; 40], &[0; 50]], [&[0; 600], &[0; 700]]] as [[&[u8]; 2]; 2] {
+        exchange(&mut old, &mut client, more);
+        new.server.set_progress(id, old.server.progress(id).unwrap());
+        assert_eq!(counted(&new), Traffic::default(), "by the old one");
+    }
+    exchange(&mut new, &mut client, [&[0; 8000], &[0; 9000]]);
+    let both = |old: &World, new: &World| {
+        let (old, new) = (counted(old), counted(new));
+        Traffic {
+            to_peer_packets: old.to_peer_packets + new.to_peer_packets,
+            to_peer_bytes: old.to_peer_bytes + new.to_peer_bytes,
+            to_client_packets: old.to_client_packets + new.to_client_packets,
+            to_client_bytes: old.to_client_bytes + new.to_client_bytes,
+            dropped_packets: old.dropped_packets + new.dropped_packets,
+        }
+    };
+    let relayed = Traffic {
+        to_peer_packets: 4,
+        to_peer_bytes: 8641,
+        to_client_packets: 4,
+        to_client_bytes: 9752,
+        dropped_packets: 4,
+    };
+    assert_eq!((both(&old, &new), counted(&new).to_peer_bytes), (relayed, 8000));
+    assert_eq!(new.record().traffic, relayed, "its session");
+    client.refresh(&mut new, Some(0)).success();
+    assert_eq!((both(&old, &new), counted(&new).to_peer_bytes), (relayed, 8000));
 }
 
 /// Each way in which an allocation changes or ends by itself, or by its operator's word.
