@@ -106,6 +106,23 @@ impl Series {
         format!("{family}{{{}}}", labels.join(","))
     }
 
+    /// The bucket that values of another version's bucket of this [name](Self::name) belong to: the first that reaches its bound, so that none of them is said
+    /// to be less than it was. `None`: it is the name of no bucket, or no histogram has it here.
+    #[must_use]
+    pub fn bucket_of_name(name: &str) -> Option<Self> {
+        let (family, bound) = name.strip_suffix('}')?.split_once("_bucket{le=")?;
+        let mut histograms = Histogram::ALL.iter().copied();
+        let histogram = histograms.find(|histogram| histogram.family().name == family)?;
+        let bounds = histogram.bounds();
+        let bucket = if bound == "+Inf" {
+            bounds.len()
+        } else {
+            let bound: u64 = bound.parse().ok()?;
+            bounds.partition_point(|own| *own < bound)
+        };
+        Some(Self::Bucket(histogram, bucket))
+    }
+
     /// The family. The buckets of a histogram are told apart by [`Histogram::upper_bound`](crate::Histogram::upper_bound).
     #[must_use]
     pub const fn family(self) -> Family {
@@ -313,8 +330,25 @@ mod tests {
         let drop = Series::Drop(turn_proto::DropReason::NotStun);
         assert_eq!(drop.name(), "drops{reason=not_stun}");
         for series in Series::all() {
+            let bucket = Series::bucket_of_name(&series.name());
+            let is_bucket = matches!(series, Series::Bucket(..));
+            assert_eq!(bucket, is_bucket.then_some(series));
             let family = series.family();
             assert_eq!(*families.entry(family.name).or_insert(family), family);
         }
+    }
+    #[test]
+    fn values_of_other_bounds_belong_to_the_next_greater_bucket() {
+        let bucket =
+            |bound: &str| Series::bucket_of_name(&format!("session_bytes_bucket{{le={bound}}}"));
+        let own = |index| Some(Series::Bucket(Histogram::SessionBytes, index));
+        assert_eq!((bucket("0"), bucket("1"), bucket("1000")), (own(0), own(1), own(1)));
+        assert_eq!((bucket("1001"), bucket("99999")), (own(2), own(3)));
+        let last = Histogram::SessionBytes.buckets() - 1;
+        assert_eq!((bucket("100000000001"), bucket("+Inf")), (own(last), own(last)));
+        for none in ["", "-1", "x", "1.5", "18446744073709551616"] {
+            assert_eq!(bucket(none), None, "{none}");
+        }
+        assert_eq!(Series::bucket_of_name("of_a_later_version_bucket{le=1}"), None);
     }
 }

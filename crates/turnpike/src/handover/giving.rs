@@ -27,6 +27,7 @@ use turn_types::{AllocationId, Secret, WorkerId};
 use xdp_relay::ParkedPath;
 
 use super::copying;
+use super::counting;
 use super::messages::{
     Bytes, Hello, KernelPathPart, LastPart, Leaving, Listening, News, Offer, ProgressPart,
     SessionPart, StayingPart, Step, StreamPart, TcpRelayPart,
@@ -291,7 +292,7 @@ impl Giving {
         workers: Vec<Vec<(AllocationId, Progress)>>,
     ) -> io::Result<()> {
         let totals = self.counted.freeze(self.kernel_path.watch().as_deref());
-        outlet.send(&News::Totals(totals.into()))?;
+        outlet.send(&News::Totals(counting::write(totals)))?;
         let part = |allocations| ProgressPart { allocations };
         outlet.send(&News::Progress(workers.into_iter().map(part).collect()))
     }

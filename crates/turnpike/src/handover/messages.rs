@@ -9,7 +9,6 @@ use state_format::{Malformed, Reader, Value, Writer, fields, variants};
 use turn_proto::Progress;
 use turn_types::{AllocationId, Instant, RelayId, Secret, WorkerId};
 
-use super::counting::TotalsPart;
 use super::passing::Outlet;
 
 /// The next process introduces itself.
@@ -98,8 +97,8 @@ pub(super) enum News {
     Last(LastPart),
     /// Progress of allocations for which the kernel has relayed since, of each worker: it relays no more.
     Progress(Vec<ProgressPart>),
-    /// Counters of all processes so far; the progress follows.
-    Totals(TotalsPart),
+    /// Counters of all processes so far, as [counting](super::counting) writes them; the progress follows.
+    Totals(Bytes),
 }
 
 /// Progress of allocations of one worker.

@@ -21,6 +21,7 @@ use turn_types::{AllocationId, Instant, Secret, SocketId, WorkerId};
 use xdp_relay::ParkedPath;
 
 use super::copying;
+use super::counting;
 use super::messages::{
     Hello, KeeperHello, KernelPathPart, LastPart, Leaving, Listening, News, Offer, SessionPart,
     Step, StreamPart, TcpRelayPart,
@@ -388,7 +389,13 @@ impl Predecessor {
     fn receive_progress(&mut self, workers: &[SyncSender<Update>]) -> io::Result<()> {
         let mut news = self.source.receive()?;
         if let News::Totals(totals) = news {
-            self.totals = Some(totals.into());
+            self.totals = counting::read(&totals)
+                .inspect_err(|error| {
+                    tracing::warn!(
+                        "counters begin at 0: those of the process before cannot be read: {error}"
+                    );
+                })
+                .ok();
             news = self.source.receive()?;
         }
         let News::Progress(parts) = news else { return Err(out_of_turn()) };

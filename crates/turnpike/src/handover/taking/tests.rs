@@ -7,7 +7,7 @@ use std::sync::mpsc::sync_channel;
 use turn_types::RelayId;
 
 use super::*;
-use crate::handover::messages::{Bytes, CopyPart};
+use crate::handover::messages::{Bytes, CopyPart, ProgressPart};
 use crate::handover::parked::Parking;
 
 fn socket() -> StdSocket {
@@ -27,20 +27,24 @@ fn parked(listeners: &[StdSocket], come: usize) -> Parking {
     parking_of(listeners, come, false)
 }
 
-fn parking_of(listeners: &[StdSocket], come: usize, kernel_path: bool) -> Parking {
-    let mut parking = Parking::new().unwrap();
-    let since = Instant::from_nanos(5);
-    let version = "1".to_owned();
-    parking.send(&Leaving { version, process: 77, since, kernel_path }).unwrap();
+/// The offer of a server with one worker that has these listeners.
+fn offer(listeners: &[StdSocket]) -> Offer {
     let udp = listeners.iter().map(|one| one.local_addr().unwrap()).collect();
-    let offer = Offer {
+    Offer {
         nonce_key: Secret::new([3; 32]),
         workers: vec![Listening { udp, tcp: Vec::new() }],
         services: Vec::new(),
         relay_sockets: RelaySettings::default().into(),
         descriptors: 0,
-    };
-    parking.send(&offer).unwrap();
+    }
+}
+
+fn parking_of(listeners: &[StdSocket], come: usize, kernel_path: bool) -> Parking {
+    let mut parking = Parking::new().unwrap();
+    let since = Instant::from_nanos(5);
+    let version = "1".to_owned();
+    parking.send(&Leaving { version, process: 77, since, kernel_path }).unwrap();
+    parking.send(&offer(listeners)).unwrap();
     let come: Vec<_> = listeners[..come].iter().map(|one| one.as_fd()).collect();
     parking.send_descriptors(&come).unwrap();
     parking
@@ -145,6 +149,57 @@ fn a_kernel_path_that_is_none_is_closed() {
     let retiring = found.enter(&[]).unwrap();
     assert!(addresses.into_iter().all(is_free), "at once");
     retiring.wait();
+}
+
+/// Counters as no version that this one knows writes them.
+fn unreadable_totals() -> News {
+    News::Totals(Bytes(vec![6, 0, 0, 0, 200, 1, 0, 0, 0, 7]))
+}
+
+/// The last progress of one worker.
+fn last_progress() -> News {
+    News::Progress(vec![ProgressPart { allocations: Vec::new() }])
+}
+
+/// An upgrade goes on without counters that cannot be read.
+#[test]
+fn counters_that_cannot_be_read_stop_no_upgrade() {
+    let (old, new) = UnixStream::pair().unwrap();
+    let mut old = Wire::new(old).unwrap();
+    old.send(&offer(&[socket()])).unwrap();
+    old.send_descriptors(&[socket().as_fd(), io::stderr().as_fd()]).unwrap();
+    let found = Predecessor::read_offer(Source::Running(Wire::new(new).unwrap())).unwrap();
+    for news in [unreadable_totals(), last_progress()] {
+        old.send(&news).unwrap();
+    }
+    old.send(&Step::Go).unwrap();
+    let (worker, updates) = sync_channel(1);
+    let mut retiring = found.enter(&[worker]).unwrap();
+    assert!(retiring.take_totals().is_none(), "they begin at 0");
+    assert!(matches!(updates.try_recv(), Ok(Update::Progress(_))));
+    old.expect(Step::Prepared).unwrap();
+}
+
+/// A restart goes on without them as well, and with its last progress.
+#[test]
+fn counters_that_cannot_be_read_stop_no_restart() {
+    let known = || {
+        let totals = EarlierTotals { turns: vec![5], ..EarlierTotals::default() };
+        News::Totals(counting::write(totals))
+    };
+    for (totals, turns) in [(known(), Some(vec![5])), (unreadable_totals(), None)] {
+        let mut parking = parked(&[socket()], 1);
+        parking.send(&News::Last(last_part())).unwrap();
+        parking.send(&totals).unwrap();
+        parking.send(&last_progress()).unwrap();
+        let mut found = Predecessor::find(parking.seal().unwrap()).unwrap();
+        let (worker, updates) = sync_channel(2);
+        found.leave(&[worker]).unwrap();
+        assert!(matches!(updates.try_recv(), Ok(Update::Last(_))));
+        assert!(matches!(updates.try_recv(), Ok(Update::Progress(_))), "{turns:?}");
+        let totals = found.enter(&[]).unwrap().take_totals();
+        assert_eq!(totals.map(|totals| totals.turns), turns);
+    }
 }
 
 #[test]
