@@ -294,7 +294,9 @@ impl<N: Net> Sockets<N> {
             return Ok(None);
         }
         if self.parted.get(relay).is_none() {
-            let options = UdpOptions { reuse_port: true, free: true, ..self.options.of_relay() };
+            // A relay that stays with it is known by its address, as those of the shared one.
+            let (reuse_port, packet_info, free) = (true, true, true);
+            let options = UdpOptions { reuse_port, packet_info, free, ..self.options.of_relay() };
             let socket = net.bind_udp(at, &options)?;
             self.parted.insert(relay, RelaySocket::new(socket, self.options.gro));
         }

@@ -9,6 +9,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use control::Series;
 use support::data::{Alice, Caller};
+use support::dtls::{DtlsUser, config};
 use support::end::End;
 use support::user::TurnUser;
 use support::{LOCALHOST, PEER, Start, World, prefix};
@@ -141,4 +142,29 @@ fn a_relay_for_tcp_calls_and_is_called_at_its_own_address() {
     caller.say(b"calling");
     assert_eq!(data.hear(7), b"calling");
     world.assert_adds_up();
+}
+
+/// The next process gets the allocation of a client over UDP. One over DTLS stays, and its peer's data comes to it as before.
+#[test]
+fn an_address_that_stays_goes_on_to_be_relayed_from() {
+    let (policy, dtls) = (prefix::policy(1), Some(config()));
+    let world = World::start(Start { policy, dtls, ..Start::default() });
+    let mut peer = End::at(PEER);
+    let (_leaves, left_at) = allocated(&world);
+    let mut stays = DtlsUser::allocated(world.server);
+    let channel = stays.bind_channel(peer.addr());
+    for takes_over in [false, true] {
+        let left = world.channels.leave().unwrap();
+        assert_eq!(left[0].copies.changed.len(), 1);
+        let [staying] = &left[0].staying[..] else { panic!("{left:?}") };
+        assert_eq!(staying.sessions.len(), 1);
+        if takes_over {
+            world.channels.forget();
+        } else {
+            world.channels.take_back();
+        }
+        peer.send(left_at, b"for the other");
+        peer.send(stays.relayed(), b"as before");
+        assert_eq!(stays.hear(), (Some(channel), b"as before".to_vec()));
+    }
 }
