@@ -229,17 +229,16 @@ pub trait AcceptIo: fmt::Debug {
 
 /// One end of a way to another process, for messages with bounds. Nothing waits.
 pub trait ConduitIo: fmt::Debug + Sized {
-    /// Sends a message. Returns false if it was not sent, as there is no room for it.
+    /// Sends a message, which is not empty. Returns false if it was not sent, as there is no room for it.
     ///
     /// # Errors
     /// The other process is gone.
     fn send(&self, message: &[u8]) -> io::Result<bool>;
 
-    /// Receives a message, as far as `room` holds it, and returns its length; `None`: there is none now. That the
-    /// other process is gone is not known here.
+    /// Receives a message, as far as `room` holds it, and returns its length; `None`: there is none now.
     ///
     /// # Errors
-    /// A fault of the program or a lack of memory.
+    /// The other process is gone, which is reported as readiness.
     fn receive(&self, room: &mut [u8]) -> io::Result<Option<usize>>;
 
     /// Makes another descriptor of this end, for another process.

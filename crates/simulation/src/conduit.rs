@@ -28,8 +28,9 @@ impl SimConduit {
         (Self { own: one, other: to_other }, Self { own: other, other: to_one })
     }
 
-    pub(crate) fn watched(&self) -> Weak<Waiting> {
-        Rc::downgrade(&self.own)
+    /// The messages that wait here, and the other end.
+    pub(crate) fn watched(&self) -> [Weak<Waiting>; 2] {
+        [Rc::downgrade(&self.own), Weak::clone(&self.other)]
     }
 }
 
@@ -45,7 +46,10 @@ impl ConduitIo for SimConduit {
     }
 
     fn receive(&self, room: &mut [u8]) -> io::Result<Option<usize>> {
-        let Some(message) = self.own.borrow_mut().pop_front() else { return Ok(None) };
+        let Some(message) = self.own.borrow_mut().pop_front() else {
+            let is_gone = self.other.strong_count() == 0;
+            return if is_gone { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(None) };
+        };
         let len = message.len().min(room.len());
         room[..len].copy_from_slice(&message[..len]);
         Ok(Some(len))

@@ -149,7 +149,10 @@ impl Net for SimNet {
             Source::Stream(end) => Watched::Stream(end.watched()),
             Source::Acceptor(acceptor) => Watched::Acceptor(Rc::downgrade(&acceptor.backlog)),
             Source::Ring(ring) => Watched::Ring(Rc::downgrade(&ring.0)),
-            Source::Conduit(conduit) => Watched::Conduit(conduit.watched()),
+            Source::Conduit(conduit) => {
+                let [waiting, other] = conduit.watched();
+                Watched::Conduit(waiting, other)
+            }
         };
         self.watched.borrow_mut().set(token, socket, interest);
         Ok(())
@@ -163,6 +166,9 @@ impl Net for SimNet {
             (Source::Stream(end), Watched::Stream(other)) => end.watched().ptr_eq(other),
             (Source::Acceptor(acceptor), Watched::Acceptor(other)) => {
                 std::ptr::eq(Rc::as_ptr(&acceptor.backlog), other.as_ptr())
+            }
+            (Source::Conduit(conduit), Watched::Conduit(other, _)) => {
+                conduit.watched()[0].ptr_eq(other)
             }
             _ => false,
         });

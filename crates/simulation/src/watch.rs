@@ -19,7 +19,8 @@ pub(crate) enum Watched {
     Stream(Weak<End>),
     Acceptor(Weak<RefCell<Backlog>>),
     Ring(Weak<RefCell<RingState>>),
-    Conduit(Weak<Waiting>),
+    /// The messages that wait at it, and its other end.
+    Conduit(Weak<Waiting>, Weak<Waiting>),
 }
 
 #[derive(Debug)]
@@ -74,7 +75,7 @@ impl Watched {
             Self::Stream(end) => end.strong_count() > 0,
             Self::Acceptor(backlog) => backlog.strong_count() > 0,
             Self::Ring(ring) => ring.strong_count() > 0,
-            Self::Conduit(waiting) => waiting.strong_count() > 0,
+            Self::Conduit(waiting, _) => waiting.strong_count() > 0,
         }
     }
 }
@@ -96,8 +97,10 @@ impl Entry {
             Watched::Ring(ring) => {
                 Event { readable: ring.upgrade()?.borrow().is_readable(), ..quiet }
             }
-            Watched::Conduit(waiting) => {
-                Event { readable: !waiting.upgrade()?.borrow().is_empty(), ..quiet }
+            Watched::Conduit(waiting, other) => {
+                let hangup = other.strong_count() == 0;
+                let readable = hangup || !waiting.upgrade()?.borrow().is_empty();
+                Event { readable, hangup, ..quiet }
             }
             Watched::Stream(end) => {
                 let end = end.upgrade()?;

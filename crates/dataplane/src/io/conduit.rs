@@ -4,12 +4,12 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 
-use linux_net::set_send_buffer;
+use linux_net::{message_pair, set_send_buffer};
 
 use super::ConduitIo;
 use crate::limits::CONDUIT_BUFFER;
 
-/// One end of a pair of Unix datagram sockets. The kernel bounds what waits in it by the sender's buffer.
+/// One end of a pair of Unix sockets. The kernel bounds what waits in it by the sender's buffer.
 #[derive(Debug)]
 pub struct Conduit(UnixDatagram);
 
@@ -19,9 +19,7 @@ impl Conduit {
     /// # Errors
     /// No descriptors left.
     pub(super) fn pair() -> io::Result<(Self, Self)> {
-        let (one, other) = UnixDatagram::pair()?;
-        one.set_nonblocking(true)?;
-        other.set_nonblocking(true)?;
+        let [one, other] = message_pair()?.map(UnixDatagram::from);
         set_send_buffer(other.as_fd(), CONDUIT_BUFFER)?;
         Ok((Self(one), Self(other)))
     }
@@ -56,6 +54,8 @@ impl ConduitIo for Conduit {
 
     fn receive(&self, room: &mut [u8]) -> io::Result<Option<usize>> {
         match self.0.recv(room) {
+            // No message is empty.
+            Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
             Ok(len) => Ok(Some(len)),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
@@ -94,8 +94,12 @@ mod tests {
             let len = other.receive(&mut room).unwrap().unwrap();
             assert_eq!(&room[..len], message);
         }
+        // What the other one has sent before its end comes first.
+        assert!(other.send(b"last").unwrap());
         drop(other);
         assert!(one.send(b"nobody").is_err());
+        assert_eq!(one.receive(&mut room).unwrap(), Some(4));
+        assert!(one.receive(&mut room).is_err());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
 use libc::{c_int, socklen_t};
 
@@ -69,6 +69,20 @@ pub(crate) fn adopt_sibling(fd: BorrowedFd<'_>, protocol: c_int) -> io::Result<S
     if local.port() == 0 { refuse("the socket is not bound") } else { Ok(local) }
 }
 
+/// Makes a pair of connected Unix sockets for messages with bounds (`SOCK_SEQPACKET`), which do not block. Unlike with datagrams, each end
+/// is readable once the other one is closed by all that have it.
+///
+/// # Errors
+/// No descriptors left.
+pub fn message_pair() -> io::Result<[OwnedFd; 2]> {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    let mut ends = [0; 2];
+    // SAFETY: `ends` has room for two descriptors and lives until the call returns.
+    check(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
+    // SAFETY: the call has succeeded, so that both are open, and nothing else has them.
+    Ok(ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) }))
+}
+
 fn refuse<T>(what: &str) -> io::Result<T> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, what))
 }
@@ -76,7 +90,7 @@ fn refuse<T>(what: &str) -> io::Result<T> {
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, UdpSocket};
-    use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
+    use std::os::fd::AsFd as _;
 
     use super::*;
 
