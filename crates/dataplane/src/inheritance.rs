@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use turn_proto::Progress;
-use turn_types::{AllocationId, RelayId, SocketId};
+use turn_types::{AllocationId, RelayId, RelayedAddr, SocketId};
 
 use crate::copies::Copies;
 use crate::io::Net;
@@ -27,7 +27,7 @@ pub struct Inheritance<S, T, A, C> {
     /// Datagrams that UDP sockets have lost to full receive buffers and that were counted, by the socket's address: the kernel goes on to add
     /// them up.
     pub losses: Vec<(SocketAddr, u32)>,
-    /// Sessions of DTLS that stay, the oldest processes first.
+    /// Sessions of DTLS that stay, and relayed addresses, the oldest processes first.
     pub staying: Vec<StayingSessions<C>>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) type Inherited<N> =
 impl<S, T, A, C> Inheritance<S, T, A, C> {
     /// Adds allocations that were between two workers. Nothing was received meanwhile.
     pub fn add(&mut self, late: Self) {
-        let Self { copies, progress, streams, tcp_relays, peers, .. } = late;
+        let Self { copies, progress, streams, tcp_relays, peers, staying, .. } = late;
         self.copies.last_id = copies.last_id;
         self.copies.changed.extend(copies.changed);
         self.copies.ended.extend(copies.ended);
@@ -46,6 +46,7 @@ impl<S, T, A, C> Inheritance<S, T, A, C> {
         self.streams.extend(streams);
         self.tcp_relays.extend(tcp_relays);
         self.peers.extend(peers);
+        self.staying.extend(staying);
     }
 }
 
@@ -54,6 +55,9 @@ impl<S, T, A, C> Inheritance<S, T, A, C> {
 pub struct StayingSessions<C> {
     /// The sessions.
     pub sessions: Vec<StayingSession>,
+    /// Addresses of prefixes that allocations have which stay, also of clients with connections. They need no socket, so that the kernel
+    /// would not keep the next process from giving them to others.
+    pub addresses: Vec<RelayedAddr>,
     /// The way to the process.
     pub conduit: C,
 }

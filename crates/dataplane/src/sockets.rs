@@ -356,7 +356,8 @@ impl<N: Net> UdpTable<N> for Sockets<N> {
             | Token::Peer(_)
             | Token::Acceptor(_)
             | Token::Ring
-            | Token::Conduit => None,
+            | Token::Conduit
+            | Token::Earlier(_) => None,
         }
     }
 }

@@ -81,7 +81,10 @@ fn is_to_serve(worker: &mut Worker, updates: &Receiver<Update>) -> bool {
     loop {
         match updates.recv() {
             Ok(Update::Progress(progress)) => worker.set_progress(progress),
-            Ok(Update::Serve) => return true,
+            Ok(Update::Serve) => {
+                worker.hold_addresses();
+                return true;
+            }
             Ok(Update::Copies(_) | Update::Last(_)) | Err(_) => return false,
         }
     }

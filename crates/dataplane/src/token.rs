@@ -23,6 +23,8 @@ pub(crate) enum Token {
     Ring,
     /// Way from the next process.
     Conduit,
+    /// Way to an earlier process, by its index.
+    Earlier(u32),
 }
 
 /// Bit of every number that is not a relay socket's. Relays are counted from zero, and would take centuries to
@@ -38,6 +40,9 @@ const ACCEPTOR: u64 = 1 << 62;
 
 /// Bit of peer connections' numbers.
 const PEER: u64 = 1 << 61;
+
+/// Bit of the numbers of ways to earlier processes.
+const EARLIER: u64 = 1 << 60;
 
 /// Highest bit of the [`SocketId`] of a client's TCP connection. Those of listeners are small.
 pub(crate) const STREAM: u32 = 1 << 31;
@@ -74,6 +79,7 @@ impl Token {
             Self::Peer(ConnectionId(number)) => NOT_A_RELAY | PEER | number as u64,
             Self::Ring => RING,
             Self::Conduit => CONDUIT,
+            Self::Earlier(index) => NOT_A_RELAY | EARLIER | index as u64,
         }
     }
 
@@ -88,6 +94,8 @@ impl Token {
             Self::Acceptor(number as u32)
         } else if number & PEER != 0 {
             Self::Peer(ConnectionId(number as u32))
+        } else if number & EARLIER != 0 {
+            Self::Earlier(number as u32)
         } else if is_stream(SocketId(number as u32)) {
             Self::Stream(SocketId(number as u32))
         } else {
@@ -119,6 +127,8 @@ mod tests {
             Token::Acceptor(u32::MAX >> 1),
             Token::Ring,
             Token::Conduit,
+            Token::Earlier(0),
+            Token::Earlier(u32::MAX),
         ] {
             assert_eq!(Token::of(token.number()), token);
         }

@@ -106,6 +106,8 @@ pub struct Worker<N: Net = Kernel> {
     listens: bool,
     /// The way from the next process, for sessions of DTLS, which stay here.
     conduit: Option<N::Conduit>,
+    /// The same for allocations that were between two workers when this one left.
+    late_conduit: Option<N::Conduit>,
     /// The next turn has work without any readiness.
     is_busy: bool,
     stopping: bool,
@@ -193,6 +195,7 @@ impl<N: Net> Worker<N> {
             paused_copying: None,
             listens: true,
             conduit: None,
+            late_conduit: None,
             is_busy: false,
             stopping: false,
             cx: Context {
@@ -231,6 +234,7 @@ impl<N: Net> Worker<N> {
         self.serve_waiting_handshakes();
         self.serve_datagrams();
         self.serve_ring();
+        self.serve_earlier();
         self.serve_passed();
         self.serve_streams();
         self.serve_requests();
@@ -370,6 +374,12 @@ impl<N: Net> Worker<N> {
         let Some(more) = offload.receive(cx, &mut Clients { streams, dtls }) else { return false };
         self.settle();
         more
+    }
+
+    /// Lets go of the sessions and addresses of earlier processes that have ended.
+    fn serve_earlier(&mut self) {
+        let Context { net, earlier, scratch, .. } = &mut self.cx;
+        self.ready.earlier().iter().for_each(|index| earlier.serve(net, *index, scratch));
     }
 
     /// Serves sessions of DTLS that have stayed here: the next process passes on what comes for them.

@@ -14,7 +14,7 @@ use support::end::End;
 use support::user::TurnUser;
 use support::{LOCALHOST, PEER, Start, World, prefix};
 use turn_proto::DropReason;
-use turn_types::{IpFamily, IpMeta, PeerAddr};
+use turn_types::{IpFamily, IpMeta, PeerAddr, RelayedAddr};
 
 fn world() -> World {
     World::start(Start { policy: prefix::policy(1), ..Start::default() })
@@ -144,9 +144,9 @@ fn a_relay_for_tcp_calls_and_is_called_at_its_own_address() {
     world.assert_adds_up();
 }
 
-/// The next process gets the allocation of a client over UDP. One over DTLS stays, and its peer's data comes to it as before.
+/// The next process gets the allocation of a client over UDP, and the address alone of one over DTLS, to which its peer's data comes as before.
 #[test]
-fn an_address_that_stays_goes_on_to_be_relayed_from() {
+fn an_address_that_stays_is_told_and_goes_on_to_be_relayed_from() {
     let (policy, dtls) = (prefix::policy(1), Some(config()));
     let world = World::start(Start { policy, dtls, ..Start::default() });
     let mut peer = End::at(PEER);
@@ -157,6 +157,7 @@ fn an_address_that_stays_goes_on_to_be_relayed_from() {
         let left = world.channels.leave().unwrap();
         assert_eq!(left[0].copies.changed.len(), 1);
         let [staying] = &left[0].staying[..] else { panic!("{left:?}") };
+        assert_eq!(staying.addresses, [RelayedAddr(stays.relayed())]);
         assert_eq!(staying.sessions.len(), 1);
         if takes_over {
             world.channels.forget();

@@ -141,7 +141,7 @@ impl Dtls {
         let permit = self.admit(cx, hello)?;
         let id = self.sessions.next_id().ok_or(AssociationRefusal::Total)?;
         cx.observer.count(Series::AssociationsBegun, 1);
-        cx.earlier.replace(&hello.path.five_tuple);
+        cx.earlier.replace(&cx.net, &hello.path.five_tuple);
         let now = cx.now.instant;
         self.sessions.insert(Session {
             engine,

@@ -36,11 +36,11 @@ impl Dtls {
         records: &[Range<usize>],
         path: &ClientPath,
     ) {
-        let Context { earlier, rx, observer, .. } = cx;
+        let Context { net, earlier, rx, observer, .. } = cx;
         let received = rx.message(message);
         for range in records {
             let datagram = &received.data[range.clone()];
-            let series = match earlier.pass(&path.five_tuple, received.meta, datagram) {
+            let series = match earlier.pass(net, &path.five_tuple, received.meta, datagram) {
                 Passed::On => Series::Fate(Fate::PassedOn),
                 Passed::Full => Series::Drop(DropReason::SendBufferFull),
                 Passed::Unknown => Series::Drop(DropReason::DtlsStray),

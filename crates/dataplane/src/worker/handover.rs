@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Meanwhile datagrams and bytes wait in the sockets, which are the same in both. Behind stay clients whose connections are within a
-//! handshake or a request; what comes for sessions of DTLS is passed on by the next process.
+//! handshake or a request; what comes for sessions of DTLS is passed on by the next process. Relayed addresses of prefixes that stay are
+//! held there until this process has ended.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -21,11 +22,10 @@ use std::sync::mpsc::SyncSender;
 use linux_net::Interest;
 use state_format::{Value as _, Writer};
 use turn_proto::{AllocationCopy, EndReason, Progress};
-use turn_types::{AllocationId, FiveTuple, RelayId, Transport};
+use turn_types::{AllocationId, FiveTuple, RelayId, RelayedAddr, Transport};
 
 use super::Worker;
 use crate::copies::{Copied, Copies, CopiesFor, Copying, Missing};
-use crate::earlier::EarlierSessions;
 use crate::inheritance::{Inheritance, Inherited, InheritedStream, StayingSessions};
 use crate::io::{Net, Source, StreamIo as _, UdpIo as _};
 use crate::limits::{IDS_KEPT, RING_ROUNDS_PER_TURN};
@@ -38,6 +38,8 @@ pub(super) struct Left<N: Net> {
     streams: Vec<LeftStream<N>>,
     /// The allocations that the next process has.
     copied: Copied,
+    /// Addresses of prefixes that stay, as far as the next process knows.
+    addresses: BTreeSet<RelayedAddr>,
 }
 
 impl<N: Net> LeftStream<N> {
@@ -71,7 +73,8 @@ impl<N: Net> Worker<N> {
             || {
                 self.withdraw_routes_of_connections();
                 let (copied, missing) = self.take_copied();
-                (Left { streams: Vec::new(), copied }, missing)
+                let addresses = BTreeSet::new();
+                (Left { streams: Vec::new(), copied, addresses }, missing)
             },
             |left| (left, Missing::default()),
         );
@@ -97,7 +100,7 @@ impl<N: Net> Worker<N> {
 
     fn inherit(
         &mut self,
-        Left { streams, copied }: &mut Left<N>,
+        Left { streams, copied, addresses }: &mut Left<N>,
         is_first: bool,
         missing: Missing,
     ) -> io::Result<Inherited<N>> {
@@ -109,8 +112,10 @@ impl<N: Net> Worker<N> {
         let inherited = inherited.collect::<io::Result<Vec<_>>>()?;
         let clients: HashSet<FiveTuple> =
             streams.iter().map(|left| left.state.five_tuple()).collect();
-        let of_streams = self.separate_staying(&clients);
-        let staying = if is_first { self.keep_sessions()? } else { Vec::new() };
+        let (of_streams, stay) = self.separate_staying(&clients);
+        let kept = stay.into_iter().flat_map(|id| self.cx.server.addresses_of_prefixes(id));
+        let kept: Vec<RelayedAddr> = kept.filter(|at| addresses.insert(*at)).collect();
+        let staying = self.keep_sessions(is_first, kept)?;
         let cx = &mut self.cx;
         let mut ids: BTreeSet<AllocationId> = cx.server.take_changed(usize::MAX).collect();
         ids.extend(missing.changed);
@@ -143,8 +148,12 @@ impl<N: Net> Worker<N> {
         })
     }
 
-    /// Gives the relays of allocations that stay sockets of their own. Returns the allocations of clients whose connections have left.
-    fn separate_staying(&mut self, left: &HashSet<FiveTuple>) -> Vec<AllocationId> {
+    /// Gives the relays of allocations that stay sockets of their own. Returns the allocations of clients whose connections have left, and
+    /// those that stay.
+    fn separate_staying(
+        &mut self,
+        left: &HashSet<FiveTuple>,
+    ) -> (Vec<AllocationId>, Vec<AllocationId>) {
         let (mut of_streams, mut stay) = (Vec::new(), Vec::new());
         for record in self.cx.server.allocations() {
             let client = record.five_tuple;
@@ -154,8 +163,8 @@ impl<N: Net> Worker<N> {
                 of_streams.push(record.id);
             }
         }
-        stay.into_iter().for_each(|id| self.separate(id));
-        of_streams
+        stay.iter().for_each(|id| self.separate(*id));
+        (of_streams, stay)
     }
 
     /// Gives relays of an allocation that stays sockets of their own, or ends it without descriptors for them.
@@ -172,16 +181,29 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Sessions of DTLS that stay here and with earlier processes, for the next one.
-    fn keep_sessions(&mut self) -> io::Result<Vec<StayingSessions<N::Conduit>>> {
-        let Self { cx, dtls, conduit, .. } = self;
-        let mut staying = cx.earlier.copies()?;
-        let sessions = dtls.keep_allocated(&mut cx.server);
-        if !sessions.is_empty() {
+    /// Sessions of DTLS and addresses of prefixes that stay here, and with earlier processes, for the next one. Behind the first call it has the
+    /// sessions.
+    fn keep_sessions(
+        &mut self,
+        is_first: bool,
+        addresses: Vec<RelayedAddr>,
+    ) -> io::Result<Vec<StayingSessions<N::Conduit>>> {
+        let Self { cx, dtls, conduit, late_conduit, .. } = self;
+        let (mut staying, mut sessions) = (Vec::new(), Vec::new());
+        if is_first {
+            staying = cx.earlier.copies()?;
+            sessions = dtls.keep_allocated(&mut cx.server);
+        }
+        if !sessions.is_empty() || !addresses.is_empty() {
             let (own, next) = cx.net.conduits()?;
-            cx.net.watch(Source::Conduit(&own), Token::Conduit.number(), Interest::Read)?;
-            *conduit = Some(own);
-            staying.push(StayingSessions { sessions, conduit: next });
+            if is_first {
+                cx.net.watch(Source::Conduit(&own), Token::Conduit.number(), Interest::Read)?;
+                *conduit = Some(own);
+            } else {
+                // Nothing comes by it. The next process knows by it that this one lives.
+                *late_conduit = Some(own);
+            }
+            staying.push(StayingSessions { sessions, addresses, conduit: next });
         }
         Ok(staying)
     }
@@ -250,8 +272,8 @@ impl<N: Net> Worker<N> {
     /// Takes everything back that it has [left](Self::leave), as it was.
     pub fn take_back(&mut self) {
         let Some(Left { streams, .. }) = self.left.take() else { return };
-        let Self { cx, streams: all, conduit, tcp_relay, .. } = self;
-        *conduit = None;
+        let Self { cx, streams: all, conduit, late_conduit, tcp_relay, .. } = self;
+        (*conduit, *late_conduit) = (None, None);
         all.take_back(cx, streams);
         tcp_relay.go_on(cx, all);
         cx.server.set_all_routes(cx.now);
@@ -262,7 +284,7 @@ impl<N: Net> Worker<N> {
 
     /// Closes what it has [left](Self::leave): the next process serves.
     pub fn forget(&mut self) {
-        let Some(Left { streams, copied }) = self.left.take() else { return };
+        let Some(Left { streams, copied, .. }) = self.left.take() else { return };
         // The keeper has the ones of the next process.
         self.stop_copying();
         self.paused_copying = None;
@@ -279,7 +301,7 @@ impl<N: Net> Worker<N> {
         }
         all.forget(cx, streams);
         cx.sockets.leave_shared(&cx.net);
-        cx.earlier = EarlierSessions::default();
+        cx.earlier.leave(&cx.net);
         dtls.end_others(cx);
         self.settle();
         self.send_gathered();

@@ -26,6 +26,8 @@ pub(super) struct Ready {
     peers: Vec<(ConnectionId, Readiness)>,
     /// The next process has passed something on.
     has_passed: bool,
+    /// Earlier processes that have ended.
+    earlier: Vec<u32>,
     /// Number of events.
     reported: usize,
 }
@@ -42,6 +44,7 @@ impl Ready {
             acceptors: Vec::with_capacity(capacity),
             peers: Vec::with_capacity(capacity),
             has_passed: false,
+            earlier: Vec::new(),
             reported: 0,
         }
     }
@@ -50,6 +53,7 @@ impl Ready {
     pub(super) fn clear(&mut self) {
         self.reported = 0;
         self.has_passed = false;
+        self.earlier.clear();
         self.listeners.clear();
         self.relays.clear();
         self.failed.clear();
@@ -68,6 +72,7 @@ impl Ready {
             // Served in every turn.
             Token::Ring => {}
             Token::Conduit => self.has_passed = true,
+            Token::Earlier(index) => self.earlier.push(index),
             // A receive call also clears a pending error of the socket.
             Token::Listener(id) => self.listeners.push((id, true)),
             Token::Acceptor(index) => self.acceptors.push(index),
@@ -156,6 +161,11 @@ impl Ready {
     /// Returns true if datagrams wait that the next process has passed on.
     pub(super) const fn has_passed(&self) -> bool {
         self.has_passed
+    }
+
+    /// Returns the earlier processes that have ended.
+    pub(super) fn earlier(&self) -> &[u32] {
+        &self.earlier
     }
 
     /// Returns the `index`-th relay with a filled error queue.

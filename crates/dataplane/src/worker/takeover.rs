@@ -9,6 +9,7 @@ use turn_proto::{EndReason, Progress, Renamed, TakenOver, TakeoverError};
 use turn_types::{AllocationId, ClientPath, RelayId, SocketId, Transport};
 
 use super::Worker;
+use crate::context::Context;
 use crate::copies::{CopiedAllocation, CopiedRelay, Copies};
 use crate::earlier::EarlierSessions;
 use crate::inheritance::Inherited;
@@ -114,11 +115,24 @@ impl<N: Net> Worker<N> {
         self.set_progress(progress);
         self.tcp_relay.settle_arrived(&mut self.cx, &mut self.streams);
         self.settle();
+        self.hold_addresses();
+        if let Err(error) = self.cx.earlier.watch(&self.cx.net) {
+            // Their addresses stay in use here, until the next process watches.
+            let details = format_args!("the way to an earlier process: {error}");
+            self.cx.observer.warn(self.cx.now.instant, Condition::Receive, &details);
+        }
         self.cx.sockets.set_losses(&losses);
         let taken = std::mem::take(&mut self.taken);
         let whys = taken.refused.into_values().map(|refused| NotTaken::Allocation(refused.why));
         refused.extend(whys);
         refused
+    }
+
+    /// Holds addresses of prefixes that allocations of earlier processes have, so that no other client gets one. Called again when all
+    /// workers have [taken over](Self::take_over): a copy at another one may have been in the way.
+    pub fn hold_addresses(&mut self) {
+        let Context { earlier, server, .. } = &mut self.cx;
+        earlier.hold_addresses(server);
     }
 
     /// Takes the progress of allocations that this worker has of the other one.

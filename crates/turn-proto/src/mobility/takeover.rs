@@ -81,6 +81,18 @@ pub struct TakenOver {
     pub renamed: [Option<Renamed>; 2],
 }
 
+/// An address of a prefix that an allocation of another process has. As long as this is there, no allocation here gets it.
+#[derive(Debug)]
+pub struct HeldAddress {
+    _lease: PortLease,
+}
+
+impl HeldAddress {
+    pub(crate) const fn new(lease: PortLease) -> Self {
+        Self { _lease: lease }
+    }
+}
+
 impl Departure {
     /// Writes the allocation for another process.
     pub fn write(&self, out: &mut Writer) {

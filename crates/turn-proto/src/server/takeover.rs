@@ -3,11 +3,13 @@
 use alloc::vec::Vec;
 
 use state_format::Reader;
-use turn_types::{AllocationId, ClientPath, ConnectionId, FiveTuple, Now, SocketId, Transport};
+use turn_types::{
+    AllocationId, ClientPath, ConnectionId, FiveTuple, Now, RelayedAddr, SocketId, Transport,
+};
 
 use super::Server;
 use crate::mobility::handover::Departure;
-use crate::mobility::takeover::{AllocationCopy, TakenOver, TakeoverError};
+use crate::mobility::takeover::{AllocationCopy, HeldAddress, TakenOver, TakeoverError};
 use crate::store::Progress;
 
 impl Server {
@@ -42,6 +44,24 @@ impl Server {
     ) -> Result<TakenOver, TakeoverError> {
         let Self { policy, state: own } = self;
         own.moves().take_over(policy, now.instant, state, socket_of)
+    }
+
+    /// The addresses of prefixes that an allocation has: the next process [holds](Self::hold) them if it stays here.
+    pub fn addresses_of_prefixes(
+        &self,
+        id: AllocationId,
+    ) -> impl Iterator<Item = RelayedAddr> + use<'_> {
+        let allocations = &self.state.allocations;
+        let sockets = allocations.of_id(id).map(|slot| &allocations.get(slot).sockets);
+        let local = sockets.into_iter().flatten().flatten().map(|socket| socket.local);
+        local.filter(|at| self.policy.prefix_of(at.0.ip()).is_some())
+    }
+
+    /// Holds an address of a prefix for an allocation of another process. `None`: it is of no prefix here, or in use.
+    #[must_use]
+    pub fn hold(&self, at: RelayedAddr) -> Option<HeldAddress> {
+        let prefix = self.policy.prefix_of(at.0.ip())?;
+        prefix.claim_again(at.0).map(HeldAddress::new)
     }
 
     /// Keeps in mind which allocations change from now on, for copies elsewhere; all that there are count as changed. Without `on` it no

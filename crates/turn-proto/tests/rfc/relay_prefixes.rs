@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use stun_wire::Method;
 use turn_proto::{DropReason, EndReason, PeerRules, Policy, Refusal, RelayPrefix};
-use turn_types::Prefix;
+use turn_types::{Prefix, RelayedAddr};
 
 use crate::support::tcp::alice;
 use crate::support::*;
@@ -148,6 +148,34 @@ fn a_network_that_is_used_up_is_followed_by_the_ports_of_an_address() {
         assert_eq!(reply.code(), (port == 2).then_some(508));
     }
     assert_eq!(world.refusals().last(), Some(&Refusal::PortsExhausted));
+}
+
+/// An allocation stays with another process, and the next one relays from the same prefix.
+#[test]
+fn an_address_that_is_held_is_given_to_no_client() {
+    let rules = || Policy { relay: Vec::new(), ..routed("203.0.113.8/30") };
+    let mut old = World::with(rules());
+    let mut stays = Client::new(1);
+    let relayed = stays.allocate(&mut old);
+    let id = old.record().id;
+    let addresses: Vec<_> = old.server.addresses_of_prefixes(id).collect();
+    assert_eq!(addresses, [RelayedAddr(relayed)]);
+    let mut new = World::with(rules());
+    new.of_others.push(new.server.hold(addresses[0]).unwrap());
+    assert!(new.server.hold(addresses[0]).is_none(), "once");
+    assert_ne!(Client::new(2).allocate(&mut new), relayed);
+    Client::new(3).try_allocate(&mut new, |_| ()).refused(508);
+    new.of_others.clear();
+    assert_eq!(Client::new(3).allocate(&mut new), relayed);
+    assert!(new.server.hold(addresses[0]).is_none(), "in use");
+    // Of no prefix, and of a port that no worker has.
+    for other in ["198.51.100.1:50000", "203.0.113.9:50002"] {
+        assert!(new.server.hold(RelayedAddr(addr(other))).is_none(), "{other}");
+    }
+    let mut ordinary = World::new();
+    Client::new(1).allocate(&mut ordinary);
+    let id = ordinary.record().id;
+    assert_eq!(ordinary.server.addresses_of_prefixes(id).count(), 0);
 }
 
 #[test]

@@ -463,14 +463,14 @@ fn hand_out(
 }
 
 fn staying_part(
-    StayingSessions { sessions, conduit }: StayingSessions<Conduit>,
+    StayingSessions { sessions, addresses, conduit }: StayingSessions<Conduit>,
 ) -> (StayingPart, Conduit) {
     let part = |StayingSession { client, server, number }| SessionPart {
         client,
         server,
         number: number.0,
     };
-    (StayingPart { sessions: sessions.into_iter().map(part).collect() }, conduit)
+    (StayingPart { sessions: sessions.into_iter().map(part).collect(), addresses }, conduit)
 }
 
 fn parts_of(streams: Vec<InheritedStream<TcpStream>>) -> (Vec<StreamPart>, Vec<TcpStream>) {

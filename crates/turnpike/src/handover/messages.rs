@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use dataplane::RelaySettings;
 use state_format::{Malformed, Reader, Value, Writer, fields, variants};
 use turn_proto::Progress;
-use turn_types::{AllocationId, Instant, RelayId, Secret, WorkerId};
+use turn_types::{AllocationId, Instant, RelayId, RelayedAddr, Secret, WorkerId};
 
 use super::passing::Outlet;
 
@@ -135,10 +135,11 @@ pub(super) struct StreamPart {
     pub(super) remote: SocketAddr,
 }
 
-/// Sessions of DTLS that stay with one process.
+/// Sessions of DTLS that stay with one process, and addresses of prefixes that its allocations have.
 #[derive(Debug)]
 pub(super) struct StayingPart {
     pub(super) sessions: Vec<SessionPart>,
+    pub(super) addresses: Vec<RelayedAddr>,
 }
 
 /// A session of DTLS that stays.
@@ -266,7 +267,7 @@ fields!(LastPart {
 });
 fields!(TcpRelayPart { 1 => relay, 2 => at });
 fields!(StreamPart { 1 => state, 2 => remote });
-fields!(StayingPart { 1 => sessions });
+fields!(StayingPart { 1 => sessions, 2 => addresses or Vec::new() });
 fields!(SessionPart { 1 => client, 2 => server, 3 => number });
 fields!(KeeperHello { 1 => version, 2 => process, 3 => feeds });
 fields!(CopyPart {

@@ -24,7 +24,7 @@ use super::copying;
 use super::counting;
 use super::messages::{
     Hello, KeeperHello, KernelPathPart, LastPart, Leaving, Listening, News, Offer, SessionPart,
-    Step, StreamPart, TcpRelayPart,
+    StayingPart, Step, StreamPart, TcpRelayPart,
 };
 use super::parked::{Found, Parked};
 use super::passing::{Inlet, Outlet as _};
@@ -436,8 +436,9 @@ impl Predecessor {
                 server,
                 number: SocketId(number),
             };
-            let sessions = part.sessions.into_iter().map(session).collect();
-            Ok(StayingSessions { sessions, conduit: Conduit::from_fd(fd)? })
+            let StayingPart { sessions, addresses } = part;
+            let sessions = sessions.into_iter().map(session).collect();
+            Ok(StayingSessions { sessions, addresses, conduit: Conduit::from_fd(fd)? })
         });
         let staying = staying.collect::<io::Result<_>>()?;
         let streams = self.receive_streams(streams)?;

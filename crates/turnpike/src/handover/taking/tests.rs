@@ -4,7 +4,7 @@ use std::net::UdpSocket as StdSocket;
 use std::os::fd::AsFd as _;
 use std::sync::mpsc::sync_channel;
 
-use turn_types::RelayId;
+use turn_types::{RelayId, RelayedAddr};
 
 use super::*;
 use crate::handover::messages::{Bytes, CopyPart, ProgressPart};
@@ -117,6 +117,32 @@ fn connections_come_with_their_sockets() {
     std::net::TcpStream::connect(at).expect("it listens");
     let [one] = &inherited.peers[..] else { panic!("not one peer") };
     assert_eq!((&one.state[..], one.remote), (&[3][..], peer.local_addr().unwrap()));
+}
+
+/// The sessions of a process that stay, as versions before wrote them.
+struct WithoutAddresses {
+    sessions: Vec<SessionPart>,
+}
+
+state_format::fields!(WithoutAddresses { 1 => sessions });
+
+#[test]
+fn addresses_that_stay_come_with_their_way() {
+    let at = |port| SocketAddr::from(([192, 0, 2, 1], port));
+    let sessions = || vec![SessionPart { client: at(1), server: at(2), number: 7 }];
+    let addresses = vec![RelayedAddr(at(50_000)), RelayedAddr(at(50_002))];
+    let mut parking = parked(&[socket()], 1);
+    let staying = vec![StayingPart { sessions: sessions(), addresses: addresses.clone() }];
+    parking.send(&News::Last(LastPart { staying, ..last_part() })).unwrap();
+    let (_own, next) = std::os::unix::net::UnixDatagram::pair().unwrap();
+    parking.send_descriptors(&[next.as_fd()]).unwrap();
+    let (_, inherited) = received(parking).unwrap();
+    let [staying] = &inherited.staying[..] else { panic!("not one process") };
+    assert_eq!((staying.sessions.len(), &staying.addresses), (1, &addresses));
+
+    let before = state_format::write_document(&WithoutAddresses { sessions: sessions() });
+    let read: StayingPart = state_format::read_document(&before).unwrap();
+    assert_eq!((read.sessions.len(), read.addresses.len()), (1, 0));
 }
 
 /// A socket that does not listen is no relay: all that has come is closed.
