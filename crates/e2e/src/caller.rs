@@ -68,6 +68,43 @@ impl Caller {
         account: Account,
         families: Families,
     ) -> Self {
+        let mut caller = Self::asking(socket, server, account, families);
+        caller.allocation = Some(caller.wait("an allocation", |event| {
+            let Event::Allocated(allocation) = event else { return None };
+            Some(*allocation)
+        }));
+        caller
+    }
+
+    /// Asks for a relayed address as [`Self::allocate`].
+    ///
+    /// # Errors
+    /// The error code, if it is refused.
+    ///
+    /// # Panics
+    /// The server does not answer.
+    #[track_caller]
+    pub fn ask(
+        socket: UdpSocket,
+        server: SocketAddr,
+        account: Account,
+        families: Families,
+    ) -> Result<Self, u16> {
+        let mut caller = Self::asking(socket, server, account, families);
+        let answer = caller.wait("an answer", |event| {
+            if let Event::Refused { code, .. } = event {
+                return Some(Err(*code));
+            }
+            let Event::Allocated(allocation) = event else { return None };
+            Some(Ok(*allocation))
+        });
+        caller.allocation = Some(answer?);
+        Ok(caller)
+    }
+
+    /// A client that has asked for these families.
+    #[track_caller]
+    fn asking(socket: UdpSocket, server: SocketAddr, account: Account, families: Families) -> Self {
         socket.connect(server).unwrap_or_else(|error| panic!("{server}: {error}"));
         let config =
             ClientConfig::new(ServerAddr(server), account.name, account.password, seed(&socket));
@@ -77,10 +114,6 @@ impl Caller {
             AllocateOptions { families, lifetime_secs: Some(1), ..AllocateOptions::default() };
         let asked = caller.client.allocate(caller.now(), options);
         asked.unwrap_or_else(|error| panic!("{error}"));
-        caller.allocation = Some(caller.wait("an allocation", |event| {
-            let Event::Allocated(allocation) = event else { return None };
-            Some(*allocation)
-        }));
         caller
     }
 
