@@ -5,14 +5,17 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
 
 use control::Series;
+use stun_wire::{AttributeType, Method};
 use support::data::{Alice, Caller};
 use support::dtls::{DtlsUser, config};
 use support::end::End;
 use support::user::TurnUser;
 use support::{LOCALHOST, PEER, Start, World, prefix};
+use test_support::eventually;
 use turn_proto::DropReason;
 use turn_types::{IpFamily, IpMeta, PeerAddr, RelayedAddr};
 
@@ -168,4 +171,26 @@ fn an_address_that_stays_is_told_and_goes_on_to_be_relayed_from() {
         peer.send(stays.relayed(), b"as before");
         assert_eq!(stays.hear(), (Some(channel), b"as before".to_vec()));
     }
+}
+
+/// A connection to a peer is being opened, so that the client's own one stays, without a session of DTLS.
+#[test]
+fn an_address_of_a_client_with_a_connection_is_told_as_well() {
+    let world = world();
+    let listener = TcpListener::bind((PEER, 0)).unwrap();
+    let full = listener.local_addr().unwrap();
+    let connect = |_| TcpStream::connect_timeout(&full, Duration::from_millis(200)).ok();
+    let waiting: Vec<TcpStream> = (0..10_000).map_while(connect).collect();
+    assert!(waiting.len() < 10_000, "it is never full");
+    let (mut alice, relayed) = Alice::allocated(world.server);
+    let request = alice.request(Method::CONNECT, |builder| {
+        builder.xor_address(AttributeType::XOR_PEER_ADDRESS, full);
+    });
+    alice.socket.write_all(&request).unwrap();
+    eventually("it is being opened", || world.count(Series::PeersLive) == 1);
+    let left = world.channels.leave().unwrap();
+    let [staying] = &left[0].staying[..] else { panic!("{left:?}") };
+    assert_eq!(staying.addresses, [RelayedAddr(relayed)]);
+    assert!(staying.sessions.is_empty());
+    world.channels.take_back();
 }
