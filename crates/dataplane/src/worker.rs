@@ -390,8 +390,7 @@ impl<N: Net> Worker<N> {
         self.make_room_to_receive();
         let Self { cx, dtls, conduit, .. } = self;
         if conduit.as_ref().is_some_and(|conduit| !dtls.receive_passed(cx, conduit)) {
-            // It would be ready for ever.
-            *conduit = None;
+            self.end_unreachable();
         }
         self.settle();
         self.send_gathered();

@@ -374,6 +374,19 @@ fn a_worker_that_stops_says_so() {
     assert_eq!(totals.value(Series::AssociationsEnded(AssociationEnd::Shutdown)), 1);
 }
 
+/// The next process has the listeners. When it is gone, and none has come behind it, no datagram finds its session.
+#[test]
+fn sessions_that_stay_end_with_the_last_way_to_them() {
+    let world = world();
+    let mut alice = DtlsUser::allocated(world.server);
+    let left = world.channels.leave().unwrap();
+    world.channels.forget();
+    assert_eq!(world.all_sessions().len(), 1, "it stays");
+    drop(left);
+    eventually("it has ended", || world.all_sessions().is_empty());
+    assert_eq!(alice.read(), None, "it hears of it");
+}
+
 #[test]
 fn plain_clients_are_dropped_where_only_dtls_is_served() {
     let world = World::start(Start { dtls: Some(config()), only_secure: true, ..Start::default() });

@@ -269,9 +269,14 @@ impl<N: Net> Worker<N> {
         self.publish();
     }
 
-    /// Takes everything back that it has [left](Self::leave), as it was.
+    /// Takes everything back that it has [left](Self::leave), as it was, and sends the next process no more copies.
     pub fn take_back(&mut self) {
-        let Some(Left { streams, .. }) = self.left.take() else { return };
+        let Some(Left { streams, .. }) = self.left.take() else {
+            if self.copying.as_ref().is_some_and(|copying| copying.is_for(CopiesFor::Next)) {
+                self.copy_to_keeper_again();
+            }
+            return;
+        };
         let Self { cx, streams: all, conduit, late_conduit, tcp_relay, .. } = self;
         (*conduit, *late_conduit) = (None, None);
         all.take_back(cx, streams);
@@ -299,6 +304,8 @@ impl<N: Net> Worker<N> {
             }
             tcp_relay.forget(&cx.net, departure.relays(), departure.connections());
         }
+        // An answer that comes late would make an allocation here for a client that the next process serves.
+        cx.server.forget_waiting(cx.now, |transport| transport == Transport::Udp);
         all.forget(cx, streams);
         cx.sockets.leave_shared(&cx.net);
         cx.earlier.leave(&cx.net);
@@ -306,6 +313,20 @@ impl<N: Net> Worker<N> {
         self.settle();
         self.send_gathered();
         self.is_busy = true;
+    }
+
+    /// No later process is there: nothing comes for the sessions of DTLS that have stayed here, and addresses of prefixes that have may be given
+    /// to others.
+    pub(super) fn end_unreachable(&mut self) {
+        self.conduit = None;
+        let Self { cx, dtls, .. } = self;
+        dtls.end_all(cx);
+        let ids: Vec<AllocationId> = cx.server.allocations().map(|record| record.id).collect();
+        for id in ids {
+            if cx.server.addresses_of_prefixes(id).next().is_some() {
+                cx.server.end_allocation(cx.now, id, EndReason::Shutdown);
+            }
+        }
     }
 
     /// Copies everything to another process, and then each change. Copies for a keeper wait while the next process gets some, or all.

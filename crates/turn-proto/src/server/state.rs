@@ -185,11 +185,8 @@ impl State {
     /// may do so from elsewhere.
     pub(super) fn close(&mut self, policy: &Policy, five_tuple: &FiveTuple, now: Instant) {
         self.server_names.remove(five_tuple);
-        while let Some(waiting) = self.pending.take_of(five_tuple) {
-            self.abandon(waiting);
-        }
         self.expected.remove(five_tuple);
-        self.moves().review_queue(five_tuple, now);
+        self.abandon_all_of(five_tuple, now);
         let Some(slot) = self.allocations.of_client(five_tuple) else { return };
         if self.allocations.get(slot).mobility.is_some() {
             let Self { allocations, outbox, .. } = self;
@@ -197,6 +194,14 @@ impl State {
         } else {
             self.end(slot, now, EndReason::ConnectionClosed);
         }
+    }
+
+    /// Gives up the pending requests of a client.
+    pub(super) fn abandon_all_of(&mut self, five_tuple: &FiveTuple, now: Instant) {
+        while let Some(waiting) = self.pending.take_of(five_tuple) {
+            self.abandon(waiting);
+        }
+        self.moves().review_queue(five_tuple, now);
     }
 
     /// Ends all allocations, and gives up all pending requests.

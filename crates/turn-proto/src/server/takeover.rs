@@ -30,6 +30,16 @@ impl Server {
         self.state.moves().leave(id)
     }
 
+    /// Forgets the requests that wait of clients by these transports: another process serves them from here on, and gets their
+    /// retransmissions.
+    pub fn forget_waiting(&mut self, now: Now, of: impl Fn(Transport) -> bool) {
+        let waiting = self.state.pending.five_tuples();
+        let clients: Vec<FiveTuple> = waiting.filter(|client| of(client.transport)).collect();
+        for client in clients {
+            self.state.abandon_all_of(&client, now.instant);
+        }
+    }
+
     /// Takes an allocation that another process [wrote](Departure::write), as it is: whatever the quotas are now. Its relay sockets
     /// get other names. `socket_of` returns the number that the socket of a client's path has here.
     ///

@@ -354,6 +354,12 @@ impl Pending {
         self.take(id)
     }
 
+    /// The 5-tuples of requests that wait, the oldest first. One with several comes once for each.
+    pub(crate) fn five_tuples(&self) -> impl Iterator<Item = FiveTuple> {
+        let entries = self.ends.0.iter().filter_map(|(id, _)| self.entries.get(id));
+        entries.map(|entry| entry.key.0)
+    }
+
     /// The end of the next wait, or of the next user look-up.
     pub(crate) fn next_end(&self) -> Option<Instant> {
         self.ends.next().into_iter().chain(self.lookup_ends.next()).min()

@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use netsim::Rng;
 use state_format::{Malformed, Reader, Writer};
-use stun_wire::AttributeType;
+use stun_wire::{AttributeType, Method};
 use test_support::for_each_seed;
 use turn_proto::{
-    Departure, EndReason, HEADER_MAX, PeerRules, Policy, Quotas, RelayPrefix, Revoked, TakenOver,
-    TakeoverError, Traffic, Verdict,
+    Departure, DropReason, EndReason, Event, HEADER_MAX, PeerRules, Policy, Quotas, RelayPrefix,
+    Revoked, TakenOver, TakeoverError, Traffic, UserAnswer, Verdict,
 };
 use turn_types::{
-    AllocationId, ClientPath, IpFamily, IpMeta, PeerAddr, Prefix, RelayId, RelayedAddr, SocketId,
-    Transport, WorkerId,
+    AllocationId, ClientPath, IpFamily, IpMeta, PeerAddr, PendingId, Prefix, RelayId, RelayedAddr,
+    SocketId, Transport, WorkerId,
 };
 
 use crate::support::*;
@@ -138,7 +138,7 @@ fn deadlines_are_as_they_were() {
 fn a_retransmitted_allocate_gets_the_same_answer() {
     let mut world = World::new();
     let mut client = Client::new(1000);
-    let request = client.sealed(&mut world, stun_wire::Method::ALLOCATE, |b| {
+    let request = client.sealed(&mut world, Method::ALLOCATE, |b| {
         b.requested_transport(17);
     });
     let first = client.exchange(&mut world, &request).success();
@@ -209,7 +209,7 @@ fn a_client_may_move_with_the_ticket_that_it_had() {
     let mut world = restart(world, rules());
     let mut new = Client::new(2000);
     new.path.socket = SocketId(9);
-    new.ask(&mut world, stun_wire::Method::REFRESH, |b| {
+    new.ask(&mut world, Method::REFRESH, |b| {
         b.mobility_ticket(&ticket);
     })
     .success();
@@ -356,7 +356,7 @@ fn expiry_moves_and_new_rules_are_changes() {
     assert_eq!(changed(&mut world), [id], "its permission has expired");
     let mut new = Client::new(2000);
     new.path.socket = SocketId(9);
-    new.ask(&mut world, stun_wire::Method::REFRESH, |b| {
+    new.ask(&mut world, Method::REFRESH, |b| {
         b.mobility_ticket(&ticket);
     })
     .success();
@@ -366,6 +366,26 @@ fn expiry_moves_and_new_rules_are_changes() {
     world.advance(secs(3600));
     assert_eq!(world.ends(), [EndReason::Expired]);
     assert_eq!(changed(&mut world), [id], "it has expired");
+}
+
+/// Its client sends it again, to the next process, which asks for itself.
+#[test]
+fn a_request_that_waited_is_not_answered_behind_the_move() {
+    let mut old = World::new();
+    let mut client = Client::new(1);
+    let request = client.sealed(&mut old, Method::ALLOCATE, |builder| {
+        builder.requested_transport(17);
+    });
+    old.database_hangs = true;
+    assert!(matches!(old.from_client(&client.path, &request), Fate::Wait));
+    old.server.forget_waiting(old.now, |transport| transport != Transport::Udp);
+    let again = old.from_client(&client.path, &request);
+    assert_eq!(again.dropped(), DropReason::AlreadyPending, "of another transport");
+    old.server.forget_waiting(old.now, |transport| transport == Transport::Udp);
+    let found = Event::UserFound { pending: PendingId(0), answer: UserAnswer::Unknown };
+    assert!(old.handle_event(found).is_none());
+    assert!(old.advance_and_hear(secs(60)).is_empty());
+    old.check();
 }
 
 #[test]
@@ -539,7 +559,7 @@ fn clients_over_streams_and_their_connections_with_peers_go_on() {
     let rules = || Policy { tcp_relaying: true, ..policy() };
     let mut world = World::with(rules());
     let mut client = Client::new(1000).over(Transport::Tcp);
-    let reply = client.ask(&mut world, stun_wire::Method::ALLOCATE, |b| {
+    let reply = client.ask(&mut world, Method::ALLOCATE, |b| {
         b.requested_transport(6);
     });
     let relayed = reply.success().relayed()[0];

@@ -246,8 +246,9 @@ impl Giving {
         wire.set_patience(PATIENCE)?;
         let mut copies = HandedOut::default();
         let (copied, received) = sync_channel(COPIES_WAITING);
-        self.copy(&mut wire, (copied, &received), &mut copies)?;
-        wire.expect(Step::Leave)?;
+        self.copy(&mut wire, (copied, &received), &mut copies)
+            .and_then(|()| wire.expect(Step::Leave))
+            .inspect_err(|_| self.workers.channels.take_back())?;
         let since = Instant::now();
         let left = self.leave()?;
         let allocations = count(&left);
