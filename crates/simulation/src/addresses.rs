@@ -35,6 +35,12 @@ impl FormerAddresses {
         self.perhaps.clear();
     }
 
+    /// The server has died, and goes on with copies: the allocation may be where it was before.
+    pub(crate) fn forget(&mut self) {
+        self.perhaps.clear();
+        self.left.clear();
+    }
+
     /// Checks a datagram to an address that is not the client's present one.
     pub(crate) fn check(
         &self,

@@ -175,6 +175,11 @@ impl ClientHost {
         let _ = self.client.moved(at);
     }
 
+    /// Notes that the server has died: it may have forgotten the client's last move.
+    pub fn server_died(&mut self) {
+        self.former.forget();
+    }
+
     /// Goes to another address with its allocation.
     fn change_address(&mut self, at: Instant) {
         self.former.leave(self.plan.me);

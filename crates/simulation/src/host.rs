@@ -11,7 +11,7 @@ use netsim::{Body, Chance, Icmp, Packet, Rng};
 use turn_types::{Instant, IpFamily, Now, UnixSeconds};
 
 use crate::routes::RingState;
-use crate::tcp::TcpNet;
+use crate::tcp::{Backlog, TcpNet};
 use crate::udp::UdpState;
 
 /// Processor time that passes between two looks at its clock, below this.
@@ -47,8 +47,8 @@ pub(crate) struct State {
     sockets: Vec<Weak<RefCell<UdpState>>>,
     /// Rings of the kernel path, one for each worker.
     rings: Vec<Weak<RefCell<RingState>>>,
-    /// Number of listening TCP sockets.
-    pub(crate) acceptors: usize,
+    /// Connections that wait at each listening TCP socket.
+    pub(crate) backlogs: Vec<Weak<RefCell<Backlog>>>,
     sent: Vec<Packet>,
     pub(crate) tcp: TcpNet,
 }
@@ -59,13 +59,22 @@ impl SimHost {
     pub fn new(rng: Rng, tcp: TcpNet) -> Self {
         let faults = Faults::default();
         let now = Now { instant: Instant::ZERO, unix: UnixSeconds(0) };
-        let (cpu, sockets, rings, sent) = (Duration::ZERO, Vec::new(), Vec::new(), Vec::new());
-        let state = State { now, cpu, rng, faults, sockets, rings, acceptors: 0, sent, tcp };
+        let (cpu, sockets, rings) = (Duration::ZERO, Vec::new(), Vec::new());
+        let (backlogs, sent) = (Vec::new(), Vec::new());
+        let state = State { now, cpu, rng, faults, sockets, rings, backlogs, sent, tcp };
         Self(Rc::new(RefCell::new(state)))
     }
 
     pub(crate) fn state(&self) -> RefMut<'_, State> {
         self.0.borrow_mut()
+    }
+
+    /// Does something while these faults happen, in the place of others.
+    pub(crate) fn with_faults<T>(&self, faults: Faults, act: impl FnOnce() -> T) -> T {
+        let before = std::mem::replace(&mut self.state().faults, faults);
+        let done = act();
+        self.state().faults = before;
+        done
     }
 
     /// Sets both clocks.
@@ -138,6 +147,13 @@ impl SimHost {
         !rng.happens(faults.watch)
     }
 
+    /// Returns true if no descriptor is left.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        let mut state = self.state();
+        let State { rng, faults, .. } = &mut *state;
+        rng.happens(faults.exhausted)
+    }
+
     /// Adds the ring of a worker.
     pub(crate) fn add_ring(&self, ring: &Rc<RefCell<RingState>>) {
         self.state().rings.push(Rc::downgrade(ring));
@@ -200,8 +216,10 @@ impl SimHost {
     /// Number of open UDP sockets, and of listening TCP sockets.
     #[must_use]
     pub fn open_sockets(&self) -> usize {
-        let state = self.state();
-        state.acceptors + state.sockets.iter().filter(|socket| socket.strong_count() > 0).count()
+        let mut state = self.state();
+        state.backlogs.retain(|backlog| backlog.strong_count() > 0);
+        let udp = state.sockets.iter().filter(|socket| socket.strong_count() > 0).count();
+        state.backlogs.len() + udp
     }
 }
 

@@ -83,7 +83,7 @@ impl SimAcceptor {
     /// The address is in use.
     pub(crate) fn listen(host: &SimHost, at: SocketAddr, shared: bool) -> io::Result<Self> {
         let mut state = host.state();
-        let State { rng, faults, tcp, acceptors, .. } = &mut *state;
+        let State { rng, faults, tcp, backlogs, .. } = &mut *state;
         if !shared && rng.happens(faults.exhausted) {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
@@ -91,14 +91,14 @@ impl SimAcceptor {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         let (local, backlog) = tcp.listen(at, shared)?;
-        *acceptors += 1;
+        backlogs.push(Rc::downgrade(&backlog));
         Ok(Self { local, backlog, host: host.clone() })
     }
-}
 
-impl Drop for SimAcceptor {
-    fn drop(&mut self) {
-        self.host.state().acceptors -= 1;
+    /// Another descriptor of the same socket.
+    pub(crate) fn twin(&self) -> Self {
+        let Self { local, backlog, host } = self;
+        Self { local: *local, backlog: Rc::clone(backlog), host: host.clone() }
     }
 }
 
@@ -260,9 +260,10 @@ impl AcceptIo for SimAcceptor {
     }
 
     fn copy(&self) -> io::Result<Self> {
-        let Self { local, backlog, host } = self;
-        host.state().acceptors += 1;
-        Ok(Self { local: *local, backlog: Rc::clone(backlog), host: host.clone() })
+        if self.host.is_exhausted() {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        Ok(self.twin())
     }
 
     fn accept(&self) -> io::Result<Option<(TcpEnd, SocketAddr)>> {

@@ -33,6 +33,11 @@ impl SimUdp {
     ) -> io::Result<Self> {
         Ok(Self { state: host.bind(at, shared, coalesce)?, host: host.clone() })
     }
+
+    /// Another descriptor of the same socket.
+    pub(crate) fn twin(&self) -> Self {
+        Self { state: Rc::clone(&self.state), host: self.host.clone() }
+    }
 }
 
 impl UdpIo for SimUdp {
@@ -68,7 +73,10 @@ impl UdpIo for SimUdp {
     }
 
     fn copy(&self) -> io::Result<Self> {
-        Ok(Self { state: Rc::clone(&self.state), host: self.host.clone() })
+        if self.host.is_exhausted() {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        Ok(self.twin())
     }
 
     fn coalesce(&self, on: bool) {

@@ -1,11 +1,13 @@
 //! Whole servers in many worlds: workers over simulated sockets, clients over UDP, DTLS, TCP and TLS behind NATs,
 //! lossy links and load balancers, peers, strays, an operator, a slow user directory, failing system calls, a suspended
-//! host, a wall clock that is wrong. Clients have passwords, time-limited names and access tokens (RFC 7635), are
-//! redirected, move (RFC 8016), relay TCP (RFC 6062), and test NAT behaviour (RFC 5780, RFC 3489).
+//! host, a wall clock that is wrong; processes that pass everything on to others, which may fail in the middle, that are
+//! restarted, and that die, with a keeper and without. Clients have passwords, time-limited names and access tokens
+//! (RFC 7635), are redirected, move (RFC 8016), relay TCP (RFC 6062), and test NAT behaviour (RFC 5780, RFC 3489).
 //!
 //! After each step: one fate for each packet, allocations within the quotas and with their sockets, no byte to another
 //! client or peer, or to an address that a client has left, responses from the requested address; now and then: each
-//! allocation at one worker alone. At the end: nothing is left. `SEED=… cargo test -p simulation --test worlds` runs one world.
+//! allocation at one worker of one process alone. At the end: nothing is left. `SEED=… cargo test -p simulation --test
+//! worlds` runs one world.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod elsewhere;
@@ -34,6 +36,8 @@ struct Sums {
     by_token: u64,
     by_timed_name: u64,
     moves: u64,
+    handovers: u64,
+    resumptions: u64,
     completed: u64,
     discovered: u64,
     at_clients: u64,
@@ -54,6 +58,8 @@ fn many_worlds_keep_every_promise() {
             sums.by_token += scene.allocations_of(TOKEN);
             sums.by_timed_name += scene.allocations_of(TIMED);
             sums.moves += scene.moves();
+            sums.handovers += scene.handovers();
+            sums.resumptions += scene.resumptions();
             sums.completed += scene.completed();
             sums.discovered += scene.discovered();
             sums.at_clients += scene.received_by_clients();
@@ -89,6 +95,8 @@ impl Sums {
             by_token,
             by_timed_name,
             moves,
+            handovers,
+            resumptions,
             completed,
             discovered,
             at_clients,
@@ -99,6 +107,8 @@ impl Sums {
         assert!(*by_token > WORLDS / 10, "{by_token} allocations by access tokens");
         assert!(*by_timed_name > WORLDS / 10, "{by_timed_name} by time-limited names");
         assert!(*moves > WORLDS / 10, "{moves} moves of allocations");
+        assert!(*handovers > WORLDS, "{handovers} hand-overs");
+        assert!(*resumptions > WORLDS / 10, "{resumptions} resumptions by a keeper's copies");
         assert!(*completed > WORLDS / 2, "{completed} complete data connections");
         assert!(*discovered > 10 * WORLDS, "{discovered} responses of NAT behaviour discovery");
         assert!(*at_peers > 10 * WORLDS, "{at_peers} payloads at peers");

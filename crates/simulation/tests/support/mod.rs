@@ -311,7 +311,7 @@ impl Scene {
 
     /// Lets an operator, a NAT or a network do something.
     fn operate(&mut self) {
-        match self.rng.below(16) {
+        match self.rng.below(20) {
             0 => {
                 let allow = ["192.0.2.10/32", "2001:db8:2::/48"].map(|one| one.parse().unwrap());
                 let own = listeners().map(|listener| listener.ip());
@@ -363,14 +363,10 @@ impl Scene {
                 let seconds = *self.rng.pick(&[0, 0, 5, -5, 3_600, -3_600, 100_000, -100_000]);
                 self.with_server(|server| server.set_wall_error(seconds));
             }
-            11 => {
-                let server = *self.rng.pick(&self.servers);
-                self.world.act(server, |node, now, out| {
-                    let Node::Server(server) = node else { unreachable!() };
-                    server.restart(out);
-                    server.run(now, out);
-                });
-            }
+            11 | 12 => self.with_server(ServerHost::upgrade),
+            13 => self.with_server_and_network(ServerHost::restart),
+            14 | 15 => self.kill_server(),
+            16 => self.with_server(ServerHost::keep),
             _ => {
                 let links = self.links.clone();
                 links.into_iter().for_each(|link| self.world.link_mut(link).up = true);
@@ -379,12 +375,27 @@ impl Scene {
     }
 
     fn with_server(&mut self, act: impl FnOnce(&mut ServerHost)) {
+        self.with_server_and_network(|server, _| act(server));
+    }
+
+    fn with_server_and_network(&mut self, act: impl FnOnce(&mut ServerHost, &mut Outbox)) {
         let server = *self.rng.pick(&self.servers);
         self.world.act(server, |node, now, out| {
             let Node::Server(server) = node else { unreachable!() };
-            act(server);
+            act(server, out);
             server.run(now, out);
         });
+    }
+
+    fn kill_server(&mut self) {
+        let gracefully = self.rng.below(3) == 0;
+        self.with_server_and_network(|server, out| server.die(gracefully, out));
+        for client in self.clients.clone() {
+            self.world.act(client, |node, _, _| {
+                let Node::Client(client) = node else { unreachable!() };
+                client.server_died();
+            });
+        }
     }
 
     pub(crate) const fn digest(&self) -> u64 {
@@ -418,6 +429,20 @@ impl Scene {
 
     pub(crate) fn received_by_peers(&self) -> u64 {
         self.sum(|node| if let Node::Peer(peer) = node { Some(peer.received) } else { None })
+    }
+
+    fn sum_of_servers(&self, value: impl Fn(&ServerHost) -> u64) -> u64 {
+        self.sum(|node| if let Node::Server(server) = node { Some(value(server)) } else { None })
+    }
+
+    /// Processes that have gone on with everything of the one before.
+    pub(crate) fn handovers(&self) -> u64 {
+        self.sum_of_servers(|server| server.handovers)
+    }
+
+    /// Processes that have gone on with a keeper's copies.
+    pub(crate) fn resumptions(&self) -> u64 {
+        self.sum_of_servers(|server| server.resumptions)
     }
 
     /// Responses of NAT behaviour discovery.

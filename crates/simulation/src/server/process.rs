@@ -1,0 +1,402 @@
+//! One process of a server: workers of `dataplane` with the tables that they share, and their look-ups.
+
+use std::mem::take;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use control::{
+    Asked, Kind, LockedRegistry, Mailbox, Request, Series, SessionFilter, UserDirectory,
+    UserLookup, WorkerCounters,
+};
+use dataplane::{
+    Admission, Copies, DtlsSettings, Inheritance, Listener, LogOptions, NetOptions, NotTaken,
+    StreamSettings, Worker, WorkerChannels, WorkerEndpoint, WorkerSpec,
+};
+use netsim::Rng;
+use turn_proto::{
+    AllocationRecord, Policy, Progress, RelayAddress, RelayPorts, RelayPrefix, SharedRegistry as _,
+    UserAnswer,
+};
+use turn_types::{AllocationId, Instant, PendingId, Transport, WorkerId};
+
+use super::{DirectoryFaults, MOMENT, ServerPlan, Users};
+use crate::conduit::SimConduit;
+use crate::host::{Faults, SimHost};
+use crate::net::{LastWait, SimAcceptor, SimNet};
+use crate::routes::{RingState, SimRoutes};
+use crate::socket::SimUdp;
+use crate::tcp::TcpEnd;
+
+/// Part of one worker for the next process.
+pub(super) type Part = Inheritance<SimUdp, TcpEnd, SimAcceptor, SimConduit>;
+
+/// Look-ups that were asked, with the worker that asked.
+#[derive(Default)]
+struct Questions(Mutex<Vec<UserLookup>>);
+
+struct Directory {
+    questions: Arc<Questions>,
+    users: Users,
+    faults: DirectoryFaults,
+    rng: Mutex<Rng>,
+}
+
+impl UserDirectory for Directory {
+    fn find(&self, lookup: UserLookup) -> Asked {
+        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        if rng.happens(self.faults.refused) {
+            return Asked::Refused;
+        }
+        if self.faults.delay_max.is_zero() {
+            return Asked::Answered((self.users)(&lookup.user));
+        }
+        self.questions.0.lock().unwrap_or_else(PoisonError::into_inner).push(lookup);
+        Asked::Taken
+    }
+}
+
+/// Listening sockets of one worker.
+#[derive(Debug)]
+pub(super) struct Listeners {
+    udp: Vec<SimUdp>,
+    tcp: Vec<SimAcceptor>,
+}
+
+impl Listeners {
+    /// # Panics
+    /// An address is in use.
+    pub(super) fn open(host: &SimHost, at: &[SocketAddr]) -> Self {
+        let udp = |at: &SocketAddr| SimUdp::bind(host, *at, true, true).expect("a free address");
+        let tcp = |at: &SocketAddr| SimAcceptor::listen(host, *at, true).expect("a free address");
+        Self { udp: at.iter().map(udp).collect(), tcp: at.iter().map(tcp).collect() }
+    }
+
+    pub(super) fn copy(&self) -> Self {
+        let Self { udp, tcp } = self;
+        let (udp, tcp) = (udp.iter().map(SimUdp::twin), tcp.iter().map(SimAcceptor::twin));
+        Self { udp: udp.collect(), tcp: tcp.collect() }
+    }
+}
+
+/// A worker that serves.
+pub(super) struct SimWorker {
+    pub(super) worker: Worker<SimNet>,
+    pub(super) wait: Rc<LastWait>,
+    pub(super) counters: Arc<WorkerCounters>,
+    mailbox: Mailbox,
+    listeners: Listeners,
+}
+
+/// A worker that does not serve yet: it is built with the first news of the one before.
+struct NextWorker {
+    spec: Option<Box<WorkerSpec<SimNet>>>,
+    worker: Option<Worker<SimNet>>,
+    host: SimHost,
+    ring: Rc<std::cell::RefCell<RingState>>,
+    wait: Rc<LastWait>,
+    counters: Arc<WorkerCounters>,
+    mailbox: Mailbox,
+    listeners: Listeners,
+}
+
+impl NextWorker {
+    /// The worker, built with sockets that relays share.
+    fn built(&mut self, shared: Vec<SimUdp>) -> &mut Worker<SimNet> {
+        if let Some(mut spec) = self.spec.take() {
+            spec.shared = shared;
+            let host = self.host.clone();
+            let build = || Worker::new(*spec).expect("nothing of it can fail");
+            self.worker = Some(host.with_faults(Faults::default(), build));
+        }
+        self.worker.as_mut().expect("it was built")
+    }
+}
+
+/// Everything but the workers.
+struct Shared {
+    /// Rules, with the tables of this process.
+    policy: Policy,
+    registry: Arc<LockedRegistry>,
+    channels: WorkerChannels<SimNet>,
+    questions: Arc<Questions>,
+    users: Users,
+    faults: DirectoryFaults,
+}
+
+/// A process that serves.
+pub(super) struct Process {
+    shared: Shared,
+    pub(super) workers: Vec<SimWorker>,
+    /// Answers of the directory, with their times.
+    answers: Vec<(Instant, WorkerId, PendingId, UserAnswer)>,
+}
+
+/// A process that does not serve yet.
+pub(super) struct NextProcess {
+    shared: Shared,
+    workers: Vec<NextWorker>,
+}
+
+impl NextProcess {
+    /// Prepares a process, with these listeners. Nothing of the host fails.
+    pub(super) fn new(
+        (plan, users): (&ServerPlan, Users),
+        host: &SimHost,
+        rng: &mut Rng,
+        listeners: Vec<Listeners>,
+    ) -> Self {
+        let policy = renewed(&plan.policy);
+        let questions = Arc::new(Questions::default());
+        let directory = Arc::new(Directory {
+            questions: Arc::clone(&questions),
+            users,
+            faults: plan.users,
+            rng: Mutex::new(rng.fork()),
+        });
+        let mut ends = Vec::new();
+        for listeners in listeners {
+            let (net, wake) = SimNet::new(host.clone());
+            let wait = Rc::clone(&net.wait);
+            let (mailbox, endpoint) = WorkerEndpoint::new(net, wake);
+            ends.push((mailbox, endpoint, wait, listeners));
+        }
+        let channels = WorkerChannels::to(ends.iter().map(|(_, endpoint, ..)| endpoint));
+        let streams = StreamSettings {
+            proxies: plan.proxies.clone(),
+            tls: plan.tls.clone(),
+            plain: true,
+            acme_redirect: None,
+            admission: Arc::new(Admission::new(plan.limits)),
+        };
+        let admission = Arc::new(Admission::new(plan.limits));
+        let dtls = DtlsSettings { config: plan.dtls.clone(), only: false, admission };
+        let registry = Arc::new(LockedRegistry::new());
+        let shared_policy = Arc::new(policy.clone());
+        let worker = |(id, (mailbox, endpoint, wait, listeners)): (u16, _)| {
+            let listeners: Listeners = listeners;
+            let counters = Arc::new(WorkerCounters::new());
+            let routes = SimRoutes::new(rng.fork(), plan.faults.route_refused);
+            let ring = routes.ring_state();
+            let Listeners { udp, tcp } = listeners.copy();
+            let spec = Some(Box::new(WorkerSpec {
+                id: WorkerId(id),
+                listeners: udp.into_iter().map(Listener::over).collect(),
+                shared: Vec::new(),
+                acceptors: tcp,
+                streams: streams.clone(),
+                dtls: dtls.clone(),
+                policy: Arc::clone(&shared_policy),
+                registry: Arc::clone(&registry) as _,
+                seed: rng.seed_32(),
+                directory: Arc::clone(&directory) as _,
+                authorizer: Arc::new(control::NoAuthorizer),
+                counters: Arc::clone(&counters),
+                endpoint,
+                workers: channels.clone(),
+                routes: Some(routes),
+                net: NetOptions::default(),
+                log: LogOptions::default(),
+            }));
+            NextWorker {
+                spec,
+                worker: None,
+                host: host.clone(),
+                ring,
+                wait,
+                counters,
+                mailbox,
+                listeners,
+            }
+        };
+        let workers = (0..).zip(ends).map(worker).collect();
+        let faults = plan.users;
+        Self { shared: Shared { policy, registry, channels, questions, users, faults }, workers }
+    }
+
+    /// Its rules, with its tables.
+    pub(super) const fn policy(&self) -> &Policy {
+        &self.shared.policy
+    }
+
+    /// Takes copies, while the process before serves.
+    pub(super) fn take(&mut self, mut copies: Copies<SimUdp>) {
+        let worker = &mut self.workers[usize::from(copies.worker.0)];
+        let shared = take(&mut copies.shared);
+        worker.built(shared).take(copies);
+    }
+
+    /// Takes the rest of each worker; returns why some of it is not taken.
+    pub(super) fn take_over(&mut self, parts: Vec<Part>) -> Vec<NotTaken> {
+        let mut refused = Vec::new();
+        for (worker, mut part) in self.workers.iter_mut().zip(parts) {
+            let shared = take(&mut part.copies.shared);
+            refused.extend(worker.built(shared).take_over(part));
+        }
+        refused
+    }
+
+    pub(super) fn set_progress(&mut self, progress: Vec<Vec<(AllocationId, Progress)>>) {
+        for (worker, progress) in self.workers.iter_mut().zip(progress) {
+            worker.built(Vec::new()).set_progress(progress);
+        }
+    }
+
+    /// Lets it serve.
+    pub(super) fn serve(self, host: &SimHost) -> Process {
+        let worker = |mut next: NextWorker| {
+            next.built(Vec::new());
+            let NextWorker { worker, ring, wait, counters, mailbox, listeners, .. } = next;
+            host.add_ring(&ring);
+            let mut worker = worker.expect("it was built");
+            worker.hold_addresses();
+            SimWorker { worker, wait, counters, mailbox, listeners }
+        };
+        let workers = self.workers.into_iter().map(worker).collect();
+        Process { shared: self.shared, workers, answers: Vec::new() }
+    }
+}
+
+impl Process {
+    /// One turn of each worker. Returns true if all would have waited.
+    pub(super) fn turn(&mut self) -> bool {
+        let mut all_idle = true;
+        for SimWorker { worker, wait, .. } in &mut self.workers {
+            worker.turn();
+            all_idle &= wait.is_idle();
+        }
+        all_idle
+    }
+
+    /// Listening sockets, for another process.
+    pub(super) fn listeners(&self) -> Vec<Listeners> {
+        self.workers.iter().map(|worker| worker.listeners.copy()).collect()
+    }
+
+    pub(super) const fn channels(&self) -> &WorkerChannels<SimNet> {
+        &self.shared.channels
+    }
+
+    pub(super) fn counters(&self) -> impl Iterator<Item = &Arc<WorkerCounters>> {
+        self.workers.iter().map(|worker| &worker.counters)
+    }
+
+    /// Ends everything that no other process has. Returns the counters.
+    pub(super) fn finish(self) -> Vec<Arc<WorkerCounters>> {
+        let counters = self.counters().cloned().collect();
+        self.workers.into_iter().for_each(|SimWorker { worker, .. }| worker.finish());
+        counters
+    }
+
+    /// Sends a request to one of its workers, if there is one of this number.
+    pub(super) fn post(&self, to: WorkerId, request: Request) {
+        if let Some(worker) = self.workers.get(usize::from(to.0)) {
+            worker.mailbox.post(request).expect("its mailbox is almost empty");
+        }
+    }
+
+    /// Sends a request to all workers.
+    pub(super) fn post_all(&self, request: impl Fn() -> Request) {
+        for worker in &self.workers {
+            worker.mailbox.post(request()).expect("its mailbox is almost empty");
+        }
+    }
+
+    /// These rules with the tables of this process.
+    pub(super) fn with_own_tables(&self, policy: Policy) -> Policy {
+        let own = &self.shared.policy;
+        let relay = policy.relay.into_iter().map(|relay| {
+            let known = own.relay.iter().find(|own| own.local == relay.local);
+            known.cloned().unwrap_or(relay)
+        });
+        Policy { relay: relay.collect(), prefixes: own.prefixes.clone(), ..policy }
+    }
+
+    /// Returns at most `limit` allocations of a worker.
+    pub(super) fn allocations(&mut self, of: WorkerId, limit: usize) -> Vec<AllocationRecord> {
+        let records: Arc<Mutex<Vec<AllocationRecord>>> = Arc::default();
+        let found = Arc::clone(&records);
+        let reply = Box::new(move |sessions: Vec<control::Session>| {
+            let mut records = found.lock().unwrap_or_else(PoisonError::into_inner);
+            records.extend(sessions.into_iter().map(|session| session.record));
+        });
+        self.post(of, Request::List { filter: SessionFilter::default(), limit, reply });
+        if let Some(worker) = self.workers.get_mut(usize::from(of.0)) {
+            worker.worker.turn();
+        }
+        take(&mut *records.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Hears the questions of its workers.
+    pub(super) fn ask_questions(&mut self, now: Instant, rng: &mut Rng) {
+        let Shared { questions, users, faults, .. } = &self.shared;
+        let asked = take(&mut *questions.0.lock().unwrap_or_else(PoisonError::into_inner));
+        for UserLookup { worker, pending, user, .. } in asked {
+            let at = now + MOMENT + rng.duration_below(faults.delay_max);
+            let unavailable = rng.happens(faults.unavailable);
+            if !rng.happens(faults.silent) {
+                let answer = if unavailable { UserAnswer::Unavailable } else { users(&user) };
+                self.answers.push((at, worker, pending, answer));
+            }
+        }
+    }
+
+    /// Gives the answers whose time has come.
+    pub(super) fn answer_questions(&mut self, now: Instant) {
+        while let Some(at) = self.answers.iter().position(|(at, ..)| *at <= now) {
+            let (_, worker, pending, answer) = self.answers.remove(at);
+            self.post(worker, Request::UserFound { pending, answer });
+        }
+    }
+
+    /// Time at which it is to run, which it did last at `ran_at`.
+    pub(super) fn next_wake(&self, ran_at: Instant) -> Option<Instant> {
+        let timers = self.workers.iter().filter_map(|worker| worker.wait.timeout.get());
+        let timer = timers.min().map(|timeout| ran_at + timeout);
+        let answer = self.answers.iter().map(|(at, ..)| *at).min();
+        timer.into_iter().chain(answer).min()
+    }
+
+    /// The sum of one counter.
+    pub(super) fn sum(&self, series: Series) -> u64 {
+        self.counters().map(|counters| counters.value(series)).sum()
+    }
+
+    /// Live allocations, as counted.
+    pub(super) fn live(&self) -> usize {
+        let of = |&transport: &Transport| self.sum(Series::AllocationsLive(transport));
+        Transport::ALL.iter().map(of).sum::<u64>() as usize
+    }
+
+    /// Returns true if it has no clients.
+    pub(super) fn is_idle(&self) -> bool {
+        Series::all()
+            .filter(|series| series.family().kind == Kind::Gauge)
+            .all(|gauge| self.sum(gauge) == 0)
+    }
+
+    /// Allocations and reservations of the registry.
+    pub(super) fn registered(&self) -> (usize, usize) {
+        let mut counts = (0, 0);
+        self.shared.registry.with(&mut |registry| {
+            counts = (registry.allocations() as usize, registry.reservations());
+        });
+        counts
+    }
+}
+
+/// These rules with tables in which nothing is in use.
+fn renewed(policy: &Policy) -> Policy {
+    let address = |relay: &RelayAddress| RelayAddress { ports: RelayPorts::new(), ..relay.clone() };
+    Policy {
+        relay: policy.relay.iter().map(address).collect(),
+        prefixes: policy.prefixes.iter().map(renewed_prefix).collect(),
+        ..policy.clone()
+    }
+}
+
+fn renewed_prefix(prefix: &RelayPrefix) -> RelayPrefix {
+    let first_port = prefix.ports().next().expect("a port of the first worker");
+    let workers = prefix.ports().count() as u16;
+    RelayPrefix::new(prefix.network(), first_port, workers).expect("as it was")
+}
