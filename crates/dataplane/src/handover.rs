@@ -39,6 +39,8 @@ pub struct Entrance {
 pub enum Update<S = InheritedSocket> {
     /// Copies of allocations, while that process serves.
     Copies(Copies<S>),
+    /// All copies so far are to be taken, and then this is answered.
+    Reached(SyncSender<()>),
     /// The rest: it serves no more. One worker gets one of these.
     Last(Box<Inheritance<S, TcpStream, TcpListener, Conduit>>),
     /// Progress of allocations since, by the kernel path there.
@@ -74,6 +76,7 @@ impl Update {
                     staying,
                 }))
             }
+            Self::Reached(answer) => Update::Reached(answer),
             Self::Progress(progress) => Update::Progress(progress),
             Self::Serve => Update::Serve,
         })
@@ -86,7 +89,7 @@ impl<S> Update<S> {
         match self {
             Self::Copies(copies) => std::mem::take(&mut copies.shared),
             Self::Last(inheritance) => std::mem::take(&mut inheritance.copies.shared),
-            Self::Progress(_) | Self::Serve => Vec::new(),
+            Self::Reached(_) | Self::Progress(_) | Self::Serve => Vec::new(),
         }
     }
 }

@@ -85,7 +85,7 @@ fn is_to_serve(worker: &mut Worker, updates: &Receiver<Update>) -> bool {
                 worker.hold_addresses();
                 return true;
             }
-            Ok(Update::Copies(_) | Update::Last(_)) | Err(_) => return false,
+            Ok(Update::Copies(_) | Update::Reached(_) | Update::Last(_)) | Err(_) => return false,
         }
     }
 }
@@ -103,6 +103,8 @@ impl Entrance {
         loop {
             match update {
                 Update::Copies(copies) => worker.take(copies),
+                // If it is not waited for any more, the hand-over has failed, which the next update tells.
+                Update::Reached(answer) => drop(answer.send(())),
                 Update::Last(inherited) => {
                     tell_refused(id, &worker.take_over(*inherited));
                     return Ok((worker, updates));

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 
 use anyhow::anyhow;
 use control::EarlierTotals;
@@ -20,6 +20,7 @@ use state_format::Value;
 use turn_types::{AllocationId, Instant, Secret, SocketId, WorkerId};
 use xdp_relay::ParkedPath;
 
+use super::PATIENCE;
 use super::copying;
 use super::counting;
 use super::messages::{
@@ -353,7 +354,7 @@ impl Predecessor {
             }
             give(workers, index, Update::Copies(copies))?;
         }
-        Ok(())
+        wait_for_workers(workers)
     }
 
     /// Receives the rest of all workers whose rest is `missing`; returns the number of allocations.
@@ -501,6 +502,26 @@ fn give(workers: &[SyncSender<Update>], index: usize, update: Update) -> io::Res
     let worker = workers.get(index).ok_or_else(out_of_turn)?;
     let _ = worker.send(update);
     Ok(())
+}
+
+/// Waits until all workers have taken what they were given: they open and watch sockets, which takes longer than to pass them, and in the pause
+/// packets would wait for it.
+fn wait_for_workers(workers: &[SyncSender<Update>]) -> io::Result<()> {
+    let (answer, answers) = sync_channel(workers.len());
+    for index in 0..workers.len() {
+        give(workers, index, Update::Reached(answer.clone()))?;
+    }
+    drop(answer);
+    loop {
+        match answers.recv_timeout(PATIENCE) {
+            Ok(()) => {}
+            // All have answered. One that has ended is noticed later.
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Timeout) => {
+                return Err(io::Error::other("a worker does not take what it is given"));
+            }
+        }
+    }
 }
 
 /// The parts of a worker that has had nothing.
