@@ -337,6 +337,7 @@ mod tests {
             assert_eq!(*families.entry(family.name).or_insert(family), family);
         }
     }
+
     #[test]
     fn values_of_other_bounds_belong_to_the_next_greater_bucket() {
         let bucket =

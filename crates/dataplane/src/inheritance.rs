@@ -36,6 +36,21 @@ pub(crate) type Inherited<N> =
     Inheritance<<N as Net>::Udp, <N as Net>::Stream, <N as Net>::Acceptor, <N as Net>::Conduit>;
 
 impl<S, T, A, C> Inheritance<S, T, A, C> {
+    /// Of a worker of which there is nothing but copies.
+    #[must_use]
+    pub const fn of_copies(copies: Copies<S>) -> Self {
+        Self {
+            listeners: Vec::new(),
+            copies,
+            progress: Vec::new(),
+            streams: Vec::new(),
+            tcp_relays: Vec::new(),
+            peers: Vec::new(),
+            losses: Vec::new(),
+            staying: Vec::new(),
+        }
+    }
+
     /// Adds allocations that were between two workers. Nothing was received meanwhile.
     pub fn add(&mut self, late: Self) {
         let Self { copies, progress, streams, tcp_relays, peers, staying, .. } = late;

@@ -60,7 +60,7 @@ impl<S> KeptWorker<S> {
 
     /// Everything that is whole, for the next process, with all sockets. They stay here as well.
     #[must_use]
-    pub fn copies(&self, worker: WorkerId) -> Copies<&S> {
+    pub fn copies(&self) -> Copies<&S> {
         let whole = self.allocations.iter().filter(|(_, one)| one.is_whole());
         let changed = whole.map(|(id, one)| CopiedAllocation {
             id: *id,
@@ -68,7 +68,7 @@ impl<S> KeptWorker<S> {
             relays: one.relays.iter().map(CopiedRelay::lend).collect(),
         });
         Copies {
-            worker,
+            worker: self.last_id.worker(),
             last_id: self.last_id,
             shared: self.shared.iter().collect(),
             changed: changed.collect(),

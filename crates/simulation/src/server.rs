@@ -197,7 +197,8 @@ impl ServerHost {
             audit = audit.and_then(|()| self.audit_places());
         }
         self.host.take_sent().into_iter().for_each(|packet| out.send(packet));
-        for process in self.serving.iter_mut().chain(self.staying.iter_mut().map(Staying::process))
+        for process in
+            self.serving.iter_mut().chain(self.staying.iter_mut().map(|one| &mut one.process))
         {
             process.ask_questions(now.instant, &mut self.rng);
         }
@@ -210,15 +211,18 @@ impl ServerHost {
     fn turn(&mut self, now: Instant) {
         let Self { serving, staying, keeper, .. } = self;
         let mut processes: Vec<&mut Process> =
-            serving.iter_mut().chain(staying.iter_mut().map(Staying::process)).collect();
+            serving.iter_mut().chain(staying.iter_mut().map(|one| &mut one.process)).collect();
         processes.iter_mut().for_each(|process| process.answer_questions(now));
         if let Some(keeper) = keeper {
             keeper.fall_behind();
         }
         self.has_work_left = true;
         for _ in 0..ROUNDS_MAX {
-            let busy = processes.iter_mut().filter_map(|process| (!process.turn()).then_some(()));
-            if busy.count() == 0 {
+            let mut all_idle = true;
+            for process in &mut processes {
+                all_idle &= process.turn();
+            }
+            if all_idle {
                 self.has_work_left = false;
                 break;
             }
@@ -296,7 +300,7 @@ impl ServerHost {
         self.has_died |= self.absence.is_some() || self.handover.is_some();
         (self.handover, self.absence, self.keeper) = (None, None, None);
         let staying = std::mem::take(&mut self.staying);
-        let all = staying.into_iter().map(Staying::into_process).chain(self.serving.take());
+        let all = staying.into_iter().map(|one| one.process).chain(self.serving.take());
         for process in all.collect::<Vec<_>>() {
             self.end(process, out);
         }

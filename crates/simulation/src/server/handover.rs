@@ -78,14 +78,6 @@ enum Legacy {
 }
 
 impl Staying {
-    pub(super) const fn process(&mut self) -> &mut Process {
-        &mut self.process
-    }
-
-    pub(super) fn into_process(self) -> Process {
-        self.process
-    }
-
     pub(super) const fn next_wake(&self) -> Instant {
         self.until
     }

@@ -89,8 +89,7 @@ impl Keeper {
             return None;
         }
         let listeners = self.listeners.iter().map(Listeners::copy).collect();
-        let ids = (0..).map(WorkerId);
-        let parts = self.workers.iter().zip(ids).map(|(kept, id)| part(kept.copies(id)));
+        let parts = self.workers.iter().map(|kept| part(kept.copies()));
         Some((listeners, parts.collect()))
     }
 }
@@ -111,14 +110,5 @@ fn part(copies: Copies<&SimUdp>) -> Part {
     };
     let shared = shared.into_iter().map(SimUdp::twin).collect();
     let changed = changed.into_iter().map(allocation).collect();
-    Part {
-        listeners: Vec::new(),
-        copies: Copies { worker, last_id, shared, changed, ended, complete },
-        progress: Vec::new(),
-        streams: Vec::new(),
-        tcp_relays: Vec::new(),
-        peers: Vec::new(),
-        losses: Vec::new(),
-        staying: Vec::new(),
-    }
+    Part::of_copies(Copies { worker, last_id, shared, changed, ended, complete })
 }

@@ -35,10 +35,7 @@ pub(super) fn send_sockets(outlet: &mut impl Outlet, sockets: &[impl AsFd]) -> i
 pub(super) fn send_all(outlet: &mut impl Outlet, copies: Copies<impl AsFd>) -> io::Result<()> {
     let (copies, sockets) = message(copies);
     // What has been read from connections since the last copies would be missing.
-    let (progress, staying, streams) = (Vec::new(), Vec::new(), Vec::new());
-    let (tcp_relays, peers, losses) = (Vec::new(), Vec::new(), Vec::new());
-    let last = LastPart { copies, progress, staying, streams, tcp_relays, peers, losses };
-    outlet.send(&News::Last(last))?;
+    outlet.send(&News::Last(LastPart::of_copies(copies)))?;
     send_sockets(outlet, &sockets)
 }
 

@@ -297,7 +297,7 @@ impl Holding {
         }
         for worker in (0..).map(WorkerId).take(self.offer.workers.len()) {
             let kept = self.workers.entry(worker).or_insert_with(|| KeptWorker::new(worker));
-            copying::send_all(wire, kept.copies(worker))?;
+            copying::send_all(wire, kept.copies())?;
         }
         if kernel_path {
             KernelPathPart::send(wire, &borrowed(&self.kernel_path))?;

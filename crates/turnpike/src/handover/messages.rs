@@ -187,6 +187,15 @@ pub(super) struct CopyPart {
     pub(super) kernel_path: Option<u32>,
 }
 
+impl LastPart {
+    /// Of a worker of which there is nothing but copies.
+    pub(super) fn of_copies(copies: CopyPart) -> Self {
+        let (progress, staying, streams) = (Vec::new(), Vec::new(), Vec::new());
+        let (tcp_relays, peers, losses) = (Vec::new(), Vec::new(), Vec::new());
+        Self { copies, progress, staying, streams, tcp_relays, peers, losses }
+    }
+}
+
 impl CopyPart {
     /// Without a change.
     pub(super) const fn nothing(worker: WorkerId, last_id: AllocationId) -> Self {

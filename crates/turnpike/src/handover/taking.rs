@@ -527,23 +527,14 @@ fn wait_for_workers(workers: &[SyncSender<Update>]) -> io::Result<()> {
 /// The parts of a worker that has had nothing.
 fn nothing(index: usize) -> Last {
     let worker = WorkerId(u16::try_from(index).unwrap_or(u16::MAX));
-    Inheritance {
-        listeners: Vec::new(),
-        copies: Copies {
-            worker,
-            last_id: AllocationId::new(worker, 0),
-            shared: Vec::new(),
-            changed: Vec::new(),
-            ended: Vec::new(),
-            complete: true,
-        },
-        progress: Vec::new(),
-        streams: Vec::new(),
-        tcp_relays: Vec::new(),
-        peers: Vec::new(),
-        losses: Vec::new(),
-        staying: Vec::new(),
-    }
+    Inheritance::of_copies(Copies {
+        worker,
+        last_id: AllocationId::new(worker, 0),
+        shared: Vec::new(),
+        changed: Vec::new(),
+        ended: Vec::new(),
+        complete: true,
+    })
 }
 
 fn out_of_turn() -> io::Error {

@@ -71,10 +71,8 @@ fn what_a_process_has_left_is_taken_and_listeners_of_no_use_are_closed() {
 
 /// The rest of a worker without allocations.
 fn last_part() -> LastPart {
-    let copies = CopyPart { complete: true, ..CopyPart::nothing(WorkerId(0), AllocationId(0)) };
-    let (progress, staying, streams) = (Vec::new(), Vec::new(), Vec::new());
-    let (tcp_relays, peers, losses) = (Vec::new(), Vec::new(), Vec::new());
-    LastPart { copies, progress, staying, streams, tcp_relays, peers, losses }
+    let nothing = CopyPart::nothing(WorkerId(0), AllocationId(0));
+    LastPart::of_copies(CopyPart { complete: true, ..nothing })
 }
 
 /// The rest of its only worker, as it comes.
@@ -204,6 +202,30 @@ fn counters_that_cannot_be_read_stop_no_upgrade() {
     assert!(retiring.take_totals().is_none(), "they begin at 0");
     assert!(matches!(updates.try_recv(), Ok(Update::Progress(_))));
     old.expect(Step::Prepared).unwrap();
+}
+
+/// Sockets are opened before the pause: the old process is to leave when the workers have taken what has come until then.
+#[test]
+fn the_old_process_leaves_when_all_copies_are_taken() {
+    let (old, new) = UnixStream::pair().unwrap();
+    let mut old = Wire::new(old).unwrap();
+    old.send(&offer(&[socket()])).unwrap();
+    old.send_descriptors(&[socket().as_fd(), io::stderr().as_fd()]).unwrap();
+    let mut found = Predecessor::read_offer(Source::Running(Wire::new(new).unwrap())).unwrap();
+    let (worker, updates) = sync_channel(2);
+    let taker = std::thread::spawn(move || found.leave(&[worker]).map(|left| left.allocations));
+    old.expect(Step::Copy).unwrap();
+    old.send(&News::Copies(last_part().copies)).unwrap();
+    assert!(matches!(updates.recv(), Ok(Update::Copies(_))));
+    let Ok(Update::Reached(answer)) = updates.recv() else { panic!("not waited for") };
+    assert!(!taker.is_finished());
+    answer.send(()).unwrap();
+    drop(answer);
+    old.expect(Step::Leave).unwrap();
+    old.send(&News::Last(last_part())).unwrap();
+    assert!(matches!(updates.recv(), Ok(Update::Last(_))));
+    drop(old);
+    assert_eq!(taker.join().unwrap().unwrap(), 0);
 }
 
 /// A restart goes on without them as well, and with its last progress.
