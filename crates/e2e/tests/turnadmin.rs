@@ -29,11 +29,16 @@ impl Programs {
             Command::new(program).args(words).arg(option).current_dir(&self.directory).output();
         let out = out.unwrap_or_else(|error| panic!("{error}"));
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
-        let lines = text.lines().filter(|line| !line.starts_with("0: :"));
-        let mut lines: Vec<&str> = lines.collect();
+        let mut lines: Vec<&str> = text.lines().filter(|line| !is_log_line(line)).collect();
         lines.sort_unstable();
         (out.status.code(), lines.join("\n"))
     }
+}
+
+/// A line of coturn's log, which begins with the seconds since its start (seen: `0: :` and, where
+/// a command crosses a second, `1: :`).
+fn is_log_line(line: &str) -> bool {
+    line.split_once(": :").is_some_and(|(seconds, _)| seconds.parse::<u64>().is_ok())
 }
 
 impl Drop for Programs {
