@@ -68,8 +68,14 @@ pub struct CopiedRelay<S> {
     pub socket: Option<S>,
 }
 
-/// The relays of an allocation, of which the other process has the sockets.
-type Known = [Option<RelayId>; 2];
+/// The part of an allocation that another process has.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// The relays of which it has the sockets.
+    relays: [Option<RelayId>; 2],
+    /// The count of its progress at the last copy.
+    progress: u64,
+}
 
 /// The allocations of a worker that another process has, for what is to be copied next.
 #[derive(Debug, Default)]
@@ -83,6 +89,20 @@ impl Copied {
     /// The allocations.
     pub(crate) fn ids(&self) -> impl Iterator<Item = AllocationId> {
         self.known.keys().copied()
+    }
+
+    /// The number of the allocations.
+    pub(crate) fn count(&self) -> usize {
+        self.known.len()
+    }
+
+    /// The allocations that have made progress since their last copies.
+    pub(crate) fn progressed(&self, server: &Server) -> impl Iterator<Item = AllocationId> {
+        let progressed = |(id, known): (&AllocationId, &Known)| {
+            let count = server.progress_count(*id)?;
+            (count != known.progress).then_some(*id)
+        };
+        self.known.iter().filter_map(progressed)
     }
 
     /// Returns true if the other process has this allocation.
@@ -125,7 +145,9 @@ impl Copied {
         for id in ids {
             match server.copy(id).filter(&may_go) {
                 Some(copy) => match self.relays(id, &copy, sockets) {
-                    Ok(relays) => {
+                    Ok((relays, known)) => {
+                        let progress = server.progress_count(id).unwrap_or_default();
+                        self.known.insert(id, Known { relays: known, progress });
                         copy.write(&mut out);
                         let state = out.take_bytes();
                         copies.changed.push(CopiedAllocation { id, state, relays });
@@ -152,15 +174,15 @@ impl Copied {
         Ok(shared)
     }
 
-    /// The relays of an allocation, with the sockets that the other process does not have.
+    /// The relays of an allocation, with the sockets that the other process does not have, and those of which it has them then.
     fn relays<N: Net>(
-        &mut self,
+        &self,
         id: AllocationId,
         copy: &AllocationCopy,
         sockets: &Sockets<N>,
-    ) -> io::Result<Vec<CopiedRelay<N::Udp>>> {
-        let before = self.known.get(&id).copied().unwrap_or_default();
-        let mut after = Known::default();
+    ) -> io::Result<(Vec<CopiedRelay<N::Udp>>, [Option<RelayId>; 2])> {
+        let before = self.known.get(&id).map(|known| known.relays).unwrap_or_default();
+        let mut after = [None; 2];
         let mut relays = Vec::new();
         for (relay, known) in copy.relays().zip(&mut after) {
             *known = Some(relay);
@@ -169,8 +191,7 @@ impl Copied {
             let new = socket.filter(|_| !is_known).map(|socket| socket.copy()).transpose()?;
             relays.push(CopiedRelay { relay, at, own: socket.is_some(), socket: new });
         }
-        self.known.insert(id, after);
-        Ok(relays)
+        Ok((relays, after))
     }
 }
 

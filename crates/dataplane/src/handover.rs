@@ -63,8 +63,16 @@ impl Update {
             Self::Copies(copies) => Update::Copies(copies.open(settings, net)?),
             Self::Last(inheritance) => {
                 let Inheritance { copies, .. } = *inheritance;
-                let Inheritance { progress, streams, tcp_relays, peers, losses, staying, .. } =
-                    *inheritance;
+                let Inheritance {
+                    progress,
+                    streams,
+                    tcp_relays,
+                    peers,
+                    losses,
+                    staying,
+                    allocations,
+                    ..
+                } = *inheritance;
                 Update::Last(Box::new(Inheritance {
                     listeners: Vec::new(),
                     copies: copies.open(settings, net)?,
@@ -74,6 +82,7 @@ impl Update {
                     peers,
                     losses,
                     staying,
+                    allocations,
                 }))
             }
             Self::Reached(answer) => Update::Reached(answer),

@@ -16,7 +16,7 @@ pub struct Inheritance<S, T, A, C> {
     pub listeners: Vec<S>,
     /// The allocations that the next process has no copies of, or older ones.
     pub copies: Copies<S>,
-    /// Progress of the others.
+    /// Progress of others since their last copies.
     pub progress: Vec<(AllocationId, Progress)>,
     /// Clients' connections over TCP and TLS.
     pub streams: Vec<InheritedStream<T>>,
@@ -29,6 +29,8 @@ pub struct Inheritance<S, T, A, C> {
     pub losses: Vec<(SocketAddr, u32)>,
     /// Sessions of DTLS that stay, and relayed addresses, the oldest processes first.
     pub staying: Vec<StayingSessions<C>>,
+    /// The number of allocations that leave, those of earlier copies among them.
+    pub allocations: usize,
 }
 
 /// Part of a worker with these sockets.
@@ -38,7 +40,8 @@ pub(crate) type Inherited<N> =
 impl<S, T, A, C> Inheritance<S, T, A, C> {
     /// Of a worker of which there is nothing but copies.
     #[must_use]
-    pub const fn of_copies(copies: Copies<S>) -> Self {
+    pub fn of_copies(copies: Copies<S>) -> Self {
+        let allocations = copies.changed.len();
         Self {
             listeners: Vec::new(),
             copies,
@@ -48,12 +51,14 @@ impl<S, T, A, C> Inheritance<S, T, A, C> {
             peers: Vec::new(),
             losses: Vec::new(),
             staying: Vec::new(),
+            allocations,
         }
     }
 
     /// Adds allocations that were between two workers. Nothing was received meanwhile.
     pub fn add(&mut self, late: Self) {
-        let Self { copies, progress, streams, tcp_relays, peers, staying, .. } = late;
+        let Self { copies, progress, streams, tcp_relays, peers, staying, allocations, .. } = late;
+        self.allocations = allocations;
         self.copies.last_id = copies.last_id;
         self.copies.changed.extend(copies.changed);
         self.copies.ended.extend(copies.ended);

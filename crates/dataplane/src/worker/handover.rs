@@ -121,8 +121,9 @@ impl<N: Net> Worker<N> {
         ids.extend(missing.changed);
         ids.extend(of_streams.into_iter().filter(|id| !copied.has(*id)));
         // Told once: nothing changes behind it.
-        let known = is_first.then(|| copied.ids().filter(|id| !ids.contains(id)));
-        let before: Vec<AllocationId> = known.into_iter().flatten().collect();
+        let progressed = is_first.then(|| copied.progressed(&cx.server));
+        let before: Vec<AllocationId> =
+            progressed.into_iter().flatten().filter(|id| !ids.contains(id)).collect();
         let may_go = |copy: &AllocationCopy| may_leave(copy.client(), &clients);
         let mut copies = copied.copy((cx.worker, &mut cx.server, &cx.sockets), ids, may_go)?;
         copies.ended.extend(missing.ended);
@@ -145,6 +146,7 @@ impl<N: Net> Worker<N> {
             peers,
             losses: cx.sockets.losses(),
             staying,
+            allocations: copied.count(),
         })
     }
 

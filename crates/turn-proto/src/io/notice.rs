@@ -212,6 +212,20 @@ impl Traffic {
         self.to_peer_packets.saturating_add(self.to_client_packets)
     }
 
+    /// The sum of all counts, which grows with each packet.
+    pub(crate) const fn total(&self) -> u64 {
+        let Self {
+            to_peer_packets,
+            to_peer_bytes,
+            to_client_packets,
+            to_client_bytes,
+            dropped_packets,
+        } = *self;
+        let packets = to_peer_packets.wrapping_add(to_client_packets);
+        let bytes = to_peer_bytes.wrapping_add(to_client_bytes);
+        packets.wrapping_add(bytes).wrapping_add(dropped_packets)
+    }
+
     /// Adds the counts of `other`.
     pub const fn add(&mut self, other: &Self) {
         let Self {

@@ -100,6 +100,13 @@ impl Server {
         allocations.of_id(id).map(|slot| allocations.get(slot).progress())
     }
 
+    /// A number that is another one when the [progress](Self::progress) of an allocation is; `None` of one that is gone.
+    #[must_use]
+    pub fn progress_count(&self, id: AllocationId) -> Option<u64> {
+        let allocations = &self.state.allocations;
+        allocations.of_id(id).map(|slot| allocations.get(slot).progress_count())
+    }
+
     /// Puts the progress of another process in the place of that of a copy. [`Self::carried_traffic`] stays the same: that process has
     /// counted the traffic.
     pub fn set_progress(&mut self, id: AllocationId, progress: Progress) {

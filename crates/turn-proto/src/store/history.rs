@@ -89,6 +89,18 @@ impl History {
         }
     }
 
+    /// The sum of all counts, which grows with each entry.
+    pub(crate) fn total(&self) -> u64 {
+        let Self { refreshes, more } = self;
+        let more = more.as_ref().map(|more| {
+            let More { permissions, channels, reasons, carried } = &**more;
+            let reasons = reasons.iter().map(|(_, count)| *count);
+            let counts = [permissions.count.into(), channels.count.into(), *carried];
+            counts.into_iter().chain(reasons).fold(0, u64::wrapping_add)
+        });
+        more.unwrap_or_default().wrapping_add(refreshes.count.into())
+    }
+
     /// The history for a record.
     pub(crate) fn record(&self) -> SessionHistory {
         let mut record =

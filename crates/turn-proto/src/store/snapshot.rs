@@ -231,6 +231,12 @@ impl Allocation {
         }
     }
 
+    /// A number that is another one when the [progress](Self::progress) is: the sum of all that it counts. Tokens of the bandwidth are spent
+    /// by packets alone.
+    pub(crate) fn progress_count(&self) -> u64 {
+        self.traffic.total().wrapping_add(self.history.total())
+    }
+
     /// Goes on where another process was.
     pub(crate) fn set_progress(&mut self, progress: Progress) {
         let Progress { traffic, history, to_peer, to_client } = progress;

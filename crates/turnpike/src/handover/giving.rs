@@ -406,7 +406,7 @@ impl Giving {
 }
 
 fn count(left: &[Left]) -> usize {
-    left.iter().map(|left| left.copies.changed.len() + left.progress.len()).sum()
+    left.iter().map(|left| left.allocations).sum()
 }
 
 /// Sends copies.
@@ -432,8 +432,17 @@ fn hand_out(
     handed_out: &mut HandedOut,
 ) -> io::Result<()> {
     for worker in left {
-        let Inheritance { copies, progress, streams, tcp_relays, peers, losses, staying, .. } =
-            worker;
+        let Inheritance {
+            copies,
+            progress,
+            streams,
+            tcp_relays,
+            peers,
+            losses,
+            staying,
+            allocations,
+            ..
+        } = worker;
         let (copies, mut sockets) = copying::message(copies);
         let (staying, conduits): (_, Vec<_>) = staying.into_iter().map(staying_part).unzip();
         let (streams, mut connections) = parts_of(streams);
@@ -448,6 +457,7 @@ fn hand_out(
             tcp_relays,
             peers,
             losses,
+            allocations: allocations as u64,
         }))?;
         let sent = copying::send_sockets(outlet, &sockets)
             .and_then(|()| send_all(outlet, &conduits))

@@ -119,6 +119,8 @@ pub(super) struct LastPart {
     pub(super) peers: Vec<StreamPart>,
     /// Datagrams that UDP sockets have lost and that were counted, by the socket's address.
     pub(super) losses: Vec<(SocketAddr, u32)>,
+    /// The number of allocations that have left, those of earlier copies among them; 0: not told.
+    pub(super) allocations: u64,
 }
 
 /// A relay for TCP.
@@ -192,7 +194,8 @@ impl LastPart {
     pub(super) fn of_copies(copies: CopyPart) -> Self {
         let (progress, staying, streams) = (Vec::new(), Vec::new(), Vec::new());
         let (tcp_relays, peers, losses) = (Vec::new(), Vec::new(), Vec::new());
-        Self { copies, progress, staying, streams, tcp_relays, peers, losses }
+        let allocations = copies.changed.len() as u64;
+        Self { copies, progress, staying, streams, tcp_relays, peers, losses, allocations }
     }
 }
 
@@ -273,6 +276,7 @@ fields!(LastPart {
     5 => tcp_relays or Vec::new(),
     6 => peers or Vec::new(),
     7 => losses or Vec::new(),
+    8 => allocations or 0,
 });
 fields!(TcpRelayPart { 1 => relay, 2 => at });
 fields!(StreamPart { 1 => state, 2 => remote });

@@ -375,7 +375,7 @@ impl Predecessor {
                 News::Last(last) => {
                     let index = usize::from(last.copies.worker.0);
                     let inheritance = self.receive_last(last)?;
-                    allocations += inheritance.copies.changed.len() + inheritance.progress.len();
+                    allocations += inheritance.allocations;
                     if !missing.remove(&index) {
                         return Err(out_of_turn());
                     }
@@ -427,8 +427,11 @@ impl Predecessor {
 
     fn receive_last(
         &mut self,
-        LastPart { copies, progress, staying, streams, tcp_relays, peers, losses }: LastPart,
+        LastPart { copies, progress, staying, streams, tcp_relays, peers, losses, allocations }: LastPart,
     ) -> io::Result<Last> {
+        // Versions that did not tell sent the progress of all.
+        let told = usize::try_from(allocations).unwrap_or(usize::MAX);
+        let allocations = told.max(copies.changed.len() + progress.len());
         let copies = copying::copies(&mut self.source, copies)?;
         let conduits = self.source.receive_descriptors(staying.len())?;
         let staying = staying.into_iter().zip(conduits).map(|(part, fd)| {
@@ -451,7 +454,17 @@ impl Predecessor {
         let tcp_relays = tcp_relays.collect::<io::Result<_>>()?;
         let peers = self.receive_streams(peers)?;
         let listeners = Vec::new();
-        Ok(Inheritance { listeners, copies, progress, streams, tcp_relays, peers, losses, staying })
+        Ok(Inheritance {
+            listeners,
+            copies,
+            progress,
+            streams,
+            tcp_relays,
+            peers,
+            losses,
+            staying,
+            allocations,
+        })
     }
 
     fn receive_streams(
