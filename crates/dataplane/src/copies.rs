@@ -68,11 +68,13 @@ pub struct CopiedRelay<S> {
     pub socket: Option<S>,
 }
 
+/// Relays of which another process has the sockets.
+type KnownRelays = [Option<RelayId>; 2];
+
 /// The part of an allocation that another process has.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// The relays of which it has the sockets.
-    relays: [Option<RelayId>; 2],
+    relays: KnownRelays,
     /// The count of its progress at the last copy.
     progress: u64,
 }
@@ -180,9 +182,9 @@ impl Copied {
         id: AllocationId,
         copy: &AllocationCopy,
         sockets: &Sockets<N>,
-    ) -> io::Result<(Vec<CopiedRelay<N::Udp>>, [Option<RelayId>; 2])> {
+    ) -> io::Result<(Vec<CopiedRelay<N::Udp>>, KnownRelays)> {
         let before = self.known.get(&id).map(|known| known.relays).unwrap_or_default();
-        let mut after = [None; 2];
+        let mut after = KnownRelays::default();
         let mut relays = Vec::new();
         for (relay, known) in copy.relays().zip(&mut after) {
             *known = Some(relay);

@@ -11,9 +11,10 @@ use control::Request;
 use dataplane::Copies;
 use dataplane::limits::COPIES_WAITING;
 use linux_net::UdpSocket;
+use support::end::End;
 use support::user::TurnUser;
 use support::{LOCALHOST, NOBODY, PATIENCE, World};
-use turn_types::AllocationId;
+use turn_types::{AllocationId, IpMeta};
 
 /// Held by each test.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -22,6 +23,14 @@ static ALONE: Mutex<()> = Mutex::new(());
 fn copy(world: &World) -> Receiver<Copies<UdpSocket>> {
     let (to, received) = sync_channel(COPIES_WAITING);
     world.channels.copy_to(&to);
+    received
+}
+
+/// Lets the worker send what it has to the returned end, of a next process that has all by then.
+fn copy_to_next(world: &World) -> Receiver<Copies<UdpSocket>> {
+    let (to, received) = sync_channel(COPIES_WAITING);
+    world.channels.copy_to_next(&to);
+    while !received.recv_timeout(PATIENCE).unwrap().complete {}
     received
 }
 
@@ -59,7 +68,7 @@ fn a_worker_without_descriptors_copies_when_it_has_some_again() {
     assert_eq!(next(&received), [(id, true)]);
     // From then on without the socket.
     let mut bob = TurnUser::allocated(LOCALHOST, world.server);
-    bob.bind_channel(support::end::End::at(support::PEER).addr());
+    bob.bind_channel(End::at(support::PEER).addr());
     assert!(next(&received).iter().all(|(copied, _)| *copied != id));
 }
 
@@ -79,6 +88,28 @@ fn a_worker_that_ends_sends_what_has_changed_and_no_end() {
     assert!(rest.iter().all(|copies| copies.ended.is_empty()), "{rest:?}");
     let mut changed = rest.iter().flat_map(|copies| &copies.changed);
     assert!(changed.any(|copied| copied.id == bob), "{rest:?}");
+}
+
+/// Packets wait in the sockets while the rest is sent: of thousands of idle allocations there is none.
+#[test]
+fn the_next_process_hears_of_progress_since_the_copies_alone() {
+    let _alone = ALONE.lock().unwrap();
+    let world = World::new();
+    let mut peer = End::at(support::PEER);
+    let _idle = TurnUser::allocated(LOCALHOST, world.server);
+    let mut busy = TurnUser::allocated(LOCALHOST, world.server);
+    let channel = busy.bind_channel(peer.addr());
+    let id = world.all_sessions().into_iter().map(|one| one.id).max().unwrap();
+    let received = copy_to_next(&world);
+    busy.say(channel, &[b"since then"], IpMeta::DEFAULT);
+    peer.receive();
+    let left = world.channels.leave().unwrap();
+    assert_eq!(left.iter().map(|worker| worker.allocations).sum::<usize>(), 2);
+    assert!(left.iter().all(|worker| worker.copies.changed.is_empty()), "{left:?}");
+    let progress = left.iter().flat_map(|worker| &worker.progress);
+    assert_eq!(progress.map(|(id, _)| *id).collect::<Vec<_>>(), [id]);
+    drop(received);
+    world.channels.take_back();
 }
 
 #[test]

@@ -439,6 +439,11 @@ impl Server {
         self.state.allocations.iter().map(|allocation| allocation.record(None))
     }
 
+    /// The clients of all allocations, in the order of their ids.
+    pub fn clients(&self) -> impl Iterator<Item = (AllocationId, FiveTuple)> {
+        self.state.allocations.iter().map(|allocation| (allocation.id, allocation.path.five_tuple))
+    }
+
     /// Allocations with a higher id than `after`, in the order of their ids.
     pub fn allocations_after(
         &self,

@@ -157,12 +157,11 @@ impl<N: Net> Worker<N> {
         left: &HashSet<FiveTuple>,
     ) -> (Vec<AllocationId>, Vec<AllocationId>) {
         let (mut of_streams, mut stay) = (Vec::new(), Vec::new());
-        for record in self.cx.server.allocations() {
-            let client = record.five_tuple;
+        for (id, client) in self.cx.server.clients() {
             if !may_leave(client, left) {
-                stay.push(record.id);
+                stay.push(id);
             } else if client.transport != Transport::Udp {
-                of_streams.push(record.id);
+                of_streams.push(id);
             }
         }
         stay.iter().for_each(|id| self.separate(*id));
@@ -323,7 +322,7 @@ impl<N: Net> Worker<N> {
         self.conduit = None;
         let Self { cx, dtls, .. } = self;
         dtls.end_all(cx);
-        let ids: Vec<AllocationId> = cx.server.allocations().map(|record| record.id).collect();
+        let ids: Vec<AllocationId> = cx.server.clients().map(|(id, _)| id).collect();
         for id in ids {
             if cx.server.addresses_of_prefixes(id).next().is_some() {
                 cx.server.end_allocation(cx.now, id, EndReason::Shutdown);

@@ -286,6 +286,33 @@ fn a_server_that_dies_is_followed_by_its_copies() {
     assert_eq!(changed(&mut new), []);
 }
 
+/// What has not moved on is not sent again; whatever could be told of an allocation moves it on.
+#[test]
+fn progress_has_another_count_with_each_step() {
+    let mut world = World::new();
+    let (mut client, relayed) = bound(&mut world);
+    let id = world.record().id;
+    let mut count = world.server.progress_count(id);
+    assert_eq!(world.server.progress_count(id), count);
+    let mut moves_on = |world: &World, with: &str| {
+        let before = std::mem::replace(&mut count, world.server.progress_count(id));
+        assert_ne!(count, before, "{with}");
+    };
+    client.send_channel(&mut world, 0x4000, b"").to_peer();
+    moves_on(&world, "an empty packet");
+    world.from_peer(relayed, PEER, b"1").to_client();
+    moves_on(&world, "a packet to the client");
+    client.send(&mut world, "192.0.2.99:9", b"1").dropped();
+    moves_on(&world, "a dropped packet");
+    client.refresh(&mut world, None).success();
+    moves_on(&world, "a refresh");
+    let refused = client.bind(&mut world, 0x4000, "192.0.2.99:9");
+    assert_eq!(refused.code(), Some(400));
+    moves_on(&world, "a refused request");
+    client.refresh(&mut world, Some(0)).success();
+    assert_eq!(world.server.progress_count(id), None);
+}
+
 /// A copy has the traffic until it was made, and the last progress the traffic since: the old process has counted both. Each packet
 /// counts once, also when its allocation has ended.
 #[test]
