@@ -70,6 +70,7 @@ impl Update {
                     peers,
                     losses,
                     staying,
+                    reserved,
                     allocations,
                     ..
                 } = *inheritance;
@@ -82,6 +83,7 @@ impl Update {
                     peers,
                     losses,
                     staying,
+                    reserved,
                     allocations,
                 }))
             }

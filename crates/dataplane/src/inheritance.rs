@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use turn_proto::Progress;
+use turn_proto::{Progress, ReservedPort};
 use turn_types::{AllocationId, RelayId, RelayedAddr, SocketId};
 
 use crate::copies::Copies;
@@ -29,6 +29,8 @@ pub struct Inheritance<S, T, A, C> {
     pub losses: Vec<(SocketAddr, u32)>,
     /// Sessions of DTLS that stay, and relayed addresses, the oldest processes first.
     pub staying: Vec<StayingSessions<C>>,
+    /// Ports that clients of all workers have reserved: with the first worker.
+    pub reserved: Vec<ReservedPort>,
     /// The number of allocations that leave, those of earlier copies among them.
     pub allocations: usize,
 }
@@ -51,13 +53,24 @@ impl<S, T, A, C> Inheritance<S, T, A, C> {
             peers: Vec::new(),
             losses: Vec::new(),
             staying: Vec::new(),
+            reserved: Vec::new(),
             allocations,
         }
     }
 
     /// Adds allocations that were between two workers. Nothing was received meanwhile.
     pub fn add(&mut self, late: Self) {
-        let Self { copies, progress, streams, tcp_relays, peers, staying, allocations, .. } = late;
+        let Self {
+            copies,
+            progress,
+            streams,
+            tcp_relays,
+            peers,
+            staying,
+            reserved,
+            allocations,
+            ..
+        } = late;
         self.allocations = allocations;
         self.copies.last_id = copies.last_id;
         self.copies.changed.extend(copies.changed);
@@ -67,6 +80,7 @@ impl<S, T, A, C> Inheritance<S, T, A, C> {
         self.tcp_relays.extend(tcp_relays);
         self.peers.extend(peers);
         self.staying.extend(staying);
+        self.reserved.extend(reserved);
     }
 }
 

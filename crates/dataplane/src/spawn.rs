@@ -82,7 +82,7 @@ fn is_to_serve(worker: &mut Worker, updates: &Receiver<Update>) -> bool {
         match updates.recv() {
             Ok(Update::Progress(progress)) => worker.set_progress(progress),
             Ok(Update::Serve) => {
-                worker.hold_addresses();
+                worker.settle_in();
                 return true;
             }
             Ok(Update::Copies(_) | Update::Reached(_) | Update::Last(_)) | Err(_) => return false,

@@ -68,7 +68,7 @@ impl Caller {
         account: Account,
         families: Families,
     ) -> Self {
-        let mut caller = Self::asking(socket, server, account, families);
+        let mut caller = Self::asking(socket, server, account, of(families));
         caller.allocation = Some(caller.wait("an allocation", |event| {
             let Event::Allocated(allocation) = event else { return None };
             Some(*allocation)
@@ -90,7 +90,24 @@ impl Caller {
         account: Account,
         families: Families,
     ) -> Result<Self, u16> {
-        let mut caller = Self::asking(socket, server, account, families);
+        Self::ask_with(socket, server, account, of(families))
+    }
+
+    /// The same with these options.
+    ///
+    /// # Errors
+    /// The error code, if it is refused.
+    ///
+    /// # Panics
+    /// The server does not answer.
+    #[track_caller]
+    pub fn ask_with(
+        socket: UdpSocket,
+        server: SocketAddr,
+        account: Account,
+        options: AllocateOptions,
+    ) -> Result<Self, u16> {
+        let mut caller = Self::asking(socket, server, account, options);
         let answer = caller.wait("an answer", |event| {
             if let Event::Refused { code, .. } = event {
                 return Some(Err(*code));
@@ -102,16 +119,19 @@ impl Caller {
         Ok(caller)
     }
 
-    /// A client that has asked for these families.
+    /// A client that has asked with these options.
     #[track_caller]
-    fn asking(socket: UdpSocket, server: SocketAddr, account: Account, families: Families) -> Self {
+    fn asking(
+        socket: UdpSocket,
+        server: SocketAddr,
+        account: Account,
+        options: AllocateOptions,
+    ) -> Self {
         socket.connect(server).unwrap_or_else(|error| panic!("{server}: {error}"));
         let config =
             ClientConfig::new(ServerAddr(server), account.name, account.password, seed(&socket));
         let mut caller =
             Self { client: Client::new(config), socket, start: Instant::now(), allocation: None };
-        let options =
-            AllocateOptions { families, lifetime_secs: Some(1), ..AllocateOptions::default() };
         let asked = caller.client.allocate(caller.now(), options);
         asked.unwrap_or_else(|error| panic!("{error}"));
         caller
@@ -128,6 +148,12 @@ impl Caller {
             allocation.relayed.into_iter().flatten().next().map(|relayed| relayed.0)
         });
         relayed.expect("a relayed address")
+    }
+
+    /// The token of the port that is reserved behind its own.
+    #[must_use]
+    pub fn reservation_token(&self) -> Option<[u8; 8]> {
+        self.allocation?.reservation_token
     }
 
     /// The relayed address of this family.
@@ -273,6 +299,11 @@ impl Caller {
             self.client.handle_timeout(self.now());
         }
     }
+}
+
+/// Relayed addresses of these families, for the shortest time that the server grants.
+fn of(families: Families) -> AllocateOptions {
+    AllocateOptions { families, lifetime_secs: Some(1), ..AllocateOptions::default() }
 }
 
 /// The next datagram until the deadline.

@@ -12,6 +12,7 @@ use e2e::{
     Call, Caller, Config, Host, Lab, Running, SecureScene, Sent, Server, Stop, Tool, binary,
     echo_peer, pion, pion_run, require, said,
 };
+use turn_client::{AllocateOptions, EvenPort};
 use turn_types::IpFamily;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -79,6 +80,27 @@ fn no_packet_is_lost_by_xdp() {
 
 /// Clients with connections over TCP and TLS go on in the next process, and sessions of DTLS stay with the one that has them, however many
 /// others come behind it.
+/// A client that has asked for a pair of ports comes for the second one behind an upgrade.
+#[test]
+fn a_reserved_port_is_kept_for_its_client() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let (config, mut server) = server(&lab, "off");
+    let ask = |options| {
+        let socket = lab.socket(Host::Client, (lab.v4.client, 0));
+        let at = SocketAddr::new(lab.v4.listen, 3478);
+        Caller::ask_with(socket, at, config.accounts[0], options)
+    };
+    let even_port = Some(EvenPort::EvenAndReserveNext);
+    let first = ask(AllocateOptions { even_port, ..AllocateOptions::default() });
+    let first = first.expect("an even port");
+    let reservation_token = first.reservation_token();
+    assert!(reservation_token.is_some());
+    server.upgrade_times(1);
+    let second = ask(AllocateOptions { reservation_token, ..AllocateOptions::default() });
+    let next_port = SocketAddr::new(first.relayed().ip(), first.relayed().port() + 1);
+    assert_eq!(second.map(|second| second.relayed()), Ok(next_port));
+}
+
 #[track_caller]
 fn pion_notices_nothing(transport: &str, echoes: u32) {
     let Some(client) = require(pion()) else { return };

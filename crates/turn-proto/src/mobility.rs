@@ -32,6 +32,7 @@ mod claim;
 pub(crate) mod handover;
 pub(crate) mod path;
 mod queue;
+pub(crate) mod reserved;
 pub(crate) mod takeover;
 
 /// The stores that moves work on.

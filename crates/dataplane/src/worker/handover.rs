@@ -21,10 +21,11 @@ use std::sync::mpsc::SyncSender;
 
 use linux_net::Interest;
 use state_format::{Value as _, Writer};
-use turn_proto::{AllocationCopy, EndReason, Progress};
-use turn_types::{AllocationId, FiveTuple, RelayId, RelayedAddr, Transport};
+use turn_proto::{AllocationCopy, EndReason, Progress, ReservedPort};
+use turn_types::{AllocationId, FiveTuple, RelayId, RelayedAddr, Transport, WorkerId};
 
 use super::Worker;
+use crate::context::Context;
 use crate::copies::{Copied, Copies, CopiesFor, Copying, Missing};
 use crate::inheritance::{Inheritance, Inherited, InheritedStream, StayingSessions};
 use crate::io::{Net, Source, StreamIo as _, UdpIo as _};
@@ -146,6 +147,7 @@ impl<N: Net> Worker<N> {
             peers,
             losses: cx.sockets.losses(),
             staying,
+            reserved: self.reserved_ports(is_first),
             allocations: copied.count(),
         })
     }
@@ -180,6 +182,16 @@ impl<N: Net> Worker<N> {
             cx.server.end_allocation(cx.now, id, EndReason::SystemExhausted);
             self.settle();
         }
+    }
+
+    /// The ports that clients of all workers have reserved, told by the first of these. Before the second call others may yet serve, and a port
+    /// be redeemed.
+    fn reserved_ports(&self, is_first_call: bool) -> Vec<ReservedPort> {
+        let Context { worker, server, .. } = &self.cx;
+        if is_first_call || *worker != WorkerId(0) {
+            return Vec::new();
+        }
+        server.reserved_ports()
     }
 
     /// Sessions of DTLS and addresses of prefixes that stay here, and with earlier processes, for the next one. Behind the first call it has the

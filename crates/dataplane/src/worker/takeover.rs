@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use state_format::Reader;
-use turn_proto::{EndReason, Progress, Renamed, TakenOver, TakeoverError};
+use turn_proto::{EndReason, Progress, Renamed, ReservedPort, TakenOver, TakeoverError};
 use turn_types::{AllocationId, ClientPath, RelayId, SocketId, Transport};
 
 use super::Worker;
@@ -39,6 +39,8 @@ pub(super) struct Taken<N: Net> {
     relays: BTreeMap<AllocationId, [Option<Renamed>; 2]>,
     /// The ones that could not be taken.
     refused: BTreeMap<AllocationId, Refused<N>>,
+    /// Ports that its clients have reserved.
+    reserved: Vec<ReservedPort>,
 }
 
 /// An allocation that could not be taken.
@@ -59,7 +61,7 @@ struct TakenRelay<N: Net> {
 
 impl<N: Net> Default for Taken<N> {
     fn default() -> Self {
-        Self { relays: BTreeMap::new(), refused: BTreeMap::new() }
+        Self { relays: BTreeMap::new(), refused: BTreeMap::new(), reserved: Vec::new() }
     }
 }
 
@@ -94,7 +96,15 @@ impl<N: Net> Worker<N> {
     /// Takes over what a worker of another process has, before this one serves. Returns why some of it is not taken: that has ended.
     pub fn take_over(&mut self, inheritance: Inherited<N>) -> Vec<NotTaken> {
         let Inherited::<N> {
-            copies, progress, streams, tcp_relays, peers, losses, staying, ..
+            copies,
+            progress,
+            streams,
+            tcp_relays,
+            peers,
+            losses,
+            staying,
+            reserved,
+            ..
         } = inheritance;
         self.cx.earlier = EarlierSessions::new(staying);
         let mut refused = Vec::new();
@@ -125,12 +135,22 @@ impl<N: Net> Worker<N> {
         let taken = std::mem::take(&mut self.taken);
         let whys = taken.refused.into_values().map(|refused| NotTaken::Allocation(refused.why));
         refused.extend(whys);
+        self.taken.reserved = reserved;
         refused
     }
 
-    /// Holds addresses of prefixes that allocations of earlier processes have, so that no other client gets one. Called again when all
-    /// workers have [taken over](Self::take_over): a copy at another one may have been in the way.
-    pub fn hold_addresses(&mut self) {
+    /// All workers have [taken over](Self::take_over), and this process is about to serve: takes the addresses and ports for which an old copy
+    /// at another worker may have been in the way.
+    pub fn settle_in(&mut self) {
+        self.hold_addresses();
+        let cx = &mut self.cx;
+        for port in std::mem::take(&mut self.taken.reserved) {
+            cx.server.reserve_again(cx.now, &port);
+        }
+    }
+
+    /// Holds addresses of prefixes that allocations of earlier processes have, so that no other client gets one.
+    fn hold_addresses(&mut self) {
         let Context { earlier, server, .. } = &mut self.cx;
         earlier.hold_addresses(server);
     }

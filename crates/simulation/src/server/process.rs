@@ -249,7 +249,7 @@ impl NextProcess {
             let NextWorker { worker, ring, wait, counters, mailbox, listeners, .. } = next;
             host.add_ring(&ring);
             let mut worker = worker.expect("it was built");
-            worker.hold_addresses();
+            worker.settle_in();
             SimWorker { worker, wait, counters, mailbox, listeners }
         };
         let workers = self.workers.into_iter().map(worker).collect();

@@ -240,7 +240,7 @@ fn leases(policy: &Policy, snapshot: &Snapshot) -> Result<[Option<PortLease>; 2]
 }
 
 /// Claims this port of an address, or this address of a prefix.
-fn claim(policy: &Policy, at: SocketAddr) -> Result<PortLease, TakeoverError> {
+pub(super) fn claim(policy: &Policy, at: SocketAddr) -> Result<PortLease, TakeoverError> {
     if let Some(prefix) = policy.prefix_of(at.ip()) {
         return prefix.claim_again(at).ok_or(TakeoverError::Port(at));
     }

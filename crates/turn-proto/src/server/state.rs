@@ -11,6 +11,7 @@ use crate::io::{Command, EndReason};
 use crate::method::allocate::Allocate;
 use crate::method::connect::Connect;
 use crate::method::create_permission::Permit;
+use crate::mobility::reserved::ReservedPort;
 use crate::mobility::{Moves, path};
 use crate::policy::{Entry, Policy, RealmRules};
 use crate::random::Random;
@@ -171,6 +172,13 @@ impl State {
         let sweeps = [self.sweep_at, self.expected.next_sweep(), self.repeat_at];
         let timers = [self.allocations.next_timer(), self.pending.next_end()];
         timers.into_iter().chain(sweeps).flatten().min()
+    }
+
+    /// Keeps a port that another process has kept, if it is to be had here.
+    pub(super) fn reserve_again(&mut self, policy: &Policy, now: Instant, port: &ReservedPort) {
+        if let Some(expires) = self.moves().reserve_again(policy, now, port) {
+            self.sweep_at = Some(expires.earliest(self.sweep_at));
+        }
     }
 
     /// Applies a new policy to all allocations.

@@ -9,6 +9,7 @@ use turn_types::{
 
 use super::Server;
 use crate::mobility::handover::Departure;
+use crate::mobility::reserved::ReservedPort;
 use crate::mobility::takeover::{AllocationCopy, HeldAddress, TakenOver, TakeoverError};
 use crate::store::Progress;
 
@@ -72,6 +73,19 @@ impl Server {
     pub fn hold(&self, at: RelayedAddr) -> Option<HeldAddress> {
         let prefix = self.policy.prefix_of(at.0.ip())?;
         prefix.claim_again(at.0).map(HeldAddress::new)
+    }
+
+    /// The ports that are kept for second Allocates (EVEN-PORT, RFC 8656 §7.2), of all workers that share the registry.
+    #[must_use]
+    pub fn reserved_ports(&self) -> Vec<ReservedPort> {
+        self.state.registry.reserved(ReservedPort::of)
+    }
+
+    /// Keeps a port that another process has kept. If it is in use here, or of no relay address, or its time is over, it is not kept: its
+    /// client is told so when it comes with its token.
+    pub fn reserve_again(&mut self, now: Now, port: &ReservedPort) {
+        let Self { policy, state } = self;
+        state.reserve_again(policy, now.instant, port);
     }
 
     /// Keeps in mind which allocations change from now on, for copies elsewhere; all that there are count as changed. Without `on` it no

@@ -7,6 +7,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 
 use turn_types::{AllocationId, Instant, Prefix, Realm, RelayedAddr, WorkerId};
@@ -285,6 +286,13 @@ impl RegistryHandle {
         });
         // Its lease is dropped outside of the lock.
         if refused.is_none() { Ok(()) } else { Err(Refusal::PortsExhausted) }
+    }
+
+    /// The reservations, as `each` describes them.
+    pub(crate) fn reserved<T>(&self, each: impl Fn([u8; 8], &Reservation) -> T) -> Vec<T> {
+        self.with(|registry| {
+            registry.reservations.iter().map(|(token, held)| each(*token, held)).collect()
+        })
     }
 
     /// Takes out the reservation with this token, which is good for one Allocate. `None` if it is unknown,

@@ -3,6 +3,7 @@
 
 mod no_binding;
 mod relay_prefixes;
+mod reserved_ports;
 mod rfc3489_classic;
 mod rfc5780_discovery;
 mod rfc6062_s5_peers;

@@ -440,6 +440,7 @@ fn hand_out(
             peers,
             losses,
             staying,
+            reserved,
             allocations,
             ..
         } = worker;
@@ -457,6 +458,7 @@ fn hand_out(
             tcp_relays,
             peers,
             losses,
+            reserved,
             allocations: allocations as u64,
         }))?;
         let sent = copying::send_sockets(outlet, &sockets)

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 
 use dataplane::RelaySettings;
 use state_format::{Malformed, Reader, Value, Writer, fields, variants};
-use turn_proto::Progress;
+use turn_proto::{Progress, ReservedPort};
 use turn_types::{AllocationId, Instant, RelayId, RelayedAddr, Secret, WorkerId};
 
 use super::passing::Outlet;
@@ -119,6 +119,8 @@ pub(super) struct LastPart {
     pub(super) peers: Vec<StreamPart>,
     /// Datagrams that UDP sockets have lost and that were counted, by the socket's address.
     pub(super) losses: Vec<(SocketAddr, u32)>,
+    /// Ports that clients of all workers have reserved.
+    pub(super) reserved: Vec<ReservedPort>,
     /// The number of allocations that have left, those of earlier copies among them; 0: not told.
     pub(super) allocations: u64,
 }
@@ -194,8 +196,18 @@ impl LastPart {
     pub(super) fn of_copies(copies: CopyPart) -> Self {
         let (progress, staying, streams) = (Vec::new(), Vec::new(), Vec::new());
         let (tcp_relays, peers, losses) = (Vec::new(), Vec::new(), Vec::new());
-        let allocations = copies.changed.len() as u64;
-        Self { copies, progress, staying, streams, tcp_relays, peers, losses, allocations }
+        let (reserved, allocations) = (Vec::new(), copies.changed.len() as u64);
+        Self {
+            copies,
+            progress,
+            staying,
+            streams,
+            tcp_relays,
+            peers,
+            losses,
+            reserved,
+            allocations,
+        }
     }
 }
 
@@ -277,6 +289,7 @@ fields!(LastPart {
     6 => peers or Vec::new(),
     7 => losses or Vec::new(),
     8 => allocations or 0,
+    9 => reserved or Vec::new(),
 });
 fields!(TcpRelayPart { 1 => relay, 2 => at });
 fields!(StreamPart { 1 => state, 2 => remote });

@@ -425,10 +425,9 @@ impl Predecessor {
         Ok(())
     }
 
-    fn receive_last(
-        &mut self,
-        LastPart { copies, progress, staying, streams, tcp_relays, peers, losses, allocations }: LastPart,
-    ) -> io::Result<Last> {
+    fn receive_last(&mut self, last: LastPart) -> io::Result<Last> {
+        let LastPart { copies, progress, staying, streams, tcp_relays, peers, losses, .. } = last;
+        let LastPart { reserved, allocations, .. } = last;
         // Versions that did not tell sent the progress of all.
         let told = usize::try_from(allocations).unwrap_or(usize::MAX);
         let allocations = told.max(copies.changed.len() + progress.len());
@@ -463,6 +462,7 @@ impl Predecessor {
             peers,
             losses,
             staying,
+            reserved,
             allocations,
         })
     }
