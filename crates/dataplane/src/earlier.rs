@@ -4,7 +4,8 @@
 //! process that has it, over a way that both got with the hand-over: the session's number, TTL and traffic class of the datagram, and
 //! the datagram itself; without one the client has begun anew, and the session ends. That process answers by its own descriptor of the listener.
 //!
-//! Addresses of prefixes that its allocations have are held here until it has ended, which the way tells.
+//! Addresses that its allocations have are held here until it has ended, which the way tells: no other client gets them, and clients here may have
+//! them as their peers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -12,7 +13,7 @@ use std::net::SocketAddr;
 
 use linux_net::Interest;
 use turn_proto::{HeldAddress, Server};
-use turn_types::{FiveTuple, IpMeta, RelayedAddr, SocketId};
+use turn_types::{FiveTuple, IpMeta, RelayProtocol, RelayedAddr, SocketId};
 
 use crate::inheritance::{StayingSession, StayingSessions};
 use crate::io::{ConduitIo as _, Net, Source};
@@ -41,8 +42,8 @@ pub(crate) struct EarlierSessions<N: Net> {
 struct Process<N: Net> {
     /// The way to it.
     conduit: N::Conduit,
-    /// Addresses that its allocations have. The next process gets them all, also those that are of no prefix here.
-    addresses: Vec<RelayedAddr>,
+    /// Addresses that its allocations have. The next process gets them all, also those from which nothing is relayed here.
+    addresses: Vec<(RelayedAddr, RelayProtocol)>,
     /// The ones of them that are held here.
     held: BTreeMap<RelayedAddr, HeldAddress>,
 }
@@ -105,8 +106,8 @@ impl<N: Net> EarlierSessions<N> {
     /// Holds the addresses that allocations of these processes have, as far as they are free here.
     pub(crate) fn hold_addresses(&mut self, server: &Server) {
         for Process { addresses, held, .. } in self.processes.iter_mut().flatten() {
-            for at in addresses {
-                if let Some(address) = server.hold(*at) {
+            for (at, protocol) in addresses {
+                if let Some(address) = server.hold(*at, *protocol) {
                     held.insert(*at, address);
                 }
             }
@@ -118,22 +119,27 @@ impl<N: Net> EarlierSessions<N> {
         let process = index as usize;
         let Some(Some(Process { conduit, .. })) = self.processes.get(process) else { return };
         if conduit.receive(room).is_err() {
-            self.end(net, process);
+            drop(self.end(net, process));
         }
     }
 
-    /// Forgets all: the next process has them, and the descriptors would be reported as long as that has them.
-    pub(crate) fn leave(&mut self, net: &N) {
-        (0..self.processes.len()).for_each(|process| self.end(net, process));
+    /// Forgets all: the next process has them, and the descriptors would be reported as long as that has them. Returns the addresses that are held
+    /// here.
+    pub(crate) fn leave(&mut self, net: &N) -> Vec<HeldAddress> {
+        let processes = 0..self.processes.len();
+        let held = processes.flat_map(|process| self.end(net, process).into_values()).collect();
         self.sessions.clear();
+        held
     }
 
-    /// A process is gone, or another's: its addresses are free.
-    fn end(&mut self, net: &N, process: usize) {
-        if let Some(gone) = self.processes.get_mut(process).and_then(Option::take) {
-            net.unwatch(Source::Conduit(&gone.conduit));
-            self.sessions.retain(|_, (other, _)| *other != process);
-        }
+    /// A process is gone, or another's. Returns its addresses, which are free without them.
+    fn end(&mut self, net: &N, process: usize) -> BTreeMap<RelayedAddr, HeldAddress> {
+        let Some(gone) = self.processes.get_mut(process).and_then(Option::take) else {
+            return BTreeMap::new();
+        };
+        net.unwatch(Source::Conduit(&gone.conduit));
+        self.sessions.retain(|_, (other, _)| *other != process);
+        gone.held
     }
 
     /// Copies them for the next process.
@@ -191,7 +197,7 @@ impl<N: Net> EarlierSessions<N> {
             Some(Ok(true)) => Passed::On,
             Some(Ok(false)) => Passed::Full,
             Some(Err(_)) | None => {
-                self.end(net, process);
+                drop(self.end(net, process));
                 Passed::Unknown
             }
         }
@@ -237,7 +243,7 @@ mod tests {
 
     /// The addresses that no allocation can have.
     fn held(server: &Server) -> Vec<u8> {
-        (1..20).filter(|host| server.hold(at(*host)).is_none()).collect()
+        (1..20).filter(|host| server.hold(at(*host), RelayProtocol::Udp).is_none()).collect()
     }
 
     /// A process that has these addresses, and so many sessions; the first one lives as long as its end of the way.
@@ -248,12 +254,14 @@ mod tests {
             StayingSession { client, server, number: SocketId(number.into()) }
         };
         let sessions = (0..sessions).map(session).collect();
-        let addresses = hosts.iter().map(|host| at(*host)).collect();
+        let addresses = hosts.iter().map(|host| (at(*host), RelayProtocol::Udp)).collect();
         (own, StayingSessions { sessions, addresses, conduit })
     }
 
     fn hosts(staying: &[StayingSessions<Conduit>]) -> Vec<Vec<RelayedAddr>> {
-        staying.iter().map(|one| one.addresses.clone()).collect()
+        let addresses =
+            |one: &StayingSessions<Conduit>| one.addresses.iter().map(|(at, _)| *at).collect();
+        staying.iter().map(addresses).collect()
     }
 
     /// Serves what is ready; returns the number of events.
@@ -308,7 +316,9 @@ mod tests {
         earlier.watch(&net).unwrap();
         earlier.hold_addresses(&server);
         let _next = earlier.copies().unwrap();
-        earlier.leave(&net);
+        let of_others = earlier.leave(&net);
+        assert_eq!(held(&server), [3], "clients that stay here may have it as their peer");
+        drop(of_others);
         assert_eq!(held(&server), []);
         drop(own);
         assert_eq!(serve(&mut net, &mut earlier), 0);
@@ -326,19 +336,19 @@ mod tests {
         assert_eq!(held(&server), hosts);
         let copies = earlier.copies().unwrap();
         let without = copies.iter().filter(|one| one.sessions.is_empty());
-        assert_eq!(without.map(|one| one.addresses[0]).collect::<Vec<_>>(), [at(3), at(4)]);
+        assert_eq!(without.map(|one| one.addresses[0].0).collect::<Vec<_>>(), [at(3), at(4)]);
     }
 
     #[test]
-    fn addresses_of_no_prefix_here_go_to_the_next_process() {
+    fn addresses_of_no_relay_here_go_to_the_next_process() {
         let (_waker, wake) = Waker::new().unwrap();
         let (net, server) = (Kernel::new(wake).unwrap(), server());
         let (_own, mut staying) = process(&net, &[3], 0);
         let elsewhere = RelayedAddr("198.51.100.1:50000".parse().unwrap());
-        staying.addresses.push(elsewhere);
+        staying.addresses.push((elsewhere, RelayProtocol::Udp));
         let mut earlier = EarlierSessions::<Kernel>::new(vec![staying]);
         earlier.hold_addresses(&server);
         assert_eq!(held(&server), [3]);
-        assert_eq!(earlier.copies().unwrap()[0].addresses, [at(3), elsewhere]);
+        assert_eq!(hosts(&earlier.copies().unwrap()), [[at(3), elsewhere]]);
     }
 }

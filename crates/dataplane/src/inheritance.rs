@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use turn_proto::{Progress, ReservedPort};
-use turn_types::{AllocationId, RelayId, RelayedAddr, SocketId};
+use turn_types::{AllocationId, RelayId, RelayProtocol, RelayedAddr, SocketId};
 
 use crate::copies::Copies;
 use crate::io::Net;
@@ -89,9 +89,9 @@ impl<S, T, A, C> Inheritance<S, T, A, C> {
 pub struct StayingSessions<C> {
     /// The sessions.
     pub sessions: Vec<StayingSession>,
-    /// Addresses of prefixes that allocations have which stay, also of clients with connections. They need no socket, so that the kernel
-    /// would not keep the next process from giving them to others.
-    pub addresses: Vec<RelayedAddr>,
+    /// Relayed addresses of all allocations that stay, also of clients with connections: clients that leave may have them as their peers. Those of
+    /// prefixes need no socket, so that the kernel would not keep the next process from giving them to others.
+    pub addresses: Vec<(RelayedAddr, RelayProtocol)>,
     /// The way to the process.
     pub conduit: C,
 }

@@ -14,7 +14,9 @@ use std::time::Duration;
 use ahash::RandomState;
 use control::{Authorizer, Histogram, Inbox, Series, StreamEnd, UserDirectory, WorkerCounters};
 use linux_net::{RxBatch, TxBatch};
-use turn_proto::{EndReason, Fetch, Policy, REPLY_MAX, Server, ServerConfig, SharedRegistry};
+use turn_proto::{
+    EndReason, Fetch, HeldAddress, Policy, REPLY_MAX, Server, ServerConfig, SharedRegistry,
+};
 use turn_types::{Instant, IpFamily, RelayId, SocketId, WorkerId};
 
 use crate::context::{Connections, Context, Message, Output};
@@ -96,6 +98,8 @@ pub struct Worker<N: Net = Kernel> {
     leaving: Vec<Fetch>,
     /// Parts that the next process has, until it serves.
     left: Option<Left<N>>,
+    /// Relayed addresses that the next process has: peers of clients that stay here.
+    of_next: Vec<HeldAddress>,
     /// Parts of the process before, until this one serves.
     taken: Taken<N>,
     /// Copies for a keeper, or for the next process.
@@ -190,6 +194,7 @@ impl<N: Net> Worker<N> {
             ready: Ready::new(),
             leaving: Vec::new(),
             left: None,
+            of_next: Vec::new(),
             taken: Taken::default(),
             copying: None,
             paused_copying: None,

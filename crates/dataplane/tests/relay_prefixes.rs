@@ -17,7 +17,7 @@ use support::user::TurnUser;
 use support::{LOCALHOST, PEER, Start, World, prefix};
 use test_support::eventually;
 use turn_proto::DropReason;
-use turn_types::{IpFamily, IpMeta, PeerAddr, RelayedAddr};
+use turn_types::{IpFamily, IpMeta, PeerAddr, RelayProtocol, RelayedAddr};
 
 fn world() -> World {
     World::start(Start { policy: prefix::policy(1), ..Start::default() })
@@ -160,7 +160,7 @@ fn an_address_that_stays_is_told_and_goes_on_to_be_relayed_from() {
         let left = world.channels.leave().unwrap();
         assert_eq!(left[0].copies.changed.len(), 1);
         let [staying] = &left[0].staying[..] else { panic!("{left:?}") };
-        assert_eq!(staying.addresses, [RelayedAddr(stays.relayed())]);
+        assert_eq!(staying.addresses, [(RelayedAddr(stays.relayed()), RelayProtocol::Udp)]);
         assert_eq!(staying.sessions.len(), 1);
         if takes_over {
             world.channels.forget();
@@ -190,7 +190,7 @@ fn an_address_of_a_client_with_a_connection_is_told_as_well() {
     eventually("it is being opened", || world.count(Series::PeersLive) == 1);
     let left = world.channels.leave().unwrap();
     let [staying] = &left[0].staying[..] else { panic!("{left:?}") };
-    assert_eq!(staying.addresses, [RelayedAddr(relayed)]);
+    assert_eq!(staying.addresses, [(RelayedAddr(relayed), RelayProtocol::Tcp)]);
     assert!(staying.sessions.is_empty());
     world.channels.take_back();
 }

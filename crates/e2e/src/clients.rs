@@ -1,5 +1,6 @@
 //! Other people's clients: where they are, or why not.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -39,6 +40,17 @@ pub fn pion_run(
     config: &Config,
     (count, transport): (u32, &str),
 ) -> Command {
+    pion_run_to(lab, client, config, (SocketAddr::new(lab.v4.peer, ECHO_PORT), count, transport))
+}
+
+/// The same to another peer that echoes.
+#[must_use]
+pub fn pion_run_to(
+    lab: &Lab,
+    client: &Path,
+    config: &Config,
+    (peer, count, transport): (SocketAddr, u32, &str),
+) -> Command {
     let account = config.accounts[0];
     let mut command = lab.command(Host::Client, client);
     command.args([
@@ -46,7 +58,7 @@ pub fn pion_run(
         account.name,
         account.password,
         "turn.test",
-        &format!("{}:{ECHO_PORT}", lab.v4.peer),
+        &peer.to_string(),
         &count.to_string(),
         transport,
     ]);

@@ -25,7 +25,9 @@ pub use browser::Browser;
 pub use call::{Call, Sent, Stop};
 pub use caller::{Caller, Data};
 pub use certificates::Certificates;
-pub use clients::{aioice, chromium, coturn, helm, pebble, pion, pion_run, prometheus};
+pub use clients::{
+    aioice, chromium, coturn, helm, pebble, pion, pion_run, pion_run_to, prometheus,
+};
 pub use echo_call::EchoCall;
 pub use echo_peer::{ECHO_PORT, echo_peer};
 pub use lab::{Addresses, Host, Lab};

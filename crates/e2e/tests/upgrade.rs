@@ -4,13 +4,13 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use e2e::{
-    Call, Caller, Config, Host, Lab, Running, SecureScene, Sent, Server, Stop, Tool, binary,
-    echo_peer, pion, pion_run, require, said,
+    Call, Caller, Config, Data, Host, Lab, Running, SecureScene, Sent, Server, Stop, Tool, binary,
+    echo_peer, pion, pion_run, pion_run_to, require, said,
 };
 use turn_client::{AllocateOptions, EvenPort};
 use turn_types::IpFamily;
@@ -150,6 +150,42 @@ fn pion_notices_nothing_over_tls() {
 #[test]
 fn pion_notices_nothing_over_dtls() {
     pion_notices_nothing("dtls", 20_000);
+}
+
+/// Two clients of one server, each the other's peer: one goes on in the next process, and one stays.
+#[test]
+fn a_client_that_stays_reaches_one_that_goes_on() {
+    let Some(client) = require(pion()) else { return };
+    let Some(SecureScene { lab, mut server, files: _files }) = SecureScene::with("") else {
+        return;
+    };
+    let config = Config::for_lab(&lab);
+    let socket = lab.socket(Host::Client, (lab.v4.client, 0));
+    let at = SocketAddr::new(lab.v4.listen, 3478);
+    let mut moving = Caller::allocate(socket, at, config.accounts[0], IpFamily::V4);
+    let relayed = moving.relayed();
+    moving.permit(relayed.ip());
+    moving.refresh();
+    let has_ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !has_ended.load(Ordering::Relaxed) {
+                if let Some(Data { peer, payload, .. }) = moving.data(Duration::from_millis(100)) {
+                    moving.indicate(peer, &payload);
+                }
+            }
+        });
+        // Also if an upgrade fails.
+        let _stop = Stop::at_end(&has_ended);
+        let echoes = 20_000;
+        let mut run = pion_run_to(&lab, &client, &config, (relayed, echoes, "dtls"));
+        let mut staying = Running::start(&mut run);
+        staying.wait_for("relayed address", PATIENCE);
+        server.upgrade_times(3);
+        assert!(!staying.output().contains("echoed"), "it was over before");
+        assert!(staying.wait(PATIENCE), "{}", staying.output());
+    });
+    server.wait_for_first_to_end();
 }
 
 #[test]

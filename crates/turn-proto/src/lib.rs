@@ -75,8 +75,9 @@ pub use io::verdict::{
 };
 pub use io::worker::{BindRequest, Fetch, Question, WorkerAnswer};
 pub use mobility::handover::{Departure, Renamed};
+pub use mobility::held_address::HeldAddress;
 pub use mobility::reserved::ReservedPort;
-pub use mobility::takeover::{AllocationCopy, HeldAddress, TakenOver, TakeoverError};
+pub use mobility::takeover::{AllocationCopy, TakenOver, TakeoverError};
 pub use policy::alternates::AlternateServers;
 pub use policy::grant_limits::{GrantLimits, LimitsError};
 pub use policy::origin::{NotAnOrigin, Origin};

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Meanwhile datagrams and bytes wait in the sockets, which are the same in both. Behind stay clients whose connections are within a
-//! handshake or a request; what comes for sessions of DTLS is passed on by the next process. Relayed addresses of prefixes that stay are
-//! held there until this process has ended.
+//! handshake or a request; what comes for sessions of DTLS is passed on by the next process. Relayed addresses that stay are held there until
+//! this process has ended, and the ones that have left are held here: clients on both sides may be each other's peers.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -22,7 +22,9 @@ use std::sync::mpsc::SyncSender;
 use linux_net::Interest;
 use state_format::{Value as _, Writer};
 use turn_proto::{AllocationCopy, EndReason, Progress, ReservedPort};
-use turn_types::{AllocationId, FiveTuple, RelayId, RelayedAddr, Transport, WorkerId};
+use turn_types::{
+    AllocationId, FiveTuple, RelayId, RelayProtocol, RelayedAddr, Transport, WorkerId,
+};
 
 use super::Worker;
 use crate::context::Context;
@@ -39,7 +41,7 @@ pub(super) struct Left<N: Net> {
     streams: Vec<LeftStream<N>>,
     /// The allocations that the next process has.
     copied: Copied,
-    /// Addresses of prefixes that stay, as far as the next process knows.
+    /// Relayed addresses that stay, as far as the next process knows.
     addresses: BTreeSet<RelayedAddr>,
 }
 
@@ -114,8 +116,8 @@ impl<N: Net> Worker<N> {
         let clients: HashSet<FiveTuple> =
             streams.iter().map(|left| left.state.five_tuple()).collect();
         let (of_streams, stay) = self.separate_staying(&clients);
-        let kept = stay.into_iter().flat_map(|id| self.cx.server.addresses_of_prefixes(id));
-        let kept: Vec<RelayedAddr> = kept.filter(|at| addresses.insert(*at)).collect();
+        let kept = stay.into_iter().flat_map(|id| self.cx.server.addresses_of(id));
+        let kept = kept.filter(|(at, _)| addresses.insert(*at)).collect();
         let staying = self.keep_sessions(is_first, kept)?;
         let cx = &mut self.cx;
         let mut ids: BTreeSet<AllocationId> = cx.server.take_changed(usize::MAX).collect();
@@ -194,12 +196,12 @@ impl<N: Net> Worker<N> {
         server.reserved_ports()
     }
 
-    /// Sessions of DTLS and addresses of prefixes that stay here, and with earlier processes, for the next one. Behind the first call it has the
+    /// Sessions of DTLS and relayed addresses that stay here, and with earlier processes, for the next one. Behind the first call it has the
     /// sessions.
     fn keep_sessions(
         &mut self,
         is_first: bool,
-        addresses: Vec<RelayedAddr>,
+        addresses: Vec<(RelayedAddr, RelayProtocol)>,
     ) -> io::Result<Vec<StayingSessions<N::Conduit>>> {
         let Self { cx, dtls, conduit, late_conduit, .. } = self;
         let (mut staying, mut sessions) = (Vec::new(), Vec::new());
@@ -306,7 +308,7 @@ impl<N: Net> Worker<N> {
         // The keeper has the ones of the next process.
         self.stop_copying();
         self.paused_copying = None;
-        let Self { cx, streams: all, dtls, tcp_relay, .. } = self;
+        let Self { cx, streams: all, dtls, tcp_relay, of_next, .. } = self;
         self.listens = false;
         cx.sockets.unwatch_listeners(&cx.net);
         all.set_accepting(&cx.net, false);
@@ -316,12 +318,13 @@ impl<N: Net> Worker<N> {
                 cx.sockets.leave_relay(&cx.net, relay);
             }
             tcp_relay.forget(&cx.net, departure.relays(), departure.connections());
+            of_next.extend(departure.into_addresses());
         }
         // An answer that comes late would make an allocation here for a client that the next process serves.
         cx.server.forget_waiting(cx.now, |transport| transport == Transport::Udp);
         all.forget(cx, streams);
         cx.sockets.leave_shared(&cx.net);
-        cx.earlier.leave(&cx.net);
+        of_next.extend(cx.earlier.leave(&cx.net));
         dtls.end_others(cx);
         self.settle();
         self.send_gathered();
@@ -336,7 +339,7 @@ impl<N: Net> Worker<N> {
         dtls.end_all(cx);
         let ids: Vec<AllocationId> = cx.server.clients().map(|(id, _)| id).collect();
         for id in ids {
-            if cx.server.addresses_of_prefixes(id).next().is_some() {
+            if cx.server.is_of_prefix(id) {
                 cx.server.end_allocation(cx.now, id, EndReason::Shutdown);
             }
         }

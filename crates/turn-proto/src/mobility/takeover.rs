@@ -81,18 +81,6 @@ pub struct TakenOver {
     pub renamed: [Option<Renamed>; 2],
 }
 
-/// An address of a prefix that an allocation of another process has. As long as this is there, no allocation here gets it.
-#[derive(Debug)]
-pub struct HeldAddress {
-    _lease: PortLease,
-}
-
-impl HeldAddress {
-    pub(crate) const fn new(lease: PortLease) -> Self {
-        Self { _lease: lease }
-    }
-}
-
 impl Departure {
     /// Writes the allocation for another process.
     pub fn write(&self, out: &mut Writer) {
@@ -240,7 +228,7 @@ fn leases(policy: &Policy, snapshot: &Snapshot) -> Result<[Option<PortLease>; 2]
 }
 
 /// Claims this port of an address, or this address of a prefix.
-pub(super) fn claim(policy: &Policy, at: SocketAddr) -> Result<PortLease, TakeoverError> {
+pub(crate) fn claim(policy: &Policy, at: SocketAddr) -> Result<PortLease, TakeoverError> {
     if let Some(prefix) = policy.prefix_of(at.ip()) {
         return prefix.claim_again(at).ok_or(TakeoverError::Port(at));
     }

@@ -4,13 +4,15 @@ use alloc::vec::Vec;
 
 use state_format::Reader;
 use turn_types::{
-    AllocationId, ClientPath, ConnectionId, FiveTuple, Now, RelayedAddr, SocketId, Transport,
+    AllocationId, ClientPath, ConnectionId, FiveTuple, Now, RelayProtocol, RelayedAddr, SocketId,
+    Transport,
 };
 
 use super::Server;
 use crate::mobility::handover::Departure;
+use crate::mobility::held_address::HeldAddress;
 use crate::mobility::reserved::ReservedPort;
-use crate::mobility::takeover::{AllocationCopy, HeldAddress, TakenOver, TakeoverError};
+use crate::mobility::takeover::{AllocationCopy, TakenOver, TakeoverError, claim};
 use crate::store::Progress;
 
 impl Server {
@@ -57,22 +59,32 @@ impl Server {
         own.moves().take_over(policy, now.instant, state, socket_of)
     }
 
-    /// The addresses of prefixes that an allocation has: the next process [holds](Self::hold) them if it stays here.
-    pub fn addresses_of_prefixes(
+    /// The relayed addresses of an allocation: the next process [holds](Self::hold) them if it stays here.
+    pub fn addresses_of(
         &self,
         id: AllocationId,
-    ) -> impl Iterator<Item = RelayedAddr> + use<'_> {
+    ) -> impl Iterator<Item = (RelayedAddr, RelayProtocol)> + use<'_> {
         let allocations = &self.state.allocations;
-        let sockets = allocations.of_id(id).map(|slot| &allocations.get(slot).sockets);
-        let local = sockets.into_iter().flatten().flatten().map(|socket| socket.local);
-        local.filter(|at| self.policy.prefix_of(at.0.ip()).is_some())
+        let allocation = allocations.of_id(id).map(|slot| allocations.get(slot));
+        allocation.into_iter().flat_map(|allocation| {
+            let local = allocation.sockets.iter().flatten().map(|socket| socket.local);
+            local.map(|at| (at, allocation.attributes.protocol))
+        })
     }
 
-    /// Holds an address of a prefix for an allocation of another process. `None`: it is of no prefix here, or in use.
+    /// Returns true if an allocation has an address of a prefix.
     #[must_use]
-    pub fn hold(&self, at: RelayedAddr) -> Option<HeldAddress> {
-        let prefix = self.policy.prefix_of(at.0.ip())?;
-        prefix.claim_again(at.0).map(HeldAddress::new)
+    pub fn is_of_prefix(&self, id: AllocationId) -> bool {
+        self.addresses_of(id).any(|(at, _)| self.policy.prefix_of(at.0.ip()).is_some())
+    }
+
+    /// Holds a relayed address for an allocation of another process, which clients may have as their peer. `None`: nothing is relayed from it
+    /// here, or it is in use.
+    #[must_use]
+    pub fn hold(&self, at: RelayedAddr, protocol: RelayProtocol) -> Option<HeldAddress> {
+        let lease = claim(&self.policy, at.0).ok()?;
+        lease.mark_open(protocol);
+        Some(HeldAddress::new(lease))
     }
 
     /// The ports that are kept for second Allocates (EVEN-PORT, RFC 8656 §7.2), of all workers that share the registry.

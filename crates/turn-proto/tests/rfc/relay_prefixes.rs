@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use stun_wire::Method;
 use turn_proto::{DropReason, EndReason, PeerRules, Policy, Refusal, RelayPrefix};
-use turn_types::{Prefix, RelayedAddr};
+use turn_types::{Prefix, RelayProtocol, RelayedAddr};
 
 use crate::support::tcp::alice;
 use crate::support::*;
@@ -158,24 +158,28 @@ fn an_address_that_is_held_is_given_to_no_client() {
     let mut stays = Client::new(1);
     let relayed = stays.allocate(&mut old);
     let id = old.record().id;
-    let addresses: Vec<_> = old.server.addresses_of_prefixes(id).collect();
-    assert_eq!(addresses, [RelayedAddr(relayed)]);
+    let addresses: Vec<_> = old.server.addresses_of(id).collect();
+    assert_eq!(addresses, [(RelayedAddr(relayed), RelayProtocol::Udp)]);
+    assert!(old.server.is_of_prefix(id));
     let mut new = World::with(rules());
-    new.of_others.push(new.server.hold(addresses[0]).unwrap());
-    assert!(new.server.hold(addresses[0]).is_none(), "once");
+    let hold = |new: &World| new.server.hold(addresses[0].0, RelayProtocol::Udp);
+    let held = hold(&new).unwrap();
+    new.of_others.push(held);
+    assert!(hold(&new).is_none(), "once");
     assert_ne!(Client::new(2).allocate(&mut new), relayed);
     Client::new(3).try_allocate(&mut new, |_| ()).refused(508);
     new.of_others.clear();
     assert_eq!(Client::new(3).allocate(&mut new), relayed);
-    assert!(new.server.hold(addresses[0]).is_none(), "in use");
+    assert!(hold(&new).is_none(), "in use");
     // Of no prefix, and of a port that no worker has.
     for other in ["198.51.100.1:50000", "203.0.113.9:50002"] {
-        assert!(new.server.hold(RelayedAddr(addr(other))).is_none(), "{other}");
+        let other = RelayedAddr(addr(other));
+        assert!(new.server.hold(other, RelayProtocol::Udp).is_none(), "{other:?}");
     }
     let mut ordinary = World::new();
     Client::new(1).allocate(&mut ordinary);
     let id = ordinary.record().id;
-    assert_eq!(ordinary.server.addresses_of_prefixes(id).count(), 0);
+    assert!(!ordinary.server.is_of_prefix(id));
 }
 
 #[test]

@@ -286,6 +286,40 @@ fn a_server_that_dies_is_followed_by_its_copies() {
     assert_eq!(changed(&mut new), []);
 }
 
+/// Two clients are each other's peers, and one of them stays with the old process: the relayed address of the other one is a peer for both,
+/// as long as the processes hold it.
+#[test]
+fn a_client_that_stays_and_one_that_leaves_reach_each_other() {
+    let mut old = World::new();
+    let (mut leaves, mut stays) = (Client::new(1), Client::new(2));
+    let (of_leaving, of_staying) = (leaves.allocate(&mut old), stays.allocate(&mut old));
+    leaves.bind(&mut old, 0x4000, &of_staying.to_string()).success();
+    stays.bind(&mut old, 0x4000, &of_leaving.to_string()).success();
+    let ids: Vec<AllocationId> = old.server.allocations().map(|record| record.id).collect();
+    old.server.withdraw_all(|_| true);
+    old.carry_out();
+    let Left { departure, state, sockets } = take_out(&mut old, ids[0]);
+    let mut new = next(&old, policy());
+    take(&mut new, &state, &sockets).unwrap();
+
+    let unknown = leaves.send_channel(&mut new, 0x4000, b"to the other").dropped();
+    assert_eq!(unknown, DropReason::OwnAddress);
+    let addresses: Vec<_> = old.server.addresses_of(ids[1]).collect();
+    let [(at, protocol)] = addresses[..] else { panic!("{addresses:?}") };
+    new.of_others.extend(new.server.hold(at, protocol));
+    leaves.send_channel(&mut new, 0x4000, b"to the other").to_peer();
+    new.from_peer(of_leaving, &of_staying.to_string(), b"from the other").to_client();
+    new.of_others.clear();
+    leaves.send_channel(&mut new, 0x4000, b"to the other").dropped();
+
+    old.of_others.extend(departure.into_addresses());
+    stays.send_channel(&mut old, 0x4000, b"to the other").to_peer();
+    old.from_peer(of_staying, &of_leaving.to_string(), b"from the other").to_client();
+    old.of_others.clear();
+    let gone = stays.send_channel(&mut old, 0x4000, b"to the other").dropped();
+    assert_eq!(gone, DropReason::OwnAddress);
+}
+
 /// What has not moved on is not sent again; whatever could be told of an allocation moves it on.
 #[test]
 fn progress_has_another_count_with_each_step() {

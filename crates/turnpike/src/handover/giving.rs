@@ -23,7 +23,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use turn_proto::Progress;
-use turn_types::{AllocationId, Secret, WorkerId};
+use turn_types::{AllocationId, RelayProtocol, Secret, WorkerId};
 use xdp_relay::ParkedPath;
 
 use super::copying;
@@ -483,7 +483,11 @@ fn staying_part(
         server,
         number: number.0,
     };
-    (StayingPart { sessions: sessions.into_iter().map(part).collect(), addresses }, conduit)
+    let sessions = sessions.into_iter().map(part).collect();
+    let listening = addresses.iter().filter(|(_, protocol)| *protocol == RelayProtocol::Tcp);
+    let listening = listening.map(|(at, _)| *at).collect();
+    let addresses = addresses.into_iter().map(|(at, _)| at).collect();
+    (StayingPart { sessions, addresses, listening }, conduit)
 }
 
 fn parts_of(streams: Vec<InheritedStream<TcpStream>>) -> (Vec<StreamPart>, Vec<TcpStream>) {

@@ -139,11 +139,13 @@ pub(super) struct StreamPart {
     pub(super) remote: SocketAddr,
 }
 
-/// Sessions of DTLS that stay with one process, and addresses of prefixes that its allocations have.
+/// Sessions of DTLS that stay with one process, and relayed addresses of its allocations.
 #[derive(Debug)]
 pub(super) struct StayingPart {
     pub(super) sessions: Vec<SessionPart>,
     pub(super) addresses: Vec<RelayedAddr>,
+    /// The ones of them that relay TCP.
+    pub(super) listening: Vec<RelayedAddr>,
 }
 
 /// A session of DTLS that stays.
@@ -293,7 +295,7 @@ fields!(LastPart {
 });
 fields!(TcpRelayPart { 1 => relay, 2 => at });
 fields!(StreamPart { 1 => state, 2 => remote });
-fields!(StayingPart { 1 => sessions, 2 => addresses or Vec::new() });
+fields!(StayingPart { 1 => sessions, 2 => addresses or Vec::new(), 3 => listening or Vec::new() });
 fields!(SessionPart { 1 => client, 2 => server, 3 => number });
 fields!(KeeperHello { 1 => version, 2 => process, 3 => feeds });
 fields!(CopyPart {

@@ -17,7 +17,7 @@ use dataplane::{
 };
 use linux_net::{Clock, TcpListener, TcpStream};
 use state_format::Value;
-use turn_types::{AllocationId, Instant, Secret, SocketId, WorkerId};
+use turn_types::{AllocationId, Instant, RelayProtocol, RelayedAddr, Secret, SocketId, WorkerId};
 use xdp_relay::ParkedPath;
 
 use super::PATIENCE;
@@ -439,7 +439,12 @@ impl Predecessor {
                 server,
                 number: SocketId(number),
             };
-            let StayingPart { sessions, addresses } = part;
+            let StayingPart { sessions, addresses, listening } = part;
+            let listening: BTreeSet<RelayedAddr> = listening.into_iter().collect();
+            let relays = |at| {
+                if listening.contains(at) { RelayProtocol::Tcp } else { RelayProtocol::Udp }
+            };
+            let addresses = addresses.iter().map(|at| (*at, relays(at))).collect();
             let sessions = sessions.into_iter().map(session).collect();
             Ok(StayingSessions { sessions, addresses, conduit: Conduit::from_fd(fd)? })
         });

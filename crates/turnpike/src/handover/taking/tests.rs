@@ -130,13 +130,15 @@ fn addresses_that_stay_come_with_their_way() {
     let sessions = || vec![SessionPart { client: at(1), server: at(2), number: 7 }];
     let addresses = vec![RelayedAddr(at(50_000)), RelayedAddr(at(50_002))];
     let mut parking = parked(&[socket()], 1);
-    let staying = vec![StayingPart { sessions: sessions(), addresses: addresses.clone() }];
+    let listening = vec![addresses[1]];
+    let expected = [(addresses[0], RelayProtocol::Udp), (addresses[1], RelayProtocol::Tcp)];
+    let staying = vec![StayingPart { sessions: sessions(), addresses, listening }];
     parking.send(&News::Last(LastPart { staying, ..last_part() })).unwrap();
     let (_own, next) = std::os::unix::net::UnixDatagram::pair().unwrap();
     parking.send_descriptors(&[next.as_fd()]).unwrap();
     let (_, inherited) = received(parking).unwrap();
     let [staying] = &inherited.staying[..] else { panic!("not one process") };
-    assert_eq!((staying.sessions.len(), &staying.addresses), (1, &addresses));
+    assert_eq!((staying.sessions.len(), &staying.addresses[..]), (1, &expected[..]));
 
     let before = state_format::write_document(&WithoutAddresses { sessions: sessions() });
     let read: StayingPart = state_format::read_document(&before).unwrap();
