@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -46,20 +46,21 @@ impl Call {
         Self { caller, channel, peer }
     }
 
-    /// Sends both ways, a packet `every` so often, until told to stop; returns how many packets each side has sent.
+    /// Sends both ways, a packet `every` so often, until told to stop, and counts how many packets each side has sent.
     ///
     /// # Panics
-    /// The system refuses.
-    pub fn send(&self, every: Duration, stop: &AtomicBool) -> u32 {
+    /// The system refuses, or was called with this `sent` before.
+    pub fn send(&self, every: Duration, stop: &AtomicBool, sent: &Sent) {
         let mut number = 0_u32;
         while !stop.load(Ordering::Relaxed) {
             self.caller.send(self.channel, &packet(number, b'c'));
             // While nobody serves an error may come back.
             drop(self.peer.send(&packet(number, b'p')));
             number += 1;
+            sent.so_far.store(number, Ordering::Relaxed);
             sleep(every);
         }
-        number
+        sent.all.set(number).expect("once");
     }
 
     /// The numbers of the client's packets that never come to the peer, which may not overtake each other if they are `ordered`.
@@ -136,23 +137,24 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Number of packets that were sent in all, when that is known.
+/// Number of packets that a call has sent in each direction.
 #[derive(Debug, Default)]
-pub struct Sent(OnceLock<u32>);
+pub struct Sent {
+    so_far: AtomicU32,
+    all: OnceLock<u32>,
+}
 
 impl Sent {
-    /// They are so many.
-    ///
-    /// # Panics
-    /// It was told before.
-    pub fn set(&self, count: u32) {
-        self.0.set(count).expect("once");
+    /// The number until now; one more may be on its way.
+    #[must_use]
+    pub fn so_far(&self) -> u32 {
+        self.so_far.load(Ordering::Relaxed)
     }
 
-    /// The number, once it is told.
+    /// The number in all, when no more are sent.
     #[must_use]
     pub fn count(&self) -> Option<u32> {
-        self.0.get().copied()
+        self.all.get().copied()
     }
 }
 

@@ -96,7 +96,7 @@ fn go_on(lab: &Lab, config: &Config, server: &mut Server, take_over: impl Fn(&mu
     let stop = AtomicBool::new(false);
     let sent = Sent::default();
     thread::scope(|scope| {
-        scope.spawn(|| sent.set(call.send(PACKET_EVERY, &stop)));
+        scope.spawn(|| call.send(PACKET_EVERY, &stop, &sent));
         let to_peer = scope.spawn(|| call.missing_at_peer(ordered, &sent));
         let to_client = scope.spawn(|| call.missing_at_client(ordered, &sent));
         let all_arrive = {

@@ -49,7 +49,7 @@ fn no_packet_is_lost(mode: &str) {
     let all: Vec<Sent> = calls.iter().map(|_| Sent::default()).collect();
     thread::scope(|scope| {
         for (call, sent) in calls.iter().zip(&all) {
-            scope.spawn(|| sent.set(call.send(PACKET_EVERY, &stop)));
+            scope.spawn(|| call.send(PACKET_EVERY, &stop, sent));
             scope.spawn(move || assert_eq!(call.missing_at_peer(ordered, sent), [0; 0]));
             scope.spawn(move || assert_eq!(call.missing_at_client(ordered, sent), [0; 0]));
         }
