@@ -1,20 +1,12 @@
 //! Ports that clients have reserved (EVEN-PORT, RFC 8656 §7.2) go on in the next process.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use state_format::{Reader, Value as _, Writer};
 use turn_proto::{Policy, ReservedPort};
-use turn_types::WorkerId;
 
 use crate::support::*;
-
-/// A process with these rules that has nothing yet, at the time of the old one.
-fn next(old: &World, policy: Policy) -> World {
-    let mut new = World::worker(WorkerId(3), policy, Arc::new(TestRegistry::default()));
-    new.now = old.now;
-    new
-}
+use crate::takeover::next;
 
 /// The port behind an even one is kept for its client through a hand-over, and no longer than before.
 #[test]

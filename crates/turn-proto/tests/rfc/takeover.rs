@@ -47,7 +47,7 @@ fn take_out(world: &mut World, id: AllocationId) -> Left {
 }
 
 /// A process with these rules that has nothing yet, at the time of the old one.
-fn next(old: &World, policy: Policy) -> World {
+pub(crate) fn next(old: &World, policy: Policy) -> World {
     let mut new = World::worker(WorkerId(3), policy, Arc::new(TestRegistry::default()));
     new.now = old.now;
     new
