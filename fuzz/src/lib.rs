@@ -6,6 +6,9 @@
 pub mod connection;
 pub mod dtls;
 pub mod server;
+/// The world of the simulation, whose checks the session keeps.
+#[path = "../../crates/turn-proto/tests/sim/mod.rs"]
+pub mod sim;
 pub mod wire;
 
 #[cfg(fuzzing)]

@@ -1,9 +1,6 @@
 //! Target for `turn-proto`: the bytes are a session of several clients, peers and operators with one server,
 //! which must not panic and whose every action is checked as in the simulation.
 
-#[path = "../../crates/turn-proto/tests/sim/mod.rs"]
-pub mod sim;
-
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -11,9 +8,9 @@ use stun_wire::{AttributeType, Message, MessageBuilder, Method};
 use turn_proto::{Command, Event, OpenRelayError, PortRange, UserAnswer};
 use turn_types::{Instant, Now, PendingId, RelayId, UnixSeconds};
 
-use sim::caller::Caller;
-use sim::driver::{Driver, Sent, icmp_report};
-use sim::setup::{USERS, addr, look_up, policy};
+use crate::sim::caller::Caller;
+use crate::sim::driver::{Driver, Sent, icmp_report};
+use crate::sim::setup::{USERS, addr, look_up, policy};
 
 /// Steps in one session: each costs microseconds, and bugs need few.
 const STEPS_MAX: usize = 256;

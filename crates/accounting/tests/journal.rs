@@ -1,5 +1,4 @@
 //! Records in files that rotate.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,5 +1,4 @@
 //! Delivery of records to a web service on this host, over sockets.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,21 +1,20 @@
 //! The interface over the network: tokens, rights, browsers, other sites, TLS.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-
-mod support;
-
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+
+use crate::support;
 
 use admin::Role;
 use admin::api::Rights;
 use admin::types::{SessionDetails, SessionReason};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
-use support::{Answer, PAGE, Server, exchange};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+
+use crate::support::{Answer, PAGE, Server, exchange};
 
 const SESSION: &str = "/v1/sessions/0000000000000001";
 

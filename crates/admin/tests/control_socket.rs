@@ -1,8 +1,6 @@
 //! The routes and the client together, over a real Unix socket, against workers that are threads
 //! answering from a list.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,13 +1,10 @@
 //! The document of the interface against the server: every operation is asked, and its answer has the form that the
 //! document promises, no more and no less.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-
-mod support;
-
 use admin::Role;
 use serde_json::{Value, json};
-use support::Server;
+
+use crate::support::Server;
 
 /// Checks a value against a schema; a field that the schema does not name is a fault as well.
 fn check(document: &Value, schema: &Value, value: &Value, at: &str) -> Result<(), String> {

@@ -1,6 +1,5 @@
 //! Configurations of the wild, in their public documentation's shape: they import with nothing taken wrongly, and the result
 //! is a valid configuration.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs;
 use std::net::SocketAddr;

@@ -1,6 +1,5 @@
 //! Configurations of the wild, in the shape of their public documentation: each import gives a valid configuration with the
 //! settings it should have, and `docs/migrate/installations.md` lists all that is not taken, and why.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

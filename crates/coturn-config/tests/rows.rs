@@ -1,5 +1,4 @@
 //! Rows of coturn's database become parts of a configuration that a server takes, or are accounted for.
-#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs;
 

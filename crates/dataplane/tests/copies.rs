@@ -1,20 +1,20 @@
 //! Copies of a worker's allocations for a keeper. The limit of open files is the whole process's: this program has one test at a time.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-mod support;
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
+use crate::support;
+
 use control::Request;
 use dataplane::Copies;
 use dataplane::limits::COPIES_WAITING;
 use linux_net::UdpSocket;
-use support::end::End;
-use support::user::TurnUser;
-use support::{LOCALHOST, NOBODY, PATIENCE, World};
 use turn_types::{AllocationId, IpMeta};
+
+use crate::support::end::End;
+use crate::support::user::TurnUser;
+use crate::support::{LOCALHOST, NOBODY, PATIENCE, World};
 
 /// Held by each test.
 static ALONE: Mutex<()> = Mutex::new(());

@@ -1,7 +1,4 @@
 //! Answers from another address than the request came to (RFC 5780), through real sockets.
-#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
-
-mod support;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -9,8 +6,9 @@ use control::{Fate, Leg, Series};
 use stun_wire::{
     AttributeType, ChangeRequest, Class, Message, MessageBuilder, Method, TransactionId, value,
 };
-use support::*;
 use turn_proto::{DiscoverySockets, DropReason, Policy};
+
+use crate::support::*;
 
 /// Sends a Binding request from a socket.
 fn ask(socket: &UdpSocket, to: SocketAddr, write: impl FnOnce(&mut MessageBuilder<'_>)) {

@@ -1,25 +1,25 @@
 //! Clients over DTLS, through a worker on the real kernel (RFC 7350 §3).
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-mod support;
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::support;
+
 use control::{AssociationEnd, AssociationRefusal, Fate, HelloAnswer, Series};
 use dataplane::ConnectionLimits;
 use dataplane::limits::{HALF_OPEN_MAX, HALF_OPEN_PER_CUSTOMER};
-use support::dtls::{
-    DtlsUser, begin, config, cookie, handshake_offering, hello, receive, socket, socket_at,
-};
-use support::end::End;
-use support::stream::StreamUser;
-use support::user::TurnUser;
-use support::{BY_ADDRESS, LOCALHOST, LOCALHOST_V6, PEER, Start, World};
 use test_support::eventually;
 use turn_proto::{DropReason, EndReason};
 use turn_types::{IpFamily, IpMeta, Transport};
+
+use crate::support::dtls::{
+    DtlsUser, begin, config, cookie, handshake_offering, hello, receive, socket, socket_at,
+};
+use crate::support::end::End;
+use crate::support::stream::StreamUser;
+use crate::support::user::TurnUser;
+use crate::support::{BY_ADDRESS, LOCALHOST, LOCALHOST_V6, PEER, Start, World};
 
 fn world() -> World {
     World::start(Start { dtls: Some(config()), ..Start::default() })

@@ -1,7 +1,4 @@
 //! DTLS handshakes that find no time in a turn of a worker's loop.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-mod support;
 
 use std::net::UdpSocket;
 
@@ -12,10 +9,13 @@ use dataplane::limits::{
 };
 use dataplane::{ConnectionLimits, NetOptions};
 use openssl::ssl::SslStream;
-use support::dtls::{Wire, begin, config, go_on, handshake, receive, socket, socket_at, verified};
-use support::{BY_ADDRESS, NOBODY, Start, World};
 use test_support::eventually;
 use turn_proto::DropReason;
+
+use crate::support::dtls::{
+    Wire, begin, config, go_on, handshake, receive, socket, socket_at, verified,
+};
+use crate::support::{BY_ADDRESS, NOBODY, Start, World};
 
 const BUSY: Series = Series::AssociationsRefused(AssociationRefusal::Busy);
 const DROPPED: Series = Series::Drop(DropReason::DtlsBusy);

@@ -1,16 +1,14 @@
 //! Ports that something listens on are never relay ports, on the real kernel.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-mod support;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use linux_net::{TcpListener, TcpOptions, UdpOptions, UdpSocket};
 use stun_wire::Method;
-use support::data::{Alice, code_of};
-use support::{Start, World, policy};
 use turn_proto::{Policy, PortRange, PortRequirement};
+
+use crate::support::data::{Alice, code_of};
+use crate::support::{Start, World, policy};
 
 const ANYWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 const UDP: u8 = 17;

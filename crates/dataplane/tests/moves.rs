@@ -1,13 +1,12 @@
 //! RFC 8016 over sockets: an allocation moves to the worker of its client's new 5-tuple.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-mod support;
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use crate::support;
 
 use control::NoAuthorizer;
 use control::{
@@ -22,11 +21,14 @@ use stun_wire::{
     AttributeType, Class, IntegrityKey, IntegrityKind, Message, MessageBuilder, Method,
     TransactionId, value,
 };
-use support::dtls::{DtlsUser, config};
-use support::stream::StreamUser;
-use support::{LOCALHOST, PASSWORD, PATIENCE, PEER, REALM, Start, USER, World, alice, policy};
 use turn_proto::{AllocationRecord, Policy, SharedRegistry, UserAnswer};
 use turn_types::{Transport, WorkerId};
+
+use crate::support::dtls::{DtlsUser, config};
+use crate::support::stream::StreamUser;
+use crate::support::{
+    LOCALHOST, PASSWORD, PATIENCE, PEER, REALM, Start, USER, World, alice, policy,
+};
 
 const WORKERS: u16 = 2;
 const CHANNEL: [u8; 2] = [0x40, 0x00];

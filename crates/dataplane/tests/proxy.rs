@@ -1,16 +1,14 @@
 //! Behind a load balancer that speaks the PROXY protocol.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-mod support;
 
 use std::io::Read as _;
 
 use control::{Series, StreamEnd, StreamRefusal};
 use dataplane::ConnectionLimits;
-use support::end::End;
-use support::stream::{StreamUser, framed};
-use support::{PEER, Start, World};
 use test_support::eventually;
+
+use crate::support::end::End;
+use crate::support::stream::{StreamUser, framed};
+use crate::support::{PEER, Start, World};
 
 const CLIENT: &str = "192.0.2.77:4660";
 const LINE: &[u8] = b"PROXY TCP4 192.0.2.77 198.51.100.2 4660 3478\r\n";

@@ -1,17 +1,15 @@
 //! Relaying through a worker, on the real kernel: boundaries, header fields, families, errors, sums.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-mod support;
 
 use control::{Fate, Histogram, Leg, Series};
 use dataplane::NetOptions;
-use support::end::End;
-use support::user::{Heard, TurnUser};
-use support::{LOCALHOST, LOCALHOST_V6, NOWHERE, PEER, Start, World};
 use test_support::eventually;
 use turn_client::Families;
 use turn_proto::DropReason;
 use turn_types::{IpFamily, IpMeta, PeerAddr};
+
+use crate::support::end::End;
+use crate::support::user::{Heard, TurnUser};
+use crate::support::{LOCALHOST, LOCALHOST_V6, NOWHERE, PEER, Start, World};
 
 #[test]
 fn channel_data_goes_both_ways() {

@@ -1,7 +1,4 @@
 //! Relaying from addresses of a prefix by one socket, on the real kernel.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-mod support;
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -10,14 +7,15 @@ use std::time::Duration;
 
 use control::Series;
 use stun_wire::{AttributeType, Method};
-use support::data::{Alice, Caller};
-use support::dtls::{DtlsUser, config};
-use support::end::End;
-use support::user::TurnUser;
-use support::{LOCALHOST, PEER, Start, World, prefix};
 use test_support::eventually;
 use turn_proto::DropReason;
 use turn_types::{IpFamily, IpMeta, PeerAddr, RelayProtocol, RelayedAddr};
+
+use crate::support::data::{Alice, Caller};
+use crate::support::dtls::{DtlsUser, config};
+use crate::support::end::End;
+use crate::support::user::TurnUser;
+use crate::support::{LOCALHOST, PEER, Start, World, prefix};
 
 fn world() -> World {
     World::start(Start { policy: prefix::policy(1), ..Start::default() })

@@ -1,21 +1,21 @@
 //! Clients over TCP, through a worker on the real kernel.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-mod support;
 
 use std::io::Read as _;
 use std::net::{TcpStream, UdpSocket};
 use std::time::Duration;
 
+use crate::support;
+
 use control::{Series, StreamEnd, StreamRefusal};
 use dataplane::ConnectionLimits;
 use dataplane::limits::STREAM_BACKLOG_BYTES;
-use support::end::End;
-use support::stream::{StreamUser, framed};
-use support::{LOCALHOST, LOCALHOST_V6, PATIENCE, PEER, Start, World};
 use test_support::eventually;
 use turn_client::AllocateOptions;
 use turn_proto::{DropReason, EndReason};
+
+use crate::support::end::End;
+use crate::support::stream::{StreamUser, framed};
+use crate::support::{LOCALHOST, LOCALHOST_V6, PATIENCE, PEER, Start, World};
 
 #[test]
 fn channel_data_of_any_length_goes_both_ways_padded() {

@@ -1,7 +1,4 @@
 //! TCP relayed (RFC 6062), through workers on the real kernel.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-mod support;
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -10,10 +7,11 @@ use std::time::{Duration, Instant};
 use control::{Leg, Series, StreamEnd};
 use dataplane::limits::PIPE_BYTES;
 use stun_wire::{Message, Method};
-use support::data::{Alice, Caller, code_of};
-use support::{LOCALHOST, PATIENCE, PEER, Start, World, policy, tls};
 use test_support::eventually;
 use turn_proto::{PeerRefusal, Policy};
+
+use crate::support::data::{Alice, Caller, code_of};
+use crate::support::{LOCALHOST, PATIENCE, PEER, Start, World, policy, tls};
 
 fn start() -> Start {
     Start { policy: Policy { tcp_relaying: true, ..policy() }, ..Start::default() }

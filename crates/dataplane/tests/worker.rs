@@ -1,20 +1,20 @@
 //! A worker beside relaying: users, the mailbox, losses, the end.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-mod support;
 
 use control::{Histogram, LateAnswer, Leg, Request, Series, SessionFilter};
 use dataplane::NetOptions;
 use stun_wire::{AttributeType, Class, Message, value};
-use support::end::End;
-use support::user::{TurnUser, now};
-use support::{LOCALHOST, NOBODY, PATIENCE, PEER, Start, USER, World, policy, relay_address};
 use turn_client::{AllocateOptions, Event, Families, Incoming};
 use turn_proto::{
     DropReason, EndReason, PeerRules, Policy, PortRange, Refusal, RelayAddress, RelayPorts,
     UserQuery,
 };
 use turn_types::{Direction, IpFamily, IpMeta, Transport};
+
+use crate::support::end::End;
+use crate::support::user::{TurnUser, now};
+use crate::support::{
+    LOCALHOST, NOBODY, PATIENCE, PEER, Start, USER, World, policy, relay_address,
+};
 
 fn code(event: &Event) -> u16 {
     let Event::Refused { code, .. } = event else { panic!("{event:?}") };

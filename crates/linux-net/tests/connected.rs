@@ -1,8 +1,6 @@
 //! Connected sockets.
 
-mod support;
-
-use support::{V4, V6, bind, closed_port, errors, wait};
+use crate::support::{V4, V6, bind, closed_port, errors, wait};
 
 #[test]
 fn only_the_far_end_is_heard() {

@@ -1,5 +1,4 @@
 //! Connections made from here.
-#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;

@@ -1,14 +1,14 @@
 //! Sockets from descriptors, as another process hands them over: they work, and others are refused.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod support;
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
+use crate::support;
+
 use linux_net::{ReadOutcome, TcpListener, TcpOptions, TcpStream, UdpOptions, UdpSocket};
-use support::{V4, V6, bind, receive, wait};
+
+use crate::support::{V4, V6, bind, receive, wait};
 
 const OPTIONS: TcpOptions = TcpOptions {
     reuse_port: false,

@@ -1,14 +1,15 @@
 //! Datagrams that do not arrive: error queues, pending errors, refused runs.
 
-mod support;
-
 use std::os::fd::AsRawFd;
+
+use crate::support;
 
 use linux_net::{
     Epoll, Events, IcmpReport, Interest, RxBatch, SendStats, TxBatch, UdpOptions, Warning,
 };
-use support::{V4, V6, bind, bind_with, closed_port, errors, flow, receive, send, sizes};
 use turn_types::IpFamily;
+
+use crate::support::{V4, V6, bind, bind_with, closed_port, errors, flow, receive, send, sizes};
 
 #[test]
 fn a_closed_port_is_reported_with_the_peer_it_was_sent_to() {

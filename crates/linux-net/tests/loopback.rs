@@ -1,12 +1,13 @@
 //! Batches over the loopback, against the real kernel.
 
-mod support;
-
 use std::net::IpAddr;
 
+use crate::support;
+
 use linux_net::{Flow, Part, RxBatch, SendError, SendSocket, SendStats, TxBatch, UdpOptions};
-use support::{V4, V6, bind, bind_with, flow, receive, send, sizes, try_send, wait};
 use turn_types::IpMeta;
+
+use crate::support::{V4, V6, bind, bind_with, flow, receive, send, sizes, try_send, wait};
 
 #[test]
 fn a_run_arrives_as_one_message_with_its_boundaries() {

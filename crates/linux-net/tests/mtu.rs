@@ -4,13 +4,14 @@
 //! own. If the system forbids namespaces (containers without user namespaces) it is skipped, and `make test`
 //! counts the skip.
 
-mod support;
-
 use std::process::Command;
 
+use crate::support;
+
 use linux_net::{Flow, IcmpReport, RxBatch, SendError, SendStats, TxBatch, Warning};
-use support::{V4, V6, bind, errors, flow, receive, send, sizes, try_send};
 use turn_types::{IpFamily, IpMeta};
+
+use crate::support::{V4, V6, bind, errors, flow, receive, send, sizes, try_send};
 
 /// Set in the inner run; its value is of no interest.
 const INSIDE: &str = "LINUX_NET_TEST_NAMESPACE";

@@ -1,12 +1,13 @@
 //! Epoll and wakers, against the real kernel.
 
-mod support;
-
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
+use crate::support;
+
 use linux_net::{Clock, Epoll, Event, Events, Interest, Waker};
-use support::{V4, bind, flow, receive, send};
+
+use crate::support::{V4, bind, flow, receive, send};
 
 #[expect(clippy::unwrap_used, reason = "a test may fail here as well")]
 fn poll(epoll: &Epoll) -> Vec<Event> {

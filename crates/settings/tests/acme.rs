@@ -1,5 +1,4 @@
 //! `[acme]`: means of verification by the listeners' ports.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::path::Path;
 

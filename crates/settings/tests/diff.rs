@@ -1,5 +1,4 @@
 //! Differences between two configurations, and the values that a reload puts in force.
-#![expect(clippy::unwrap_used, reason = "in a test, what cannot go on shall stop it")]
 
 use std::path::Path;
 

@@ -1,12 +1,10 @@
 //! Configurations in the documentation: every `toml` block of the pages for operators is a valid file of its own.
-#![expect(clippy::unwrap_used, reason = "in a test, what cannot go on shall stop it")]
-
-mod support;
 
 use std::path::{Path, PathBuf};
 
 use settings::Environment;
-use support::TempDir;
+
+use crate::support::TempDir;
 
 /// Directory of files in the documentation.
 const ETC: &str = "/etc/turnpike/";

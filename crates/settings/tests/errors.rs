@@ -1,14 +1,9 @@
 //! Errors of a configuration, word for word.
 
-#![expect(clippy::unwrap_used, reason = "in a test, what cannot go on shall stop it")]
-
-#[path = "support/errors.rs"]
-mod said;
-mod support;
-
-use said::{check, errors};
 use settings::Environment;
-use support::TempDir;
+
+use crate::support::TempDir;
+use crate::support::said::{check, errors};
 
 #[test]
 fn keys_that_do_not_exist() {

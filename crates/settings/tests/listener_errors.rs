@@ -1,9 +1,6 @@
 //! Errors of listeners and of NAT behaviour discovery, word for word.
 
-#[path = "support/errors.rs"]
-mod said;
-
-use said::{check, errors};
+use crate::support::said::{check, errors};
 
 const TWO: &str = "discovery.addresses = ['10.0.0.5', '10.0.0.6']\n";
 

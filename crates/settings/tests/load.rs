@@ -1,7 +1,4 @@
 //! Valid configurations, from files and from the environment.
-#![expect(clippy::unwrap_used, reason = "in a test, what cannot go on shall stop it")]
-
-mod support;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +7,8 @@ use settings::{
     Database, Environment, LogFormat, LogLevel, OffloadMode, RelayEntry, Settings, WorkerCount,
     load, parse,
 };
-use support::TempDir;
+
+use crate::support::TempDir;
 
 const SECRET: &str = "KpXh0vJ1mUe8Zq7T5wYbRg==";
 

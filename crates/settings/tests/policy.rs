@@ -1,5 +1,4 @@
 //! From settings to the rules of the server, on hosts of all kinds.
-#![expect(clippy::unwrap_used, reason = "in a test, what cannot go on shall stop it")]
 
 use std::net::IpAddr;
 use std::path::Path;

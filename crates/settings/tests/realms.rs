@@ -1,7 +1,5 @@
 //! Realms beside the server's own: what is left out is the server's, and nothing chooses two of them.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-
 use std::path::Path;
 
 use settings::{Environment, Settings, parse};

@@ -1,11 +1,9 @@
 //! Every input in the fuzz corpus, through the function of its target.
 
-#[path = "../../../fuzz/src/wire.rs"]
-#[expect(unreachable_pub, reason = "public in the crate it comes from")]
-mod targets;
-
 use std::fs;
 use std::path::Path;
+
+use crate::fuzz_targets;
 
 fn replay(target: &str, run: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
@@ -23,25 +21,25 @@ fn replay(target: &str, run: fn(&[u8])) {
 
 #[test]
 fn packet() {
-    replay("packet", targets::packet);
+    replay("packet", fuzz_targets::packet);
 }
 
 #[test]
 fn message() {
-    replay("message", targets::message);
+    replay("message", fuzz_targets::message);
 }
 
 #[test]
 fn channel_data() {
-    replay("channel_data", targets::channel_data);
+    replay("channel_data", fuzz_targets::channel_data);
 }
 
 #[test]
 fn stream() {
-    replay("stream", targets::stream);
+    replay("stream", fuzz_targets::stream);
 }
 
 #[test]
 fn attribute_values() {
-    replay("attribute_values", targets::attribute_values);
+    replay("attribute_values", fuzz_targets::attribute_values);
 }

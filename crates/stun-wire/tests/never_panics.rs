@@ -1,21 +1,19 @@
 //! No input makes a decoder panic, and accepted messages keep its promises: the checks are the ones of
 //! the fuzz targets.
 
-mod common;
-#[path = "../../../fuzz/src/wire.rs"]
-#[expect(unreachable_pub, reason = "public in the crate it comes from")]
-mod targets;
-
-use common::vectors::{B1, WELL_FORMED};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use crate::common;
+use crate::common::vectors::{B1, WELL_FORMED};
+use crate::fuzz_targets;
+
 fn everything(bytes: &[u8]) {
-    targets::packet(bytes);
-    targets::message(bytes);
-    targets::channel_data(bytes);
-    targets::stream(bytes);
-    targets::attribute_values(bytes);
+    fuzz_targets::packet(bytes);
+    fuzz_targets::message(bytes);
+    fuzz_targets::channel_data(bytes);
+    fuzz_targets::stream(bytes);
+    fuzz_targets::attribute_values(bytes);
 }
 
 #[test]
@@ -47,9 +45,9 @@ fn every_byte_changed() {
             let right = bytes[at];
             for wrong in [0x00, 0x01, 0x7F, 0x80, 0xFF, right ^ 1, right ^ 4, right ^ 0x80] {
                 bytes[at] = wrong;
-                targets::packet(&bytes);
-                targets::message(&bytes);
-                targets::stream(&bytes);
+                fuzz_targets::packet(&bytes);
+                fuzz_targets::message(&bytes);
+                fuzz_targets::stream(&bytes);
             }
             bytes[at] = right;
         }

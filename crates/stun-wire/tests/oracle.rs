@@ -1,14 +1,10 @@
 //! Somebody else's codec as an oracle: `stun-types` and we agree about messages, but where it is
 //! documented here that and why we don't.
 
-mod common;
-
 use std::net::SocketAddr;
 
-use common::vectors::WELL_FORMED;
-use common::{
-    append, append_fingerprint, append_sha1, append_sha256, attribute, message, set_length,
-};
+use crate::common;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use stun_types::attribute as theirs;
@@ -18,6 +14,11 @@ use stun_types::prelude::{MessageWrite as _, MessageWriteExt as _};
 use stun_wire::{
     AttributeType, Class, IntegrityKey, IntegrityKind, Message, MessageBuilder, Method, ParseError,
     PasswordAlgorithm, TransactionId, reason_phrase,
+};
+
+use crate::common::vectors::WELL_FORMED;
+use crate::common::{
+    append, append_fingerprint, append_sha1, append_sha256, attribute, message, set_length,
 };
 
 const PASSWORD: &str = "a short-term password";

@@ -1,12 +1,12 @@
 //! The attributes of RFC 5780, 6062, 7635 and 8016, and messages of RFC 3489.
 
-mod common;
-
-use common::attribute;
 use stun_wire::{
     AccessToken, AccessTokenBlock, AttributeType, ChangeRequest, Class, Message, MessageBuilder,
     Method, ParseError, TransactionId, ValueError, value,
 };
+
+use crate::common;
+use crate::common::attribute;
 
 fn built(write: impl FnOnce(&mut MessageBuilder<'_>)) -> Vec<u8> {
     let mut out = vec![0xFF; 1500];

@@ -1,12 +1,12 @@
 //! The four messages of RFC 5769 §2, read, verified, and where their padding is ours, written.
 
-mod common;
-
-use common::vectors::{REQUEST, REQUEST_LONG_TERM, RESPONSE_IPV4, RESPONSE_IPV6};
 use stun_wire::{
     AttributeType, Class, IntegrityKey, IntegrityKind, Message, MessageBuilder, Method,
     long_term_key_md5, value,
 };
+
+use crate::common;
+use crate::common::vectors::{REQUEST, REQUEST_LONG_TERM, RESPONSE_IPV4, RESPONSE_IPV6};
 
 const PASSWORD: &[u8] = b"VOkJxbRl1RmTxUk/WvJxBt";
 

@@ -1,13 +1,13 @@
 //! 8489-B.1-01: the vector of RFC 8489 appendix B.1 is faulty and refused; its USERHASH is right.
 //! A vector of our own shows the intended features.
 
-mod common;
-
-use common::vectors::{B1, B1_REPAIRED};
 use stun_wire::{
     AttributeType, Class, IntegrityKey, IntegrityKind, Message, MessageBuilder, Method, ParseError,
     PasswordAlgorithm, SecurityFeatures, long_term_key_sha256, opaque_string, userhash, value,
 };
+
+use crate::common;
+use crate::common::vectors::{B1, B1_REPAIRED};
 
 const USER: &str = "マトリックス";
 const REALM: &str = "example.org";

@@ -1,14 +1,15 @@
 //! RFC 8489 §14: attributes in general, and each of its own.
 
-mod common;
-
 use std::net::SocketAddr;
 
-use common::{attribute, attribute_padded, message};
+use crate::common;
+
 use stun_wire::{
     AttributeType, Class, Message, MessageBuilder, Method, ParseError, PasswordAlgorithm,
     TransactionId, UNKNOWN_REQUIRED_MAX, ValueError, reason_phrase, value,
 };
+
+use crate::common::{attribute, attribute_padded, message};
 
 const ID: TransactionId = TransactionId(common::ID);
 

@@ -1,11 +1,10 @@
 //! RFC 8489 §5: the header, and the requirements of a message.
 
-mod common;
-
-use common::{attribute, message, set_length};
 use stun_wire::{
     Class, Message, MessageBuilder, Method, PacketKind, ParseError, TransactionId, classify,
 };
+
+use crate::common::{attribute, message, set_length};
 
 fn parse_error(bytes: &[u8]) -> ParseError {
     Message::parse(bytes).expect_err("these bytes break a rule")

@@ -1,15 +1,15 @@
 //! RFC 8489 §9, §14.5 to §14.7: the integrity attributes that count, and their coverage.
 
-mod common;
-
-use common::vectors::{BOTH_INTEGRITIES, REQUEST, TRUNCATED};
-use common::{
-    append, append_fingerprint, append_sha256, append_sha256_truncated, attribute,
-    fingerprint_of_length, message, set_length,
-};
 use stun_wire::{
     AttributeType, Class, IntegrityKey, IntegrityKind, Message, MessageBuilder, Method, ParseError,
     SealedBuilder, TransactionId, long_term_key_md5,
+};
+
+use crate::common;
+use crate::common::vectors::{BOTH_INTEGRITIES, REQUEST, TRUNCATED};
+use crate::common::{
+    append, append_fingerprint, append_sha256, append_sha256_truncated, attribute,
+    fingerprint_of_length, message, set_length,
 };
 
 fn key() -> IntegrityKey {

@@ -1,12 +1,12 @@
 //! RFC 8656 §12: channel numbers and the ChannelData format; §11.3: the head of a Data indication.
 
-mod common;
-
 use stun_wire::{
     AttributeType, ChannelData, ChannelNumber, Class, DATA_HEADER_LEN_MAX, Message, Method,
     PacketKind, ParseError, TransactionId, channel_data, channel_data_rfc5766, classify,
     classify_rfc5766, value, write_channel_header, write_data_header,
 };
+
+use crate::common;
 
 /// 8656-12-01: 0x4000 to 0x4FFF.
 #[test]

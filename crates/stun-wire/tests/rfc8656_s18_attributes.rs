@@ -1,12 +1,12 @@
 //! RFC 8656 §18: the attributes of TURN.
 
-mod common;
-
-use common::attribute;
 use stun_wire::{
     ChannelNumber, Class, Icmp, MessageBuilder, Method, TransactionId, ValueError, reason_phrase,
     value,
 };
+
+use crate::common;
+use crate::common::attribute;
 
 fn built(write: impl FnOnce(&mut MessageBuilder<'_>)) -> Vec<u8> {
     let mut out = vec![0xFF; 1500];

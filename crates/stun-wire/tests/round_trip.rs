@@ -1,8 +1,8 @@
 //! Built messages are read back the same.
 
-mod common;
-
 use std::net::{IpAddr, SocketAddr};
+
+use crate::common;
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,10 +1,9 @@
 //! 8489-6.2.2-01, 8656-12.5-03: messages follow each other on a stream without extra framing.
 
-mod common;
-
-use common::vectors::WELL_FORMED;
-use common::{attribute, message};
 use stun_wire::{Cut, MESSAGE_LEN_MAX, Message, channel_data, next_message};
+
+use crate::common::vectors::WELL_FORMED;
+use crate::common::{attribute, message};
 
 /// Takes a stream apart, given to us in pieces of `step` bytes.
 fn cut_all(stream: &[u8], step: usize) -> Vec<Vec<u8>> {

@@ -1,5 +1,4 @@
 //! `compare` with real servers in real network namespaces.
-#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

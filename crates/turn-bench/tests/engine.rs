@@ -1,20 +1,17 @@
 //! Traffic through a real server on the loopback, to a real peer.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-mod support;
-
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use support::{Peer, Server, TRANSPORTS, free_address};
 use turn_bench::cpu::Watched;
 use turn_bench::engine::{Bench, BenchOptions, FindMaxSpec};
 use turn_bench::outcome::Traffic;
 use turn_bench::session::SessionOptions;
 use turn_bench::traffic::{Backend, Direction, Shape, TrafficSpec, Transport};
+
+use crate::support::{Peer, Server, TRANSPORTS, free_address};
 
 const DIRECTIONS: [Direction; 3] =
     [Direction::ClientToPeer, Direction::PeerToClient, Direction::Echo];

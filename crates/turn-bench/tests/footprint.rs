@@ -1,11 +1,11 @@
 //! Memory of allocations at a real server on the loopback.
 
-mod support;
-
-use support::Server;
 use turn_bench::footprint::{FootprintSpec, measure};
 use turn_bench::session::SessionOptions;
 use turn_bench::traffic::Transport;
+
+use crate::support;
+use crate::support::Server;
 
 #[test]
 fn each_allocation_costs_a_descriptor_and_some_memory() {

@@ -1,19 +1,16 @@
 //! Frames on real links, each host a network namespace of its own.
-#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-mod links;
-mod support;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::ops::Range;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use links::Chain;
 use test_support::require;
 use turn_bench::frames::{
     Forwarder, FrameFlow, Hop, Link, Mac, Pace, Port, SinkTally, Source, SourceRun, Watch, probe,
 };
+
+use crate::links::Chain;
 
 const RUN: u32 = 11;
 const SIZE: u16 = 200;

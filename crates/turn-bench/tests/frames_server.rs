@@ -1,16 +1,10 @@
 //! Frames through a real server, to a peer that has frames too, each host a network namespace.
-#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-mod links;
-mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use links::Chain;
-use support::Server;
 use test_support::require;
 use turn_bench::cpu::Watched;
 use turn_bench::engine::{Bench, BenchOptions, Peer, PeerOptions};
@@ -18,6 +12,9 @@ use turn_bench::frames::{End, FrameEnds};
 use turn_bench::outcome::Traffic;
 use turn_bench::session::SessionOptions;
 use turn_bench::traffic::{Backend, Direction, Shape, TrafficSpec};
+
+use crate::links::Chain;
+use crate::support::Server;
 
 /// A machine with other things to do loses some on the way or hears of some too late.
 fn nearly_all(traffic: &Traffic) -> bool {

@@ -1,13 +1,8 @@
 //! Hostile traffic to a real server on the loopback.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-mod support;
-
 use std::time::Duration;
 
 use lab_net::RawUdpSocket;
-use support::{Peer, Server};
 use turn_bench::cpu::Watched;
 use turn_bench::engine::{Bench, BenchOptions};
 use turn_bench::outcome::{Hostile, Outcome};
@@ -15,6 +10,8 @@ use turn_bench::requests::{Call, HostileSpec, Variant, run_hostile};
 use turn_bench::session::SessionOptions;
 use turn_bench::text;
 use turn_bench::traffic::{Backend, Direction, Shape, TrafficSpec};
+
+use crate::support::{Peer, Server};
 
 /// No rate limit of unauthenticated responses.
 const OPEN_HANDED: &str = "[quotas]\nunauthenticated_responses_per_second = 0";

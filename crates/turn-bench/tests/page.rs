@@ -1,7 +1,5 @@
 //! The summaries in the documentation are what the tool makes of the results that they name.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-
 use std::path::Path;
 use std::process::Command;
 

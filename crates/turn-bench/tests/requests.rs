@@ -1,19 +1,18 @@
 //! Requests to a real server on the loopback.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-mod support;
-
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use support::{Server, TRANSPORTS};
+use crate::support;
+
 use turn_bench::cpu::Watched;
 use turn_bench::outcome::Requests;
 use turn_bench::requests::{self, Kind, RequestSpec};
 use turn_bench::session::Login;
 use turn_bench::traffic::Transport;
 use turn_types::IpFamily;
+
+use crate::support::{Server, TRANSPORTS};
 
 /// No rate limit of unauthenticated responses.
 const OPEN_HANDED: &str = "[quotas]\nunauthenticated_responses_per_second = 0";

@@ -1,15 +1,14 @@
 //! Sessions with a real server on the loopback.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-mod support;
-
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use support::{Server, TRANSPORTS};
+use crate::support;
+
 use turn_bench::session::{self, Login, Session, SessionOptions};
 use turn_bench::traffic::Transport;
+
+use crate::support::{Server, TRANSPORTS};
 
 fn options(server: &Server, sessions: u32) -> (SessionOptions, UdpSocket) {
     let peer = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -2,19 +2,16 @@
 //!
 //! A few rounds in a run of all tests; `cargo xtask soak --minutes N` makes more of them.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-mod support;
-
 use std::fs;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::{Server, TRANSPORTS};
 use test_support::eventually;
 use turn_bench::session::{self, Session, SessionOptions};
 use turn_bench::traffic::Transport;
+
+use crate::support::{Server, TRANSPORTS};
 
 /// Clients at the same time.
 const CLIENTS: u32 = 50;

@@ -1,12 +1,11 @@
 //! Budgets for the effects of unauthenticated sources: responses, verifications and user look-ups. None
 //! of them may be used up by one source at the cost of another that has proved more.
 
-mod support;
-
 use stun_wire::*;
-use support::*;
 use turn_proto::*;
 use turn_types::*;
+
+use crate::support::*;
 
 /// A world that grants each network this many unauthenticated responses per second.
 fn granting(per_second: u32) -> World {

@@ -1,5 +1,4 @@
 //! Holds docs/conformance against the tree: entries are complete, and the tests they name exist.
-#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

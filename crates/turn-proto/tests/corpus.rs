@@ -1,10 +1,4 @@
 //! Every input in the fuzz corpus, through the function of its target.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
-#![allow(dead_code, reason = "modules shared between test binaries")]
-
-#[path = "../../../fuzz/src/server.rs"]
-#[expect(unreachable_pub, reason = "public in the crate it comes from")]
-mod targets;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,6 +6,8 @@ use std::path::Path;
 
 use netsim::Rng;
 use test_support::for_each_seed;
+
+use crate::fuzz_targets;
 
 fn corpus() -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/server_session");
@@ -29,7 +25,7 @@ fn corpus() -> Vec<(String, Vec<u8>)> {
 fn server_session() {
     for (name, input) in corpus() {
         println!("{name}");
-        targets::server_session(&input);
+        fuzz_targets::server_session(&input);
     }
 }
 
@@ -37,7 +33,7 @@ fn server_session() {
 #[test]
 fn the_corpus_reaches_most_outcomes() {
     let reached: BTreeSet<_> =
-        corpus().iter().flat_map(|(_, input)| targets::features(input)).collect();
+        corpus().iter().flat_map(|(_, input)| fuzz_targets::features(input)).collect();
     assert!(reached.len() >= 60, "only {}: {reached:?}", reached.len());
 }
 
@@ -47,6 +43,6 @@ fn random_sessions() {
     for_each_seed(0..2_000, |seed| {
         let mut rng = Rng::new(seed);
         let len = rng.index(600);
-        targets::server_session(&rng.bytes(len));
+        fuzz_targets::server_session(&rng.bytes(len));
     });
 }

@@ -1,14 +1,11 @@
 //! Limits of one credential: in a time-limited name, and from the authorizer. They narrow what the realm allows, and never
 //! widen it.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-
-mod support;
-
 use stun_wire::*;
-use support::*;
 use turn_proto::*;
 use turn_types::*;
+
+use crate::support::*;
 
 const SECRET: &[u8] = b"0123456789abcdef";
 

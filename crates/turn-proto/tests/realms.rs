@@ -1,18 +1,15 @@
 //! Realms as tenants: the choice of one for a request, rules of its own, and nothing of one of use in another.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-
-mod support;
-
 use std::sync::Arc;
 
 use aes_gcm::aead::{Aead, Payload};
 use aes_gcm::{Aes128Gcm, KeyInit as _};
 use stun_wire::*;
-use support::client::Token;
-use support::*;
 use turn_proto::*;
 use turn_types::*;
+
+use crate::support::client::Token;
+use crate::support::*;
 
 const OTHER: &str = "tenant.example";
 const THIRD: &str = "third.example";

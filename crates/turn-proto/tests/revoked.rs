@@ -1,18 +1,15 @@
 //! Revoked credentials: their sessions end with the policy, and they are refused from then on, in their realm alone.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-
-mod support;
-
 use std::sync::Arc;
 
 use aes_gcm::aead::{Aead, Payload};
 use aes_gcm::{Aes128Gcm, KeyInit as _};
 use stun_wire::*;
-use support::client::Token;
-use support::*;
 use turn_proto::*;
 use turn_types::*;
+
+use crate::support::client::Token;
+use crate::support::*;
 
 const SECRET: &[u8] = b"0123456789abcdef";
 const OTHER: &[u8] = b"fedcba9876543210";

@@ -2,17 +2,16 @@
 //! forward packets that the server would not. That every route has a socket, is told only when it is new, and
 //! is withdrawn once and before its socket closes, [`World`] asserts in every test of this crate.
 
-mod support;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use client::channel_message;
 use netsim::Rng;
-use support::*;
 use test_support::for_each_seed;
 use turn_proto::*;
 use turn_types::*;
+
+use crate::support::*;
 
 const NUMBER: u16 = 0x4000;
 const PEER_2: &str = "192.0.2.20:1";

@@ -1,16 +1,15 @@
 //! Flaws that relays of this kind have had: one test for each that could be had here again. Where it has
 //! a number, the number says where to read more.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::iter::repeat_with;
 
 use stun_wire::{AttributeType, Method};
-use support::forge::Forge;
-use support::*;
 use turn_proto::{DropReason, EndReason, PeerRules, Policy, ServerConfig};
 use turn_types::Prefix;
+
+use crate::support::forge::Forge;
+use crate::support::*;
 
 /// The ways to write an address that reaches the relay's own host.
 const LOOPBACKS: [&str; 13] = [

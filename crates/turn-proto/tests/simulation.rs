@@ -3,14 +3,11 @@
 //! Clients behind NATs and lossy links allocate, permit, bind and talk to peers through the server while
 //! others invent, replay, mutate and forge packets, ports turn out to be taken, the user database stalls
 //! and operators interfere. The invariants are in [`sim::ledger`] and [`sim::driver::Driver::audit`].
-//! `SEED=... cargo test -p turn-proto --test simulation` runs one world alone.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
-#![expect(unreachable_pub, reason = "modules shared between test binaries")]
-#![allow(dead_code, reason = "modules shared between test binaries")]
+//! `SEED=... cargo test -p turn-proto simulation` runs one world alone.
 
 #[path = "sim/nodes/mod.rs"]
+#[allow(dead_code, unreachable_pub, reason = "parts of the simulated world")]
 mod nodes;
-mod sim;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,12 +17,13 @@ use std::time::Duration;
 use netsim::{Chance, LinkConfig, LinkId, Nat, NatConfig, NodeId, Rng, World};
 use nodes::Surroundings;
 use nodes::{Board, ClientNode, ClientPlan, HostileNode, Node, PeerNode, ServerNode, SharedTap};
-use sim::driver::{Driver, Fates};
-use sim::setup::{USERS, addr, listeners, password_of, policy, relay_ips, routed};
 use test_support::for_each_seed;
 use turn_client::{AlgorithmChoice, Client, ClientConfig};
 use turn_proto::{DropReason, EndReason, PeerRules, Policy, PortRange, RelayAddress, RelayPrefix};
 use turn_types::{PeerAddr, PendingId, Prefix};
+
+use crate::sim::driver::{Driver, Fates};
+use crate::sim::setup::{USERS, addr, listeners, password_of, policy, relay_ips, routed};
 
 /// Lifetime of clients in a run: past the ends of permissions, channels and allocations.
 const RUN: Duration = Duration::from_secs(1_500);

@@ -2,25 +2,21 @@
 //! other, connections that stall and that end in the middle of a message. Nothing is lost, altered or out of
 //! order, and the end of a connection is the end of all that the client had.
 //!
-//! `SEED=... cargo test -p turn-proto --test stream_simulation` runs one world alone.
-#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
-#![expect(unreachable_pub, reason = "modules shared between test binaries")]
-#![allow(dead_code, reason = "modules shared between test binaries")]
-
-mod sim;
+//! `SEED=... cargo test -p turn-proto stream_simulation` runs one world alone.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use netsim::{Body, Host, LinkConfig, NodeId, Outbox, Packet, Rng, Stream, World};
-use sim::driver::{Driver, Sent};
-use sim::setup::{USERS, addr, listeners, look_up, password_of, policy, relay_ips};
 use stun_wire::{ChannelNumber, Cut, next_message};
 use test_support::for_each_seed;
 use turn_client::{AllocateOptions, Client, ClientConfig, Event as ClientEvent, Incoming};
 use turn_proto::{Command, EndReason, Event};
 use turn_types::{Instant, Now, PeerAddr, Prefix, Transport};
+
+use crate::sim::driver::{Driver, Sent};
+use crate::sim::setup::{USERS, addr, listeners, look_up, password_of, policy, relay_ips};
 
 /// Everybody talks for this long.
 const RUN: Duration = Duration::from_secs(200);

@@ -1,5 +1,4 @@
 //! Every input in the fuzz corpus, through the function of its target.
-#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
 #[path = "../../../fuzz/src/connection.rs"]
 #[expect(unreachable_pub, reason = "public in the crate it comes from")]

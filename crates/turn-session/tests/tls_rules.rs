@@ -1,5 +1,4 @@
 //! The choice of versions, cipher suites and key exchanges, and encrypted keys.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::sync::Arc;
 

@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use rustix::fs::OFlags;
 
 use crate::failure::{OrFail as _, Result};
 use crate::logging::LogTarget;
@@ -55,39 +57,94 @@ pub(crate) fn tell_ready() -> Result<fs::File> {
 
 /// A file with the process id.
 #[derive(Debug)]
-pub(crate) struct PidFile(PathBuf);
+pub(crate) struct PidFile {
+    path: PathBuf,
+    file: fs::File,
+}
 
 /// Directories that programs share: a server that may remove files there could remove others' files.
 const SHARED: [&str; 5] = ["/run", "/var/run", "/var", "/tmp", "/var/tmp"];
 
 impl PidFile {
-    /// Writes the file; it belongs to `owner`, who may empty it later.
+    /// Writes the file in place of one that a former server left. The file belongs to `owner`, who may empty it later.
+    ///
+    /// The old file is removed rather than opened. It may belong to another user, in whose file root cannot write in a
+    /// sticky directory (`fs.protected_regular`), and it may be a link to a file of somebody else.
     ///
     /// # Errors
     /// The file cannot be written.
     pub(crate) fn write(path: &Path, owner: Option<(u32, u32)>) -> std::io::Result<Self> {
         // It is removed from wherever the process then is.
         let path = std::path::absolute(path)?;
-        fs::write(&path, format!("{}\n", std::process::id()))?;
+        let mut file = open_anew(&path)?;
+        writeln!(file, "{}", std::process::id())?;
         if let Some((user, group)) = owner {
-            chown(&path, Some(user), Some(group))?;
+            fchown(&file, Some(user), Some(group))?;
         }
-        Ok(Self(path))
+        Ok(Self { path, file })
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// Its directory, where that is not shared with other programs.
     pub(crate) fn own_directory(&self) -> Option<&Path> {
-        let parent = self.0.parent()?;
+        let parent = self.path.parent()?;
         (!SHARED.iter().any(|shared| Path::new(shared) == parent)).then_some(parent)
     }
 
     /// Removes the file, or empties it where the process may not remove it.
     pub(crate) fn end(&self) {
         // The process ends: there is nobody to tell.
-        let _ = fs::remove_file(&self.0).or_else(|_| fs::write(&self.0, ""));
+        let _ = fs::remove_file(&self.path).or_else(|_| self.file.set_len(0));
+    }
+}
+
+/// Creates a file in place of an old one; an old one that cannot be removed is emptied. Links are not followed.
+fn open_anew(path: &Path) -> std::io::Result<fs::File> {
+    let is_stale = fs::symlink_metadata(path).is_ok_and(|old| old.is_file() || old.is_symlink());
+    let mut options = fs::OpenOptions::new();
+    options.write(true);
+    if is_stale && fs::remove_file(path).is_err() {
+        options.truncate(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    } else {
+        options.create_new(true);
+    }
+    options.open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_left_is_replaced_and_not_written_into() {
+        let directory = std::env::temp_dir().join(format!("pid-file-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let [path, other] = ["turnserver.pid", "other"].map(|name| directory.join(name));
+        let own = format!("{}\n", std::process::id());
+
+        // A second name of the old file shows whether that is written.
+        fs::write(&path, "").unwrap();
+        fs::hard_link(&path, &other).unwrap();
+        let pid_file = PidFile::write(&path, None).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), own);
+        assert_eq!(fs::read_to_string(&other).unwrap(), "");
+
+        // A link to somebody's file.
+        fs::remove_file(&path).unwrap();
+        fs::write(&other, "mine").unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        pid_file.end();
+        PidFile::write(&path, None).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), own);
+        assert_eq!(fs::read_to_string(&other).unwrap(), "mine");
+
+        // No file at all is in the way of one.
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(PidFile::write(&path, None).is_err());
+        fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -1,8 +1,6 @@
 //! `turnpike tune` on a real kernel, in a network namespace of the test's own: only values that belong
 //! to the namespace or to its veth are ever changed.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};

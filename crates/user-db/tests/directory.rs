@@ -1,20 +1,18 @@
 //! The directory: its queue, its cache, look-ups in flight and their deadlines, and changes by other processes.
-#![expect(clippy::unwrap_used, reason = "in a test, what cannot go on shall stop it")]
-
-mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use support::{TempDir, by_name, user};
 use tokio::sync::oneshot;
 use turn_types::Secret;
 use user_db::{
     Answer, Directory, DirectoryOptions, Health, Lookup, SqliteReader, SqliteStore, StoreError,
     UserEditor as _, UserKeys, UserQuery, UserReader, UserRecord,
 };
+
+use crate::support::{TempDir, by_name, user};
 
 const REALM: &str = "example.org";
 

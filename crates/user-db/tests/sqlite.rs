@@ -1,16 +1,14 @@
 //! The SQLite back end, on real files.
-#![expect(clippy::unwrap_used, reason = "in a test, what cannot go on shall stop it")]
-
-mod support;
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
 use stun_wire::{long_term_key_md5, long_term_key_sha256, userhash};
-use support::{TempDir, by_name, user};
 use turn_types::Secret;
 use user_db::{NewUser, Page, Position, SqliteStore, StoreError, UserEditor as _, UserQuery};
+
+use crate::support::{TempDir, by_name, user};
 
 const REALM: &str = "example.org";
 

@@ -1,22 +1,22 @@
 //! Differential test of the programs and the rules: any frame either leaves as `turn-proto` would send it, byte
 //! for byte, or passes to user space unaltered.
-#![allow(clippy::unwrap_used, reason = "panics are a test's verdict")]
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::support;
+
 use netsim::Rng;
-use support::frame::{Check, Datagram, ETHERNET};
-use support::network::{GATEWAY, ip, near};
-use support::random::{Client, Known, SPECIAL, four, make, populate};
-use support::world::{COMES, HOOKS, flow, hex, is_runnable};
-use support::{World, inside};
 use test_support::for_each_seed;
 use xdp_relay::device::Hook;
 use xdp_relay::{Flow, FlowCounters, FlowId, FrameContext, Proof, Verdict};
+
+use crate::support::frame::{Check, Datagram, ETHERNET};
+use crate::support::network::{GATEWAY, ip, near};
+use crate::support::random::{Client, Known, SPECIAL, four, make, populate};
+use crate::support::world::{COMES, HOOKS, flow, hex, is_runnable};
+use crate::support::{World, inside};
 
 /// Frames of a seed, for each hook.
 const FRAMES: usize = 5_000;

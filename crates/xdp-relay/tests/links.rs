@@ -1,15 +1,13 @@
 //! Interfaces that the programs accept packets from.
-#![allow(clippy::unwrap_used, reason = "panics are a test's verdict")]
 
-mod support;
-
-use support::frame::{Check, Datagram};
-use support::inside;
-use support::world::{COMES, LOOPBACK};
 use turn_types::{AllocationId, Instant, WorkerId};
 use xdp_relay::device::Hook;
 use xdp_relay::limits::LINKS_MAX;
 use xdp_relay::{Flow, FlowId, KernelPath, Link, Options, Proof, Verdict};
+
+use crate::support::frame::{Check, Datagram};
+use crate::support::inside;
+use crate::support::world::{COMES, LOOPBACK};
 
 fn path() -> KernelPath {
     KernelPath::make(Options { flows: 1024, look_up_from: 1, proof: Proof::NOT_REQUIRED }).unwrap()

@@ -1,11 +1,9 @@
 //! The programs load on this kernel, and pass unknown packets.
-#![allow(clippy::unwrap_used, reason = "panics are a test's verdict")]
 
-mod support;
-
-use support::inside;
 use xdp_relay::device::Hook;
 use xdp_relay::{KernelPath, Options, Proof, Verdict};
+
+use crate::support::inside;
 
 fn path() -> KernelPath {
     let options = Options { flows: 1024, look_up_from: 1, proof: Proof::SERVER };

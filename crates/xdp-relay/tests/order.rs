@@ -1,18 +1,16 @@
 //! No packet overtakes earlier ones of its direction that are in the stack. The tests play the stack and the server: a
 //! packet that passes is in the stack until they have it leave. docs/adr/0017.
-#![allow(clippy::unwrap_used, reason = "panics are a test's verdict")]
-
-mod support;
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use support::frame::{Check, Datagram};
-use support::random::{Known, four};
-use support::world::{COMES, HOOKS};
-use support::{World, inside};
 use xdp_relay::device::Hook;
 use xdp_relay::{FrameContext, Proof, Verdict};
+
+use crate::support::frame::{Check, Datagram};
+use crate::support::random::{Known, four};
+use crate::support::world::{COMES, HOOKS};
+use crate::support::{World, inside};
 
 /// Longer than the lag of the programs' clock.
 const SOON: Duration = Duration::from_millis(20);

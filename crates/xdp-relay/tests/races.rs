@@ -1,8 +1,5 @@
 //! Routes that are installed, withdrawn and refreshed while the programs relay: no packet of one client
 //! ever gets another's addresses, counts or ticket.
-#![allow(clippy::unwrap_used, reason = "panics are a test's verdict")]
-
-mod support;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -10,16 +7,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 
 use netsim::Rng;
-use support::frame::{Check, Datagram, read};
-use support::inside;
-use support::network::ip;
-use support::world::{COMES, HOOKS, INBOUND, outbound};
 use turn_types::{AllocationId, Instant, WorkerId};
 use xdp_relay::device::Hook;
 use xdp_relay::{
     Flow, FlowCookie, FlowCounters, FlowId, KernelPath, KernelPathError, Link, Options, Proof,
     Routes, Verdict,
 };
+
+use crate::support::frame::{Check, Datagram, read};
+use crate::support::inside;
+use crate::support::network::ip;
+use crate::support::world::{COMES, HOOKS, INBOUND, outbound};
 
 /// Frames of the first client for each hook, most of them relayed many times within one run.
 const FRAMES: u64 = 5_000_000;

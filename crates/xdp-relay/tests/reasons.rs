@@ -1,23 +1,21 @@
 //! Reasons for which packets with a route pass to user space: each has its counter, and the packet is
 //! unaltered.
-#![allow(clippy::unwrap_used, reason = "panics are a test's verdict")]
-
-mod support;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use netsim::Rng;
-use support::frame::{Check, Datagram};
-use support::network::{LINKS, SILENT, address, ip, near};
-use support::random::{Client, Known, four, plain};
-use support::world::{COMES, HOOKS, INBOUND};
-use support::{World, inside};
 use turn_types::Instant;
 use xdp_relay::device::Hook;
 use xdp_relay::limits::LEASE;
 use xdp_relay::{FrameContext, Link, Proof, Verdict};
+
+use crate::support::frame::{Check, Datagram};
+use crate::support::network::{LINKS, SILENT, address, ip, near};
+use crate::support::random::{Client, Known, four, plain};
+use crate::support::world::{COMES, HOOKS, INBOUND};
+use crate::support::{World, inside};
 
 type Case = fn(Hook);
 

@@ -1,19 +1,17 @@
 //! Peers' datagrams delivered to the ring of the worker of their client's connection.
-#![allow(clippy::unwrap_used, reason = "panics are a test's verdict")]
-
-mod support;
 
 use std::time::Duration;
 
-use support::frame::{Check, Datagram};
-use support::inside;
-use support::world::{COMES, HOOKS, INBOUND};
 use turn_types::{AllocationId, Instant, WorkerId};
 use xdp_relay::device::Hook;
 use xdp_relay::limits::RING_BYTES;
 use xdp_relay::{
     Flow, FlowCookie, FlowId, FrameContext, KernelPath, Link, Options, Proof, Routes, Verdict,
 };
+
+use crate::support::frame::{Check, Datagram};
+use crate::support::inside;
+use crate::support::world::{COMES, HOOKS, INBOUND};
 
 const V4: [&str; 2] = ["198.51.100.2:9", "198.51.100.1:1009"];
 const V6: [&str; 2] = ["[2001:db8:2::2]:9", "[2001:db8:2::1]:1009"];

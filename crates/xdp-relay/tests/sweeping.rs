@@ -1,20 +1,18 @@
 //! Counts of the kernel are reported in parts: every packet once, and no flow is left out.
-#![allow(clippy::unwrap_used, reason = "panics are a test's verdict")]
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use support::frame::Check;
-use support::network::{OWN_V4, address, near};
-use support::random::plain;
-use support::world::{COMES, HOOKS, PORT};
-use support::{World, inside};
 use turn_types::{AllocationId, Instant};
 use xdp_relay::device::Hook;
 use xdp_relay::{Flow, FlowId, Verdict};
+
+use crate::support::frame::Check;
+use crate::support::network::{OWN_V4, address, near};
+use crate::support::random::plain;
+use crate::support::world::{COMES, HOOKS, PORT};
+use crate::support::{World, inside};
 
 /// The smallest part: one flow.
 const ONE_FLOW: usize = 1;

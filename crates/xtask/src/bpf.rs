@@ -126,6 +126,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_objects_are_what_their_sources_compile_to() {
+        let has = |program| Command::new(program).arg("--version").output().is_ok();
+        if !has(CLANG) || !has(STRIP) || !Path::new(HEADERS).exists() {
+            return test_support::skip(INSTALL);
+        }
+        check(&crate::root()).unwrap();
+    }
+
+    #[test]
     fn every_program_has_its_object() {
         let sources = sources(&crate::root()).unwrap();
         assert!(!sources.is_empty());

@@ -8,9 +8,9 @@ use linux_net::{Flow, RxBatch, SendSocket, SendStats, TxBatch, UdpSocket};
 use stun_wire::ChannelNumber;
 use turn_types::{IpFamily, IpMeta};
 
-use crate::rules::{has_nft, nft};
-use crate::scene::{ON_ITS_WAY, local};
-use crate::{Scene, by_xdp_and_tc, wait_until};
+use super::rules::{has_nft, nft};
+use super::scene::{ON_ITS_WAY, local};
+use super::{Scene, by_xdp_and_tc, wait_until};
 
 /// Datagrams of a burst: a frame of video.
 const BURST: u64 = 10;

@@ -7,7 +7,7 @@ use e2e::{
     require,
 };
 
-use crate::{Scene, by_xdp_and_tc, wait_until};
+use super::{Scene, by_xdp_and_tc, wait_until};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use e2e::{Certificates, Host, Running, pion, require};
 
-use crate::rules::{STOPPED, ban, has_nft, lift};
-use crate::scene::local;
-use crate::{Scene, by_xdp_and_tc, wait_until};
+use super::rules::{STOPPED, ban, has_nft, lift};
+use super::scene::local;
+use super::{Scene, by_xdp_and_tc, wait_until};
 
 /// pion's client by a transport, with a channel to its peer.
 struct Listening {

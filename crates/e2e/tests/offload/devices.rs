@@ -5,7 +5,7 @@ use std::time::Duration;
 use e2e::{Config, Host, Lab, Server, require};
 use turn_types::IpFamily::V4;
 
-use crate::{Call, Scene, by_xdp_and_tc, wait_until};
+use super::{Call, Scene, by_xdp_and_tc, wait_until};
 
 /// State of each interface, by name.
 fn shown(scene: &Scene) -> Vec<(String, String)> {

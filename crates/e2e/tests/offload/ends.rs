@@ -7,7 +7,7 @@ use serde_json::Value;
 use turn_types::IpFamily::V4;
 use xdp_relay::limits::LEASE;
 
-use crate::{Call, Scene, by_xdp_and_tc, wait_until};
+use super::{Call, Scene, by_xdp_and_tc, wait_until};
 
 /// One second, with the delay of a busy machine.
 const A_SECOND: Duration = Duration::from_secs(3);

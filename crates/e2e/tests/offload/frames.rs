@@ -5,7 +5,7 @@ use std::time::Duration;
 use e2e::{Host, Lab, Running};
 use turn_types::IpFamily;
 
-use crate::{Call, Scene, by_xdp_and_tc, wait_until};
+use super::{Call, Scene, by_xdp_and_tc, wait_until};
 
 /// Lengths of payloads, in bytes: none, odd, even, and as long as fits in a packet with ChannelData in
 /// front, IPv6 around it and 1500 bytes to a frame.

@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! cargo build -p turnpike
-//! PACKETS=10000000 cargo test -p e2e --test offload order -- --nocapture --test-threads 1
+//! PACKETS=10000000 cargo test -p e2e offload::order -- --nocapture --test-threads 1
 //! ```
 
 use std::net::UdpSocket;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use turn_types::IpFamily;
 
-use crate::{Call, Scene};
+use super::{Call, Scene};
 
 /// Calls at a time.
 const CALLS: usize = 20;

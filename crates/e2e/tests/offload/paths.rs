@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use e2e::{Host, Lab};
 use turn_types::IpFamily::{self, V4, V6};
 
-use crate::rules::{STOPPED, has_nft, ip, nft};
-use crate::{Call, Scene, by_xdp_and_tc, wait_until};
+use super::rules::{STOPPED, has_nft, ip, nft};
+use super::{Call, Scene, by_xdp_and_tc, wait_until};
 
 /// A peer behind the lab's peer, which is a router with an MTU of 1280 bytes towards it.
 struct Far(File);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use turn_types::IpFamily::V4;
 
-use crate::Scene;
+use super::Scene;
 
 /// A server that alone sees a BPF file system with these options.
 fn scene(options: &str) -> Option<Scene> {

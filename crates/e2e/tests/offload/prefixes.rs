@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use e2e::{Config, Host, Lab};
 use turn_types::IpFamily;
 
-use crate::scene::{ON_ITS_WAY, Scene, local, wait_until};
+use super::scene::{ON_ITS_WAY, Scene, local, wait_until};
 
 const FAMILIES: [IpFamily; 2] = [IpFamily::V4, IpFamily::V6];
 

@@ -2,7 +2,7 @@
 
 use turn_types::IpFamily::V4;
 
-use crate::Scene;
+use super::Scene;
 
 #[test]
 fn without_capabilities_sockets_relay_and_status_explains() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use e2e::{Certificates, Config};
 use turn_types::IpFamily;
 
-use crate::{Call, Scene, by_xdp_and_tc};
+use super::{Call, Scene, by_xdp_and_tc};
 
 /// Reloads within a call.
 const RELOADS: u32 = 20;

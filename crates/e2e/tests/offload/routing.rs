@@ -7,8 +7,8 @@ use e2e::{Caller, Config, Host, Lab};
 use stun_wire::ChannelNumber;
 use turn_types::IpFamily::V4;
 
-use crate::scene::{local, wait_until};
-use crate::{Call, Scene, by_xdp_and_tc};
+use super::scene::{local, wait_until};
+use super::{Call, Scene, by_xdp_and_tc};
 
 /// Listeners at two ports of one address, and at another address, on an interface that also has another
 /// client's address.

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use e2e::{Host, Lab};
 use turn_types::IpFamily::V4;
 
-use crate::scene::wait_until;
-use crate::{Call, Scene, by_xdp_and_tc};
+use super::scene::wait_until;
+use super::{Call, Scene, by_xdp_and_tc};
 
 /// After this time no rule of the host's is passed by any more.
 pub(crate) const STOPPED: Duration = Duration::from_secs(5);
@@ -164,7 +164,7 @@ fn translated_addresses_are_left_to_the_sockets() {
         let server = std::net::SocketAddr::new(scene.lab.v4.listen, 3478);
         let mut caller = scene.caller(scene.lab.v4.client, server, V4);
         let peer = scene.lab.socket(Host::Peer, (scene.lab.v4.peer, 4000));
-        let channel = caller.bind(crate::scene::local(&peer));
+        let channel = caller.bind(super::scene::local(&peer));
         peer.set_read_timeout(Some(Duration::from_secs(5))).expect("a wait");
         for _ in 0..50 {
             caller.send(channel, b"there");

@@ -5,8 +5,8 @@ use std::time::Duration;
 use e2e::{Host, Lab};
 use turn_types::IpFamily::V4;
 
-use crate::rules::ip;
-use crate::{Scene, wait_until};
+use super::rules::ip;
+use super::{Scene, wait_until};
 
 /// Puts an interface of a kind over the link to the peer, with its addresses; reports a skip if it cannot.
 fn put_over_link(lab: &Lab, kind: &str) -> Option<()> {

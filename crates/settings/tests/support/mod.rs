@@ -1,5 +1,7 @@
 //! A directory of a test's own, removed when the test is over.
 
+pub(crate) mod said;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 

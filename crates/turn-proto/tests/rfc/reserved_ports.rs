@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use state_format::{Reader, Value as _, Writer};
 use turn_proto::{Policy, ReservedPort};
 
+use super::takeover::next;
 use crate::support::*;
-use crate::takeover::next;
 
 /// The port behind an even one is kept for its client through a hand-over, and no longer than before.
 #[test]

@@ -1,6 +1,6 @@
 //! Hostile clients get few answers or none.
 
-use crate::support::*;
+use super::support::*;
 
 /// The client's second flight, not yet taken: the server waits for it.
 fn half_open() -> (Client, Server, Vec<Vec<u8>>) {

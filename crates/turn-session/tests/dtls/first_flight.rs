@@ -7,7 +7,7 @@ use turn_session::dtls::{
     ANSWER_MAX, Answer, CookieHandler, Cookies, Hello, HelloError, HelloOutcome,
 };
 
-use crate::support::{client, ends, go_on};
+use super::support::{client, ends, go_on};
 
 fn front() -> CookieHandler {
     CookieHandler::new(Cookies::new(&[7; 32]))

@@ -6,7 +6,7 @@ use rustls::{AlertDescription, Error, ServerConnection};
 use state_format::Reader;
 use turn_session::{Certificates, Tls, TlsError, TlsState, https_config};
 
-use crate::support::{Scene, few_suites, hear, server};
+use super::support::{Scene, few_suites, hear, server};
 
 #[test]
 fn it_stays_during_its_handshake_and_after_an_end() {

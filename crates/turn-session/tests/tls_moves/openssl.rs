@@ -10,7 +10,7 @@ use openssl::ssl::{
 use state_format::{Value as _, Writer};
 use turn_session::Tls;
 
-use crate::support::{NAME, resume, server};
+use super::support::{NAME, resume, server};
 
 /// A server that sends back all data, at the end of a socket.
 struct Echo {

@@ -8,7 +8,7 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::support::*;
+use super::support::*;
 
 /// A service that answers each question with the next of `answers`, and passes the questions on: their headers and bodies.
 fn service(answers: Receiver<(u16, String)>) -> (u16, Receiver<(String, Value)>) {

@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
-use crate::support::*;
+use super::support::*;
 
 #[test]
 fn a_configuration_is_checked() {

@@ -2,7 +2,7 @@
 
 use test_support::{DatabaseKind, DatabaseServer, require};
 
-use crate::support::*;
+use super::support::*;
 
 #[test]
 fn a_server_runs_from_coturns_configuration_and_reloads_it() {

@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::support::*;
+use super::support::*;
 
 /// Asks as an application does.
 fn get(api: u16, query: &str, token: &str) -> (u16, Value) {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::*;
+use super::support::*;
 
 /// Waits for what the server finds out: it asks every 5 seconds, and twice before it believes it.
 fn until_known(what: &str, is_known: &dyn Fn() -> bool) {

@@ -2,7 +2,7 @@
 
 use std::process::{Child, Stdio};
 
-use crate::support::*;
+use super::support::*;
 
 /// A call of a demo with these credentials.
 struct Demo(Child);

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use crate::support::*;
+use super::support::*;
 
 #[test]
 fn an_operator_sees_reloads_and_drains_a_server() {

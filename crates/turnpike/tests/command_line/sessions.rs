@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
-use crate::support::*;
+use super::support::*;
 
 /// Makes an allocation of an open relay, from a client at this address.
 fn allocate(client: Ipv4Addr, server: (&str, u16)) -> UdpSocket {

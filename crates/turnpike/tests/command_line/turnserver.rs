@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::support::*;
+use super::support::*;
 
 /// The program under coturn's name.
 fn turnserver(directory: &Directory, arguments: &[&str]) -> Command {

@@ -7,7 +7,7 @@ use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
-use crate::support::*;
+use super::support::*;
 
 #[test]
 fn users_are_added_listed_and_deleted() {

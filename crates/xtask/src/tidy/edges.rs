@@ -125,6 +125,7 @@ const PERMITTED: &[Row] = &[
         &["turnpike", "xdp-relay"],
     ),
     row(TEST_SUPPORT, &[], &[]),
+    row("test-runner", &[], &[]),
     row("turnpike-fuzz", &["turn-types", "stun-wire", "turn-proto", "turn-session"], &[]),
     row("xtask", &["settings", "host-tuning", "admin", "coturn-config"], &[]),
 ];

@@ -3,13 +3,8 @@
 //! The model keeps allocations, permissions and channels in plain lists with an end each and never
 //! removes anything: ended parts do not count. The server must give the same answers and deliver
 //! the same data, whether or not its timers were served in between.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
-#![expect(unreachable_pub, reason = "modules shared between test binaries")]
-#![allow(dead_code, reason = "modules shared between test binaries")]
 
 mod reading;
-#[path = "../sim/mod.rs"]
-mod sim;
 mod step;
 
 use std::net::{IpAddr, SocketAddr};
@@ -17,17 +12,18 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
-use reading::{Outcome, lifetime_of, outcome, relayed_of};
-use sim::caller::Caller;
-use sim::driver::Driver;
-use sim::setup::{addr, policy};
-use step::{Families, Step, is_forbidden, peer, steps};
 use stun_wire::{
     AttributeType, ChannelNumber, Message, MessageBuilder, Method, channel_data, value,
 };
 use turn_proto::Route;
 use turn_proto::limits::TIMER_TICK;
 use turn_types::{FiveTuple, Instant, IpFamily, Now, UnixSeconds};
+
+use self::reading::{Outcome, lifetime_of, outcome, relayed_of};
+use self::step::{Families, Step, is_forbidden, peer, steps};
+use crate::sim::caller::Caller;
+use crate::sim::driver::Driver;
+use crate::sim::setup::{addr, policy};
 
 /// Cases of one run.
 const CASES: u32 = 2_000;

@@ -18,4 +18,4 @@ mod scene;
 mod stacked;
 mod upgrades;
 
-use scene::{Call, Scene, by_xdp_and_tc, wait_until};
+use self::scene::{Call, Scene, by_xdp_and_tc, wait_until};

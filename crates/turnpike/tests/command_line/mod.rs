@@ -1,8 +1,6 @@
 //! The program from the command line: its output, exit status, and files. Servers run
 //! on the loopback, on ports that were free a moment before.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
 mod authorizing;
 mod configuration;
 mod coturn;
@@ -17,7 +15,7 @@ mod users;
 
 use std::process::Command;
 
-use crate::support::*;
+use self::support::*;
 
 #[test]
 fn the_demo_relays() {

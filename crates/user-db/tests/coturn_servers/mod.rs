@@ -1,5 +1,4 @@
 //! Coturn's own layout in real database servers: filled and read by coturn's `turnadmin`, paused and restarted.
-#![expect(clippy::unwrap_used, reason = "in a test, what cannot go on shall stop it")]
 
 mod encrypted;
 #[cfg(feature = "mongodb")]

@@ -1,16 +1,13 @@
 //! Senders on the same machine, on a virtual link, leave the checksum to be completed by the device that sends
 //! the packet to a wire, if any. The programs relay these packets as well, and what arrives is what was sent.
-#![allow(clippy::unwrap_used, reason = "panics are a test's verdict")]
-
-#[path = "../support/mod.rs"]
-mod support;
 
 mod hosts;
 
-use hosts::{Call, End, Hosts, received};
 use netsim::Rng;
-use support::inside;
 use xdp_relay::device::Hook;
+
+use self::hosts::{Call, End, Hosts, received};
+use crate::support::inside;
 
 const HOOKS: [Hook; 2] = [Hook::Tc, Hook::Xdp];
 
@@ -104,7 +101,7 @@ fn complete_checksums_that_look_partial() {
 
 /// A payload whose datagram has the sum of its pseudo header as checksum.
 fn tuned(call: &Call, to_client: bool, rest: &[u8]) -> Vec<u8> {
-    use support::frame::{Check, Datagram};
+    use crate::support::frame::{Check, Datagram};
     let flow = &call.flow;
     for word in 0..=u16::MAX {
         let payload = [&word.to_be_bytes()[..], rest].concat();

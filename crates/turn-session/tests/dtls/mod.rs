@@ -1,5 +1,4 @@
 //! DTLS 1.2 with OpenSSL's client (RFC 6347, RFC 7350 §3).
-#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 #![expect(
     clippy::disallowed_methods,
     reason = "OpenSSL resends by a clock of its own: it is waited for"
@@ -12,8 +11,8 @@ mod support;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use self::support::*;
 use openssl::ssl::{ErrorCode, SslVersion};
-use support::*;
 use turn_session::dtls::{Answer, CookieHandler, Cookies, DtlsConfig, DtlsEnd, Exchange};
 use turn_session::{Certificates, CipherSuite, KeyExchange, TlsRules};
 

@@ -1,5 +1,4 @@
 //! TLS connections that go on in another process: a client notices nothing.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod failures;
 mod openssl;
@@ -12,7 +11,7 @@ use proptest::prelude::*;
 use rustls::crypto::aws_lc_rs::ALL_CIPHER_SUITES;
 use turn_session::Tls;
 
-use support::{Scene, few_suites, pattern, resume};
+use self::support::{Scene, few_suites, pattern, resume};
 
 #[test]
 fn every_suite_goes_on_in_one_process_after_another() {

@@ -1,5 +1,4 @@
 //! The rules of the RFCs, a file for each section: one program, because each would compile the whole server.
-#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
 mod no_binding;
 mod relay_prefixes;
@@ -26,6 +25,4 @@ mod rfc8656_s13_15_ip_header;
 mod rfc8656_s18_attributes;
 mod rfc8656_s21_security;
 mod session_history;
-#[path = "../support/mod.rs"]
-mod support;
 mod takeover;

@@ -1,0 +1,20 @@
+//! The tests of this crate from the outside, as one program: each more would be linked with the whole crate.
+
+mod common;
+mod corpus;
+#[path = "../../../fuzz/src/wire.rs"]
+#[expect(unreachable_pub, reason = "public in the crate it comes from")]
+mod fuzz_targets;
+mod never_panics;
+mod oracle;
+mod other_rfcs;
+mod rfc5769_vectors;
+mod rfc8489_b1;
+mod rfc8489_s14_attributes;
+mod rfc8489_s5_header;
+mod rfc8489_s9_integrity;
+mod rfc8489_s9_keys;
+mod rfc8656_s12_channels;
+mod rfc8656_s18_attributes;
+mod round_trip;
+mod stream;

@@ -1,0 +1,89 @@
+//! The command line.
+
+/// Help text.
+pub(crate) const USAGE: &str = "usage: run-tests [--no-checks] [--package NAME]... [--rounds N] [--busy N] [TEXT]...
+  --no-checks     tests only: no formatting, lints, documentation and other checks
+  --package NAME  tests of this package only; several are possible
+  --rounds N      run the tests N times
+  --busy N        beside N processes that use as much processor time as they get
+  TEXT            tests whose package and name (`e2e upgrade::...`) contain one of the texts; implies --no-checks";
+
+/// Choices of the caller.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Arguments {
+    /// Formatting, lints and the other checks run as well.
+    pub(crate) runs_checks: bool,
+    /// Packages whose tests are built; all if empty.
+    pub(crate) packages: Vec<String>,
+    /// Number of times that the tests run.
+    pub(crate) rounds: u32,
+    /// Number of busy processes beside the tests.
+    pub(crate) busy: u32,
+    texts: Vec<String>,
+}
+
+impl Arguments {
+    /// # Errors
+    /// A sentence about the argument that is wrong.
+    pub(crate) fn parse<'a>(words: impl Iterator<Item = &'a str>) -> Result<Self, String> {
+        let mut words = words;
+        let mut found =
+            Self { runs_checks: true, packages: Vec::new(), rounds: 1, busy: 0, texts: Vec::new() };
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or_else(|| format!("{word}: a value is missing"));
+            match word {
+                "--no-checks" => found.runs_checks = false,
+                "--package" | "-p" => found.packages.push(value()?.to_owned()),
+                "--rounds" => found.rounds = number(word, value()?, 1)?,
+                "--busy" => found.busy = number(word, value()?, 0)?,
+                _ if word.starts_with('-') => {
+                    return Err(format!("{word}: there is no such option"));
+                }
+                text => found.texts.push(text.to_owned()),
+            }
+        }
+        found.runs_checks &= found.texts.is_empty() && found.packages.is_empty();
+        Ok(found)
+    }
+
+    /// True for a test with this package and name.
+    pub(crate) fn includes(&self, full_name: &str) -> bool {
+        self.texts.is_empty() || self.texts.iter().any(|text| full_name.contains(text))
+    }
+}
+
+fn number(option: &str, text: &str, least: u32) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| *number >= least);
+    number.ok_or_else(|| format!("{option} {text}: a number from {least} on is needed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Arguments, String> {
+        Arguments::parse(line.split_whitespace())
+    }
+
+    #[test]
+    fn everything_runs_without_arguments() {
+        let all = parse("").unwrap();
+        assert!(all.runs_checks && all.includes("e2e upgrade::a") && all.packages.is_empty());
+        assert_eq!((all.rounds, all.busy), (1, 0));
+    }
+
+    #[test]
+    fn a_choice_leaves_checks_out() {
+        let some = parse("-p e2e --rounds 20 --busy 4 upgrade restart").unwrap();
+        assert_eq!((some.runs_checks, some.rounds, some.busy), (false, 20, 4));
+        assert_eq!(some.packages, ["e2e"]);
+        assert!(some.includes("e2e upgrade::a") && !some.includes("e2e tls::b"));
+    }
+
+    #[test]
+    fn wrong_arguments_are_named() {
+        assert_eq!(parse("--round 2").unwrap_err(), "--round: there is no such option");
+        assert_eq!(parse("--rounds 0").unwrap_err(), "--rounds 0: a number from 1 on is needed");
+        assert_eq!(parse("--package").unwrap_err(), "--package: a value is missing");
+    }
+}

@@ -1,0 +1,44 @@
+//! The commit that is tested.
+
+use std::fmt;
+use std::process::Command;
+
+/// A commit, with or without changes in the tree.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Commit {
+    id: String,
+    is_changed: bool,
+}
+
+/// The commit of the tree as it is now. A tree without git has none, which the text says.
+pub(crate) fn current() -> Commit {
+    Commit {
+        id: git(&["rev-parse", "HEAD"]).unwrap_or_else(|| "no commit".to_owned()),
+        is_changed: git(&["status", "--porcelain"]).is_none_or(|changes| !changes.is_empty()),
+    }
+}
+
+fn git(arguments: &[&str]) -> Option<String> {
+    let out = Command::new("git").args(arguments).output().ok()?;
+    out.status.success().then(|| String::from_utf8_lossy(&out.stdout).trim().to_owned())
+}
+
+impl fmt::Display for Commit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let changes = if self.is_changed { "with" } else { "without" };
+        write!(f, "{} ({changes} changes in the tree)", self.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_told() {
+        let mut commit = Commit { id: "0123".to_owned(), is_changed: false };
+        assert_eq!(commit.to_string(), "0123 (without changes in the tree)");
+        commit.is_changed = true;
+        assert_eq!(commit.to_string(), "0123 (with changes in the tree)");
+    }
+}

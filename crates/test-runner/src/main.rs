@@ -1,0 +1,96 @@
+//! Runs every check and every test of the workspace: `make test`.
+//!
+//! Each test runs in a process of its own with a time limit. A failed test runs once more after all others, with nothing
+//! beside it: success there is reported as "passed at the second try", and is never counted as passed. The exit status is
+//! 0 only if no test failed twice and no check failed.
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod busy;
+mod cargo;
+mod checks;
+mod commit;
+mod lanes;
+mod limits;
+mod process;
+mod report;
+mod test;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+
+use crate::arguments::{Arguments, USAGE};
+use crate::busy::BusyProcesses;
+use crate::checks::Check;
+use crate::report::Report;
+use crate::test::Test;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words == [busy::WORD] {
+        busy::work();
+    }
+    let arguments = match Arguments::parse(words.iter().map(String::as_str)) {
+        Ok(arguments) => arguments,
+        Err(wrong) => {
+            eprintln!("{wrong}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match run(&arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Returns false if a check or a test failed.
+fn run(arguments: &Arguments) -> Result<bool> {
+    let started = Instant::now();
+    let mut report = Report::default();
+    let commit = commit::current();
+    let checks = if arguments.runs_checks { checks::all() } else { Vec::new() };
+
+    let building = Instant::now();
+    let programs = cargo::build_tests(&arguments.packages)?;
+    report.phase("build of the tests", building.elapsed());
+    let tests = chosen(arguments, &programs)?;
+
+    let _busy = BusyProcesses::start(arguments.busy).context("cannot start a busy process")?;
+    for round in 1..=arguments.rounds {
+        if arguments.rounds > 1 {
+            println!("round {round} of {}", arguments.rounds);
+        }
+        let of_first: &[Check] = if round == 1 { &checks } else { &[] };
+        let running = Instant::now();
+        lanes::run(of_first, &tests, &mut report);
+        report.phase(
+            if of_first.is_empty() { "tests" } else { "tests and checks" },
+            running.elapsed(),
+        );
+        let alone = Instant::now();
+        if lanes::second_tries(&tests, &mut report)? {
+            report.phase("second tries", alone.elapsed());
+        }
+    }
+    report.phase("all", started.elapsed());
+    report.print();
+    report.keep(&commit)?;
+    Ok(report.is_success())
+}
+
+/// The tests of all programs, less those that the arguments leave out.
+fn chosen(arguments: &Arguments, programs: &[cargo::Program]) -> Result<Vec<Test>> {
+    let mut tests = Vec::new();
+    for program in programs {
+        tests.extend(test::list(program)?);
+    }
+    tests.retain(|test| arguments.includes(&test.full_name()));
+    anyhow::ensure!(!tests.is_empty(), "no test has such a name");
+    Ok(tests)
+}

@@ -1,0 +1,140 @@
+//! One process with a time limit, and its output so far.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+/// End of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Exit status 0.
+    Success,
+    /// Another exit status, or a signal.
+    Failure,
+    /// The time limit: the process and all that it started were killed.
+    TimeLimit,
+}
+
+/// A process that has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// How.
+    pub(crate) end: End,
+    /// Standard output and standard error, in the order of their lines.
+    pub(crate) output: String,
+    /// Time from start to end.
+    pub(crate) duration: Duration,
+}
+
+/// Runs a command to its end, or kills it and its descendants at the time limit. Its output passes through the file
+/// `log`, so that a process which is killed has told what it did so far.
+///
+/// # Errors
+/// The command cannot be started, or `log` cannot be written.
+pub(crate) fn run(command: &mut Command, limit: Duration, log: &Path) -> Result<Ended> {
+    let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+    let started = Instant::now();
+    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("cannot run {}", command.get_program().display()))?;
+    let end = if ends_within(&child, limit)? {
+        if child.wait()?.success() { End::Success } else { End::Failure }
+    } else {
+        kill_with_descendants(child.id());
+        child.wait()?;
+        End::TimeLimit
+    };
+    let duration = started.elapsed();
+    let output = String::from_utf8_lossy(&fs::read(log)?).into_owned();
+    // The next run of the same test writes it again.
+    let _ = fs::remove_file(log);
+    Ok(Ended { end, output, duration })
+}
+
+/// Waits for the end of a process; false if it still runs after `limit`.
+fn ends_within(child: &Child, limit: Duration) -> Result<bool> {
+    let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    let deadline = Instant::now() + limit;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec {
+            tv_sec: i64::try_from(left.as_secs())?,
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        match poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&left)) {
+            Ok(0) => return Ok(false),
+            Ok(_) => return Ok(true),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Kills a process and all that it started, found by their parents.
+fn kill_with_descendants(id: u32) {
+    let mut found = vec![id];
+    let mut at = 0;
+    while let Some(parent) = found.get(at) {
+        found.extend(children(*parent));
+        at += 1;
+    }
+    for id in found {
+        if let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) {
+            // One that has ended meanwhile is what is wanted.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+/// Processes that were started by a process and still run.
+fn children(id: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
+    let lists =
+        threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists
+        .flat_map(|list| {
+            list.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run_shell(script: &str, limit: Duration) -> Ended {
+        let log =
+            std::env::temp_dir().join(format!("process-{}-{}", std::process::id(), script.len()));
+        run(Command::new("sh").args(["-c", script]), limit, &log).unwrap()
+    }
+
+    #[test]
+    fn an_end_is_told_with_the_output() {
+        let ended = run_shell("echo out; echo err >&2", Duration::from_secs(60));
+        assert_eq!((ended.end, &*ended.output), (End::Success, "out\nerr\n"));
+        assert_eq!(run_shell("exit 3", Duration::from_secs(60)).end, End::Failure);
+        assert_eq!(run_shell("kill -9 $$; true", Duration::from_secs(60)).end, End::Failure);
+    }
+
+    #[test]
+    fn at_the_time_limit_descendants_end_as_well_and_the_output_so_far_is_kept() {
+        let script = "echo begun; (sleep 1000 & echo child $!; wait)";
+        let ended = run_shell(script, Duration::from_millis(500));
+        assert_eq!(ended.end, End::TimeLimit);
+        let child =
+            ended.output.lines().find_map(|line| line.strip_prefix("child ")).expect("its id");
+        assert!(ended.output.starts_with("begun\n"), "{}", ended.output);
+        let state = || fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+        // Dead, if not yet collected by the first process.
+        let is_dead = || state().is_empty() || state().contains(") Z ");
+        while !is_dead() {
+            std::thread::yield_now();
+        }
+    }
+}

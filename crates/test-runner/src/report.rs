@@ -1,0 +1,240 @@
+//! Results of a run: printed as they come, summed up at the end, and kept in files.
+
+mod files;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use self::files::Directory;
+use crate::checks::{Check, test_counts};
+use crate::commit::Commit;
+use crate::process::Ended;
+use crate::test::{Outcome, Test, Verdict};
+
+/// Number of the slowest tests that are printed.
+const SLOWEST: usize = 10;
+
+/// Duration from which on a test gets a line of its own when it ends.
+const NAMED_FROM: Duration = Duration::from_secs(2);
+
+/// Result of a check.
+#[derive(Debug)]
+pub(crate) enum CheckResult {
+    /// It cannot run here; the reason.
+    Skipped(String),
+    /// Its command has ended.
+    Ended(Ended),
+}
+
+/// A test that failed at the first try and passed at the second.
+#[derive(Debug)]
+struct SecondTry {
+    name: String,
+    first_output: String,
+}
+
+/// All results so far.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    passed: u64,
+    failed: Vec<String>,
+    failed_checks: Vec<String>,
+    skipped: Vec<String>,
+    /// Tests that failed at the first try, with its output; they wait for the second.
+    waiting: Vec<(String, String)>,
+    second_tries: Vec<SecondTry>,
+    durations: BTreeMap<String, Duration>,
+    phases: Vec<(String, Duration)>,
+    last: Directory,
+}
+
+impl Report {
+    /// Duration of a test in the last run, where that is known.
+    pub(crate) fn last_duration(&self, name: &str) -> Option<Duration> {
+        self.last.duration(name)
+    }
+
+    /// Adds a phase of the run.
+    pub(crate) fn phase(&mut self, name: &str, duration: Duration) {
+        self.phases.push((name.to_owned(), duration));
+    }
+
+    /// Counts something that kept the run from its work as a failed check.
+    pub(crate) fn broken(&mut self, what: &str) {
+        println!("FAILED {what}");
+        self.failed_checks.push(what.to_owned());
+    }
+
+    /// Adds the result of a check.
+    pub(crate) fn check(&mut self, check: &Check, result: Result<CheckResult>) {
+        let name = format!("check: {}", check.name);
+        let result = match result {
+            Ok(result) => result,
+            Err(error) => return self.broken(&format!("{name}: {error:#}")),
+        };
+        let succeeded = result.is_success();
+        match result {
+            CheckResult::Skipped(reason) => {
+                println!("skipped {name}: {reason}");
+                self.skipped.push(format!("{name}: {reason}"));
+            }
+            CheckResult::Ended(ended) if succeeded => {
+                println!("{:7.1} s  {name}", ended.duration.as_secs_f64());
+                let [passed, _, ignored] =
+                    if check.has_tests { test_counts(&ended.output) } else { [1, 0, 0] };
+                self.passed += passed;
+                self.skipped.extend((0..ignored).map(|_| format!("{name}: ignored")));
+                self.phases.push((name, ended.duration));
+            }
+            CheckResult::Ended(ended) => {
+                println!("FAILED {name} ({:.1} s)\n{}", ended.duration.as_secs_f64(), ended.output);
+                self.failed_checks.push(name);
+            }
+        }
+    }
+
+    /// Adds the first try of a test.
+    pub(crate) fn test(&mut self, test: &Test, outcome: Result<Outcome>) {
+        let name = test.full_name();
+        let outcome = outcome.unwrap_or_else(|error| Outcome {
+            verdict: Verdict::Failed(format!("{error:#}")),
+            duration: Duration::ZERO,
+        });
+        let seconds = outcome.duration.as_secs_f64();
+        let longest = self.durations.entry(name.clone()).or_default();
+        *longest = outcome.duration.max(*longest);
+        match outcome.verdict {
+            Verdict::Passed => {
+                self.passed += 1;
+                if outcome.duration >= NAMED_FROM {
+                    println!("{seconds:7.1} s  {name}");
+                }
+            }
+            Verdict::Skipped(reason) => self.skipped.push(format!("{} {reason}", test.package())),
+            Verdict::Failed(output) => {
+                println!("FAILED at the first try: {name} ({seconds:.1} s)\n{output}\n");
+                self.waiting.push((name, output));
+            }
+        }
+    }
+
+    /// Takes the tests that wait for a second try, each with the output of the first.
+    pub(crate) fn take_failed(&mut self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Adds the second try of a test.
+    pub(crate) fn second_try(
+        &mut self,
+        name: &str,
+        first: &str,
+        second: Result<Outcome>,
+        duration: Duration,
+    ) {
+        let seconds = duration.as_secs_f64();
+        let said = match &second {
+            Ok(Outcome { verdict: Verdict::Failed(output), .. }) => output.clone(),
+            Ok(_) => String::new(),
+            Err(error) => format!("{error:#}"),
+        };
+        if second.is_ok_and(|outcome| outcome.is_success()) {
+            self.second_tries
+                .push(SecondTry { name: name.to_owned(), first_output: first.to_owned() });
+        } else {
+            println!("FAILED at the second try: {name} ({seconds:.1} s)\n{said}\n");
+            self.failed.push(name.to_owned());
+        }
+    }
+
+    /// True unless something failed at its last try.
+    pub(crate) fn is_success(&self) -> bool {
+        self.failed.is_empty() && self.failed_checks.is_empty()
+    }
+
+    /// Prints all that a person wants to know at the end, and last the line with the counts.
+    pub(crate) fn print(&self) {
+        list("skipped:", &self.skipped);
+        let mut slowest: Vec<_> = self.durations.iter().collect();
+        slowest.sort_by_key(|(_, duration)| std::cmp::Reverse(**duration));
+        let line = |(name, duration): (&String, &Duration)| {
+            format!("{:7.1} s  {name}", duration.as_secs_f64())
+        };
+        list("slowest tests:", &slowest.into_iter().take(SLOWEST).map(line).collect::<Vec<_>>());
+        let phases = self.phases.iter().map(|(name, duration)| line((name, duration)));
+        list("phases (checks and tests run at the same time):", &phases.collect::<Vec<_>>());
+        let names: Vec<&str> = self.second_tries.iter().map(|one| &*one.name).collect();
+        list("PASSED AT THE SECOND TRY, a fault to explain (see target/second-tries):", &names);
+        list("failed:", &[&self.failed_checks[..], &self.failed].concat());
+        println!("\n{}", self.counts());
+    }
+
+    fn counts(&self) -> String {
+        let failed = self.failed.len() + self.failed_checks.len();
+        let second = match self.second_tries.len() {
+            0 => String::new(),
+            count => format!("{count} passed at the second try\n"),
+        };
+        format!("{second}{} passed, {failed} failed, {} skipped", self.passed, self.skipped.len())
+    }
+
+    /// Writes the results to files in the target directory: the commit that was run, second tries, durations.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub(crate) fn keep(&self, commit: &Commit) -> Result<()> {
+        let verdict = if self.is_success() { "passed" } else { "failed" };
+        let result = format!("{commit}\n{verdict}\n{}\n", self.counts());
+        self.last.write_result(&result).context("cannot write the result")?;
+        self.last
+            .write_durations(&self.durations)
+            .context("cannot write the durations of the tests")?;
+        for SecondTry { name, first_output } in &self.second_tries {
+            let text = format!("== {name}, at {commit}\n{first_output}\n");
+            self.last.add_second_try(&text).context("cannot write the second tries")?;
+        }
+        Ok(())
+    }
+}
+
+/// Prints lines with a heading, unless there are none.
+fn list(heading: &str, lines: &[impl AsRef<str>]) {
+    if !lines.is_empty() {
+        println!("\n{heading}");
+        lines.iter().for_each(|line| println!("  {}", line.as_ref().trim_end()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(verdict: Verdict) -> Result<Outcome> {
+        Ok(Outcome { verdict, duration: Duration::from_secs(1) })
+    }
+
+    #[test]
+    fn a_second_try_is_neither_passed_nor_failed() {
+        let mut report = Report::default();
+        report.second_try("e2e a::b", "first output", outcome(Verdict::Passed), Duration::ZERO);
+        assert!(report.is_success());
+        assert_eq!(report.counts(), "1 passed at the second try\n0 passed, 0 failed, 0 skipped");
+        report.second_try(
+            "e2e a::c",
+            "",
+            outcome(Verdict::Failed("again".to_owned())),
+            Duration::ZERO,
+        );
+        assert!(!report.is_success());
+        assert_eq!(report.counts(), "1 passed at the second try\n0 passed, 1 failed, 0 skipped");
+    }
+
+    #[test]
+    fn a_check_that_fails_or_cannot_run_is_a_failure() {
+        let mut report = Report::default();
+        report.broken("no directory");
+        assert!(!report.is_success());
+        assert_eq!(report.counts(), "0 passed, 1 failed, 0 skipped");
+    }
+}

@@ -1,0 +1,153 @@
+//! One test: a name in a program.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::cargo::Program;
+use crate::limits::{self, Lane};
+use crate::process::{self, End};
+
+/// A test of a program.
+#[derive(Clone, Debug)]
+pub(crate) struct Test {
+    program: Program,
+    name: String,
+}
+
+/// Result of one try of a test.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// What the test came to.
+    pub(crate) verdict: Verdict,
+    /// Its duration.
+    pub(crate) duration: Duration,
+}
+
+/// What a try came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It passed.
+    Passed,
+    /// It could not run here; the reasons, a line each.
+    Skipped(String),
+    /// It failed; its output, with a last line about the time limit if that was reached.
+    Failed(String),
+}
+
+/// The tests of a program, in its order.
+///
+/// # Errors
+/// The program does not list its tests.
+pub(crate) fn list(program: &Program) -> Result<Vec<Test>> {
+    let out = Command::new(&program.path)
+        .args(["--list", "--format", "terse"])
+        .current_dir(&program.directory)
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot run {}", program.path.display()))?;
+    ensure!(out.status.success(), "{} does not list its tests", program.path.display());
+    let lines = String::from_utf8_lossy(&out.stdout).into_owned();
+    let names = lines.lines().filter_map(|line| line.strip_suffix(": test"));
+    Ok(names.map(|name| Test { program: program.clone(), name: name.to_owned() }).collect())
+}
+
+impl Test {
+    /// Package and name, such as `e2e upgrade::calls_go_on`; the target as well where it is neither `tests` nor that
+    /// of unit tests.
+    pub(crate) fn full_name(&self) -> String {
+        let Program { package, target, .. } = &self.program;
+        let is_usual = target == "tests" || target.replace('-', "_") == package.replace('-', "_");
+        let of = if is_usual { String::new() } else { format!("{target}::") };
+        format!("{package} {of}{}", self.name)
+    }
+
+    /// The lane in which it runs.
+    pub(crate) fn lane(&self) -> Lane {
+        limits::lane(&self.program.package)
+    }
+
+    /// The package of the test.
+    pub(crate) fn package(&self) -> &str {
+        &self.program.package
+    }
+
+    /// Runs the test in a process of its own, with files of the run in `directory`.
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    pub(crate) fn run(&self, directory: &Path, nice: i32) -> Result<Outcome> {
+        let file = self.full_name().replace([' ', ':', '/'], "_");
+        let skips = directory.join(format!("{file}.skipped"));
+        let mut command = Command::new("nice");
+        command.args(["-n", &nice.to_string()]).arg(&self.program.path);
+        command.args(["--exact", &self.name, "--nocapture", "--test-threads=1"]);
+        command.current_dir(&self.program.directory).env("SKIPPED_TESTS", &skips);
+        let limit = limits::time_limit(&self.program.package, &self.full_name());
+        let ended = process::run(&mut command, limit, &directory.join(format!("{file}.log")))?;
+        let skipped = std::fs::read_to_string(&skips).unwrap_or_default();
+        let _ = std::fs::remove_file(&skips);
+        let verdict = match ended.end {
+            End::Success if !skipped.is_empty() => Verdict::Skipped(skipped.trim_end().to_owned()),
+            End::Success => of_output(&self.name, &ended.output),
+            End::Failure => Verdict::Failed(ended.output),
+            End::TimeLimit => Verdict::Failed(format!(
+                "{}\nended at its time limit of {} s",
+                ended.output,
+                limit.as_secs()
+            )),
+        };
+        Ok(Outcome { verdict, duration: ended.duration })
+    }
+}
+
+/// What a program came to that ended well: it has run the one test, or has ignored it with a reason.
+fn of_output(name: &str, output: &str) -> Verdict {
+    let ignored = format!("test {name} ... ignored");
+    if let Some(line) = output.lines().find(|line| line.starts_with(&ignored)) {
+        let reason = line[ignored.len()..].trim_start_matches([',', ' ']);
+        return Verdict::Skipped(format!("{name}: ignored {reason}"));
+    }
+    if output.contains("test result: ok. 1 passed;") {
+        Verdict::Passed
+    } else {
+        Verdict::Failed(format!("{output}\nthe program did not run the test"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_that_did_not_run_has_not_passed() {
+        let nothing = "running 0 tests\n\ntest result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 7 filtered out\n";
+        assert!(matches!(of_output("a::b", nothing), Verdict::Failed(_)));
+        let passed =
+            "running 1 test\ntest a::b ... ok\n\ntest result: ok. 1 passed; 0 failed; 0 ignored\n";
+        assert_eq!(of_output("a::b", passed), Verdict::Passed);
+        let ignored = "running 1 test\ntest a::b ... ignored, by hand\n\ntest result: ok. 0 passed; 0 failed; 1 ignored\n";
+        assert_eq!(
+            of_output("a::b", ignored),
+            Verdict::Skipped("a::b: ignored by hand".to_owned())
+        );
+    }
+
+    #[test]
+    fn programs_of_their_own_are_named() {
+        let test = |package: &str, target: &str| {
+            let program = Program {
+                package: package.to_owned(),
+                target: target.to_owned(),
+                directory: "/".into(),
+                path: "/bin/true".into(),
+            };
+            Test { program, name: "a::b".to_owned() }.full_name()
+        };
+        assert_eq!(test("turn-proto", "turn_proto"), "turn-proto a::b");
+        assert_eq!(test("turn-proto", "tests"), "turn-proto a::b");
+        assert_eq!(test("turn-proto", "costs"), "turn-proto costs::a::b");
+    }
+}

@@ -1,0 +1,27 @@
+//! The tests of this crate from the outside, as one program: each more would be linked with the whole crate.
+//! Three are apart: `no_allocation.rs` and `costs.rs` count for a whole process, and `interleavings.rs` compiles a part of the
+//! library with loom's atomics.
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod budgets;
+mod conformance;
+mod corpus;
+#[path = "../../../fuzz/src/server.rs"]
+#[expect(unreachable_pub, reason = "public in the crate it comes from")]
+mod fuzz_targets;
+mod limits_of_credentials;
+mod model;
+mod realms;
+mod revoked;
+mod rfc;
+mod routes;
+mod security_history;
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the fuzz targets use it as well, with parts that no test does"
+)]
+mod sim;
+mod simulation;
+mod stream_simulation;
+mod support;

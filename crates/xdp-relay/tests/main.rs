@@ -1,0 +1,13 @@
+//! The tests of this crate from the outside, as one program: each more would be linked with the whole crate.
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod differential;
+mod links;
+mod loads;
+mod local_senders;
+mod order;
+mod races;
+mod reasons;
+mod ring_delivery;
+mod support;
+mod sweeping;
