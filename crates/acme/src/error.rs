@@ -13,6 +13,10 @@ pub enum AcmeError {
     /// The authority refused a request, or could not be reached.
     #[error("{0}")]
     Authority(String),
+    /// The authority refused the anti-replay nonce of a request several times in a row. Its own nonces may expire early,
+    /// and the next order has new ones (RFC 8555 §6.5).
+    #[error("{0}")]
+    Nonce(String),
     /// The authority could not verify a name.
     #[error("the certificate authority could not verify {name} by {by}: {why}")]
     NotVerified {
@@ -53,7 +57,10 @@ pub enum AcmeError {
 impl From<Error> for AcmeError {
     fn from(error: Error) -> Self {
         if let Error::Api(problem) = &error {
-            return Self::Authority(format!("refused: {}", described(problem)));
+            let text = format!("refused: {}", described(problem));
+            let is_nonce =
+                problem.r#type.as_deref().is_some_and(|kind| kind.ends_with(":badNonce"));
+            return if is_nonce { Self::Nonce(text) } else { Self::Authority(text) };
         }
         if matches!(error, Error::Timeout(_)) {
             return Self::TooSlow;

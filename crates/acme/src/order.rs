@@ -11,7 +11,7 @@ use turn_session::Challenges;
 
 use crate::error::{AcmeError, described};
 use crate::http::Https;
-use crate::limits::{ORDER, POLL, VERIFICATION};
+use crate::limits::{ORDER, ORDERS_WITH_REFUSED_NONCES_MAX, POLL, VERIFICATION};
 use crate::store::Store;
 
 /// Means by which the authority verifies a name.
@@ -63,7 +63,8 @@ impl Order {
     /// The authority cannot be reached, or refuses, or cannot verify a name; a file cannot be written. The stored certificate
     /// is still the previous one then.
     pub async fn place(&self, store: &Store, challenges: &Challenges) -> Result<(), AcmeError> {
-        let placed = tokio::time::timeout(ORDER, self.place_unhurried(store, challenges)).await;
+        let order = again_with_new_nonces(|| self.place_unhurried(store, challenges));
+        let placed = tokio::time::timeout(ORDER, order).await;
         challenges.clear();
         placed.map_err(|_| AcmeError::TooSlow)?
     }
@@ -170,6 +171,20 @@ impl Order {
     }
 }
 
+/// Repeats an order while the authority refuses its nonces, which says nothing about the order (RFC 8555 §6.5).
+async fn again_with_new_nonces<T, Placed>(mut order: impl FnMut() -> Placed) -> Result<T, AcmeError>
+where
+    Placed: Future<Output = Result<T, AcmeError>>,
+{
+    for _ in 1..ORDERS_WITH_REFUSED_NONCES_MAX {
+        match order().await {
+            Err(AcmeError::Nonce(_)) => {}
+            done => return done,
+        }
+    }
+    order().await
+}
+
 /// The certificate that answers a TLS-ALPN-01 challenge (RFC 8737 §3), and its key.
 fn answer_tls(
     name: &str,
@@ -180,4 +195,42 @@ fn answer_tls(
     params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
     let certificate = params.self_signed(&key)?;
     Ok((certificate, PrivateKeyDer::Pkcs8(key.serialize_der().into())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use instant_acme::Error;
+
+    use super::*;
+
+    /// The error of a request that was refused with this type of problem.
+    fn refused(kind: &str) -> AcmeError {
+        let problem = format!(r#"{{"type":"urn:ietf:params:acme:error:{kind}","detail":"no"}}"#);
+        Error::Api(serde_json::from_str(&problem).expect("a problem")).into()
+    }
+
+    /// Number of orders, and the result, where the first ones are refused with these types of problems.
+    async fn orders(problems: &[&str]) -> (usize, Result<(), String>) {
+        let placed = Cell::new(0);
+        let result = again_with_new_nonces(|| {
+            placed.set(placed.get() + 1);
+            let problem = problems.get(placed.get() - 1);
+            std::future::ready(problem.map_or(Ok(()), |kind| Err(refused(kind))))
+        });
+        let result = result.await.map_err(|error| error.to_string());
+        (placed.get(), result)
+    }
+
+    #[tokio::test]
+    async fn an_order_is_placed_again_while_nonces_are_refused() {
+        assert_eq!(orders(&[]).await, (1, Ok(())));
+        assert_eq!(orders(&["badNonce"]).await, (2, Ok(())));
+        assert_eq!(orders(&["badNonce"; 2]).await, (3, Ok(())));
+        let (placed, result) = orders(&["badNonce"; 9]).await;
+        assert_eq!((placed, result), (3, Err("refused: no (badNonce)".to_owned())));
+        let (placed, result) = orders(&["rateLimited"; 9]).await;
+        assert_eq!((placed, result), (1, Err("refused: no (rateLimited)".to_owned())));
+    }
 }

@@ -1,9 +1,9 @@
 //! Other people's clients: where they are, or why not.
 
+use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 
 use crate::{Config, ECHO_PORT, Host, Lab, repository};
 
@@ -14,6 +14,10 @@ use crate::{Config, ECHO_PORT, Host, Lab, repository};
 pub fn pion() -> Result<PathBuf, String> {
     let source = repository().join("crates/e2e/clients/pion");
     let binary = source.join("bin/pion");
+    // The first of the tests builds it, and the others wait.
+    let lock = File::create(repository().join("crates/e2e/clients/pion/.lock"));
+    let lock = lock.and_then(|file| file.lock().map(|()| file));
+    let _lock = lock.map_err(|error| format!("cannot lock pion's client: {error}"))?;
     let out = Command::new("go")
         .arg("build")
         .arg("-o")
@@ -65,29 +69,17 @@ pub fn pion_run_to(
     command
 }
 
-/// Version of helm.
-const HELM: &str = "helm.sh/helm/v3/cmd/helm@v3.16.4";
-
-/// Kubernetes' package manager, built with the Go toolchain: once, since it takes minutes.
+/// Kubernetes' package manager, where it is installed or was built by `cargo xtask chart`: that takes minutes.
 ///
 /// # Errors
 /// A reason to skip the test.
 pub fn helm() -> Result<PathBuf, String> {
-    static BUILT: Mutex<()> = Mutex::new(());
-    let _one_at_a_time = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
-    let target = crate::binary().ancestors().nth(2).map(|target| target.join("tools"));
-    let tools = target.unwrap_or_default();
-    let helm = tools.join("helm");
-    if helm.exists() {
-        return Ok(helm);
-    }
-    match Command::new("go").args(["install", HELM]).env("GOBIN", &tools).output() {
-        Ok(out) if out.status.success() => Ok(helm),
-        Ok(out) => {
-            Err(format!("helm does not build: {}", String::from_utf8_lossy(&out.stderr).trim()))
-        }
-        Err(error) => Err(format!("Go is not installed: {error}")),
-    }
+    let built = crate::binary().ancestors().nth(2).map(|target| target.join("tools/helm"));
+    let found = [PathBuf::from("helm")].into_iter().chain(built);
+    let mut found = found.filter(|helm| Command::new(helm).arg("version").output().is_ok());
+    found.next().ok_or_else(|| {
+        "helm is not installed; `cargo xtask chart` builds it, and runs these tests".to_owned()
+    })
 }
 
 /// The script that connects two of aioice's agents, for `/usr/bin/python3`: see

@@ -3,11 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use e2e::{Machine, Tool, binary, repository, require, skip};
 
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Pause of which the sockets keep every packet of the call: 100 packets, of which a receive buffer of 208 KiB holds more.
+const KEPT: Duration = Duration::from_millis(150);
 
 /// Calls of `turnpike demo` before one has to lose nothing.
 const CALLS_MAX: usize = 5;
@@ -175,13 +178,31 @@ fn the_package_under_coturns_names_serves_its_configuration() {
     assert!(machine.path("/etc/turnserver.conf").exists(), "not the package's");
 }
 
-/// Calls for some seconds, during which `disturb` happens again and again; returns how many packets were sent and lost.
+/// Packets of a call that was disturbed.
+struct Disturbed {
+    sent: u64,
+    lost: u64,
+    /// Times from the beginning of each disturbance until the server served again, as seen from outside.
+    pauses: Vec<Duration>,
+    /// Length of the call.
+    length: Duration,
+}
+
+impl Disturbed {
+    /// Packets that may be lost at most: those of the pauses.
+    fn lost_max(&self) -> u64 {
+        let paused: Duration = self.pauses.iter().sum();
+        (self.sent as f64 * paused.as_secs_f64() / self.length.as_secs_f64()) as u64
+    }
+}
+
+/// Calls for some seconds, during which `disturb` happens again and again.
 #[track_caller]
 fn call_during(
     machine: &Machine,
     (demo, seconds): (&[&str], u64),
-    (times, disturb): (usize, impl Fn()),
-) -> (u64, u64) {
+    (times, disturb): (usize, impl Fn() -> Duration),
+) -> Disturbed {
     let length = seconds.to_string();
     let words = [demo, &["--seconds", &length, "--json"]].concat();
     let said = std::thread::scope(|scope| {
@@ -192,18 +213,21 @@ fn call_during(
             status["allocations"]["live"].as_u64() > Some(0)
         };
         test_support::eventually("the call", is_there);
-        for _ in 0..times {
+        let again = |_| {
             std::thread::sleep(Duration::from_millis(500));
-            disturb();
-        }
-        call.join().expect("the call's output")
+            disturb()
+        };
+        let pauses: Vec<Duration> = (0..times).map(again).collect();
+        (call.join().expect("the call's output"), pauses)
     });
+    let (said, pauses) = said;
     let end = said.rfind('}').unwrap_or_else(|| panic!("no JSON: {said}\n{}", machine.journal()));
     let call: serde_json::Value = serde_json::from_str(&said[..=end])
         .unwrap_or_else(|error| panic!("{error}: {said}\n{}", machine.journal()));
     let flows = call["flows"].as_array().expect("flows");
     let sum = |what: &str| flows.iter().filter_map(|flow| flow[what].as_u64()).sum();
-    (sum("sent"), sum("lost"))
+    let length = Duration::from_secs(seconds);
+    Disturbed { sent: sum("sent"), lost: sum("lost"), pauses, length }
 }
 
 /// The next process has the calls of the one before.
@@ -216,16 +240,18 @@ fn took_calls_over(machine: &Machine) {
 
 fn restarts_end_no_call(machine: &Machine, demo: &[&str]) {
     let restart = || {
+        let begun = Instant::now();
         machine.succeed(&["systemctl", "restart", "turnpike"]);
+        let pause = begun.elapsed();
         took_calls_over(machine);
+        pause
     };
-    let lossless = (0..CALLS_MAX).find(|_| {
-        let (sent, lost) = call_during(machine, (demo, 10), (4, &restart));
-        assert!(sent > 1000 && lost < sent / 10, "{lost} of {sent}: {}", machine.journal());
-        eprintln!("{lost} of {sent} packets were lost in restarts");
-        lost == 0
-    });
-    assert!(lossless.is_some(), "each call lost packets: {}", machine.journal());
+    let call = call_during(machine, (demo, 10), (4, &restart));
+    let Disturbed { sent, lost, pauses, .. } = &call;
+    eprintln!("{lost} of {sent} packets were lost in restarts of {pauses:.1?}");
+    // The call goes on behind each restart, and sockets keep what comes in a short one.
+    let kept = if pauses.iter().max() < Some(&KEPT) { 0 } else { call.lost_max() };
+    assert!(*sent > 1000 && *lost <= kept, "{lost} of {sent}, {pauses:?}: {}", machine.journal());
     // A stop keeps nothing, and another server may have the ports at once.
     machine.succeed(&["systemctl", "stop", "turnpike"]);
     assert!(!machine.succeed(&["ss", "-Hulnp"]).contains(":3478"), "the port is in use");
@@ -242,16 +268,23 @@ fn crashes_end_no_call_with_a_keeper(machine: &Machine, demo: &[&str]) {
         // The keeper has what is a second old.
         std::thread::sleep(Duration::from_secs(2));
         let before = main_process();
+        let begun = Instant::now();
         machine.succeed(&["systemctl", "kill", "-s", "KILL", "turnpike"]);
         test_support::eventually("the next process", || {
             let is_another = main_process() != before;
             is_another && machine.run(&["turnpike", "status"]).ok
         });
+        let pause = begun.elapsed();
         took_calls_over(machine);
+        pause
     };
-    let (sent, lost) = call_during(machine, (demo, 12), (2, &kill));
-    // What the server had in its hands.
-    assert!(sent > 1000 && lost < sent / 100, "{lost} of {sent}: {}", machine.journal());
+    let call = call_during(machine, (demo, 12), (2, &kill));
+    let Disturbed { sent, lost, pauses, .. } = &call;
+    assert!(
+        *sent > 1000 && *lost <= call.lost_max(),
+        "{lost} of {sent}, {pauses:?}: {}",
+        machine.journal()
+    );
     machine.succeed(&["systemctl", "disable", "--now", "turnpike-keeper"]);
 }
 

@@ -6,12 +6,10 @@
 
 use std::process::Command;
 
-use crate::support;
-
 use linux_net::{Flow, IcmpReport, RxBatch, SendError, SendStats, TxBatch, Warning};
 use turn_types::{IpFamily, IpMeta};
 
-use crate::support::{V4, V6, bind, errors, flow, receive, send, sizes, try_send};
+use crate::support::{self, V4, V6, bind, errors, flow, receive, send, sizes, try_send};
 
 /// Set in the inner run; its value is of no interest.
 const INSIDE: &str = "LINUX_NET_TEST_NAMESPACE";
@@ -56,7 +54,7 @@ const BEHIND_A_ROUTER: &str = "
 /// True in the inner run. Otherwise runs the test again in a namespace prepared by `setup`, and
 /// fails with it.
 #[expect(clippy::unwrap_used, reason = "a test may fail here as well")]
-fn inside(test: &str, setup: &str) -> bool {
+fn inside(setup: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
     }
@@ -66,6 +64,9 @@ fn inside(test: &str, setup: &str) -> bool {
         test_support::skip("network namespaces are not permitted here");
         return false;
     }
+    // Each test has a thread with its name.
+    let thread = std::thread::current();
+    let test = thread.name().unwrap();
     let output = Command::new("unshare")
         .args(unshare)
         .arg(format!("{setup}\n\"$0\" --exact {test} --nocapture"))
@@ -98,7 +99,7 @@ fn no_fragments(flow: Flow) -> Flow {
 
 #[test]
 fn segments_that_do_not_fit_are_sent_one_by_one_in_fragments() {
-    if !inside("segments_that_do_not_fit_are_sent_one_by_one_in_fragments", SMALL_LOOPBACK) {
+    if !inside(SMALL_LOOPBACK) {
         return;
     }
     for (family, fits) in [(V4, 1472), (V6, 1452)] {
@@ -124,7 +125,7 @@ fn segments_that_do_not_fit_are_sent_one_by_one_in_fragments() {
 
 #[test]
 fn df_refuses_long_datagrams_and_affects_no_other() {
-    if !inside("df_refuses_long_datagrams_and_affects_no_other", SMALL_LOOPBACK) {
+    if !inside(SMALL_LOOPBACK) {
         return;
     }
     for (family, fits) in [(V4, 1472), (V6, 1452)] {
@@ -153,7 +154,7 @@ fn df_refuses_long_datagrams_and_affects_no_other() {
 
 #[test]
 fn a_router_that_would_have_to_fragment_is_heard() {
-    if !inside("a_router_that_would_have_to_fragment_is_heard", BEHIND_A_ROUTER) {
+    if !inside(BEHIND_A_ROUTER) {
         return;
     }
     let sender = bind("10.0.0.1:0");

@@ -83,7 +83,8 @@ fn exists(test: &str) -> bool {
         file.extend(path);
         file.with_extension("rs")
     };
-    let mut files = vec![file("tests", &path), file("src", &path)];
+    let in_folder = [&path[..], &["mod"]].concat();
+    let mut files = vec![file("tests", &path), file("tests", &in_folder), file("src", &path)];
     if let [outer @ .., "tests"] = path.as_slice() {
         files.push(file("src", outer));
     }

@@ -17,8 +17,11 @@ use support::*;
 use turn_proto::*;
 use turn_types::*;
 
-/// Repetitions: enough that the setting up, which differs a little from run to run, does not show.
-const REPETITIONS: u64 = 2000;
+/// Most repetitions: enough that the setting up, which differs a little from run to run, does not show.
+const REPETITIONS_MAX: u64 = 2000;
+
+/// Instructions after which a longer path is not repeated again: valgrind takes half a second for as many.
+const INSTRUCTIONS_ENOUGH: u64 = 20_000_000;
 
 /// The part by which a count may differ: other versions of the C library copy and hash with other instructions.
 const TOLERANCE: f64 = 0.08;
@@ -218,10 +221,22 @@ paths! {
     allocate_and_release_of_prefix
 }
 
+/// The committed counts.
+fn counts() -> BTreeMap<&'static str, u64> {
+    let lines = COUNTS.lines().filter_map(|line| line.split_once(' '));
+    lines.map(|(path, count)| (path, count.parse().unwrap())).collect()
+}
+
+/// Repetitions of a path.
+fn repetitions(path: &str) -> u64 {
+    let count = counts().get(path).copied().unwrap_or(1);
+    (INSTRUCTIONS_ENOUGH / count.max(1)).min(REPETITIONS_MAX)
+}
+
 fn repeat(path: &str) {
     let mut bench = Bench::new();
     let mut work = work(path, &mut bench);
-    for _ in 0..REPETITIONS {
+    for _ in 0..repetitions(path) {
         work(&mut bench);
     }
 }
@@ -249,19 +264,16 @@ fn no_path_costs_more_or_less_than_it_did() {
     let nothing = instructions("nothing");
     let measured: BTreeMap<&str, u64> = PATHS
         .iter()
-        .map(|path| (*path, instructions(path).saturating_sub(nothing) / REPETITIONS))
+        .map(|path| (*path, instructions(path).saturating_sub(nothing) / repetitions(path)))
         .collect();
     let mut text = String::new();
     for path in PATHS {
         writeln!(text, "{path} {}", measured[path]).unwrap();
     }
-    let before: BTreeMap<&str, f64> = COUNTS
-        .lines()
-        .filter_map(|line| line.split_once(' '))
-        .map(|(path, count)| (path, count.parse().unwrap()))
-        .collect();
+    let before = counts();
     let differs = |path: &&&str| {
-        let (before, now) = (before.get(**path).copied(), measured[**path] as f64);
+        let before = before.get(**path).map(|count| *count as f64);
+        let now = measured[**path] as f64;
         before.is_none_or(|before| (now / before - 1.0).abs() > TOLERANCE)
     };
     let other: Vec<_> = PATHS.iter().filter(differs).collect();

@@ -102,7 +102,7 @@ fn advice(order: &Order, error: &AcmeError) -> &'static str {
         (AcmeError::NotOffered { .. }, _) => "set acme.challenge to the other one",
         (AcmeError::Store { .. }, _) => "the server has to be able to write its data directory",
         (AcmeError::Roots(_) | AcmeError::Answer(_), _) => "correct acme.authorities",
-        (AcmeError::Authority(_) | AcmeError::TooSlow, _) => {
+        (AcmeError::Authority(_) | AcmeError::Nonce(_) | AcmeError::TooSlow, _) => {
             "this host has to reach the authority over HTTPS, and to resolve its name (a resolv.conf that was replaced \
              since the start is seen after a restart)"
         }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod bpf;
+mod chart;
 mod deny;
 mod docs;
 mod fuzz;
@@ -17,9 +18,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-const USAGE: &str = "usage: cargo xtask bpf [--check] | deny | docs | fuzz --minutes N [TARGET…] | soak --minutes N | tidy
+const USAGE: &str = "usage: cargo xtask bpf [--check] | chart | deny | docs | fuzz --minutes N [TARGET…] | soak --minutes N | tidy
   bpf    compile crates/*/bpf/*.bpf.c to the committed objects beside them;
          with --check, only verify that they match the sources
+  chart  test the Helm chart with helm, which is built first
   deny   check licences, sources and versions of dependencies by deny.toml
   docs   write docs/configuration.md, docs/configuration.schema.json and docs/operate/tuning.md
   fuzz   run all or the given targets of fuzz/fuzz_targets for N minutes each; new coverage goes to
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
     let result = match arguments.as_slice() {
         ["bpf"] => bpf::write(&root()),
         ["bpf", "--check"] => bpf::check(&root()),
+        ["chart"] => chart::run(&root()),
         ["docs"] => docs::write(&root()),
         ["deny"] => deny::run(&root()),
         ["fuzz", "--minutes", minutes, targets @ ..] => fuzz::run(&root(), minutes, targets),
