@@ -27,17 +27,20 @@ pub(crate) fn with_mongodb() -> bool {
     std::env::var_os(WITH_MONGODB).is_some_and(|value| !value.is_empty())
 }
 
-/// Builds the tests of `packages`, of all if empty.
+/// Builds the tests of all packages. Those of one package would be built with other features of the libraries that packages
+/// share, and with them half of everything.
 ///
 /// # Errors
 /// They do not compile; cargo has said why.
-pub(crate) fn build_tests(packages: &[String]) -> Result<Vec<Program>> {
+pub(crate) fn build_tests() -> Result<Vec<Program>> {
     let mut command = cargo();
-    command.args(["test", "--locked", "--no-run", "--message-format=json-render-diagnostics"]);
-    if packages.is_empty() {
-        command.arg("--workspace");
-    }
-    command.args(packages.iter().flat_map(|package| ["--package", package]));
+    command.args([
+        "test",
+        "--locked",
+        "--workspace",
+        "--no-run",
+        "--message-format=json-render-diagnostics",
+    ]);
     if with_mongodb() {
         command.args(["--features", "user-db/mongodb"]);
     }

@@ -57,7 +57,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
     let checks = if arguments.runs_checks { checks::all() } else { Vec::new() };
 
     let building = Instant::now();
-    let programs = cargo::build_tests(&arguments.packages)?;
+    let programs = cargo::build_tests()?;
     report.phase("build of the tests", building.elapsed());
     let tests = chosen(arguments, &programs)?;
 
@@ -90,7 +90,7 @@ fn chosen(arguments: &Arguments, programs: &[cargo::Program]) -> Result<Vec<Test
     for program in programs {
         tests.extend(test::list(program)?);
     }
-    tests.retain(|test| arguments.includes(&test.full_name()));
+    tests.retain(|test| arguments.includes(test.package(), &test.full_name()));
     anyhow::ensure!(!tests.is_empty(), "no test has such a name");
     Ok(tests)
 }

@@ -381,33 +381,63 @@ fn is_root() -> bool {
     status.lines().any(|line| line.starts_with("Uid:\t0\t"))
 }
 
+/// Makes the directory `data` of a server: a copy of one that is made once for all tests, since that takes seconds.
 fn prepare(kind: DatabaseKind, program: &Path, directory: &Path) {
+    if matches!(kind, DatabaseKind::Redis | DatabaseKind::Sqlite | DatabaseKind::Mongo) {
+        return;
+    }
+    if kind == DatabaseKind::Postgres && is_root() {
+        give_to_postgres(directory);
+    }
     let data = directory.join("data");
-    let mut command = match kind {
-        DatabaseKind::Redis | DatabaseKind::Sqlite | DatabaseKind::Mongo => return,
-        DatabaseKind::Postgres => {
-            if is_root() {
-                let id = |option| {
-                    let out = Command::new("id").args([option, "postgres"]).output().expect("id");
-                    String::from_utf8_lossy(&out.stdout).trim().parse().expect("an id")
-                };
-                chown(directory, Some(id("-u")), Some(id("-g"))).expect("the owner changes");
-            }
-            let mut command = as_user(kind, &program.with_file_name("initdb"));
-            command.args(["-A", "trust", "-U", "turn", "-E", "UTF8", "--locale=C", "--no-sync"]);
-            command.arg("-D").arg(&data);
-            command
+    let own = std::env::current_exe().expect("its path");
+    // Of each version of the program: its path names PostgreSQL's.
+    let name = program.display().to_string().replace('/', "_");
+    let made = own.ancestors().nth(2).expect("the directory of cargo").join("databases").join(name);
+    let lock = made.with_extension("lock");
+    fs::create_dir_all(made.parent().expect("a directory")).expect("a directory");
+    let lock = fs::File::create(lock).and_then(|file| file.lock().map(|()| file)).expect("a lock");
+    if !made.exists() {
+        initialise(kind, program, &data);
+        let part = made.with_extension("part");
+        let _ = fs::remove_dir_all(&part);
+        copy(&data, &part);
+        fs::rename(part, made).expect("the copy is named");
+    } else {
+        drop(lock);
+        copy(&made, &data);
+    }
+}
+
+/// Copies a directory with owners and modes.
+fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-a").args([from, to]).status();
+    assert!(copied.is_ok_and(|status| status.success()), "{} is not copied", from.display());
+}
+
+fn give_to_postgres(directory: &Path) {
+    let id = |option| {
+        let out = Command::new("id").args([option, "postgres"]).output().expect("id");
+        String::from_utf8_lossy(&out.stdout).trim().parse().expect("an id")
+    };
+    chown(directory, Some(id("-u")), Some(id("-g"))).expect("the owner changes");
+}
+
+fn initialise(kind: DatabaseKind, program: &Path, data: &Path) {
+    let mut command = if kind == DatabaseKind::Postgres {
+        let mut command = as_user(kind, &program.with_file_name("initdb"));
+        command.args(["-A", "trust", "-U", "turn", "-E", "UTF8", "--locale=C", "--no-sync"]);
+        command.arg("-D").arg(data);
+        command
+    } else {
+        let mut command = Command::new("mariadb-install-db");
+        command.args(["--no-defaults", "--skip-test-db", "--force"]);
+        command.arg("--auth-root-authentication-method=normal");
+        command.arg(format!("--datadir={}", data.display()));
+        if is_root() {
+            command.arg("--user=root");
         }
-        DatabaseKind::Mariadb => {
-            let mut command = Command::new("mariadb-install-db");
-            command.args(["--no-defaults", "--skip-test-db", "--force"]);
-            command.arg("--auth-root-authentication-method=normal");
-            command.arg(format!("--datadir={}", data.display()));
-            if is_root() {
-                command.arg("--user=root");
-            }
-            command
-        }
+        command
     };
     let out = command.current_dir("/tmp").output().expect("its data is made");
     assert!(out.status.success(), "{kind:?}: {}", String::from_utf8_lossy(&out.stderr));
