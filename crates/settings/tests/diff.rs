@@ -25,93 +25,88 @@ fn nothing_changed() {
     assert!(diff(&good(""), &good("realm = 'turnpike'")).is_empty());
 }
 
+/// Two configurations, and the difference that is reported.
+const CHANGES: [(&str, &str, &str); 39] = [
+    ("", "realm = 'example.org'", "live realm: \"turnpike\" -> \"example.org\""),
+    (
+        "",
+        "listen = ['203.0.113.7:3478']",
+        "restart listen: [\"0.0.0.0:3478\", \"[::]:3478\"] -> [\"203.0.113.7:3478\"]",
+    ),
+    ("", "log.addresses = 'truncated'", "restart log.addresses: \"whole\" -> \"truncated\""),
+    ("", "mobility = true", "live mobility: false -> true"),
+    ("", "software = 'Turnpike'", "live software: none -> \"Turnpike\""),
+    (
+        "",
+        "relay.addresses = ['auto', { local = '10.0.0.5', public = '203.0.113.7' }]",
+        "live relay.addresses: [\"auto\"] -> [\"auto\", { local = \"10.0.0.5\", public = \"203.0.113.7\" }]",
+    ),
+    ("", "relay.external = '203.0.113.7'", "live relay.external: none -> [\"203.0.113.7\"]"),
+    ("", "relay.ports = '50000-59999'", "live relay.ports: \"49152-65535\" -> \"50000-59999\""),
+    ("", "auth.expiry_at_refresh = false", "live auth.expiry_at_refresh: true -> false"),
+    ("", "auth.userhash = false", "live auth.userhash: true -> false"),
+    (
+        "",
+        "auth.open_relay = 'yes, relay for anyone'",
+        "live auth.open_relay: \"no\" -> \"yes, relay for anyone\"",
+    ),
+    ("", "peers.allow = ['10.0.0.5']", "live peers.allow: [] -> [\"10.0.0.5/32\"]"),
+    ("", "peers.deny = ['192.0.2.0/24']", "live peers.deny: [] -> [\"192.0.2.0/24\"]"),
+    ("", "quotas.bytes_per_second = '2 MiB'", "live quotas.bytes_per_second: \"0 B\" -> \"2 MiB\""),
+    (
+        "",
+        "quotas.unauthenticated_responses_per_second = 5",
+        "live quotas.unauthenticated_responses_per_second: 2000 -> 5",
+    ),
+    ("", "lifetimes.nonce = '90 s'", "live lifetimes.nonce: \"10 min\" -> \"90 s\""),
+    (
+        "",
+        "compatibility.rfc3489_clients = true",
+        "live compatibility.rfc3489_clients: false -> true",
+    ),
+    ("", "realms = [{ name = 'b' }]", "live realms: [] -> [\"b\"]"),
+    (
+        "realms = [{ name = 'b' }]",
+        "realms = [{ name = 'b', quotas.channels = 5 }]",
+        "live realms: [\"b\"] -> [\"b\"] with other rules",
+    ),
+    (
+        "realms = [{ name = 'b', secrets = [{ name = 'n', secret = '0123456789abcdef' }] }]",
+        "realms = [{ name = 'b', secrets = [{ name = 'n', secret = 'fedcba9876543210' }] }]",
+        "live realms: [\"b\"] -> [\"b\"] with other rules",
+    ),
+    ("", "workers.count = 2", "restart workers.count: \"auto\" -> 2"),
+    ("", "tcp.enabled = false", "restart tcp.enabled: true -> false"),
+    ("", "tcp.connections = 5", "restart tcp.connections: 20000 -> 5"),
+    ("", "tcp.relaying = true", "live tcp.relaying: false -> true"),
+    (
+        "",
+        "tcp.proxy_protocol = ['10.0.0.0/24']",
+        "restart tcp.proxy_protocol: [] -> [\"10.0.0.0/24\"]",
+    ),
+    (
+        "tls.certificates = [{ chain = '/a.pem', key = '/a.key' }]",
+        "tls.certificates = [{ chain = '/b.pem', key = '/a.key' }]",
+        "live tls.certificates: [{ chain = \"/a.pem\", key = \"/a.key\" }] -> [{ chain = \"/b.pem\", key = \"/a.key\" }]",
+    ),
+    ("", "dtls.enabled = false", "restart dtls.enabled: true -> false"),
+    ("", "dtls.sessions = 5", "restart dtls.sessions: 10000 -> 5"),
+    ("", "sockets.gso = false", "restart sockets.gso: true -> false"),
+    ("", "offload.mode = 'xdp-generic'", "restart offload.mode: \"auto\" -> \"xdp-generic\""),
+    ("", "offload.interfaces = ['eth0']", "restart offload.interfaces: [] -> [\"eth0\"]"),
+    ("", "offload.flows = 1024", "restart offload.flows: 16384 -> 1024"),
+    ("", "log.level = 'debug'", "live log.level: \"info\" -> \"debug\""),
+    ("", "log.format = 'json'", "restart log.format: \"text\" -> \"json\""),
+    ("", "control.group = 'turn'", "restart control.group: none -> \"turn\""),
+    ("", "control.socket = '/run/t.sock'", "restart control.socket: none -> \"/run/t.sock\""),
+    ("", "data.directory = '/srv'", "restart data.directory: \"/var/lib/turnpike\" -> \"/srv\""),
+    ("", "shutdown.drain = '1 h'", "live shutdown.drain: \"0 s\" -> \"1 h\""),
+    ("", "signals.usr1 = 'ignore'", "live signals.usr1: \"drain\" -> \"ignore\""),
+];
+
 #[test]
 fn each_key_is_reported_once_with_both_values() {
-    for (old, new, expected) in [
-        ("", "realm = 'example.org'", "live realm: \"turnpike\" -> \"example.org\""),
-        (
-            "",
-            "listen = ['203.0.113.7:3478']",
-            "restart listen: [\"0.0.0.0:3478\", \"[::]:3478\"] -> [\"203.0.113.7:3478\"]",
-        ),
-        ("", "log.addresses = 'truncated'", "restart log.addresses: \"whole\" -> \"truncated\""),
-        ("", "mobility = true", "live mobility: false -> true"),
-        ("", "software = 'Turnpike'", "live software: none -> \"Turnpike\""),
-        (
-            "",
-            "relay.addresses = ['auto', { local = '10.0.0.5', public = '203.0.113.7' }]",
-            "live relay.addresses: [\"auto\"] -> [\"auto\", { local = \"10.0.0.5\", public = \"203.0.113.7\" }]",
-        ),
-        ("", "relay.external = '203.0.113.7'", "live relay.external: none -> [\"203.0.113.7\"]"),
-        ("", "relay.ports = '50000-59999'", "live relay.ports: \"49152-65535\" -> \"50000-59999\""),
-        ("", "auth.expiry_at_refresh = false", "live auth.expiry_at_refresh: true -> false"),
-        ("", "auth.userhash = false", "live auth.userhash: true -> false"),
-        (
-            "",
-            "auth.open_relay = 'yes, relay for anyone'",
-            "live auth.open_relay: \"no\" -> \"yes, relay for anyone\"",
-        ),
-        ("", "peers.allow = ['10.0.0.5']", "live peers.allow: [] -> [\"10.0.0.5/32\"]"),
-        ("", "peers.deny = ['192.0.2.0/24']", "live peers.deny: [] -> [\"192.0.2.0/24\"]"),
-        (
-            "",
-            "quotas.bytes_per_second = '2 MiB'",
-            "live quotas.bytes_per_second: \"0 B\" -> \"2 MiB\"",
-        ),
-        (
-            "",
-            "quotas.unauthenticated_responses_per_second = 5",
-            "live quotas.unauthenticated_responses_per_second: 2000 -> 5",
-        ),
-        ("", "lifetimes.nonce = '90 s'", "live lifetimes.nonce: \"10 min\" -> \"90 s\""),
-        (
-            "",
-            "compatibility.rfc3489_clients = true",
-            "live compatibility.rfc3489_clients: false -> true",
-        ),
-        ("", "realms = [{ name = 'b' }]", "live realms: [] -> [\"b\"]"),
-        (
-            "realms = [{ name = 'b' }]",
-            "realms = [{ name = 'b', quotas.channels = 5 }]",
-            "live realms: [\"b\"] -> [\"b\"] with other rules",
-        ),
-        (
-            "realms = [{ name = 'b', secrets = [{ name = 'n', secret = '0123456789abcdef' }] }]",
-            "realms = [{ name = 'b', secrets = [{ name = 'n', secret = 'fedcba9876543210' }] }]",
-            "live realms: [\"b\"] -> [\"b\"] with other rules",
-        ),
-        ("", "workers.count = 2", "restart workers.count: \"auto\" -> 2"),
-        ("", "tcp.enabled = false", "restart tcp.enabled: true -> false"),
-        ("", "tcp.connections = 5", "restart tcp.connections: 20000 -> 5"),
-        ("", "tcp.relaying = true", "live tcp.relaying: false -> true"),
-        (
-            "",
-            "tcp.proxy_protocol = ['10.0.0.0/24']",
-            "restart tcp.proxy_protocol: [] -> [\"10.0.0.0/24\"]",
-        ),
-        (
-            "tls.certificates = [{ chain = '/a.pem', key = '/a.key' }]",
-            "tls.certificates = [{ chain = '/b.pem', key = '/a.key' }]",
-            "live tls.certificates: [{ chain = \"/a.pem\", key = \"/a.key\" }] -> [{ chain = \"/b.pem\", key = \"/a.key\" }]",
-        ),
-        ("", "dtls.enabled = false", "restart dtls.enabled: true -> false"),
-        ("", "dtls.sessions = 5", "restart dtls.sessions: 10000 -> 5"),
-        ("", "sockets.gso = false", "restart sockets.gso: true -> false"),
-        ("", "offload.mode = 'xdp-generic'", "restart offload.mode: \"auto\" -> \"xdp-generic\""),
-        ("", "offload.interfaces = ['eth0']", "restart offload.interfaces: [] -> [\"eth0\"]"),
-        ("", "offload.flows = 1024", "restart offload.flows: 16384 -> 1024"),
-        ("", "log.level = 'debug'", "live log.level: \"info\" -> \"debug\""),
-        ("", "log.format = 'json'", "restart log.format: \"text\" -> \"json\""),
-        ("", "control.group = 'turn'", "restart control.group: none -> \"turn\""),
-        ("", "control.socket = '/run/t.sock'", "restart control.socket: none -> \"/run/t.sock\""),
-        (
-            "",
-            "data.directory = '/srv'",
-            "restart data.directory: \"/var/lib/turnpike\" -> \"/srv\"",
-        ),
-        ("", "shutdown.drain = '1 h'", "live shutdown.drain: \"0 s\" -> \"1 h\""),
-        ("", "signals.usr1 = 'ignore'", "live signals.usr1: \"drain\" -> \"ignore\""),
-    ] {
+    for (old, new, expected) in CHANGES {
         assert_eq!(changes(old, new), [expected]);
     }
 }

@@ -62,7 +62,7 @@ fn keys_that_do_not_exist() {
 }
 
 #[test]
-fn values_that_cannot_be() {
+fn texts_lists_and_switches_that_cannot_be() {
     check(&[
         (
             "realm = ''",
@@ -96,6 +96,42 @@ fn values_that_cannot_be() {
              \"203.0.113.7:3478\" or \"[2001:db8::7]:3478\"",
         ),
         (
+            "[workers]\npin = 'yes'",
+            "turnpike.toml:2: workers.pin: is text, and true or false is needed\n    \
+             write true or false, without quotes",
+        ),
+        (
+            "realm = true",
+            "turnpike.toml:1: realm: true is a switch, and text in quotes is needed\n    \
+             write 1 to 127 bytes of text in quotes, without control characters",
+        ),
+        (
+            "[control]\nsocket = 5",
+            "turnpike.toml:2: control.socket: is a whole number, and text is needed\n    \
+             write text in quotes",
+        ),
+        (
+            "[auth]\nsecrets = ['0123456789abcdef']",
+            "turnpike.toml:2: auth.secrets: entry 1: is not a table\n    \
+             write a list of tables: secrets = [{ ... }]",
+        ),
+        (
+            "log = 'debug'",
+            "turnpike.toml:1: log: is text, and is a table\n    \
+             write [log] on a line of its own, and its keys below",
+        ),
+        (
+            "[auth]\nopen_relay = true",
+            "turnpike.toml:2: auth.open_relay: true is not clear enough\n    \
+             write \"no\", or, to relay for everyone, without authentication, \"yes, relay for anyone\"",
+        ),
+    ]);
+}
+
+#[test]
+fn addresses_and_ports_that_cannot_be() {
+    check(&[
+        (
             "listen = ['0.0.0.0:3478', '203.0.113.7']",
             "turnpike.toml:1: listen: \"203.0.113.7\" has no port\n    \
              write an IP address and a port, such as \"203.0.113.7:3478\" or \"[2001:db8::7]:3478\"",
@@ -127,6 +163,12 @@ fn values_that_cannot_be() {
             "turnpike.toml:2: peers.allow: \"10.1.2.3/8\" is an address in a network: the network is \"10.0.0.0/8\"\n    \
              write a network such as \"192.0.2.0/24\" or \"2001:db8::/32\", or one address",
         ),
+    ]);
+}
+
+#[test]
+fn numbers_and_times_that_cannot_be() {
+    check(&[
         (
             "[lifetimes]\nnonce = 600",
             "turnpike.toml:2: lifetimes.nonce: 600 has no unit\n    \
@@ -159,25 +201,16 @@ fn values_that_cannot_be() {
              the kernel path serves",
         ),
         (
-            "[workers]\npin = 'yes'",
-            "turnpike.toml:2: workers.pin: is text, and true or false is needed\n    \
-             write true or false, without quotes",
+            "[offload]\nflows = 1000",
+            "turnpike.toml:2: offload.flows: 1000 is out of range\n    \
+             write a whole number from 1024 to 1048576, without quotes",
         ),
-        (
-            "realm = true",
-            "turnpike.toml:1: realm: true is a switch, and text in quotes is needed\n    \
-             write 1 to 127 bytes of text in quotes, without control characters",
-        ),
-        (
-            "[control]\nsocket = 5",
-            "turnpike.toml:2: control.socket: is a whole number, and text is needed\n    \
-             write text in quotes",
-        ),
-        (
-            "[auth]\nsecrets = ['0123456789abcdef']",
-            "turnpike.toml:2: auth.secrets: entry 1: is not a table\n    \
-             write a list of tables: secrets = [{ ... }]",
-        ),
+    ]);
+}
+
+#[test]
+fn choices_and_names_that_cannot_be() {
+    check(&[
         (
             "[log]\nlevel = 'warning'",
             "turnpike.toml:2: log.level: \"warning\" is not one of the choices\n    \
@@ -197,21 +230,6 @@ fn values_that_cannot_be() {
             "[offload]\ninterfaces = ['eth0', 'eth0:1']",
             "turnpike.toml:2: offload.interfaces: \"eth0:1\" cannot be the name of an interface\n    \
              write the name of a network interface in quotes, such as \"eth0\"; `ip link` lists them",
-        ),
-        (
-            "[offload]\nflows = 1000",
-            "turnpike.toml:2: offload.flows: 1000 is out of range\n    \
-             write a whole number from 1024 to 1048576, without quotes",
-        ),
-        (
-            "log = 'debug'",
-            "turnpike.toml:1: log: is text, and is a table\n    \
-             write [log] on a line of its own, and its keys below",
-        ),
-        (
-            "[auth]\nopen_relay = true",
-            "turnpike.toml:2: auth.open_relay: true is not clear enough\n    \
-             write \"no\", or, to relay for everyone, without authentication, \"yes, relay for anyone\"",
         ),
     ]);
 }
@@ -233,7 +251,7 @@ fn what_is_not_toml() {
 }
 
 #[test]
-fn keys_that_do_not_go_together() {
+fn listeners_that_do_not_go_together() {
     check(&[
         (
             "listen = []",
@@ -263,6 +281,12 @@ fn keys_that_do_not_go_together() {
             "turnpike.toml:2: relay.ports: port 3478 of 3000-4000 is a listener's (listen, UDP)\n    \
              listen on another port, or take relayed addresses from other ports",
         ),
+    ]);
+}
+
+#[test]
+fn relay_addresses_that_do_not_go_together() {
+    check(&[
         (
             "[relay]\nexternal = ['203.0.113.7', '203.0.113.8']",
             "turnpike.toml:2: relay.external: there are 2 IPv4 addresses\n    \
@@ -289,6 +313,17 @@ fn keys_that_do_not_go_together() {
              give each its own: both have the same ports",
         ),
         (
+            "[relay]\naddresses = []",
+            "turnpike.toml:2: relay.addresses: there is no address to relay from\n    \
+             write [\"auto\"], or leave the key out",
+        ),
+    ]);
+}
+
+#[test]
+fn relay_prefixes_that_cannot_be() {
+    check(&[
+        (
             "[relay]\nprefixes = ['2001:db8::/120']",
             "turnpike.toml:2: relay.prefixes: 2001:db8::/120 has too few addresses\n    \
              write a network of at most /112 (IPv6) or /30 (IPv4); for single addresses there is relay.addresses",
@@ -313,11 +348,12 @@ fn keys_that_do_not_go_together() {
             "turnpike.toml:2: relay.prefixes: 10.9.0.128/25 is there twice, or in part\n    \
              remove one of them",
         ),
-        (
-            "[relay]\naddresses = []",
-            "turnpike.toml:2: relay.addresses: there is no address to relay from\n    \
-             write [\"auto\"], or leave the key out",
-        ),
+    ]);
+}
+
+#[test]
+fn keys_that_do_not_go_together() {
+    check(&[
         (
             "[lifetimes]\nallocation_max = '5 min'",
             "turnpike.toml:2: lifetimes.allocation_max: 5 min is below lifetimes.allocation_default, 10 min\n    \
@@ -419,6 +455,17 @@ fn who_may_relay() {
              use another name",
         ),
         (
+            "[[auth.secrets]]\nname = 'a'\nsecret = '0123456789abcdef'\n[[auth.secrets]]\nname = 'b'\nsecret = '0123456789abcdef'",
+            "turnpike.toml:4: auth.secrets: entry 2: it is the same secret as \"a\"\n    \
+             remove one of them",
+        ),
+    ]);
+}
+
+#[test]
+fn token_keys_that_cannot_be() {
+    check(&[
+        (
             "[[auth.token_keys]]\nkid = 'a'",
             "turnpike.toml:1: auth.token_keys: entry 1: there is no key\n    \
              add key_file = \"...\" or key = \"...\"",
@@ -449,11 +496,6 @@ fn who_may_relay() {
              [[auth.token_keys]]\nkid = 'a'\nkey = 'MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='",
             "turnpike.toml:1: auth.open_relay: everyone may relay, and there are token keys that no client would \
              need\n    remove auth.open_relay, or auth.token_keys",
-        ),
-        (
-            "[[auth.secrets]]\nname = 'a'\nsecret = '0123456789abcdef'\n[[auth.secrets]]\nname = 'b'\nsecret = '0123456789abcdef'",
-            "turnpike.toml:4: auth.secrets: entry 2: it is the same secret as \"a\"\n    \
-             remove one of them",
         ),
     ]);
 }

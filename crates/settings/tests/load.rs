@@ -66,65 +66,66 @@ fn nothing_at_all_is_a_safe_server() {
     assert!(settings.offload.interfaces.is_empty());
 }
 
+/// A file with a value for many keys, none of them the default.
+const EVERYTHING: &str = r#"
+realm = "example.org"
+software = "Turnpike"
+listen = ["203.0.113.7:443"]
+[relay]
+addresses = ["10.0.0.5", { local = "fd00::5", public = "2001:db8::7" }]
+external = "203.0.113.7"
+ports = "50000-59999"
+[auth]
+users = false
+expiry_at_refresh = false
+userhash = false
+secrets = [{ name = "one", secret = "0123456789abcdef" }, { name = "two", secret = "fedcba9876543210" }]
+[peers]
+allow = ["10.20.0.0/16"]
+deny = ["198.51.100.0/24", "2001:db8:bad::/48"]
+[quotas]
+allocations_per_user = 20
+allocations_total = 5000
+permissions = 50
+channels = 60
+bytes_per_second = "2 MiB"
+unauthenticated_responses_per_second = 7
+[lifetimes]
+allocation_default = "5 min"
+allocation_max = "2 h"
+permission = "6 min"
+channel = "11 min"
+nonce = "90 s"
+reservation = "31 s"
+[redirect]
+ipv4 = "198.51.100.7:3478"
+domain = "turn2.example.org"
+[workers]
+count = 3
+pin = false
+[sockets]
+receive_buffer = "1 MiB"
+send_buffer = "512 KiB"
+gro = false
+gso = false
+[offload]
+mode = "xdp-generic"
+interfaces = ["eth0", "br-lan"]
+flows = 1_048_576
+[log]
+format = "json"
+level = "debug"
+[control]
+socket = "/run/turnpike/control.sock"
+[data]
+directory = "/srv/turnpike"
+[shutdown]
+drain = "30 min"
+"#;
+
 #[test]
-fn everything_set_arrives() {
-    let settings = good(
-        r#"
-        realm = "example.org"
-        software = "Turnpike"
-        listen = ["203.0.113.7:443"]
-        [relay]
-        addresses = ["10.0.0.5", { local = "fd00::5", public = "2001:db8::7" }]
-        external = "203.0.113.7"
-        ports = "50000-59999"
-        [auth]
-        users = false
-        expiry_at_refresh = false
-        userhash = false
-        secrets = [{ name = "one", secret = "0123456789abcdef" }, { name = "two", secret = "fedcba9876543210" }]
-        [peers]
-        allow = ["10.20.0.0/16"]
-        deny = ["198.51.100.0/24", "2001:db8:bad::/48"]
-        [quotas]
-        allocations_per_user = 20
-        allocations_total = 5000
-        permissions = 50
-        channels = 60
-        bytes_per_second = "2 MiB"
-        unauthenticated_responses_per_second = 7
-        [lifetimes]
-        allocation_default = "5 min"
-        allocation_max = "2 h"
-        permission = "6 min"
-        channel = "11 min"
-        nonce = "90 s"
-        reservation = "31 s"
-        [redirect]
-        ipv4 = "198.51.100.7:3478"
-        domain = "turn2.example.org"
-        [workers]
-        count = 3
-        pin = false
-        [sockets]
-        receive_buffer = "1 MiB"
-        send_buffer = "512 KiB"
-        gro = false
-        gso = false
-        [offload]
-        mode = "xdp-generic"
-        interfaces = ["eth0", "br-lan"]
-        flows = 1_048_576
-        [log]
-        format = "json"
-        level = "debug"
-        [control]
-        socket = "/run/turnpike/control.sock"
-        [data]
-        directory = "/srv/turnpike"
-        [shutdown]
-        drain = "30 min"
-        "#,
-    );
+fn rules_that_are_set_arrive() {
+    let settings = good(EVERYTHING);
     assert_eq!(settings.software.as_deref(), Some("Turnpike"));
     assert_eq!(listen(&settings), ["203.0.113.7:443"]);
     assert_eq!(settings.relay.addresses.len(), 2);
@@ -152,6 +153,11 @@ fn everything_set_arrives() {
     let redirect = settings.alternate_servers();
     assert_eq!(redirect.any, ["198.51.100.7:3478".parse().unwrap()]);
     assert_eq!(redirect.domain.as_deref(), Some("turn2.example.org"));
+}
+
+#[test]
+fn parts_of_the_process_that_are_set_arrive() {
+    let settings = good(EVERYTHING);
     assert_eq!((settings.workers.count, settings.workers.pin), (WorkerCount::Fixed(3), false));
     let buffers = [settings.sockets.receive_buffer, settings.sockets.send_buffer];
     assert_eq!(buffers.map(|buffer| buffer.get()), [1 << 20, 1 << 19]);
