@@ -119,7 +119,6 @@ pub fn stream(bytes: &[u8]) {
 
 /// Any bytes as the value of every attribute; decode, encode and decode are consistent.
 pub fn attribute_values(bytes: &[u8]) {
-    let id = TransactionId(*b"transactions");
     let texts = [
         value::username(bytes),
         value::realm(bytes),
@@ -137,6 +136,16 @@ pub fn attribute_values(bytes: &[u8]) {
     let _ = value::dont_fragment(bytes);
     assert!(value::unknown_attributes(bytes).count() == bytes.len() / 2);
     assert!(value::password_algorithms(bytes).count() <= bytes.len().div_ceil(4));
+    address_values(bytes);
+    turn_values(bytes);
+    error_values(bytes);
+    authentication_values(bytes);
+    discovery_values(bytes);
+}
+
+/// Addresses, plain and XORed.
+fn address_values(bytes: &[u8]) {
+    let id = TransactionId(*b"transactions");
     if let Ok(addr) = value::address(bytes) {
         again(|b| b.address(AttributeType(1), addr), |v| assert_eq!(value::address(v), Ok(addr)));
     }
@@ -146,6 +155,10 @@ pub fn attribute_values(bytes: &[u8]) {
             |v| assert_eq!(value::xor_address(v, id), Ok(addr)),
         );
     }
+}
+
+/// Values of TURN (RFC 8656, RFC 6062).
+fn turn_values(bytes: &[u8]) {
     if let Ok(secs) = value::lifetime(bytes) {
         again(|b| b.lifetime(secs), |v| assert_eq!(v, bytes));
     }
@@ -176,6 +189,13 @@ pub fn attribute_values(bytes: &[u8]) {
             |v| assert_eq!(value::channel_number(v), Ok(number.get())),
         );
     }
+    if let Ok(icmp) = value::icmp(bytes) {
+        again(|b| b.icmp(icmp), |v| assert_eq!(value::icmp(v), Ok(icmp)));
+    }
+}
+
+/// Error codes.
+fn error_values(bytes: &[u8]) {
     if let Ok((code, reason)) = value::error_code(bytes) {
         again(
             |b| b.error_code(code, reason),
@@ -188,26 +208,31 @@ pub fn attribute_values(bytes: &[u8]) {
             |v| assert_eq!(value::address_error_code(v), Ok(error)),
         );
     }
-    if let Ok(icmp) = value::icmp(bytes) {
-        again(|b| b.icmp(icmp), |v| assert_eq!(value::icmp(v), Ok(icmp)));
-    }
+}
+
+/// Password algorithms and access tokens.
+fn authentication_values(bytes: &[u8]) {
     if let Ok(algorithm) = value::password_algorithm(bytes) {
         again(
             |b| b.password_algorithm(algorithm),
             |v| assert_eq!(value::password_algorithm(v), Ok(algorithm)),
         );
     }
-    if let Ok(change) = value::change_request(bytes) {
-        again(|b| b.change_request(change), |v| assert_eq!(value::change_request(v), Ok(change)));
-    }
-    if let Ok(port) = value::response_port(bytes) {
-        again(|b| b.response_port(port), |v| assert_eq!(value::response_port(v), Ok(port)));
-    }
     if let Ok(token) = value::access_token(bytes) {
         again(|b| b.access_token(token), |v| assert_eq!(v, bytes));
     }
     if let Ok(block) = value::access_token_block(bytes) {
         block_again(block, bytes);
+    }
+}
+
+/// Values of NAT behaviour discovery (RFC 5780).
+fn discovery_values(bytes: &[u8]) {
+    if let Ok(change) = value::change_request(bytes) {
+        again(|b| b.change_request(change), |v| assert_eq!(value::change_request(v), Ok(change)));
+    }
+    if let Ok(port) = value::response_port(bytes) {
+        again(|b| b.response_port(port), |v| assert_eq!(value::response_port(v), Ok(port)));
     }
 }
 
