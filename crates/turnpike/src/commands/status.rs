@@ -91,7 +91,6 @@ fn problems(problems: &[ProblemNow], columns: usize) -> String {
 
 fn facts(status: &Status, columns: usize) -> String {
     let state = if status.draining { ", draining" } else { "" };
-    let on = |on| if on { "on" } else { "off" };
     let mut lines = vec![
         format!(
             "turnpike {}, up {}{state}",
@@ -102,6 +101,21 @@ fn facts(status: &Status, columns: usize) -> String {
         format!("  listeners    {}", status.listeners.join("  ")),
     ];
     lines.extend(draining(status));
+    lines.extend(takeover_and_keeper(status));
+    lines.extend(tls(status));
+    lines.extend(redirects(&status.redirects));
+    lines.extend(relays(status));
+    lines.push(workers(status));
+    lines.extend(kernel_path(&status.offload, columns));
+    lines.extend(confinement(&status.confinement, columns));
+    lines.extend(sessions(status));
+    lines.extend(rare_counts(status));
+    lines.join("\n")
+}
+
+/// Allocations that were taken over from another process, and the state of the keeper.
+fn takeover_and_keeper(status: &Status) -> Vec<String> {
+    let mut lines = Vec::new();
     lines.extend(status.took_over.as_ref().map(|it| {
         format!(
             "  took over    {} allocations of process {}, in a pause of {:.1} ms",
@@ -116,39 +130,56 @@ fn facts(status: &Status, columns: usize) -> String {
     lines.extend(
         status.keeper_unusable.iter().map(|why| format!("  keeper       cannot be used: {why}")),
     );
-    lines.extend(tls(status));
-    if !status.redirects.is_empty() {
-        let server = |one: &Redirect| {
-            let transport =
-                if one.transport == "any" { "" } else { &format!(" for {}", one.transport) };
-            let silent = if one.answers { "" } else { " (does not answer)" };
-            format!("{}{transport}{silent}", one.server)
-        };
-        let servers: Vec<String> = status.redirects.iter().map(server).collect();
-        lines.push(format!("  redirects to {}", servers.join(", ")));
+    lines
+}
+
+/// Servers that clients are redirected to. `None` without any.
+fn redirects(redirects: &[Redirect]) -> Option<String> {
+    if redirects.is_empty() {
+        return None;
     }
-    lines.push(format!(
+    let server = |one: &Redirect| {
+        let transport =
+            if one.transport == "any" { "" } else { &format!(" for {}", one.transport) };
+        let silent = if one.answers { "" } else { " (does not answer)" };
+        format!("{}{transport}{silent}", one.server)
+    };
+    let servers: Vec<String> = redirects.iter().map(server).collect();
+    Some(format!("  redirects to {}", servers.join(", ")))
+}
+
+/// Relay addresses with their ports, and prefixes with the number of addresses in use.
+fn relays(status: &Status) -> Vec<String> {
+    let mut lines = vec![format!(
         "  relays from  {}, ports {}",
         status.relay.iter().map(relay).collect::<Vec<_>>().join(", "),
         status.relay_ports
-    ));
+    )];
     lines.extend(status.relay_prefixes.iter().map(|prefix| {
         let RelayPrefix { network, used, most, .. } = prefix;
         format!("               {network}, an address for each allocation: {used} of {most} in use")
     }));
-    lines.extend([format!(
+    lines
+}
+
+/// Number of workers, and their offloads of the kernel.
+fn workers(status: &Status) -> String {
+    let on = |on| if on { "on" } else { "off" };
+    format!(
         "  workers      {} (GRO {}, GSO {})",
         status.workers,
         on(status.offload.gro),
         on(status.offload.gso)
-    )]);
-    lines.extend(kernel_path(&status.offload, columns));
-    lines.extend(confinement(&status.confinement, columns));
-    lines.push(format!(
+    )
+}
+
+/// Numbers of allocations, connections and DTLS sessions.
+fn sessions(status: &Status) -> Vec<String> {
+    let mut lines = vec![format!(
         "  allocations  {} live, {} since the start",
         grouped(status.allocations.live),
         grouped(status.allocations.total)
-    ));
+    )];
     if status.connections.total > 0 {
         lines.push(format!(
             "  connections  {} live, {} since the start",
@@ -163,6 +194,12 @@ fn facts(status: &Status, columns: usize) -> String {
             grouped(status.associations.established)
         ));
     }
+    lines
+}
+
+/// Counts that are zero on most hosts: drops of the kernel, packets of senders on this host, failed receive calls. Zeros are left out.
+fn rare_counts(status: &Status) -> Vec<String> {
+    let mut lines = Vec::new();
     if status.kernel_drops > 0 {
         lines.push(format!(
             "  kernel drops {} (receive buffers were full: see sockets.receive_buffer and \
@@ -186,7 +223,7 @@ fn facts(status: &Status, columns: usize) -> String {
     if status.receive_errors > 0 {
         lines.push(format!("  receive errors {}", grouped(status.receive_errors)));
     }
-    lines.join("\n")
+    lines
 }
 
 /// Number of allocations that a draining server waits for, and the time left.
