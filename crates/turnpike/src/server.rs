@@ -1,5 +1,6 @@
 //! The life of a running server after its start: signals, operators' requests, draining, the end.
 
+use std::ops::ControlFlow;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -142,49 +143,10 @@ impl Server {
         watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                signal = self.signals.next() => match signal {
-                    Signal::Reload => drop(self.reload(false).await),
-                    Signal::End if drain.is_some_and(|drain| drain.told_to_end) => {
-                        tracing::info!("told to end again: stopping at once");
-                        break;
-                    }
-                    Signal::End => {
-                        self.manager.stopping();
-                        let next = Draining::told_to_end(drain, self.configured_drain(), Instant::now());
-                        drain = Some(self.drain(next));
-                    }
-                    Signal::User1 => self.act(self.in_force.settings.signals.usr1, &mut drain),
-                    Signal::User2 => self.act(self.in_force.settings.signals.usr2, &mut drain),
+                signal = self.signals.next() => if self.obey(signal, &mut drain).await.is_break() {
+                    break;
                 },
-                Some(request) = self.requests.recv() => match request {
-                    OperatorRequest::Reload { end_sessions, reply } => {
-                        // Who asked may be gone; the log has it too.
-                        let _ = reply.send(self.reload(end_sessions).await);
-                    }
-                    OperatorRequest::Revoke { wish, reply } => {
-                        let _ = reply.send(self.in_force.revoke(&self.handle, wish).await);
-                    }
-                    OperatorRequest::Restore { what, reply } => {
-                        let _ = reply.send(self.in_force.restore(&self.handle, &what).await);
-                    }
-                    OperatorRequest::Mint { wish, reply } => {
-                        let _ = reply.send(self.in_force.mint(&wish));
-                    }
-                    OperatorRequest::Revocations(reply) => {
-                        let _ = reply.send(self.in_force.revocations.list());
-                    }
-                    OperatorRequest::Drain { deadline, reply } => {
-                        let deadline = deadline.unwrap_or_else(|| asked_for(self.configured_drain()));
-                        let allocations_live = self.live();
-                        let replaced = drain.map(|drain| drain.left(Instant::now()));
-                        let next = Draining::asked_for(drain, deadline, Instant::now());
-                        drain = Some(self.drain(next));
-                        let _ = reply.send(DrainReport { deadline, allocations_live, replaced });
-                    }
-                    OperatorRequest::CancelDrain(reply) => {
-                        let _ = reply.send(self.cancel(&mut drain));
-                    }
-                },
+                Some(request) = self.requests.recv() => self.answer(request, &mut drain).await,
                 Some(over) = self.handed_over.recv() => drop(drain.replace(self.retire(over))),
                 () = self.threads.one_ended() => {
                     // Its clients are cut off and new ones still come to its sockets: starting
@@ -222,17 +184,74 @@ impl Server {
                 }
                 () = sleep(DRAIN_LOOK), if drain.is_some() => {}
             }
-            let left = u64::from(self.in_force.settings.shutdown.drain_allocations_left.get());
-            // A worker publishes an allocation only behind its answer: one look could miss the newest.
-            let is_empty = drain.is_some() && self.live() <= left;
-            empty_since = is_empty.then(|| empty_since.unwrap_or_else(Instant::now));
-            let is_over = |drain: Draining| Instant::now() >= drain.until;
-            let stays_empty = empty_since.is_some_and(|since| since.elapsed() >= DRAIN_LOOK);
-            if stays_empty || drain.is_some_and(is_over) {
+            if self.is_drained(drain, &mut empty_since) {
                 break;
             }
         }
         self.stop().await
+    }
+
+    /// Does as a signal says. Breaks if it ends a server that was told to end before.
+    async fn obey(&mut self, signal: Signal, drain: &mut Option<Draining>) -> ControlFlow<()> {
+        match signal {
+            Signal::Reload => drop(self.reload(false).await),
+            Signal::End if drain.is_some_and(|drain| drain.told_to_end) => {
+                tracing::info!("told to end again: stopping at once");
+                return ControlFlow::Break(());
+            }
+            Signal::End => {
+                self.manager.stopping();
+                let next = Draining::told_to_end(*drain, self.configured_drain(), Instant::now());
+                *drain = Some(self.drain(next));
+            }
+            Signal::User1 => self.act(self.in_force.settings.signals.usr1, drain),
+            Signal::User2 => self.act(self.in_force.settings.signals.usr2, drain),
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Does as an operator asks, and replies. The caller may be gone: the log has the outcome as well.
+    async fn answer(&mut self, request: OperatorRequest, drain: &mut Option<Draining>) {
+        match request {
+            OperatorRequest::Reload { end_sessions, reply } => {
+                let _ = reply.send(self.reload(end_sessions).await);
+            }
+            OperatorRequest::Revoke { wish, reply } => {
+                let _ = reply.send(self.in_force.revoke(&self.handle, wish).await);
+            }
+            OperatorRequest::Restore { what, reply } => {
+                let _ = reply.send(self.in_force.restore(&self.handle, &what).await);
+            }
+            OperatorRequest::Mint { wish, reply } => {
+                let _ = reply.send(self.in_force.mint(&wish));
+            }
+            OperatorRequest::Revocations(reply) => {
+                let _ = reply.send(self.in_force.revocations.list());
+            }
+            OperatorRequest::Drain { deadline, reply } => {
+                let deadline = deadline.unwrap_or_else(|| asked_for(self.configured_drain()));
+                let allocations_live = self.live();
+                let replaced = drain.map(|drain| drain.left(Instant::now()));
+                let next = Draining::asked_for(*drain, deadline, Instant::now());
+                *drain = Some(self.drain(next));
+                let _ = reply.send(DrainReport { deadline, allocations_live, replaced });
+            }
+            OperatorRequest::CancelDrain(reply) => {
+                let _ = reply.send(self.cancel(drain));
+            }
+        }
+    }
+
+    /// Returns true if a drain is over: its time has passed, or few enough allocations are left. `empty_since` is the time of the first look
+    /// that found so few.
+    fn is_drained(&self, drain: Option<Draining>, empty_since: &mut Option<Instant>) -> bool {
+        let left = u64::from(self.in_force.settings.shutdown.drain_allocations_left.get());
+        // A worker publishes an allocation only behind its answer: one look could miss the newest.
+        let is_empty = drain.is_some() && self.live() <= left;
+        *empty_since = is_empty.then(|| empty_since.unwrap_or_else(Instant::now));
+        let is_over = |drain: Draining| Instant::now() >= drain.until;
+        let stays_empty = empty_since.is_some_and(|since| since.elapsed() >= DRAIN_LOOK);
+        stays_empty || drain.is_some_and(is_over)
     }
 
     /// Another process has the place of this one, which serves those who stay until they end.
