@@ -1,40 +1,41 @@
 //! From settings to a server that relays: limits, rules, sockets, workers.
 
+mod connections;
+mod workers;
+
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
-use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 use anyhow::anyhow;
 use control::{
-    ConfinementInfo, MonitoringInfo, OffloadInfo, RelayInfo, ServerInfo, TookOverInfo, Traces,
-    UserDirectory, WorkerCounters, Workers,
+    ConfinementInfo, MonitoringInfo, OffloadInfo, RelayInfo, ServerInfo, Traces, UserDirectory,
+    WorkerCounters, Workers,
 };
-use dataplane::limits::COPIES_WAITING;
 use dataplane::{
-    Admission, ConnectionLimits, DtlsSettings, Entrance, LogAddresses, LogOptions, NetOptions,
-    PseudonymKey, StreamSettings, Update, WorkerChannels, WorkerSpec,
+    Listener, LogAddresses, LogOptions, NetOptions, PseudonymKey, WorkerChannels, WorkerEndpoint,
 };
-use linux_net::{Clock, HostMonitor, capabilities, raise_open_files, random_bytes};
+use linux_net::{HostMonitor, TcpListener, capabilities, raise_open_files, random_bytes};
 use settings::{InterfaceName, OffloadMode, Settings, SettingsErrors, WorkerCount};
 use turn_proto::{Policy, Quotas, SharedRegistry, UnauthenticatedBudget};
 use turn_types::{Secret, WorkerId};
 use user_db::UserEditor;
 
+use self::connections::{dtls_settings, stream_settings};
+use self::workers::{OwnParts, SharedParts, Starting};
 use crate::alternates::Silent;
 use crate::certificates::{self, CertificateReloader};
 use crate::confinement::Confinement;
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::findings::Finding;
-use crate::handover::{ListenerCopies, Predecessor, Retiring, WorkersToGive};
+use crate::handover::{ListenerCopies, Predecessor, WorkersToGive};
 use crate::offload::{Beginning, KernelPath};
 use crate::own_addresses::OwnAddresses;
 use crate::revocations::Revocations;
 use crate::session_records::{self, SessionRecords};
-use crate::sockets::Served;
+use crate::sockets::{Bound, Served};
 use crate::users::{self, NoUsers, Users};
 use crate::{authorizer, cores, host, relay_prefixes, sockets, warnings};
 
@@ -45,23 +46,15 @@ const SPARE_FILES: u64 = 256;
 pub(crate) struct Prepared {
     pub(crate) workers: Workers,
     pub(crate) starting: Starting,
-    /// The rules in force.
-    pub(crate) policy: Arc<Policy>,
+    pub(crate) reloadable: Reloadable,
     pub(crate) info: ServerInfo,
-    /// Credentials that are refused.
-    pub(crate) revocations: Revocations,
     /// Clients and users whose events are logged in detail.
     pub(crate) traces: Arc<Traces>,
-    /// Key of pseudonyms in the log.
-    pub(crate) pseudonyms: PseudonymKey,
     /// Records of sessions, where they are kept.
     pub(crate) records: Option<SessionRecords>,
     pub(crate) kernel_path: KernelPath,
     pub(crate) beginning: Beginning,
-    pub(crate) certificates: CertificateReloader,
-    /// Addresses that this host delivers to itself, as the rules know them.
-    pub(crate) own: OwnAddresses,
-    /// Hears of changes since then.
+    /// Hears of changes of the host since it was looked at.
     pub(crate) monitor: io::Result<HostMonitor>,
     /// Warnings for the operator.
     pub(crate) warnings: Vec<String>,
@@ -69,59 +62,17 @@ pub(crate) struct Prepared {
     pub(crate) to_give: WorkersToGive,
 }
 
-/// Workers that have not started.
-pub(crate) struct Starting {
-    specs: Vec<(WorkerSpec, Option<usize>)>,
-    predecessor: Option<Predecessor>,
-}
-
-/// Workers that serve.
-pub(crate) struct Started {
-    pub(crate) threads: Vec<JoinHandle<()>>,
-    /// The process before, which lets go of the rest.
-    pub(crate) retiring: Option<Retiring>,
-    /// What came from it.
-    pub(crate) took_over: Option<TookOverInfo>,
-}
-
-impl Starting {
-    /// Starts the workers, with all that the process before has: behind that nothing may fail, since calls would end. It may be
-    /// dropped between two workers: a start that is slow can be ended.
-    ///
-    /// # Errors
-    /// No descriptors, memory or threads left; the process before has failed to hand over, and goes on.
-    pub(crate) async fn begin(self) -> Result<Started> {
-        let Self { specs, mut predecessor } = self;
-        let before = predecessor.as_ref().map(|it| (it.process(), it.relay_settings()));
-        let (mut spawned, mut news) = (Vec::new(), Vec::new());
-        for (spec, core) in specs {
-            let entrance = before.map(|(_, settings)| {
-                let (tell, updates) = sync_channel(COPIES_WAITING);
-                news.push(tell);
-                Entrance { settings, updates }
-            });
-            spawned.push(dataplane::spawn(spec, core, entrance).or_fail("cannot start a worker")?);
-        }
-        let left = predecessor.as_mut().map(|before| before.leave(&news)).transpose();
-        let left = left.or_fail("the running server did not hand over, and goes on")?;
-        let mut threads = Vec::new();
-        for worker in spawned {
-            threads.push(worker.built().or_fail("cannot start a worker")?);
-            tokio::task::yield_now().await; // signals are heard
-        }
-        let retiring = predecessor.map(|before| before.enter(&news)).transpose();
-        let retiring = retiring.or_fail("the running server took everything back, and goes on")?;
-        for worker in news {
-            // One that has ended is noticed as one that ends later.
-            let _ = worker.send(Update::Serve);
-        }
-        let took_over = before.zip(left).map(|((process, _), left)| TookOverInfo {
-            process,
-            allocations: left.allocations,
-            pause: Clock::instant().saturating_since(left.since),
-        });
-        Ok(Started { threads, retiring, took_over })
-    }
+/// Parts of a server that a reload changes.
+pub(crate) struct Reloadable {
+    /// The rules in force.
+    pub(crate) policy: Arc<Policy>,
+    /// Credentials that are refused.
+    pub(crate) revocations: Revocations,
+    /// Key of pseudonyms in the log.
+    pub(crate) pseudonyms: PseudonymKey,
+    pub(crate) certificates: CertificateReloader,
+    /// Addresses that this host delivers to itself, as the rules know them.
+    pub(crate) own: OwnAddresses,
 }
 
 /// Prepares the workers; without an `editor` of the user database they look no user up. With a `predecessor` they begin with what
@@ -136,128 +87,64 @@ pub(crate) fn prepare(
     // Before the host is looked at: what changes from here on is heard.
     let monitor = HostMonitor::open();
     let own = OwnAddresses::read()?;
-    let nonce_key = predecessor
-        .as_ref()
-        .map_or_else(|| Secret::new(random_bytes()), |before| before.nonce_key());
+    let nonce_key = nonce_key(predecessor.as_ref());
     let cores = cores_of(settings, predecessor.as_ref());
     let mut policy = rules(settings, &own, nonce_key, None, cores.len())?;
     let has_users = editor.is_some();
     if let Some(mut editor) = editor {
         policy = users::offer_sha256(&mut *editor, policy)?;
     }
-    for relay in &policy.relay {
-        sockets::check_relay(relay.local)?;
-    }
-    let (addresses, tcp) = (host::addresses()?, settings.tcp.relaying);
-    let inherited = predecessor.is_some();
-    let beginning = match predecessor.as_ref().map(Predecessor::silent_since) {
-        None => Beginning::Now,
-        Some(None) => Beginning::BehindAnother,
-        Some(Some(_)) => Beginning::BehindCalls,
-    };
-    relay_prefixes::check(&policy.prefixes, own.prefixes(), &addresses, tcp, inherited)?;
+    check_relays(settings, &policy, &own, predecessor.is_some())?;
     let revocations = Revocations::read(settings.revoked())?;
     let policy = Arc::new(revocations.put_in(policy));
 
     let net = net_options(settings)?;
-    let listeners = settings.listeners();
-    // Where others are heard, TLS is known by its first bytes.
-    let tls: Vec<SocketAddr> =
-        settings.tls_listen.iter().copied().filter(|at| !listeners.contains(at)).collect();
-    let served = Served {
-        workers: cores.len(),
-        udp: settings.udp.enabled,
-        tcp: settings.tcp.enabled,
-        tls: settings.tls.enabled,
-        dtls: settings.serves_dtls(),
-    };
-    let bound = sockets::bind(&listeners, &tls, served, &net, predecessor.as_mut())?;
+    let bound = bind_listeners(settings, cores.len(), &net, predecessor.as_mut())?;
     let certificates = CertificateReloader::new(settings)?;
-    let limits = ConnectionLimits {
-        total: settings.tcp.connections.get(),
-        per_address: settings.tcp.connections_per_address.get(),
-    };
-    let streams = StreamSettings {
-        proxies: settings.tcp.proxy_protocol.iter().map(|prefix| prefix.0).collect(),
-        tls: settings.tls.enabled.then(|| certificates.config()),
-        plain: settings.tcp.enabled,
-        acme_redirect: settings.tcp.acme_redirect.as_ref().map(|url| url.as_str().to_owned()),
-        admission: Arc::new(Admission::new(limits)),
-    };
-    let limits = ConnectionLimits {
-        total: settings.dtls.sessions.get(),
-        per_address: settings.dtls.sessions_per_address.get(),
-    };
-    let dtls = DtlsSettings {
-        config: settings
-            .serves_dtls()
-            .then(|| certificates.dtls_config(&random_bytes()))
-            .transpose()?,
-        only: !settings.udp.enabled,
-        admission: Arc::new(Admission::new(limits)),
-    };
+    let streams = stream_settings(settings, &certificates);
+    let dtls = dtls_settings(settings, &certificates)?;
+    let (workers, endpoints, counters) = mailboxes(cores.len())?;
 
-    let mut posts = Vec::new();
-    let mut endpoints = Vec::new();
-    for _ in &cores {
-        let (mailbox, endpoint) = dataplane::mailbox().or_fail("cannot make a worker's mailbox")?;
-        posts.push((mailbox, Arc::new(WorkerCounters::new())));
-        endpoints.push(endpoint);
-    }
-    let counters: Vec<_> = posts.iter().map(|(_, counters)| Arc::clone(counters)).collect();
-    let workers = Workers::new(posts);
-    let registry = Arc::clone(workers.registry()) as Arc<dyn SharedRegistry>;
-
+    let beginning = beginning(predecessor.as_ref());
     let relays = policy.relay.iter().map(|relay| relay.local).collect();
     let (kernel_path, mut offload) =
         KernelPath::start(settings, &bound.addresses, relays, beginning);
-    let mut routes: Vec<_> =
+    let routes: Vec<_> =
         (0..).map(WorkerId).map(|id| kernel_path.routes(id)).take(cores.len()).collect();
-    routes.reverse();
     if let Some(confinement) = confinement {
         // The last step that needs privileges is done; no thread that serves anybody is there yet.
         confinement.give_up_capabilities(offload.off_because.is_none())?;
     }
-    let directory: Arc<dyn UserDirectory> = if has_users {
-        Arc::new(Users::start(&settings.user_database(), workers.clone())?)
-    } else {
-        Arc::new(NoUsers)
-    };
+    let directory = user_directory(settings, has_users, &workers)?;
     let authorizer = authorizer::start(settings, &workers)?;
     let pseudonyms = PseudonymKey::new(Secret::new(random_bytes()));
     pseudonyms.put_in_force(settings.address_key.as_ref());
-    let addresses = log_addresses(settings, &pseudonyms);
     let records = session_records::start(settings, &workers)?;
-    let events = records.as_ref().map(|records| records.events.clone());
-    let log = LogOptions { addresses, traces: Arc::default(), records: events };
-    let channels = WorkerChannels::to(&endpoints);
-    let copies = bound.workers.iter().map(|(udp, tcp)| ListenerCopies::of(udp, tcp));
-    let copies = copies.collect::<io::Result<Vec<_>>>().or_fail("cannot copy the listeners")?;
-    let parts = cores.into_iter().zip(bound.workers).zip(endpoints).zip(counters);
-    let specs = (0..).map(WorkerId).zip(parts).map(|(id, part)| {
-        let (((core, (listeners, acceptors)), endpoint), counters) = part;
-        let spec = WorkerSpec {
-            id,
-            listeners,
-            shared: Vec::new(),
-            acceptors,
-            streams: streams.clone(),
-            dtls: dtls.clone(),
-            policy: Arc::clone(&policy),
-            registry: Arc::clone(&registry),
-            seed: random_bytes(),
-            directory: Arc::clone(&directory),
-            authorizer: Arc::clone(&authorizer),
-            counters,
-            endpoint,
-            workers: channels.clone(),
-            routes: routes.pop().flatten(),
-            net,
-            log: log.clone(),
-        };
-        (spec, core)
+    let log = log_options(settings, &pseudonyms, records.as_ref());
+    let to_give = WorkersToGive {
+        channels: WorkerChannels::to(&endpoints),
+        listeners: listener_copies(&bound.workers)?,
+        nonce_key,
+        relay_sockets: net.relay_settings(),
+        receive_buffer: net.recv_buffer,
+    };
+    let shared = SharedParts {
+        streams,
+        dtls,
+        policy: Arc::clone(&policy),
+        registry: Arc::clone(workers.registry()) as Arc<dyn SharedRegistry>,
+        directory,
+        authorizer,
+        channels: to_give.channels.clone(),
+        net,
+        log,
+    };
+    let parts = cores.into_iter().zip(bound.workers).zip(endpoints).zip(counters).zip(routes);
+    let own_parts = parts.map(|((((core, sockets), endpoint), counters), routes)| {
+        let (listeners, acceptors) = sockets;
+        OwnParts { core, listeners, acceptors, endpoint, counters, routes }
     });
-    let starting = Starting { specs: specs.collect(), predecessor };
+    let starting = Starting::new(&shared, own_parts, predecessor);
 
     offload.memory_bytes = kernel_path.memory();
     let mut warnings = bound.warnings;
@@ -269,26 +156,98 @@ pub(crate) fn prepare(
     Ok(Prepared {
         workers,
         starting,
-        policy,
+        reloadable: Reloadable { policy, revocations, pseudonyms, certificates, own },
         info,
-        revocations,
-        traces: log.traces,
-        pseudonyms,
+        traces: shared.log.traces,
         records,
         kernel_path,
         beginning,
-        certificates,
-        own,
         monitor,
         warnings,
-        to_give: WorkersToGive {
-            channels,
-            listeners: copies,
-            nonce_key,
-            relay_sockets: net.relay_settings(),
-            receive_buffer: net.recv_buffer,
-        },
+        to_give,
     })
+}
+
+/// Key of nonces: that of the process before, whose clients need not log in again.
+fn nonce_key(before: Option<&Predecessor>) -> Secret<[u8; 32]> {
+    before.map_or_else(|| Secret::new(random_bytes()), Predecessor::nonce_key)
+}
+
+/// Checks that this host can relay from the addresses and prefixes of a policy. `inherited`: a
+/// process before has the ports of the prefixes.
+fn check_relays(
+    settings: &Settings,
+    policy: &Policy,
+    own: &OwnAddresses,
+    inherited: bool,
+) -> Result<()> {
+    for relay in &policy.relay {
+        sockets::check_relay(relay.local)?;
+    }
+    let (addresses, tcp) = (host::addresses()?, settings.tcp.relaying);
+    relay_prefixes::check(&policy.prefixes, own.prefixes(), &addresses, tcp, inherited)
+}
+
+/// Binds the listeners of all workers, or takes those of a process before.
+fn bind_listeners(
+    settings: &Settings,
+    workers: usize,
+    net: &NetOptions,
+    predecessor: Option<&mut Predecessor>,
+) -> Result<Bound> {
+    let listeners = settings.listeners();
+    // Where others are heard, TLS is known by its first bytes.
+    let tls: Vec<SocketAddr> =
+        settings.tls_listen.iter().copied().filter(|at| !listeners.contains(at)).collect();
+    let served = Served {
+        workers,
+        udp: settings.udp.enabled,
+        tcp: settings.tcp.enabled,
+        tls: settings.tls.enabled,
+        dtls: settings.serves_dtls(),
+    };
+    sockets::bind(&listeners, &tls, served, net, predecessor)
+}
+
+/// Copies of each worker's listeners, for the next process.
+fn listener_copies(workers: &[(Vec<Listener>, Vec<TcpListener>)]) -> Result<Vec<ListenerCopies>> {
+    let copies = workers.iter().map(|(udp, tcp)| ListenerCopies::of(udp, tcp));
+    copies.collect::<io::Result<_>>().or_fail("cannot copy the listeners")
+}
+
+/// Makes the mailboxes and counters of `count` workers. Returns the control plane's ends, and those
+/// of each worker.
+fn mailboxes(count: usize) -> Result<(Workers, Vec<WorkerEndpoint>, Vec<Arc<WorkerCounters>>)> {
+    let mut posts = Vec::new();
+    let mut endpoints = Vec::new();
+    for _ in 0..count {
+        let (mailbox, endpoint) = dataplane::mailbox().or_fail("cannot make a worker's mailbox")?;
+        posts.push((mailbox, Arc::new(WorkerCounters::new())));
+        endpoints.push(endpoint);
+    }
+    let counters = posts.iter().map(|(_, counters)| Arc::clone(counters)).collect();
+    Ok((Workers::new(posts), endpoints, counters))
+}
+
+/// Time at which the kernel path begins.
+fn beginning(before: Option<&Predecessor>) -> Beginning {
+    match before.map(Predecessor::silent_since) {
+        None => Beginning::Now,
+        Some(None) => Beginning::BehindAnother,
+        Some(Some(_)) => Beginning::BehindCalls,
+    }
+}
+
+/// Starts the look-up of users, where there is a database of them.
+fn user_directory(
+    settings: &Settings,
+    has_users: bool,
+    workers: &Workers,
+) -> Result<Arc<dyn UserDirectory>> {
+    if !has_users {
+        return Ok(Arc::new(NoUsers));
+    }
+    Ok(Arc::new(Users::start(&settings.user_database(), workers.clone())?))
 }
 
 /// The core of each worker. There are as many as the process before has: the kernel spreads clients over their sockets.
@@ -307,13 +266,19 @@ fn cores_of(settings: &Settings, before: Option<&Predecessor>) -> Vec<Option<usi
     cores::cores(WorkerCount::Fixed(fixed), pin)
 }
 
-/// Form of clients' addresses in the log.
-fn log_addresses(settings: &Settings, pseudonyms: &PseudonymKey) -> LogAddresses {
-    match settings.log.addresses {
+/// The workers' log: the form of addresses, and the records of sessions that have ended.
+fn log_options(
+    settings: &Settings,
+    pseudonyms: &PseudonymKey,
+    records: Option<&SessionRecords>,
+) -> LogOptions {
+    let addresses = match settings.log.addresses {
         settings::LogAddresses::Whole => LogAddresses::Whole,
         settings::LogAddresses::Truncated => LogAddresses::Truncated,
         settings::LogAddresses::Pseudonym => LogAddresses::Pseudonym(pseudonyms.clone()),
-    }
+    };
+    let records = records.map(|records| records.events.clone());
+    LogOptions { addresses, traces: Arc::default(), records }
 }
 
 /// The rules that each of `workers` goes by.

@@ -13,7 +13,7 @@ use tracing_subscriber::filter::LevelFilter;
 use turn_proto::Policy;
 
 use crate::alternates::Silent;
-use crate::boot;
+use crate::boot::{self, Reloadable};
 use crate::certificates::CertificateReloader;
 use crate::confinement::Confinement;
 use crate::external::{self, Answers};
@@ -50,6 +50,28 @@ pub(crate) struct InForce {
 }
 
 impl InForce {
+    /// State at the start.
+    pub(crate) fn new(
+        settings: Settings,
+        log: logging::LogLevel,
+        confinement: Confinement,
+        reloadable: Reloadable,
+    ) -> Self {
+        let Reloadable { policy, revocations, pseudonyms, certificates, own } = reloadable;
+        Self {
+            settings,
+            policy,
+            log,
+            pseudonyms,
+            certificates,
+            own,
+            confinement: Some(confinement),
+            revocations,
+            external_is_silent: false,
+            silent: Silent::default(),
+        }
+    }
+
     /// Applies the configuration of `load`, and reports each difference. With `end_sessions` sessions end whose secret
     /// or key counts no longer.
     pub(crate) async fn reload(

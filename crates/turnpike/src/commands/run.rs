@@ -16,7 +16,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use user_db::{Page, UserEditor};
 
 use crate::accounts::DatabaseAccounts;
-use crate::alternates::{Alternates, Silent};
+use crate::alternates::Alternates;
 use crate::cli::PathOptions;
 use crate::commands::user::realm;
 use crate::confinement::{self, Confinement};
@@ -154,7 +154,7 @@ async fn serve(
     let mut doors = vec![(HttpListener::Control(socket), admin::api::control(&routes))];
     if !api.is_empty() {
         let authorities = settings.api_client_authorities();
-        let tls = running.certificates.https_config(authorities.as_deref())?;
+        let tls = running.reloadable.certificates.https_config(authorities.as_deref())?;
         let origins = settings.api.credential_origins.iter().map(ToString::to_string).collect();
         let access = Access::new(settings.api_tokens()).with_origins(origins);
         let access = match signed_tokens::start(&settings)? {
@@ -173,7 +173,11 @@ async fn serve(
         let path = &settings.http.metrics_path;
         admin::monitoring::router(handle.clone(), clock, offload, listeners, path)
     };
-    let tls = settings.http.tls.then(|| running.certificates.https_config(None)).transpose()?;
+    let tls = settings
+        .http
+        .tls
+        .then(|| running.reloadable.certificates.https_config(None))
+        .transpose()?;
     for listener in monitoring {
         let listener = match &tls {
             Some(tls) => listener.over_tls(tls),
@@ -204,7 +208,7 @@ async fn serve(
         tokio::spawn(renewal::renew(
             order,
             renewal::store(&settings),
-            running.certificates.in_force(),
+            running.reloadable.certificates.in_force(),
         ));
     }
     if let Some(retiring) = started.retiring {
@@ -260,18 +264,7 @@ async fn serve(
 
     let server = Server {
         paths: paths.clone(),
-        in_force: InForce {
-            settings,
-            policy: running.policy,
-            log,
-            pseudonyms: running.pseudonyms,
-            certificates: running.certificates,
-            own: running.own,
-            confinement: Some(confinement),
-            revocations: running.revocations,
-            external_is_silent: false,
-            silent: Silent::default(),
-        },
+        in_force: InForce::new(settings, log, confinement, running.reloadable),
         handle,
         requests,
         signals,
