@@ -29,6 +29,9 @@ mod server;
 mod signed;
 pub mod types;
 
+/// The routes of a listener.
+pub use axum::Router;
+
 pub use access::{AccessError, Other, PassedOn, SocketFile, UnixSocket};
 pub use client::{Client, ClientError, SessionQuery};
 pub use health::{Answers, ListenerTest};

@@ -24,6 +24,7 @@ use turn_types::{Secret, WorkerId};
 use user_db::UserEditor;
 
 use self::connections::{dtls_settings, stream_settings};
+pub(crate) use self::workers::Started;
 use self::workers::{OwnParts, SharedParts, Starting};
 use crate::alternates::Silent;
 use crate::certificates::{self, CertificateReloader};

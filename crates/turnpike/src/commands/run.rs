@@ -1,41 +1,46 @@
 //! `turnpike` and `turnpike run`: starts the server and logs a summary.
 
+mod control_sockets;
+mod user_database;
+
 use std::iter;
-use std::path::Path;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 
-use admin::api::Access;
-use admin::{AccessError, HttpListener, Other, PassedOn, SocketFile, UnixSocket};
+use acme::Order;
+use admin::routes::Routes;
+use admin::{HttpListener, Other, PassedOn, Router, SocketFile};
 use anyhow::anyhow;
 use control::{Handle, ServerInfo};
 use linux_net::Clock;
 use settings::value::HttpListen;
 use settings::{Settings, SignalAction};
-use tokio::sync::mpsc::unbounded_channel;
-use user_db::{Page, UserEditor};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
+use self::control_sockets::ControlSockets;
+use self::user_database::UserDatabase;
 use crate::accounts::DatabaseAccounts;
 use crate::alternates::Alternates;
+use crate::boot::{self, Prepared, Started};
 use crate::cli::PathOptions;
-use crate::commands::user::realm;
 use crate::confinement::{self, Confinement};
 use crate::failure::{Failure, Result};
-use crate::handover::{Giving, KeeperLink, Predecessor, Retiring};
+use crate::first_start::{self, Shown};
+use crate::handover::{self, Giving, HandedOver, Handovers, KeeperLink, Predecessor, Retiring};
 use crate::host_watch::HostWatch;
 use crate::listener_test::OwnListeners;
 use crate::logging::{self, LogLevel};
-use crate::offload::Beginning;
+use crate::offload::{Beginning, KernelPath};
 use crate::paths::{self, Configuration};
+use crate::process::{self, ProcessOptions};
 use crate::reload::{self, InForce};
 use crate::server::{Server, Threads};
 use crate::service_manager::ServiceManager;
 use crate::signals::{Signal, Signals};
 use crate::tables::Tables;
-use crate::{
-    boot, control_group, external, first_start, handover, listeners, output, process, renewal,
-    restart, signed_tokens, users,
-};
+use crate::{control_group, external, output, renewal, restart};
 
 pub(crate) fn run(paths: &PathOptions) -> Result<()> {
     let configuration = paths::load(paths)?;
@@ -63,225 +68,262 @@ pub(crate) fn run(paths: &PathOptions) -> Result<()> {
 async fn serve(
     paths: &PathOptions,
     configuration: Configuration,
-    mut confinement: Confinement,
+    confinement: Confinement,
     log: LogLevel,
     (mut manager, group): (ServiceManager, Option<u32>),
 ) -> Result<()> {
-    let Configuration { file, coturn: _, process, mut settings } = configuration;
-    let handovers = handover::socket(&settings.control_socket());
+    let Configuration { file, coturn: _, process, settings } = configuration;
     let takes_over = paths::takes_over();
     let found = manager.take_found();
     let is_restart = found.is_some();
     // From here on the server ends as it is told to, and not within a system call.
-    let mut signals = Signals::new()?;
+    let signals = Signals::new()?;
     let mut predecessor = if takes_over {
-        Some(Predecessor::meet(&handovers)?)
+        Some(Predecessor::meet(&handover::socket(&settings.control_socket()))?)
     } else {
         restart::predecessor(found, &settings)
     };
-    let other = if takes_over { Other::IsReplaced } else { Other::Stays };
     if let Some(coturn) = &paths.coturn {
         coturn.tell(&settings.data.directory);
     }
     let end = End::during_start(predecessor.as_ref(), &settings);
-    let socket = UnixSocket::control(&settings.control_socket(), group, other)
-        .map_err(control_socket_failed)?;
-    let (next, mut next_file) =
-        UnixSocket::waiting(&handovers, other).map_err(control_socket_failed)?;
-    let mut services = listeners::Services::new();
-    let monitoring =
-        listeners::monitoring(&settings, predecessor.as_mut(), other, &mut services).await?;
-    let api = listeners::api(&settings, predecessor.as_mut(), &mut services).await?;
-    let mut store = open_users(&settings)?;
-    let relays_for_users_only = settings.needs_users()
-        && !settings.takes_secrets_or_tokens()
-        && !settings.auth.open_relay.is_open();
-    let (mut first_user, mut warning) = (None, None);
-    if let Some(store) = store.as_mut().filter(|_| relays_for_users_only) {
-        // A server's database is shared with others, who have their own users.
-        if file.is_none() && !settings.user_database().has_coturn_layout() {
-            first_user = first_start::prepare(&settings, &mut **store)?;
-        }
-        warning = match without_users(&settings, &mut **store) {
-            // It may come later than this server; users are found when it is there.
-            Err(failure) if settings.user_database().has_coturn_layout() => {
-                Some(format!("the user database does not answer yet: {}", failure.reason()))
-            }
-            warning => warning?,
-        };
-    }
-
+    let other = if takes_over { Other::IsReplaced } else { Other::Stays };
+    let sockets = ControlSockets::bind(&settings, group, other, predecessor.as_mut()).await?;
+    let mut users = UserDatabase::open(&settings, file.is_some())?;
     let order = renewal::order(&settings).map_err(Failure::usage)?;
-    if settings.is_external_auto() {
-        let finding = external::find(&settings);
-        let Some(found) = end.unless_told(finding, &mut signals).await? else {
+    let mut launch = Launch {
+        paths,
+        process,
+        settings,
+        confinement,
+        log,
+        manager,
+        signals,
+        end,
+        takes_over,
+        is_restart,
+    };
+    if !launch.find_public_addresses().await? {
+        return Ok(());
+    }
+    let before = Tables::before(&launch.settings);
+    launch.settings.put_database_rules(before).map_err(|why| Failure::failed(anyhow!(why)))?;
+    let (editor, confinement) = (users.editor.take(), Some(&mut launch.confinement));
+    let mut prepared = boot::prepare(&launch.settings, editor, confinement, predecessor)?;
+    prepared.info.confinement = launch.confinement.info();
+    announce(file.as_deref(), &launch.settings, &prepared.info, prepared.beginning);
+    launch.warn(&prepared.warnings, group, users.warning.as_deref());
+    launch.start(sockets, users, order, prepared).await
+}
+
+/// A process that becomes a server: its inputs, and those that wait for it.
+struct Launch<'a> {
+    paths: &'a PathOptions,
+    process: ProcessOptions,
+    settings: Settings,
+    confinement: Confinement,
+    log: LogLevel,
+    manager: ServiceManager,
+    signals: Signals,
+    /// The effect of a signal until the workers have started.
+    end: End,
+    /// `turnpike upgrade` has started the process.
+    takes_over: bool,
+    /// The service manager has kept the state of a process before.
+    is_restart: bool,
+}
+
+impl Launch<'_> {
+    /// Finds the public addresses, where the settings ask for that. Returns false if a signal ends
+    /// the server before.
+    async fn find_public_addresses(&mut self) -> Result<bool> {
+        if !self.settings.is_external_auto() {
+            return Ok(true);
+        }
+        let finding = external::find(&self.settings);
+        let Some(found) = self.end.unless_told(finding, &mut self.signals).await? else {
             tracing::info!("told to end during the start");
-            return Ok(());
+            return Ok(false);
         };
         for pair in &found {
             tracing::info!("the public address of {} is {}", pair.local, pair.public);
         }
-        settings.put_found_external(found);
-    }
-    settings
-        .put_database_rules(Tables::before(&settings))
-        .map_err(|why| Failure::failed(anyhow!(why)))?;
-    let has_users = store.is_some();
-    let mut running = boot::prepare(&settings, store, Some(&mut confinement), predecessor)?;
-    running.info.confinement = confinement.info();
-    announce(file.as_deref(), &settings, &running.info, running.beginning);
-    let confinement_warnings = confinement.warnings(&settings);
-    for warning in running.warnings.iter().chain(&confinement_warnings).chain(&manager.warnings) {
-        tracing::warn!("{warning}");
-    }
-    let unreachable = group.and_then(|group| control_group::unreachable_by(group, &settings));
-    if let Some(finding) = unreachable {
-        tracing::warn!("{}", finding.line());
-    }
-    if let Some(warning) = warning {
-        tracing::warn!("{warning}");
+        self.settings.put_found_external(found);
+        Ok(true)
     }
 
-    let (handle, requests) = Handle::new(running.workers, running.info);
-    let handle = handle.with_traces(running.traces);
-    let (clock, offload) = (|| Clock::now().instant, running.kernel_path.watch());
-    handle.set_configuration(reload::in_force(&settings));
-    let mut routes =
-        admin::routes::Routes::new(handle.clone(), clock, offload.clone(), log.recent());
-    if has_users {
-        routes = routes.with_accounts(Arc::new(DatabaseAccounts::of(&settings)));
-    }
-    let mut doors = vec![(HttpListener::Control(socket), admin::api::control(&routes))];
-    if !api.is_empty() {
-        let authorities = settings.api_client_authorities();
-        let tls = running.reloadable.certificates.https_config(authorities.as_deref())?;
-        let origins = settings.api.credential_origins.iter().map(ToString::to_string).collect();
-        let access = Access::new(settings.api_tokens()).with_origins(origins);
-        let access = match signed_tokens::start(&settings)? {
-            Some(verifier) => access.with_signed_tokens(verifier),
-            None => access,
-        };
-        let routes = admin::api::router(&routes, access);
-        for listener in api {
-            let (listener, is_loopback) = listener;
-            let tls = (!is_loopback).then(|| Arc::clone(&tls));
-            doors.push((HttpListener::Api(listener, tls), routes.clone()));
+    /// Logs the warnings of the start: `prepared` those of the workers' preparation, `users` the one
+    /// about the user database.
+    fn warn(&self, prepared: &[String], group: Option<u32>, users: Option<&str>) {
+        let confinement = self.confinement.warnings(&self.settings);
+        for warning in prepared.iter().chain(&confinement).chain(&self.manager.warnings) {
+            tracing::warn!("{warning}");
+        }
+        let unreachable =
+            group.and_then(|group| control_group::unreachable_by(group, &self.settings));
+        if let Some(finding) = unreachable {
+            tracing::warn!("{}", finding.line());
+        }
+        if let Some(warning) = users {
+            tracing::warn!("{warning}");
         }
     }
-    let listeners = Arc::new(OwnListeners::new(&settings, &handle.info()));
-    let routes = {
-        let path = &settings.http.metrics_path;
-        admin::monitoring::router(handle.clone(), clock, offload, listeners, path)
-    };
-    let tls = settings
-        .http
-        .tls
-        .then(|| running.reloadable.certificates.https_config(None))
-        .transpose()?;
-    for listener in monitoring {
-        let listener = match &tls {
-            Some(tls) => listener.over_tls(tls),
-            None => listener,
-        };
-        doors.push((listener, routes.clone()));
+
+    /// The routes of operators, and those of monitoring.
+    fn routes(
+        &self,
+        handle: &Handle,
+        kernel_path: &KernelPath,
+        accounts: Option<Arc<DatabaseAccounts>>,
+    ) -> (Routes, Router) {
+        let (clock, offload) = (|| Clock::now().instant, kernel_path.watch());
+        let mut operators = Routes::new(handle.clone(), clock, offload.clone(), self.log.recent());
+        if let Some(accounts) = accounts {
+            operators = operators.with_accounts(accounts);
+        }
+        let listeners = Arc::new(OwnListeners::new(&self.settings, &handle.info()));
+        let path = &self.settings.http.metrics_path;
+        let monitoring = admin::monitoring::router(handle.clone(), clock, offload, listeners, path);
+        (operators, monitoring)
     }
-    let records = running.records.map(|records| records.keep(&handle, &settings));
-    let tables = Tables::watch(&settings)?;
-    let alternates = Alternates::watch(&settings);
-    let (done, handed_over) = unbounded_channel();
-    // The last step that may fail: behind it this process alone has the calls.
-    let starting = running.starting.begin();
-    let Some(mut started) = end.unless_told(starting, &mut signals).await? else {
-        tracing::info!("told to end during the start");
-        return Ok(());
-    };
+
+    /// Tells everyone who waits for the server that it serves.
+    fn tell_ready(&self) -> Result<()> {
+        self.manager.ready();
+        if self.is_restart {
+            self.manager.forget();
+        }
+        self.process.ready()?;
+        if self.takes_over {
+            process::tell_ready()?;
+        }
+        Ok(())
+    }
+
+    /// Starts the workers, serves the control plane, and runs the server until it has ended.
+    async fn start(
+        mut self,
+        mut sockets: ControlSockets,
+        users: UserDatabase,
+        order: Option<Order>,
+        prepared: Prepared,
+    ) -> Result<()> {
+        let (handle, requests) = Handle::new(prepared.workers, prepared.info);
+        let handle = handle.with_traces(prepared.traces);
+        handle.set_configuration(reload::in_force(&self.settings));
+        let (operators, monitoring) = self.routes(&handle, &prepared.kernel_path, users.accounts);
+        let certificates = &prepared.reloadable.certificates;
+        let mut served = sockets.route(&self.settings, certificates, &operators, &monitoring)?;
+        let records = prepared.records.map(|records| records.keep(&handle, &self.settings));
+        let tables = Tables::watch(&self.settings)?;
+        let alternates = Alternates::watch(&self.settings);
+        // The last step that may fail: behind it this process alone has the calls.
+        let starting = prepared.starting.begin();
+        let Some(mut started) = self.end.unless_told(starting, &mut self.signals).await? else {
+            tracing::info!("told to end during the start");
+            return Ok(());
+        };
+        go_on_from(&mut started, &handle);
+        let paths = put_in_place(&mut sockets.handover_file, &mut served);
+        let serve =
+            |(listener, routes)| tokio::spawn(admin::serve(listener, routes)).abort_handle();
+        let serving = served.into_iter().map(serve).collect();
+        if let Some(order) = order {
+            let store = renewal::store(&self.settings);
+            tokio::spawn(renewal::renew(order, store, certificates.in_force()));
+        }
+        if let Some(retiring) = started.retiring {
+            begin_kernel_path(retiring, &prepared.kernel_path).await;
+        }
+        let giving = Giving {
+            workers: prepared.to_give,
+            services: sockets.services,
+            serving,
+            paths,
+            kernel_path: prepared.kernel_path.clone(),
+            counted: handle.workers.clone(),
+        };
+        let (done, handed_over) = unbounded_channel();
+        let successor = (sockets.handover, done, started.took_over.is_some());
+        let keeper = handover::keeper_socket(&self.settings.control_socket());
+        let (handovers, keeper) = offer_calls(giving, successor, keeper, &handle);
+        tracing::info!("ready");
+        self.tell_ready()?;
+        if let Some(user) = users.first_user {
+            show(&user, &handle.info(), &self.settings)?;
+        }
+        let server = Server {
+            paths: self.paths.clone(),
+            in_force: InForce::new(self.settings, self.log, self.confinement, prepared.reloadable),
+            handle,
+            requests,
+            signals: self.signals,
+            manager: self.manager,
+            reload_refused: false,
+            threads: Threads::watch(started.threads),
+            records,
+            kernel_path: prepared.kernel_path,
+            host: HostWatch::new(prepared.monitor),
+            tables,
+            alternates,
+            handed_over,
+            handovers,
+            keeper,
+            _handover_socket: sockets.handover_file,
+        };
+        server.run().await
+    }
+}
+
+/// Continues the counters of a process before, and tells of the allocations that were taken over.
+fn go_on_from(started: &mut Started, handle: &Handle) {
     if let Some(totals) = started.retiring.as_mut().and_then(Retiring::take_totals) {
         handle.workers.go_on_from(totals);
     }
     if started.took_over.is_some() {
         handle.set_info(ServerInfo { took_over: started.took_over, ..(*handle.info()).clone() });
     }
-    let unix_paths = put_in_place(&mut next_file, &mut doors);
-    let serve = |(listener, routes)| tokio::spawn(admin::serve(listener, routes)).abort_handle();
-    let serving = doors.into_iter().map(serve).collect();
-    if let Some(order) = order {
-        tokio::spawn(renewal::renew(
-            order,
-            renewal::store(&settings),
-            running.reloadable.certificates.in_force(),
-        ));
-    }
-    if let Some(retiring) = started.retiring {
-        let kernel_path = running.kernel_path.clone();
-        let begin = move || {
-            retiring.wait();
-            kernel_path.begin();
-        };
-        // From then on the service manager hears this process.
-        drop(tokio::task::spawn_blocking(begin).await);
-    }
-    let kernel_path = running.kernel_path.clone();
-    let channels = running.to_give.channels.clone();
-    let giving = Giving {
-        workers: running.to_give,
-        services,
-        serving,
-        paths: unix_paths,
-        kernel_path,
-        counted: handle.workers.clone(),
+}
+
+/// Begins the kernel path once the process before has let go of it.
+async fn begin_kernel_path(retiring: Retiring, kernel_path: &KernelPath) {
+    let kernel_path = kernel_path.clone();
+    let begin = move || {
+        retiring.wait();
+        kernel_path.begin();
     };
+    // From then on the service manager hears this process.
+    drop(tokio::task::spawn_blocking(begin).await);
+}
+
+/// Lets the next process, which connects to `successor`, take over, and sends copies to a keeper at
+/// the socket `keeper`. Without either the server goes on.
+fn offer_calls(
+    giving: Giving,
+    (successor, done, is_behind_a_pause): (UnixListener, UnboundedSender<HandedOver>, bool),
+    keeper: PathBuf,
+    handle: &Handle,
+) -> (Option<Handovers>, Option<KeeperLink>) {
+    let copied = (giving.workers.channels.clone(), giving.kernel_path.downgrade());
     let handovers = giving
-        .start(next, done, started.took_over.is_some())
-        .inspect_err(|error| tracing::error!("this server takes no upgrades: {error}"));
-    let keeper = handovers.as_ref().ok().map(|handovers| {
-        let socket = handover::keeper_socket(&settings.control_socket());
-        let copied = (channels, running.kernel_path.downgrade());
-        KeeperLink::start(socket, handovers, copied, handle.clone())
-    });
+        .start(successor, done, is_behind_a_pause)
+        .inspect_err(|error| tracing::error!("this server takes no upgrades: {error}"))
+        .ok();
+    let link = handovers
+        .as_ref()
+        .map(|handovers| KeeperLink::start(keeper, handovers, copied, handle.clone()));
     // Calls that were taken over do not end for it.
-    let keeper = keeper.transpose().unwrap_or_else(|error| {
+    let link = link.transpose().unwrap_or_else(|error| {
         tracing::error!("no keeper gets copies: cannot start a thread: {error}");
         None
     });
-    tracing::info!("ready");
-    manager.ready();
-    if is_restart {
-        manager.forget();
-    }
-    process.ready()?;
-    if takes_over {
-        process::tell_ready()?;
-    }
-    if let Some(user) = first_user {
-        let program = std::env::current_exe().unwrap_or_else(|_| "turnpike".into());
-        output::print(&first_start::banner(
-            &user,
-            &handle.info(),
-            &program,
-            &settings.data.directory,
-        ))?;
-    }
+    (handovers, link)
+}
 
-    let server = Server {
-        paths: paths.clone(),
-        in_force: InForce::new(settings, log, confinement, running.reloadable),
-        handle,
-        requests,
-        signals,
-        manager,
-        reload_refused: false,
-        threads: Threads::watch(started.threads),
-        records,
-        kernel_path: running.kernel_path,
-        host: HostWatch::new(running.monitor),
-        tables,
-        alternates,
-        handed_over,
-        handovers: handovers.ok(),
-        keeper,
-        _handover_socket: next_file,
-    };
-    server.run().await
+/// Prints the generated user of a first start.
+fn show(user: &Shown, info: &ServerInfo, settings: &Settings) -> Result<()> {
+    let program = std::env::current_exe().unwrap_or_else(|_| "turnpike".into());
+    output::print(&first_start::banner(user, info, &program, &settings.data.directory))
 }
 
 /// Puts Unix sockets in place of those of the process before. Nothing else is wrong without them: calls go on. Returns their paths'
@@ -344,52 +386,6 @@ impl End {
             }
         }
     }
-}
-
-fn control_socket_failed(error: AccessError) -> Failure {
-    let advice = "name a directory that belongs to you with --data, or run the server as the user \
-                  that this one belongs to; it has to be a member of control.group";
-    match error {
-        AccessError::Io { .. } => Failure::failed(error).hint(advice),
-        AccessError::InUse(_) | AccessError::NotASocket(_) | AccessError::TooLong(_) => {
-            Failure::failed(error)
-        }
-    }
-}
-
-/// Opens the user database; `None` if it cannot be opened and nobody needs it, as on a read-only file system.
-fn open_users(settings: &Settings) -> Result<Option<Box<dyn UserEditor>>> {
-    match users::editor(&settings.user_database()) {
-        Ok(store) => Ok(Some(store)),
-        Err(error) if !settings.needs_users() => {
-            tracing::info!("no user database ({error}): auth.users = true needs a restart");
-            Ok(None)
-        }
-        Err(error) => Err(Failure::failed(error).hint(
-            "the data directory has to be writable for the server; name another with --data or data.directory, set \
-             users.database, or auth.users = false for a server without users",
-        )),
-    }
-}
-
-/// Warning for a realm without users: other realms that have some.
-fn without_users(settings: &Settings, store: &mut dyn UserEditor) -> Result<Option<String>> {
-    let any = Page { realm: Some(settings.realm.to_string()), after: None, limit: 1 };
-    if !store.list(&any)?.is_empty() {
-        return Ok(None);
-    }
-    let elsewhere = store.realms()?;
-    if elsewhere.is_empty() {
-        return Ok(Some(
-            "no client may relay yet: add a user with `turnpike user add NAME`".to_owned(),
-        ));
-    }
-    Ok(Some(format!(
-        "no client may relay: the realm is {}, and the database has {}; keys are made of name, realm and \
-         password, so that these users need the old `realm`, or have to be added again",
-        settings.realm,
-        realm::counted(&elsewhere)
-    )))
 }
 
 /// Summary of the server, in a few lines.

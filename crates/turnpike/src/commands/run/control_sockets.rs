@@ -1,0 +1,117 @@
+//! Sockets of the control plane: bound when the server starts, and served once its workers have started.
+
+use std::mem::take;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+
+use admin::api::Access;
+use admin::routes::Routes;
+use admin::{AccessError, HttpListener, Other, Router, SocketFile, UnixSocket};
+use rustls::ServerConfig;
+use settings::Settings;
+use tokio::net::TcpListener;
+
+use crate::certificates::CertificateReloader;
+use crate::failure::{Failure, Result};
+use crate::handover::{self, Predecessor};
+use crate::listeners::{self, Services};
+use crate::signed_tokens;
+
+/// Sockets that are bound. They are closed in the reverse order, which is that of the fields.
+pub(super) struct ControlSockets {
+    /// Listeners of the interface over the network; true for those on loopback.
+    api: Vec<(TcpListener, bool)>,
+    /// Listeners for monitoring.
+    monitoring: Vec<HttpListener>,
+    /// Copies of all HTTP listeners over TCP, for the next process.
+    pub(super) services: Services,
+    /// The file of [`Self::handover`].
+    pub(super) handover_file: SocketFile,
+    /// The socket that the next process connects to.
+    pub(super) handover: UnixListener,
+    /// The control socket, until it is served.
+    control: Option<UnixSocket>,
+}
+
+impl ControlSockets {
+    /// Binds all sockets, or takes those of a process before. Members of the `group` may use the
+    /// control socket; `other` is what becomes of another server's Unix sockets.
+    pub(super) async fn bind(
+        settings: &Settings,
+        group: Option<u32>,
+        other: Other,
+        mut predecessor: Option<&mut Predecessor>,
+    ) -> Result<Self> {
+        let path = settings.control_socket();
+        let control = UnixSocket::control(&path, group, other).map_err(control_socket_failed)?;
+        let (handover, handover_file) =
+            UnixSocket::waiting(&handover::socket(&path), other).map_err(control_socket_failed)?;
+        let mut services = Services::new();
+        let before = predecessor.as_deref_mut();
+        let monitoring = listeners::monitoring(settings, before, other, &mut services).await?;
+        let api = listeners::api(settings, predecessor, &mut services).await?;
+        let control = Some(control);
+        Ok(Self { api, monitoring, services, handover_file, handover, control })
+    }
+
+    /// Joins each HTTP listener with its routes: those of operators or those of `monitoring`. After
+    /// an error the listeners without routes stay bound as long as this value exists.
+    ///
+    /// # Errors
+    /// A file with certificate authorities or with keys of signed tokens cannot be used.
+    pub(super) fn route(
+        &mut self,
+        settings: &Settings,
+        certificates: &CertificateReloader,
+        operators: &Routes,
+        monitoring: &Router,
+    ) -> Result<Vec<(HttpListener, Router)>> {
+        let control = self.control.take().map(HttpListener::Control);
+        let routed = |listener| (listener, admin::api::control(operators));
+        let mut all: Vec<_> = control.into_iter().map(routed).collect();
+        if !self.api.is_empty() {
+            let (tls, access) = api_access(settings, certificates)?;
+            let routes = admin::api::router(operators, access);
+            for (listener, is_loopback) in take(&mut self.api) {
+                let tls = (!is_loopback).then(|| Arc::clone(&tls));
+                all.push((HttpListener::Api(listener, tls), routes.clone()));
+            }
+        }
+        let tls = settings.http.tls.then(|| certificates.https_config(None)).transpose()?;
+        for listener in take(&mut self.monitoring) {
+            let listener = match &tls {
+                Some(tls) => listener.over_tls(tls),
+                None => listener,
+            };
+            all.push((listener, monitoring.clone()));
+        }
+        Ok(all)
+    }
+}
+
+fn control_socket_failed(error: AccessError) -> Failure {
+    let advice = "name a directory that belongs to you with --data, or run the server as the user \
+                  that this one belongs to; it has to be a member of control.group";
+    match error {
+        AccessError::Io { .. } => Failure::failed(error).hint(advice),
+        AccessError::InUse(_) | AccessError::NotASocket(_) | AccessError::TooLong(_) => {
+            Failure::failed(error)
+        }
+    }
+}
+
+/// TLS of the interface over the network, and the access that tokens give to it.
+fn api_access(
+    settings: &Settings,
+    certificates: &CertificateReloader,
+) -> Result<(Arc<ServerConfig>, Access)> {
+    let authorities = settings.api_client_authorities();
+    let tls = certificates.https_config(authorities.as_deref())?;
+    let origins = settings.api.credential_origins.iter().map(ToString::to_string).collect();
+    let access = Access::new(settings.api_tokens()).with_origins(origins);
+    let access = match signed_tokens::start(settings)? {
+        Some(verifier) => access.with_signed_tokens(verifier),
+        None => access,
+    };
+    Ok((tls, access))
+}

@@ -1,0 +1,87 @@
+//! The user database at the start of a server, and the users that it needs.
+
+use std::sync::Arc;
+
+use settings::Settings;
+use user_db::{Page, UserEditor};
+
+use crate::accounts::DatabaseAccounts;
+use crate::commands::user::realm;
+use crate::failure::{Failure, Result};
+use crate::first_start::{self, Shown};
+use crate::users;
+
+/// The user database of a server that starts.
+pub(super) struct UserDatabase {
+    /// Warning that no client may relay yet.
+    pub(super) warning: Option<String>,
+    /// The generated user, to be shown.
+    pub(super) first_user: Option<Shown>,
+    /// Access to the users for operators.
+    pub(super) accounts: Option<Arc<DatabaseAccounts>>,
+    /// `None`: the database cannot be opened, and nobody needs it.
+    pub(super) editor: Option<Box<dyn UserEditor>>,
+}
+
+impl UserDatabase {
+    /// Opens the database. If only its users may relay and it has none, a server without a
+    /// configuration (not `is_configured`) gets a generated user, and another one a warning.
+    pub(super) fn open(settings: &Settings, is_configured: bool) -> Result<Self> {
+        let mut editor = open_editor(settings)?;
+        let relays_for_users_only = settings.needs_users()
+            && !settings.takes_secrets_or_tokens()
+            && !settings.auth.open_relay.is_open();
+        let (mut first_user, mut warning) = (None, None);
+        if let Some(editor) = editor.as_mut().filter(|_| relays_for_users_only) {
+            let is_shared = settings.user_database().has_coturn_layout();
+            // A server's database is shared with others, who have their own users.
+            if !is_configured && !is_shared {
+                first_user = first_start::prepare(settings, &mut **editor)?;
+            }
+            warning = match without_users(settings, &mut **editor) {
+                // It may come later than this server; users are found when it is there.
+                Err(failure) if is_shared => {
+                    Some(format!("the user database does not answer yet: {}", failure.reason()))
+                }
+                warning => warning?,
+            };
+        }
+        let accounts = editor.is_some().then(|| Arc::new(DatabaseAccounts::of(settings)));
+        Ok(Self { warning, first_user, accounts, editor })
+    }
+}
+
+/// Opens the user database; `None` if it cannot be opened and nobody needs it, as on a read-only file system.
+fn open_editor(settings: &Settings) -> Result<Option<Box<dyn UserEditor>>> {
+    match users::editor(&settings.user_database()) {
+        Ok(store) => Ok(Some(store)),
+        Err(error) if !settings.needs_users() => {
+            tracing::info!("no user database ({error}): auth.users = true needs a restart");
+            Ok(None)
+        }
+        Err(error) => Err(Failure::failed(error).hint(
+            "the data directory has to be writable for the server; name another with --data or data.directory, set \
+             users.database, or auth.users = false for a server without users",
+        )),
+    }
+}
+
+/// Warning for a realm without users: other realms that have some.
+fn without_users(settings: &Settings, store: &mut dyn UserEditor) -> Result<Option<String>> {
+    let any = Page { realm: Some(settings.realm.to_string()), after: None, limit: 1 };
+    if !store.list(&any)?.is_empty() {
+        return Ok(None);
+    }
+    let elsewhere = store.realms()?;
+    if elsewhere.is_empty() {
+        return Ok(Some(
+            "no client may relay yet: add a user with `turnpike user add NAME`".to_owned(),
+        ));
+    }
+    Ok(Some(format!(
+        "no client may relay: the realm is {}, and the database has {}; keys are made of name, realm and \
+         password, so that these users need the old `realm`, or have to be added again",
+        settings.realm,
+        realm::counted(&elsewhere)
+    )))
+}
