@@ -125,6 +125,7 @@ impl Series {
 
     /// The family. The buckets of a histogram are told apart by [`Histogram::upper_bound`](crate::Histogram::upper_bound).
     #[must_use]
+    #[expect(clippy::too_many_lines, reason = "a table with an entry for each series")]
     pub const fn family(self) -> Family {
         match self {
             Self::Packets(_) | Self::Offloaded(_) => counter(

@@ -15,6 +15,7 @@ pub(super) const fn reason(refusal: Refusal) -> Reason {
 }
 
 /// Advice about a refused request; empty where nothing is to be done.
+#[expect(clippy::too_many_lines, reason = "a table with an entry for each refusal")]
 pub(super) const fn advice(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::NoCredentials => "",
