@@ -126,8 +126,13 @@ impl Browser {
     }
 
     /// Opens a page and waits until it is there.
+    ///
+    /// # Panics
+    /// The browser shows an error in place of the page.
+    #[track_caller]
     pub fn open(&mut self, url: &str) {
-        self.call("Page.navigate", &json!({ "url": url }));
+        let opened = self.call("Page.navigate", &json!({ "url": url }));
+        assert!(opened["errorText"].is_null(), "{url}: {}", opened["errorText"]);
         self.wait("document.readyState === 'complete'");
     }
 

@@ -77,6 +77,7 @@ impl Lab {
         for host in Host::ALL {
             ip(&["netns", "add", &lab.namespace(host)])
                 .map_err(|error| format!("network namespaces cannot be made here ({error})"))?;
+            lab.without_duplicate_detection(host)?;
         }
         lab.link(
             (Host::Client, lab.v4.client, lab.v6.client),
@@ -84,6 +85,17 @@ impl Lab {
         )?;
         lab.link_to_peer()?;
         Ok(lab)
+    }
+
+    /// Addresses of links are usable at once, and do not change a second later: a browser gives up what it loads when
+    /// an address of its host changes.
+    fn without_duplicate_detection(&self, host: Host) -> Result<(), String> {
+        let set = "echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad";
+        match self.command(host, "sh").args(["-c", set]).output() {
+            Ok(out) if out.status.success() => Ok(()),
+            Ok(out) => Err(String::from_utf8_lossy(&out.stderr).trim().to_owned()),
+            Err(error) => Err(format!("a command in a namespace: {error}")),
+        }
     }
 
     /// Makes the link between server and peer, in [`Lab::new`] and after a test deleted it.
