@@ -11,11 +11,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::coturn::coturns;
 use crate::error::{Errors, Place};
-use crate::keys::{Key, key, keys};
+use crate::keys::{Key, VARIABLE_PREFIX, key, keys};
 use crate::suggest::nearest;
-
-/// Prefix of the variables.
-pub(crate) const PREFIX: &str = "TURNPIKE_";
 
 /// The `TURNPIKE_` variables of a process.
 #[derive(Clone, Default)]
@@ -53,7 +50,7 @@ impl Environment {
 /// The variable that a misspelt name probably means. Underscores are not counted, since there are two between
 /// table and key; coturn's options lead to the keys that replace them.
 fn meant(name: &str) -> Option<String> {
-    let rest = name.strip_prefix(PREFIX)?;
+    let rest = name.strip_prefix(VARIABLE_PREFIX)?;
     let theirs = rest.to_lowercase().replace('_', "-");
     if let Some(ours) = coturns(&theirs).and_then(key) {
         return Some(ours.variable());
@@ -63,10 +60,10 @@ fn meant(name: &str) -> Option<String> {
     let last = |key: &Key| plain(key.path.rsplit('.').next().unwrap_or_default());
     let places = PLACES.iter().map(|place| (*place).to_owned());
     let all: Vec<String> = keys().map(Key::variable).chain(places).collect();
-    let exact = all.iter().find(|variable| plain(&variable[PREFIX.len()..]) == wanted);
+    let exact = all.iter().find(|variable| plain(&variable[VARIABLE_PREFIX.len()..]) == wanted);
     let short = || keys().find(|key| last(key) == wanted).map(Key::variable);
     let near = || nearest(name, all.iter().map(String::as_str)).map(str::to_owned);
-    let begun = |variable: &&String| plain(&variable[PREFIX.len()..]).starts_with(&wanted);
+    let begun = |variable: &&String| plain(&variable[VARIABLE_PREFIX.len()..]).starts_with(&wanted);
     let begun = || all.iter().find(begun).filter(|_| wanted.len() >= BEGUN_MIN).cloned();
     exact.cloned().or_else(short).or_else(near).or_else(begun)
 }
@@ -117,7 +114,7 @@ fn is_service_link(name: &str, value: &str) -> bool {
 impl FromIterator<(String, String)> for Environment {
     /// The variables of the server among all variables (`std::env::vars()`).
     fn from_iter<I: IntoIterator<Item = (String, String)>>(all: I) -> Self {
-        Self(all.into_iter().filter(|(name, _)| name.starts_with(PREFIX)).collect())
+        Self(all.into_iter().filter(|(name, _)| name.starts_with(VARIABLE_PREFIX)).collect())
     }
 }
 

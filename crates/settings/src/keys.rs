@@ -8,6 +8,9 @@ use serde_json::{Map, Value};
 
 use crate::file::File;
 
+/// Prefix of the environment variables that override keys.
+pub(crate) const VARIABLE_PREFIX: &str = "TURNPIKE_";
+
 /// A group of keys: the top of the file, or one table.
 #[derive(Debug)]
 pub(crate) struct Section {
@@ -119,7 +122,7 @@ impl Key {
 
     /// The environment variable that overrides it.
     pub(crate) fn variable(&self) -> String {
-        format!("{}{}", crate::environment::PREFIX, self.path.to_uppercase().replace('.', "__"))
+        format!("{VARIABLE_PREFIX}{}", self.path.to_uppercase().replace('.', "__"))
     }
 }
 
