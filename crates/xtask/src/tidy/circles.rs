@@ -1,7 +1,7 @@
 //! Circular imports within a crate: between files, and between folders. Imports run down.
 //!
-//! A file is a module. Its imports are the paths in it that begin with `crate` or `super`, resolved through
-//! re-exports. A parent imports nothing by declaring its children. Tests are left out, and so is the crate's root,
+//! A file is a module. Its imports are the paths in it that begin with `crate` or `super`, also inside macros, resolved
+//! through re-exports. A parent imports nothing by declaring its children. Tests are left out, and so is the crate's root,
 //! which may import everything.
 //!
 //! A folder is a module with children. At each level, every child is folded with all modules below it into one node;
@@ -213,6 +213,26 @@ mod tests {
             .map(|path| resolve(&modules, path.clone()).to_string())
             .collect();
         assert_eq!(targets, BTreeSet::from(["a".to_owned(), "a::b".to_owned()]));
+    }
+
+    #[test]
+    fn paths_inside_macros_are_imports() {
+        let modules = modules(&[
+            ("a", "fn f() { println!(\"{} {}\", crate::b::g(), vec![super::c::h()].len()); }"),
+            ("d", "macro_rules! own { ($x:expr) => { $crate::b::g($x, self::i(), crate::e) }; }"),
+            ("e", "own! { use crate::{b::{g, B as D}, c}; } fn f() { assert!(super::b::g()); }"),
+            (
+                "f",
+                "#[cfg(test)] own! { use crate::b; } fn f() { own!(b::g(), \"crate::b\", Self::b) }",
+            ),
+        ]);
+        let paths = |name: &str| -> Vec<String> {
+            modules[&Module::root().child(name)].paths.iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(paths("a"), ["b::g", "c::h"]);
+        assert_eq!(paths("d"), ["b::g", "e"]);
+        assert_eq!(paths("e"), ["b::B", "b::g", "c"]);
+        assert_eq!(paths("f"), [""; 0]);
     }
 
     #[test]

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use anyhow::Result;
+use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
-use syn::{Attribute, ItemFn, ItemImpl, ItemMod, ItemUse, UseTree};
+use syn::{Attribute, ItemFn, ItemImpl, ItemMacro, ItemMod, ItemUse, Macro, UseTree};
 
 /// A path within a crate, of a module or of an item.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -146,6 +147,65 @@ impl Reader<'_> {
     }
 }
 
+/// Paths among the tokens of a macro.
+impl Reader<'_> {
+    /// Reads the paths in all groups. `prefix` is the path before the braces of a `use`, and empty
+    /// elsewhere in the tokens.
+    fn tokens(&mut self, prefix: &[String], tokens: TokenStream) {
+        let mut path = prefix.to_vec();
+        let mut continues = !prefix.is_empty();
+        let mut after_colon = false;
+        for token in tokens {
+            let colon_before = std::mem::take(&mut after_colon);
+            match token {
+                TokenTree::Punct(mark) if mark.as_char() == ':' => {
+                    continues = colon_before && !path.is_empty();
+                    after_colon = mark.spacing() == Spacing::Joint;
+                }
+                TokenTree::Ident(name) if continues => {
+                    if name != "self" {
+                        path.push(name.to_string());
+                    }
+                    continues = false;
+                }
+                TokenTree::Group(group) if continues && group.delimiter() == Delimiter::Brace => {
+                    self.tokens(&path, group.stream());
+                    path.clear();
+                    continues = false;
+                }
+                TokenTree::Ident(name) => {
+                    self.path_of_tokens(&path);
+                    path = vec![name.to_string()];
+                }
+                TokenTree::Group(group) => {
+                    self.path_of_tokens(&path);
+                    path.clear();
+                    continues = false;
+                    self.tokens(&[], group.stream());
+                }
+                TokenTree::Punct(mark) if mark.as_char() == ',' => {
+                    self.path_of_tokens(&path);
+                    path = prefix.to_vec();
+                    continues = !prefix.is_empty();
+                }
+                TokenTree::Punct(_) | TokenTree::Literal(_) => {
+                    self.path_of_tokens(&path);
+                    path.clear();
+                    continues = false;
+                }
+            }
+        }
+        self.path_of_tokens(&path);
+    }
+
+    /// A single `crate` or `super` is a visibility.
+    fn path_of_tokens(&mut self, names: &[String]) {
+        if names.len() > 1 {
+            self.path(names);
+        }
+    }
+}
+
 impl<'ast> Visit<'ast> for Reader<'_> {
     fn visit_item_mod(&mut self, item: &'ast ItemMod) {
         if !item.attrs.iter().any(is_for_tests) {
@@ -169,6 +229,17 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         if !item.attrs.iter().any(is_for_tests) {
             self.tree(&mut Vec::new(), &item.tree);
         }
+    }
+
+    fn visit_item_macro(&mut self, item: &'ast ItemMacro) {
+        if !item.attrs.iter().any(is_for_tests) {
+            visit::visit_item_macro(self, item);
+        }
+    }
+
+    fn visit_macro(&mut self, invocation: &'ast Macro) {
+        self.tokens(&[], invocation.tokens.clone());
+        visit::visit_macro(self, invocation);
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
