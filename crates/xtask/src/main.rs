@@ -1,6 +1,7 @@
-//! Automation: `cargo xtask docs` writes the generated documentation, `cargo xtask bpf` compiles the
-//! BPF programs, `cargo xtask fuzz` runs the fuzz targets, `cargo xtask soak` searches for leaks,
-//! `cargo xtask deny` and `cargo xtask tidy` run checks beyond the compiler's (the same checks run as tests).
+//! Automation: `cargo xtask docs` writes the generated documentation, `cargo xtask bpf` compiles
+//! the BPF programs, `cargo xtask fuzz` runs the fuzz targets, `cargo xtask soak` searches for
+//! leaks, `cargo xtask deny` and `cargo xtask tidy` run checks beyond the compiler's (the same
+//! checks run as tests).
 //!
 //! Invariant: a task reads and writes this repository alone.
 #![forbid(unsafe_code)]
@@ -19,6 +20,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 const USAGE: &str = "usage: cargo xtask bpf [--check] | chart | deny | docs | fuzz --minutes N [TARGET…] | soak --minutes N | tidy
+             | words [--lower | CRATE | FILE]
   bpf    compile crates/*/bpf/*.bpf.c to the committed objects beside them;
          with --check, only verify that they match the sources
   chart  test the Helm chart with helm, which is built first
@@ -27,7 +29,10 @@ const USAGE: &str = "usage: cargo xtask bpf [--check] | chart | deny | docs | fu
   fuzz   run all or the given targets of fuzz/fuzz_targets for N minutes each; new coverage goes to
          fuzz/corpus, crashes to fuzz/artifacts
   soak   connect and disconnect clients for N minutes, then check for leaks
-  tidy   check dependencies between crates, circular imports, file sizes, leftovers, wording";
+  tidy   check dependencies between crates, circular imports, file sizes, leftovers, wording
+  words  print pronouns, openings of doc comments and phrases per 1,000, by crate; with a CRATE (or a
+         folder of docs), its worst files and lines with what to write instead; with a FILE, all of its lines;
+         with --lower, lower the bounds in crates/xtask/words/bounds.tsv to these rates";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -41,6 +46,9 @@ fn main() -> ExitCode {
         ["fuzz", "--minutes", minutes, targets @ ..] => fuzz::run(&root(), minutes, targets),
         ["soak", "--minutes", minutes] => soak::run(&root(), minutes),
         ["tidy"] => check(),
+        ["words"] => tidy::words::print(&root(), None),
+        ["words", "--lower"] => tidy::words::lower(&root()),
+        ["words", name] => tidy::words::print(&root(), Some(name)),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -1,125 +1,285 @@
-//! Language of the documentation (CONTRIBUTING.md): a doc comment begins with a noun or a verb, and sentences have nouns
-//! as subjects.
+//! Language of comments and pages (CONTRIBUTING.md). Three kinds of findings are counted by crate
+//! and by folder of `docs`, and each rate has a bound:
+//!
+//! - pronouns instead of nouns ([`pronouns`]), per 1,000 words;
+//! - doc comments with one of the [`OPENINGS`], per 1,000 doc comments;
+//! - phrases with a plainer form ([`phrases`]), per 1,000 words.
+//!
+//! Comments of tests, names in back quotes, code blocks and link targets are not counted.
+
+mod bounds;
+mod phrases;
+mod pronouns;
+mod prose;
+mod report;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
+use self::bounds::{Bounds, KINDS, OF_NEW_TEXT, Rate};
+use self::phrases::Phrases;
+use self::prose::Paragraph;
 use super::files;
 
-/// Openings that doc comments avoid.
-const OPENINGS: [&str; 8] = ["What", "Who", "Whether", "How", "Where", "When", "Whose", "Whoever"];
+/// First words of doc comments that start neither a noun phrase nor a description of an action:
+/// question words, prepositions and pronouns.
+#[rustfmt::skip]
+const OPENINGS: [&str; 38] = [
+    "What", "Who", "Whom", "Whose", "Whoever", "Whatever", "Which", "Whether", "How", "Where", "When", "Why",
+    "After", "As", "At", "Before", "Behind", "Between", "By", "For", "From", "In", "Into", "Of", "On", "To",
+    "Under", "Until", "With", "Without",
+    "It", "Its", "One", "That", "Their", "They", "Those", "Them",
+];
 
-/// Words that documentation avoids.
-const WORDS: [&str; 7] = ["what", "who", "those", "nobody", "whoever", "whom", "whose"];
+/// A pronoun, opening or phrase in a file.
+#[derive(Debug, PartialEq, Eq)]
+struct Finding {
+    line: usize,
+    /// Index in [`KINDS`].
+    kind: usize,
+    text: String,
+    instead: String,
+}
 
-/// Most doc comments with such an opening, per 1,000 doc comments of the repository.
-const OPENINGS_MAX: f64 = 30.0;
-
-/// Most such words, per 1,000 words of Markdown and doc comments.
-const WORDS_MAX: f64 = 3.0;
-
-/// Counts of a crate or a document.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// Counts of a file, a crate or a group of pages.
+#[derive(Debug, Default)]
 struct Count {
-    comments: u32,
-    openings: u32,
     words: u32,
-    avoided: u32,
+    doc_comments: u32,
+    found: [u32; 3],
 }
 
 impl Count {
-    fn add(&mut self, text: &str) {
-        for word in text.split(|part: char| !(part.is_ascii_alphabetic() || "'_".contains(part))) {
-            self.words += u32::from(!word.is_empty());
-            self.avoided +=
-                u32::from(WORDS.iter().any(|avoided| word.eq_ignore_ascii_case(avoided)));
+    fn rates(&self) -> [Rate; 3] {
+        let [pronouns, openings, phrases] = self.found;
+        [
+            Rate { found: pronouns, of: self.words },
+            Rate { found: openings, of: self.doc_comments },
+            Rate { found: phrases, of: self.words },
+        ]
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.words += other.words;
+        self.doc_comments += other.doc_comments;
+        for (sum, found) in self.found.iter_mut().zip(other.found) {
+            *sum += found;
         }
-    }
-
-    /// Adds the doc comments of Rust source.
-    fn add_source(&mut self, text: &str) {
-        let mut follows = false;
-        for line in text.lines() {
-            let line = line.trim_start();
-            let comment = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
-            if let Some(comment) = comment {
-                let comment = comment.trim_start();
-                self.add(comment);
-                let first = comment.split(|part: char| !part.is_ascii_alphabetic()).next();
-                if !follows && !comment.is_empty() {
-                    self.comments += 1;
-                    self.openings += u32::from(first.is_some_and(|word| OPENINGS.contains(&word)));
-                }
-            }
-            follows = comment.is_some();
-        }
-    }
-
-    fn openings_per_1000(self) -> f64 {
-        1000.0 * f64::from(self.openings) / f64::from(self.comments.max(1))
-    }
-
-    fn avoided_per_1000(self) -> f64 {
-        1000.0 * f64::from(self.avoided) / f64::from(self.words.max(1))
-    }
-
-    fn exceeds(self) -> bool {
-        self.openings_per_1000() > OPENINGS_MAX || self.avoided_per_1000() > WORDS_MAX
     }
 }
 
-/// The figures of the repository if they exceed the limits, and of each crate and document that does.
-pub(super) fn check(root: &Path) -> Result<Vec<String>> {
-    let mut all = Count::default();
-    let mut parts: BTreeMap<String, Count> = BTreeMap::new();
+/// Findings in a file.
+struct Page {
+    name: String,
+    count: Count,
+    findings: Vec<Finding>,
+}
+
+impl Page {
+    fn of(name: &str, text: &str, phrases: &Phrases) -> Self {
+        let paragraphs =
+            if name.ends_with(".rs") { prose::of_rust(text) } else { prose::of_markdown(text) };
+        let mut page =
+            Self { name: name.to_owned(), count: Count::default(), findings: Vec::new() };
+        for paragraph in &paragraphs {
+            page.add(paragraph, phrases);
+        }
+        page
+    }
+
+    fn add(&mut self, paragraph: &Paragraph, phrases: &Phrases) {
+        let text = paragraph.text.as_str();
+        self.count.words += pronouns::words(text);
+        self.count.doc_comments += u32::from(paragraph.opens);
+        let mut found = Vec::new();
+        for (offset, word) in pronouns::pronouns(text) {
+            found.push((offset, 0, word, "the noun"));
+        }
+        let first =
+            text.split(|letter: char| !letter.is_ascii_alphabetic()).next().unwrap_or_default();
+        if paragraph.opens && OPENINGS.contains(&first) {
+            found.push((0, 1, first, "a noun phrase or a verb"));
+        }
+        for phrase in phrases.find(text) {
+            found.push((phrase.offset, 2, phrase.text, phrase.instead));
+        }
+        for (offset, kind, text, instead) in found {
+            self.count.found[kind] += 1;
+            let (text, instead) = (text.to_owned(), instead.to_owned());
+            self.findings.push(Finding { line: paragraph.line(offset), kind, text, instead });
+        }
+    }
+}
+
+/// Crate or group of pages of a file; `None`: the file is not counted.
+fn group(name: &str) -> Option<&str> {
+    let folders: Vec<&str> = name.split('/').collect();
+    let (file, folders) = folders.split_last()?;
+    if !(file.ends_with(".rs") || file.ends_with(".md"))
+        || folders.contains(&"tests")
+        || *file == "tests.rs"
+    {
+        return None;
+    }
+    match folders {
+        ["crates", name, ..] => Some(name),
+        ["fuzz", ..] => Some("fuzz"),
+        ["docs", folder, ..] => name.get(.."docs/".len() + folder.len()),
+        ["docs"] => Some("docs"),
+        [] => Some("root"),
+        _ => None,
+    }
+}
+
+/// Reads all files, by group.
+fn read(root: &Path) -> Result<BTreeMap<String, Vec<Page>>> {
+    let phrases = Phrases::read()?;
+    let mut groups: BTreeMap<String, Vec<Page>> = BTreeMap::new();
     for path in files(root)? {
         let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
-        let part = name.strip_prefix("crates/").and_then(|rest| rest.split('/').next());
-        let count = parts.entry(part.unwrap_or(&name).to_owned()).or_default();
-        let before = *count;
+        let Some(group) = group(&name) else { continue };
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {name}"))?;
-        if name.ends_with(".rs") {
-            count.add_source(&text);
-        } else if name.ends_with(".md") {
-            count.add(&text);
-        }
-        all.comments += count.comments - before.comments;
-        all.openings += count.openings - before.openings;
-        all.words += count.words - before.words;
-        all.avoided += count.avoided - before.avoided;
+        groups.entry(group.to_owned()).or_default().push(Page::of(&name, &text, &phrases));
     }
-    if !all.exceeds() {
-        return Ok(Vec::new());
-    }
-    parts.retain(|_, count| count.exceeds());
-    let lines = [("the repository".to_owned(), all)].into_iter().chain(parts);
-    Ok(lines.map(|(part, count)| line(&part, count)).collect())
+    Ok(groups)
 }
 
-fn line(part: &str, count: Count) -> String {
-    format!(
-        "{part}: {:.0} of 1,000 doc comments begin with {} ... (at most {OPENINGS_MAX}), {:.1} of 1,000 words are {} \
-         ... (at most {WORDS_MAX})",
-        count.openings_per_1000(),
-        OPENINGS[..3].join(", "),
-        count.avoided_per_1000(),
-        WORDS[..4].join(", "),
-    )
+fn sum(pages: &[Page]) -> Count {
+    pages.iter().fold(Count::default(), |mut sum, page| {
+        sum.add(&page.count);
+        sum
+    })
+}
+
+fn rates(groups: &BTreeMap<String, Vec<Page>>) -> BTreeMap<String, [Rate; 3]> {
+    groups.iter().map(|(name, pages)| (name.clone(), sum(pages).rates())).collect()
+}
+
+/// Returns each rate above its bound, and each bound far above its rate.
+pub(super) fn check(root: &Path) -> Result<Vec<String>> {
+    Ok(compare(&rates(&read(root)?), &bounds::read(root)?))
+}
+
+fn compare(rates: &BTreeMap<String, [Rate; 3]>, all: &BTreeMap<String, Bounds>) -> Vec<String> {
+    let mut slips = Vec::new();
+    for (name, rates) in rates {
+        let bounds = all.get(name);
+        for (kind, rate) in rates.iter().enumerate() {
+            let bound = bounds.unwrap_or(&OF_NEW_TEXT)[kind];
+            let figures = format!("{name}: {:.1} {} per 1,000", rate.per_1000(), KINDS[kind]);
+            if rate.exceeds(bound) {
+                slips
+                    .push(format!("{figures}, {bound:.1} at most: see `cargo xtask words {name}`"));
+            } else if bounds.is_some() && rate.is_far_below(kind, bound) {
+                slips.push(format!(
+                    "{figures}, and the bound is {bound:.1}: run `cargo xtask words --lower`, and commit {}",
+                    bounds::FILE
+                ));
+            }
+        }
+    }
+    for name in all.keys().filter(|name| !rates.contains_key(*name)) {
+        slips.push(format!(
+            "{}: {name} does not exist: run `cargo xtask words --lower`",
+            bounds::FILE
+        ));
+    }
+    slips
+}
+
+/// Prints the rates of all groups, or the findings of the group or file with this name.
+///
+/// # Errors
+/// No group or file has the name.
+pub(crate) fn print(root: &Path, name: Option<&str>) -> Result<()> {
+    let groups = read(root)?;
+    let text = match name {
+        None => report::table(&groups, &bounds::read(root)?),
+        Some(name) => match groups.get(name) {
+            Some(pages) => report::group(pages),
+            None => {
+                let page = groups.values().flatten().find(|page| page.name == name);
+                let Some(page) = page else {
+                    let names: Vec<&str> = groups.keys().map(String::as_str).collect();
+                    bail!("{name} is not a file, nor one of: {}", names.join(", "));
+                };
+                report::file(page)
+            }
+        },
+    };
+    print!("{text}");
+    Ok(())
+}
+
+/// Lowers the bounds to the rates and stores them.
+///
+/// # Errors
+/// The file of the bounds cannot be read or written.
+pub(crate) fn lower(root: &Path) -> Result<()> {
+    let mut all = bounds::read(root)?;
+    bounds::lower(&mut all, &rates(&read(root)?));
+    bounds::write(root, &all)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn findings(name: &str, text: &str) -> (Count, Vec<(usize, usize, String)>) {
+        let page = Page::of(name, text, &Phrases::read().unwrap());
+        let findings =
+            page.findings.into_iter().map(|one| (one.line, one.kind, one.text)).collect();
+        (page.count, findings)
+    }
+
     #[test]
-    fn openings_and_words_are_counted_in_doc_comments_alone() {
-        let mut count = Count::default();
-        count.add_source(
-            "//! Addresses.\n//! Who has them.\n\n/// What it is.\n// who\nfn what() {}\n/// Whole.\n",
+    fn comments_are_counted_and_code_is_not() {
+        let text = "//! Addresses.\n//! It is `whole`.\n\n/// Of a port,\n/// at once.\nfn what() { its() }\n";
+        let (count, findings) = findings("a.rs", text);
+        assert_eq!((count.words, count.doc_comments, count.found), (8, 2, [1, 1, 1]));
+        assert_eq!(
+            findings,
+            [(2, 0, "It".to_owned()), (4, 1, "Of".to_owned()), (5, 2, "at once".to_owned())]
         );
-        assert_eq!(count, Count { comments: 3, openings: 1, words: 8, avoided: 2 });
+    }
+
+    #[test]
+    fn pages_have_no_openings() {
+        let (count, _) = findings("a.md", "# Of it\n\nWhat `x` does, at once.\n");
+        assert_eq!((count.words, count.doc_comments, count.found), (6, 0, [2, 0, 1]));
+    }
+
+    #[test]
+    fn files_belong_to_a_crate_or_a_folder_of_docs() {
+        assert_eq!(group("crates/a/src/b/c.rs"), Some("a"));
+        assert_eq!(group("docs/operate/x.md"), Some("docs/operate"));
+        assert_eq!(group("docs/README.md"), Some("docs"));
+        assert_eq!(group("README.md"), Some("root"));
+        for name in ["crates/a/tests/b.rs", "crates/a/src/b/tests.rs", "crates/a/Cargo.toml"] {
+            assert_eq!(group(name), None);
+        }
+    }
+
+    #[test]
+    fn rates_and_bounds_are_kept_close() {
+        let rate = |found| Rate { found, of: 10_000 };
+        let rates = BTreeMap::from([
+            ("a".to_owned(), [rate(500), rate(100), rate(100)]),
+            ("new".to_owned(), [rate(301), rate(100), rate(50)]),
+        ]);
+        let bounds = [("a", [40.0, 10.5, 90.0]), ("gone", [1.0; 3])];
+        let bounds = bounds.map(|(name, bounds)| (name.to_owned(), bounds)).into();
+        assert_eq!(
+            compare(&rates, &bounds),
+            [
+                "a: 50.0 pronouns per 1,000, 40.0 at most: see `cargo xtask words a`",
+                "a: 10.0 phrases per 1,000, and the bound is 90.0: run `cargo xtask words --lower`, and commit crates/xtask/words/bounds.tsv",
+                "new: 30.1 pronouns per 1,000, 30.0 at most: see `cargo xtask words new`",
+                "crates/xtask/words/bounds.tsv: gone does not exist: run `cargo xtask words --lower`",
+            ]
+        );
     }
 }
