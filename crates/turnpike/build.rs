@@ -1,7 +1,7 @@
 //! Tells the program which commit it is built from, for `--version`.
 //!
-//! `TURNPIKE_COMMIT` decides, which builders of packages may set; else the working copy of git around the
-//! source. A build from an archive has neither, and says "unknown".
+//! `TURNPIKE_COMMIT` decides, which builders of packages may set; else the working copy of git
+//! around the source. A build from an archive has neither, and says "unknown".
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,8 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let given = std::env::var("TURNPIKE_COMMIT").ok().and_then(|text| word(&text));
     let commit = given.or_else(of_git).unwrap_or_else(|| "unknown".to_owned());
-    // Cargo hands it on to programs that it runs, where a name like `TURNPIKE_COMMIT` would be a setting.
+    // Cargo hands it on to programs that it runs, where a name like `TURNPIKE_COMMIT` would be a
+    // setting.
     println!("cargo::rustc-env=BUILD_COMMIT={commit}");
 }
 

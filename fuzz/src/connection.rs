@@ -1,5 +1,5 @@
-//! First bytes of a connection: a load balancer's header, an HTTP request, or neither. The decision does not
-//! depend on the segmentation.
+//! First bytes of a connection: a load balancer's header, an HTTP request, or neither. The decision
+//! does not depend on the segmentation.
 
 use turn_session::proxy_protocol::{self, HEADER_MAX};
 use turn_session::{HttpRequest, StreamProtocol, classify_request, detect_protocol};

@@ -1,5 +1,5 @@
-//! The first flight of DTLS: every answer is shorter than its request, and a hello that was answered is
-//! accepted when it returns with its cookie.
+//! The first flight of DTLS: every answer is shorter than its request, and a hello that was
+//! answered is accepted when it returns with its cookie.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Bodies of the fuzz targets, as plain functions: the ordinary tests of the crates replay the corpora through
-//! the same functions. `cargo xtask fuzz` searches for new inputs.
+//! Bodies of the fuzz targets, as plain functions: the ordinary tests of the crates replay the
+//! corpora through the same functions. `cargo xtask fuzz` searches for new inputs.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a panic is a finding")]
 #![allow(dead_code, missing_docs, reason = "modules shared with tests")]
 

@@ -1,5 +1,5 @@
-//! Target for `turn-proto`: the bytes are a session of several clients, peers and operators with one server,
-//! which must not panic and whose every action is checked as in the simulation.
+//! Target for `turn-proto`: the bytes are a session of several clients, peers and operators with
+//! one server, which must not panic and whose every action is checked as in the simulation.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -45,7 +45,8 @@ pub fn server_session(bytes: &[u8]) {
     session.end();
 }
 
-/// Features of the session, for the choice of a corpus: fates of packets, and reasons for ends of allocations.
+/// Features of the session, for the choice of a corpus: fates of packets, and reasons for ends of
+/// allocations.
 pub fn features(bytes: &[u8]) -> Vec<String> {
     let mut session = Session::new(bytes);
     for _ in 0..STEPS_MAX {
@@ -342,8 +343,8 @@ impl<'a> Session<'a> {
     fn judge(&mut self) {
         self.serve_timers();
         if self.driver.policy.auth.open {
-            // An open relay grants permissions to any user, which the ledger does not model: here the checks
-            // are panics and leaks.
+            // An open relay grants permissions to any user, which the ledger does not model: here
+            // the checks are panics and leaks.
             self.driver.violations.clear();
             return;
         }

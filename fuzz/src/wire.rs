@@ -1,4 +1,5 @@
-//! Targets for `stun-wire`: each takes any bytes, must not panic, and checks the invariants of accepted input.
+//! Targets for `stun-wire`: each takes any bytes, must not panic, and checks the invariants of
+//! accepted input.
 
 use stun_wire::{
     AccessTokenBlock, AttributeType, ChannelNumber, Class, Cut, IntegrityKey, Message,

@@ -28,7 +28,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the file, or makes it. The rest of a record that was cut off by a crash becomes a line of its own.
+    /// Opens the file, or makes it. The rest of a record that was cut off by a crash becomes a line
+    /// of its own.
     ///
     /// # Errors
     /// It cannot be opened for writing.

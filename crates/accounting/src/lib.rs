@@ -1,8 +1,10 @@
-//! Accounting of sessions: a record at the end of each, and interim ones, as lines of JSON in files that rotate.
+//! Accounting of sessions: a record at the end of each, and interim ones, as lines of JSON in files
+//! that rotate.
 //!
-//! Workers hand records over without waiting. A thread of its own writes them: it keeps each until the file has it, so that a
-//! full disk loses nothing but what no longer fits into the queue, and that is counted. A web service gets the same records from
-//! a spool on the disk, each at least once.
+//! Workers hand records over without waiting. A thread of its own writes them: it keeps each until
+//! the file has it, so that a full disk loses nothing but what no longer fits into the queue, and
+//! that is counted. A web service gets the same records from a spool on the disk, each at least
+//! once.
 
 mod journal;
 mod limits;

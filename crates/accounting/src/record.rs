@@ -26,7 +26,8 @@ pub struct Volume {
     pub bytes: u64,
 }
 
-/// A session, or its part up to now. Counts are since its start: a later record of the same `id` replaces the ones before.
+/// A session, or its part up to now. Counts are since its start: a later record of the same `id`
+/// replaces the ones before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// Occasion.

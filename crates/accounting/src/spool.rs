@@ -1,4 +1,5 @@
-//! Records on the disk that wait to be delivered: numbered files of lines, and the place up to which they are delivered.
+//! Records on the disk that wait to be delivered: numbered files of lines, and the place up to
+//! which they are delivered.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -16,8 +17,8 @@ const MODE: u32 = 0o600;
 /// File with the place up to which records are delivered: number of a file, and bytes of it.
 const DELIVERED: &str = "delivered";
 
-/// A bounded queue of records on the disk. It survives the end of the process; after a crash some records that were
-/// delivered may be delivered again.
+/// A bounded queue of records on the disk. It survives the end of the process; after a crash some
+/// records that were delivered may be delivered again.
 #[derive(Debug)]
 pub struct Spool {
     directory: PathBuf,
@@ -55,7 +56,8 @@ impl Batch {
 }
 
 impl Spool {
-    /// Opens the spool in a directory, which is made if need be. It takes `bytes_max` bytes of records.
+    /// Opens the spool in a directory, which is made if need be. It takes `bytes_max` bytes of
+    /// records.
     ///
     /// # Errors
     /// The directory cannot be read or written.
@@ -85,7 +87,8 @@ impl Spool {
         })
     }
 
-    /// Appends a record, a line, whole or not at all. In a full spool the oldest ones are dropped for it.
+    /// Appends a record, a line, whole or not at all. In a full spool the oldest ones are dropped
+    /// for it.
     ///
     /// # Errors
     /// The disk is full or broken; the record is not in the spool then.
@@ -178,7 +181,8 @@ impl Spool {
         while batch.records.len() < most {
             line.clear();
             let bytes = reader.read_line(&mut line)?;
-            // The bound of bytes may cut a record off, which comes first the next time; a crash does as well.
+            // The bound of bytes may cut a record off, which comes first the next time; a crash
+            // does as well.
             if bytes == 0 || !line.ends_with('\n') && !batch.records.is_empty() {
                 break;
             }

@@ -1,4 +1,5 @@
-//! Delivery of records to a web service: a thread that puts them into the spool, and one that posts what is in it.
+//! Delivery of records to a web service: a thread that puts them into the spool, and one that posts
+//! what is in it.
 
 use std::fmt;
 use std::io;
@@ -31,7 +32,8 @@ pub struct Webhook {
     pub deadline: Duration,
 }
 
-/// The running threads. They end when all senders are gone; what is not delivered then stays in the spool.
+/// The running threads. They end when all senders are gone; what is not delivered then stays in the
+/// spool.
 #[derive(Debug)]
 pub struct Delivery {
     spooler: JoinHandle<()>,
@@ -95,7 +97,8 @@ impl Delivery {
         Ok(Self { spooler, poster, shared })
     }
 
-    /// Waits for the end, after that of all senders; a service that takes nothing is waited for some seconds at the most.
+    /// Waits for the end, after that of all senders; a service that takes nothing is waited for
+    /// some seconds at the most.
     pub fn join(self) {
         self.shared.lock().ends = true;
         self.shared.changed.notify_all();
@@ -105,7 +108,8 @@ impl Delivery {
     }
 }
 
-/// Lines of the log about a state that goes on: one at its begin, some while it lasts, one at its end.
+/// Lines of the log about a state that goes on: one at its begin, some while it lasts, one at its
+/// end.
 #[derive(Debug, Default)]
 struct Told(Option<Instant>);
 
@@ -160,8 +164,9 @@ fn spool_all(shared: &Shared, events: &Receiver<SessionEvent>, lost: &Lost) {
     shared.changed.notify_all();
 }
 
-/// Puts a record into the spool, again and again if need be: the queue behind it fills, and workers count what no longer fits. Returns
-/// the number of lost records: older ones, and this one at the end of a server whose disk takes nothing.
+/// Puts a record into the spool, again and again if need be: the queue behind it fills, and workers
+/// count what no longer fits. Returns the number of lost records: older ones, and this one at the
+/// end of a server whose disk takes nothing.
 fn spool_one(shared: &Shared, line: &str, told: &mut Told) -> u64 {
     let mut dropped = 0;
     loop {

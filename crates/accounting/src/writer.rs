@@ -70,8 +70,8 @@ impl Work {
         self.sync();
     }
 
-    /// Writes a line, again and again if need be: the queue behind it fills, and workers count what no longer fits. False at the end
-    /// of a server whose disk takes nothing.
+    /// Writes a line, again and again if need be: the queue behind it fills, and workers count what
+    /// no longer fits. False at the end of a server whose disk takes nothing.
     fn write(&mut self, line: &str) -> bool {
         let mut ends_at = None;
         loop {

@@ -52,7 +52,8 @@ enum Does {
     Answer(u16),
 }
 
-/// A service: what it does at each request, from a list and then 204, and the ids of records that it accepted.
+/// A service: what it does at each request, from a list and then 204, and the ids of records that
+/// it accepted.
 struct Service {
     url: Url,
     accepted: Receiver<Vec<String>>,

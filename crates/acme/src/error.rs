@@ -13,8 +13,8 @@ pub enum AcmeError {
     /// The authority refused a request, or could not be reached.
     #[error("{0}")]
     Authority(String),
-    /// The authority refused the anti-replay nonce of a request several times in a row. Its own nonces may expire early,
-    /// and the next order has new ones (RFC 8555 §6.5).
+    /// The authority refused the anti-replay nonce of a request several times in a row. Its own
+    /// nonces may expire early, and the next order has new ones (RFC 8555 §6.5).
     #[error("{0}")]
     Nonce(String),
     /// The authority could not verify a name.

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-/// Longest time for an order, with all its requests: an authority verifies a name from several places within a
-/// minute or two, and a request that hangs must not end renewals for good.
+/// Longest time for an order, with all its requests: an authority verifies a name from several
+/// places within a minute or two, and a request that hangs must not end renewals for good.
 pub const ORDER: Duration = Duration::from_mins(10);
 
-/// Longest time for a name's verification, and for the certificate afterwards. Authorities give up earlier.
+/// Longest time for a name's verification, and for the certificate afterwards. Authorities give up
+/// earlier.
 pub(crate) const VERIFICATION: Duration = Duration::from_mins(3);
 
-/// Orders that are placed one after the other while the authority refuses nonces. A request is repeated twice before that,
-/// and an authority that refuses one nonce in five, which none does, lets one of three orders pass.
+/// Orders that are placed one after the other while the authority refuses nonces. A request is
+/// repeated twice before that, and an authority that refuses one nonce in five, which none does,
+/// lets one of three orders pass.
 pub(crate) const ORDERS_WITH_REFUSED_NONCES_MAX: usize = 3;
 
 /// First pause between two questions for the state of an order; each one is twice the pause before.

@@ -60,8 +60,8 @@ impl Order {
     /// Orders a certificate and stores it. Answers to challenges are pending meanwhile.
     ///
     /// # Errors
-    /// The authority cannot be reached, or refuses, or cannot verify a name; a file cannot be written. The stored certificate
-    /// is still the previous one then.
+    /// The authority cannot be reached, or refuses, or cannot verify a name; a file cannot be
+    /// written. The stored certificate is still the previous one then.
     pub async fn place(&self, store: &Store, challenges: &Challenges) -> Result<(), AcmeError> {
         let order = again_with_new_nonces(|| self.place_unhurried(store, challenges));
         let placed = tokio::time::timeout(ORDER, order).await;
@@ -171,7 +171,8 @@ impl Order {
     }
 }
 
-/// Repeats an order while the authority refuses its nonces, which says nothing about the order (RFC 8555 §6.5).
+/// Repeats an order while the authority refuses its nonces, which says nothing about the order (RFC
+/// 8555 §6.5).
 async fn again_with_new_nonces<T, Placed>(mut order: impl FnMut() -> Placed) -> Result<T, AcmeError>
 where
     Placed: Future<Output = Result<T, AcmeError>>,
@@ -211,7 +212,8 @@ mod tests {
         Error::Api(serde_json::from_str(&problem).expect("a problem")).into()
     }
 
-    /// Number of orders, and the result, where the first ones are refused with these types of problems.
+    /// Number of orders, and the result, where the first ones are refused with these types of
+    /// problems.
     async fn orders(problems: &[&str]) -> (usize, Result<(), String>) {
         let placed = Cell::new(0);
         let result = again_with_new_nonces(|| {

@@ -39,14 +39,15 @@ impl Store {
         Self(directory.to_owned())
     }
 
-    /// Path of the file with the certificate chain and its key, as PEM. It exists once a certificate was issued.
+    /// Path of the file with the certificate chain and its key, as PEM. It exists once a
+    /// certificate was issued.
     #[must_use]
     pub fn certificate(&self) -> PathBuf {
         self.0.join(CERTIFICATE)
     }
 
-    /// Time of the next order, judged by the stored certificate: it is for exactly these names, and two thirds of its
-    /// lifetime have not passed.
+    /// Time of the next order, judged by the stored certificate: it is for exactly these names, and
+    /// two thirds of its lifetime have not passed.
     #[must_use]
     pub fn renewal(&self, names: &[String], now: SystemTime) -> Renewal {
         let Ok(pem) = fs::read(self.certificate()) else {
@@ -101,7 +102,8 @@ impl Store {
     }
 }
 
-/// The names of a chain's first certificate, in order, and the time at which a third of its lifetime is left.
+/// The names of a chain's first certificate, in order, and the time at which a third of its
+/// lifetime is left.
 fn read(pem: &[u8]) -> Option<(Vec<String>, SystemTime)> {
     let own = CertificateDer::from_pem_slice(pem).ok()?;
     let (_, own) = parse_x509_certificate(&own).ok()?;
@@ -164,7 +166,8 @@ mod tests {
         store.save_certificate(&chain, &key.serialize_pem()).unwrap();
         assert_eq!(fs::metadata(store.certificate()).unwrap().mode() & 0o777, 0o600);
 
-        let day = |days: u64| UNIX_EPOCH + Duration::from_secs((20_454 + days) * 86_400); // 2026-01-01
+        // Day 0 is 2026-01-01.
+        let day = |days: u64| UNIX_EPOCH + Duration::from_secs((20_454 + days) * 86_400);
         assert_eq!(store.renewal(&wanted, day(10)), Renewal::At(day(60)));
         assert!(matches!(store.renewal(&wanted, day(60)), Renewal::Now(_)));
         let other = store.renewal(&names(&["turn.example.org"]), day(10));

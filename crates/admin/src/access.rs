@@ -1,5 +1,6 @@
-//! Unix sockets: the control socket, for the user that the server runs as, root, and a group if there is one; sockets for monitoring, for all
-//! that may enter their directory. The file mode sets it, and the kernel enforces it.
+//! Unix sockets: the control socket, for the user that the server runs as, root, and a group if
+//! there is one; sockets for monitoring, for all that may enter their directory. The file mode sets
+//! it, and the kernel enforces it.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -36,8 +37,9 @@ pub struct SocketFile {
     _kept: OwnedFd,
 }
 
-/// Mark that the path of a socket's file is the next process's: then the file is left there at the end. To look which file is there
-/// and then remove it would be two steps, and the next process could put its own there between them.
+/// Mark that the path of a socket's file is the next process's: then the file is left there at the
+/// end. To look which file is there and then remove it would be two steps, and the next process
+/// could put its own there between them.
 #[derive(Clone, Debug, Default)]
 pub struct PassedOn(Arc<AtomicBool>);
 
@@ -102,8 +104,9 @@ enum Access {
 }
 
 impl UnixSocket {
-    /// Binds the control socket: mode 0600, or 0660 with a group (by its id), in a directory that is made with mode 0700 if it is not there.
-    /// A socket left behind by a server that is gone is replaced; one that answers only if the `other` server is.
+    /// Binds the control socket: mode 0600, or 0660 with a group (by its id), in a directory that
+    /// is made with mode 0700 if it is not there. A socket left behind by a server that is gone is
+    /// replaced; one that answers only if the `other` server is.
     ///
     /// Must be called within a tokio runtime.
     ///

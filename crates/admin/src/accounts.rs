@@ -71,6 +71,7 @@ pub trait Accounts: fmt::Debug + Send + Sync {
     /// Adds a user, who can log in within a second.
     fn add(&self, wish: AccountWish) -> Result<AddedAccount, AccountError>;
 
-    /// Deletes a user, who can log in no more within a second. Returns its name as prepared; `None` if there is none.
+    /// Deletes a user, who can log in no more within a second. Returns its name as prepared; `None`
+    /// if there is none.
     fn delete(&self, realm: &str, name: &str) -> Result<Option<String>, AccountError>;
 }

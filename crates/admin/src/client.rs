@@ -36,7 +36,8 @@ pub struct SessionQuery {
     pub client: Option<IpAddr>,
     /// Only with this text in a name, an address or the id.
     pub filter: Option<String>,
-    /// `age`, `expires`, `rate`, `packets`, `traffic`, `dropped`, `user` or `client`; `-` in front reverses it.
+    /// `age`, `expires`, `rate`, `packets`, `traffic`, `dropped`, `user` or `client`; `-` in front
+    /// reverses it.
     pub sort: Option<String>,
     /// With the rates of each; the first answer takes a second.
     pub rates: bool,

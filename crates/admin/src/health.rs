@@ -23,8 +23,8 @@ pub trait ListenerTest: Send + Sync {
     fn ask(&self) -> Answers<'_>;
 }
 
-/// The last examination of the server. Others that ask within a second are told the same, so that the answers
-/// cost the server as much for one monitor as for many.
+/// The last examination of the server. Others that ask within a second are told the same, so that
+/// the answers cost the server as much for one monitor as for many.
 pub(crate) struct Examination {
     monitored: Monitored,
     listeners: Arc<dyn ListenerTest>,

@@ -25,7 +25,8 @@ impl Holder {
         self.realm.as_deref().is_none_or(|own| own == realm)
     }
 
-    /// The realm of a request: the caller's own one, which the request may name, or the one that it names.
+    /// The realm of a request: the caller's own one, which the request may name, or the one that it
+    /// names.
     ///
     /// # Errors
     /// It names another than the caller's.

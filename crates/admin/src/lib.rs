@@ -1,9 +1,9 @@
 //! The control socket: HTTP/1.1 and JSON over a Unix socket that only the server's own user can
-//! open, and the client that the command line uses. Beside it, the same over the network for holders
-//! of tokens ([`api`]), and HTTP for monitoring: metrics and health.
+//! open, and the client that the command line uses. Beside it, the same over the network for
+//! holders of tokens ([`api`]), and HTTP for monitoring: metrics and health.
 //!
-//! The tables of routes stand in [`routes`] and [`monitoring`]; the JSON in [`types`]. Nothing here decides anything:
-//! a route asks `control` and writes down the answer.
+//! The tables of routes stand in [`routes`] and [`monitoring`]; the JSON in [`types`]. Nothing here
+//! decides anything: a route asks `control` and writes down the answer.
 #![forbid(unsafe_code)]
 
 mod access;
@@ -51,10 +51,12 @@ pub mod limits {
     /// Most sessions in one answer: about 500 KiB of JSON. `after` leads to the next.
     pub const SESSIONS_MAX: usize = 1000;
 
-    /// Sessions in one answer with their peers: each is looked up on its own, in a turn of its worker.
+    /// Sessions in one answer with their peers: each is looked up on its own, in a turn of its
+    /// worker.
     pub const SESSIONS_WITH_PEERS_MAX: usize = 200;
 
-    /// Peers in one answer, but for those of its last session: with them it stays below [`ANSWER_BYTES_MAX`].
+    /// Peers in one answer, but for those of its last session: with them it stays below
+    /// [`ANSWER_BYTES_MAX`].
     pub const PEERS_MAX: usize = 40_000;
 
     /// The longest drain: the bound of `shutdown.drain`, a week.
@@ -63,13 +65,16 @@ pub mod limits {
     /// Largest request body: the largest that means anything is a few dozen bytes.
     pub const REQUEST_BYTES_MAX: usize = 16 * 1024;
 
-    /// Credentials a second for one token: an application with a million users who keep theirs for a day asks for 12.
+    /// Credentials a second for one token: an application with a million users who keep theirs for
+    /// a day asks for 12.
     pub const MINTED_PER_SECOND: u32 = 100;
 
-    /// Operations on users of the database at once: more would wait for it anyway, each with a thread.
+    /// Operations on users of the database at once: more would wait for it anyway, each with a
+    /// thread.
     pub const ACCOUNTS_AT_ONCE: usize = 4;
 
-    /// Largest answer the client reads: far beyond [`SESSIONS_MAX`] sessions with the longest names.
+    /// Largest answer the client reads: far beyond [`SESSIONS_MAX`] sessions with the longest
+    /// names.
     pub const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 
     /// Connections served at the same time; more wait in the socket's queue. A monitoring agent
@@ -89,8 +94,8 @@ pub mod limits {
     /// Largest head of a request: a path and the headers of a browser.
     pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-    /// Time that a connection for monitoring may stay: one that reads nothing of its answer gives its place back.
-    /// A collector that asks every 15 s connects anew once a minute.
+    /// Time that a connection for monitoring may stay: one that reads nothing of its answer gives
+    /// its place back. A collector that asks every 15 s connects anew once a minute.
     pub const MONITORING_CONNECTION: Duration = Duration::from_secs(60);
 
     /// Age up to which an examination of the server's health answers another request as well.
@@ -102,8 +107,8 @@ pub mod limits {
     /// Interval of looks whether it had one.
     pub const TURN_LOOK: Duration = Duration::from_millis(5);
 
-    /// Age up to which gathered sessions answer another query for rates: viewers share the work, and a rate is of a
-    /// second at least.
+    /// Age up to which gathered sessions answer another query for rates: viewers share the work,
+    /// and a rate is of a second at least.
     pub const ROLL_VALID: Duration = Duration::from_secs(1);
 
     /// Age beyond which gathered sessions are no beginning of a rate.
@@ -127,25 +132,27 @@ pub mod limits {
     /// Browsers signed in at the same time; the oldest makes room.
     pub const SIGNED_IN_MAX: usize = 64;
 
-    /// Wrong tokens of one address, or /64 of IPv6, in a minute: more leave no line in the log. A person mistypes once
-    /// or twice.
+    /// Wrong tokens of one address, or /64 of IPv6, in a minute: more leave no line in the log. A
+    /// person mistypes once or twice.
     pub const WRONG_TOKENS_PER_MINUTE: u32 = 10;
 
     /// Addresses that wrong tokens are counted for; of others each is one too many.
     pub const WRONG_SOURCES_MAX: usize = 1024;
 
-    /// Connections over the network served at the same time: so many addresses have to work together to take all that
-    /// no token was shown on.
+    /// Connections over the network served at the same time: so many addresses have to work
+    /// together to take all that no token was shown on.
     pub const API_CONNECTIONS_MAX: usize = 256;
 
     /// Connections over the network served at the same time from one address, or /64 of IPv6, of
     /// [`API_CONNECTIONS_MAX`]: a browser opens six.
     pub const CONNECTIONS_PER_ADDRESS_MAX: usize = 12;
 
-    /// Time that a connection over the network stays without a token: enough to load the page and to sign in.
+    /// Time that a connection over the network stays without a token: enough to load the page and
+    /// to sign in.
     pub const UNKNOWN_CONNECTION: Duration = Duration::from_secs(20);
 
-    /// Time that a connection over the network stays once a token was shown: a page that is left open connects anew.
+    /// Time that a connection over the network stays once a token was shown: a page that is left
+    /// open connects anew.
     pub const API_CONNECTION: Duration = Duration::from_hours(1);
 
     /// Time for a TLS handshake.
@@ -154,16 +161,19 @@ pub mod limits {
     /// Interval of overviews for those that watch.
     pub const SNAPSHOT_EVERY: Duration = Duration::from_secs(1);
 
-    /// Streams of overviews at the same time, of [`API_CONNECTIONS_MAX`]: more are answered with 503.
+    /// Streams of overviews at the same time, of [`API_CONNECTIONS_MAX`]: more get a 503.
     pub const VIEWERS_MAX: usize = 16;
 
-    /// Length of one stream: its viewer then opens another, which shows that its token is still valid.
+    /// Length of one stream: its viewer then opens another, which shows that its token is still
+    /// valid.
     pub const VIEWING: Duration = Duration::from_mins(1);
 
-    /// Interval of samples of the counters while nobody watches: a first look has rates of the last seconds.
+    /// Interval of samples of the counters while nobody watches: a first look has rates of the last
+    /// seconds.
     pub const SAMPLE_EVERY: Duration = Duration::from_secs(5);
 
-    /// Least time that a rate is of: [`SNAPSHOT_EVERY`], but for a tick that comes early after a late one.
+    /// Least time that a rate is of: [`SNAPSHOT_EVERY`], but for a tick that comes early after a
+    /// late one.
     pub const RATE_OVER: Duration = Duration::from_millis(900);
 
     /// Overviews that wait for a viewer; one that does not read misses some.

@@ -1,4 +1,5 @@
-//! The overview, made once a second for all that watch. Without viewers the counters alone are kept, less often.
+//! The overview, made once a second for all that watch. Without viewers the counters alone are
+//! kept, less often.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -36,8 +37,8 @@ impl Default for Inner {
 }
 
 impl Live {
-    /// Starts the task that keeps the counters of the last minute, unless it runs; within a runtime, with which it
-    /// ends.
+    /// Starts the task that keeps the counters of the last minute, unless it runs; within a
+    /// runtime, with which it ends.
     pub(crate) fn start(&self, monitored: &Monitored) {
         if self.0.history.set(Mutex::new(History::new(monitored))).is_ok() {
             tokio::spawn(self.clone().run(monitored.clone()));

@@ -1,8 +1,8 @@
 //! `GET /metrics`: the state of the server as numbers, for Prometheus.
 //!
-//! Numbers are read when they are asked for. Each worker adds up the traffic of its allocations for it, and notices
-//! nothing else. The labels have few values: no user, client or
-//! session is among them, since each would be kept for months by the system that collects.
+//! Numbers are read when they are asked for. Each worker adds up the traffic of its allocations for
+//! it, and notices nothing else. The labels have few values: no user, client or session is among
+//! them, since each would be kept for months by the system that collects.
 
 mod coturn;
 mod kernel_path;

@@ -3,8 +3,10 @@
 //! | path | answer |
 //! |---|---|
 //! | `GET /metrics` (`http.metrics_path`) | metrics for Prometheus, see `docs/operate/metrics.md` |
-//! | `GET /healthz` | [`Health`](crate::types::Health): 200 when every worker and listener serves, otherwise 503 |
+//! | `GET /healthz` | [`Health`]: 200 when every worker and listener serves, otherwise 503 |
 //! | `GET /readyz` | the same, and 503 while the server drains (see `http.ready_while_draining`) |
+//!
+//! [`Health`]: crate::types::Health
 
 use std::sync::Arc;
 
@@ -19,8 +21,8 @@ use crate::metrics;
 use crate::monitored::Monitored;
 use crate::problem::Problem;
 
-/// The routes for monitoring. `clock` and `offload` as in [`Routes`](crate::routes::Routes); `listeners` sends a
-/// request to each listener. Metrics are at `metrics_path`.
+/// The routes for monitoring. `clock` and `offload` as in [`Routes`](crate::routes::Routes);
+/// `listeners` sends a request to each listener. Metrics are at `metrics_path`.
 pub fn router(
     handle: Handle,
     clock: fn() -> Instant,

@@ -1,4 +1,5 @@
-//! The document of the interface, for programs (OpenAPI 3.1) and for people, made from the table of operations.
+//! The document of the interface, for programs (OpenAPI 3.1) and for people, made from the table of
+//! operations.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;

@@ -16,10 +16,12 @@ use crate::types::{
     CertificateAge, Overview, ProblemNow, Rate, ReasonCount, TrafficRates, WorkerLoad,
 };
 
-/// Clock ticks of `/proc` in a second: `USER_HZ`, which is 100 on every architecture that Linux has today.
+/// Clock ticks of `/proc` in a second: `USER_HZ`, which is 100 on every architecture that Linux has
+/// today.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Fields of a thread's `stat` behind its name: proc_pid_stat(5) counts from 1, and the first behind the name is the third.
+/// Fields of a thread's `stat` behind its name: proc_pid_stat(5) counts from 1, and the first
+/// behind the name is the third.
 const USER_TICKS: usize = 14 - 3;
 const SYSTEM_TICKS: usize = 15 - 3;
 
@@ -55,7 +57,8 @@ impl History {
         self.keep(Sample::of(monitored));
     }
 
-    /// Keeps a sample, and those of [`HISTORY`] before; of two that are close together one is enough.
+    /// Keeps a sample, and those of [`HISTORY`] before; of two that are close together one is
+    /// enough.
     fn keep(&mut self, now: Sample) {
         let age = |sample: &Sample| now.at.duration_since(sample.at);
         while self.samples.len() > 1 && self.samples.front().is_some_and(|one| age(one) > HISTORY) {

@@ -1,4 +1,5 @@
-//! The page: its files are part of the program. It loads nothing from elsewhere, and runs no script but its own.
+//! The page: its files are part of the program. It loads nothing from elsewhere, and runs no script
+//! but its own.
 
 use axum::Router;
 use axum::http::header;
@@ -10,7 +11,8 @@ const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
-/// Script, style, images and requests of this server alone; no markup from strings (`trusted-types`).
+/// Script, style, images and requests of this server alone; no markup from strings
+/// (`trusted-types`).
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
                       trusted-types 'none'";

@@ -35,8 +35,8 @@ impl Gathered {
 }
 
 impl Roll {
-    /// All sessions, with rates: gathered again unless that was done within [`ROLL_VALID`]. The first asker waits as
-    /// long, since a rate needs two times.
+    /// All sessions, with rates: gathered again unless that was done within [`ROLL_VALID`]. The
+    /// first asker waits as long, since a rate needs two times.
     pub(crate) async fn take(&self, workers: &Workers) -> Result<Arc<Gathered>, ControlError> {
         let mut last = self.last.lock().await;
         loop {

@@ -66,8 +66,8 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// `clock` is the clock that workers date allocations by; `offload` is the state of the kernel path, where one
-    /// runs; `log` has its recent warnings.
+    /// `clock` is the clock that workers date allocations by; `offload` is the state of the kernel
+    /// path, where one runs; `log` has its recent warnings.
     #[must_use]
     pub fn new(
         handle: Handle,

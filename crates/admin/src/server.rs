@@ -111,8 +111,8 @@ impl Drop for Place {
     }
 }
 
-/// Serves `routes` on a listener until the future is dropped. Its connections end then, behind the request that is being answered: the next
-/// one is for the process that has the listener.
+/// Serves `routes` on a listener until the future is dropped. Its connections end then, behind the
+/// request that is being answered: the next one is for the process that has the listener.
 pub async fn serve(listener: HttpListener, routes: Router) -> Infallible {
     let most = match listener {
         HttpListener::Api(..) => API_CONNECTIONS_MAX,
@@ -224,7 +224,8 @@ impl Stay {
     }
 }
 
-/// Serves a connection. When it may stay no longer it takes no more requests, and ends even if nobody reads the answer.
+/// Serves a connection. When it may stay no longer it takes no more requests, and ends even if
+/// nobody reads the answer.
 async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     routes: Router,

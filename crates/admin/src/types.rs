@@ -29,7 +29,8 @@ pub use self::session::{
     BoundChannel, PermittedPeer, Rate, Session, SessionOffload, SessionPeers, SessionRates,
 };
 
-/// `GET /v1/status`: the state of the server and its counters since the start, of the first process where others have taken its place.
+/// `GET /v1/status`: the state of the server and its counters since the start, of the first process
+/// where others have taken its place.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// Version of the server.
@@ -66,10 +67,12 @@ pub struct Status {
     /// The process whose calls this one took over, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_over: Option<TookOver>,
-    /// Id of the process that has copies of all calls over UDP for the case of a crash (`turnpike keep`), if one has.
+    /// Id of the process that has copies of all calls over UDP for the case of a crash
+    /// (`turnpike keep`), if one has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keeper: Option<u32>,
-    /// Why the keeper that is there gets no copies, if it gets none: it is of another user, or of another version.
+    /// Why the keeper that is there gets no copies, if it gets none: it is of another user, or of
+    /// another version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keeper_unusable: Option<String>,
     /// Worker threads.
@@ -183,8 +186,8 @@ pub struct RelayAddress {
     pub public: String,
 }
 
-/// Work of the kernel: batches of datagrams in one call, and relaying without the server (the kernel
-/// path).
+/// Work of the kernel: batches of datagrams in one call, and relaying without the server (the
+/// kernel path).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Offload {
     /// Several datagrams in one call on receive (`UDP_GRO`).
@@ -200,8 +203,8 @@ pub struct Offload {
     /// Why the kernel relays nothing; absent where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub off_because: Option<String>,
-    /// Settings of the kernel that are on for it, such as `net.ipv4.conf.lo.forwarding`, and are put back
-    /// when the last server of this network namespace ends.
+    /// Settings of the kernel that are on for it, such as `net.ipv4.conf.lo.forwarding`, and are
+    /// put back when the last server of this network namespace ends.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<String>,
     /// Channels that the kernel relays now.
@@ -213,7 +216,8 @@ pub struct Offload {
     /// Kernel memory of the path.
     #[serde(default)]
     pub memory_bytes: u64,
-    /// Traffic that the kernel relayed past the sockets, or delivered from peers of clients with connections.
+    /// Traffic that the kernel relayed past the sockets, or delivered from peers of clients with
+    /// connections.
     #[serde(default)]
     pub by_kernel: Traffic,
     /// Traffic of the sockets; with `by_kernel` it is the `traffic` of the server.
@@ -226,8 +230,9 @@ pub struct Offload {
     /// Packets of `by_kernel` that came from senders on the same machine, with partial checksums.
     #[serde(default)]
     pub partial_checksums: u64,
-    /// Frames that XDP redirected and that did not leave, of all programs of the host: among them packets that were
-    /// counted as relayed. Left out where no interface has the program at XDP, or the kernel does not let them be seen.
+    /// Frames that XDP redirected and that did not leave, of all programs of the host: among them
+    /// packets that were counted as relayed. Left out where no interface has the program at XDP, or
+    /// the kernel does not let them be seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redirects_lost: Option<u64>,
 }
@@ -312,7 +317,8 @@ pub struct Volume {
     pub bytes: u64,
 }
 
-/// One bucket of a histogram: how often a value was at most `up_to` and more than the bucket before.
+/// One bucket of a histogram: how often a value was at most `up_to` and more than the bucket
+/// before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Bucket {
     /// Upper bound, inclusive; absent in the last bucket, which has none.
@@ -344,7 +350,8 @@ pub struct Reload {
     pub applied: Vec<Change>,
     /// Will be in force after a restart; the old value still is.
     pub needs_restart: Vec<Change>,
-    /// Sessions that were ended, as their secret or key counts no longer; absent unless that was asked for.
+    /// Sessions that were ended, as their secret or key counts no longer; absent unless that was
+    /// asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<u64>,
     /// Why nothing was changed at all: the old configuration is still in force.
@@ -409,7 +416,8 @@ pub struct Drain {
     pub deadline_seconds: u64,
     /// Allocations live when draining began.
     pub allocations_live: u64,
-    /// Whole seconds that were left of the drain that this one replaces; absent when it is the first.
+    /// Whole seconds that were left of the drain that this one replaces; absent when it is the
+    /// first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced_seconds_left: Option<u64>,
 }
@@ -437,7 +445,8 @@ pub struct Refusals {
     pub more: bool,
 }
 
-/// Requests of one user and network that were refused for one reason; the details are of the latest.
+/// Requests of one user and network that were refused for one reason; the details are of the
+/// latest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Refusal {
     /// Whole seconds since the latest.
@@ -463,7 +472,8 @@ pub struct Refusal {
     /// The forbidden peer, where one is the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
-    /// The rule that forbids it: `never`, `peers_deny`, `own_address`, `credential` or `special_purpose`.
+    /// The rule that forbids it: `never`, `peers_deny`, `own_address`, `credential` or
+    /// `special_purpose`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denied_by: Option<String>,
     /// The entry of `peers.deny`, where that is the rule.

@@ -1,5 +1,5 @@
-//! The document of the interface against the server: every operation is asked, and its answer has the form that the
-//! document promises, no more and no less.
+//! The document of the interface against the server: every operation is asked, and its answer has
+//! the form that the document promises, no more and no less.
 
 use admin::Role;
 use serde_json::{Value, json};

@@ -20,8 +20,8 @@ impl SharedConnection {
         Self(Arc::new(Mutex::new(connection)))
     }
 
-    /// Exclusive access. After a panic of another thread a partial message may be queued, which the server
-    /// then rejects.
+    /// Exclusive access. After a panic of another thread a partial message may be queued, which the
+    /// server then rejects.
     pub fn lock(&self) -> MutexGuard<'_, Connection> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -52,8 +52,8 @@ impl Connection {
         matches!(self, Self::Dtls(_))
     }
 
-    /// Sends `count` messages, padded as on a stream, and returns how many were sent: a stream takes
-    /// all or none.
+    /// Sends `count` messages, padded as on a stream, and returns how many were sent: a stream
+    /// takes all or none.
     ///
     /// # Errors
     /// The connection is broken.
@@ -75,8 +75,8 @@ impl Connection {
         }
     }
 
-    /// Reads once and passes whole messages to `each`, without their padding; `false` when nothing was
-    /// there. Handshake messages are answered.
+    /// Reads once and passes whole messages to `each`, without their padding; `false` when nothing
+    /// was there. Handshake messages are answered.
     ///
     /// # Errors
     /// The connection is broken or ended; the bytes are not of its protocol.

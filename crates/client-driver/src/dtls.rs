@@ -1,5 +1,5 @@
-//! A DTLS session with the server: each message is a record, and each record a datagram, as media is
-//! sent.
+//! A DTLS session with the server: each message is a record, and each record a datagram, as media
+//! is sent.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -50,7 +50,8 @@ impl DtlsSession {
         self.tls.get_ref().socket.local_addr()
     }
 
-    /// Sends messages that are padded as on a stream, one by one, and returns how many the kernel took.
+    /// Sends messages that are padded as on a stream, one by one, and returns how many the kernel
+    /// took.
     pub(crate) fn offer(&mut self, mut messages: &[u8]) -> io::Result<u64> {
         let (mut sent, refused) = (0, self.tls.get_ref().refused);
         while let Cut::Message { len, padded_len } = next_message_rfc5766(messages) {
@@ -61,8 +62,8 @@ impl DtlsSession {
         Ok(sent - (self.tls.get_ref().refused - refused))
     }
 
-    /// Sends a message, if need be after the handshake. A client's retransmission also retransmits the
-    /// lost flight of the handshake.
+    /// Sends a message, if need be after the handshake. A client's retransmission also retransmits
+    /// the lost flight of the handshake.
     pub(crate) fn send(&mut self, message: &[u8]) -> io::Result<()> {
         self.queued.clear();
         self.queued.extend_from_slice(message);
@@ -81,8 +82,8 @@ impl DtlsSession {
         Ok(())
     }
 
-    /// Receives one datagram, or several that the kernel has merged, and passes its messages to `each`;
-    /// `false` when nothing was there.
+    /// Receives one datagram, or several that the kernel has merged, and passes its messages to
+    /// `each`; `false` when nothing was there.
     pub(crate) fn receive(
         &mut self,
         buffer: &mut [u8],
@@ -143,7 +144,8 @@ fn broken(error: &Error) -> io::Error {
     io::Error::other(format!("DTLS: {error}"))
 }
 
-/// The datagrams of a session, which OpenSSL reads a record at a time: the kernel may merge several.
+/// The datagrams of a session, which OpenSSL reads a record at a time: the kernel may merge
+/// several.
 #[derive(Debug)]
 struct Datagrams {
     socket: UdpSocket,

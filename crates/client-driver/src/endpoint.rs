@@ -37,8 +37,8 @@ impl Transport {
         matches!(self, Self::Tcp | Self::Tls(..))
     }
 
-    /// Returns `true` where a handshake precedes the first message, and the end of the connection ends the
-    /// allocation.
+    /// Returns `true` where a handshake precedes the first message, and the end of the connection
+    /// ends the allocation.
     #[must_use]
     pub const fn has_connections(&self) -> bool {
         !matches!(self, Self::Udp)

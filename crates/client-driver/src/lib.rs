@@ -1,4 +1,5 @@
-//! TURN clients over real sockets: a [`turn_client::Client`] and its socket or connection, one or many.
+//! TURN clients over real sockets: a [`turn_client::Client`] and its socket or connection, one or
+//! many.
 //!
 //! ```text
 //! pool        many clients on one epoll
@@ -8,9 +9,9 @@
 //! stream      TCP, plain or in TLS           dtls      a DTLS session over UDP
 //! ```
 //!
-//! Nothing blocks: [`Wire::watch`] registers a wire with an epoll, and [`Pool::turn`] is the one place
-//! that waits. Versions, cipher suites and the verification of certificates are the caller's, in
-//! [`Transport`].
+//! Nothing blocks: [`Wire::watch`] registers a wire with an epoll, and [`Pool::turn`] is the one
+//! place that waits. Versions, cipher suites and the verification of certificates are the caller's,
+//! in [`Transport`].
 
 mod connection;
 mod dtls;

@@ -90,8 +90,8 @@ impl Pool {
         }
     }
 
-    /// Waits for datagrams and timers, at most until `until`, and passes events to `tell` with the place of
-    /// their client.
+    /// Waits for datagrams and timers, at most until `until`, and passes events to `tell` with the
+    /// place of their client.
     ///
     /// # Errors
     /// The kernel's, where it is no client's.

@@ -1,7 +1,7 @@
 //! A TCP connection to the server: messages in a stream of bytes, plain or in TLS.
 //!
-//! Writes are whole or refused, so that a message is never cut: while part of an earlier write is queued,
-//! media is refused and requests are queued.
+//! Writes are whole or refused, so that a message is never cut: while part of an earlier write is
+//! queued, media is refused and requests are queued.
 
 use std::io::{self, BufRead as _, Write as _};
 use std::net::SocketAddr;
@@ -44,8 +44,8 @@ impl Stream {
         self.local
     }
 
-    /// Sends messages, padded as on a stream; `false`, and none of them, while the socket is full. In TLS
-    /// each call makes a record of its own, or several above 16 KiB.
+    /// Sends messages, padded as on a stream; `false`, and none of them, while the socket is full.
+    /// In TLS each call makes a record of its own, or several above 16 KiB.
     pub(crate) fn offer(&mut self, messages: &[u8]) -> io::Result<bool> {
         if !self.flush()? {
             return Ok(false);
@@ -118,8 +118,8 @@ impl Stream {
         Ok(true)
     }
 
-    /// Reads once and passes whole messages to `each`, without their padding; `false` when nothing was
-    /// there.
+    /// Reads once and passes whole messages to `each`, without their padding; `false` when nothing
+    /// was there.
     pub(crate) fn receive(
         &mut self,
         buffer: &mut [u8],

@@ -17,8 +17,8 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// Sends a message, or queues it until the connection is writable. Returns `false` when the queue is
-    /// full.
+    /// Sends a message, or queues it until the connection is writable. Returns `false` when the
+    /// queue is full.
     ///
     /// # Errors
     /// Over UDP the kernel refused it; else the connection is broken.
@@ -41,8 +41,8 @@ impl Wire {
         }
     }
 
-    /// Registers the wire with an epoll. Connections are edge-triggered: read until nothing is there,
-    /// which also writes the queue.
+    /// Registers the wire with an epoll. Connections are edge-triggered: read until nothing is
+    /// there, which also writes the queue.
     ///
     /// # Errors
     /// The kernel's.

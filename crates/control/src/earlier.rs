@@ -76,7 +76,8 @@ impl Succession {
         self.totals().earlier = earlier;
     }
 
-    /// Freezes the counters, which are `own` without the counts of earlier processes; without a kernel path its counters stay as they were.
+    /// Freezes the counters, which are `own` without the counts of earlier processes; without a
+    /// kernel path its counters stay as they were.
     pub(crate) fn freeze(&self, own: EarlierTotals, has_kernel_path: bool) -> EarlierTotals {
         let Totals { earlier, frozen } = &mut *self.totals();
         let EarlierTotals { mut counters, mut realms, mut turns, mut kernel_path } = own;

@@ -89,7 +89,8 @@ impl Label {
 }
 
 impl Series {
-    /// Name among all of them, such as `packets{leg=to_peers,path=kernel}`: other versions know it by that.
+    /// Name among all of them, such as `packets{leg=to_peers,path=kernel}`: other versions know it
+    /// by that.
     #[must_use]
     pub fn name(self) -> String {
         let family = self.family().name;
@@ -106,8 +107,9 @@ impl Series {
         format!("{family}{{{}}}", labels.join(","))
     }
 
-    /// The bucket that values of another version's bucket of this [name](Self::name) belong to: the first that reaches its bound, so that none of them is said
-    /// to be less than it was. `None`: it is the name of no bucket, or no histogram has it here.
+    /// The bucket that values of another version's bucket of this [name](Self::name) belong to: the
+    /// first that reaches its bound, so that none of them is said to be less than it was. `None`:
+    /// it is the name of no bucket, or no histogram has it here.
     #[must_use]
     pub fn bucket_of_name(name: &str) -> Option<Self> {
         let (family, bound) = name.strip_suffix('}')?.split_once("_bucket{le=")?;
@@ -123,7 +125,8 @@ impl Series {
         Some(Self::Bucket(histogram, bucket))
     }
 
-    /// The family. The buckets of a histogram are told apart by [`Histogram::upper_bound`](crate::Histogram::upper_bound).
+    /// The family. The buckets of a histogram are told apart by
+    /// [`Histogram::upper_bound`](crate::Histogram::upper_bound).
     #[must_use]
     #[expect(clippy::too_many_lines, reason = "a table with an entry for each series")]
     pub const fn family(self) -> Family {

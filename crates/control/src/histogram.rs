@@ -13,7 +13,8 @@ turn_types::labels! {
         Allocate => "allocate_seconds",
         /// Time of a look-up in the user database, of users that are not cached.
         Lookup => "lookup_seconds",
-        /// Time from the acceptance of a TLS connection to the end of its handshake, with waiting for processor time.
+        /// Time from the acceptance of a TLS connection to the end of its handshake, with waiting
+        /// for processor time.
         TlsHandshake => "tls_handshake_seconds",
         /// Time from a DTLS client's cookie to the end of its handshake.
         DtlsHandshake => "dtls_handshake_seconds",
@@ -117,7 +118,8 @@ impl Histogram {
     pub const BATCHES: [Self; 3] =
         [Self::ReceivedMessages, Self::ReceivedSegments, Self::SentSegments];
 
-    /// Inclusive upper bounds of the buckets, in [units](Self::units); behind them is one without a bound.
+    /// Inclusive upper bounds of the buckets, in [units](Self::units); behind them is one without a
+    /// bound.
     #[must_use]
     pub const fn bounds(self) -> &'static [u64] {
         match self {

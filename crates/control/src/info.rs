@@ -163,24 +163,25 @@ pub trait OffloadWatch: Send + Sync {
     /// The interfaces as they are now; they come and go.
     fn interfaces(&self) -> Vec<OffloadInterface>;
 
-    /// Why no interface has the program now: a reason for an operator, without a capital or a full stop.
-    /// `None`: one has.
+    /// Why no interface has the program now: a reason for an operator, without a capital or a full
+    /// stop. `None`: one has.
     fn idle_because(&self) -> Option<String>;
 
-    /// Settings of the kernel that are on for the kernel path, such as `net.ipv4.conf.lo.forwarding`; they
-    /// are put back at the end.
+    /// Settings of the kernel that are on for the kernel path, such as
+    /// `net.ipv4.conf.lo.forwarding`; they are put back at the end.
     fn settings(&self) -> Vec<String>;
 
-    /// Packets of known flows that the program left to the sockets since the start, by reason (lower
-    /// case, words joined by `_`, each once).
+    /// Packets of known flows that the program left to the sockets since the start, by reason
+    /// (lower case, words joined by `_`, each once).
     fn passed(&self) -> Vec<(&'static str, u64)>;
 
-    /// Packets that the program relayed or delivered from senders on the same machine, which leave the completion of
-    /// checksums to others, since the start.
+    /// Packets that the program relayed or delivered from senders on the same machine, which leave
+    /// the completion of checksums to others, since the start.
     fn partial_checksums(&self) -> u64;
 
-    /// Frames that XDP redirected and that did not leave, of all programs of the host, since the server has one on an
-    /// interface. `None`: it has none, or the kernel does not let them be seen.
+    /// Frames that XDP redirected and that did not leave, of all programs of the host, since the
+    /// server has one on an interface. `None`: it has none, or the kernel does not let them be
+    /// seen.
     fn redirects_lost(&self) -> Option<u64>;
 }
 

@@ -2,9 +2,9 @@
 //!
 //! The control plane (async, unhurried) holds a [`Handle`]; each worker of the data plane (one
 //! thread, never waiting) holds an [`Inbox`] and its [`WorkerCounters`]. The control plane sends a
-//! [`Request`] to a bounded [`mailbox()`]; the worker answers by the request's own [`Reply`], a user
-//! look-up through a [`UserDirectory`], or a number in the counters, which are read without the
-//! worker noticing.
+//! [`Request`] to a bounded [`mailbox()`]; the worker answers by the request's own [`Reply`], a
+//! user look-up through a [`UserDirectory`], or a number in the counters, which are read without
+//! the worker noticing.
 #![forbid(unsafe_code)]
 
 mod counters;
@@ -77,12 +77,12 @@ pub mod limits {
     /// milliseconds even under full load: later means that a worker is stuck.
     pub const ANSWER_DEADLINE: Duration = Duration::from_secs(2);
 
-    /// Allocations that a worker lists at a time, of all of them: a fraction of a millisecond between two batches of
-    /// packets.
+    /// Allocations that a worker lists at a time, of all of them: a fraction of a millisecond
+    /// between two batches of packets.
     pub const LIST_PAGE: usize = 512;
 
-    /// Allocations that a worker checks at a time for a secret or key that counts no longer: about two milliseconds
-    /// between two batches of packets, as a key is derived for each.
+    /// Allocations that a worker checks at a time for a secret or key that counts no longer: about
+    /// two milliseconds between two batches of packets, as a key is derived for each.
     pub const CHECK_PAGE: usize = 256;
 
     /// Warnings and errors of the log that are kept for operators.
@@ -100,7 +100,7 @@ pub mod limits {
     /// Operator requests that wait for the binary's main loop; they come one at a time.
     pub const OPERATOR_QUEUE: usize = 16;
 
-    /// Records of sessions that wait for the disk: all of the largest server's, when it ends, or those of some minutes when
-    /// the disk is full. Some 10 MB at the most.
+    /// Records of sessions that wait for the disk: all of the largest server's, when it ends, or
+    /// those of some minutes when the disk is full. Some 10 MB at the most.
     pub const SESSION_EVENTS: usize = 16_384;
 }

@@ -20,7 +20,8 @@ pub enum OperatorRequest {
     },
     /// Take no new allocations, and stop when the last one has ended.
     Drain {
-        /// End live allocations after this time; `None` is the configured time, or the longest possible when that is none.
+        /// End live allocations after this time; `None` is the configured time, or the longest
+        /// possible when that is none.
         deadline: Option<Duration>,
         /// The answer, when draining has begun.
         reply: oneshot::Sender<DrainReport>,
@@ -85,7 +86,8 @@ pub struct ReloadReport {
     pub applied: Vec<Change>,
     /// Differences that will be in force after a restart.
     pub needs_restart: Vec<Change>,
-    /// Sessions that were ended, as their secret or key counts no longer; `None` if that was not asked for.
+    /// Sessions that were ended, as their secret or key counts no longer; `None` if that was not
+    /// asked for.
     pub ended: Option<u64>,
     /// Why nothing was applied at all; the old configuration is still in force.
     pub refused: Option<String>,

@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use turn_proto::Traffic;
 use turn_types::Realm;
 
-/// Realms that are counted by name at one worker: as many as may be configured, some of which were others before a reload. The
-/// allocations of more are in the totals of the server alone.
+/// Realms that are counted by name at one worker: as many as may be configured, some of which were
+/// others before a reload. The allocations of more are in the totals of the server alone.
 const REALMS_MAX: usize = 8192;
 
 /// Totals of a realm.
@@ -27,7 +27,8 @@ impl RealmTotals {
     }
 }
 
-/// The totals of one worker. Behind a lock that it takes at the end of an allocation, and a scrape once for a copy.
+/// The totals of one worker. Behind a lock that it takes at the end of an allocation, and a scrape
+/// once for a copy.
 pub(crate) struct ByRealm(Mutex<BTreeMap<Realm, RealmTotals>>);
 
 impl ByRealm {

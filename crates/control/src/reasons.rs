@@ -1,4 +1,5 @@
-//! The reasons of refusals, drops and ends: one name in log, metric, JSON and page; a meaning, and advice.
+//! The reasons of refusals, drops and ends: one name in log, metric, JSON and page; a meaning, and
+//! advice.
 
 mod drops;
 mod ends;

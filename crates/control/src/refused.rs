@@ -22,7 +22,8 @@ pub struct Refused {
     pub count: u64,
 }
 
-/// Subject of refusals: those of one user (or of clients that proved to be none), network and reason belong together.
+/// Subject of refusals: those of one user (or of clients that proved to be none), network and
+/// reason belong together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RefusedSubject {
     user: Option<Arc<str>>,
@@ -42,7 +43,8 @@ impl RefusedSubject {
 }
 
 impl Refused {
-    /// Merges refusals of one subject, which several workers have; returns them with the latest first.
+    /// Merges refusals of one subject, which several workers have; returns them with the latest
+    /// first.
     pub(crate) fn merge(all: impl Iterator<Item = Self>) -> Vec<Self> {
         let mut merged: HashMap<RefusedSubject, Self> = HashMap::new();
         for one in all {

@@ -4,8 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 use turn_proto::{Registry, SharedRegistry};
 
-/// A [`Registry`] behind a mutex. Workers open it when an allocation is made or ends and when a port
-/// is reserved, never for a relayed packet.
+/// A [`Registry`] behind a mutex. Workers open it when an allocation is made or ends and when a
+/// port is reserved, never for a relayed packet.
 #[derive(Debug, Default)]
 pub struct LockedRegistry {
     registry: Mutex<Registry>,

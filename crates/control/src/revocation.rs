@@ -5,7 +5,8 @@ use std::time::Duration;
 /// The kind of what is revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RevokedKind {
-    /// A name: of a user, the user part or the whole name of time-limited credentials, or the account of a token.
+    /// A name: of a user, the user part or the whole name of time-limited credentials, or the
+    /// account of a token.
     Name,
     /// A shared secret, by its name.
     Secret,
@@ -75,6 +76,7 @@ pub enum OperatorErrorKind {
 pub struct RevokeWish {
     /// What to refuse.
     pub what: Revocable,
-    /// For this time; `None`: a name with an expiry in it until then, anything else until it is taken back.
+    /// For this time; `None`: a name with an expiry in it until then, anything else until it is
+    /// taken back.
     pub lasts: Option<Duration>,
 }

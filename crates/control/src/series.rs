@@ -35,10 +35,11 @@ turn_types::labels! {
         Waited => "waited",
         /// An ICMP error that the client was told of.
         IcmpReported => "icmp_reported",
-        /// A datagram of DTLS that brought no message: it was part of a handshake, said that the client goes,
-        /// or was repeated or forged.
+        /// A datagram of DTLS that brought no message: it was part of a handshake, said that the
+        /// client goes, or was repeated or forged.
         Dtls => "dtls",
-        /// A datagram of DTLS for a session that stays with the process before an upgrade, which got it, and counts it as well.
+        /// A datagram of DTLS for a session that stays with the process before an upgrade, which
+        /// got it, and counts it as well.
         PassedOn => "passed_on",
     }
 }
@@ -98,8 +99,8 @@ turn_types::labels! {
         Stuck => "stuck",
         /// It had no allocation and was the idlest when another connection needed a place.
         CrowdedOut => "crowded_out",
-        /// It had no allocation and said nothing for long; or it was one with a peer's connection, one of the
-        /// two had said all, and the other nothing for long.
+        /// It had no allocation and said nothing for long; or it was one with a peer's connection,
+        /// one of the two had said all, and the other nothing for long.
         Idle => "idle",
         /// Another connection came with the same addresses and ports, so that this one had ended.
         Replaced => "replaced",
@@ -149,7 +150,8 @@ turn_types::labels! {
         NotCompleted => "handshake_timeout",
         /// Too many handshakes were not done, and it was the oldest.
         CrowdedOut => "crowded_out",
-        /// The client broke the rules of DTLS, such as by a second handshake within the association.
+        /// The client broke the rules of DTLS, such as by a second handshake within the
+        /// association.
         Broken => "broken",
         /// The client began anew from the same address and port.
         Replaced => "replaced",
@@ -240,8 +242,8 @@ pub enum Series {
     ConnectionAttempts,
     /// Bytes of connections that are relayed: read from one end, taken by the other.
     PipedBytes(Leg),
-    /// Data from peers, and indications of new connections, that were not delivered before the client's
-    /// connection ended.
+    /// Data from peers, and indications of new connections, that were not delivered before the
+    /// client's connection ended.
     PiecesUnsent,
     /// Datagrams that the kernel threw away because a receive buffer was full.
     KernelDrops,
@@ -250,9 +252,11 @@ pub enum Series {
     /// Events of the rules that were dropped, being too many at once: as many counts of
     /// refusals and ended allocations are missing.
     NoticesLost,
-    /// Records of sessions that an output has lost because they could not be written or delivered in time.
+    /// Records of sessions that an output has lost because they could not be written or delivered
+    /// in time.
     SessionRecordsLost(RecordOutput),
-    /// Packets of relayed data, by transport and family of the client. Brought up to date when it is asked for.
+    /// Packets of relayed data, by transport and family of the client. Brought up to date when it
+    /// is asked for.
     RelayedPackets(Transport, IpFamily, Direction),
     /// Their bytes of payload.
     RelayedBytes(Transport, IpFamily, Direction),

@@ -1,4 +1,5 @@
-//! Ends of sessions, and their state meanwhile, on the way from the workers to the outputs of their records.
+//! Ends of sessions, and their state meanwhile, on the way from the workers to the outputs of their
+//! records.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -69,7 +70,8 @@ impl SessionEvents {
         receiver
     }
 
-    /// Puts an event into all queues. Never blocks: calls `lost` for each output whose queue is full, where the event is lost.
+    /// Puts an event into all queues. Never blocks: calls `lost` for each output whose queue is
+    /// full, where the event is lost.
     pub fn put(&self, event: &SessionEvent, mut lost: impl FnMut(RecordOutput)) {
         let is_of_life = matches!(event, SessionEvent::Created(_) | SessionEvent::Refreshed { .. });
         for queue in &self.0 {

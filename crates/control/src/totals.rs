@@ -74,7 +74,8 @@ impl CounterTotals {
         Volume { packets: self.value(Series::Packets(leg)), bytes: self.value(Series::Bytes(leg)) }
     }
 
-    /// Traffic that the kernel relayed, or handed over, past the sockets, in one direction on one leg.
+    /// Traffic that the kernel relayed, or handed over, past the sockets, in one direction on one
+    /// leg.
     #[must_use]
     pub const fn offloaded(&self, leg: Leg) -> Volume {
         Volume {

@@ -29,7 +29,8 @@ impl Trace {
     }
 }
 
-/// The traces of a server, [`TRACES_MAX`] at most, shared by its workers. While there is none, a query is one load.
+/// The traces of a server, [`TRACES_MAX`] at most, shared by its workers. While there is none, a
+/// query is one load.
 #[derive(Debug, Default)]
 pub struct Traces {
     any: AtomicBool,

@@ -51,8 +51,9 @@ pub struct AuthorizationRequest {
 
 /// Whoever decides about allocations besides the rules.
 pub trait Authorizer: Send + Sync {
-    /// Answers the question at once, or takes it to be answered by [`Request::Authorized`](crate::Request::Authorized):
-    /// `None`. Called on the worker's thread: it must not block.
+    /// Answers the question at once, or takes it to be answered by
+    /// [`Request::Authorized`](crate::Request::Authorized): `None`. Called on the worker's thread:
+    /// it must not block.
     fn ask(&self, request: AuthorizationRequest) -> Option<Authorization>;
 }
 

@@ -63,7 +63,8 @@ impl Workers {
         }
     }
 
-    /// Counters of the control plane, which are part of [`Self::totals`]. Each series has one thread that counts it.
+    /// Counters of the control plane, which are part of [`Self::totals`]. Each series has one
+    /// thread that counts it.
     #[must_use]
     pub const fn control_plane(&self) -> &Arc<WorkerCounters> {
         &self.control_plane
@@ -87,7 +88,8 @@ impl Workers {
         self.workers.get(usize::from(worker.0)).map(|(mailbox, _)| mailbox)
     }
 
-    /// The counters of all workers, added up, with the counts of [earlier processes](Self::go_on_from). Disturbs no worker.
+    /// The counters of all workers, added up, with the counts of [earlier
+    /// processes](Self::go_on_from). Disturbs no worker.
     #[must_use]
     pub fn totals(&self) -> CounterTotals {
         self.with_earlier(self.own_totals())
@@ -111,8 +113,8 @@ impl Workers {
         self.succession.go_on_from(earlier);
     }
 
-    /// Returns all counters for the next process. From here on this one shows them as they are, whatever its workers count:
-    /// the next one goes on from them.
+    /// Returns all counters for the next process. From here on this one shows them as they are,
+    /// whatever its workers count: the next one goes on from them.
     pub fn freeze(&self, kernel_path: Option<&dyn OffloadWatch>) -> EarlierTotals {
         let own = EarlierTotals {
             counters: self.own_totals(),
@@ -188,8 +190,8 @@ impl Workers {
         Ok(sessions)
     }
 
-    /// All live allocations that the filter selects, in the order of their ids. Each worker is asked for
-    /// [`LIST_PAGE`] at a time, and relays packets between two pages.
+    /// All live allocations that the filter selects, in the order of their ids. Each worker is
+    /// asked for [`LIST_PAGE`] at a time, and relays packets between two pages.
     ///
     /// # Errors
     /// [`ControlError`] when any worker does not answer.
@@ -226,7 +228,8 @@ impl Workers {
         filter: RefusalFilter,
         limit: usize,
     ) -> Result<Vec<Refused>, ControlError> {
-        // All of them, which are bounded: what is old at one worker may be part of the latest of another.
+        // All of them, which are bounded: what is old at one worker may be part of the latest of
+        // another.
         let limit_of_each = usize::MAX;
         let ask = |reply| Request::Refusals { filter: filter.clone(), limit: limit_of_each, reply };
         let lists = self.ask_all(ask).await?;
@@ -235,7 +238,8 @@ impl Workers {
         Ok(refusals)
     }
 
-    /// Makes every worker bring [`Series::RelayedPackets`](crate::Series::RelayedPackets) and the bytes up to date.
+    /// Makes every worker bring [`Series::RelayedPackets`](crate::Series::RelayedPackets) and the
+    /// bytes up to date.
     ///
     /// # Errors
     /// [`ControlError`] when any worker does not answer: its sums are as of an earlier call.
@@ -266,8 +270,8 @@ impl Workers {
         Ok(ended.contains(&true))
     }
 
-    /// Ends allocations whose secret or key counts no longer, of a realm or of all; returns their number. Workers
-    /// relay packets between two parts.
+    /// Ends allocations whose secret or key counts no longer, of a realm or of all; returns their
+    /// number. Workers relay packets between two parts.
     ///
     /// # Errors
     /// [`ControlError`] when a worker does not answer.

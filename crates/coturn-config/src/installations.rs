@@ -1,4 +1,5 @@
-//! The page of installations: configurations of the wild, and all that an import of each leaves out.
+//! The page of installations: configurations of the wild, and all that an import of each leaves
+//! out.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -25,7 +26,8 @@ pub const INSTALLATIONS: [(&str, &str); 14] = [
     ("a unit with a drop-in", "unit.service"),
 ];
 
-/// Imports a configuration, or the command line in a unit, a Compose file or a command, without a configuration before it.
+/// Imports a configuration, or the command line in a unit, a Compose file or a command, without a
+/// configuration before it.
 ///
 /// # Errors
 /// As [`command_line`].

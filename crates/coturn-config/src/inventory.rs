@@ -1,5 +1,5 @@
-//! All that coturn has besides options: commands, names and lines that operators and their programs use, each with its
-//! state here.
+//! All that coturn has besides options: commands, names and lines that operators and their programs
+//! use, each with its state here.
 
 mod commands;
 mod console;

@@ -1,7 +1,9 @@
-//! coturn's configuration, in a file or on a command line, and its translation into one of Turnpike.
+//! coturn's configuration, in a file or on a command line, and its translation into one of
+//! Turnpike.
 //!
-//! [`import`] reads every option that coturn 4.5 to 4.17 knows, and accounts for each line: taken, the same here without
-//! a key, or not supported, with the reason. It reads no file but the text it is given.
+//! [`import`] reads every option that coturn 4.5 to 4.17 knows, and accounts for each line: taken,
+//! the same here without a key, or not supported, with the reason. It reads no file but the text it
+//! is given.
 
 mod command_line;
 mod installations;

@@ -75,8 +75,8 @@ impl Range {
     }
 }
 
-/// The fewest networks that make up a range of addresses as coturn writes it: one address, `first-last`, or
-/// `address/length`; `None` if the text is none.
+/// The fewest networks that make up a range of addresses as coturn writes it: one address,
+/// `first-last`, or `address/length`; `None` if the text is none.
 #[must_use]
 pub fn networks(range: &str) -> Option<Vec<String>> {
     Range::read(range.trim()).map(Range::networks)

@@ -1,6 +1,7 @@
 //! Options about coturn's process: where it logs, in which place of the system it runs, as whose.
 //!
-//! A server of Turnpike leaves them to its service manager; under the name `turnserver` it goes by them.
+//! A server of Turnpike leaves them to its service manager; under the name `turnserver` it goes by
+//! them.
 
 use std::path::PathBuf;
 
@@ -70,7 +71,8 @@ const FACILITIES: [(&str, u8); 20] = [
     ("LOG_LOCAL7", 23),
 ];
 
-/// Reads the options about the process from the text of a file and the words of a command line, which are read behind it.
+/// Reads the options about the process from the text of a file and the words of a command line,
+/// which are read behind it.
 #[must_use]
 pub fn process(file: &str, words: &[String]) -> Process {
     let mut written = syntax::file(file);

@@ -37,7 +37,8 @@ pub(crate) fn file(text: &str) -> Vec<Written> {
     all
 }
 
-/// Reads a command line, without the program's name: `--name=value`, `--name value`, `-p 3478`, `-p3478`, `-nav`.
+/// Reads a command line, without the program's name: `--name=value`, `--name value`, `-p 3478`,
+/// `-p3478`, `-nav`.
 pub(crate) fn arguments(words: &[String]) -> Vec<Written> {
     let mut all = Vec::new();
     let mut words = words.iter().enumerate().peekable();

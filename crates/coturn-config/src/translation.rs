@@ -82,8 +82,8 @@ pub enum Fate {
     Unreadable(String),
 }
 
-/// Translates the text of a file and words of a command line, which are read behind it. Secrets are to be stored below
-/// `directory`.
+/// Translates the text of a file and words of a command line, which are read behind it. Secrets are
+/// to be stored below `directory`.
 #[must_use]
 pub fn import(file: &str, arguments: &[String], directory: &Path) -> Import {
     import_with_rows(file, arguments, &[], directory)
@@ -100,7 +100,8 @@ pub fn import_with_rows(
     translated(Work::new(syntax::file(file), syntax::arguments(arguments)), rows, directory)
 }
 
-/// As [`import`]; `find` returns the path of a file that an option names: coturn searches it in several places.
+/// As [`import`]; `find` returns the path of a file that an option names: coturn searches it in
+/// several places.
 #[must_use]
 pub fn import_found(
     file: &str,

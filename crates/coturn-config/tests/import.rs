@@ -1,5 +1,5 @@
-//! Configurations of the wild, in their public documentation's shape: they import with nothing taken wrongly, and the result
-//! is a valid configuration.
+//! Configurations of the wild, in their public documentation's shape: they import with nothing
+//! taken wrongly, and the result is a valid configuration.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -256,7 +256,8 @@ fn a_database_that_both_can_share_is_named_in_a_file() {
     assert!(!imported.toml.contains("deep"), "{}", imported.toml);
     assert_eq!(imported.secrets[0].1, "postgresql://turn:deep@db/turn");
 
-    // Users of the file are imported, and a database that coturn reads besides is the operator's to decide on.
+    // Users of the file are imported, and a database that coturn reads besides is the operator's to
+    // decide on.
     let both = import(&format!("{text}user=x:y\n"), &[], &directory.0);
     assert_eq!(unsupported(&both), ["psql-userdb"]);
     let file = taken("realm=a.example\nlt-cred-mech\nuserdb=/var/lib/turn/turndb\n");

@@ -1,5 +1,6 @@
-//! Configurations of the wild, in the shape of their public documentation: each import gives a valid configuration with the
-//! settings it should have, and `docs/migrate/installations.md` lists all that is not taken, and why.
+//! Configurations of the wild, in the shape of their public documentation: each import gives a
+//! valid configuration with the settings it should have, and `docs/migrate/installations.md` lists
+//! all that is not taken, and why.
 
 use std::fs;
 use std::path::{Path, PathBuf};

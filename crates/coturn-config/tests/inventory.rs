@@ -1,5 +1,5 @@
-//! The tables of options, commands and names have all that an installed coturn prints of itself, and all names of newer
-//! versions that `fixtures/names-of-4.17.txt` lists.
+//! The tables of options, commands and names have all that an installed coturn prints of itself,
+//! and all names of newer versions that `fixtures/names-of-4.17.txt` lists.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use coturn_config::{OPTIONS, inventory};
 
-/// All that a program of coturn prints as its help; `None`, and a counted skip, if it is not installed.
+/// All that a program of coturn prints as its help; `None`, and a counted skip, if it is not
+/// installed.
 fn help(program: &str) -> Option<String> {
     let installed = Command::new(program).arg("-h").output();
     let reason = |error| format!("{program} is not installed: {error} (Debian package coturn)");

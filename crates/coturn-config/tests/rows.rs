@@ -1,4 +1,5 @@
-//! Rows of coturn's database become parts of a configuration that a server takes, or are accounted for.
+//! Rows of coturn's database become parts of a configuration that a server takes, or are accounted
+//! for.
 
 use std::fs;
 

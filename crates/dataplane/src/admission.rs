@@ -52,8 +52,8 @@ impl Admission {
         Self { limits, counts: Mutex::default() }
     }
 
-    /// Returns true where an address is one customer's. Without a limit per address many customers may share one, as
-    /// behind a load balancer that does not name its clients.
+    /// Returns true where an address is one customer's. Without a limit per address many customers
+    /// may share one, as behind a load balancer that does not name its clients.
     pub(crate) const fn is_by_customer(&self) -> bool {
         self.limits.per_address > 0
     }

@@ -75,14 +75,14 @@ impl<N: Net> Context<N> {
         self.egress.flush(&self.rx, &self.sockets);
     }
 
-    /// Returns true unless there is room for one receive call. Besides the messages of the call, their decrypted
-    /// contents need room.
+    /// Returns true unless there is room for one receive call. Besides the messages of the call,
+    /// their decrypted contents need room.
     pub(crate) fn is_gathering_full(&self) -> bool {
         self.rx.room() < 2 * MESSAGES_PER_RECEIVE || self.rx.bytes_held() >= BYTES_PER_GATHERING
     }
 
-    /// Begins handshake work for a client. Without shares per customer (`is_by_customer`) only the turn's time
-    /// counts.
+    /// Begins handshake work for a client. Without shares per customer (`is_by_customer`) only the
+    /// turn's time counts.
     ///
     /// # Errors
     /// The budget that is used up.
@@ -163,8 +163,8 @@ impl<N: Net> Output<'_, N> {
         self.egress.datagram(flow, &[bytes], sent, (self.rx, self.sockets));
     }
 
-    /// Carries out the verdict on a peer's `data` that is not sent from the receive batch: for a client with a
-    /// connection, or from the ring of the kernel path.
+    /// Carries out the verdict on a peer's `data` that is not sent from the receive batch: for a
+    /// client with a connection, or from the ring of the kernel path.
     pub(crate) fn peer_bytes(self, verdict: Verdict, data: &[u8], to: &mut impl Connections<N>) {
         match verdict {
             Verdict::ToClient { socket, client, from, header, padding, meta } => {

@@ -1,8 +1,9 @@
-//! Copies of a worker's allocations for another process: for the next one, which takes over when it has all; or for a keeper, from which
-//! the next one gets them when this one has failed.
+//! Copies of a worker's allocations for another process: for the next one, which takes over when it
+//! has all; or for a keeper, from which the next one gets them when this one has failed.
 //!
-//! The worker sends the changes, to a keeper a few times a second. The sockets go with the first copy of an allocation; what a keeper
-//! has of it is as old as the last copy, so that the newest permissions and channels may be missing. Clients with connections are not copied.
+//! The worker sends the changes, to a keeper a few times a second. The sockets go with the first
+//! copy of an allocation; what a keeper has of it is as old as the last copy, so that the newest
+//! permissions and channels may be missing. Clients with connections are not copied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -176,7 +177,8 @@ impl Copied {
         Ok(shared)
     }
 
-    /// The relays of an allocation, with the sockets that the other process does not have, and those of which it has them then.
+    /// The relays of an allocation, with the sockets that the other process does not have, and
+    /// those of which it has them then.
     fn relays<N: Net>(
         &self,
         id: AllocationId,
@@ -273,7 +275,8 @@ impl<N: Net> Copying<N> {
         self.whom == whom
     }
 
-    /// Goes on with the states of all: others have taken the changes meanwhile. The other process has the sockets.
+    /// Goes on with the states of all: others have taken the changes meanwhile. The other process
+    /// has the sockets.
     pub(crate) fn go_on(mut self, server: &mut Server) -> Self {
         server.keep_changes(true);
         // Ended allocations are no changes any more.
@@ -282,7 +285,8 @@ impl<N: Net> Copying<N> {
         self
     }
 
-    /// The allocations that the other process has when it has received all that was sent, and the ones that it has to get beside all changes.
+    /// The allocations that the other process has when it has received all that was sent, and the
+    /// ones that it has to get beside all changes.
     pub(crate) fn into_copied(self) -> (Copied, Missing) {
         let Self { mut copied, unsent, late, .. } = self;
         let late = late.into_iter().collect();
@@ -362,7 +366,8 @@ impl<N: Net> Copying<N> {
         }
     }
 
-    /// Sends all that has changed, before the worker ends. The other process may be slow, and is waited for a little.
+    /// Sends all that has changed, before the worker ends. The other process may be slow, and is
+    /// waited for a little.
     pub(crate) fn send_last(mut self, worker: WorkerId, server: &mut Server, sockets: &Sockets<N>) {
         self.late_due = Instant::ZERO;
         let mut pauses = 0..LAST_COPIES_PAUSES;
@@ -382,7 +387,8 @@ impl<N: Net> Copying<N> {
     }
 }
 
-/// Returns true for allocations whose clients and peers have no connections: their sockets are all that is to be copied.
+/// Returns true for allocations whose clients and peers have no connections: their sockets are all
+/// that is to be copied.
 fn is_of_udp(copy: &AllocationCopy) -> bool {
     copy.client().transport == Transport::Udp && copy.protocol() == RelayProtocol::Udp
 }

@@ -1,11 +1,13 @@
 //! DTLS: cookies, handshakes and sessions (RFC 6347, RFC 7350).
 //!
-//! A DTLS datagram is one that the server takes neither for STUN nor for ChannelData and whose first byte is of DTLS
-//! (RFC 7983). Such datagrams are deferred until the rest of their batch is served; their contents are decrypted into
-//! a message of the receive batch, so that payload is sent from there.
+//! A DTLS datagram is one that the server takes neither for STUN nor for ChannelData and whose
+//! first byte is of DTLS (RFC 7983). Such datagrams are deferred until the rest of their batch is
+//! served; their contents are decrypted into a message of the receive batch, so that payload is
+//! sent from there.
 //!
-//! `hello.rs` answers ClientHellos, `records.rs` decrypts and encrypts, `waiting.rs` defers handshakes for which a turn
-//! has no time, `lifetime.rs` ends sessions, `staying.rs` passes datagrams on to processes from before an upgrade.
+//! `hello.rs` answers ClientHellos, `records.rs` decrypts and encrypts, `waiting.rs` defers
+//! handshakes for which a turn has no time, `lifetime.rs` ends sessions, `staying.rs` passes
+//! datagrams on to processes from before an upgrade.
 
 mod hello;
 mod lifetime;
@@ -108,8 +110,8 @@ impl Dtls {
         self.settings.only
     }
 
-    /// Returns the list for deferred datagrams; `None`: DTLS is not served, unless it `is_for_others`, that is for sessions of earlier
-    /// processes.
+    /// Returns the list for deferred datagrams; `None`: DTLS is not served, unless it
+    /// `is_for_others`, that is for sessions of earlier processes.
     pub(crate) fn deferred(&mut self, is_for_others: bool) -> Option<&mut Vec<DtlsDatagram>> {
         (is_for_others || self.settings.config.is_some()).then_some(&mut self.deferred)
     }

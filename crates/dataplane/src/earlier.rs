@@ -1,11 +1,14 @@
-//! Sessions that stay with earlier processes of this server, which have their keys, and relayed addresses that stay.
+//! Sessions that stay with earlier processes of this server, which have their keys, and relayed
+//! addresses that stay.
 //!
-//! After an upgrade the listeners are this process's, and clients go on with their sessions. What comes for one of them goes on to the
-//! process that has it, over a way that both got with the hand-over: the session's number, TTL and traffic class of the datagram, and
-//! the datagram itself; without one the client has begun anew, and the session ends. That process answers by its own descriptor of the listener.
+//! After an upgrade the listeners are this process's, and clients go on with their sessions. What
+//! comes for one of them goes on to the process that has it, over a way that both got with the
+//! hand-over: the session's number, TTL and traffic class of the datagram, and the datagram itself;
+//! without one the client has begun anew, and the session ends. That process answers by its own
+//! descriptor of the listener.
 //!
-//! Addresses that its allocations have are held here until it has ended, which the way tells: no other client gets them, and clients here may have
-//! them as their peers.
+//! Addresses that its allocations have are held here until it has ended, which the way tells: no
+//! other client gets them, and clients here may have them as their peers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -31,7 +34,8 @@ pub(crate) type Ends = (SocketAddr, SocketAddr);
 pub(crate) struct EarlierSessions<N: Net> {
     /// The oldest first; `None`: it is gone.
     processes: Vec<Option<Process<N>>>,
-    /// The process of each session, and its number there. Clients choose the addresses: the table is keyed by the system's randomness.
+    /// The process of each session, and its number there. Clients choose the addresses: the table
+    /// is keyed by the system's randomness.
     sessions: HashMap<Ends, (usize, SocketId)>,
     /// Buffer for a message.
     message: Vec<u8>,
@@ -42,7 +46,8 @@ pub(crate) struct EarlierSessions<N: Net> {
 struct Process<N: Net> {
     /// The way to it.
     conduit: N::Conduit,
-    /// Addresses that its allocations have. The next process gets them all, also those from which nothing is relayed here.
+    /// Addresses that its allocations have. The next process gets them all, also those from which
+    /// nothing is relayed here.
     addresses: Vec<(RelayedAddr, RelayProtocol)>,
     /// The ones of them that are held here.
     held: BTreeMap<RelayedAddr, HeldAddress>,
@@ -65,7 +70,8 @@ pub(crate) enum Passed {
 }
 
 impl<N: Net> EarlierSessions<N> {
-    /// Those of these processes, the oldest first. Beyond [`EARLIER_PROCESSES_MAX`] the sessions of the oldest are forgotten, but not the addresses.
+    /// Those of these processes, the oldest first. Beyond [`EARLIER_PROCESSES_MAX`] the sessions of
+    /// the oldest are forgotten, but not the addresses.
     pub(crate) fn new(staying: Vec<StayingSessions<N::Conduit>>) -> Self {
         let with_sessions = staying.iter().filter(|one| !one.sessions.is_empty()).count();
         let mut forgotten = with_sessions.saturating_sub(EARLIER_PROCESSES_MAX);
@@ -123,8 +129,8 @@ impl<N: Net> EarlierSessions<N> {
         }
     }
 
-    /// Forgets all: the next process has them, and the descriptors would be reported as long as that has them. Returns the addresses that are held
-    /// here.
+    /// Forgets all: the next process has them, and the descriptors would be reported as long as
+    /// that has them. Returns the addresses that are held here.
     pub(crate) fn leave(&mut self, net: &N) -> Vec<HeldAddress> {
         let processes = 0..self.processes.len();
         let held = processes.flat_map(|process| self.end(net, process).into_values()).collect();
@@ -172,7 +178,8 @@ impl<N: Net> EarlierSessions<N> {
         if self.is_empty() {
             return;
         }
-        // Nothing but a header tells it. If that does not arrive, the session ends with its allocation.
+        // Nothing but a header tells it. If that does not arrive, the session ends with its
+        // allocation.
         let _told = self.pass(net, five_tuple, IpMeta::DEFAULT, &[]);
         self.sessions.remove(&ends(five_tuple));
     }
@@ -246,7 +253,8 @@ mod tests {
         (1..20).filter(|host| server.hold(at(*host), RelayProtocol::Udp).is_none()).collect()
     }
 
-    /// A process that has these addresses, and so many sessions; the first one lives as long as its end of the way.
+    /// A process that has these addresses, and so many sessions; the first one lives as long as its
+    /// end of the way.
     fn process(net: &Kernel, hosts: &[u8], sessions: u16) -> (Conduit, StayingSessions<Conduit>) {
         let (own, conduit) = net.conduits().unwrap();
         let session = |number| {

@@ -13,8 +13,8 @@ use crate::limits::DATAGRAMS_PER_FLUSH;
 use crate::report::{BatchSums, Sent, Tag};
 use crate::sockets::Sockets;
 
-/// Gathers datagrams. The buffers for replies and headers are part of the transmit batch, so that they are sent
-/// from the place where the server wrote them.
+/// Gathers datagrams. The buffers for replies and headers are part of the transmit batch, so that
+/// they are sent from the place where the server wrote them.
 #[derive(Debug)]
 pub(crate) struct Egress {
     tx: TxBatch,
@@ -56,8 +56,8 @@ impl Egress {
         Self { tx, stats: SendStats::default(), sums, written, counters }
     }
 
-    /// Makes room for one more datagram with all its headers, if need be by sending the others. To be called
-    /// before a buffer is lent.
+    /// Makes room for one more datagram with all its headers, if need be by sending the others. To
+    /// be called before a buffer is lent.
     pub(crate) fn make_room<N: Net>(&mut self, rx: &RxBatch, sockets: &Sockets<N>) {
         if self.tx.len() >= DATAGRAMS_PER_FLUSH || self.tx.arena_space(REPLY_ROOM).is_err() {
             self.flush(rx, sockets);

@@ -1,4 +1,5 @@
-//! The workers' part of a hand-over between processes, as the control plane asks for it. Its thread may wait.
+//! The workers' part of a hand-over between processes, as the control plane asks for it. Its thread
+//! may wait.
 
 use std::io;
 use std::net::SocketAddr;
@@ -30,7 +31,8 @@ type Left = Inheritance<UdpSocket, TcpStream, TcpListener, Conduit>;
 pub struct Entrance {
     /// Settings of the relay sockets there.
     pub settings: RelaySettings,
-    /// It serves when it is told to; when the sender is gone before it ends, and nothing has happened.
+    /// It serves when it is told to; when the sender is gone before it ends, and nothing has
+    /// happened.
     pub updates: Receiver<Update>,
 }
 
@@ -200,8 +202,9 @@ impl WorkerChannels {
         self.ask_all(WorkerMessage::Leave)?.into_iter().collect()
     }
 
-    /// Lets all workers that have [left](Self::leave) withdraw the routes by which the kernel goes on to relay: the next process is about to
-    /// serve. Returns the progress of the allocations that had them, of each worker.
+    /// Lets all workers that have [left](Self::leave) withdraw the routes by which the kernel goes
+    /// on to relay: the next process is about to serve. Returns the progress of the allocations
+    /// that had them, of each worker.
     ///
     /// # Errors
     /// One does not answer in time.
@@ -209,7 +212,8 @@ impl WorkerChannels {
         self.ask_all(WorkerMessage::Withdraw)
     }
 
-    /// Asks all workers that have [left](Self::leave) for the progress of the allocations that the kernel goes on to relay for, without this process.
+    /// Asks all workers that have [left](Self::leave) for the progress of the allocations that the
+    /// kernel goes on to relay for, without this process.
     ///
     /// # Errors
     /// One does not answer in time.
@@ -236,14 +240,15 @@ impl WorkerChannels {
 }
 
 impl<N: Net> WorkerChannels<N> {
-    /// Lets all workers send copies of their allocations here, for a keeper, and from then on of each change, until the receiving end is
-    /// dropped. It is to have room for [`COPIES_WAITING`](crate::limits::COPIES_WAITING).
+    /// Lets all workers send copies of their allocations here, for a keeper, and from then on of
+    /// each change, until the receiving end is dropped. It is to have room for
+    /// [`COPIES_WAITING`](crate::limits::COPIES_WAITING).
     pub fn copy_to(&self, receiver: &SyncSender<Copies<N::Udp>>) {
         self.copy_for(receiver, CopiesFor::Keeper);
     }
 
-    /// The same for the next process. Those for a keeper wait meanwhile. When the workers [leave](Self::leave), what was sent here until then
-    /// is missing in what they return.
+    /// The same for the next process. Those for a keeper wait meanwhile. When the workers
+    /// [leave](Self::leave), what was sent here until then is missing in what they return.
     pub fn copy_to_next(&self, receiver: &SyncSender<Copies<N::Udp>>) {
         self.copy_for(receiver, CopiesFor::Next);
     }
@@ -264,7 +269,8 @@ impl<N: Net> WorkerChannels<N> {
         self.ids().for_each(|worker| self.insist(worker, || WorkerMessage::Forget));
     }
 
-    /// Sends a message until its queue has room. One that has none for so long hangs: the watchdog ends the process.
+    /// Sends a message until its queue has room. One that has none for so long hangs: the watchdog
+    /// ends the process.
     fn insist(&self, worker: WorkerId, message: impl Fn() -> WorkerMessage<N>) {
         let until = Instant::now() + LEAVE_DEADLINE;
         while self.send(worker, message()).is_err() && Instant::now() < until {

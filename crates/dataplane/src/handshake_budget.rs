@@ -1,15 +1,16 @@
 //! Processor time for DTLS and TLS handshakes, which need no credentials to begin.
 //!
-//! One handshake costs as much as hundreds of relayed packets, which wait for it. So in each turn of the loop
-//! handshakes have a bounded time, and each [customer](Prefix::customer) has a small share of the worker. The
-//! last part of a turn's time is for customers that have used little of their share: a flood from a few
-//! sources, however large, does not keep others from being served. Where the configuration says that an address
-//! is many customers', there are no shares.
+//! One handshake costs as much as hundreds of relayed packets, which wait for it. So in each turn
+//! of the loop handshakes have a bounded time, and each [customer](Prefix::customer) has a small
+//! share of the worker. The last part of a turn's time is for customers that have used little of
+//! their share: a flood from a few sources, however large, does not keep others from being served.
+//! Where the configuration says that an address is many customers', there are no shares.
 //!
-//! Work that finds no time in a turn goes on in the next: with TLS it waits in its connection, with DTLS in a
-//! [queue](crate::dtls).
+//! Work that finds no time in a turn goes on in the next: with TLS it waits in its connection, with
+//! DTLS in a [queue](crate::dtls).
 //!
-//! The measure is the processor time of the thread: no customer is charged for other work of the host.
+//! The measure is the processor time of the thread: no customer is charged for other work of the
+//! host.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -69,8 +70,8 @@ impl HandshakeBudget {
         self.spent = Duration::ZERO;
     }
 
-    /// Begins work for a client; [`done`](Self::done) ends it. `cpu` reads the thread's processor time, a system call, if
-    /// the work is admitted.
+    /// Begins work for a client; [`done`](Self::done) ends it. `cpu` reads the thread's processor
+    /// time, a system call, if the work is admitted.
     ///
     /// # Errors
     /// The budget that is used up.

@@ -8,8 +8,8 @@ use turn_types::{AllocationId, RelayId, RelayProtocol, RelayedAddr, SocketId};
 use crate::copies::Copies;
 use crate::io::Net;
 
-/// Part of one worker, with UDP sockets of type `S`, connections of type `T`, listening sockets of type `A`, and ways to earlier processes
-/// of type `C`.
+/// Part of one worker, with UDP sockets of type `S`, connections of type `T`, listening sockets of
+/// type `A`, and ways to earlier processes of type `C`.
 #[derive(Debug)]
 pub struct Inheritance<S, T, A, C> {
     /// The UDP listeners, in order.
@@ -24,8 +24,8 @@ pub struct Inheritance<S, T, A, C> {
     pub tcp_relays: Vec<InheritedTcpRelay<A>>,
     /// Connections with peers.
     pub peers: Vec<InheritedStream<T>>,
-    /// Datagrams that UDP sockets have lost to full receive buffers and that were counted, by the socket's address: the kernel goes on to add
-    /// them up.
+    /// Datagrams that UDP sockets have lost to full receive buffers and that were counted, by the
+    /// socket's address: the kernel goes on to add them up.
     pub losses: Vec<(SocketAddr, u32)>,
     /// Sessions of DTLS that stay, and relayed addresses, the oldest processes first.
     pub staying: Vec<StayingSessions<C>>,
@@ -84,13 +84,15 @@ impl<S, T, A, C> Inheritance<S, T, A, C> {
     }
 }
 
-/// Sessions of DTLS that stay with one process, which has their keys. The next one gets the datagrams of their clients, and passes them on.
+/// Sessions of DTLS that stay with one process, which has their keys. The next one gets the
+/// datagrams of their clients, and passes them on.
 #[derive(Debug)]
 pub struct StayingSessions<C> {
     /// The sessions.
     pub sessions: Vec<StayingSession>,
-    /// Relayed addresses of all allocations that stay, also of clients with connections: clients that leave may have them as their peers. Those of
-    /// prefixes need no socket, so that the kernel would not keep the next process from giving them to others.
+    /// Relayed addresses of all allocations that stay, also of clients with connections: clients
+    /// that leave may have them as their peers. Those of prefixes need no socket, so that the
+    /// kernel would not keep the next process from giving them to others.
     pub addresses: Vec<(RelayedAddr, RelayProtocol)>,
     /// The way to the process.
     pub conduit: C,

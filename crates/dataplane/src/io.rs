@@ -1,7 +1,8 @@
-//! The seam between a worker and the outside world: time, readiness, sockets, randomness and kernel routes.
+//! The seam between a worker and the outside world: time, readiness, sockets, randomness and kernel
+//! routes.
 //!
-//! [`Kernel`] is Linux; simulations put another implementation of [`Net`] in its place. A worker is compiled for
-//! each of them, so the packet path has no indirect call.
+//! [`Kernel`] is Linux; simulations put another implementation of [`Net`] in its place. A worker is
+//! compiled for each of them, so the packet path has no indirect call.
 
 mod conduit;
 mod kernel;
@@ -51,8 +52,8 @@ pub trait Net: fmt::Debug + Sized + 'static {
     /// Unpredictable bits: seeds of hash tables with keys that clients choose.
     fn random(&self) -> u64;
 
-    /// Waits until a watched source is ready, the worker is woken, or `timeout` is over (`None`: any time), and
-    /// reports the ready sources by their tokens. Wake-ups are not reported.
+    /// Waits until a watched source is ready, the worker is woken, or `timeout` is over (`None`:
+    /// any time), and reports the ready sources by their tokens. Wake-ups are not reported.
     fn wait(&mut self, timeout: Option<Duration>, report: impl FnMut(Event));
 
     /// Waits until the worker is woken, or for a moment, whatever is ready.
@@ -70,7 +71,8 @@ pub trait Net: fmt::Debug + Sized + 'static {
     /// It is not watched.
     fn rewatch(&self, source: Source<'_, Self>, token: u64, interest: Interest) -> io::Result<()>;
 
-    /// Reports `source` no more; another worker may watch it then. Closed sockets are forgotten without it.
+    /// Reports `source` no more; another worker may watch it then. Closed sockets are forgotten
+    /// without it.
     fn unwatch(&self, source: Source<'_, Self>);
 
     /// Opens a UDP socket.
@@ -91,7 +93,8 @@ pub trait Net: fmt::Debug + Sized + 'static {
     /// No descriptors left.
     fn conduits(&self) -> io::Result<(Self::Conduit, Self::Conduit)>;
 
-    /// Sends all datagrams of `tx`, which is empty afterwards. `on_fail` gets the tag of each one that was not sent.
+    /// Sends all datagrams of `tx`, which is empty afterwards. `on_fail` gets the tag of each one
+    /// that was not sent.
     fn send(
         tx: &mut TxBatch,
         rx: &RxBatch,
@@ -229,13 +232,15 @@ pub trait AcceptIo: fmt::Debug {
 
 /// One end of a way to another process, for messages with bounds. Nothing waits.
 pub trait ConduitIo: fmt::Debug + Sized {
-    /// Sends a message, which is not empty. Returns false if it was not sent, as there is no room for it.
+    /// Sends a message, which is not empty. Returns false if it was not sent, as there is no room
+    /// for it.
     ///
     /// # Errors
     /// The other process is gone.
     fn send(&self, message: &[u8]) -> io::Result<bool>;
 
-    /// Receives a message, as far as `room` holds it, and returns its length; `None`: there is none now.
+    /// Receives a message, as far as `room` holds it, and returns its length; `None`: there is none
+    /// now.
     ///
     /// # Errors
     /// The other process is gone, which is reported as readiness.

@@ -6,7 +6,8 @@ use turn_types::{AllocationId, WorkerId};
 
 use crate::copies::{CopiedAllocation, CopiedRelay, Copies};
 
-/// The last copies of each allocation of one worker, with sockets of type `S`: for the next process, when the one that has sent them is gone.
+/// The last copies of each allocation of one worker, with sockets of type `S`: for the next
+/// process, when the one that has sent them is gone.
 #[derive(Debug)]
 pub struct KeptWorker<S> {
     last_id: AllocationId,

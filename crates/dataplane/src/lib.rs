@@ -1,7 +1,7 @@
 //! Workers: one thread per core with sockets and one `turn-proto` [`Server`](turn_proto::Server).
 //!
-//! Read `worker.rs` first: the loop, which owns the parts and calls them in order. Each part has its own folder and
-//! state, and gets the `context` that all share for one call:
+//! Read `worker.rs` first: the loop, which owns the parts and calls them in order. Each part has
+//! its own folder and state, and gets the `context` that all share for one call:
 //!
 //! - `udp`: datagrams of clients and peers, ICMP errors;
 //! - `stream`: clients' TCP connections with PROXY protocol, TLS, framing, deadlines;
@@ -10,12 +10,13 @@
 //! - `offload`: routes of the kernel path and its ring;
 //! - `workers`: messages between workers.
 //!
-//! `io` is the seam to the kernel, which simulations replace. `egress` gathers datagrams to send, `report` counts and
-//! logs.
+//! `io` is the seam to the kernel, which simulations replace. `egress` gathers datagrams to send,
+//! `report` counts and logs.
 //!
-//! A datagram is judged by the server; its verdict becomes a datagram to send: a header written here and ranges of
-//! the receive buffer, so that payload is never copied. The path of a packet has no lock, no heap allocation after
-//! warm-up, and no waiting. Each packet has exactly one fate, counted when the kernel has taken or refused it.
+//! A datagram is judged by the server; its verdict becomes a datagram to send: a header written
+//! here and ranges of the receive buffer, so that payload is never copied. The path of a packet has
+//! no lock, no heap allocation after warm-up, and no waiting. Each packet has exactly one fate,
+//! counted when the kernel has taken or refused it.
 #![forbid(unsafe_code)]
 
 mod admission;

@@ -14,40 +14,45 @@ pub const RING_BYTES_PER_ROUND: u64 = STREAM_BACKLOG_BYTES as u64 / 2;
 /// Rounds of the ring per turn: the sockets have their turn after them.
 pub const RING_ROUNDS_PER_TURN: usize = 4;
 
-/// Batches that are received by a shared relay socket before one of its allocations leaves for another worker: more
-/// than its buffer holds of ordinary packets. A datagram behind them would be lost.
+/// Batches that are received by a shared relay socket before one of its allocations leaves for
+/// another worker: more than its buffer holds of ordinary packets. A datagram behind them would be
+/// lost.
 pub const SHARED_ROUNDS_PER_MOVE: usize = 64;
 
-/// Messages gathered from all sockets before their results are sent: the more are gathered, the longer are the GSO
-/// batches. It bounds the delay of the first one. Each has a buffer of 64 KiB, of which a worker keeps the part that
-/// messages ever filled: 1.5 MiB with small ones, 16 MiB at most.
+/// Messages gathered from all sockets before their results are sent: the more are gathered, the
+/// longer are the GSO batches. It bounds the delay of the first one. Each has a buffer of 64 KiB,
+/// of which a worker keeps the part that messages ever filled: 1.5 MiB with small ones, 16 MiB at
+/// most.
 pub const MESSAGES_PER_GATHERING: usize = 256;
 
-/// Bytes gathered before they are sent, in whole receive calls: more are evicted from the second-level cache before
-/// they are sent.
+/// Bytes gathered before they are sent, in whole receive calls: more are evicted from the
+/// second-level cache before they are sent.
 pub const BYTES_PER_GATHERING: usize = 256 << 10;
 
-/// Buffer of the way to an earlier process in bytes, as far as the system allows: a listener's, from which its datagrams come.
+/// Buffer of the way to an earlier process in bytes, as far as the system allows: a listener's,
+/// from which its datagrams come.
 pub const CONDUIT_BUFFER: usize = 4 << 20;
 
-/// Earlier processes that datagrams of DTLS are passed on to: each lives until its last client is gone, and nobody upgrades so often within the
-/// life of a call.
+/// Earlier processes that datagrams of DTLS are passed on to: each lives until its last client is
+/// gone, and nobody upgrades so often within the life of a call.
 pub const EARLIER_PROCESSES_MAX: usize = 8;
 
-/// Ids of allocations that a worker which has left keeps for itself: clients that stay with it may allocate anew. The next process goes on behind
-/// them, of 2⁴⁸ in all.
+/// Ids of allocations that a worker which has left keeps for itself: clients that stay with it may
+/// allocate anew. The next process goes on behind them, of 2⁴⁸ in all.
 pub const IDS_KEPT: u64 = 1 << 20;
 
-/// Time for a worker to leave its allocations to the next process. It does so between two batches, and takes some milliseconds for a
-/// few thousand; later means that it is stuck, and the hand-over fails.
+/// Time for a worker to leave its allocations to the next process. It does so between two batches,
+/// and takes some milliseconds for a few thousand; later means that it is stuck, and the hand-over
+/// fails.
 pub const LEAVE_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Time between copies for a keeper: what is newer is lost with the process. Each copy of an allocation takes some microseconds, and a client
-/// that begins a call changes its own a few times within this.
+/// Time between copies for a keeper: what is newer is lost with the process. Each copy of an
+/// allocation takes some microseconds, and a client that begins a call changes its own a few times
+/// within this.
 pub const COPIES_EVERY: Duration = Duration::from_millis(250);
 
-/// The same for the next process, which takes over as soon as it has everything: the fewer have changed since the last copies, the shorter
-/// is the pause.
+/// The same for the next process, which takes over as soon as it has everything: the fewer have
+/// changed since the last copies, the shorter is the pause.
 pub const COPIES_TO_NEXT_EVERY: Duration = Duration::from_millis(5);
 
 /// Longest time for which a worker that has left everything looks for nothing but messages.
@@ -56,38 +61,42 @@ pub const REST_MAX: Duration = Duration::from_millis(100);
 /// Allocations copied in one turn: half a millisecond, for which packets wait.
 pub const COPIES_PER_TURN: usize = 64;
 
-/// Copies on their way to the other process. While none fits the worker waits, and gathers what changes by its id alone.
+/// Copies on their way to the other process. While none fits the worker waits, and gathers what
+/// changes by its id alone.
 pub const COPIES_WAITING: usize = 16;
 
 /// Pause after copies that found no room.
 pub const COPIES_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
-/// Pause after copies of sockets for which no descriptors were left. Each try costs a few dozen system calls, and calls that have
-/// begun meanwhile are lost in a crash.
+/// Pause after copies of sockets for which no descriptors were left. Each try costs a few dozen
+/// system calls, and calls that have begun meanwhile are lost in a crash.
 pub const SOCKETS_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Pauses of a worker that ends, for a keeper that takes its last copies slowly: two seconds of the five that the process waits for
-/// its workers.
+/// Pauses of a worker that ends, for a keeper that takes its last copies slowly: two seconds of the
+/// five that the process waits for its workers.
 pub const LAST_COPIES_PAUSES: u32 = 200;
 
-/// Sockets after which results are sent while fewer are ready than a turn serves: the packets of the first of a few dozen
-/// need not wait for those of the last, and a send call for so many costs each of them little.
+/// Sockets after which results are sent while fewer are ready than a turn serves: the packets of
+/// the first of a few dozen need not wait for those of the last, and a send call for so many costs
+/// each of them little.
 pub const SOCKETS_SENT_EARLY: usize = 4;
 
-/// Sockets served per turn of the loop, each with one receive call (a listener may have one for each relay): the bound
-/// of the delay of mailbox and timers. epoll reports the others in the next turn before it repeats these.
+/// Sockets served per turn of the loop, each with one receive call (a listener may have one for
+/// each relay): the bound of the delay of mailbox and timers. epoll reports the others in the next
+/// turn before it repeats these.
 pub const SOCKETS_PER_TURN: usize = 32;
 
-/// Receive and send buffer of a relay socket in bytes, at most. It carries one client's media, and there is one per
-/// allocation: with a listener's buffers, a few hundred flooded relays would use up the kernel's memory for UDP
-/// (`net.ipv4.udp_mem`) for all sockets.
+/// Receive and send buffer of a relay socket in bytes, at most. It carries one client's media, and
+/// there is one per allocation: with a listener's buffers, a few hundred flooded relays would use
+/// up the kernel's memory for UDP (`net.ipv4.udp_mem`) for all sockets.
 pub const RELAY_BUFFER_MAX: usize = 512 << 10;
 
-/// Datagrams gathered before they are sent within a receive batch: half of the capacity of a transmit batch, so that
-/// it is never full.
+/// Datagrams gathered before they are sent within a receive batch: half of the capacity of a
+/// transmit batch, so that it is never full.
 pub const DATAGRAMS_PER_FLUSH: usize = 1024;
 
-/// Requests of the control plane per turn: user look-ups come in bursts, and each costs about as much as a packet.
+/// Requests of the control plane per turn: user look-ups come in bursts, and each costs about as
+/// much as a packet.
 pub const REQUESTS_PER_TURN: usize = 64;
 
 /// Connections accepted from one socket per turn: the delay of the other sockets' packets.
@@ -99,32 +108,34 @@ pub const READS_PER_TURN: usize = 4;
 /// Encrypted bytes per read: four records.
 pub const CIPHERTEXT_PER_READ: usize = 64 << 10;
 
-/// Output queue of one connection in bytes. Beyond it the oldest data is dropped; answers alone beyond it close the
-/// connection. A picture of a video call has a tenth of it, a second of one at 2 Mbit/s as much: older data is of no
-/// use to a call.
+/// Output queue of one connection in bytes. Beyond it the oldest data is dropped; answers alone
+/// beyond it close the connection. A picture of a video call has a tenth of it, a second of one at
+/// 2 Mbit/s as much: older data is of no use to a call.
 pub const STREAM_BACKLOG_BYTES: usize = 256 << 10;
 
-/// Bytes of a peer in the queue of its client at which the peer is not read any more, and the most per read: with as
-/// many in the other direction, a pipe keeps 200 KiB at most.
+/// Bytes of a peer in the queue of its client at which the peer is not read any more, and the most
+/// per read: with as many in the other direction, a pipe keeps 200 KiB at most.
 pub const PIPE_BYTES: usize = 64 << 10;
 
 /// Peers' connections that wait to be accepted at one relay; the worker accepts them within a turn.
 pub const PEERS_WAITING: u16 = 32;
 
-/// Messages of other workers in the queue of one. Beyond it ConnectionBinds get 508, and mobility requests 500.
+/// Messages of other workers in the queue of one. Beyond it ConnectionBinds get 508, and mobility
+/// requests 500.
 pub const WORKER_MESSAGES_WAITING: usize = 256;
 
 /// Silence of a pipe with one ended direction, at most.
 pub const HALF_CLOSED_FOR: Duration = Duration::from_mins(1);
 
-/// Time for which one end of a pipe may take no bytes. It costs a bounded buffer alone, and programs do pause.
+/// Time for which one end of a pipe may take no bytes. It costs a bounded buffer alone, and
+/// programs do pause.
 pub const PIPE_STUCK_FOR: Duration = Duration::from_mins(5);
 
 /// Time to answer a ConnectionBind: longer than a user look-up may take.
 pub const HELD_FOR: Duration = Duration::from_secs(45);
 
-/// Length of a message of a client without an allocation, at most: a request with a token and a certificate's worth of
-/// attributes. Its beginning may be kept for [`MESSAGE_WITHIN`].
+/// Length of a message of a client without an allocation, at most: a request with a token and a
+/// certificate's worth of attributes. Its beginning may be kept for [`MESSAGE_WITHIN`].
 pub const UNAUTHENTICATED_MESSAGE_BYTES: usize = 4096;
 
 /// Time to the first message of a connection: clients connect to send one.
@@ -136,8 +147,8 @@ pub const MESSAGE_WITHIN: Duration = Duration::from_secs(30);
 /// Time for which a connection may take no bytes of its output.
 pub const STUCK_FOR: Duration = Duration::from_secs(30);
 
-/// Silence of a connection without an allocation, at most: longer than a person takes to log in. RFC 8489 §6.2.2 wants
-/// it left open; a client that returns later connects again.
+/// Silence of a connection without an allocation, at most: longer than a person takes to log in.
+/// RFC 8489 §6.2.2 wants it left open; a client that returns later connects again.
 pub const IDLE_FOR: Duration = Duration::from_mins(1);
 
 /// Silence after which a connection may be evicted for another one: longer than any answer takes.
@@ -152,52 +163,52 @@ pub const ENDING_FOR: Duration = Duration::from_secs(5);
 /// Interval of the search for connections past their deadlines.
 pub const SWEEP_STREAMS_EVERY: Duration = Duration::from_secs(1);
 
-/// DTLS sessions of one worker with an incomplete handshake; for one more, the oldest one of the customer that has
-/// most is evicted. Each has about 50 KB.
+/// DTLS sessions of one worker with an incomplete handshake; for one more, the oldest one of the
+/// customer that has most is evicted. Each has about 50 KB.
 pub const HALF_OPEN_MAX: usize = 512;
 
-/// The same of one customer, of which the oldest is evicted: a company behind one address, all of whose clients
-/// reconnect together. An evicted client has to begin anew, so they are more than the waiting hellos of a customer.
-/// With a round trip of 0.2 s they are 1000 handshakes per second.
+/// The same of one customer, of which the oldest is evicted: a company behind one address, all of
+/// whose clients reconnect together. An evicted client has to begin anew, so they are more than the
+/// waiting hellos of a customer. With a round trip of 0.2 s they are 1000 handshakes per second.
 pub const HALF_OPEN_PER_CUSTOMER: usize = HALF_OPEN_MAX / 2;
 
-/// Entries for cookies that have begun a session: 256 KiB. Within the lifetime of a cookie one customer's share of the
-/// time is worth about a third of them.
+/// Entries for cookies that have begun a session: 256 KiB. Within the lifetime of a cookie one
+/// customer's share of the time is worth about a third of them.
 pub const COOKIES_USED: usize = 32_768;
 
-/// Processor time for DTLS and TLS handshakes per turn of the loop, of which the second half is for customers that
-/// have used little. Relayed packets wait for that long, and for the step that exceeds it: one takes 0.1 ms, with
-/// RSA up to a millisecond. Excess work waits for the next turn.
+/// Processor time for DTLS and TLS handshakes per turn of the loop, of which the second half is for
+/// customers that have used little. Relayed packets wait for that long, and for the step that
+/// exceeds it: one takes 0.1 ms, with RSA up to a millisecond. Excess work waits for the next turn.
 pub const HANDSHAKE_TIME_PER_TURN: Duration = Duration::from_millis(1);
 
-/// Datagrams of DTLS handshakes that wait for a turn with time: as many clients as half-open sessions. They are served
-/// within 0.1 s, with RSA within half a second.
+/// Datagrams of DTLS handshakes that wait for a turn with time: as many clients as half-open
+/// sessions. They are served within 0.1 s, with RSA within half a second.
 pub const HANDSHAKES_WAITING: usize = HALF_OPEN_MAX;
 
 /// The same of one customer, so that a few hostile addresses do not delay all others.
 pub const HANDSHAKES_WAITING_PER_CUSTOMER: usize = HANDSHAKES_WAITING / 4;
 
-/// The same of one client's address and port. A client's second flight has three messages, each perhaps in a datagram
-/// of its own; twice that, for a repetition.
+/// The same of one client's address and port. A client's second flight has three messages, each
+/// perhaps in a datagram of its own; twice that, for a repetition.
 pub const HANDSHAKES_WAITING_PER_CLIENT: usize = 8;
 
-/// Length of a waiting handshake datagram, at most: a longer hello is refused, and later messages have a few hundred
-/// bytes. A worker's queue has 1 MiB at most.
+/// Length of a waiting handshake datagram, at most: a longer hello is refused, and later messages
+/// have a few hundred bytes. A worker's queue has 1 MiB at most.
 pub const HANDSHAKE_DATAGRAM_MAX: usize = turn_session::dtls::HELLO_MAX;
 
-/// Longest wait of a handshake datagram. Clients first repeat it after a second (RFC 6347 §4.2.4.1), which renews the
-/// time of a hello; a client that has not done so within two is gone.
+/// Longest wait of a handshake datagram. Clients first repeat it after a second (RFC 6347
+/// §4.2.4.1), which renews the time of a hello; a client that has not done so within two is gone.
 pub const HANDSHAKE_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Share of one customer in a worker's time for handshakes, as a divisor: some 80 handshakes per second, with RSA 30.
-/// Calls are protected by the bound of the turn; the share keeps one address from taking the time of all. At the
-/// share of a hostile one, a packet in 32 meets a handshake and waits 0.1 ms for it, with RSA 1 ms: less than the
-/// delay of a network varies by.
+/// Share of one customer in a worker's time for handshakes, as a divisor: some 80 handshakes per
+/// second, with RSA 30. Calls are protected by the bound of the turn; the share keeps one address
+/// from taking the time of all. At the share of a hostile one, a packet in 32 meets a handshake and
+/// waits 0.1 ms for it, with RSA 1 ms: less than the delay of a network varies by.
 pub const HANDSHAKE_SHARE: u32 = 32;
 
-/// Burst of that share: some 1600 handshakes, with RSA 700, as when a company's clients reconnect together. The last
-/// quarter is for finishing them. A hostile address has it once in half a minute: a second or two in which each turn
-/// takes its millisecond.
+/// Burst of that share: some 1600 handshakes, with RSA 700, as when a company's clients reconnect
+/// together. The last quarter is for finishing them. A hostile address has it once in half a
+/// minute: a second or two in which each turn takes its millisecond.
 pub const HANDSHAKE_BURST: Duration = Duration::from_secs(1);
 
 /// Use up to which a customer counts as one that has used little: a few handshakes.
@@ -206,23 +217,27 @@ pub const HANDSHAKE_TIME_FEW: Duration = Duration::from_millis(5);
 /// Smallest charge of a handshake step: for the work around it, and for coarse clocks.
 pub const HANDSHAKE_STEP_MIN: Duration = Duration::from_micros(50);
 
-/// Largest charge of a handshake step: no step takes as long, and a clock that jumps locks no customer out for long.
+/// Largest charge of a handshake step: no step takes as long, and a clock that jumps locks no
+/// customer out for long.
 pub const HANDSHAKE_STEP_MAX: Duration = Duration::from_millis(20);
 
-/// Beginning of a TLS handshake that is kept until there is time for it: one record (RFC 8446 §5.1).
+/// Beginning of a TLS handshake that is kept until there is time for it: one record (RFC 8446
+/// §5.1).
 pub const HELLO_KEPT_BYTES: usize = 5 + (16 << 10);
 
-/// Connections with a TLS handshake that waits for its customer's share, resumed per sweep: the check takes time as
-/// well. The others have until [`FIRST_MESSAGE_WITHIN`].
+/// Connections with a TLS handshake that waits for its customer's share, resumed per sweep: the
+/// check takes time as well. The others have until [`FIRST_MESSAGE_WITHIN`].
 pub const PAUSED_RESUMED: usize = 64;
 
 /// Time for a DTLS handshake: a client repeats its flight after 1, 3, 7 and 15 seconds.
 pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(30);
 
-/// Interval of the check for flights to be repeated: OpenSSL knows the time, but cannot be asked for it.
+/// Interval of the check for flights to be repeated: OpenSSL knows the time, but cannot be asked
+/// for it.
 pub const RESEND_EVERY: Duration = Duration::from_millis(250);
 
-/// Silence of a DTLS session without an allocation, at most. Unlike TCP, UDP does not report that a client is gone.
+/// Silence of a DTLS session without an allocation, at most. Unlike TCP, UDP does not report that a
+/// client is gone.
 pub const SESSION_IDLE_FOR: Duration = Duration::from_mins(2);
 
 /// Interval of the search for idle sessions.
@@ -231,8 +246,9 @@ pub const SWEEP_SESSIONS_EVERY: Duration = Duration::from_secs(5);
 /// Log lines about ended connections, per second and worker: no credentials are needed to connect.
 pub const STREAM_LINES_PER_SECOND: u32 = 10;
 
-/// Kinds of recent refusals (user, network and reason, of clients at proved addresses) that a worker keeps for an operator: a day's trouble of a busy
-/// server, and with the longest names half a megabyte.
+/// Kinds of recent refusals (user, network and reason, of clients at proved addresses) that a
+/// worker keeps for an operator: a day's trouble of a busy server, and with the longest names half
+/// a megabyte.
 pub const REFUSALS_KEPT: usize = 512;
 
 /// Least time between two lines at INFO about refusals of one kind.
@@ -241,67 +257,71 @@ pub const REFUSAL_LINE_EVERY: Duration = Duration::from_secs(60);
 /// Log lines about refused requests, per second and worker: clients can cause any number of them.
 pub const REFUSAL_LINES_PER_SECOND: u32 = 10;
 
-/// Log lines about traced clients, per second and worker: enough to follow a client that fails again and again.
+/// Log lines about traced clients, per second and worker: enough to follow a client that fails
+/// again and again.
 pub const TRACED_LINES_PER_SECOND: u32 = 50;
 
-/// Interval of the sweeps, which read the kernel's counters. Statistics lag behind by as much, and the lease of a
-/// worker's routes ([`xdp_relay::limits::LEASE`]) is renewed several times before it ends.
+/// Interval of the sweeps, which read the kernel's counters. Statistics lag behind by as much, and
+/// the lease of a worker's routes ([`xdp_relay::limits::LEASE`]) is renewed several times before it
+/// ends.
 pub const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// Cells of the kernel's counters per part of a sweep; a flow has one for each processor. A cell is a cache line of
-/// another processor, about 100 ns: packets wait for 0.1 ms.
+/// Cells of the kernel's counters per part of a sweep; a flow has one for each processor. A cell is
+/// a cache line of another processor, about 100 ns: packets wait for 0.1 ms.
 pub const SWEEP_CELLS: usize = 1024;
 
-/// Time between two parts of a sweep, which so take a tenth of a worker's time at most. A worker with 16,384 flows on
-/// 31 processors is through in [`SWEEP_EVERY`]; with twice as many of either its statistics lag behind by two
-/// seconds.
+/// Time between two parts of a sweep, which so take a tenth of a worker's time at most. A worker
+/// with 16,384 flows on 31 processors is through in [`SWEEP_EVERY`]; with twice as many of either
+/// its statistics lag behind by two seconds.
 pub const SWEEP_PART_EVERY: Duration = Duration::from_millis(2);
 
-/// Datagrams within [`UNCOALESCED_WITHIN`] that reach a socket with routes at tc, until it coalesces: far more than the
-/// program passes where it can relay, and their extra cost is nothing by then. For a relay socket every datagram
-/// counts; for a listener the relayed ones that follow one of the same client, since it has all clients' requests
-/// besides.
+/// Datagrams within [`UNCOALESCED_WITHIN`] that reach a socket with routes at tc, until it
+/// coalesces: far more than the program passes where it can relay, and their extra cost is nothing
+/// by then. For a relay socket every datagram counts; for a listener the relayed ones that follow
+/// one of the same client, since it has all clients' requests besides.
 pub const UNCOALESCED_MAX: u64 = 64;
 
 /// See [`UNCOALESCED_MAX`].
 pub const UNCOALESCED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Time for which a socket with routes at tc then coalesces, before it tries again whether the program relays: a failed trial
-/// costs [`UNCOALESCED_MAX`] datagrams.
+/// Time for which a socket with routes at tc then coalesces, before it tries again whether the
+/// program relays: a failed trial costs [`UNCOALESCED_MAX`] datagrams.
 pub const COALESCING_ROUTED_FOR: Duration = Duration::from_mins(1);
 
-/// Datagrams within [`UNCOALESCED_WITHIN`] that a socket without routes is judged by, at least: it coalesces if half of them follow
-/// one of the same sender. A picture of a video call or two.
+/// Datagrams within [`UNCOALESCED_WITHIN`] that a socket without routes is judged by, at least: it
+/// coalesces if half of them follow one of the same sender. A picture of a video call or two.
 pub const ALIKE_MIN: u64 = 16;
 
-/// Time that it is judged by, unless there are [`ALIKE_MANY`]: the burst of one client among many calls is not taken for all of them.
+/// Time that it is judged by, unless there are [`ALIKE_MANY`]: the burst of one client among many
+/// calls is not taken for all of them.
 pub const ALIKE_OVER: Duration = Duration::from_millis(20);
 
-/// Datagrams that are enough at any time: more than two of the longest bursts of 64 KiB with a hundred other calls between them.
+/// Datagrams that are enough at any time: more than two of the longest bursts of 64 KiB with a
+/// hundred other calls between them.
 pub const ALIKE_MANY: u64 = 256;
 
-/// Full receive calls in a row behind which a socket coalesces whatever it receives: it has more than it can take. A pause of the
-/// scheduler of some milliseconds fills a few.
+/// Full receive calls in a row behind which a socket coalesces whatever it receives: it has more
+/// than it can take. A pause of the scheduler of some milliseconds fills a few.
 pub const FULL_CALLS_MIN: u32 = 8;
 
-/// Time for which a socket with bursts coalesces before it sees again whether that is worth it: of 300 packets of video a second one
-/// in thirty is received alone.
+/// Time for which a socket with bursts coalesces before it sees again whether that is worth it: of
+/// 300 packets of video a second one in thirty is received alone.
 pub const COALESCING_FOR: Duration = Duration::from_secs(2);
 
-/// The same where it had more than it could take, which may have been for a moment. While it still has, messages wait, and it goes
-/// on.
+/// The same where it had more than it could take, which may have been for a moment. While it still
+/// has, messages wait, and it goes on.
 pub const COALESCING_FULL_FOR: Duration = Duration::from_millis(100);
 
-/// Time for which coalesced datagrams still come behind the end of coalescing: two ticks of the kernel's clock, as long as it may keep
-/// them for more.
+/// Time for which coalesced datagrams still come behind the end of coalescing: two ticks of the
+/// kernel's clock, as long as it may keep them for more.
 pub const COALESCED_LATE: Duration = Duration::from_millis(20);
 
-/// Time until the next attempt to stop coalescing at a socket where a message waited: an attempt takes three system
-/// calls, and under load a message may always wait.
+/// Time until the next attempt to stop coalescing at a socket where a message waited: an attempt
+/// takes three system calls, and under load a message may always wait.
 pub const STOP_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
-/// Reasons that the line of an ended allocation names, of its refusals and of its drops: the most frequent ones. Most
-/// allocations have one or two.
+/// Reasons that the line of an ended allocation names, of its refusals and of its drops: the most
+/// frequent ones. Most allocations have one or two.
 pub const LOGGED_REASONS_MAX: usize = 4;
 
 /// Interval of log lines about one condition.

@@ -1,5 +1,5 @@
-//! Routes of the kernel path. The server's channels become routes in the kernel, and the kernel's counters are
-//! credited to the server: limits, statistics and records are the same for both paths.
+//! Routes of the kernel path. The server's channels become routes in the kernel, and the kernel's
+//! counters are credited to the server: limits, statistics and records are the same for both paths.
 
 mod counters;
 mod ring;
@@ -24,11 +24,13 @@ use counters::{count, traffic};
 #[derive(Debug)]
 pub(crate) struct Offload<N: Net> {
     routes: Option<N::Routes>,
-    /// Flows of clients with connections, of which the kernel delivers the peers' datagrams through the ring.
+    /// Flows of clients with connections, of which the kernel delivers the peers' datagrams through
+    /// the ring.
     ring_flows: ByNumber<FlowCookie, RingFlow>,
     /// The same by relay socket and peer, for datagrams that reach that socket.
     by_peer: HashMap<(RelayId, SocketAddr), FlowId>,
-    /// Withdrawn ones of them: earlier datagrams wait in the ring, perhaps for a client that has moved.
+    /// Withdrawn ones of them: earlier datagrams wait in the ring, perhaps for a client that has
+    /// moved.
     withdrawn: Vec<FlowCookie>,
     /// Channels that the kernel does not relay, with the reason.
     refused: BTreeMap<RouteId, WhyNot>,
@@ -153,8 +155,8 @@ impl<N: Net> Offload<N> {
         !self.by_peer.is_empty()
     }
 
-    /// Notes that a peer's datagrams reached its relay socket: if the kernel has a route, it delivers the peer's next
-    /// datagrams for some seconds.
+    /// Notes that a peer's datagrams reached its relay socket: if the kernel has a route, it
+    /// delivers the peer's next datagrams for some seconds.
     pub(crate) fn came_by_socket(&self, relay: RelayId, peer: SocketAddr, datagrams: u32) {
         // Most workers have none, and datagrams in the ring do not come this way.
         if self.by_peer.is_empty() {
@@ -181,8 +183,8 @@ impl<N: Net> Offload<N> {
         }
     }
 
-    /// Does the next part of a sweep: renews the lease of the worker's routes, and credits and counts the kernel's
-    /// counters of the next flows.
+    /// Does the next part of a sweep: renews the lease of the worker's routes, and credits and
+    /// counts the kernel's counters of the next flows.
     pub(crate) fn sweep(&mut self, now: Instant, server: &mut Server, counters: &WorkerCounters) {
         let Some(routes) = &mut self.routes else { return };
         routes.renew(now);
@@ -255,7 +257,8 @@ impl<N: Net> Offload<N> {
         refused.map(|(_, why)| *why).next().unwrap_or(WhyNot::NoChannel)
     }
 
-    /// Adds the kernel's last counters to the record of an allocation that has ended, and returns them.
+    /// Adds the kernel's last counters to the record of an allocation that has ended, and returns
+    /// them.
     pub(crate) fn complete(&mut self, record: &mut AllocationRecord) -> Option<Traffic> {
         let traffic = self.last.remove(&record.id)?;
         record.credit(&traffic);
@@ -263,8 +266,8 @@ impl<N: Net> Offload<N> {
     }
 }
 
-/// Returns the time of the part after this one. A sweep of more parts than fit into [`SWEEP_EVERY`] lasts longer, and the
-/// next one follows it as one more part.
+/// Returns the time of the part after this one. A sweep of more parts than fit into [`SWEEP_EVERY`]
+/// lasts longer, and the next one follows it as one more part.
 fn next_part(began: Instant, now: Instant, is_over: bool) -> Instant {
     let soon = now + SWEEP_PART_EVERY;
     if is_over { soon.max(began + SWEEP_EVERY) } else { soon }

@@ -1,4 +1,5 @@
-//! Slab of connections: a number belongs to one connection for as long as it lives, and not soon to another one.
+//! Slab of connections: a number belongs to one connection for as long as it lives, and not soon to
+//! another one.
 
 use turn_types::SocketId;
 

@@ -119,8 +119,8 @@ impl<N: Net> Sockets<N> {
         Flow { socket: Token::Relay(socket).send_socket(), to: peer.0, from, meta }
     }
 
-    /// Opens and watches a relay socket; `of_prefix`: at an address that no interface has. A relay that shares one
-    /// becomes a part of it.
+    /// Opens and watches a relay socket; `of_prefix`: at an address that no interface has. A relay
+    /// that shares one becomes a part of it.
     ///
     /// # Errors
     /// Those of the kernel; no socket is left open then.
@@ -139,8 +139,8 @@ impl<N: Net> Sockets<N> {
         self.adopt_relay(net, relay, RelaySocket::new(socket, self.options.gro))
     }
 
-    /// Opens the socket at a port that relays of a family share. At the start, when it is known that nobody has the port:
-    /// it is shared with sockets of the same user.
+    /// Opens the socket at a port that relays of a family share. At the start, when it is known
+    /// that nobody has the port: it is shared with sockets of the same user.
     ///
     /// # Errors
     /// Those of the kernel.
@@ -236,7 +236,8 @@ impl<N: Net> Sockets<N> {
         Some((socket.socket.local_addr(), Some(socket)))
     }
 
-    /// Watches the socket that a relay [got](Self::part): the one that it shared goes to the next process, and it does not.
+    /// Watches the socket that a relay [got](Self::part): the one that it shared goes to the next
+    /// process, and it does not.
     ///
     /// # Errors
     /// No memory left for epoll; the socket is closed then.
@@ -261,7 +262,8 @@ impl<N: Net> Sockets<N> {
         if self.shared.insert(relay, at) { Ok(()) } else { Err(io::ErrorKind::AddrInUse.into()) }
     }
 
-    /// Watches a relay socket that another worker had. One that shared a socket here becomes a part of it again.
+    /// Watches a relay socket that another worker had. One that shared a socket here becomes a part
+    /// of it again.
     ///
     /// # Errors
     /// No memory left for epoll; the socket is closed then.
@@ -283,8 +285,9 @@ impl<N: Net> Sockets<N> {
         Ok(())
     }
 
-    /// Opens a socket of its own for a relay that shares one: to the kernel an address counts more than all addresses.
-    /// Returns the number of the shared one, where datagrams of before may wait; `None` for other relays.
+    /// Opens a socket of its own for a relay that shares one: to the kernel an address counts more
+    /// than all addresses. Returns the number of the shared one, where datagrams of before may
+    /// wait; `None` for other relays.
     ///
     /// # Errors
     /// No descriptors left; nothing is different then.
@@ -308,8 +311,8 @@ impl<N: Net> Sockets<N> {
         self.parted.remove(relay);
     }
 
-    /// Takes a relay socket out, for another worker or process: of a relay that shares one the socket that it
-    /// [got](Self::part).
+    /// Takes a relay socket out, for another worker or process: of a relay that shares one the
+    /// socket that it [got](Self::part).
     pub(crate) fn take_relay(&mut self, net: &N, relay: RelayId) -> Option<RelaySocket<N>> {
         let alone = self.shared.remove(relay);
         if relay.is_shared() && alone.is_none() {
@@ -330,7 +333,8 @@ impl<N: Net> Sockets<N> {
         }
     }
 
-    /// Notes that a program at tc has a route of a client at the listener of `server`, and of a relay socket.
+    /// Notes that a program at tc has a route of a client at the listener of `server`, and of a
+    /// relay socket.
     pub(crate) fn routed_at_tc(&self, server: ServerAddr, relay: RelayId, now: Instant) {
         if let Some((_, listener)) = self.listener_at(server) {
             listener.gro.routed(now);

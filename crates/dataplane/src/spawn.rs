@@ -40,8 +40,8 @@ pub struct Spawned {
 }
 
 impl Spawned {
-    /// Waits until the worker is built. It runs until [`Request::Stop`](control::Request::Stop); the handle returns a panic of its
-    /// thread.
+    /// Waits until the worker is built. It runs until [`Request::Stop`](control::Request::Stop);
+    /// the handle returns a panic of its thread.
     ///
     /// # Errors
     /// No descriptors or memory left.
@@ -54,8 +54,8 @@ impl Spawned {
     }
 }
 
-/// Starts a worker on a thread, and on `core` if given; with an `entrance` it waits at its gate. Several are built at the same
-/// time.
+/// Starts a worker on a thread, and on `core` if given; with an `entrance` it waits at its gate.
+/// Several are built at the same time.
 ///
 /// # Errors
 /// No threads left.
@@ -76,7 +76,8 @@ pub fn spawn(
     })
 }
 
-/// Waits until a worker that has everything of the one before is to serve; false if the hand-over has failed.
+/// Waits until a worker that has everything of the one before is to serve; false if the hand-over
+/// has failed.
 fn is_to_serve(worker: &mut Worker, updates: &Receiver<Update>) -> bool {
     loop {
         match updates.recv() {
@@ -103,7 +104,8 @@ impl Entrance {
         loop {
             match update {
                 Update::Copies(copies) => worker.take(copies),
-                // If it is not waited for any more, the hand-over has failed, which the next update tells.
+                // If it is not waited for any more, the hand-over has failed, which the next update
+                // tells.
                 Update::Reached(answer) => drop(answer.send(())),
                 Update::Last(inherited) => {
                     tell_refused(id, &worker.take_over(*inherited));
@@ -134,7 +136,8 @@ fn tell_refused(worker: WorkerId, refused: &[NotTaken]) {
     }
 }
 
-/// Builds a value on its thread and core, and runs it there: its memory comes from the core's own NUMA node.
+/// Builds a value on its thread and core, and runs it there: its memory comes from the core's own
+/// NUMA node.
 fn start<T>(
     id: WorkerId,
     core: Option<usize>,

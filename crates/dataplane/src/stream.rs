@@ -1,7 +1,7 @@
 //! Clients' TCP connections: accepted, read, written, closed.
 //!
-//! `connection.rs` is one connection with its TLS and queues, `table.rs` all of a worker. The other files are the
-//! verbs of [`Streams`].
+//! `connection.rs` is one connection with its TLS and queues, `table.rs` all of a worker. The other
+//! files are the verbs of [`Streams`].
 
 mod accept;
 mod connection;
@@ -39,7 +39,8 @@ pub struct StreamSettings {
     pub tls: Option<TlsConfig>,
     /// Serves STUN without TLS as well.
     pub plain: bool,
-    /// URL to which certificate authorities are redirected, before the token of the challenge (RFC 8555 §8.3).
+    /// URL to which certificate authorities are redirected, before the token of the challenge (RFC
+    /// 8555 §8.3).
     pub acme_redirect: Option<String>,
     /// Limits of connections, of all workers together.
     pub admission: Arc<Admission>,
@@ -56,7 +57,8 @@ pub(crate) struct Streams<N: Net> {
     unsent: Vec<SocketId>,
     /// Connections whose output queue is full of answers.
     stuck: Vec<SocketId>,
-    /// Connections to be read in the next turn without a report of epoll, which does not know of buffered bytes.
+    /// Connections to be read in the next turn without a report of epoll, which does not know of
+    /// buffered bytes.
     reread: Vec<SocketId>,
     /// Pipes whose client's connection was written or closed, for their other end.
     pipes: Vec<PipeEvent>,

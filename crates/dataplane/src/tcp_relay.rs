@@ -1,4 +1,5 @@
-//! TCP allocations (RFC 6062): listening relays, connections with peers, and the pipes to clients' connections.
+//! TCP allocations (RFC 6062): listening relays, connections with peers, and the pipes to clients'
+//! connections.
 
 mod connect;
 mod moving;
@@ -18,9 +19,9 @@ pub use moving::tcp_relay_from_fd;
 use peer::Peers;
 pub(crate) use peer::Readiness;
 
-/// Options of connections with peers: silent ones are probed, and given up after a quarter of an hour. Relays share
-/// their ports with no listener: the kernel prefers a relay, whose address is specific, to listeners of the same port
-/// at the wildcard address.
+/// Options of connections with peers: silent ones are probed, and given up after a quarter of an
+/// hour. Relays share their ports with no listener: the kernel prefers a relay, whose address is
+/// specific, to listeners of the same port at the wildcard address.
 const PEER_OPTIONS: TcpOptions = TcpOptions {
     reuse_port: false,
     keepalive: Duration::from_mins(10),

@@ -5,8 +5,8 @@ use turn_types::{ConnectionId, RelayId, SocketId};
 
 /// A source of readiness, or a socket to send by.
 ///
-/// The number of a relay socket is its [`RelayId`], which is never reused: a late event or datagram of a closed
-/// relay socket cannot reach its successor.
+/// The number of a relay socket is its [`RelayId`], which is never reused: a late event or datagram
+/// of a closed relay socket cannot reach its successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
     /// Relay socket, UDP or listening for TCP.
@@ -27,8 +27,8 @@ pub(crate) enum Token {
     Earlier(u32),
 }
 
-/// Bit of every number that is not a relay socket's. Relays are counted from zero, and would take centuries to
-/// reach it.
+/// Bit of every number that is not a relay socket's. Relays are counted from zero, and would take
+/// centuries to reach it.
 const NOT_A_RELAY: u64 = 1 << 63;
 
 /// Indices of acceptors are small: no other token has these numbers.

@@ -139,7 +139,8 @@ impl<N: Net> std::fmt::Debug for Worker<N> {
     }
 }
 
-/// Opens the worker's sockets for relays of prefixes, one for each family, unless they are inherited.
+/// Opens the worker's sockets for relays of prefixes, one for each family, unless they are
+/// inherited.
 fn open_shared_relays<N: Net>(
     net: &N,
     sockets: &mut Sockets<N>,
@@ -300,9 +301,10 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Serves UDP sockets: listeners and relay sockets alternately, one batch each, so that neither many relays nor a
-    /// busy listener delays the other side; again those with more than a batch, until enough is gathered; then the
-    /// error queues. The more has queued up, the longer are the GSO batches; while little has, results are sent early.
+    /// Serves UDP sockets: listeners and relay sockets alternately, one batch each, so that neither
+    /// many relays nor a busy listener delays the other side; again those with more than a batch,
+    /// until enough is gathered; then the error queues. The more has queued up, the longer are the
+    /// GSO batches; while little has, results are sent early.
     fn serve_datagrams(&mut self) {
         loop {
             for round in 0..self.ready.rounds() {
@@ -387,7 +389,8 @@ impl<N: Net> Worker<N> {
         self.ready.earlier().iter().for_each(|index| earlier.serve(net, *index, scratch));
     }
 
-    /// Serves sessions of DTLS that have stayed here: the next process passes on what comes for them.
+    /// Serves sessions of DTLS that have stayed here: the next process passes on what comes for
+    /// them.
     fn serve_passed(&mut self) {
         if !self.ready.has_passed() {
             return;
@@ -540,7 +543,8 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Sends the gathered datagrams, frees the receive batch, and writes to connections with new output.
+    /// Sends the gathered datagrams, frees the receive batch, and writes to connections with new
+    /// output.
     fn send_gathered(&mut self) {
         self.cx.flush();
         self.cx.rx.clear();
@@ -549,8 +553,8 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Keeps the ports of this server's own sockets from relays, whichever rules apply. The kernel would refuse them; so
-    /// it does those of prefixes, where a socket has all addresses.
+    /// Keeps the ports of this server's own sockets from relays, whichever rules apply. The kernel
+    /// would refuse them; so it does those of prefixes, where a socket has all addresses.
     fn exclude_listening_ports(&self, policy: &Policy) {
         for at in self.cx.sockets.listener_addrs().chain(self.streams.acceptor_addrs()) {
             for relay in &policy.relay {

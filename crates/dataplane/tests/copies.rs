@@ -1,4 +1,5 @@
-//! Copies of a worker's allocations for a keeper. The limit of open files is the whole process's: this program has one test at a time.
+//! Copies of a worker's allocations for a keeper. The limit of open files is the whole process's:
+//! this program has one test at a time.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -90,7 +91,8 @@ fn a_worker_that_ends_sends_what_has_changed_and_no_end() {
     assert!(changed.any(|copied| copied.id == bob), "{rest:?}");
 }
 
-/// Packets wait in the sockets while the rest is sent: of thousands of idle allocations there is none.
+/// Packets wait in the sockets while the rest is sent: of thousands of idle allocations there is
+/// none.
 #[test]
 fn the_next_process_hears_of_progress_since_the_copies_alone() {
     let _alone = ALONE.lock().unwrap();

@@ -374,7 +374,8 @@ fn a_worker_that_stops_says_so() {
     assert_eq!(totals.value(Series::AssociationsEnded(AssociationEnd::Shutdown)), 1);
 }
 
-/// The next process has the listeners. When it is gone, and none has come behind it, no datagram finds its session.
+/// The next process has the listeners. When it is gone, and none has come behind it, no datagram
+/// finds its session.
 #[test]
 fn sessions_that_stay_end_with_the_last_way_to_them() {
     let world = world();

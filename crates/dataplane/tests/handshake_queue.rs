@@ -59,7 +59,8 @@ fn totals_when_taken(world: &World, hellos: usize) -> CounterTotals {
     world.totals()
 }
 
-/// Handshakes of clients that have a cookie, and have sent their hellos with it while the worker was held.
+/// Handshakes of clients that have a cookie, and have sent their hellos with it while the worker
+/// was held.
 fn begun_all_at_once(world: &World, clients: u64) -> Vec<SslStream<Wire>> {
     let mut handshakes: Vec<_> = (0..clients)
         .map(|_| {
@@ -171,7 +172,8 @@ fn what_waits_when_the_worker_stops_is_counted() {
     let before = world.totals();
     let held = world.hold();
     send_all(&clients);
-    // So that it stops in the turn in which they come: with the one that holds it, as many requests as a turn has.
+    // So that it stops in the turn in which they come: with the one that holds it, as many requests
+    // as a turn has.
     for _ in 1..REQUESTS_PER_TURN {
         world.mailbox.post(Request::End { id: NOBODY, reply: Box::new(drop) }).unwrap();
     }

@@ -30,7 +30,8 @@ fn allocate(alice: &mut Alice, protocol: u8) -> Option<u16> {
     }))
 }
 
-/// A listener of another program of the same user, which shares its port as servers with several processes do.
+/// A listener of another program of the same user, which shares its port as servers with several
+/// processes do.
 fn foreign_listener() -> TcpListener {
     let long = Duration::from_secs(60);
     let options = TcpOptions {
@@ -73,7 +74,8 @@ fn a_relay_does_not_take_over_a_port_that_another_program_receives_on() {
     assert_eq!(allocate(&mut alice, UDP), NO_PORT);
 }
 
-/// Whatever the kernel would say: no port of a listener is ever drawn, also under rules that come later.
+/// Whatever the kernel would say: no port of a listener is ever drawn, also under rules that come
+/// later.
 #[test]
 fn ports_of_the_servers_own_listeners_are_never_drawn() {
     let world = World::start(Start { listen: ANYWHERE, ..Start::default() });

@@ -263,8 +263,8 @@ impl<W: Way> Client<W> {
         assert_eq!(self.way.read(), [&CHANNEL[..], &[0, 4], b"back"].concat());
     }
 
-    /// Sends `data` by the channel until it is echoed at `peer`: what is sent while an allocation is on its
-    /// way is lost.
+    /// Sends `data` by the channel until it is echoed at `peer`: what is sent while an allocation
+    /// is on its way is lost.
     fn reach(&mut self, peer: &UdpSocket, data: u8) -> SocketAddr {
         for _ in 0..100 {
             self.way.write(&[CHANNEL[0], CHANNEL[1], 0, 1, data]);
@@ -330,8 +330,8 @@ fn an_allocation_follows_its_client_through_all_workers() {
     assert!(server.sessions().iter().all(Vec::is_empty));
 }
 
-/// 8016-3.2.2-01: whatever carried it before and carries it now, and at whichever worker; also when the old
-/// way is gone first.
+/// 8016-3.2.2-01: whatever carried it before and carries it now, and at whichever worker; also when
+/// the old way is gone first.
 #[test]
 fn an_allocation_changes_from_one_transport_to_another() {
     let policy = Policy { mobility: true, ..policy() };
@@ -393,8 +393,8 @@ fn a_request_from_a_new_address_waits_for_the_allocation() {
     assert_eq!(server.moved(), 8);
 }
 
-/// A client of one worker whose new 5-tuple is another's, and who sends `COUNT` datagrams with its Refresh by
-/// ticket: before the answer, or right behind it.
+/// A client of one worker whose new 5-tuple is another's, and who sends `COUNT` datagrams with its
+/// Refresh by ticket: before the answer, or right behind it.
 const COUNT: u8 = 60;
 
 impl<W: Way> Client<W> {
@@ -468,7 +468,8 @@ fn loses_nothing_under<W: Way>(policy: Policy, connect: impl Fn(&[World]) -> W) 
             peer.send_to(&[number], relayed).unwrap();
         }
         assert_eq!(numbers_at(&peer, COUNT), (0..COUNT).collect::<Vec<_>>(), "{answered_first}");
-        // Some comes by the old way, until the client is heard by the new one, and the rest by that.
+        // Some comes by the old way, until the client is heard by the new one, and the rest by
+        // that.
         peer.send_to(&[COUNT], relayed).unwrap();
         let late = numbers_by(&mut new.way);
         let early = numbers_so_far(&mut old.way);

@@ -99,7 +99,8 @@ fn connections_to_different_addresses_of_the_load_balancer_do_not_meet() {
     assert_eq!(peer.receive().bytes, b"still here");
 }
 
-/// Two load balancers that know different clients by one address, or a connection whose end is not known yet.
+/// Two load balancers that know different clients by one address, or a connection whose end is not
+/// known yet.
 #[test]
 fn a_connection_of_the_same_addresses_replaces_the_one_before() {
     let world = world(0);

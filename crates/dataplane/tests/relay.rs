@@ -1,4 +1,5 @@
-//! Relaying through a worker, on the real kernel: boundaries, header fields, families, errors, sums.
+//! Relaying through a worker, on the real kernel: boundaries, header fields, families, errors,
+//! sums.
 
 use control::{Fate, Histogram, Leg, Series};
 use dataplane::NetOptions;

@@ -145,7 +145,8 @@ fn a_relay_for_tcp_calls_and_is_called_at_its_own_address() {
     world.assert_adds_up();
 }
 
-/// The next process gets the allocation of a client over UDP, and the address alone of one over DTLS, to which its peer's data comes as before.
+/// The next process gets the allocation of a client over UDP, and the address alone of one over
+/// DTLS, to which its peer's data comes as before.
 #[test]
 fn an_address_that_stays_is_told_and_goes_on_to_be_relayed_from() {
     let (policy, dtls) = (prefix::policy(1), Some(config()));
@@ -171,7 +172,8 @@ fn an_address_that_stays_is_told_and_goes_on_to_be_relayed_from() {
     }
 }
 
-/// A connection to a peer is being opened, so that the client's own one stays, without a session of DTLS.
+/// A connection to a peer is being opened, so that the client's own one stays, without a session of
+/// DTLS.
 #[test]
 fn an_address_of_a_client_with_a_connection_is_told_as_well() {
     let world = world();

@@ -106,10 +106,12 @@ fn nobody_is_called_back() {
     let at = alice.addr();
     alice.write(&binding(1));
     assert_eq!(alice.socket.peek(&mut [0]).unwrap(), 1, "an answer");
-    // She asks again and is gone before she is answered, and somebody listens at her address and port.
+    // She asks again and is gone before she is answered, and somebody listens at her address and
+    // port.
     let hold = world.hold();
     alice.write(&binding(2));
-    // Closed over an answer that was not read, which resets the connection and leaves the address free.
+    // Closed over an answer that was not read, which resets the connection and leaves the address
+    // free.
     drop(alice);
     let mut bound = None;
     eventually("the address is free", || {

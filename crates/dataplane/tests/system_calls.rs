@@ -1,5 +1,5 @@
-//! System calls that a worker makes for 64 packets that wait for it, counted by strace: the same on any machine. One more
-//! is a slower server, which times on a busy machine would not show.
+//! System calls that a worker makes for 64 packets that wait for it, counted by strace: the same on
+//! any machine. One more is a slower server, which times on a busy machine would not show.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod support;

@@ -232,7 +232,8 @@ impl Drop for Browser {
     }
 }
 
-/// Makes a named pipe and opens it; for reading and writing, as that does not wait for the other end.
+/// Makes a named pipe and opens it; for reading and writing, as that does not wait for the other
+/// end.
 fn pipe(path: &Path) -> (PathBuf, File) {
     let made = Command::new("mkfifo").arg(path).status();
     assert!(made.is_ok_and(|status| status.success()), "mkfifo {}", path.display());
@@ -240,8 +241,8 @@ fn pipe(path: &Path) -> (PathBuf, File) {
     (path.to_owned(), file)
 }
 
-/// Messages of the browser, each with a zero byte behind it. The thread ends with the browser's last message, or with
-/// the program.
+/// Messages of the browser, each with a zero byte behind it. The thread ends with the browser's
+/// last message, or with the program.
 fn read(pipe: File) -> Receiver<Value> {
     let (sender, messages) = channel();
     std::thread::spawn(move || {

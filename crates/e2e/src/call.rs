@@ -46,7 +46,8 @@ impl Call {
         Self { caller, channel, peer }
     }
 
-    /// Sends both ways, a packet `every` so often, until told to stop, and counts how many packets each side has sent.
+    /// Sends both ways, a packet `every` so often, until told to stop, and counts how many packets
+    /// each side has sent.
     ///
     /// # Panics
     /// The system refuses, or was called with this `sent` before.
@@ -63,7 +64,8 @@ impl Call {
         sent.all.set(number).expect("once");
     }
 
-    /// The numbers of the client's packets that never come to the peer, which may not overtake each other if they are `ordered`.
+    /// The numbers of the client's packets that never come to the peer, which may not overtake each
+    /// other if they are `ordered`.
     ///
     /// # Panics
     /// A packet is altered, comes twice, or out of order.

@@ -33,7 +33,8 @@ impl Certificates {
         Self(directory)
     }
 
-    /// Makes `FILE.pem` and `FILE.key` for these names, separated by blanks, replacing existing files.
+    /// Makes `FILE.pem` and `FILE.key` for these names, separated by blanks, replacing existing
+    /// files.
     ///
     /// # Panics
     /// `openssl` fails.
@@ -58,7 +59,8 @@ impl Certificates {
         }
     }
 
-    /// Makes `FILE.pem` and `FILE.key` with these lines of extensions, signed by another of the directory.
+    /// Makes `FILE.pem` and `FILE.key` with these lines of extensions, signed by another of the
+    /// directory.
     ///
     /// # Panics
     /// `openssl` fails.

@@ -35,8 +35,8 @@ pub fn pion() -> Result<PathBuf, String> {
     }
 }
 
-/// A run of pion's client (`clients/pion/main.go`) with the first account, from the client's host to the echo peer. It looks its server up in
-/// IPv4 only.
+/// A run of pion's client (`clients/pion/main.go`) with the first account, from the client's host
+/// to the echo peer. It looks its server up in IPv4 only.
 #[must_use]
 pub fn pion_run(
     lab: &Lab,
@@ -69,7 +69,8 @@ pub fn pion_run_to(
     command
 }
 
-/// Kubernetes' package manager, where it is installed or was built by `cargo xtask chart`: that takes minutes.
+/// Kubernetes' package manager, where it is installed or was built by `cargo xtask chart`: that
+/// takes minutes.
 ///
 /// # Errors
 /// A reason to skip the test.

@@ -1,5 +1,5 @@
-//! A call between two ends in a page of Chromium, which reach each other through the relay alone: one sends messages all the time,
-//! the other sends them back. See `clients/browser/call.html`.
+//! A call between two ends in a page of Chromium, which reach each other through the relay alone:
+//! one sends messages all the time, the other sends them back. See `clients/browser/call.html`.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -22,8 +22,9 @@ pub struct EchoCall {
 }
 
 impl EchoCall {
-    /// Begins a call of the first user, over this transport by the server's IPv4 listener: `udp`, `tcp` or `tls`. `None` without a browser,
-    /// after reporting a skip. Each end's allocation is the peer of the other's, so that the relay address has to be permitted.
+    /// Begins a call of the first user, over this transport by the server's IPv4 listener: `udp`,
+    /// `tcp` or `tls`. `None` without a browser, after reporting a skip. Each end's allocation is
+    /// the peer of the other's, so that the relay address has to be permitted.
     ///
     /// # Panics
     /// It does not come about.
@@ -59,8 +60,8 @@ impl EchoCall {
         self.browser.wait(&format!("window.echoed > {} || {LOG}.includes('FAIL')", echoed + SOME));
     }
 
-    /// Ends the call: each message has come back, in order, and the ends were connected all the time and have lost no packet, unless it was
-    /// `interrupted`.
+    /// Ends the call: each message has come back, in order, and the ends were connected all the
+    /// time and have lost no packet, unless it was `interrupted`.
     ///
     /// # Panics
     /// It is otherwise.

@@ -9,8 +9,8 @@ use crate::{Host, Lab, Running};
 /// Port of the peer.
 pub const ECHO_PORT: u16 = 3480;
 
-/// Starts a peer at an address of the peers' host, and waits until it receives: not all clients retransmit what is
-/// lost before.
+/// Starts a peer at an address of the peers' host, and waits until it receives: not all clients
+/// retransmit what is lost before.
 ///
 /// # Panics
 /// `turnutils_peer` cannot be started, or does not bind its port.

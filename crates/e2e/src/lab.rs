@@ -56,8 +56,8 @@ pub struct Lab {
     pub v6: Addresses,
 }
 
-/// Features of links that behave like cards, for `ethtool -K`: the far end accepts whole frames (`gro`), and
-/// checksums are complete (`tx`).
+/// Features of links that behave like cards, for `ethtool -K`: the far end accepts whole frames
+/// (`gro`), and checksums are complete (`tx`).
 const CARD: [&str; 4] = ["gro", "on", "tx", "off"];
 
 static COUNTER: AtomicU32 = AtomicU32::new(0);
@@ -109,7 +109,8 @@ impl Lab {
         )
     }
 
-    /// The name of the link's end at one host that leads to another: at the client it is "to-server".
+    /// The name of the link's end at one host that leads to another: at the client it is
+    /// "to-server".
     #[must_use]
     pub fn end_towards(host: Host) -> String {
         format!("to-{}", host.name())
@@ -152,7 +153,8 @@ impl Lab {
         self.open(host, move || UdpSocket::bind(SocketAddr::from(at)))
     }
 
-    /// A UDP socket of a host that sends bursts in one call, bound to one of its addresses; port 0 is any.
+    /// A UDP socket of a host that sends bursts in one call, bound to one of its addresses; port 0
+    /// is any.
     ///
     /// # Panics
     /// The socket cannot be opened.
@@ -184,8 +186,8 @@ impl Lab {
 
     /// Opens a socket, which belongs to the namespace of the thread that opens it.
     ///
-    /// A port that was closed just now may still be in use for a moment: a program that another test starts has
-    /// copies of all descriptors of this process until it is executed.
+    /// A port that was closed just now may still be in use for a moment: a program that another
+    /// test starts has copies of all descriptors of this process until it is executed.
     fn open<T: Send + 'static>(
         &self,
         host: Host,
@@ -214,8 +216,9 @@ impl Lab {
         }
     }
 
-    /// Makes all links behave as network cards do for a program in the kernel: frames come one by one, with
-    /// complete checksums, and a driver's program may send to them. Call it again for links made later.
+    /// Makes all links behave as network cards do for a program in the kernel: frames come one by
+    /// one, with complete checksums, and a driver's program may send to them. Call it again for
+    /// links made later.
     ///
     /// # Errors
     /// A reason to skip the test.

@@ -1,7 +1,7 @@
 //! The real binary in network namespaces, with third-party clients.
 //!
-//! A [`Lab`] is three hosts in a row: client, server, peer. The client reaches the peer only through the
-//! server. Each test makes its own lab; everything in it ends with the value.
+//! A [`Lab`] is three hosts in a row: client, server, peer. The client reaches the peer only
+//! through the server. Each test makes its own lab; everything in it ends with the value.
 #![forbid(unsafe_code)]
 
 mod browser;

@@ -1,4 +1,5 @@
-//! A Debian 12 machine with systemd, in namespaces of its own: its root is made by mmdebstrap, once.
+//! A Debian 12 machine with systemd, in namespaces of its own: its root is made by mmdebstrap,
+//! once.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Longest time to make the root: a hundred packages, from a mirror.
 const ROOT_PATIENCE: Duration = Duration::from_secs(580);
 
-/// Packages besides Debian's minimum: systemd, and what the server's package depends on, as the machine has no network.
+/// Packages besides Debian's minimum: systemd, and what the server's package depends on, as the
+/// machine has no network.
 const PACKAGES: &str = "systemd,systemd-sysv,dbus,libssl3,iproute2,adduser";
 
 /// A running machine; it ends with this value.

@@ -1,5 +1,5 @@
-//! A NAT in front of the client, with a given behaviour: a process of the client's host (`clients/nat.py`), so
-//! that it works wherever namespaces do.
+//! A NAT in front of the client, with a given behaviour: a process of the client's host
+//! (`clients/nat.py`), so that it works wherever namespaces do.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -41,8 +41,8 @@ pub struct Nat {
 }
 
 impl Nat {
-    /// Puts [`INSIDE`] behind a NAT with this mapping and filtering, whose outside is the client's own address.
-    /// One for each lab.
+    /// Puts [`INSIDE`] behind a NAT with this mapping and filtering, whose outside is the client's
+    /// own address. One for each lab.
     ///
     /// # Errors
     /// A reason to skip the test.

@@ -1,5 +1,5 @@
-//! Bursts between a client and its peers by all ways of data at once: each packet has to arrive once, unaltered, and in
-//! the order of its flow.
+//! Bursts between a client and its peers by all ways of data at once: each packet has to arrive
+//! once, unaltered, and in the order of its flow.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -36,7 +36,8 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// An allocation of the first user of a server in the lab, which the client makes over this family.
+    /// An allocation of the first user of a server in the lab, which the client makes over this
+    /// family.
     ///
     /// # Panics
     /// The server refuses it.

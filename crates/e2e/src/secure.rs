@@ -3,8 +3,8 @@
 use crate::certificates::{ECDSA, RSA};
 use crate::{Certificates, Config, Lab, Server, require};
 
-/// Certificates for `turn.example.org` of both kinds of keys, and one for `other.example.org` and its
-/// subdomains.
+/// Certificates for `turn.example.org` of both kinds of keys, and one for `other.example.org` and
+/// its subdomains.
 #[derive(Debug)]
 pub struct SecureScene {
     /// The hosts.
@@ -16,8 +16,8 @@ pub struct SecureScene {
 }
 
 impl SecureScene {
-    /// Adds lines to `[tls]`; `DIR` in them is the directory of the files. `None` without the tools, after
-    /// reporting a skip.
+    /// Adds lines to `[tls]`; `DIR` in them is the directory of the files. `None` without the
+    /// tools, after reporting a skip.
     #[must_use]
     pub fn with(more: &str) -> Option<Self> {
         let lab = require(Lab::new())?;

@@ -37,7 +37,8 @@ pub struct Config {
     pub relay_keys: String,
     /// A command with its arguments that the server is started by, such as `setpriv`; empty: none.
     pub through: Vec<String>,
-    /// Addresses and networks that clients may reach: the lab's addresses are private, and refused by default.
+    /// Addresses and networks that clients may reach: the lab's addresses are private, and refused
+    /// by default.
     pub allow: Vec<String>,
     /// Addresses and networks that clients may not reach.
     pub deny: Vec<String>,
@@ -48,8 +49,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// One user, `alice`, who may reach the lab's peer, with `rfc5766_clients`: coturn's utilities bind
-    /// channels up to 0x7FFF.
+    /// One user, `alice`, who may reach the lab's peer, with `rfc5766_clients`: coturn's utilities
+    /// bind channels up to 0x7FFF.
     #[must_use]
     pub fn for_lab(lab: &Lab) -> Self {
         Self {
@@ -231,7 +232,8 @@ impl Server {
         }
     }
 
-    /// Waits until the first process, which is not needed any more, has ended. Its standard error is its successor's.
+    /// Waits until the first process, which is not needed any more, has ended. Its standard error
+    /// is its successor's.
     ///
     /// # Panics
     /// It does not end.

@@ -23,7 +23,8 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// Runs a command to its end, for at most `limit`; after that it is killed and counts as failed.
+    /// Runs a command to its end, for at most `limit`; after that it is killed and counts as
+    /// failed.
     ///
     /// # Panics
     /// The program cannot be started.

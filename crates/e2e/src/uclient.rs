@@ -6,8 +6,8 @@ use crate::{ECHO_PORT, Host, Lab, Tool};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Runs it in the client's host to its end. `identity` is its user and the peer's address (`-u`, `-w`, `-e`), `server` the address of
-/// a listener.
+/// Runs it in the client's host to its end. `identity` is its user and the peer's address (`-u`,
+/// `-w`, `-e`), `server` the address of a listener.
 #[must_use]
 pub fn uclient(lab: &Lab, identity: &[&str], options: &[&str], server: &str) -> Tool {
     let mut command = lab.command(Host::Client, "turnutils_uclient");

@@ -16,8 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A Binding request.
 const BINDING: [u8; 20] = [0, 1, 0, 0, 0x21, 0x12, 0xA4, 0x42, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1];
 
-/// Most memory of the server for an idle client with a TLS connection: its buffers are freed, the state of its
-/// encryption stays.
+/// Most memory of the server for an idle client with a TLS connection: its buffers are freed, the
+/// state of its encryption stays.
 const IDLE_KIB_MAX: u64 = 32;
 
 /// Idle clients; `TURNPIKE_IDLE=10000` makes it ten thousand.

@@ -148,7 +148,8 @@ fn pebble_config(lab: &Lab, files: &Certificates) -> String {
     )
 }
 
-/// A call over TLS goes on while the certificate is renewed; the account and the certificate are stored.
+/// A call over TLS goes on while the certificate is renewed; the account and the certificate are
+/// stored.
 #[test]
 fn a_certificate_is_ordered_by_tls_and_renewed_during_a_call() {
     if require(coturn()).is_none() {
@@ -176,7 +177,8 @@ fn a_certificate_is_ordered_by_tls_and_renewed_during_a_call() {
     authority.wait_for_another(&server, 443, &first);
     // One account: the authority counts orders by it.
     assert!(server.file("acme-account.json").contains("acme.test"));
-    // The certificate of a challenge is for all who ask, but in an order alone; here the next one may be under way.
+    // The certificate of a challenge is for all who ask, but in an order alone; here the next one
+    // may be under way.
     let line = format!(
         "openssl s_client -connect {}:443 -alpn acme-tls/1 -servername {NAME} </dev/null 2>&1",
         lab.v4.listen

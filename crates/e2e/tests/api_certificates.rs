@@ -1,4 +1,5 @@
-//! Certificates of operators in front of the tokens of `[api]`, and metrics over TLS, with curl as the client.
+//! Certificates of operators in front of the tokens of `[api]`, and metrics over TLS, with curl as
+//! the client.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Calls of a real browser, headless Chromium, whose two ends reach each other through the relay alone.
+//! Calls of a real browser, headless Chromium, whose two ends reach each other through the relay
+//! alone.
 
 use std::fs;
 use std::path::PathBuf;

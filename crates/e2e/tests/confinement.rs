@@ -119,8 +119,8 @@ fn with_secret(path: &Path, tls: &str, more: &str) -> String {
     format!("[auth]\nsecret_file = \"{}\"\n{tls}{more}", path.display())
 }
 
-/// All that a reload reads is read by the confined process: the configuration, secrets, certificates that
-/// have moved behind their link, users.
+/// All that a reload reads is read by the confined process: the configuration, secrets,
+/// certificates that have moved behind their link, users.
 #[test]
 fn a_reload_reads_new_files_where_it_may_and_reports_others() {
     let Some(lab) = require(Lab::new()) else { return };

@@ -1,4 +1,5 @@
-//! The container image: built by buildah from its build file and the server that Cargo has built, and run as its user.
+//! The container image: built by buildah from its build file and the server that Cargo has built,
+//! and run as its user.
 
 use std::fs;
 use std::path::PathBuf;

@@ -30,7 +30,8 @@ const OFF: &str = "\"off\"";
 /// Time for some hundred packets.
 const A_WHILE: Duration = Duration::from_secs(1);
 
-/// A server that relays by this mode of the kernel path. Without one each packet waits for the next process.
+/// A server that relays by this mode of the kernel path. Without one each packet waits for the next
+/// process.
 fn config(lab: &Lab, mode: &str) -> Config {
     let at = SocketAddr::from((lab.v4.listen, METRICS));
     let tables = format!("[offload]\nmode = \"{mode}\"\n[http]\nlisten = [\"{at}\"]\n");
@@ -86,7 +87,8 @@ fn relayed_by_kernel(lab: &Lab) -> f64 {
         .sum()
 }
 
-/// Sends packets both ways while `take_over` has another process take the place of the server, some times.
+/// Sends packets both ways while `take_over` has another process take the place of the server, some
+/// times.
 #[track_caller]
 fn go_on(lab: &Lab, config: &Config, server: &mut Server, take_over: impl Fn(&mut Server)) {
     const TIMES: usize = 3;
@@ -115,7 +117,8 @@ fn go_on(lab: &Lab, config: &Config, server: &mut Server, take_over: impl Fn(&mu
     });
     let sent = f64::from(sent.count().expect("told"));
     assert!(sent > 100.0, "{sent}");
-    // Each once, whatever process relayed it. The ones that the kernel has relayed are counted within a second, and not again in the next.
+    // Each once, whatever process relayed it. The ones that the kernel has relayed are counted
+    // within a second, and not again in the next.
     let all = || ["to_peer", "to_client"].map(|direction| relayed(lab, direction));
     let deadline = Instant::now() + COUNTED_WITHIN;
     while all() != [sent; 2] && Instant::now() < deadline {

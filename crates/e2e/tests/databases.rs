@@ -112,7 +112,8 @@ fn deny(database: &DatabaseServer, kind: DatabaseKind, ip: &str, is_denied: bool
     database.run(&text);
 }
 
-/// Secrets, realms and their limits of `turnadmin`, and rules for peers, count in a server that runs.
+/// Secrets, realms and their limits of `turnadmin`, and rules for peers, count in a server that
+/// runs.
 fn rules_are_live(kind: DatabaseKind) {
     let Some(lab) = require(Lab::new()) else { return };
     let Some(database) = database_in(&lab, kind) else { return };

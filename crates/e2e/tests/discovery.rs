@@ -1,5 +1,5 @@
-//! NAT behaviour discovery (RFC 5780) with coturn's client, in front of a NAT and behind it; and clients
-//! of RFC 3489.
+//! NAT behaviour discovery (RFC 5780) with coturn's client, in front of a NAT and behind it; and
+//! clients of RFC 3489.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -41,8 +41,8 @@ fn assert_says(output: &str, expected: &str) {
     assert!(output.contains(expected), "no {expected:?} in:\n{output}");
 }
 
-/// Runs coturn's client until it reports so, three times at most: it does not retransmit, and takes an answer
-/// that a busy machine delays for one that a NAT has filtered.
+/// Runs coturn's client until it reports so, three times at most: it does not retransmit, and takes
+/// an answer that a busy machine delays for one that a NAT has filtered.
 #[track_caller]
 fn assert_discovers(lab: &Lab, options: &[&str], expected: &str) {
     let mut output = String::new();
@@ -60,9 +60,9 @@ fn assert_discovers(lab: &Lab, options: &[&str], expected: &str) {
 fn a_nat_is_known_by_its_behaviour() {
     for (looks, mapping, filtering) in [
         (Dependence::Nowhere, Some("Endpoint Independent"), "Endpoint Independent"),
-        // coturn 4.6's client sends its third request to the OTHER-ADDRESS of the second answer, where RFC 5780
-        // §4.3 has that of the first: its report of this mapping is no verdict. `turnpike probe` tests it, in
-        // probe.rs.
+        // coturn 4.6's client sends its third request to the OTHER-ADDRESS of the second answer,
+        // where RFC 5780 §4.3 has that of the first: its report of this mapping is no verdict.
+        // `turnpike probe` tests it, in probe.rs.
         (Dependence::AtAddress, None, "Address Dependent"),
         (Dependence::AtPort, Some("Address and Port Dependent"), "Address and Port Dependent"),
     ] {

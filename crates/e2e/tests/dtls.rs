@@ -27,8 +27,8 @@ impl Scene {
         SecureScene::with(more).map(Self)
     }
 
-    /// Starts OpenSSL's client with these options, for at most `seconds`, and waits for the end of its
-    /// handshake, or its own.
+    /// Starts OpenSSL's client with these options, for at most `seconds`, and waits for the end of
+    /// its handshake, or its own.
     fn start_s_client(&self, options: &[&str], seconds: &str) -> Running {
         let to = format!("{}:3478", self.lab.v4.listen);
         let mut command = self.lab.command(Host::Client, "timeout");

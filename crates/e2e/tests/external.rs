@@ -1,4 +1,5 @@
-//! `relay.external = "auto"`: the public address by a STUN server, at the start and when it changes.
+//! `relay.external = "auto"`: the public address by a STUN server, at the start and when it
+//! changes.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +11,8 @@ use stun_wire::{AttributeType, Class, Message, MessageBuilder, Method};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A STUN server in the client's host, which tells everyone the address in `told`; with none it is silent.
+/// A STUN server in the client's host, which tells everyone the address in `told`; with none it is
+/// silent.
 fn stun_server(lab: &Lab, told: Arc<Mutex<Option<IpAddr>>>) -> SocketAddr {
     stun_server_that_tells(lab, move |_| *told.lock().expect("a lock"))
 }
@@ -84,8 +86,8 @@ fn the_public_address_is_found_and_followed() {
     assert_eq!(relay(), "198.51.100.8");
 }
 
-/// The metadata service of a host in EC2 with two addresses, of which the second is public: it takes requests with a
-/// token alone.
+/// The metadata service of a host in EC2 with two addresses, of which the second is public: it
+/// takes requests with a token alone.
 fn metadata_service(lab: &Lab) {
     let device = Lab::end_towards(Host::Server);
     lab.run(Host::Client, "ip", &["addr", "add", "169.254.169.254/32", "dev", &device]);

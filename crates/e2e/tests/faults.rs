@@ -1,5 +1,5 @@
-//! The table of faults in `docs/operate/debugging.md`: each fault is seeded, then the command of its row has to print
-//! the line of its row.
+//! The table of faults in `docs/operate/debugging.md`: each fault is seeded, then the command of
+//! its row has to print the line of its row.
 
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -62,7 +62,8 @@ fn find(fault: &str) -> Row {
     row.unwrap_or_else(|| panic!("no row for {fault:?}"))
 }
 
-/// Parts of the wildcard pattern in their order, in a text whose blanks and line breaks do not matter.
+/// Parts of the wildcard pattern in their order, in a text whose blanks and line breaks do not
+/// matter.
 fn matches(text: &str, pattern: &str) -> bool {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut rest = text.as_str();
@@ -120,7 +121,8 @@ impl Scene {
         Caller::allocate(socket, (self.lab.v4.listen, 3478).into(), user, IpFamily::V4)
     }
 
-    /// A text of the table with the addresses of the lab. Its hosts trust the lab's authority, and know no names.
+    /// A text of the table with the addresses of the lab. Its hosts trust the lab's authority, and
+    /// know no names.
     fn here(&self, text: &str) -> String {
         let text = text.replace("CLIENT", &self.lab.v4.client.to_string());
         text.replace("turn:turn.example.org", &format!("turn:{}", self.lab.v4.listen))

@@ -10,7 +10,8 @@ fn datagrams() -> u64 {
     std::env::var("TURNPIKE_FLOOD").ok().and_then(|text| text.parse().ok()).unwrap_or(50_000)
 }
 
-/// Growth without state for unauthenticated clients: the allocator's rounding and lazily touched buffers.
+/// Growth without state for unauthenticated clients: the allocator's rounding and lazily touched
+/// buffers.
 const SLACK_KIB: u64 = 1024;
 
 struct Scene {

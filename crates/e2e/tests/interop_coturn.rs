@@ -71,14 +71,14 @@ fn over_tcp() {
 
 #[test]
 fn moving_clients() {
-    // 8016-3.1.2-01, 8016-3.2.2-01, 8016-3.2.2-02: uclient requests a ticket, closes its socket, and continues
-    // from another port, which belongs to any worker.
+    // 8016-3.1.2-01, 8016-3.2.2-01, 8016-3.2.2-02: uclient requests a ticket, closes its socket,
+    // and continues from another port, which belongs to any worker.
     let mobile = |config: &mut Config| config.top.push_str("mobility = true\n");
     let Some(scene) = Scene::new(mobile) else { return };
     for options in [&["-M", "-c", "-m", "8"][..], &["-M", "-c", "-m", "8", "-s"]] {
         let options = [options, &["-n", "20", "-z", "5"]].concat();
-        // In one of some two hundred runs a new socket gets a port that another client has just left, and whose allocation
-        // is still there: a mismatch, at which uclient gives up.
+        // In one of some two hundred runs a new socket gets a port that another client has just
+        // left, and whose allocation is still there: a mismatch, at which uclient gives up.
         let mut tool = scene.uclient(&options);
         for _ in 0..2 {
             if tool.output.contains("error 437") {
@@ -92,8 +92,8 @@ fn moving_clients() {
     assert!(moved >= Some(16), "{status:#}");
 }
 
-/// The keys of tokens that `uclient -J` has built in. Its own copies are a line break longer, which coturn
-/// cuts off.
+/// The keys of tokens that `uclient -J` has built in. Its own copies are a line break longer, which
+/// coturn cuts off.
 const TOKEN_KEYS: &str = "
 [auth]
 users = false
@@ -107,7 +107,8 @@ server_name = \"turn1.turn.test\"
 
 #[test]
 fn access_tokens() {
-    // 7635-4-01, 7635-6.2-01, 7635-7-04: uclient takes any of its keys for each Allocate and each Refresh.
+    // 7635-4-01, 7635-6.2-01, 7635-7-04: uclient takes any of its keys for each Allocate and each
+    // Refresh.
     let config = |config: &mut Config| {
         config.top.push_str("compatibility.coturn_tokens = true\n");
         TOKEN_KEYS.clone_into(&mut config.tables);

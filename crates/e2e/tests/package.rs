@@ -9,7 +9,8 @@ use e2e::{Machine, Tool, binary, repository, require, skip};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Pause of which the sockets keep every packet of the call: 100 packets, of which a receive buffer of 208 KiB holds more.
+/// Pause of which the sockets keep every packet of the call: 100 packets, of which a receive buffer
+/// of 208 KiB holds more.
 const KEPT: Duration = Duration::from_millis(150);
 
 /// Calls of `turnpike demo` before one has to lose nothing.
@@ -43,7 +44,8 @@ fn word_after<'a>(output: &'a str, label: &str) -> &'a str {
     line.unwrap_or_else(|| panic!("no {label} in {output}")).trim()
 }
 
-/// Calls until one loses nothing, and returns what it prints: on a busy machine one may, as its hint says.
+/// Calls until one loses nothing, and returns what it prints: on a busy machine one may, as its
+/// hint says.
 #[track_caller]
 fn call_through(machine: &Machine, demo: &[&str]) -> String {
     let mut calls = (0..CALLS_MAX).map(|_| machine.run(demo));
@@ -182,7 +184,8 @@ fn the_package_under_coturns_names_serves_its_configuration() {
 struct Disturbed {
     sent: u64,
     lost: u64,
-    /// Times from the beginning of each disturbance until the server served again, as seen from outside.
+    /// Times from the beginning of each disturbance until the server served again, as seen from
+    /// outside.
     pauses: Vec<Duration>,
     /// Length of the call.
     length: Duration,

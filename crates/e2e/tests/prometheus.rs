@@ -151,7 +151,8 @@ fn directory(lab: &Lab) -> PathBuf {
     std::env::temp_dir().join(format!("{}-prometheus", lab.namespace(Host::Server)))
 }
 
-/// Prometheus with the alert rules, as docs/operate/monitoring.md sets it up, but with more scrapes.
+/// Prometheus with the alert rules, as docs/operate/monitoring.md sets it up, but with more
+/// scrapes.
 fn collector(lab: &Lab) -> Running {
     let directory = directory(lab);
     std::fs::create_dir_all(&directory).expect("a directory");

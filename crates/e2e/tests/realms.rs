@@ -1,4 +1,5 @@
-//! Realms of one server, with coturn's client and OpenSSL: each lets in its own users to its own peers.
+//! Realms of one server, with coturn's client and OpenSSL: each lets in its own users to its own
+//! peers.
 
 use std::io::{Read as _, Write as _};
 use std::time::Duration;
@@ -48,7 +49,8 @@ impl Scene {
         Tool::run(&mut command, PATIENCE)
     }
 
-    /// The answer to an Allocate over TLS, or DTLS with `-dtls1_2`, from a client that asks for this server name.
+    /// The answer to an Allocate over TLS, or DTLS with `-dtls1_2`, from a client that asks for
+    /// this server name.
     fn challenge(&self, protocol: &str, server_name: &str) -> String {
         let to = format!("{}:3478", self.lab.v4.listen);
         let script = format!(

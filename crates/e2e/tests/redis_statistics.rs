@@ -127,7 +127,8 @@ fn refreshes_are_published_and_keys_expire() {
         scene.redis.run(&format!("TTL {}", key.trim_matches('"'))).trim().parse().expect("seconds");
     assert!((1..=3700).contains(&left), "{left}");
 
-    // Redis goes and comes back: what comes then is published, and the server has relayed meanwhile.
+    // Redis goes and comes back: what comes then is published, and the server has relayed
+    // meanwhile.
     scene.redis.stop();
     scene.call(&[]);
     scene.redis.start_again();

@@ -18,8 +18,8 @@ const PACKET_EVERY: Duration = Duration::from_millis(2);
 /// Kills of a server, one soon after the other: the keeper lets the calls go at the third.
 const KILLS: usize = 2;
 
-/// The oldest packet that a server may have in its hands when it is killed, counted from then: on a busy machine it may have had no processor
-/// for a while. Between two kills there are more.
+/// The oldest packet that a server may have in its hands when it is killed, counted from then: on a
+/// busy machine it may have had no processor for a while. Between two kills there are more.
 const IN_HANDS: u32 = 250;
 
 /// The word of a server that its keeper has been found.
@@ -253,12 +253,14 @@ fn a_keeper_follows_an_upgrade() {
     assert_eq!(call.peer.recv(&mut [0; 100]).expect("relayed"), 11);
 }
 
-/// A program in Perl, which every Debian has: connects to a socket of the server, and prints how much comes.
+/// A program in Perl, which every Debian has: connects to a socket of the server, and prints how
+/// much comes.
 const STRANGER: &str = "use Socket; $SIG{PIPE} = 'IGNORE'; socket(S, AF_UNIX, SOCK_STREAM, 0); \
     connect(S, pack_sockaddr_un($ARGV[0])) or die qq($!\\n); syswrite(S, qq(\\0) x 100); \
     my $len = sysread(S, my $bytes, 100) || 0; print qq(got $len bytes\\n);";
 
-/// The files of the sockets are for the owner alone; were they not, the other user would be refused all the same.
+/// The files of the sockets are for the owner alone; were they not, the other user would be refused
+/// all the same.
 #[test]
 fn another_users_process_gets_nothing() {
     let Some(lab) = require(Lab::new()) else { return };

@@ -1,4 +1,5 @@
-//! Messages of the running server to its service manager (sd_notify(3)), and the signals that coturn's users send.
+//! Messages of the running server to its service manager (sd_notify(3)), and the signals that
+//! coturn's users send.
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};

@@ -123,8 +123,8 @@ fn clients_show_certificates_where_they_have_to() {
         let path = |end: &str| scene.files.path(&format!("{file}.{end}")).display().to_string();
         format!("-cert {} -key {}", path("pem"), path("key"))
     };
-    // A self-signed certificate is its own authority. With TLS 1.3 a refused client sees the alert only after
-    // its own handshake.
+    // A self-signed certificate is its own authority. With TLS 1.3 a refused client sees the alert
+    // only after its own handshake.
     let out = scene.s_client(&["-tls1_2", &own("turn")]);
     assert_has(&out, "New, TLSv1.2");
     let out = scene.s_client(&["-tls1_2", &own("other")]);
@@ -147,8 +147,8 @@ fn uclient_relays_over_tls() {
         command.args(identity).args(["-t", "-S", "-c", "-z", "5"]).args(options);
         Tool::run(command.arg(scene.lab.v4.listen.to_string()), PATIENCE)
     };
-    // uclient takes one message per read, which may return more when the machine is busy: so the test is that
-    // all were sent to it, over connections that lose nothing.
+    // uclient takes one message per read, which may return more when the machine is busy: so the
+    // test is that all were sent to it, over connections that lose nothing.
     let mut all = 0;
     let mut assert_relayed = |options: &[&str], messages: u64| {
         let out = uclient(options);
@@ -161,7 +161,8 @@ fn uclient_relays_over_tls() {
     };
     assert_relayed(&["-p", "3478", "-n", "50", "-m", "4", "-l", "171"], 200);
     assert_relayed(&["-p", "3478", "-s", "-n", "50", "-l", "1000"], 50);
-    // By the TLS port. (uclient offers random parameters, of which some are refused: it tries again.)
+    // By the TLS port. (uclient offers random parameters, of which some are refused: it tries
+    // again.)
     assert_relayed(&["-p", "5349", "-n", "20"], 20);
 }
 

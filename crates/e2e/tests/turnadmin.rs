@@ -1,4 +1,5 @@
-//! `turnpike turnadmin` and coturn's own, with the same commands on the same databases: the same rows, output and exit status.
+//! `turnpike turnadmin` and coturn's own, with the same commands on the same databases: the same
+//! rows, output and exit status.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;

@@ -78,9 +78,9 @@ fn no_packet_is_lost_by_xdp() {
     no_packet_is_lost("xdp");
 }
 
-/// Clients with connections over TCP and TLS go on in the next process, and sessions of DTLS stay with the one that has them, however many
-/// others come behind it.
-/// A client that has asked for a pair of ports comes for the second one behind an upgrade.
+/// Clients with connections over TCP and TLS go on in the next process, and sessions of DTLS stay
+/// with the one that has them, however many others come behind it. A client that has asked for a
+/// pair of ports comes for the second one behind an upgrade.
 #[test]
 fn a_reserved_port_is_kept_for_its_client() {
     let Some(lab) = require(Lab::new()) else { return };
@@ -152,7 +152,8 @@ fn pion_notices_nothing_over_dtls() {
     pion_notices_nothing("dtls", 20_000);
 }
 
-/// Two clients of one server, each the other's peer: one goes on in the next process, and one stays.
+/// Two clients of one server, each the other's peer: one goes on in the next process, and one
+/// stays.
 #[test]
 fn a_client_that_stays_reaches_one_that_goes_on() {
     let Some(client) = require(pion()) else { return };

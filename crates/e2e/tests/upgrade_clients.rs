@@ -19,8 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Upgrades in a row.
 const UPGRADES: usize = 3;
 
-/// No kernel path: a process that loads its programs takes several seconds to start where the processors are busy, and it may let a packet
-/// overtake another at the moments of a change.
+/// No kernel path: a process that loads its programs takes several seconds to start where the
+/// processors are busy, and it may let a packet overtake another at the moments of a change.
 const BY_SOCKETS: &str = "[offload]\nmode = \"off\"\n";
 
 /// Allocations ever made, by this process and the ones before it.
@@ -88,8 +88,9 @@ fn indications_and_channels_of_both_families_lose_nothing() {
 /// Messages of each client of coturn, for fifteen seconds.
 const MESSAGES: &str = "150";
 
-/// Clients of coturn by a transport. None by TLS, where they read but one message of each record, and the server puts those that come at
-/// once into one: they lose messages without an upgrade as well.
+/// Clients of coturn by a transport. None by TLS, where they read but one message of each record,
+/// and the server puts those that come at once into one: they lose messages without an upgrade as
+/// well.
 struct Transport {
     options: &'static [&'static str],
     /// At the listener of IPv6, to a peer of IPv6, the option that asks for its family.

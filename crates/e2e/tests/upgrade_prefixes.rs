@@ -1,4 +1,5 @@
-//! Relayed addresses of prefixes of clients that stay with an old process: no other client gets one of them.
+//! Relayed addresses of prefixes of clients that stay with an old process: no other client gets one
+//! of them.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -19,7 +20,8 @@ const PREFIX: &str = "10.77.8.0/30";
 /// The refusal of an allocation when all addresses are in use.
 const INSUFFICIENT_CAPACITY: u16 = 508;
 
-/// A server with DTLS that relays from a prefix, by one worker: that has a port for all of its addresses.
+/// A server with DTLS that relays from a prefix, by one worker: that has a port for all of its
+/// addresses.
 struct Scene {
     lab: Lab,
     config: Config,

@@ -61,7 +61,8 @@ fn upgrade_until(server: &mut Server, is_done: impl Fn() -> bool) -> usize {
     upgrades
 }
 
-/// A client's connection to a peer, then its relay, at which a peer calls: the first process does not stay for any of them.
+/// A client's connection to a peer, then its relay, at which a peer calls: the first process does
+/// not stay for any of them.
 #[track_caller]
 fn streams_go_on(transport: &str) {
     let Some(client) = require(pion()) else { return };

@@ -43,8 +43,8 @@ pub enum Outcome {
     Failed(SettingError),
 }
 
-/// Makes the changes that items advise, in their order. After a change of the channels, which makes other
-/// queues and interrupts, `again` looks at the items behind it once more.
+/// Makes the changes that items advise, in their order. After a change of the channels, which makes
+/// other queues and interrupts, `again` looks at the items behind it once more.
 ///
 /// # Errors
 /// The state cannot be written: nothing is changed without a record.

@@ -30,13 +30,15 @@ pub static ALL: &[Entry] = entries! {
     "net.ipv4.udp_mem" Us Look::Host(sysctl::udp_mem);
         "third number: room for every listener's full receive buffer and 16 full relay sockets per worker, within a quarter of the memory";
         "Past the third number (in pages, for all UDP sockets together) the kernel drops packets even if a socket's own buffer has room."
-    "net.core.netdev_max_backlog" Us AtLeast(|_, _| 8192); // 8 ms at a million packets a second: a whole softirq round
+    // 8 ms at a million packets a second: a whole softirq round
+    "net.core.netdev_max_backlog" Us AtLeast(|_, _| 8192);
         "at least 8192";
         "Packets that RPS moves to another processor, and all packets of virtual interfaces, wait in this queue; 8192 are 8 ms at a million packets a second."
     "net.core.netdev_budget" Us AtLeast(|_, _| 600); // twice the default
         "at least 600";
         "This is the number of packets in one softirq round; at high rates the default of 300 ends rounds while the card's ring fills."
-    "net.core.netdev_budget_usecs" Us AtLeast(|_, _| 8000); // two ticks of a kernel with 250 a second
+    // two ticks of a kernel with 250 a second
+    "net.core.netdev_budget_usecs" Us AtLeast(|_, _| 8000);
         "at least 8000";
         "A softirq round ends after this time too; the default is two ticks of the kernel's clock, 2 ms on many kernels."
     "net.core.rps_sock_flow_entries" Hand Shown;
@@ -138,8 +140,8 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 }
 
 impl Setting {
-    /// Returns whether this crate sets it, and may set it to `value`: the check of all that is read from a
-    /// state file.
+    /// Returns whether this crate sets it, and may set it to `value`: the check of all that is read
+    /// from a state file.
     pub(crate) fn allows(&self, value: &str) -> bool {
         let plain =
             value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b" ,-".contains(&byte));

@@ -1,5 +1,5 @@
-//! The output of `ethtool`. Its text is read and not its JSON: every version prints the same text, and
-//! those of supported distributions have JSON for features only.
+//! The output of `ethtool`. Its text is read and not its JSON: every version prints the same text,
+//! and those of supported distributions have JSON for features only.
 
 use std::collections::BTreeMap;
 

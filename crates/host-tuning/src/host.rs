@@ -1,5 +1,5 @@
-//! The host that is read and changed: a file tree and the `ethtool` command. Tests put a directory of
-//! their own in the place of `/`.
+//! The host that is read and changed: a file tree and the `ethtool` command. Tests put a directory
+//! of their own in the place of `/`.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -53,8 +53,8 @@ impl Host {
         file.write_all(format!("{value}\n").as_bytes())
     }
 
-    /// Returns whether a file has no write permission for any user: so the kernel shows values of another
-    /// namespace.
+    /// Returns whether a file has no write permission for any user: so the kernel shows values of
+    /// another namespace.
     pub(crate) fn is_read_only(&self, path: &str) -> bool {
         fs::metadata(self.path(path)).is_ok_and(|file| file.permissions().mode() & 0o222 == 0)
     }
@@ -137,7 +137,8 @@ fn natural(name: &str) -> (String, u64) {
 /// The number of the capability to administer the network (capabilities(7)).
 const CAP_NET_ADMIN: u32 = 12;
 
-/// The privilege that this process lacks to change a host, with the reason for it; `None` where it has all.
+/// The privilege that this process lacks to change a host, with the reason for it; `None` where it
+/// has all.
 #[must_use]
 pub fn missing_privilege(host: &Host) -> Option<String> {
     let status = host.read("/proc/self/status").unwrap_or_default();

@@ -1,9 +1,10 @@
-//! Host settings for high packet rates. [`survey()`] reads the host and advises, [`apply()`] makes the changes
-//! it is given, and [`revert()`] restores the values before.
+//! Host settings for high packet rates. [`survey()`] reads the host and advises, [`apply()`] makes
+//! the changes it is given, and [`revert()`] restores the values before.
 //!
-//! Invariants: only [`apply()`] and [`revert()`] change anything. The value before a change is on the disk
-//! before the change is made. No advice lowers a value that an operator has raised. A setting is one of a few
-//! kinds whose parts are checked ([`Setting`]), so that no state file makes this crate write anywhere else.
+//! Invariants: only [`apply()`] and [`revert()`] change anything. The value before a change is on
+//! the disk before the change is made. No advice lowers a value that an operator has raised. A
+//! setting is one of a few kinds whose parts are checked ([`Setting`]), so that no state file makes
+//! this crate write anywhere else.
 //!
 //! An item is a row of the table in `catalogue.rs`, with the function in `items/` that looks at it.
 #![forbid(unsafe_code)]

@@ -1,4 +1,5 @@
-//! Sets of processors or ports as the kernel writes them: lists (`0-3,8`) and masks (`ff`, `1,00000000`).
+//! Sets of processors or ports as the kernel writes them: lists (`0-3,8`) and masks (`ff`,
+//! `1,00000000`).
 
 use std::collections::BTreeSet;
 

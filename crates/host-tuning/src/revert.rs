@@ -41,9 +41,9 @@ pub enum RevertOutcome {
     Failed(SettingError),
 }
 
-/// Restores every value that `select` takes, the last change first; with `force` also those that were
-/// changed since. Records of restored values are removed, the rest is kept. The file that sets sysctls at every
-/// start is removed with the last of them.
+/// Restores every value that `select` takes, the last change first; with `force` also those that
+/// were changed since. Records of restored values are removed, the rest is kept. The file that sets
+/// sysctls at every start is removed with the last of them.
 ///
 /// # Errors
 /// The state or that file cannot be written.

@@ -1,5 +1,5 @@
-//! One value of the host that can be read and set. The kinds are few and their parts are checked, so
-//! that no state file leads to another file or command.
+//! One value of the host that can be read and set. The kinds are few and their parts are checked,
+//! so that no state file leads to another file or command.
 
 use std::fmt;
 use std::io;

@@ -94,8 +94,8 @@ impl State {
     /// opens it at the same time.
     ///
     /// # Errors
-    /// It cannot be read or written, other users may write to it, it was not written by this program, or
-    /// another process has it.
+    /// It cannot be read or written, other users may write to it, it was not written by this
+    /// program, or another process has it.
     pub fn open(path: &Path, host: &Host) -> Result<Self, StateError> {
         let io = |doing, error| StateError::Io { doing, path: path.to_owned(), error };
         if path.is_dir() {
@@ -145,8 +145,8 @@ impl State {
         record.namespace == self.namespace
     }
 
-    /// Records the value of a setting before a change. Of several changes the first counts: its value before is
-    /// the one to restore. The record is on the disk when this returns.
+    /// Records the value of a setting before a change. Of several changes the first counts: its
+    /// value before is the one to restore. The record is on the disk when this returns.
     pub(crate) fn note(
         &mut self,
         item: &str,
@@ -191,8 +191,8 @@ impl State {
         records.clone().position(|record| record.setting == *setting && self.is_here(record))
     }
 
-    /// A restart restores every value except sysctls that a file sets again; interrupt numbers may belong to
-    /// other devices since.
+    /// A restart restores every value except sysctls that a file sets again; interrupt numbers may
+    /// belong to other devices since.
     fn forget_values_of_another_boot(&mut self) {
         let (boot, persisted) = (&self.boot, self.contents.persisted);
         self.contents
@@ -200,8 +200,8 @@ impl State {
             .retain(|record| record.boot == *boot || persisted && record.setting.is_sysctl());
     }
 
-    /// Replaces the file atomically, so that a crash leaves the old one or the new one. Without records there is
-    /// no file.
+    /// Replaces the file atomically, so that a crash leaves the old one or the new one. Without
+    /// records there is no file.
     fn save(&self) -> Result<(), StateError> {
         let io = |doing, error| StateError::Io { doing, path: self.path.clone(), error };
         if self.contents.records.is_empty() && !self.contents.persisted {
@@ -217,8 +217,8 @@ impl State {
     }
 }
 
-/// A child process may hold a copy of the lock's descriptor for a moment longer; unlocking ends the lock
-/// for both.
+/// A child process may hold a copy of the lock's descriptor for a moment longer; unlocking ends the
+/// lock for both.
 impl Drop for State {
     fn drop(&mut self) {
         let _ = self.lock.unlock();

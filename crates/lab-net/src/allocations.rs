@@ -21,7 +21,8 @@ thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Number of allocations and reallocations of the calling thread since it began. Freeing is not counted.
+/// Number of allocations and reallocations of the calling thread since it began. Freeing is not
+/// counted.
 #[must_use]
 pub fn on_this_thread() -> u64 {
     COUNT.get()

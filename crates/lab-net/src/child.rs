@@ -8,8 +8,8 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::scheduling::CoreSet;
 
-/// Restricts a command's process to `cores`, and has the kernel kill it when the thread that starts it
-/// ends (PR_SET_PDEATHSIG).
+/// Restricts a command's process to `cores`, and has the kernel kill it when the thread that starts
+/// it ends (PR_SET_PDEATHSIG).
 ///
 /// # Errors
 /// `InvalidInput` for a core whose number no machine has. One that this machine does not have is

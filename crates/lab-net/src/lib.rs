@@ -1,7 +1,7 @@
 //! System calls that only the load tool and tests make. The product does not depend on this crate.
 //!
 //! ```text
-//! namespace    network namespaces              scheduling  cores, priorities and CPU time of threads
+//! namespace    network namespaces              scheduling  cores, priorities, CPU time of threads
 //! child        processes tied to their parent  allocations a counting allocator
 //! raw          UDP from forged addresses       uring       a relay by io_uring
 //! stopped      a stopped thread of a process

@@ -9,9 +9,9 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::check;
 
-/// Creates a network namespace without a name. It lasts as long as the file, or a socket or thread in
-/// it, and so never outlives the process. Other programs reach it by the path `/proc/PID/fd/NUMBER`
-/// of the file.
+/// Creates a network namespace without a name. It lasts as long as the file, or a socket or thread
+/// in it, and so never outlives the process. Other programs reach it by the path
+/// `/proc/PID/fd/NUMBER` of the file.
 ///
 /// # Errors
 /// `PermissionDenied` without `CAP_SYS_ADMIN`.
@@ -25,8 +25,8 @@ pub fn new_network_namespace() -> io::Result<File> {
     made.join().unwrap_or_else(|_| Err(io::Error::other("the thread that made it panicked")))
 }
 
-/// Moves the calling thread alone into a network namespace: a [new one](new_network_namespace), or an
-/// open file such as `/run/netns/NAME`. Sockets stay in the namespace where they were opened,
+/// Moves the calling thread alone into a network namespace: a [new one](new_network_namespace), or
+/// an open file such as `/run/netns/NAME`. Sockets stay in the namespace where they were opened,
 /// whichever thread uses them later.
 ///
 /// # Errors

@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use etherparse::{IpNumber, Ipv4Header, PacketBuilder, UdpHeader};
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
-/// Bytes of an Ethernet frame's payload. The kernel does not fragment packets that come with a header
-/// of their own.
+/// Bytes of an Ethernet frame's payload. The kernel does not fragment packets that come with a
+/// header of their own.
 const FRAME_MAX: usize = 1500;
 
 /// The largest payload of [`RawUdpSocket::send`], in bytes.
@@ -87,8 +87,8 @@ impl AsFd for RawUdpSocket {
     }
 }
 
-/// A filter that drops datagrams of other sources before they take room in the buffer, above all the
-/// copies of forged ones to a server on the same host.
+/// A filter that drops datagrams of other sources before they take room in the buffer, above all
+/// the copies of forged ones to a server on the same host.
 fn from_server(server: Ipv4Addr) -> [SockFilter; 4] {
     let step = |code: u32, jf: u8, k: u32| SockFilter::new(code as u16, 0, jf, k);
     // A raw socket's packets begin with the IP header, whose byte 12 is the source.

@@ -75,8 +75,8 @@ pub fn run_when_idle() -> io::Result<()> {
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) }).map(drop)
 }
 
-/// Gives another thread, of any process or of the kernel, the lowest real-time priority (SCHED_FIFO):
-/// it runs before all ordinary ones.
+/// Gives another thread, of any process or of the kernel, the lowest real-time priority
+/// (SCHED_FIFO): it runs before all ordinary ones.
 ///
 /// # Errors
 /// `PermissionDenied` without `CAP_SYS_NICE`; ESRCH when there is no such thread.

@@ -1,8 +1,8 @@
-//! Relaying by io_uring: one multishot receive, buffers that the kernel takes from a ring, and sends
-//! that are submitted together with the wait for the next datagrams.
+//! Relaying by io_uring: one multishot receive, buffers that the kernel takes from a ring, and
+//! sends that are submitted together with the wait for the next datagrams.
 //!
-//! The server does not use it; the benchmark's lab shows the reason. The cost of a packet is its way
-//! through the UDP and IP layers, which is the same here, and not the system calls saved.
+//! The server does not use it; the benchmark's lab shows the reason. The cost of a packet is its
+//! way through the UDP and IP layers, which is the same here, and not the system calls saved.
 //!
 //! ```text
 //! turn:  enter (submits the sends of the last turn, waits) ─▶ completions
@@ -40,8 +40,8 @@ const SOCKET: Fixed = Fixed(0);
 const RECEIVE: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
 
-/// Waits for pending requests at the end: number and length. No request depends on a remote host, so the
-/// first wait is enough.
+/// Waits for pending requests at the end: number and length. No request depends on a remote host,
+/// so the first wait is enough.
 const LAST_WAITS: usize = 100;
 const LAST_WAIT: Duration = Duration::from_millis(50);
 
@@ -152,8 +152,9 @@ impl UringUdp {
         Ok(uring)
     }
 
-    /// Submits the sends of the last turn and waits for completions, for at most `timeout`. `decide`
-    /// gets each received datagram and returns the address it is sent on to, or `None` to drop it.
+    /// Submits the sends of the last turn and waits for completions, for at most `timeout`.
+    /// `decide` gets each received datagram and returns the address it is sent on to, or `None` to
+    /// drop it.
     ///
     /// # Errors
     /// Faults of the program, or a lack of memory.
@@ -193,8 +194,8 @@ impl UringUdp {
 
     fn push(&mut self, request: &squeue::Entry) -> io::Result<()> {
         // SAFETY: the requests of this module refer to `memory` alone, which stays in place until
-        // `drop` has seen the last completion of each. The header never changes, and a buffer or its
-        // name only after the completion of its send.
+        // `drop` has seen the last completion of each. The header never changes, and a buffer or
+        // its name only after the completion of its send.
         let pushed = unsafe { self.ring.submission().push(request) };
         // It was made for all that there can be.
         pushed.map_err(|_| io::Error::other("the submission queue is full"))?;
@@ -367,9 +368,9 @@ impl Memory {
     ) -> Forward {
         let index = usize::from(buffer);
         let first = self.buffers.at(index * BUFFER_BYTES);
-        // SAFETY: the buffer is inside the block and initialised (zeroed at birth). By this completion
-        // the kernel has handed it over, and writes to it no more until it is given back, which is
-        // after the last use of `received`.
+        // SAFETY: the buffer is inside the block and initialised (zeroed at birth). By this
+        // completion the kernel has handed it over, and writes to it no more until it is given
+        // back, which is after the last use of `received`.
         let received = unsafe { std::slice::from_raw_parts(first, len.min(BUFFER_BYTES)) };
         let Ok(message) = RecvMsgOut::parse(received, &self.header) else {
             return Forward::Truncated;

@@ -23,8 +23,8 @@ fn a_forged_source_is_seen_and_its_answer_received() {
     let (len, from) = server.recv_from(&mut buffer).unwrap();
     assert_eq!((&buffer[..len], from), (&b"forged"[..], forged.into()));
     server.send_to(b"an answer", forged).unwrap();
-    // The copy of the forged datagram is filtered out. Other tests of this host may use the server's
-    // address, and other ports.
+    // The copy of the forged datagram is filtered out. Other tests of this host may use the
+    // server's address, and other ports.
     let mut heard = None;
     eventually("the answer arrives", || {
         heard = raw.recv().unwrap().filter(|heard| heard.from == to).or(heard);

@@ -1,14 +1,16 @@
-//! Safe wrappers of the kernel's interfaces for sockets, time and the host. The crate knows nothing of STUN.
+//! Safe wrappers of the kernel's interfaces for sockets, time and the host. The crate knows nothing
+//! of STUN.
 //!
-//! It serves a worker that is one thread with its own sockets: [`Epoll`] reports readable sockets, [`RxBatch`]
-//! receives (`recvmmsg`, super-packets by `UDP_GRO`), [`TxBatch`] gathers datagrams and sends them (`sendmmsg`, runs
-//! of equal datagrams by `UDP_SEGMENT`) straight out of the receive buffers: user space copies no payload.
+//! It serves a worker that is one thread with its own sockets: [`Epoll`] reports readable sockets,
+//! [`RxBatch`] receives (`recvmmsg`, super-packets by `UDP_GRO`), [`TxBatch`] gathers datagrams and
+//! sends them (`sendmmsg`, runs of equal datagrams by `UDP_SEGMENT`) straight out of the receive
+//! buffers: user space copies no payload.
 //!
-//! All socket `unsafe` of the product is here, each block with its proof. Control messages and socket addresses are
-//! written and read as bytes of the kernel's ABI, without `unsafe`.
+//! All socket `unsafe` of the product is here, each block with its proof. Control messages and
+//! socket addresses are written and read as bytes of the kernel's ABI, without `unsafe`.
 //!
-//! After warm-up the packet path does not allocate. The crate does not log: warnings for the operator are returned
-//! ([`Applied`], [`Warning`], counters).
+//! After warm-up the packet path does not allocate. The crate does not log: warnings for the
+//! operator are returned ([`Applied`], [`Warning`], counters).
 //!
 //! One iteration of a worker that echoes everything with a byte in front:
 //!
@@ -16,7 +18,8 @@
 //! use linux_net::{Flow, Part, RxBatch, SendSocket, SendStats, TxBatch, UdpOptions, UdpSocket};
 //!
 //! # fn main() -> std::io::Result<()> {
-//! let (socket, _applied) = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default())?;
+//! let address = "127.0.0.1:0".parse().unwrap();
+//! let (socket, _applied) = UdpSocket::bind(address, &UdpOptions::default())?;
 //! let (mut rx, mut tx, mut stats) = (RxBatch::new(32), TxBatch::new(), SendStats::default());
 //!
 //! for message in 0..rx.recv(&socket)? {

@@ -21,8 +21,8 @@ const ATTRIBUTE_HEADER: usize = 4;
 /// Bytes of `struct genlmsghdr`, which begins every message of generic netlink.
 pub const GENERIC_HEADER: usize = 4;
 
-/// Size of the receive buffer: the kernel fills it with as many messages as fit, up to 32 KiB. No known device
-/// has a longer message; a longer one would be refused, not truncated.
+/// Size of the receive buffer: the kernel fills it with as many messages as fit, up to 32 KiB. No
+/// known device has a longer message; a longer one would be refused, not truncated.
 pub(crate) const ANSWER_MAX: usize = 64 * 1024;
 
 /// Attempts to read a list that changes during the dump.
@@ -78,8 +78,8 @@ pub const fn generic_header(command: u8) -> [u8; GENERIC_HEADER] {
     [command, 1, 0, 0]
 }
 
-/// A socket that the kernel answers on, for the network namespace that the thread was in when it was
-/// opened. Receiving from it blocks.
+/// A socket that the kernel answers on, for the network namespace that the thread was in when it
+/// was opened. Receiving from it blocks.
 #[derive(Debug)]
 pub struct Socket {
     file: File,

@@ -26,13 +26,13 @@ const STRIDE: usize = PAYLOAD_BYTES + 5 * 64;
 /// Room for a piece of a stream: the longest STUN message has 65,552 bytes, and must fit whole.
 pub const FILL_BYTES: usize = STRIDE;
 
-/// All control messages that a socket may attach: TTL, traffic class, losses and segment size are an `int`
-/// each, `in6_pktinfo` is the larger of the two packet infos.
+/// All control messages that a socket may attach: TTL, traffic class, losses and segment size are
+/// an `int` each, `in6_pktinfo` is the larger of the two packet infos.
 const CONTROL_BYTES: usize =
     4 * cmsg::space(size_of::<c_int>()) + cmsg::space(size_of::<libc::in6_pktinfo>());
 
-/// Bytes of a buffer that an Ethernet datagram fills at most. These pages are populated at once, so that memory
-/// does not grow with the rate of packets.
+/// Bytes of a buffer that an Ethernet datagram fills at most. These pages are populated at once, so
+/// that memory does not grow with the rate of packets.
 const HEAD_BYTES: usize = 2048;
 
 /// Most messages: more cost cold buffers and gain nothing.
@@ -44,8 +44,8 @@ const MAX_ERRORS_SWALLOWED: usize = 8;
 
 /// Buffers for one receive call or several, allocated once and reused.
 ///
-/// Memory: 64 KiB of address space per message, of which only the head and the pages ever written are
-/// populated.
+/// Memory: 64 KiB of address space per message, of which only the head and the pages ever written
+/// are populated.
 pub struct RxBatch {
     payload: HeapArray<u8>,
     ancillary: HeapArray<Ancillary>,
@@ -112,7 +112,8 @@ pub struct Received<'a> {
     pub data: &'a [u8],
     /// Something is missing: drop the message.
     pub truncated: bool,
-    /// Datagrams lost to a full receive buffer since the socket was opened, as of this message; wraps.
+    /// Datagrams lost to a full receive buffer since the socket was opened, as of this message;
+    /// wraps.
     pub kernel_drops: u32,
 }
 
@@ -147,8 +148,9 @@ impl RxBatch {
         batch
     }
 
-    /// Receives the queued messages, up to the capacity, and returns their number; 0 when none waits. Replaces
-    /// the previous ones. Errors that ICMP left on the socket are skipped: the error queue has them in full.
+    /// Receives the queued messages, up to the capacity, and returns their number; 0 when none
+    /// waits. Replaces the previous ones. Errors that ICMP left on the socket are skipped: the
+    /// error queue has them in full.
     ///
     /// # Errors
     /// Errors of `recvmmsg` that mean a fault of the program or a lack of memory.
@@ -157,8 +159,8 @@ impl RxBatch {
         self.recv_more(socket, self.headers.len()).map(|received| received.len())
     }
 
-    /// Receives like [`recv`](Self::recv), but keeps the previous messages and appends at most `most`, as far
-    /// as there is [`room`](Self::room). Returns the range of the new ones.
+    /// Receives like [`recv`](Self::recv), but keeps the previous messages and appends at most
+    /// `most`, as far as there is [`room`](Self::room). Returns the range of the new ones.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -196,9 +198,9 @@ impl RxBatch {
         Ok(first..first)
     }
 
-    /// Appends a message that was not received as a datagram, such as a part of a stream: `fill` writes it into
-    /// a buffer of [`FILL_BYTES`] and returns its length. Returns the index of the message; `None`, and nothing
-    /// appended, if it is empty or there is no [`room`](Self::room).
+    /// Appends a message that was not received as a datagram, such as a part of a stream: `fill`
+    /// writes it into a buffer of [`FILL_BYTES`] and returns its length. Returns the index of the
+    /// message; `None`, and nothing appended, if it is empty or there is no [`room`](Self::room).
     ///
     /// # Errors
     /// Errors of `fill`; nothing is appended.
@@ -229,8 +231,8 @@ impl RxBatch {
         Ok(Some(index))
     }
 
-    /// Adds a copy of a message from another source than a socket, such as a simulated network. Returns its index; `None`,
-    /// and nothing added, if there is no [`room`](Self::room).
+    /// Adds a copy of a message from another source than a socket, such as a simulated network.
+    /// Returns its index; `None`, and nothing added, if there is no [`room`](Self::room).
     pub fn push(&mut self, message: &Received<'_>) -> Option<usize> {
         let index = self.received.len();
         if self.room() == 0 {

@@ -18,10 +18,11 @@ use crate::abi::sys::{bind_to_device, check, errno, free, set_option};
 /// Options of the connections of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpOptions {
-    /// `SO_REUSEPORT`: several workers listen on one port and the kernel spreads connections over them.
+    /// `SO_REUSEPORT`: several workers listen on one port and the kernel spreads connections over
+    /// them.
     pub reuse_port: bool,
-    /// Idle time before the first keepalive probe; further probes follow after a sixth of it each, three at
-    /// most.
+    /// Idle time before the first keepalive probe; further probes follow after a sixth of it each,
+    /// three at most.
     pub keepalive: Duration,
     /// Longest time that sent data may stay unacknowledged before the connection is closed
     /// (`TCP_USER_TIMEOUT`).
@@ -29,10 +30,11 @@ pub struct TcpOptions {
     /// Connections that may wait to be accepted, by each socket; the kernel bounds it by
     /// `net.core.somaxconn`.
     pub backlog: u16,
-    /// Index of the one interface that it receives from and sends by; `None` for all. Connections inherit it.
+    /// Index of the one interface that it receives from and sends by; `None` for all. Connections
+    /// inherit it.
     pub device: Option<NonZeroU32>,
-    /// `IP_FREEBIND`: it may have an address that no interface has, such as one of a prefix that is delivered to this
-    /// host.
+    /// `IP_FREEBIND`: it may have an address that no interface has, such as one of a prefix that is
+    /// delivered to this host.
     pub free: bool,
 }
 
@@ -44,10 +46,12 @@ pub struct TcpListener {
 }
 
 impl TcpListener {
-    /// Opens a socket, binds it and listens. Port 0 means any free one. Connections inherit the options.
+    /// Opens a socket, binds it and listens. Port 0 means any free one. Connections inherit the
+    /// options.
     ///
     /// # Errors
-    /// Whatever `socket`, `bind` or `listen` say: address in use, not available, no descriptors left.
+    /// Whatever `socket`, `bind` or `listen` say: address in use, not available, no descriptors
+    /// left.
     pub fn bind(addr: SocketAddr, options: &TcpOptions) -> io::Result<Self> {
         let fd = open(addr)?;
         let socket = fd.as_fd();
@@ -73,11 +77,13 @@ impl TcpListener {
         Self::listen(fd, local, options)
     }
 
-    /// Takes a socket that another process has bound: a server before an upgrade, or systemd. Connections inherit the
-    /// options, but for `reuse_port`, which comes before the binding; those that wait already are kept.
+    /// Takes a socket that another process has bound: a server before an upgrade, or systemd.
+    /// Connections inherit the options, but for `reuse_port`, which comes before the binding; those
+    /// that wait already are kept.
     ///
     /// # Errors
-    /// It is no TCP socket, it is not bound, it is connected, or it is one for IPv6 that takes IPv4 as well.
+    /// It is no TCP socket, it is not bound, it is connected, or it is one for IPv6 that takes IPv4
+    /// as well.
     pub fn from_fd(fd: OwnedFd, options: &TcpOptions) -> io::Result<Self> {
         let local = adopt_listening(fd.as_fd(), libc::SOCK_STREAM)?;
         Self::listen(fd, local, options)
@@ -114,7 +120,8 @@ impl TcpListener {
         loop {
             let mut raw = [0_u8; ADDRESS_BYTES];
             let mut len = ADDRESS_BYTES as socklen_t;
-            // SAFETY: the kernel writes at most `len` bytes to `raw`; both live until the call returns.
+            // SAFETY: the kernel writes at most `len` bytes to `raw`; both live until the call
+            // returns.
             let fd = unsafe {
                 libc::accept4(
                     self.fd.as_raw_fd(),
@@ -132,8 +139,8 @@ impl TcpListener {
             }
             match errno() {
                 libc::EAGAIN => return Ok(None),
-                // Errors of the host or the network in between; accept(2) recommends to treat them as "try
-                // again".
+                // Errors of the host or the network in between; accept(2) recommends to treat them
+                // as "try again".
                 libc::EINTR
                 | libc::ECONNABORTED
                 | libc::EPROTO
@@ -175,8 +182,8 @@ pub struct ConnectOptions {
     pub local: Option<SocketAddr>,
     /// Send buffer in bytes, as `SO_SNDBUF` takes it; 0 leaves its size to the kernel.
     pub send_buffer: usize,
-    /// Resets the connection on close instead of an orderly shutdown: its port is free at once, and unsent data
-    /// is lost.
+    /// Resets the connection on close instead of an orderly shutdown: its port is free at once, and
+    /// unsent data is lost.
     pub reset: bool,
 }
 
@@ -185,11 +192,12 @@ pub struct ConnectOptions {
 pub struct TcpStream(std::net::TcpStream);
 
 impl TcpStream {
-    /// Starts a connection as a client, from any address if none is given. Success shows as writable; failure
-    /// as an error of read or write. Nothing can be written before.
+    /// Starts a connection as a client, from any address if none is given. Success shows as
+    /// writable; failure as an error of read or write. Nothing can be written before.
     ///
     /// # Errors
-    /// No descriptors or ports left; an address that is not local; a destination known to be unreachable.
+    /// No descriptors or ports left; an address that is not local; a destination known to be
+    /// unreachable.
     pub fn connect_to(to: SocketAddr, options: &ConnectOptions) -> io::Result<Self> {
         let fd = open(to)?;
         let socket = fd.as_fd();
@@ -208,7 +216,8 @@ impl TcpStream {
                 set_option(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
             }
             let len = address::encode(local, &mut raw) as socklen_t;
-            // SAFETY: `raw` lives until the call returns and holds at least `len` bytes, an address.
+            // SAFETY: `raw` lives until the call returns and holds at least `len` bytes, an
+            // address.
             check(unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr().cast(), len) })?;
         }
         let len = address::encode(to, &mut raw) as socklen_t;
@@ -271,8 +280,8 @@ impl TcpStream {
         }
     }
 
-    /// Writes the two slices in order, as far as the connection takes them now, and returns the number of bytes
-    /// written.
+    /// Writes the two slices in order, as far as the connection takes them now, and returns the
+    /// number of bytes written.
     ///
     /// # Errors
     /// The connection is broken.

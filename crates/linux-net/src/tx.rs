@@ -1,9 +1,10 @@
 //! Send batches: datagrams as lists of ranges, equal ones of a flow as runs.
 //!
-//! A run is one send with `UDP_SEGMENT`: datagrams of one flow (same socket, destination, source, header
-//! fields), all of one size, except that the last may be shorter. A datagram joins the latest run with its
-//! socket and destination or starts a new one after it, so that the order per destination never changes;
-//! datagrams to other destinations may come in between. All runs of one socket are sent together.
+//! A run is one send with `UDP_SEGMENT`: datagrams of one flow (same socket, destination, source,
+//! header fields), all of one size, except that the last may be shorter. A datagram joins the
+//! latest run with its socket and destination or starts a new one after it, so that the order per
+//! destination never changes; datagrams to other destinations may come in between. All runs of one
+//! socket are sent together.
 
 mod flush;
 mod grouping;
@@ -46,8 +47,8 @@ pub struct ArenaFull;
 
 /// Datagrams to send in one iteration of a worker's loop.
 ///
-/// Payloads are ranges of the [`RxBatch`] that is passed to [`flush`](Self::flush); headers and replies are
-/// written into the batch's arena. Allocated once and reused.
+/// Payloads are ranges of the [`RxBatch`] that is passed to [`flush`](Self::flush); headers and
+/// replies are written into the batch's arena. Allocated once and reused.
 pub struct TxBatch {
     groups: Vec<Group>,
     messages: Vec<Message>,
@@ -144,8 +145,8 @@ impl TxBatch {
         Part::Arena { start, len }
     }
 
-    /// Adds a datagram made of `parts`, at most 16 (asserted). It joins the latest run to its destination if
-    /// possible. `on_fail` receives `tag` if it cannot be sent.
+    /// Adds a datagram made of `parts`, at most 16 (asserted). It joins the latest run to its
+    /// destination if possible. `on_fail` receives `tag` if it cannot be sent.
     ///
     /// # Errors
     /// [`Full`]: flush and push again.
@@ -191,11 +192,11 @@ impl TxBatch {
         }
     }
 
-    /// Sends all datagrams, and empties the batch. Messages refer to `rx`, which must be the batch that they
-    /// were pushed from, not received into since (a range outside of it panics, like slice indexing). `on_fail`
-    /// receives the tag of each datagram that was not sent, with the reason. No error is fatal: a full socket
-    /// drops the rest for that socket, a refused run is sent as single datagrams, an error left by ICMP on the
-    /// socket costs a second try.
+    /// Sends all datagrams, and empties the batch. Messages refer to `rx`, which must be the batch
+    /// that they were pushed from, not received into since (a range outside of it panics, like
+    /// slice indexing). `on_fail` receives the tag of each datagram that was not sent, with the
+    /// reason. No error is fatal: a full socket drops the rest for that socket, a refused run is
+    /// sent as single datagrams, an error left by ICMP on the socket costs a second try.
     pub fn flush(
         &mut self,
         rx: &RxBatch,
@@ -210,7 +211,8 @@ impl TxBatch {
         self.clear();
     }
 
-    /// Passes each datagram to `send` instead of the kernel, with its flow, bytes and tag. The batch is empty afterwards.
+    /// Passes each datagram to `send` instead of the kernel, with its flow, bytes and tag. The
+    /// batch is empty afterwards.
     pub fn drain(&mut self, rx: &RxBatch, mut send: impl FnMut(Flow, &[u8], u32)) {
         let mut bytes = Vec::new();
         for message in &self.messages {
@@ -233,8 +235,8 @@ impl TxBatch {
         self.clear();
     }
 
-    /// A warning that was not returned before: each kind of [`Warning`] is returned once in the life of the
-    /// batch.
+    /// A warning that was not returned before: each kind of [`Warning`] is returned once in the
+    /// life of the batch.
     pub fn take_warnings(&mut self) -> Option<Warning> {
         self.sender.take_warning()
     }

@@ -43,18 +43,18 @@ pub struct UdpOptions {
     pub send_buffer: usize,
     /// `UDP_GRO`: equal datagrams of one sender arrive as one message.
     pub gro: bool,
-    /// `IP_PKTINFO`: reports the local address of each datagram. For sockets bound to the unspecified address,
-    /// which must answer from that one.
+    /// `IP_PKTINFO`: reports the local address of each datagram. For sockets bound to the
+    /// unspecified address, which must answer from that one.
     pub packet_info: bool,
     /// `IP_RECVERR`: ICMP errors are kept for [`UdpSocket::recv_errors`].
     pub error_queue: bool,
     /// Index of the one interface that it receives from and sends by; `None` for all.
     pub device: Option<NonZeroU32>,
-    /// `IP_FREEBIND`: it may have, and send from, addresses that no interface has, such as those of a prefix that is
-    /// delivered to this host.
+    /// `IP_FREEBIND`: it may have, and send from, addresses that no interface has, such as those of
+    /// a prefix that is delivered to this host.
     pub free: bool,
-    /// TTL and traffic class that most of its datagrams have become options of the socket: for sockets by which one client's
-    /// datagrams leave. Only one handle of it may send.
+    /// TTL and traffic class that most of its datagrams have become options of the socket: for
+    /// sockets by which one client's datagrams leave. Only one handle of it may send.
     pub adapts: bool,
 }
 
@@ -75,16 +75,17 @@ impl Default for UdpOptions {
     }
 }
 
-/// Number of the set of options that every socket gets beside those of [`UdpOptions`]: another one whenever it changes. A process
-/// that [adopts](UdpSocket::adopt) the sockets of another one asks whether both have the same.
+/// Number of the set of options that every socket gets beside those of [`UdpOptions`]: another one
+/// whenever it changes. A process that [adopts](UdpSocket::adopt) the sockets of another one asks
+/// whether both have the same.
 pub const OPTION_SET: u32 = 1;
 
 /// Options granted by the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// Receive buffer in bytes, comparable with the request (the kernel reports twice that, for its own
-    /// bookkeeping). Less than requested: `net.core.rmem_max` is the bound for processes without
-    /// `CAP_NET_ADMIN`.
+    /// Receive buffer in bytes, comparable with the request (the kernel reports twice that, for its
+    /// own bookkeeping). Less than requested: `net.core.rmem_max` is the bound for processes
+    /// without `CAP_NET_ADMIN`.
     pub recv_buffer: usize,
     /// Send buffer in bytes, as above; `net.core.wmem_max`.
     pub send_buffer: usize,
@@ -96,8 +97,9 @@ pub struct Applied {
 
 /// A UDP socket: non-blocking, close-on-exec, of one family (IPv6 sockets take no IPv4).
 ///
-/// One thread owns it. Every received datagram carries its TTL, its traffic class and the count of lost
-/// datagrams before it; sent datagrams are fragmented as needed, unless their header fields forbid it.
+/// One thread owns it. Every received datagram carries its TTL, its traffic class and the count of
+/// lost datagrams before it; sent datagrams are fragmented as needed, unless their header fields
+/// forbid it.
 #[derive(Debug)]
 pub struct UdpSocket {
     fd: OwnedFd,
@@ -113,8 +115,8 @@ impl UdpSocket {
     /// Opens a socket and binds it to `addr`. Port 0 means any free one.
     ///
     /// # Errors
-    /// Errors of `socket` and `bind`: address in use, not available, no descriptors left. A kernel without an
-    /// option for speed or diagnostics is no error.
+    /// Errors of `socket` and `bind`: address in use, not available, no descriptors left. A kernel
+    /// without an option for speed or diagnostics is no error.
     pub fn bind(addr: SocketAddr, options: &UdpOptions) -> io::Result<(Self, Applied)> {
         let (socket, Able { gro, losses }) = Self::set_up(addr, options)?;
         let applied = Applied {
@@ -126,7 +128,8 @@ impl UdpSocket {
         Ok((socket, applied))
     }
 
-    /// As [`bind`](Self::bind), but does not query the granted values: for sockets that are opened frequently.
+    /// As [`bind`](Self::bind), but does not query the granted values: for sockets that are opened
+    /// frequently.
     ///
     /// # Errors
     /// As [`bind`](Self::bind).
@@ -156,8 +159,9 @@ impl UdpSocket {
         Ok((Self { fd, local, at_rest, dont_fragment: Cell::new(false), resting }, able))
     }
 
-    /// Takes a socket that another process has bound: a server before an upgrade, or systemd. Sets its options as
-    /// [`bind`](Self::bind) does, but for `reuse_port`, which comes before the binding.
+    /// Takes a socket that another process has bound: a server before an upgrade, or systemd. Sets
+    /// its options as [`bind`](Self::bind) does, but for `reuse_port`, which comes before the
+    /// binding.
     ///
     /// # Errors
     /// It is no UDP socket, it is not bound, or it is one for IPv6 that takes IPv4 as well.
@@ -170,8 +174,9 @@ impl UdpSocket {
         Ok(socket)
     }
 
-    /// Takes a socket that another process of this program has bound, with these `options` and the same [`OPTION_SET`]: a fifth of the
-    /// calls of [`from_fd`](Self::from_fd), where thousands wait for it.
+    /// Takes a socket that another process of this program has bound, with these `options` and the
+    /// same [`OPTION_SET`]: a fifth of the calls of [`from_fd`](Self::from_fd), where thousands
+    /// wait for it.
     ///
     /// # Errors
     /// It is no UDP socket, or it is not bound.
@@ -199,15 +204,15 @@ impl UdpSocket {
         IpFamily::of(self.local.ip())
     }
 
-    /// Enables or disables merging of received datagrams (GRO), where the kernel supports it. Datagrams already
-    /// merged in the queue arrive as one after it is disabled.
+    /// Enables or disables merging of received datagrams (GRO), where the kernel supports it.
+    /// Datagrams already merged in the queue arrive as one after it is disabled.
     pub fn merge(&self, on: bool) {
         // A kernel that cannot leaves each alone.
         drop(set_option(self.fd.as_fd(), libc::SOL_UDP, libc::UDP_GRO, c_int::from(on)));
     }
 
-    /// Has datagrams arrive each alone from now on, if none waits that may have been merged. False when
-    /// something waits: then nothing is different.
+    /// Has datagrams arrive each alone from now on, if none waits that may have been merged. False
+    /// when something waits: then nothing is different.
     #[must_use]
     pub fn cease_merging(&self) -> bool {
         // First, so that no datagram that arrives after the check is merged.
@@ -224,9 +229,10 @@ impl UdpSocket {
         memory_info(self.as_fd()).is_ok_and(|info| info[SK_MEMINFO_RMEM_ALLOC] == 0)
     }
 
-    /// A second handle of the same socket, so that one thread may receive while another sends. Only one of the
-    /// two may send datagrams whose header fields forbid fragmentation, and only one may send at all if the socket
-    /// [adapts](UdpOptions::adapts): each caches the last state that it set in the kernel.
+    /// A second handle of the same socket, so that one thread may receive while another sends. Only
+    /// one of the two may send datagrams whose header fields forbid fragmentation, and only one may
+    /// send at all if the socket [adapts](UdpOptions::adapts): each caches the last state that it
+    /// set in the kernel.
     ///
     /// # Errors
     /// No descriptors left.
@@ -242,8 +248,8 @@ impl UdpSocket {
         })
     }
 
-    /// Datagrams lost since the socket was opened, most often to a full receive buffer; wraps. The count of
-    /// [`Received::kernel_drops`](crate::Received), also when nothing arrives any more.
+    /// Datagrams lost since the socket was opened, most often to a full receive buffer; wraps. The
+    /// count of [`Received::kernel_drops`](crate::Received), also when nothing arrives any more.
     ///
     /// # Errors
     /// Linux before 4.12 does not report it.
@@ -251,12 +257,12 @@ impl UdpSocket {
         memory_info(self.as_fd()).map(|info| info[SK_MEMINFO_DROPS])
     }
 
-    /// Allows or forbids fragmentation of the next datagrams. IPv4 has no control message for it, so it is a
-    /// state of the socket, which is set only on a change. IPv6: nothing to do.
+    /// Allows or forbids fragmentation of the next datagrams. IPv4 has no control message for it,
+    /// so it is a state of the socket, which is set only on a change. IPv6: nothing to do.
     ///
-    /// `IP_PMTUDISC_PROBE` and not `_DO`: DF is set and the interface's MTU is the limit, while a path MTU
-    /// remembered from some earlier (or forged) ICMP message is not. DF serves path MTU discovery, which learns
-    /// the true limit by ICMP.
+    /// `IP_PMTUDISC_PROBE` and not `_DO`: DF is set and the interface's MTU is the limit, while a
+    /// path MTU remembered from some earlier (or forged) ICMP message is not. DF serves path MTU
+    /// discovery, which learns the true limit by ICMP.
     pub(crate) fn set_dont_fragment(&self, forbid: bool) -> io::Result<()> {
         if self.dont_fragment.get() == forbid || self.family() == IpFamily::V6 {
             return Ok(());
@@ -267,7 +273,8 @@ impl UdpSocket {
         Ok(())
     }
 
-    /// Sets TTL and traffic class of the next datagrams that do not say theirs, if that is worth it, or if `next` cannot.
+    /// Sets TTL and traffic class of the next datagrams that do not say theirs, if that is worth
+    /// it, or if `next` cannot.
     pub(crate) fn settle_fields(&self, next: IpMeta) {
         self.resting.settle(self.as_fd(), self.family(), next);
     }
@@ -325,8 +332,8 @@ fn set_up_v4(fd: BorrowedFd<'_>, options: &UdpOptions) -> io::Result<c_int> {
     Err(io::Error::last_os_error())
 }
 
-/// Routers do not fragment IPv6: the path MTU must be learnt and cut to, which `_DONT` does and `_OMIT` does not. "Packet too
-/// big" reaches the error queue all the same.
+/// Routers do not fragment IPv6: the path MTU must be learnt and cut to, which `_DONT` does and
+/// `_OMIT` does not. "Packet too big" reaches the error queue all the same.
 const V6_AT_REST: c_int = libc::IPV6_PMTUDISC_DONT;
 
 fn set_up_v6(fd: BorrowedFd<'_>, options: &UdpOptions) -> io::Result<c_int> {
@@ -349,7 +356,8 @@ struct Able {
     losses: bool,
 }
 
-/// Sets the options that a bound socket may get as well: those of [`OPTION_SET`]. Returns `IP_MTU_DISCOVER` at rest.
+/// Sets the options that a bound socket may get as well: those of [`OPTION_SET`]. Returns
+/// `IP_MTU_DISCOVER` at rest.
 fn set_options(
     fd: BorrowedFd<'_>,
     family: IpFamily,
@@ -375,8 +383,8 @@ fn set_buffer(fd: BorrowedFd<'_>, force: c_int, plain: c_int, bytes: usize) -> i
         .or_else(|_| set_option(fd, libc::SOL_SOCKET, plain, bytes))
 }
 
-/// Sets the receive buffer of a socket beyond what the system allows its user, which takes `CAP_NET_ADMIN`. Without it
-/// nothing is different.
+/// Sets the receive buffer of a socket beyond what the system allows its user, which takes
+/// `CAP_NET_ADMIN`. Without it nothing is different.
 ///
 /// # Errors
 /// `CAP_NET_ADMIN` is missing, or it is no socket.
@@ -389,7 +397,8 @@ fn buffer_size(bytes: usize) -> c_int {
     c_int::try_from(bytes).unwrap_or(c_int::MAX).min(c_int::MAX / 2)
 }
 
-/// Sets the send buffer of a socket of any family, as far as the system allows; 0 leaves its default.
+/// Sets the send buffer of a socket of any family, as far as the system allows; 0 leaves its
+/// default.
 ///
 /// # Errors
 /// It is no socket.

@@ -48,7 +48,8 @@ fn a_connection_is_made_without_waiting_and_carries_bytes() {
     assert_eq!(told(&epoll, PATIENCE).map(|(readable, _)| readable), Some(true));
     assert_eq!(near.read(&mut buffer).unwrap(), ReadOutcome::Read(3));
 
-    // Until the send buffer, which is as small as requested, is full; readiness follows when there is room.
+    // Until the send buffer, which is as small as requested, is full; readiness follows when there
+    // is room.
     let mut sent = 0;
     while let taken @ 1.. = near.write([&buffer, &[]]).unwrap() {
         sent += taken;

@@ -122,7 +122,8 @@ fn marks_are_carried_both_ways() {
     }
 }
 
-/// Fields that change again and again, for so long that the socket takes them over, and datagrams with several in one call.
+/// Fields that change again and again, for so long that the socket takes them over, and datagrams
+/// with several in one call.
 #[test]
 fn an_adapting_socket_sends_each_datagram_with_its_own_marks() {
     let (voice, plain) = ((63, 0xB8), (63, 0));

@@ -10,8 +10,8 @@ fn forbid(option: libc::c_int) {
     const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     let statement = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
-    // Of `struct seccomp_data`, in little-endian order: the number of the call, its second and third
-    // argument.
+    // Of `struct seccomp_data`, in little-endian order: the number of the call, its second and
+    // third argument.
     let is = |at: u32, value: u32, otherwise: u8| {
         [statement(LOAD, at), libc::sock_filter { code: EQUAL, jt: 0, jf: otherwise, k: value }]
     };

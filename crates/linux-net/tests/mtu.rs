@@ -1,8 +1,8 @@
 //! Datagrams larger than an MTU: fragments, DF, refused runs, ICMP of routers.
 //!
-//! The loopback's MTU is larger than any datagram, so each test runs itself again in a network namespace of its
-//! own. If the system forbids namespaces (containers without user namespaces) it is skipped, and `make test`
-//! counts the skip.
+//! The loopback's MTU is larger than any datagram, so each test runs itself again in a network
+//! namespace of its own. If the system forbids namespaces (containers without user namespaces) it
+//! is skipped, and `make test` counts the skip.
 
 use std::process::Command;
 
@@ -19,8 +19,8 @@ const ROUTER: &str = "LINUX_NET_TEST_ROUTER";
 
 const SMALL_LOOPBACK: &str = "ip link set lo mtu 1500 up";
 
-/// A second namespace that forwards to a network of smaller MTU. Neither side resolves link addresses: this one
-/// knows the router's, the router learns this one's when a test adds it.
+/// A second namespace that forwards to a network of smaller MTU. Neither side resolves link
+/// addresses: this one knows the router's, the router learns this one's when a test adds it.
 const BEHIND_A_ROUTER: &str = "
     ip link set lo up
     unshare -n sleep 600 & router=$!
@@ -170,7 +170,8 @@ fn a_router_that_would_have_to_fragment_is_heard() {
     let reported = errors(&sender);
     assert_eq!(reported.len(), 1, "{reported:?}");
     assert_eq!((reported[0].peer, reported[0].icmp), (far.to, Some(expected)));
-    // DF measures the current path: an earlier ICMP message of a router does not stop further probes.
+    // DF measures the current path: an earlier ICMP message of a router does not stop further
+    // probes.
     for _ in 0..2 {
         send(&sender, no_fragments(far), &[&[1; 1400]]);
         assert_eq!(errors(&sender)[0].icmp, Some(expected));

@@ -34,8 +34,8 @@ pub struct NatConfig {
     pub mapping: Dependence,
     /// Outside endpoints that may send in through a mapping.
     pub filtering: Dependence,
-    /// Lifetime of a mapping after the last outgoing packet. RFC 4787 REQ-5 requires two minutes; many devices
-    /// use thirty seconds.
+    /// Lifetime of a mapping after the last outgoing packet. RFC 4787 REQ-5 requires two minutes;
+    /// many devices use thirty seconds.
     pub timeout: Duration,
 }
 
@@ -253,8 +253,8 @@ mod tests {
         inside.is_some_and(|(port, packet)| port == 1 && packet.dst == addr("10.0.0.2:5000"))
     }
 
-    /// RFC 4787 §§4.1 and 5, one row per behaviour: equality of the mappings towards the same and another
-    /// address, and the endpoints that may answer.
+    /// RFC 4787 §§4.1 and 5, one row per behaviour: equality of the mappings towards the same and
+    /// another address, and the endpoints that may answer.
     #[test]
     fn behaves_as_rfc_4787_says() {
         let public: IpAddr = "203.0.113.9".parse().unwrap();

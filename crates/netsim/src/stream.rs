@@ -1,5 +1,5 @@
-//! Reliable byte streams over datagrams that arrive in any order: a model of TCP on a network that delays. Both
-//! ends are values, and segments are the payloads of ordinary packets.
+//! Reliable byte streams over datagrams that arrive in any order: a model of TCP on a network that
+//! delays. Both ends are values, and segments are the payloads of ordinary packets.
 
 use std::collections::BTreeMap;
 

@@ -18,8 +18,8 @@ use crate::trace::{Summary, Trace, What};
 /// Wall-clock time when a world begins.
 const UNIX_START: u64 = 1_700_000_000;
 
-/// Wake-ups of a host at one instant in a row, after which it counts as stuck: a timer that is always due would
-/// otherwise hang the test.
+/// Wake-ups of a host at one instant in a row, after which it counts as stuck: a timer that is
+/// always due would otherwise hang the test.
 const WAKES_AT_ONE_INSTANT_MAX: u32 = 1_000;
 
 /// Something with an address that sends and receives. Tests bring their own, usually an enum.

@@ -8,7 +8,8 @@ use std::time::Duration;
 use netsim::{Body, Chance, Host, LinkConfig, Nat, NatConfig, NodeId, Outbox, Packet, World};
 use turn_types::{Instant, Now};
 
-/// Sends `left` numbered datagrams, one per `every`, and keeps received ones; echoes if configured to.
+/// Sends `left` numbered datagrams, one per `every`, and keeps received ones; echoes if configured
+/// to.
 #[derive(Default)]
 struct Talker {
     me: Option<SocketAddr>,

@@ -19,8 +19,8 @@ use crate::error::HttpError;
 use crate::roots::Roots;
 use crate::url::Url;
 
-/// Time for which a connection is kept for the next request: shorter than what web servers commonly allow, so that the
-/// server is seldom the first to close it.
+/// Time for which a connection is kept for the next request: shorter than what web servers commonly
+/// allow, so that the server is seldom the first to close it.
 const IDLE: Duration = Duration::from_secs(20);
 
 /// Idle connections that are kept for each host.
@@ -33,14 +33,16 @@ const AGENT: HeaderValue =
 /// The type of JSON bodies.
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// A client for HTTP. Cheap to clone; clones share their connections. Requests need a tokio runtime with input, output and time.
+/// A client for HTTP. Cheap to clone; clones share their connections. Requests need a tokio runtime
+/// with input, output and time.
 #[derive(Clone)]
 pub struct Client(Pool<HttpsConnector<HttpConnector>, Full<Bytes>>);
 
 /// Bounds of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Longest time from the request to the last byte of the response, with the name's resolution and handshakes.
+    /// Longest time from the request to the last byte of the response, with the name's resolution
+    /// and handshakes.
     pub deadline: Duration,
     /// Largest body, in bytes.
     pub body: usize,
@@ -106,8 +108,8 @@ impl Client {
         self.answer(request, bounds).await
     }
 
-    /// Posts a document of JSON, within `bounds`. The request may arrive twice if the connection breaks: bodies
-    /// should be recognisable to their receiver.
+    /// Posts a document of JSON, within `bounds`. The request may arrive twice if the connection
+    /// breaks: bodies should be recognisable to their receiver.
     ///
     /// # Errors
     /// As of [`Client::get`]; the service may have the document nevertheless.
@@ -142,8 +144,8 @@ impl Client {
         })
     }
 
-    /// Sends a request of the caller's own making, within `bounds`. Its URI has to come from a [`Url`], or begin
-    /// with `https://`.
+    /// Sends a request of the caller's own making, within `bounds`. Its URI has to come from a
+    /// [`Url`], or begin with `https://`.
     ///
     /// # Errors
     /// As of [`Client::get`].

@@ -27,7 +27,8 @@ pub enum HttpError {
 }
 
 impl HttpError {
-    /// An error of the connection, with its causes: hyper's own text says no more than that something failed.
+    /// An error of the connection, with its causes: hyper's own text says no more than that
+    /// something failed.
     pub(crate) fn unreachable(error: &dyn Error) -> Self {
         let mut text = error.to_string();
         let mut cause = error.source();

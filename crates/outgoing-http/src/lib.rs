@@ -1,8 +1,8 @@
 //! Requests to web services: certificate authorities, key sets, webhooks.
 //!
-//! A [`Client`] trusts [`Roots`] and keeps connections for later requests. Each request has a deadline
-//! and a bound for the body of its response. Redirects are not followed, and proxies are not used. Plain HTTP reaches this host
-//! alone: see [`Url`].
+//! A [`Client`] trusts [`Roots`] and keeps connections for later requests. Each request has a
+//! deadline and a bound for the body of its response. Redirects are not followed, and proxies are
+//! not used. Plain HTTP reaches this host alone: see [`Url`].
 //!
 //! ```no_run
 //! # use std::time::Duration;

@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use hyper::Uri;
 
-/// URL of a service: `https://` of any host, `http://` of this host alone (`localhost` or a loopback address).
+/// URL of a service: `https://` of any host, `http://` of this host alone (`localhost` or a
+/// loopback address).
 ///
 /// It has no name and password of a user: they belong into a header, from a file.
 #[derive(Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Options of coturn, and the keys that replace them.
 
-/// Options of coturn with the keys that replace them. Units and forms differ, so that they are not accepted as
-/// aliases.
+/// Options of coturn with the keys that replace them. Units and forms differ, so that they are not
+/// accepted as aliases.
 pub(crate) const COTURN: [(&str, &str); 18] = [
     ("allowed-peer-ip", "peers.allow"),
     ("alt-listening-port", "discovery.ports"),

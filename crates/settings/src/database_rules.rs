@@ -1,4 +1,5 @@
-//! Rules that a database has beside the configuration: realms with their origins and limits, secrets, rules for peers.
+//! Rules that a database has beside the configuration: realms with their origins and limits,
+//! secrets, rules for peers.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,8 @@ pub struct DatabaseRules {
     pub realms: BTreeMap<String, DatabaseRealm>,
     /// Rules for the peers of all realms.
     pub peers: DatabasePeers,
-    /// True until rules for peers have been read once: no peer may be reached but those of `peers.allow`.
+    /// True until rules for peers have been read once: no peer may be reached but those of
+    /// `peers.allow`.
     pub is_unread: bool,
 }
 
@@ -74,7 +76,8 @@ impl DatabaseRealm {
         Ok(())
     }
 
-    /// Adds a key of access tokens, in base64; of a longer one than its algorithm needs, coturn uses the first bytes.
+    /// Adds a key of access tokens, in base64; of a longer one than its algorithm needs, coturn
+    /// uses the first bytes.
     ///
     /// # Errors
     /// It is no such key.

@@ -114,8 +114,8 @@ pub fn diff(old: &Settings, new: &Settings) -> Diff {
 }
 
 impl Settings {
-    /// The configuration that a reload of `new` puts in force: keys that only a restart changes keep their
-    /// values.
+    /// The configuration that a reload of `new` puts in force: keys that only a restart changes
+    /// keep their values.
     ///
     /// # Errors
     /// The values of both do not go together.
@@ -143,7 +143,8 @@ impl Settings {
     }
 }
 
-/// The values of a configuration. Paths of the command line need not be UTF-8, which JSON has to be.
+/// The values of a configuration. Paths of the command line need not be UTF-8, which JSON has to
+/// be.
 fn values(settings: &Settings) -> Value {
     let lossy = |path: &Path| PathBuf::from(path.to_string_lossy().into_owned());
     let mut file = settings.file.clone();

@@ -1,8 +1,8 @@
 //! From text and environment variables to a [`File`], every error gathered.
 //!
-//! serde stops at the first error. Here each key is read by itself, as if it stood alone in the file
-//! (all others have defaults), and each entry of a list likewise: errors are then known by key,
-//! line and entry, and the rest is still read.
+//! serde stops at the first error. Here each key is read by itself, as if it stood alone in the
+//! file (all others have defaults), and each entry of a list likewise: errors are then known by
+//! key, line and entry, and the rest is still read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -47,7 +47,8 @@ struct Given {
 }
 
 impl Document {
-    /// Reads the text of a configuration file; parts that cannot be read are left out, and are in `errors`.
+    /// Reads the text of a configuration file; parts that cannot be read are left out, and are in
+    /// `errors`.
     pub(crate) fn parse(path: &Path, text: &str, errors: &mut Errors) -> Self {
         let source = Source { path, text };
         let mut document = Self { path: Some(path.to_owned()), ..Self::default() };
@@ -188,7 +189,8 @@ impl Document {
         self.given.contains_key(path)
     }
 
-    /// Returns whether a key was written wrongly, so that conclusions from its default mean nothing.
+    /// Returns whether a key was written wrongly, so that conclusions from its default mean
+    /// nothing.
     pub(crate) fn is_refused(&self, path: &str) -> bool {
         self.refused.contains(path)
     }

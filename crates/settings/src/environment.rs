@@ -1,9 +1,9 @@
 //! Environment variables that override keys: `TURNPIKE_RELAY__PORTS` is `relay.ports`.
 //!
-//! A variable is the key in capitals, with two underscores between table and key. Every other variable
-//! that begins with `TURNPIKE_` is an error: a setting that silently does nothing is worse. The exception
-//! are the variables that Kubernetes makes for a service called "turnpike" (or "turnpike-..."), known by
-//! name and value: see [`is_service_link`].
+//! A variable is the key in capitals, with two underscores between table and key. Every other
+//! variable that begins with `TURNPIKE_` is an error: a setting that silently does nothing is
+//! worse. The exception are the variables that Kubernetes makes for a service called "turnpike" (or
+//! "turnpike-..."), known by name and value: see [`is_service_link`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -47,8 +47,8 @@ impl Environment {
     }
 }
 
-/// The variable that a misspelt name probably means. Underscores are not counted, since there are two between
-/// table and key; coturn's options lead to the keys that replace them.
+/// The variable that a misspelt name probably means. Underscores are not counted, since there are
+/// two between table and key; coturn's options lead to the keys that replace them.
 fn meant(name: &str) -> Option<String> {
     let rest = name.strip_prefix(VARIABLE_PREFIX)?;
     let theirs = rest.to_lowercase().replace('_', "-");
@@ -74,11 +74,11 @@ const BEGUN_MIN: usize = 4;
 /// Variables that are not keys.
 const PLACES: [&str; 2] = ["TURNPIKE_CONFIG", "TURNPIKE_DATA"];
 
-/// Returns whether a variable is one that Kubernetes makes for a service whose name is "turnpike" or begins with
-/// "turnpike-": `..._SERVICE_HOST` (an address), `..._SERVICE_PORT` and `..._SERVICE_PORT_<NAME>` (a
-/// port), `..._PORT` and `..._PORT_<N>_<PROTOCOL>` (`udp://10.0.0.1:3478`), and of the latter `_PROTO`,
-/// `_PORT` and `_ADDR`. The value has to fit, so that a slip such as `TURNPIKE_LISTENING_PORT=3478`
-/// is still one.
+/// Returns whether a variable is one that Kubernetes makes for a service whose name is "turnpike"
+/// or begins with "turnpike-": `..._SERVICE_HOST` (an address), `..._SERVICE_PORT` and
+/// `..._SERVICE_PORT_<NAME>` (a port), `..._PORT` and `..._PORT_<N>_<PROTOCOL>`
+/// (`udp://10.0.0.1:3478`), and of the latter `_PROTO`, `_PORT` and `_ADDR`. The value has to fit,
+/// so that a slip such as `TURNPIKE_LISTENING_PORT=3478` is still one.
 fn is_service_link(name: &str, value: &str) -> bool {
     let is_port = || value.parse::<u16>().is_ok();
     let is_address = || value.parse::<IpAddr>().is_ok();

@@ -43,8 +43,8 @@ pub(crate) enum Applied {
 /// All sections, in the order of the reference page.
 pub(crate) static SECTIONS: LazyLock<Vec<Section>> = LazyLock::new(sections);
 
-/// The JSON schema of the whole file. serde's null is a key that is left out: TOML has no null, so none is
-/// shown.
+/// The JSON schema of the whole file. serde's null is a key that is left out: TOML has no null, so
+/// none is shown.
 pub(crate) static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
@@ -95,7 +95,8 @@ impl Key {
         any(&self.schema)
     }
 
-    /// Returns whether its value is of this JSON type (`boolean`, `array`, ...), alone or among others.
+    /// Returns whether its value is of this JSON type (`boolean`, `array`, ...), alone or among
+    /// others.
     pub(crate) fn may_be(&self, kind: &str) -> bool {
         let is = |schema: &Value| schema.get("type").and_then(Value::as_str) == Some(kind);
         is(&self.schema)

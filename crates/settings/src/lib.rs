@@ -1,17 +1,18 @@
 //! Configuration file -> checked values; differences between two configurations.
 //!
-//! Invariant: a [`Settings`] that exists is valid as a whole. All errors are found while it is loaded, each
-//! with file, line, key, and advice.
+//! Invariant: a [`Settings`] that exists is valid as a whole. All errors are found while it is
+//! loaded, each with file, line, key, and advice.
 //!
 //! ```text
 //! file.rs, file/ (the keys) -> document.rs (read key by key) -> check.rs (keys together)
 //!     -> Settings -> policy.rs (the rules of the server)
 //!                 -> diff.rs   (changes of a reload)
-//! file.rs, file/ -> keys.rs (the table of keys) -> reference.rs (docs/configuration.md, the JSON schema)
+//! file.rs, file/ -> keys.rs (the table of keys)
+//!     -> reference.rs (docs/configuration.md, the JSON schema)
 //! ```
 //!
-//! A key is declared once, in `file/` (see `section.rs`); all of the above follows from its declaration. The
-//! only other place to change is the one that uses its value.
+//! A key is declared once, in `file/` (see `section.rs`); all of the above follows from its
+//! declaration. The only other place to change is the one that uses its value.
 //!
 //! Nothing here reads the process's environment; files are read where the configuration names them.
 #![forbid(unsafe_code)]
@@ -136,8 +137,8 @@ fn read(path: &Path) -> Result<String, (String, String)> {
     })
 }
 
-/// Opens a file to read it. A named pipe is refused: without a writer it would block for ever. Pipes that this process
-/// has already (`/dev/stdin`, `/dev/fd/63` of a shell) are read.
+/// Opens a file to read it. A named pipe is refused: without a writer it would block for ever.
+/// Pipes that this process has already (`/dev/stdin`, `/dev/fd/63` of a shell) are read.
 fn open(path: &Path) -> std::io::Result<std::fs::File> {
     use std::os::unix::fs::FileTypeExt as _;
     let own = ["/dev/fd", "/dev/stdin", "/proc"].iter().any(|own| path.starts_with(own));

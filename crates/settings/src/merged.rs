@@ -1,7 +1,8 @@
 //! The configuration and the rules of a database together.
 //!
-//! The configuration counts more: what an entry of `realms` says is not changed by a database, an origin that is in both
-//! chooses the realm of the configuration, and the database opens nothing that the configuration denies, nor this host.
+//! The configuration counts more: what an entry of `realms` says is not changed by a database, an
+//! origin that is in both chooses the realm of the configuration, and the database opens nothing
+//! that the configuration denies, nor this host.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -16,8 +17,8 @@ use crate::limits::{LIST_ENTRIES_MAX, REALMS_MAX, SECRETS_MAX};
 use crate::settings::{Settings, Tenant};
 use crate::value::{Bytes, Count};
 
-/// Addresses that a database opens by no rule, however wide: link-local ones, with the metadata services of most clouds, and
-/// two such services elsewhere.
+/// Addresses that a database opens by no rule, however wide: link-local ones, with the metadata
+/// services of most clouds, and two such services elsewhere.
 const NEVER_OPENED: [&str; 4] =
     ["169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "100.100.100.200/32"];
 
@@ -78,7 +79,8 @@ impl Settings {
         self.of_database.realms.get(&*self.realm)
     }
 
-    /// The realms beside the server's own: those of the configuration in their order, then those of the database alone.
+    /// The realms beside the server's own: those of the configuration in their order, then those of
+    /// the database alone.
     pub(crate) fn merged_realms(&self) -> Vec<MergedRealm<'_>> {
         let of_database = &self.of_database.realms;
         let configured = self.realms.iter().zip(&self.tenants).enumerate();
@@ -175,8 +177,9 @@ impl FileRules {
         self.places.push(PlacedRule { prefix, place: place.into() });
     }
 
-    /// Returns whether the database may allow a network: not one that the configuration denies as a whole, and no single
-    /// address of this host or of a translator, which a rule of full length would open.
+    /// Returns whether the database may allow a network: not one that the configuration denies as a
+    /// whole, and no single address of this host or of a translator, which a rule of full length
+    /// would open.
     fn may_be_opened(&self, prefix: Prefix, own: &[Prefix]) -> bool {
         let first = prefix.first();
         let is_host = prefix.len_128() == 128;

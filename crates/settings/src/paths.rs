@@ -1,5 +1,5 @@
-//! Paths by which a running server is reached, from a configuration that may be wrong elsewhere: an operator
-//! who is correcting it still needs the server.
+//! Paths by which a running server is reached, from a configuration that may be wrong elsewhere: an
+//! operator who is correcting it still needs the server.
 
 use std::path::{Path, PathBuf};
 
@@ -36,8 +36,8 @@ pub fn paths(path: Option<&Path>, environment: &Environment) -> Result<Paths, Se
     errors.or(Paths { control: file.control.socket, data_directory: file.data.directory })
 }
 
-/// The configuration file and the files that it names: secrets, keys of tokens, certificates. None of
-/// the latter is opened; of a file that cannot be read it is that file alone.
+/// The configuration file and the files that it names: secrets, keys of tokens, certificates. None
+/// of the latter is opened; of a file that cannot be read it is that file alone.
 #[must_use]
 pub fn named_files(path: Option<&Path>, environment: &Environment) -> Vec<PathBuf> {
     let (file, document) = read(path, environment, &mut Errors::default());

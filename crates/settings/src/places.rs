@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use crate::error::Place;
 
-/// Places of the keys of a configuration. They are no part of its value: two configurations that differ in them
-/// alone are equal.
+/// Places of the keys of a configuration. They are no part of its value: two configurations that
+/// differ in them alone are equal.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
     /// The file, if there is one.

@@ -80,9 +80,9 @@ impl Settings {
     }
 
     /// The rules of the server on a host that has `host_addresses` (in the order that
-    /// [`Settings::relay_addresses`] wants) and delivers `own` to itself. `own_key` is for
-    /// nonces, unless one is shared with other servers, and for tickets. `previous` are the rules in force, and their record of
-    /// used ports goes on.
+    /// [`Settings::relay_addresses`] wants) and delivers `own` to itself. `own_key` is for nonces,
+    /// unless one is shared with other servers, and for tickets. `previous` are the rules in force,
+    /// and their record of used ports goes on.
     ///
     /// # Errors
     /// As [`Settings::relay_addresses`].
@@ -174,8 +174,8 @@ impl Settings {
         self.auth.separator.chars().next().unwrap_or(':')
     }
 
-    /// The peer rules on a host that delivers `own` to itself: these, the relay addresses and the public ones
-    /// are no peers unless a rule allows them.
+    /// The peer rules on a host that delivers `own` to itself: these, the relay addresses and the
+    /// public ones are no peers unless a rule allows them.
     #[must_use]
     pub fn peer_rules(&self, own: &[Prefix], relay: &[RelayAddress]) -> PeerRules {
         self.peer_rules_of(None, own, relay)
@@ -218,7 +218,8 @@ impl Settings {
         PeerRules::with_own_prefixes(&allow, &deny, &own).with_places(places)
     }
 
-    /// Addresses that `relay.external` = `"auto"` finds public ones for, on a host with these addresses.
+    /// Addresses that `relay.external` = `"auto"` finds public ones for, on a host with these
+    /// addresses.
     #[must_use]
     pub fn addresses_behind_nat(&self, host_addresses: &[IpAddr]) -> Vec<IpAddr> {
         if !self.is_external_auto() {
@@ -258,7 +259,8 @@ impl Settings {
         self.token_authority(server_name, self.token_keys.iter().chain(of_database))
     }
 
-    /// The authorization server with these keys, of which the first of a name counts; `None` without any.
+    /// The authorization server with these keys, of which the first of a name counts; `None`
+    /// without any.
     pub(crate) fn token_authority<'a>(
         &self,
         server_name: &str,
@@ -334,7 +336,8 @@ fn reach(ip: IpAddr) -> Option<Reach> {
         return Some(Reach::Loopback);
     }
     let private = match ip {
-        IpAddr::V4(v4) => v4.is_private() || v4.octets()[0] == 100 && v4.octets()[1] & 0xC0 == 64, // RFC 6598
+        // The last two conditions: RFC 6598.
+        IpAddr::V4(v4) => v4.is_private() || v4.octets()[0] == 100 && v4.octets()[1] & 0xC0 == 64,
         IpAddr::V6(v6) => v6.is_unique_local(),
     };
     Some(if private { Reach::Private } else { Reach::Public })

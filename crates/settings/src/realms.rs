@@ -12,7 +12,8 @@ use crate::redirects::Redirects;
 use crate::settings::Settings;
 
 impl Settings {
-    /// Returns whether a realm is the server's own or another one that it has, of the configuration or of the database.
+    /// Returns whether a realm is the server's own or another one that it has, of the configuration
+    /// or of the database.
     #[must_use]
     pub fn has_realm(&self, name: &str) -> bool {
         *self.realm == *name
@@ -20,7 +21,8 @@ impl Settings {
             || self.database_rules().realms.contains_key(name)
     }
 
-    /// The rules of the realms beside the server's own. `own` and `relay` are as for [`Settings::peer_rules`].
+    /// The rules of the realms beside the server's own. `own` and `relay` are as for
+    /// [`Settings::peer_rules`].
     #[must_use]
     pub fn realm_policies(
         &self,
@@ -78,7 +80,8 @@ impl Settings {
             limits_in_names: self.auth.limits_in_names,
             authorizer: self.when_silent(),
             expiry_at_refresh: self.auth.expiry_at_refresh,
-            // Known from the user store at the start; a realm that is new since may have users with MD5 keys alone.
+            // Known from the user store at the start; a realm that is new since may have users with
+            // MD5 keys alone.
             sha256: previous.is_none_or(known),
             userhash: self.auth.userhash
                 && users

@@ -6,11 +6,11 @@ pub(crate) trait Section {
     fn keep_restart_keys(&mut self, in_force: &Self);
 }
 
-/// Declares a table, each key in one place: its text for operators, `live` or `restart` (a reload applies a
-/// change, or only a restart does), name, type with bounds, and default.
+/// Declares a table, each key in one place: its text for operators, `live` or `restart` (a reload
+/// applies a change, or only a restart does), name, type with bounds, and default.
 ///
-/// From it come reading and checking, the environment variable, the JSON schema, the reference page, the
-/// differences between two configurations, and the effect of a reload.
+/// From it come reading and checking, the environment variable, the JSON schema, the reference
+/// page, the differences between two configurations, and the effect of a reload.
 macro_rules! section {
     (
         $(#[$text:meta])*

@@ -24,9 +24,9 @@ const API_TOKENS: &str = "api-tokens.json";
 /// Name of the file of revoked credentials in the data directory.
 const REVOKED: &str = "revoked.json";
 
-/// A configuration that has been checked: its keys (by dereference, as `settings.tcp.enabled`), and values that
-/// were made of several. Two of them are compared by [`diff`](crate::diff()), and one becomes the rules of the
-/// server by [`Settings::policy`].
+/// A configuration that has been checked: its keys (by dereference, as `settings.tcp.enabled`), and
+/// values that were made of several. Two of them are compared by [`diff`](crate::diff()), and one
+/// becomes the rules of the server by [`Settings::policy`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub(crate) file: File,
@@ -116,7 +116,8 @@ impl Settings {
         self.places.file.as_deref()
     }
 
-    /// Files of shared secrets, token keys and the key of pseudonyms, each with its key and its place.
+    /// Files of shared secrets, token keys and the key of pseudonyms, each with its key and its
+    /// place.
     #[must_use]
     pub fn secret_files(&self) -> Vec<(&'static str, Place, PathBuf)> {
         let auth = &self.auth;
@@ -219,7 +220,8 @@ impl Settings {
         })
     }
 
-    /// Authorities one of which has to have signed the certificate of each client of `api.listen` over TLS.
+    /// Authorities one of which has to have signed the certificate of each client of `api.listen`
+    /// over TLS.
     #[must_use]
     pub fn api_client_authorities(&self) -> Option<PathBuf> {
         self.api.client_authorities.as_deref().map(|path| self.beside(path))
@@ -271,7 +273,8 @@ impl Settings {
         !self.tls.certificates.is_empty() || !self.acme.names.is_empty()
     }
 
-    /// Authorities that sign the certificate of the ACME authority's web server; `None`: the ones that browsers trust.
+    /// Authorities that sign the certificate of the ACME authority's web server; `None`: the ones
+    /// that browsers trust.
     #[must_use]
     pub fn acme_authorities(&self) -> Option<PathBuf> {
         self.acme.authorities.as_deref().map(|path| self.beside(path))
@@ -283,13 +286,15 @@ impl Settings {
         self.signed_tokens.keys_file.as_deref().map(|path| self.beside(path))
     }
 
-    /// Authorities that sign the certificate of `signed_tokens.keys_url`; `None`: the ones that browsers trust.
+    /// Authorities that sign the certificate of `signed_tokens.keys_url`; `None`: the ones that
+    /// browsers trust.
     #[must_use]
     pub fn issuer_authorities(&self) -> Option<PathBuf> {
         self.signed_tokens.authorities.as_deref().map(|path| self.beside(path))
     }
 
-    /// Authorities that sign the certificate of the authorizer; `None`: the ones that browsers trust.
+    /// Authorities that sign the certificate of the authorizer; `None`: the ones that browsers
+    /// trust.
     #[must_use]
     pub fn authorizer_authorities(&self) -> Option<PathBuf> {
         self.authorizer.authorities.as_deref().map(|path| self.beside(path))
@@ -313,13 +318,15 @@ impl Settings {
         self.accounting.webhook_authorization_file.as_deref().map(|path| self.beside(path))
     }
 
-    /// Authorities that sign the certificate of the web service that gets records; `None`: the ones that browsers trust.
+    /// Authorities that sign the certificate of the web service that gets records; `None`: the ones
+    /// that browsers trust.
     #[must_use]
     pub fn webhook_authorities(&self) -> Option<PathBuf> {
         self.accounting.webhook_authorities.as_deref().map(|path| self.beside(path))
     }
 
-    /// Authorities one of which has to have signed each client's certificate; `None`: clients need none.
+    /// Authorities one of which has to have signed each client's certificate; `None`: clients need
+    /// none.
     #[must_use]
     pub fn client_authorities(&self) -> Option<PathBuf> {
         self.tls.client_authorities.as_deref().map(|path| self.beside(path))
@@ -331,8 +338,8 @@ impl Settings {
         self.confinement.readable.iter().map(|path| self.beside(&**path)).collect()
     }
 
-    /// Returns whether DTLS is served once there is a certificate: not where TLS requires client certificates, which
-    /// DTLS could not request.
+    /// Returns whether DTLS is served once there is a certificate: not where TLS requires client
+    /// certificates, which DTLS could not request.
     #[must_use]
     pub fn serves_dtls(&self) -> bool {
         self.dtls.enabled && self.tls.client_authorities.is_none()
@@ -370,7 +377,8 @@ impl Settings {
         self.users.database_tables.clone()
     }
 
-    /// Returns whether clients may log in with secrets or tokens, of the configuration or the database.
+    /// Returns whether clients may log in with secrets or tokens, of the configuration or the
+    /// database.
     #[must_use]
     pub fn takes_secrets_or_tokens(&self) -> bool {
         let of_database = |table| matches!(table, DatabaseTable::Secrets | DatabaseTable::Tokens);
@@ -412,7 +420,8 @@ impl Settings {
         self.file.control.socket = Some(socket);
     }
 
-    /// Listens at any free ports. A configuration file cannot do so, since no client would find the server.
+    /// Listens at any free ports. A configuration file cannot do so, since no client would find the
+    /// server.
     pub fn listen_at_any_port(&mut self) {
         self.file.listen.iter_mut().for_each(|endpoint| endpoint.0.set_port(0));
     }

@@ -7,7 +7,8 @@ use turn_types::Secret;
 
 use crate::file::TokenCipher;
 
-/// A key of coturn's table, which may be longer than its algorithm needs; without an algorithm that is A256GCM.
+/// A key of coturn's table, which may be longer than its algorithm needs; without an algorithm that
+/// is A256GCM.
 pub(crate) fn of_database(text: &str, algorithm: &str) -> Result<TokenAlgorithm, String> {
     let (cipher, needed) = match algorithm {
         "" | "A256GCM" => (TokenCipher::A256Gcm, 32),

@@ -1,7 +1,8 @@
-//! Values as an operator writes them: text with a unit or a form of its own, checked where it is read.
+//! Values as an operator writes them: text with a unit or a form of its own, checked where it is
+//! read.
 //!
-//! Each kind of value knows its form (`Written::forms`), so that an error, the reference page and the JSON
-//! schema agree. Bounds are part of the type: `Duration<60, 3600>` cannot hold two hours.
+//! Each kind of value knows its form (`Written::forms`), so that an error, the reference page and
+//! the JSON schema agree. Bounds are part of the type: `Duration<60, 3600>` cannot hold two hours.
 
 mod address;
 mod database;
@@ -38,8 +39,8 @@ pub use words::{OpenRelay, SecretText, Text, WebPrefix, WorkerCount};
 
 /// A value with a form of its own in the file.
 ///
-/// The errors of its functions complete the sentence "`key`: ..."; `None` is for a kind of TOML value that it
-/// is never written as.
+/// The errors of its functions complete the sentence "`key`: ..."; `None` is for a kind of TOML
+/// value that it is never written as.
 pub(crate) trait Written: Sized {
     /// Name of this kind of value in the reference page.
     const KIND: &'static str;

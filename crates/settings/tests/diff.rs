@@ -135,7 +135,8 @@ fn discovery_needs_a_restart() {
     );
 }
 
-/// So do TLS listeners, so that the first certificate needs a restart, which stays needed at the next reload.
+/// So do TLS listeners, so that the first certificate needs a restart, which stays needed at the
+/// next reload.
 #[test]
 fn listeners_for_tls_need_a_restart() {
     let plain = good("");
@@ -166,8 +167,8 @@ fn a_changed_secret_is_reported_and_not_shown() {
 const TOKEN_KEYS: &str =
     "auth.token_keys = [{ kid = 'k', key = 'MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE' }]";
 
-/// Keys whose value cannot be made up from their schema, each with one that is not its default, and other keys
-/// that it needs.
+/// Keys whose value cannot be made up from their schema, each with one that is not its default, and
+/// other keys that it needs.
 const VALUES: &[(&str, &str, &str)] = &[
     ("realms", "[{ name = 'b.example.org' }]", ""),
     ("listen", "['0.0.0.0:1']", ""),
@@ -340,7 +341,8 @@ fn holds_secret(schema: &Value) -> bool {
     }
 }
 
-/// Secrets are compared in the clear and shown by their names: `settings/src/diff.rs` has an arm for each such key.
+/// Secrets are compared in the clear and shown by their names: `settings/src/diff.rs` has an arm
+/// for each such key.
 #[test]
 fn the_keys_with_secrets_are_those_that_a_difference_hides() {
     let mut secret = keys_with_parts();

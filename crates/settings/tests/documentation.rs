@@ -1,4 +1,5 @@
-//! Configurations in the documentation: every `toml` block of the pages for operators is a valid file of its own.
+//! Configurations in the documentation: every `toml` block of the pages for operators is a valid
+//! file of its own.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,8 @@ use crate::support::TempDir;
 /// Directory of files in the documentation.
 const ETC: &str = "/etc/turnpike/";
 
-/// Content for every key that names a file, a secret or a token key in base64, behind a letter of the file's own.
+/// Content for every key that names a file, a secret or a token key in base64, behind a letter of
+/// the file's own.
 const CONTENT: &str = "DEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=";
 
 /// The pages: `README.md`, and those of `docs/operate/` and `docs/migrate/`.

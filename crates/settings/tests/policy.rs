@@ -131,8 +131,8 @@ fn the_rest_is_handed_on() {
     assert!(policy.alternates.is_empty());
 }
 
-/// Where nobody listens yet, discovery has the server listen; clients are told the public addresses, and
-/// cannot have them as peers.
+/// Where nobody listens yet, discovery has the server listen; clients are told the public
+/// addresses, and cannot have them as peers.
 #[test]
 fn discovery_listens_where_nobody_does() {
     let on = "discovery.addresses = ['10.0.0.5', '10.0.0.6']\n";

@@ -1,4 +1,5 @@
-//! Realms beside the server's own: what is left out is the server's, and nothing chooses two of them.
+//! Realms beside the server's own: what is left out is the server's, and nothing chooses two of
+//! them.
 
 use std::path::Path;
 

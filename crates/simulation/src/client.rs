@@ -294,8 +294,8 @@ impl ClientHost {
     fn send_rubbish(&mut self) {
         let len = self.rng.within(2..200) as usize;
         let mut bytes = self.rng.bytes(len);
-        // STUN, ChannelData, or anything. Over TCP the messages that follow become data of its channel, so it is one
-        // that no client binds.
+        // STUN, ChannelData, or anything. Over TCP the messages that follow become data of its
+        // channel, so it is one that no client binds.
         match self.rng.below(3) {
             0 => bytes[0] = 0x00,
             1 => bytes[..2].copy_from_slice(&[0x40, 0xFF]),
@@ -323,7 +323,8 @@ impl ClientHost {
                 let relayed = self.client.allocation().map(|allocation| allocation.relayed);
                 let relayed = relayed.into_iter().flatten().flatten();
                 let mut relayed = relayed.map(|relayed| relayed.0);
-                // A late echo for an earlier holder of the relayed address is no fault of the server.
+                // A late echo for an earlier holder of the relayed address is no fault of the
+                // server.
                 let is_own = number == self.plan.number
                     || relayed.any(|relayed| self.board.has_owned(number, relayed));
                 let peers = &self.plan.peers;

@@ -64,7 +64,8 @@ pub(crate) fn stream_byte(header: &[u8; HEADER_LEN], offset: u64) -> u8 {
     byte.copied().unwrap_or_else(|| header[0] ^ header[4] ^ (offset % 251) as u8)
 }
 
-/// The client of a connection to the peer at `peer`, by its first bytes; `None`: it is to another peer.
+/// The client of a connection to the peer at `peer`, by its first bytes; `None`: it is to another
+/// peer.
 pub(crate) fn client_of_stream(header: &[u8; HEADER_LEN], peer: SocketAddr) -> Option<u8> {
     (header[5..] == mark(peer).to_be_bytes()).then_some(header[0])
 }

@@ -164,7 +164,8 @@ impl SimHost {
         std::mem::take(&mut self.state().sent)
     }
 
-    /// Delivers a packet to a ring, or to the socket of its destination; of several, the kernel chooses by the addresses.
+    /// Delivers a packet to a ring, or to the socket of its destination; of several, the kernel
+    /// chooses by the addresses.
     pub(crate) fn deliver(&self, packet: Packet) {
         let mut state = self.state();
         let sockets: Vec<_> = state.sockets.iter().filter_map(Weak::upgrade).collect();

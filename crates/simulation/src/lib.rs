@@ -1,13 +1,15 @@
 //! Whole servers in a seeded world.
 //!
-//! [`ServerHost`] runs the workers of `dataplane` over [`SimNet`], an implementation of its seam to the kernel:
-//! virtual time, UDP sockets over the links and NATs of `netsim`, TCP connections with delays and bounded buffers,
-//! a table of kernel routes with a ring. Its processes end, and others go on: beside it, behind it, or from a keeper's copies. [`ClientHost`] is `turn-client` over UDP, TCP, TLS or DTLS; [`PeerHost`] echoes.
-//! [`TcpClientHost`] and [`TcpPeerHost`] do the same with TCP relaying, [`ProbeHost`] tests NAT behaviour discovery. All of them are hosts of one
+//! [`ServerHost`] runs the workers of `dataplane` over [`SimNet`], an implementation of its seam to
+//! the kernel: virtual time, UDP sockets over the links and NATs of `netsim`, TCP connections with
+//! delays and bounded buffers, a table of kernel routes with a ring. Its processes end, and others
+//! go on: beside it, behind it, or from a keeper's copies. [`ClientHost`] is `turn-client` over
+//! UDP, TCP, TLS or DTLS; [`PeerHost`] echoes. [`TcpClientHost`] and [`TcpPeerHost`] do the same
+//! with TCP relaying, [`ProbeHost`] tests NAT behaviour discovery. All of them are hosts of one
 //! [`netsim::World`], and everything that happens follows from its seed.
 //!
-//! OpenSSL and rustls take their randomness from the operating system: the bytes of TLS and DTLS differ from run to
-//! run, their order and times do not.
+//! OpenSSL and rustls take their randomness from the operating system: the bytes of TLS and DTLS
+//! differ from run to run, their order and times do not.
 #![forbid(unsafe_code)]
 
 mod addresses;

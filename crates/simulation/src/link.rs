@@ -213,7 +213,8 @@ impl Link {
         }
     }
 
-    /// Writes bytes without framing, as far as the connection takes them. A TLS connection wants the rest again.
+    /// Writes bytes without framing, as far as the connection takes them. A TLS connection wants
+    /// the rest again.
     pub(crate) fn write_bytes(&mut self, bytes: &[u8]) -> usize {
         match self {
             Self::Tcp { end, unsent, .. } if unsent.is_empty() => end.write(bytes).unwrap_or(0),

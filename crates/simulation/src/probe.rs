@@ -1,5 +1,5 @@
-//! A host that tests NAT behaviour discovery (RFC 5780, RFC 3489): each response comes from the address, and goes to
-//! the port, that its request names, and tells the host its address.
+//! A host that tests NAT behaviour discovery (RFC 5780, RFC 3489): each response comes from the
+//! address, and goes to the port, that its request names, and tells the host its address.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

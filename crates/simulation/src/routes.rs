@@ -1,4 +1,5 @@
-//! A table of kernel routes: it relays nothing, and delivers datagrams of peers to the ring of their worker.
+//! A table of kernel routes: it relays nothing, and delivers datagrams of peers to the ring of
+//! their worker.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -15,7 +16,8 @@ use xdp_relay::{
 /// Datagrams in a ring; more go to the sockets.
 const RING_MAX: usize = 64;
 
-/// Chance of a datagram to go to the ring: the kernel path punts some, and delivers none without a recent proof.
+/// Chance of a datagram to go to the ring: the kernel path punts some, and delivers none without a
+/// recent proof.
 const TO_RING: Chance = Chance::percent(60);
 
 /// Chance of a datagram in the ring to be damaged.

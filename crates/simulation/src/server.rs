@@ -1,4 +1,5 @@
-//! A server: processes of workers of `dataplane` over simulated sockets, with a user directory and an operator.
+//! A server: processes of workers of `dataplane` over simulated sockets, with a user directory and
+//! an operator.
 
 mod audit;
 mod handover;

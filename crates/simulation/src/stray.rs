@@ -1,4 +1,5 @@
-//! A host without credentials: sends rubbish over UDP, and opens TCP connections that come to no allocation.
+//! A host without credentials: sends rubbish over UDP, and opens TCP connections that come to no
+//! allocation.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,8 +16,8 @@ const OPEN_MAX: usize = 12;
 const BINDING: [u8; 20] =
     [0, 1, 0, 0, 0x21, 0x12, 0xA4, 0x42, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
 
-/// First bytes of its connections: HTTP, TLS that goes no further, rubbish, a message that does not end, one
-/// that is too long, nothing, and a whole one.
+/// First bytes of its connections: HTTP, TLS that goes no further, rubbish, a message that does not
+/// end, one that is too long, nothing, and a whole one.
 const BEGINNINGS: [&[u8]; 8] = [
     b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     &[22, 3, 1, 0, 200, 1, 0, 0, 196],
@@ -43,7 +44,8 @@ pub struct StrayHost {
 }
 
 impl StrayHost {
-    /// A host that sends to these UDP addresses, and connects to the server, also through a load balancer.
+    /// A host that sends to these UDP addresses, and connects to the server, also through a load
+    /// balancer.
     #[must_use]
     pub fn new(
         me: SocketAddr,

@@ -1,5 +1,5 @@
-//! TCP between the hosts of a world: connections as pairs of bounded, delayed byte queues. Segments are not lost;
-//! a loss of the network would show as a longer delay.
+//! TCP between the hosts of a world: connections as pairs of bounded, delayed byte queues. Segments
+//! are not lost; a loss of the network would show as a longer delay.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -61,7 +61,8 @@ struct Connection {
     directions: [Direction; 2],
 }
 
-/// A descriptor of one end of a connection. Dropping the last one closes the connection: with a reset over unread bytes.
+/// A descriptor of one end of a connection. Dropping the last one closes the connection: with a
+/// reset over unread bytes.
 #[derive(Debug)]
 pub struct TcpEnd(Rc<End>);
 

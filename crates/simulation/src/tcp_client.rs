@@ -1,5 +1,5 @@
-//! A client of TCP relaying (RFC 6062): a control connection with an allocation, and data connections, by which bytes
-//! go to peers and come back.
+//! A client of TCP relaying (RFC 6062): a control connection with an allocation, and data
+//! connections, by which bytes go to peers and come back.
 
 use std::net::SocketAddr;
 use std::time::Duration;

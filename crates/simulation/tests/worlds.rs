@@ -1,13 +1,15 @@
-//! Whole servers in many worlds: workers over simulated sockets, clients over UDP, DTLS, TCP and TLS behind NATs,
-//! lossy links and load balancers, peers, strays, an operator, a slow user directory, failing system calls, a suspended
-//! host, a wall clock that is wrong; processes that pass everything on to others, which may fail in the middle, that are
-//! restarted, and that die, with a keeper and without. Clients have passwords, time-limited names and access tokens
-//! (RFC 7635), are redirected, move (RFC 8016), relay TCP (RFC 6062), and test NAT behaviour (RFC 5780, RFC 3489).
+//! Whole servers in many worlds: workers over simulated sockets, clients over UDP, DTLS, TCP and
+//! TLS behind NATs, lossy links and load balancers, peers, strays, an operator, a slow user
+//! directory, failing system calls, a suspended host, a wall clock that is wrong; processes that
+//! pass everything on to others, which may fail in the middle, that are restarted, and that die,
+//! with a keeper and without. Clients have passwords, time-limited names and access tokens (RFC
+//! 7635), are redirected, move (RFC 8016), relay TCP (RFC 6062), and test NAT behaviour (RFC 5780,
+//! RFC 3489).
 //!
-//! After each step: one fate for each packet, allocations within the quotas and with their sockets, no byte to another
-//! client or peer, or to an address that a client has left, responses from the requested address; now and then: each
-//! allocation at one worker of one process alone. At the end: nothing is left. `SEED=… cargo test -p simulation --test
-//! worlds` runs one world.
+//! After each step: one fate for each packet, allocations within the quotas and with their sockets,
+//! no byte to another client or peer, or to an address that a client has left, responses from the
+//! requested address; now and then: each allocation at one worker of one process alone. At the end:
+//! nothing is left. `SEED=… cargo test -p simulation --test worlds` runs one world.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod elsewhere;

@@ -2,8 +2,9 @@
 
 use crate::{Malformed, Reader, Value};
 
-/// Gives a struct the form of records: a tag for each field. A field that has come with a later version names the value that
-/// it has in documents without it. Behind a semicolon stand fields that mean nothing to another process, with the value that they have there.
+/// Gives a struct the form of records: a tag for each field. A field that has come with a later
+/// version names the value that it has in documents without it. Behind a semicolon stand fields
+/// that mean nothing to another process, with the value that they have there.
 ///
 /// ```
 /// # use state_format::{fields, Reader, Value, Writer};
@@ -49,7 +50,8 @@ macro_rules! fields {
     (@value $field:ident $tag:literal $default:expr) => { $field.unwrap_or($default) };
 }
 
-/// Gives an enum the form of a number for each variant, which is never used again for another one, and behind it of the variant's values.
+/// Gives an enum the form of a number for each variant, which is never used again for another one,
+/// and behind it of the variant's values.
 ///
 /// ```
 /// # use state_format::{variants, Reader, Value, Writer};

@@ -6,11 +6,13 @@
 //! list     = count  { value }
 //! ```
 //!
-//! Numbers are little-endian. A reader knows the fields of a struct by their tags, so that a later version may add one:
-//! a document without it gets the default that [`fields!`] names. A tag is never used again for another field. A document of
-//! a version that is not known is refused as a whole, since a field that is left out may be one that forbids something.
+//! Numbers are little-endian. A reader knows the fields of a struct by their tags, so that a later
+//! version may add one: a document without it gets the default that [`fields!`] names. A tag is
+//! never used again for another field. A document of a version that is not known is refused as a
+//! whole, since a field that is left out may be one that forbids something.
 //!
-//! Input is not trusted: no input causes a panic, and a length is believed only as far as there are bytes.
+//! Input is not trusted: no input causes a panic, and a length is believed only as far as there are
+//! bytes.
 #![no_std]
 #![forbid(unsafe_code)]
 

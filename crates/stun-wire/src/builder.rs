@@ -14,8 +14,8 @@ use crate::value::{self, AccessToken, ChangeRequest, Icmp, PasswordAlgorithm};
 
 /// A message in the making.
 ///
-/// A value too long for the buffer, or for the 16-bit length fields, is remembered, and the message then
-/// has no end: `finish` and its like return `None`.
+/// A value too long for the buffer, or for the 16-bit length fields, is remembered, and the message
+/// then has no end: `finish` and its like return `None`.
 #[derive(Debug)]
 #[must_use = "a message without its end has a wrong length field"]
 pub struct MessageBuilder<'b> {
@@ -86,7 +86,8 @@ impl<'b> MessageBuilder<'b> {
         self.attribute(kind, &number.to_be_bytes())
     }
 
-    /// A number in the first of four bytes, as REQUESTED-TRANSPORT and the address families have it.
+    /// A number in the first of four bytes, as REQUESTED-TRANSPORT and the address families have
+    /// it.
     pub fn number_u8(&mut self, kind: AttributeType, number: u8) -> &mut Self {
         self.attribute(kind, &[number, 0, 0, 0])
     }
@@ -250,9 +251,9 @@ impl<'b> MessageBuilder<'b> {
         self.attribute(AttributeType::RESPONSE_PORT, &[p0, p1, 0, 0])
     }
 
-    /// Ends the message with PADDING (RFC 5780 §7.6) of `padding` zero bytes, a multiple of four, of which
-    /// nothing but the attribute's header is written: the zeros are sent behind. Returns the length in bytes
-    /// of the written part.
+    /// Ends the message with PADDING (RFC 5780 §7.6) of `padding` zero bytes, a multiple of four,
+    /// of which nothing but the attribute's header is written: the zeros are sent behind. Returns
+    /// the length in bytes of the written part.
     #[must_use]
     pub fn finish_before_padding(mut self, padding: u16) -> Option<usize> {
         debug_assert!(padding.is_multiple_of(4), "no other length ends a message");
@@ -304,8 +305,8 @@ impl<'b> MessageBuilder<'b> {
         }
     }
 
-    /// The bytes that an integrity attribute of this length covers, the length field already counting
-    /// the attribute (RFC 8489 §14.5).
+    /// The bytes that an integrity attribute of this length covers, the length field already
+    /// counting the attribute (RFC 8489 §14.5).
     fn covered(&mut self, value_len: usize) -> Option<&[u8]> {
         let at = self.len?;
         if self.set_length(at + ATTRIBUTE_HEADER_LEN + value_len).is_none() {

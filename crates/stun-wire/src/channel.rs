@@ -7,8 +7,8 @@ use crate::error::ParseError;
 /// Bytes in front of the data: channel number and length.
 pub const CHANNEL_HEADER_LEN: usize = 4;
 
-/// A channel number: one that exists is in 0x4000..=0x4FFF (RFC 8656 §12), or up to 0x7FFF where the
-/// clients of RFC 5766 §11 are served ([`Self::new_rfc5766`]).
+/// A channel number: one that exists is in 0x4000..=0x4FFF (RFC 8656 §12), or up to 0x7FFF where
+/// the clients of RFC 5766 §11 are served ([`Self::new_rfc5766`]).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelNumber(u16);
 
@@ -62,8 +62,9 @@ pub struct ChannelData<'a> {
 /// optional over UDP), so a piece of a stream can be read the same way.
 ///
 /// # Errors
-/// [`ParseError::NotChannelData`] if the first byte is not 64..=79, [`ParseError::TooShort`] without
-/// a whole header, [`ParseError::LengthMismatch`] if there is less data than the length says.
+/// [`ParseError::NotChannelData`] if the first byte is not 64..=79, [`ParseError::TooShort`]
+/// without a whole header, [`ParseError::LengthMismatch`] if there is less data than the length
+/// says.
 #[inline]
 pub fn channel_data(datagram: &[u8]) -> Result<ChannelData<'_>, ParseError> {
     read(datagram, ChannelNumber::new)

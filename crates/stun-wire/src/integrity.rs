@@ -36,16 +36,17 @@ impl IntegrityKey {
     /// From the key itself: of a long-term credential 16 bytes (MD5) or 32 (SHA-256), of a
     /// short-term one the password (RFC 8489 §9.1.1). Any length will do.
     ///
-    /// The keyed states of both HMACs are made and kept: that costs four hash blocks, and each message two
-    /// less.
+    /// The keyed states of both HMACs are made and kept: that costs four hash blocks, and each
+    /// message two less.
     #[must_use]
     pub fn new(raw: &[u8]) -> Self {
         let (sha1, sha256) = (Some(keyed_sha1(raw)), Some(keyed_sha256(raw)));
         Self { raw: Zeroizing::new(raw.into()), sha1, sha256 }
     }
 
-    /// The same key for a message that may be a forgery, and its answer: no keyed state is made beforehand, so
-    /// that a verification that fails computes the one HMAC that the message carries.
+    /// The same key for a message that may be a forgery, and its answer: no keyed state is made
+    /// beforehand, so that a verification that fails computes the one HMAC that the message
+    /// carries.
     #[must_use]
     pub fn for_one_exchange(raw: &[u8]) -> Self {
         Self { raw: Zeroizing::new(raw.into()), sha1: None, sha256: None }

@@ -12,9 +12,9 @@ use crate::header::{
 };
 use crate::integrity::{IntegrityKey, SHA1_LEN, SHA256_LEN};
 
-/// Most unknown attributes that [`Message::unknown_required`] names: a message of 64 KiB has room for
-/// 16,000, which neither fit an answer (RFC 8489 §6.1 wants it under 548 bytes) nor are worth the
-/// time to tell apart. 64 of them take 128 bytes.
+/// Most unknown attributes that [`Message::unknown_required`] names: a message of 64 KiB has room
+/// for 16,000, which neither fit an answer (RFC 8489 §6.1 wants it under 548 bytes) nor are worth
+/// the time to tell apart. 64 of them take 128 bytes.
 pub const UNKNOWN_REQUIRED_MAX: usize = 64;
 
 /// A well-formed message of RFC 8489 in borrowed bytes.
@@ -125,13 +125,15 @@ impl<'a> Message<'a> {
         self.attributes().find(|attribute| attribute.kind == kind).map(|found| found.value)
     }
 
-    /// The values of all attributes of this type, in order; none of the integrity attributes and FINGERPRINT.
+    /// The values of all attributes of this type, in order; none of the integrity attributes and
+    /// FINGERPRINT.
     pub fn all(&self, kind: AttributeType) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.attributes().filter(move |attribute| attribute.kind == kind).map(|found| found.value)
     }
 
-    /// The comprehension-required types that `known` does not know, each once, in order: the list that
-    /// goes into UNKNOWN-ATTRIBUTES (RFC 8489 §6.3.1). Ends after [`UNKNOWN_REQUIRED_MAX`] of them.
+    /// The comprehension-required types that `known` does not know, each once, in order: the list
+    /// that goes into UNKNOWN-ATTRIBUTES (RFC 8489 §6.3.1). Ends after [`UNKNOWN_REQUIRED_MAX`] of
+    /// them.
     pub fn unknown_required<F>(&self, known: F) -> impl Iterator<Item = AttributeType> + use<'a, F>
     where
         F: Fn(AttributeType) -> bool,
@@ -199,8 +201,8 @@ impl<'a> Message<'a> {
         key.hmac_sha1(&[&header, body]).ct_eq(value).into()
     }
 
-    /// The bytes that the integrity attribute at `at` covers: the header with the length as if the message
-    /// ended behind that attribute, and everything up to it (RFC 8489 §14.5).
+    /// The bytes that the integrity attribute at `at` covers: the header with the length as if the
+    /// message ended behind that attribute, and everything up to it (RFC 8489 §14.5).
     fn hashed(&self, at: u32, value_len: usize) -> Option<([u8; HEADER_LEN], &'a [u8])> {
         let at = offset(at);
         let mut header = *self.bytes.first_chunk::<HEADER_LEN>()?;

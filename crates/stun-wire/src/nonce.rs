@@ -42,8 +42,8 @@ impl SecurityFeatures {
         cookie
     }
 
-    /// The features that a nonce announces; `None` if it does not begin with a cookie, as the nonces of
-    /// RFC 5389 servers. Bits that are not assigned are ignored.
+    /// The features that a nonce announces; `None` if it does not begin with a cookie, as the
+    /// nonces of RFC 5389 servers. Bits that are not assigned are ignored.
     #[must_use]
     pub fn of_nonce(nonce: &str) -> Option<Self> {
         let encoded = nonce.as_bytes().strip_prefix(PREFIX)?.first_chunk::<4>()?;

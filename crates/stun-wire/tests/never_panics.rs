@@ -1,5 +1,5 @@
-//! No input makes a decoder panic, and accepted messages keep its promises: the checks are the ones of
-//! the fuzz targets.
+//! No input makes a decoder panic, and accepted messages keep its promises: the checks are the ones
+//! of the fuzz targets.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

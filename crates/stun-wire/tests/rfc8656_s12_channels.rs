@@ -103,7 +103,8 @@ fn too_large_a_payload_has_no_head() {
     }
 }
 
-/// RFC 5766 §11: its clients choose from 0x4000 to 0x7FFE, those of coturn to 0x7FFF; the wider range is by request only.
+/// RFC 5766 §11: its clients choose from 0x4000 to 0x7FFE, those of coturn to 0x7FFF; the wider
+/// range is by request only.
 #[test]
 fn channels_of_rfc5766() {
     for number in 0..=u16::MAX {

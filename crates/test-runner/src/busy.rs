@@ -30,7 +30,8 @@ impl Drop for BusyProcesses {
 
 /// Computes until the process is ended, at the latest with the process that started it.
 pub(crate) fn work() -> ! {
-    // Without it an interrupted run would leave the machine busy for ever; then it is better not to begin.
+    // Without it an interrupted run would leave the machine busy for ever; then it is better not to
+    // begin.
     let ends_with_parent =
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     if ends_with_parent.is_err() {

@@ -1,4 +1,5 @@
-//! Runs checks and tests at the same time, as many as the machine bears, and failed tests alone afterwards.
+//! Runs checks and tests at the same time, as many as the machine bears, and failed tests alone
+//! afterwards.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -26,7 +27,8 @@ enum Done<'a> {
     Test(&'a Test, Result<Outcome>),
 }
 
-/// Runs the checks one after the other, since cargo lets one build at a time, and beside them the tests of each lane.
+/// Runs the checks one after the other, since cargo lets one build at a time, and beside them the
+/// tests of each lane.
 pub(crate) fn run(checks: &[Check], tests: &[Test], report: &mut Report) {
     let work = std::env::temp_dir().join(format!("run-tests-{}", std::process::id()));
     if let Err(error) = std::fs::create_dir_all(&work) {
@@ -69,7 +71,8 @@ fn take<'a>(queue: &Mutex<VecDeque<&'a Test>>) -> Option<&'a Test> {
     queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
 }
 
-/// The tests in the order of their last durations, so that no long one begins last. Tests without one come first.
+/// The tests in the order of their last durations, so that no long one begins last. Tests without
+/// one come first.
 fn longest_first<'a>(tests: impl Iterator<Item = &'a Test>, report: &Report) -> VecDeque<&'a Test> {
     let mut tests: Vec<&Test> = tests.collect();
     tests.sort_by_key(|test| {

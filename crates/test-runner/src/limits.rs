@@ -11,7 +11,8 @@ pub(crate) enum Lane {
     Computing,
 }
 
-/// Tests of [`Lane::Waiting`] at a time. Each uses a third of a core at most, and none is held up by the others.
+/// Tests of [`Lane::Waiting`] at a time. Each uses a third of a core at most, and none is held up
+/// by the others.
 pub(crate) const WAITING: usize = 6;
 
 /// Tests and checks of [`Lane::Computing`] at a time for each core.
@@ -20,7 +21,8 @@ pub(crate) const COMPUTING_PER_CORE: usize = 1;
 /// Priority (nice) of [`Lane::Computing`].
 pub(crate) const COMPUTING_NICE: i32 = 10;
 
-/// Time limit of a test in a simulation, or of a value: none takes as much as a tenth of it on two cores.
+/// Time limit of a test in a simulation, or of a value: none takes as much as a tenth of it on two
+/// cores.
 const COMPUTING_LIMIT: Duration = Duration::from_secs(120);
 
 /// Time limit of a test with processes in networks of their own.

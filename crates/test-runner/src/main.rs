@@ -1,8 +1,8 @@
 //! Runs every check and every test of the workspace: `make test`.
 //!
-//! Each test runs in a process of its own with a time limit. A failed test runs once more after all others, with nothing
-//! beside it: success there is reported as "passed at the second try", and is never counted as passed. The exit status is
-//! 0 only if no test failed twice and no check failed.
+//! Each test runs in a process of its own with a time limit. A failed test runs once more after all
+//! others, with nothing beside it: success there is reported as "passed at the second try", and is
+//! never counted as passed. The exit status is 0 only if no test failed twice and no check failed.
 #![forbid(unsafe_code)]
 
 mod arguments;

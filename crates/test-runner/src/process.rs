@@ -31,8 +31,8 @@ pub(crate) struct Ended {
     pub(crate) duration: Duration,
 }
 
-/// Runs a command to its end, or kills it and its descendants at the time limit. Its output passes through the file
-/// `log`, so that a process which is killed has told what it did so far.
+/// Runs a command to its end, or kills it and its descendants at the time limit. Its output passes
+/// through the file `log`, so that a process which is killed has told what it did so far.
 ///
 /// # Errors
 /// The command cannot be started, or `log` cannot be written.

@@ -179,7 +179,8 @@ impl Report {
         format!("{second}{} passed, {failed} failed, {} skipped", self.passed, self.skipped.len())
     }
 
-    /// Writes the results to files in the target directory: the commit that was run, second tries, durations.
+    /// Writes the results to files in the target directory: the commit that was run, second tries,
+    /// durations.
     ///
     /// # Errors
     /// A file cannot be written.

@@ -55,8 +55,8 @@ pub(crate) fn list(program: &Program) -> Result<Vec<Test>> {
 }
 
 impl Test {
-    /// Package and name, such as `e2e upgrade::calls_go_on`; the target as well where it is neither `tests` nor that
-    /// of unit tests.
+    /// Package and name, such as `e2e upgrade::calls_go_on`; the target as well where it is neither
+    /// `tests` nor that of unit tests.
     pub(crate) fn full_name(&self) -> String {
         let Program { package, target, .. } = &self.program;
         let is_usual = target == "tests" || target.replace('-', "_") == package.replace('-', "_");
@@ -103,7 +103,8 @@ impl Test {
     }
 }
 
-/// What a program came to that ended well: it has run the one test, or has ignored it with a reason.
+/// What a program came to that ended well: it has run the one test, or has ignored it with a
+/// reason.
 fn of_output(name: &str, output: &str) -> Verdict {
     let ignored = format!("test {name} ... ignored");
     if let Some(line) = output.lines().find(|line| line.starts_with(&ignored)) {

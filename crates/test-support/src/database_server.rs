@@ -1,5 +1,6 @@
-//! Database servers of a test's own, with coturn's tables: on a private directory, a Unix socket and a loopback port;
-//! filled and read by coturn's own `turnadmin`, which has no MongoDB in Debian.
+//! Database servers of a test's own, with coturn's tables: on a private directory, a Unix socket
+//! and a loopback port; filled and read by coturn's own `turnadmin`, which has no MongoDB in
+//! Debian.
 
 mod mongo;
 mod tls;
@@ -28,8 +29,8 @@ pub enum DatabaseKind {
     Redis,
     /// A file of SQLite, which has no server.
     Sqlite,
-    /// A server in Java that speaks MongoDB's protocol: MongoDB itself is in no registry of packages. No Unix socket, and its
-    /// data ends with it.
+    /// A server in Java that speaks MongoDB's protocol: MongoDB itself is in no registry of
+    /// packages. No Unix socket, and its data ends with it.
     Mongo,
 }
 
@@ -58,7 +59,8 @@ impl DatabaseServer {
         Self::start_through(kind, &[])
     }
 
-    /// The same by a command such as `ip netns exec NAME`, so that its port is on the loopback of that namespace.
+    /// The same by a command such as `ip netns exec NAME`, so that its port is on the loopback of
+    /// that namespace.
     ///
     /// # Errors
     /// As [`DatabaseServer::start`].

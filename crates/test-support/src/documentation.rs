@@ -18,12 +18,13 @@ pub struct DocumentedCommand {
     pub page: PathBuf,
     /// Its words, the program's name first.
     pub words: Vec<String>,
-    /// Named inside a sentence, or with variables of the shell: arguments may be missing or stand for others (`NAME`).
+    /// Named inside a sentence, or with variables of the shell: arguments may be missing or stand
+    /// for others (`NAME`).
     pub named: bool,
 }
 
-/// The commands of a program: in `sh` blocks, behind the prompt of `console` blocks, and in code inside sentences that
-/// begins with the program's name.
+/// The commands of a program: in `sh` blocks, behind the prompt of `console` blocks, and in code
+/// inside sentences that begins with the program's name.
 ///
 /// # Panics
 /// A page cannot be read.
@@ -131,7 +132,8 @@ fn commands(line: &str) -> Vec<Vec<String>> {
     commands
 }
 
-/// The words of a command of a program: alone, behind `sudo` and variables, or behind `--` of another program.
+/// The words of a command of a program: alone, behind `sudo` and variables, or behind `--` of
+/// another program.
 fn of_program(words: &[String], program: &str) -> Option<Vec<String>> {
     let passed_on = words.iter().position(|word| word == "--").map_or(0, |at| at + 1);
     let words = &words[passed_on..];

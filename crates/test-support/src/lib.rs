@@ -1,5 +1,5 @@
-//! Tools of all tests: fresh seeds, skips that `make test` counts, bounded waits, commands of the documentation,
-//! database servers.
+//! Tools of all tests: fresh seeds, skips that `make test` counts, bounded waits, commands of the
+//! documentation, database servers.
 //!
 //! Only tests depend on it, and it depends on nothing, so that any crate may use it.
 #![forbid(unsafe_code)]

@@ -1,12 +1,14 @@
-//! Seeds of a test: fixed ones, which find old faults again, and fresh ones, which search for new faults.
+//! Seeds of a test: fixed ones, which find old faults again, and fresh ones, which search for new
+//! faults.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
 
-/// Runs `test` with each of the fixed seeds, then with fresh ones: one for four fixed seeds, at least one.
+/// Runs `test` with each of the fixed seeds, then with fresh ones: one for four fixed seeds, at
+/// least one.
 ///
-/// `SEEDS=n` draws `n` fresh seeds instead. `SEED=n` (decimal, or hexadecimal with `0x`) runs that seed
-/// alone. A test that panics prints the seed to repeat it with.
+/// `SEEDS=n` draws `n` fresh seeds instead. `SEED=n` (decimal, or hexadecimal with `0x`) runs that
+/// seed alone. A test that panics prints the seed to repeat it with.
 ///
 /// # Panics
 /// When `SEED` or `SEEDS` is not a number.
@@ -37,7 +39,8 @@ pub fn fresh_seed() -> u64 {
 
 /// Ten digits at most: they are typed.
 fn draw() -> u64 {
-    // The standard library takes its keys from the operating system, which is all that is wanted here.
+    // The standard library takes its keys from the operating system, which is all that is wanted
+    // here.
     RandomState::new().hash_one(0) >> 32
 }
 

@@ -10,7 +10,8 @@ use std::sync::{Mutex, PoisonError};
 static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Reports that the calling test, or part of it, cannot run here: one line in the file that
-/// `SKIPPED_TESTS` names, which `make test` counts; without that variable the reason is only printed.
+/// `SKIPPED_TESTS` names, which `make test` counts; without that variable the reason is only
+/// printed.
 ///
 /// # Panics
 /// When the file cannot be written: a skip must not pass for a success.

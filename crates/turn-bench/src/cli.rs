@@ -31,7 +31,8 @@ enum Command {
     Footprint(footprint::FootprintArgs),
     /// Compare servers on this machine: each in turn, round after round, under the same loads
     Compare(Box<compare::CompareArgs>),
-    /// Make the summary table: Turnpike's ways beside coturn's defaults and its fastest options, over each transport
+    /// Make the summary table: Turnpike's ways beside coturn's defaults and its fastest options,
+    /// over each transport
     Table(table::TableArgs),
     /// Run the plan of `compare` on standard input, in the network namespace of the clients
     #[command(hide = true)]
@@ -40,8 +41,8 @@ enum Command {
     Report(report::ReportArgs),
 }
 
-/// Runs the command line. Exit status 0: done; 1: failed, with the reason on standard error; 2: wrong
-/// command line.
+/// Runs the command line. Exit status 0: done; 1: failed, with the reason on standard error; 2:
+/// wrong command line.
 #[must_use]
 pub fn main() -> ExitCode {
     let Cli { command } = Cli::parse();

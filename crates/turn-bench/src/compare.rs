@@ -1,5 +1,5 @@
-//! Paired comparison of servers: in every round each has its turn, and servers are compared within a
-//! round.
+//! Paired comparison of servers: in every round each has its turn, and servers are compared within
+//! a round.
 //!
 //! ```text
 //! servers  command lines on equal terms        cells     kinds of load
@@ -59,44 +59,47 @@ const WARM_UP: Duration = Duration::from_millis(200);
 /// Arguments of `compare`.
 #[derive(Clone, Debug, Args)]
 pub struct CompareArgs {
-    /// A server: turnpike (beside this program, or in PATH), turnpike=PATH (another build), turnpike-xdp,
-    /// -tc, -xdp-generic or -sockets (with this offload alone), turnpike-prefix (sockets, and each relayed
-    /// address of a prefix), coturn (turnserver of $COTURN, PATH, or the usual directories), coturn=PATH,
-    /// coturn-fastest (with --multiplex-peer --udp-gso, from 4.17 on; up to 256 flows), bare (a kernel forwarder, the upper bound of all; frames only), or NAME=COMMAND, a line of shell that
-    /// stays in the foreground, with the placeholders {listen}, {relay}, {peer}, {user}, {password},
-    /// {secret}, {realm}, {min_port}, {max_port} and {workers}, with TLS also {tls_listen}, {certificate}
-    /// and {key}. May be given more than once; ratios are to the first [default: turnpike and coturn]
+    /// A server: turnpike (beside this program, or in PATH), turnpike=PATH (another build),
+    /// turnpike-xdp, -tc, -xdp-generic or -sockets (with this offload alone), turnpike-prefix
+    /// (sockets, and each relayed address of a prefix), coturn (turnserver of $COTURN, PATH, or the
+    /// usual directories), coturn=PATH, coturn-fastest (with --multiplex-peer --udp-gso, from 4.17
+    /// on; up to 256 flows), bare (a kernel forwarder, the upper bound of all; frames only), or
+    /// NAME=COMMAND, a line of shell that stays in the foreground, with the placeholders {listen},
+    /// {relay}, {peer}, {user}, {password}, {secret}, {realm}, {min_port}, {max_port} and
+    /// {workers}, with TLS also {tls_listen}, {certificate} and {key}. May be given more than once;
+    /// ratios are to the first [default: turnpike and coturn]
     #[arg(long, value_name = "SERVER")]
     pub server: Vec<ServerSpec>,
     /// Rounds; fewer than 6 give no verdict, and small differences take more
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Loads: quick, standard, full, or a comma-separated list of alloc (allocations), footprint (memory)
-    /// and SHAPE:FLOWS:DIRECTION or SHAPE:FLOWS:DIRECTION:BYTES, such as video:100:c2p:1200; shapes are
-    /// audio, video, flood and uneven, directions c2p (client to peer), p2c and echo
+    /// Loads: quick, standard, full, or a comma-separated list of alloc (allocations), footprint
+    /// (memory) and SHAPE:FLOWS:DIRECTION or SHAPE:FLOWS:DIRECTION:BYTES, such as
+    /// video:100:c2p:1200; shapes are audio, video, flood and uneven, directions c2p (client to
+    /// peer), p2c and echo
     #[arg(long, value_name = "CELLS", default_value = "quick")]
     pub cells: CellList,
-    /// Transport of the clients. Over TCP and TLS clients send and receive by sockets, and --backend is
-    /// the peer's. Servers have a certificate made for the run (P-256), which is not verified; clients
-    /// offer one version (tls is 1.3; coturn 4.6 wants tls12), one cipher (AES-128-GCM) and one key
-    /// exchange, so that all servers do the same work
+    /// Transport of the clients. Over TCP and TLS clients send and receive by sockets, and
+    /// --backend is the peer's. Servers have a certificate made for the run (P-256), which is not
+    /// verified; clients offer one version (tls is 1.3; coturn 4.6 wants tls12), one cipher
+    /// (AES-128-GCM) and one key exchange, so that all servers do the same work
     #[arg(long, value_enum, default_value_t = Transport::Udp)]
     pub transport: Transport,
-    /// Send and receive by sockets, or by frames, which reach higher rates and arrive as from a card
-    /// [default: frames where this kernel and these privileges allow them]
+    /// Send and receive by sockets, or by frames, which reach higher rates and arrive as from a
+    /// card [default: frames where this kernel and these privileges allow them]
     #[arg(long, value_enum)]
     pub backend: Option<Backend>,
-    /// Receiver where frames are sent: frames, or sockets, to which coalesced packets of the server (GSO)
-    /// cross whole, as to a card that segments them. Sockets limit the rate, and all cells have to be of
-    /// one direction, c2p or p2c
+    /// Receiver where frames are sent: frames, or sockets, to which coalesced packets of the server
+    /// (GSO) cross whole, as to a card that segments them. Sockets limit the rate, and all cells
+    /// have to be of one direction, c2p or p2c
     #[arg(long, value_enum, default_value = "frames")]
     pub receive: Backend,
-    /// Fixed offered load, as a share of the slowest server's highest rate. Half is enough to be work, and
-    /// far enough from the limit to have no queues
+    /// Fixed offered load, as a share of the slowest server's highest rate. Half is enough to be
+    /// work, and far enough from the limit to have no queues
     #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = share)]
     pub common: f64,
-    /// Try no higher rate than this, in packets per second: a comparison up to the load of interest takes a
-    /// fraction of the time
+    /// Try no higher rate than this, in packets per second: a comparison up to the load of interest
+    /// takes a fraction of the time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_rate: Option<u32>,
     /// Cores of the server, which is started with as many threads
@@ -241,8 +244,8 @@ fn connections_peer(backend: Backend, receive: Backend) -> Result<Backend> {
     Ok(backend)
 }
 
-/// Checks that a forwarder can take part: other packets would be the work of the server beside it, and be
-/// reported as the forwarder's.
+/// Checks that a forwarder can take part: other packets would be the work of the server beside it,
+/// and be reported as the forwarder's.
 fn can_be_bare(ends: Ends, cells: &[Cell]) -> Result<()> {
     let frames = Ends { client: Backend::Frames, peer: Backend::Frames };
     ensure!(ends == frames, "--server bare wants frames: its packets are addressed to no socket");

@@ -1,19 +1,22 @@
 //! Utilisation of whole cores and of a process.
 //!
-//! A server's work is spread over its threads, kernel threads and interrupts, and accounted to other
-//! programs or to none. So the whole core is measured, by its idle time: a thread of the lowest priority
-//! counts the work it gets done (`idle_meter`). The difference to its work on a core of its own was used
-//! by others: programs, system calls, soft interrupts, interrupts, the host of a virtual machine. The
-//! core must have a single role (`compare` does so; `taskset` elsewhere).
+//! A server's work is spread over its threads, kernel threads and interrupts, and accounted to
+//! other programs or to none. So the whole core is measured, by its idle time: a thread of the
+//! lowest priority counts the work it gets done (`idle_meter`). The difference to its work on a
+//! core of its own was used by others: programs, system calls, soft interrupts, interrupts, the
+//! host of a virtual machine. The core must have a single role (`compare` does so; `taskset`
+//! elsewhere).
 //!
-//! The shares of `/proc/stat` in the same time (`stat`) are a hint, not a measure: the kernel samples
-//! them some hundred times a second, often at the moment when programs wake up.
+//! The shares of `/proc/stat` in the same time (`stat`) are a hint, not a measure: the kernel
+//! samples them some hundred times a second, often at the moment when programs wake up.
 //!
-//! A watched core does not sleep. That costs power, and removes wake-up latency, for every server alike.
+//! A watched core does not sleep. That costs power, and removes wake-up latency, for every server
+//! alike.
 //!
 //! SCHED_IDLE is relative to the control group: where the server is in another one with a `cpu`
-//! controller (a systemd service with `CPUWeight`), the meter takes its share like others. And where two
-//! cores are threads of one physical core, watch both, so that both are calibrated under load.
+//! controller (a systemd service with `CPUWeight`), the meter takes its share like others. And
+//! where two cores are threads of one physical core, watch both, so that both are calibrated under
+//! load.
 
 mod idle_meter;
 mod stat;
@@ -57,12 +60,13 @@ impl FromStr for Watch {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, clap::Args)]
 pub struct Watched {
     /// Measure how busy this core is during the measured time, and call it by this role, such as
-    /// `server=1`; may be given more than once. Only cores of this machine can be watched. A thread of
-    /// lowest priority runs on the core: it does not slow others down, but keeps the core awake.
+    /// `server=1`; may be given more than once. Only cores of this machine can be watched. A thread
+    /// of lowest priority runs on the core: it does not slow others down, but keeps the core awake.
     #[arg(long = "watch", value_name = "ROLE=CORE")]
     pub cores: Vec<Watch>,
-    /// Measure the CPU time of this process during the measured time: the server's own work, without
-    /// the kernel's work outside of its system calls. The process has to be on this machine.
+    /// Measure the CPU time of this process during the measured time: the server's own work,
+    /// without the kernel's work outside of its system calls. The process has to be on this
+    /// machine.
     #[arg(long = "pid", value_name = "PID")]
     pub process: Option<u32>,
 }
@@ -127,8 +131,8 @@ impl Meters {
         }
     }
 
-    /// Utilisation of each core since the measured time began, in the order given, and the CPU time of
-    /// the process; `None` where it has ended.
+    /// Utilisation of each core since the measured time began, in the order given, and the CPU time
+    /// of the process; `None` where it has ended.
     #[must_use]
     pub fn end(&self) -> Used {
         let seconds = self.begun.elapsed().as_secs_f64();
@@ -151,8 +155,8 @@ fn started(process: u32) -> anyhow::Result<(u32, Duration)> {
     Ok((process, time))
 }
 
-/// Share of `seconds` used by others, when `blocks` were done and `rate` per second are done on an idle
-/// core.
+/// Share of `seconds` used by others, when `blocks` were done and `rate` per second are done on an
+/// idle core.
 fn busy(blocks: u64, rate: f64, seconds: f64) -> f64 {
     let alone = rate * seconds;
     if alone > 0.0 { (1.0 - blocks as f64 / alone).clamp(0.0, 1.0) } else { 0.0 }
@@ -202,7 +206,8 @@ mod tests {
             while (linux_net::thread_cpu_time() - cpu).as_millis() < 100 {}
             let used = meters.end().cores;
             assert_eq!((used[0].role.as_str(), used[0].core), ("server", core));
-            // Other programs can only add to the 100 ms of this thread. The hypervisor may stop the core meanwhile.
+            // Other programs can only add to the 100 ms of this thread. The hypervisor may stop the
+            // core meanwhile.
             let elapsed = linux_net::Clock::instant().saturating_since(wall);
             assert!(used[0].busy * elapsed.as_secs_f64() > 0.09, "{used:?} in {elapsed:?}");
         })

@@ -47,8 +47,8 @@ pub struct FootprintArgs {
     /// Concurrent Allocate requests
     #[arg(long, value_name = "N", default_value_t = IN_FLIGHT, value_parser = clap::value_parser!(u32).range(1..))]
     pub in_flight: u32,
-    /// Give each allocation a channel to this peer, and with it a permission; the server must allow the
-    /// address, and it need not exist
+    /// Give each allocation a channel to this peer, and with it a permission; the server must allow
+    /// the address, and it need not exist
     #[arg(long, value_name = "ADDR:PORT")]
     pub channels: Option<SocketAddr>,
     /// Destination of the result.
@@ -59,7 +59,8 @@ pub struct FootprintArgs {
 /// Parameters of a measurement.
 #[derive(Clone, Debug)]
 pub struct FootprintSpec {
-    /// The allocations, without the warm-up. Relayed addresses are of the address family of the peer.
+    /// The allocations, without the warm-up. Relayed addresses are of the address family of the
+    /// peer.
     pub sessions: SessionOptions,
     /// The server's process; `None` finds the one that listens.
     pub pid: Option<u32>,

@@ -1,13 +1,13 @@
 //! Whole frames, put on a link and counted there by XDP programs: rates that sockets cannot reach.
 //!
 //! ```text
-//! Port ─ Source ── live frames ──> link ══ server ══ link ──> Port: counts and takes, or sends back
+//! Port ─ Source ── live frames ──> link ══ server ══ link ──> Port: counts, takes or sends back
 //!
 //! Forwarder: a server that only forwards, as an upper bound
 //! ```
 //!
-//! The programs are in `bpf/`; their compiled objects are part of this crate, so that clang is needed
-//! only where they are changed (`cargo xtask bpf`). Links are left as they were found.
+//! The programs are in `bpf/`; their compiled objects are part of this crate, so that clang is
+//! needed only where they are changed (`cargo xtask bpf`). Links are left as they were found.
 
 mod attach;
 mod ends;

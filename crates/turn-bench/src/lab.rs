@@ -1,8 +1,8 @@
 //! `lab`: bare relays side by side, as a bound for what this machine can do.
 //!
 //! ```text
-//! relay      threads and sockets, and the strategies    generator  peers that send, clients that count
-//! limit      the bottleneck, from the evidence          place      namespaces and cores
+//! relay      threads, sockets, the strategies    generator  peers that send, clients that count
+//! limit      the bottleneck, from the evidence   place      namespaces and cores
 //! ```
 
 mod generator;
@@ -34,8 +34,8 @@ use relay::{Relay, Strategy};
 /// Time before the measured one: maps, caches and neighbours are warm then.
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// Largest default window: one queue of the kernel (`net.core.netdev_max_backlog`) holds 1000 packets,
-/// and there are others.
+/// Largest default window: one queue of the kernel (`net.core.netdev_max_backlog`) holds 1000
+/// packets, and there are others.
 const WINDOW_MAX: u32 = 1024;
 
 /// The role of the relay's cores in a result.
@@ -49,11 +49,11 @@ const SESSIONS_MAX: i64 = 65_536;
 
 /// Measures ways to relay UDP without TURN, as a bound for what this machine can do.
 ///
-/// Peers send packets, the relay finds the session of each by 8 bytes and sends it on to the session's
-/// client. The relay has cores of its own (the last of those allowed), clients and peers the others; two
-/// at least. With privileges the ends are in network namespaces with a link between them, and the
-/// relay's cores pay for its receiving and sending. Without, all is on the loopback, where the sender's
-/// core pays for receiving too: figures of the two are not comparable.
+/// Peers send packets, the relay finds the session of each by 8 bytes and sends it on to the
+/// session's client. The relay has cores of its own (the last of those allowed), clients and peers
+/// the others; two at least. With privileges the ends are in network namespaces with a link between
+/// them, and the relay's cores pay for its receiving and sending. Without, all is on the loopback,
+/// where the sender's core pays for receiving too: figures of the two are not comparable.
 ///
 /// The peers always have packets in flight, but no more than the sockets have room for, so that the
 /// throughput is the relay's limit.
@@ -262,7 +262,8 @@ impl<'a> Bench<'a> {
             window,
         };
         let measured = self.load(sessions, &relay, (load, window), (&clients, meters));
-        // Its threads end whatever happened, and a relay that failed is the cause of a failed generator.
+        // Its threads end whatever happened, and a relay that failed is the cause of a failed
+        // generator.
         let relayed = relay.stop().context("the relay")?;
         let Measured { cores, before, after, counted } = measured?;
         let evidence = Evidence {

@@ -10,8 +10,8 @@
 //! report    results as one HTML page, or their summary
 //! ```
 //!
-//! Results count delivered packets: each packet of a run carries the run, its flow, a sequence number
-//! and its send time, and counts when it arrives.
+//! Results count delivered packets: each packet of a run carries the run, its flow, a sequence
+//! number and its send time, and counts when it arrives.
 
 pub mod arguments;
 pub mod cli;

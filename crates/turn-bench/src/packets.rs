@@ -78,7 +78,8 @@ impl PacketArgs {
         TrafficSpec { shape, direction, size, rate, warm_up, duration }
     }
 
-    /// Opens the sessions, and returns the backend: sockets where the privileges for frames are missing.
+    /// Opens the sessions, and returns the backend: sockets where the privileges for frames are
+    /// missing.
     ///
     /// # Errors
     /// As [`Bench::open`] and [`FrameEnds::open`]; no peer was named.
@@ -121,8 +122,8 @@ impl PacketArgs {
     }
 }
 
-/// The backend of frames on an interface. `None` without an interface, and, with a note, where this process
-/// lacks privileges or the kernel is too old.
+/// The backend of frames on an interface. `None` without an interface, and, with a note, where this
+/// process lacks privileges or the kernel is too old.
 fn frame_ends(interface: Option<&str>, end: End, threads: usize) -> Result<Option<Box<dyn Ends>>> {
     let Some(interface) = interface else { return Ok(None) };
     match frames::available() {
@@ -141,8 +142,8 @@ pub struct FindMaxArgs {
     /// The server
     #[arg(long, value_name = "ADDR:PORT")]
     pub server: SocketAddr,
-    /// Transport of the clients. Certificates are not verified. Over streams a rate also fails when more
-    /// than 0.1 % was held back by full connections, or p90 of the latency exceeds 10 ms
+    /// Transport of the clients. Certificates are not verified. Over streams a rate also fails when
+    /// more than 0.1 % was held back by full connections, or p90 of the latency exceeds 10 ms
     #[arg(long, value_enum, default_value_t = Transport::Udp)]
     pub transport: Transport,
     /// Send from this address of this host [default: as the route has it]
@@ -220,8 +221,8 @@ pub struct PeerArgs {
     /// socket. For one load at a time
     #[arg(long, value_name = "IF")]
     pub interface: Option<String>,
-    /// Print every second the packets in and out per second, those dropped by full sockets, and the CPU
-    /// time per second
+    /// Print every second the packets in and out per second, those dropped by full sockets, and the
+    /// CPU time per second
     #[arg(long)]
     pub stats: bool,
 }

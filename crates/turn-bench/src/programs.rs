@@ -1,12 +1,12 @@
 //! `programs`: how long the kernel path's programs take for a packet.
 //!
 //! ```text
-//! place  a network for them to find ways in      ring   flows, each of which makes the next one's frame
-//! frame  frames, made from scratch               cell   one kind of packet, taken again and again
+//! place  a network for them to find ways in   ring   flows, each of which makes the next frame
+//! frame  frames, made from scratch            cell   one kind of packet, taken again and again
 //! ```
 //!
-//! The kernel runs a program on a frame and measures the time (`BPF_PROG_TEST_RUN`). Nothing is sent:
-//! drivers and the redirect between devices are not included.
+//! The kernel runs a program on a frame and measures the time (`BPF_PROG_TEST_RUN`). Nothing is
+//! sent: drivers and the redirect between devices are not included.
 
 mod cell;
 mod frame;
@@ -30,8 +30,8 @@ use ring::{FLOWS_MAX, Families};
 /// Measures the time of the kernel path's programs per packet, by hook and kind of packet.
 ///
 /// Each program runs on frames in a network namespace, with real route lookups; nothing is sent, so
-/// drivers and links are not included. Packets are of all flows in turn. Every packet is checked to be
-/// relayed, with the right bytes. Wants root and an otherwise idle machine.
+/// drivers and links are not included. Packets are of all flows in turn. Every packet is checked to
+/// be relayed, with the right bytes. Wants root and an otherwise idle machine.
 #[derive(Clone, Debug, Args)]
 pub struct ProgramsArgs {
     /// Flows that the kernel relays: an even number; may be given more than once

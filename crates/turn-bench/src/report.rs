@@ -1,4 +1,5 @@
-//! `report`: results as one HTML page that needs no network and no script, or their summary as Markdown.
+//! `report`: results as one HTML page that needs no network and no script, or their summary as
+//! Markdown.
 
 use std::fs;
 use std::path::{Path, PathBuf};

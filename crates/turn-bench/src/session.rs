@@ -1,7 +1,7 @@
 //! TURN clients with real sockets: a socket or a connection, an allocation and a channel each.
 //!
-//! [`open`] logs all of them in at the same time; during a run the receiving thread keeps them alive
-//! ([`Session::take`], [`Session::drive`]); [`close`] releases them.
+//! [`open`] logs all of them in at the same time; during a run the receiving thread keeps them
+//! alive ([`Session::take`], [`Session::drive`]); [`close`] releases them.
 //!
 //! ```text
 //! setup.rs     opening and releasing many of them      login.rs     credentials
@@ -32,18 +32,18 @@ use setup::{Want, close_links, open_links};
 
 use crate::traffic::Transport;
 
-/// Default number of concurrent Allocate requests: enough to keep any server busy, few enough not to
-/// overflow its socket.
+/// Default number of concurrent Allocate requests: enough to keep any server busy, few enough not
+/// to overflow its socket.
 pub const IN_FLIGHT: u32 = 64;
 
-/// Send buffers of all connections together, in bytes, and the bounds of one: enough for the data in
-/// flight, and little enough that backpressure shows soon.
+/// Send buffers of all connections together, in bytes, and the bounds of one: enough for the data
+/// in flight, and little enough that backpressure shows soon.
 const SEND_BUFFERS: usize = 4 << 20;
 const SEND_BUFFER_MIN: usize = 32 << 10;
 const SEND_BUFFER_MAX: usize = 256 << 10;
 
-/// Retransmission of requests as RFC 8489 recommends, but given up after 7.5 s instead of 39.5, so that a
-/// silent server is reported soon.
+/// Retransmission of requests as RFC 8489 recommends, but given up after 7.5 s instead of 39.5, so
+/// that a silent server is reported soon.
 const RETRANSMISSION: Retransmission = Retransmission {
     rto: Duration::from_millis(500),
     sends_max: 4,

@@ -78,7 +78,8 @@ const PARTS: [Part; 7] = [
 /// Arguments of `table`.
 #[derive(Clone, Debug, Args)]
 pub struct TableArgs {
-    /// Append the result of each comparison to this file as one line of JSON, as soon as it is there
+    /// Append the result of each comparison to this file as one line of JSON, as soon as it is
+    /// there
     #[arg(long, value_name = "FILE")]
     json: PathBuf,
     /// Rounds of each comparison; fewer than six give no verdict

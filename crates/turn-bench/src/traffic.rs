@@ -13,11 +13,11 @@ pub enum Shape {
     Audio,
     /// Ten packets of each flow in turn, as of video frames
     Video,
-    /// Sixteen packets of each flow in turn, as of a bulk transfer. (They arrive at once, each in a page of its
-    /// own, and some servers' sockets hold only thirty pages)
+    /// Sixteen packets of each flow in turn, as of a bulk transfer. (They arrive at once, each in a
+    /// page of its own, and some servers' sockets hold only thirty pages)
     Flood,
-    /// One packet of each flow in turn, but of the first flow as many as make 64 KiB, as of one bulk transfer among
-    /// calls. The latency is that of the others. By sockets alone
+    /// One packet of each flow in turn, but of the first flow as many as make 64 KiB, as of one
+    /// bulk transfer among calls. The latency is that of the others. By sockets alone
     Uneven,
 }
 
@@ -89,8 +89,8 @@ pub enum Transport {
     /// (X25519), so that servers can be compared. Certificates are not verified: this tool measures
     /// servers, it does not judge them.
     Tls,
-    /// TLS 1.2, with the same cipher and keys exchanged on P-256: coturn 4.6 of Debian 12 has nothing
-    /// newer.
+    /// TLS 1.2, with the same cipher and keys exchanged on P-256: coturn 4.6 of Debian 12 has
+    /// nothing newer.
     Tls12,
     /// DTLS 1.2 over UDP, with the same cipher and exchange of keys as TLS 1.2.
     Dtls,
@@ -109,7 +109,8 @@ impl Transport {
         }
     }
 
-    /// As results name it. Clients offer one version and one suite only: nothing else is negotiated.
+    /// As results name it. Clients offer one version and one suite only: nothing else is
+    /// negotiated.
     #[must_use]
     pub const fn describe(self) -> &'static str {
         match self {
@@ -127,8 +128,8 @@ impl Transport {
         matches!(self, Self::Tcp | Self::Tls | Self::Tls12)
     }
 
-    /// Returns `true` where a handshake precedes the first message, and the end of the connection ends the
-    /// allocation. Frames cannot be made in advance.
+    /// Returns `true` where a handshake precedes the first message, and the end of the connection
+    /// ends the allocation. Frames cannot be made in advance.
     #[must_use]
     pub const fn has_connections(self) -> bool {
         !matches!(self, Self::Udp)

@@ -107,8 +107,8 @@ fn a_run_may_be_of_fewer_flows_and_of_packets_as_long_as_messages() {
 
 #[test]
 fn what_is_too_much_is_lost_and_counted_and_the_next_run_is_none_the_worse() {
-    // Each way an allocation passes 64 KiB at once and as much in a second: less than 500 packets of a run,
-    // however fast the machine is.
+    // Each way an allocation passes 64 KiB at once and as much in a second: less than 500 packets
+    // of a run, however fast the machine is.
     let tables = "[quotas]\nbytes_per_second = \"64 KiB\"\n";
     let (server, peer) = (Server::start(tables), Peer::start());
     let mut bench = open(&server, peer.address, 4);

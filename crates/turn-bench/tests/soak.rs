@@ -57,8 +57,8 @@ fn exchange(sessions: &[Session], peer: &UdpSocket) {
     }
 }
 
-/// One round: clients of each transport open, exchange, and go. Connections are broken off in every other
-/// round, as by clients that crash.
+/// One round: clients of each transport open, exchange, and go. Connections are broken off in every
+/// other round, as by clients that crash.
 fn round(number: u32, options: &mut SessionOptions, peer: &UdpSocket) {
     for transport in TRANSPORTS {
         options.transport = transport;

@@ -82,8 +82,8 @@ impl Client {
         self.start_explicit(now, Purpose::Allocate)
     }
 
-    /// Refreshes the allocation, or one family of it, now (RFC 8656 §8). Refreshes before expiry are automatic.
-    /// A lifetime of 0 deletes it.
+    /// Refreshes the allocation, or one family of it, now (RFC 8656 §8). Refreshes before expiry
+    /// are automatic. A lifetime of 0 deletes it.
     ///
     /// # Errors
     /// [`RequestError::NoAllocation`], [`RequestError::TooMany`].
@@ -112,9 +112,9 @@ impl Client {
         self.refresh(now, None, 0)
     }
 
-    /// Announces that the client's address has changed, by a Refresh with the mobility ticket (RFC 8016 §3.2).
-    /// [`Event::Refreshed`] follows. The allocation moves with the first message or data after it; until then its
-    /// data is sent to the former address. Unanswered requests fail.
+    /// Announces that the client's address has changed, by a Refresh with the mobility ticket (RFC
+    /// 8016 §3.2). [`Event::Refreshed`] follows. The allocation moves with the first message or
+    /// data after it; until then its data is sent to the former address. Unanswered requests fail.
     ///
     /// # Errors
     /// [`RequestError::NoAllocation`] without an allocation, or without a ticket of it.
@@ -146,15 +146,16 @@ impl Client {
         Ok(())
     }
 
-    /// Stops refreshing a permission. It expires at the server (RFC 8656 §9: there is no way to delete one);
-    /// until then the peer's data is ignored here.
+    /// Stops refreshing a permission. It expires at the server (RFC 8656 §9: there is no way to
+    /// delete one); until then the peer's data is ignored here.
     pub fn forget_permission(&mut self, now: Instant, peer: IpAddr) {
         self.upkeep.drop_permission(peer);
         self.settle(now);
     }
 
-    /// Binds a channel to the peer and refreshes it and its permission (RFC 8656 §12). Before there is an
-    /// allocation the request is stored. Do not use the number before [`Event::ChannelReady`].
+    /// Binds a channel to the peer and refreshes it and its permission (RFC 8656 §12). Before there
+    /// is an allocation the request is stored. Do not use the number before
+    /// [`Event::ChannelReady`].
     ///
     /// # Errors
     /// [`RequestError::TooMany`] when all 4096 numbers, or 1024 permissions, are in use.
@@ -218,7 +219,8 @@ impl Client {
 
     // Driving.
 
-    /// Handles a datagram (over TCP and TLS: a message or ChannelData of the stream) from [`Client::server`].
+    /// Handles a datagram (over TCP and TLS: a message or ChannelData of the stream) from
+    /// [`Client::server`].
     pub fn handle_datagram<'d>(&mut self, now: Instant, datagram: &'d [u8]) -> Incoming<'d> {
         match classify(datagram) {
             PacketKind::ChannelData => self.read_channel_data(datagram),
@@ -303,8 +305,8 @@ impl Client {
     /// Starts a transaction; `challenges` were followed for its purpose before.
     pub(crate) fn start(&mut self, now: Instant, purpose: Purpose, challenges: u8) {
         let id = self.new_id();
-        // Binding is never authenticated (RFC 8489 §9.2 leaves it to the usage; TURN servers answer it to any
-        // client).
+        // Binding is never authenticated (RFC 8489 §9.2 leaves it to the usage; TURN servers answer
+        // it to any client).
         let login = if purpose == Purpose::Binding { None } else { self.login.clone() };
         let ticket = self.ticket.as_deref();
         let writer = Writer {

@@ -10,14 +10,15 @@ use turn_types::{Secret, ServerAddr, Transport};
 pub struct ClientConfig {
     /// The server.
     pub server: ServerAddr,
-    /// Transport of the messages. Over UDP and DTLS requests are retransmitted; over TCP and TLS ChannelData is
-    /// padded.
+    /// Transport of the messages. Over UDP and DTLS requests are retransmitted; over TCP and TLS
+    /// ChannelData is padded.
     pub transport: Transport,
     /// USERNAME, at most 508 bytes. Empty: the client never logs in.
     pub username: Arc<str>,
     /// The password.
     pub password: Secret<Arc<str>>,
-    /// An access token in place of the password; the user name is then the name of the key that it is encrypted by.
+    /// An access token in place of the password; the user name is then the name of the key that it
+    /// is encrypted by.
     pub token: Option<AccessToken>,
     /// Which password algorithms are acceptable.
     pub algorithms: AlgorithmChoice,
@@ -33,8 +34,8 @@ pub struct ClientConfig {
     pub software: Option<Arc<str>>,
     /// Requests carry FINGERPRINT.
     pub fingerprint: bool,
-    /// Seed of transaction ids. They must be unpredictable (RFC 8489 §5): outside of tests this is 32 bytes
-    /// from the operating system.
+    /// Seed of transaction ids. They must be unpredictable (RFC 8489 §5): outside of tests this is
+    /// 32 bytes from the operating system.
     pub seed: [u8; 32],
 }
 
@@ -110,8 +111,8 @@ impl Default for Retransmission {
     }
 }
 
-/// Attributes of an Allocate request (RFC 8656 §7.1). Contradictory ones are sent unchanged: the server refuses
-/// them, and some callers test that.
+/// Attributes of an Allocate request (RFC 8656 §7.1). Contradictory ones are sent unchanged: the
+/// server refuses them, and some callers test that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocateOptions {
     /// Which families of relayed addresses.
@@ -124,7 +125,8 @@ pub struct AllocateOptions {
     pub dont_fragment: bool,
     /// LIFETIME in seconds; without it the server chooses. Refreshes request the same.
     pub lifetime_secs: Option<u32>,
-    /// An empty MOBILITY-TICKET: requests a ticket for [`Client::moved`](crate::Client::moved) (RFC 8016).
+    /// An empty MOBILITY-TICKET: requests a ticket for [`Client::moved`](crate::Client::moved) (RFC
+    /// 8016).
     pub mobility: bool,
 }
 

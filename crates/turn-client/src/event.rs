@@ -36,16 +36,16 @@ pub enum Event {
         /// The peer.
         peer: PeerAddr,
     },
-    /// The server redirected the client (RFC 8489 §10). The Allocate is repeated at this server: send to it,
-    /// and receive from it, from now on.
+    /// The server redirected the client (RFC 8489 §10). The Allocate is repeated at this server:
+    /// send to it, and receive from it, from now on.
     Redirected {
         /// The new server.
         server: ServerAddr,
         /// The name its certificate has, over TLS and DTLS.
         domain: Option<String>,
     },
-    /// The server refused a request. An initial permission or channel is dropped; a refresh is repeated while
-    /// there is time.
+    /// The server refused a request. An initial permission or channel is dropped; a refresh is
+    /// repeated while there is time.
     Refused {
         /// Which request.
         request: RequestKind,
@@ -101,19 +101,20 @@ pub enum Failure {
     TimedOut,
     /// Answers arrived, but none with valid integrity (RFC 8489 §9.2.5).
     IntegrityViolated,
-    /// A nonce promises password algorithms that are not listed: a bid-down attack (RFC 8489 §9.2.5).
+    /// A nonce promises password algorithms that are not listed: a bid-down attack (RFC 8489
+    /// §9.2.5).
     BidDown,
     /// No acceptable password algorithm is offered.
     NoAlgorithm,
-    /// The server requires credentials and there are none, or they are unusable (the name is too long, the
-    /// password has forbidden characters).
+    /// The server requires credentials and there are none, or they are unusable (the name is too
+    /// long, the password has forbidden characters).
     Credentials,
     /// One challenge after the other.
     TooManyChallenges,
     /// Sent elsewhere too often, in a circle, or without an address that could be used.
     Redirect,
-    /// A success without a required attribute, or an answer with unknown comprehension-required attributes (RFC
-    /// 8489 §6.3.3).
+    /// A success without a required attribute, or an answer with unknown comprehension-required
+    /// attributes (RFC 8489 §6.3.3).
     Malformed,
 }
 
@@ -122,6 +123,7 @@ pub enum Failure {
 pub enum LossReason {
     /// It could not be refreshed in time.
     Expired,
-    /// The allocation is unknown to the server (437): it restarted, or the client's address changed.
+    /// The allocation is unknown to the server (437): it restarted, or the client's address
+    /// changed.
     Mismatch,
 }

@@ -1,7 +1,8 @@
 //! The rules of a TURN client (RFC 8656), as a value.
 //!
-//! A [`Client`] takes datagrams and time, and returns datagrams to send. It owns no socket and reads no clock. It
-//! authenticates, refreshes its allocation, permissions and channels, and returns data of peers. To drive it:
+//! A [`Client`] takes datagrams and time, and returns datagrams to send. It owns no socket and
+//! reads no clock. It authenticates, refreshes its allocation, permissions and channels, and
+//! returns data of peers. To drive it:
 //!
 //! ```text
 //! client.allocate(now, AllocateOptions::default());
@@ -13,7 +14,7 @@
 //!     client.handle_datagram(now, datagram)          // Incoming::Data is for the caller
 //!     client.handle_timeout(now)
 //! }
-//! client.write_channel_data(&mut out, channel, payload) // payload for a peer, into the caller's buffer
+//! client.write_channel_data(&mut out, channel, payload) // for a peer, into the caller's buffer
 //! ```
 //!
 //! Pass datagrams of the configured server only: a connected socket ensures that.

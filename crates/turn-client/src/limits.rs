@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-/// Requests in flight at a time: the recommendation of RFC 8489 §6.2.1 for one server. Upkeep waits for room;
-/// explicit requests of the caller (Allocate, Refresh, Binding) do not.
+/// Requests in flight at a time: the recommendation of RFC 8489 §6.2.1 for one server. Upkeep waits
+/// for room; explicit requests of the caller (Allocate, Refresh, Binding) do not.
 pub(crate) const IN_FLIGHT_MAX: usize = 10;
 
 /// Explicit requests of the caller in flight, in addition to the above.
@@ -39,8 +39,8 @@ pub(crate) const ALGORITHMS_BYTES_MAX: usize = 64;
 /// USERNAME in bytes (RFC 8489 §14.3: fewer than 509).
 pub(crate) const USERNAME_MAX: usize = 508;
 
-/// MOBILITY-TICKET in bytes that is kept; Turnpike's and coturn's have 32. No more than the peers of a
-/// CreatePermission.
+/// MOBILITY-TICKET in bytes that is kept; Turnpike's and coturn's have 32. No more than the peers
+/// of a CreatePermission.
 pub(crate) const TICKET_MAX: usize = 128;
 
 /// ACCESS-TOKEN in bytes.
@@ -49,8 +49,8 @@ pub(crate) const TOKEN_MAX: usize = 512;
 /// A request in bytes.
 pub(crate) const REQUEST_MAX: usize = 3072;
 
-/// Time before its expiry at which an allocation or a channel is refreshed. Longer than a transaction can take
-/// (39.5 s), so that every retransmission is in time.
+/// Time before its expiry at which an allocation or a channel is refreshed. Longer than a
+/// transaction can take (39.5 s), so that every retransmission is in time.
 pub(crate) const REFRESH_MARGIN: Duration = Duration::from_secs(60);
 
 /// Delay before a failed refresh is repeated, while there is time.
@@ -59,7 +59,8 @@ pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(10);
 /// Permissions due within this time join a CreatePermission that goes out anyway.
 pub(crate) const JOIN_WITHIN: Duration = Duration::from_secs(30);
 
-/// The largest request: header, software, credentials, algorithms, integrity, fingerprint, token, peers.
+/// The largest request: header, software, credentials, algorithms, integrity, fingerprint, token,
+/// peers.
 const _: () = assert!(
     20 + 132
         + (4 + USERNAME_MAX)

@@ -54,8 +54,8 @@ impl Login {
         Ok(Self { realm: realm.into(), nonce: nonce.into(), user, algorithms, key })
     }
 
-    /// True if the server would treat a request with the other credential alike: 401 to such a request is final
-    /// (RFC 8489 §9.2.5).
+    /// True if the server would treat a request with the other credential alike: 401 to such a
+    /// request is final (RFC 8489 §9.2.5).
     pub(crate) fn is_same_credential(&self, other: &Self) -> bool {
         let chosen = |login: &Self| login.algorithms.as_ref().map(|(_, chosen)| *chosen);
         self.realm == other.realm && self.user == other.user && chosen(self) == chosen(other)
@@ -80,8 +80,8 @@ impl Login {
         &self.key
     }
 
-    /// Integrity attribute of requests, required in answers: once algorithms were negotiated, SHA-256 (RFC 8489
-    /// §9.2.4).
+    /// Integrity attribute of requests, required in answers: once algorithms were negotiated,
+    /// SHA-256 (RFC 8489 §9.2.4).
     pub(crate) const fn integrity(&self) -> IntegrityKind {
         match self.algorithms {
             Some(_) => IntegrityKind::Sha256,
@@ -89,7 +89,8 @@ impl Login {
         }
     }
 
-    /// True if an answer has valid integrity. The weaker attribute in place of the stronger one is invalid.
+    /// True if an answer has valid integrity. The weaker attribute in place of the stronger one is
+    /// invalid.
     pub(crate) fn authenticates(&self, message: &Message<'_>) -> bool {
         let integrity = message.integrity();
         let valid = match self.integrity() {
@@ -100,8 +101,8 @@ impl Login {
     }
 }
 
-/// True if an answer other than a challenge promises password algorithms and lists none: it must be ignored
-/// (RFC 8489 §9.2.5).
+/// True if an answer other than a challenge promises password algorithms and lists none: it must be
+/// ignored (RFC 8489 §9.2.5).
 pub(crate) fn breaks_nonce_promise(message: &Message<'_>) -> bool {
     let nonce = message.first(AttributeType::NONCE).and_then(|value| value::nonce(value).ok());
     nonce.and_then(SecurityFeatures::of_nonce).is_some_and(|features| features.password_algorithms)

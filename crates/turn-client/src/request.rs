@@ -48,7 +48,8 @@ pub(crate) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// The request; `None` when it exceeds every reasonable size (a token of kilobytes), or there is no ticket.
+    /// The request; `None` when it exceeds every reasonable size (a token of kilobytes), or there
+    /// is no ticket.
     pub(crate) fn write(&self, purpose: &Purpose) -> Option<Vec<u8>> {
         let mut buffer = [0; REQUEST_MAX];
         let mut builder =

@@ -1,4 +1,5 @@
-//! Answers: their authentication (RFC 8489 §9.2.5), and their effects (RFC 8656 §§7.3, 8.3, 10.3, 12.3).
+//! Answers: their authentication (RFC 8489 §9.2.5), and their effects (RFC 8656 §§7.3, 8.3, 10.3,
+//! 12.3).
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -68,14 +69,14 @@ impl Client {
         Incoming::Answer
     }
 
-    /// True if the answer is authentic. A request without credentials has only its transaction id to recognise
-    /// the answer by.
+    /// True if the answer is authentic. A request without credentials has only its transaction id
+    /// to recognise the answer by.
     fn is_authentic(&self, at: usize, message: &Message<'_>) -> bool {
         self.transactions[at].login.as_ref().is_none_or(|login| login.authenticates(message))
     }
 
-    /// Handles an answer that is not authentic: over UDP it is ignored, over TCP the request fails, because no
-    /// other answer follows (RFC 8489 §9.2.5).
+    /// Handles an answer that is not authentic: over UDP it is ignored, over TCP the request fails,
+    /// because no other answer follows (RFC 8489 §9.2.5).
     fn distrust<'d>(&mut self, now: Instant, at: usize) -> Incoming<'d> {
         if self.config.transport.is_datagram() {
             self.transactions[at].untrusted = true;
@@ -219,8 +220,8 @@ impl Client {
                 if self.upkeep.channel_granted(channel, started, lifetime) {
                     self.tell(Event::ChannelReady { channel, peer });
                 }
-                // It created or refreshed the permission as well (RFC 8656 §12.2), which expires earlier than
-                // the channel and is refreshed like any other from now on.
+                // It created or refreshed the permission as well (RFC 8656 §12.2), which expires
+                // earlier than the channel and is refreshed like any other from now on.
                 self.upkeep.want_permission(now, peer.ip());
                 let lifetime = self.config.permission_lifetime;
                 if self.upkeep.permission_granted(peer.ip(), started, lifetime) {

@@ -1,7 +1,7 @@
 //! Refreshes of the allocation, permissions and channels.
 //!
-//! Permissions and channels are recorded first: they are requested once there is an allocation and room for a
-//! request, refreshed before they expire, and reported when they are lost.
+//! Permissions and channels are recorded first: they are requested once there is an allocation and
+//! room for a request, refreshed before they expire, and reported when they are lost.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -76,8 +76,8 @@ struct Permission {
 #[derive(Clone, Copy, Debug)]
 struct Channel {
     peer: PeerAddr,
-    /// `None`: no longer refreshed. The number stays reserved for the peer, because for five minutes neither
-    /// may be bound to another (RFC 8656 §12).
+    /// `None`: no longer refreshed. The number stays reserved for the peer, because for five
+    /// minutes neither may be bound to another (RFC 8656 §12).
     lease: Option<Lease>,
 }
 
@@ -98,7 +98,8 @@ pub(crate) struct Upkeep {
     lease: Option<Lease>,
     /// The allocation is being deleted: nothing is refreshed any more.
     releasing: bool,
-    /// The client's address has changed: until a Refresh by ticket is granted, nothing else is requested.
+    /// The client's address has changed: until a Refresh by ticket is granted, nothing else is
+    /// requested.
     moving: bool,
     permissions: Vec<Permission>,
     /// By channel number, from 0x4000 on.
@@ -221,8 +222,9 @@ impl Upkeep {
             .is_some_and(|permission| permission.lease.granted(started, lifetime))
     }
 
-    /// Handles a failed request for these. If the server `refused` several, they are requested again one by
-    /// one, since one of them may have caused it; otherwise only the installed ones are kept.
+    /// Handles a failed request for these. If the server `refused` several, they are requested
+    /// again one by one, since one of them may have caused it; otherwise only the installed ones
+    /// are kept.
     pub(crate) fn permissions_not_granted(
         &mut self,
         now: Instant,
@@ -369,8 +371,8 @@ impl Upkeep {
         Some(Lost::Channel(number_at(at)?, self.channels[at].peer))
     }
 
-    /// Time of the next item of [`Upkeep::next_due`] or [`Upkeep::next_lost`]. Without room for another request
-    /// only losses count.
+    /// Time of the next item of [`Upkeep::next_due`] or [`Upkeep::next_lost`]. Without room for
+    /// another request only losses count.
     pub(crate) fn next_at(&self, room: bool) -> Option<Instant> {
         let lease = self.lease.as_ref()?;
         let leases = || {

@@ -13,9 +13,9 @@
 //! the nonce is too old                              438
 //! ```
 //!
-//! **Departure.** A nonce that was never given to this address is refused before anything is looked up or
-//! derived, although RFC 8489 asks for the user and the integrity first. Otherwise a sender of forged
-//! addresses could make the server look users up and hash for them, datagram by datagram.
+//! **Departure.** A nonce that was never given to this address is refused before anything is looked
+//! up or derived, although RFC 8489 asks for the user and the integrity first. Otherwise a sender
+//! of forged addresses could make the server look users up and hash for them, datagram by datagram.
 //!
 //! Nothing here keeps state: a request that waits for a user to be looked up is read again when the
 //! answer is there ([`authenticate_found`]).
@@ -73,10 +73,11 @@ struct Case<'a> {
     claim: Claim<'a>,
 }
 
-/// Authenticates a request as far as possible without a look-up. `known` is the grant of the allocation on
-/// its 5-tuple: its keys need no look-up, except for a Refresh. So a user that was deleted, or has another
-/// password now, or a removed shared secret, stays no longer than granted, and an outage of the user
-/// database ends nothing. Unless it `may_verify`, only the keys of `known` are tried.
+/// Authenticates a request as far as possible without a look-up. `known` is the grant of the
+/// allocation on its 5-tuple: its keys need no look-up, except for a Refresh. So a user that was
+/// deleted, or has another password now, or a removed shared secret, stays no longer than granted,
+/// and an outage of the user database ends nothing. Unless it `may_verify`, only the keys of
+/// `known` are tried.
 pub(crate) fn authenticate(
     rules: RealmRules<'_>,
     now: Now,
@@ -130,8 +131,8 @@ pub(crate) fn authenticate(
     case.time_limited().unwrap_or_else(|| case.ask(false))
 }
 
-/// Authenticates the client of an allocation that was made before the relay was opened: it goes on to use
-/// MESSAGE-INTEGRITY, and expects it in responses. `None` for any other.
+/// Authenticates the client of an allocation that was made before the relay was opened: it goes on
+/// to use MESSAGE-INTEGRITY, and expects it in responses. `None` for any other.
 fn still_known(
     rules: RealmRules<'_>,
     now: Now,
@@ -148,8 +149,8 @@ fn still_known(
     Some(case.accept(Grant { expires: None, ..known.clone() }, integrity))
 }
 
-/// The number of verifications that a refused request has cost: one for each shared secret that its name
-/// may have been made with.
+/// The number of verifications that a refused request has cost: one for each shared secret that its
+/// name may have been made with.
 pub(crate) fn failed_verifications(
     rules: RealmRules<'_>,
     message: &Message<'_>,
@@ -174,8 +175,8 @@ pub(crate) fn failed_verifications(
     if failed { secrets.max(1) } else { 0 }
 }
 
-/// Returns false if the secret or key that a grant was proved with counts no longer in its realm. Of a user of the
-/// database only the database knows.
+/// Returns false if the secret or key that a grant was proved with counts no longer in its realm.
+/// Of a user of the database only the database knows.
 pub(crate) fn is_still_accepted(rules: RealmRules<'_>, grant: &Grant) -> bool {
     if rules.auth.open || grant.is_anonymous() {
         return true;
@@ -192,7 +193,8 @@ pub(crate) fn is_still_accepted(rules: RealmRules<'_>, grant: &Grant) -> bool {
     }
 }
 
-/// Authenticates a request that [`authenticate`] could not without its user. `known` is as it was there.
+/// Authenticates a request that [`authenticate`] could not without its user. `known` is as it was
+/// there.
 pub(crate) fn authenticate_found(
     rules: RealmRules<'_>,
     now: Now,
@@ -238,9 +240,10 @@ pub(crate) fn authenticate_found(
     case.accept(grant, integrity)
 }
 
-/// Appends the attributes that a client needs to try again: REALM, NONCE and, where there are SHA-256 keys,
-/// PASSWORD-ALGORITHMS in a 401 or 438, nothing in any other response (RFC 8489 §9.2.4). Where access tokens
-/// are taken, a 401 has the server's name for them as well (RFC 7635 §5).
+/// Appends the attributes that a client needs to try again: REALM, NONCE and, where there are
+/// SHA-256 keys, PASSWORD-ALGORITHMS in a 401 or 438, nothing in any other response (RFC 8489
+/// §9.2.4). Where access tokens are taken, a 401 has the server's name for them as well (RFC 7635
+/// §5).
 pub(crate) fn challenge(
     builder: &mut MessageBuilder<'_>,
     rules: RealmRules<'_>,
@@ -274,9 +277,9 @@ fn refuse(reason: Refusal) -> AuthStep {
 }
 
 impl Case<'_> {
-    /// Authenticates by an access token and by nothing else, if there is one. It counts where tokens are
-    /// taken, in Allocate and Refresh (RFC 7635 §9) and in ConnectionBind, which has a connection of its own
-    /// (RFC 6062).
+    /// Authenticates by an access token and by nothing else, if there is one. It counts where
+    /// tokens are taken, in Allocate and Refresh (RFC 7635 §9) and in ConnectionBind, which has a
+    /// connection of its own (RFC 6062).
     fn by_token(&self) -> Option<AuthStep> {
         let authority = self.rules.auth.tokens.as_ref()?;
         let counts = [Method::ALLOCATE, Method::REFRESH, Method::CONNECTION_BIND];
@@ -298,7 +301,8 @@ impl Case<'_> {
         Some(self.accept(grant, integrity))
     }
 
-    /// Authenticates a time-limited name: it has its expiry in it, and a password that follows from a shared secret.
+    /// Authenticates a time-limited name: it has its expiry in it, and a password that follows from
+    /// a shared secret.
     fn time_limited(&self) -> Option<AuthStep> {
         let ClaimedUser::Name(name) = self.claim.user else {
             return None;
@@ -326,8 +330,8 @@ impl Case<'_> {
         })
     }
 
-    /// The reason when the claimed name is unknown: where there are shared secrets, a time-limited name
-    /// was most likely made with another one.
+    /// The reason when the claimed name is unknown: where there are shared secrets, a time-limited
+    /// name was most likely made with another one.
     fn unknown_user(&self) -> Refusal {
         let limited = matches!(self.claim.user, ClaimedUser::Name(name)
             if !self.rules.auth.secrets.is_empty()
@@ -349,7 +353,8 @@ impl Case<'_> {
         AuthStep::NeedUser { user, known }
     }
 
-    /// The last checks behind a right integrity: was the credential revoked, has it expired, is the nonce stale?
+    /// The last checks behind a right integrity: was the credential revoked, has it expired, is the
+    /// nonce stale?
     fn accept(&self, grant: Grant, integrity: Integrity) -> AuthStep {
         let expired = grant.expires.is_some_and(|expires| self.now.unix >= expires);
         let reason = if grant.is_revoked(self.rules.revoked) && !self.rules.auth.open {
@@ -364,8 +369,9 @@ impl Case<'_> {
         AuthStep::Refuse { reason, user: Some(grant.user) }
     }
 
-    /// Returns true if an expired credential no longer counts for this request: always for Allocate; for
-    /// Refresh by choice, or if it is a token. An allocation can always be given back.
+    /// Returns true if an expired credential no longer counts for this request: always for
+    /// Allocate; for Refresh by choice, or if it is a token. An allocation can always be given
+    /// back.
     fn is_bound_by_expiry(&self, keys: &Keys) -> bool {
         let at_refresh = self.rules.auth.expiry_at_refresh || keys.are_of_token();
         self.message.method() == Method::ALLOCATE || (at_refresh && self.is_refresh())
@@ -393,8 +399,8 @@ impl Case<'_> {
             None => (IntegrityKind::Sha1, IntegrityKey::for_one_exchange(keys.md5.expose())),
             Some(PasswordAlgorithm::SHA256) => {
                 let Some(key) = &keys.sha256 else {
-                    // The MD5 key alone proves nothing here, and the refusal takes as long as that of
-                    // an unknown user.
+                    // The MD5 key alone proves nothing here, and the refusal takes as long as that
+                    // of an unknown user.
                     let _ = self.proves(&IntegrityKey::for_one_exchange(&[0; 32]));
                     return None;
                 };

@@ -1,36 +1,37 @@
 //! The rules of a TURN server (RFC 8656) and a STUN server (RFC 8489), as a value.
 //!
-//! A [`Server`] takes packets, events and time, and returns verdicts and commands. It owns no socket,
-//! reads no clock, starts no thread and logs nothing. To drive it:
+//! A [`Server`] takes packets, events and time, and returns verdicts and commands. It owns no
+//! socket, reads no clock, starts no thread and logs nothing. To drive it:
 //!
 //! ```text
-//! verdict = server.handle_client(now, path, meta, packet, &mut reply)   // from a client
-//! verdict = server.handle_peer  (now, relay, peer, meta, len, &mut header) // to a relay socket
-//! answer  = server.handle_icmp  (now, relay, peer, report, &mut reply)   // about a datagram of ours
-//! answer  = server.handle_event (now, event, &mut reply)                 // answer to a command
-//! server.handle_timeout(now)                                             // when poll_timeout() says
-//! while let Some(packet)  = server.poll_queued()  { hand it in again }   // clients that have moved
-//! while let Some(command) = server.poll_command() { carry it out }       // after each of the above
+//! verdict = server.handle_client(now, path, meta, packet, &mut reply) // from a client
+//! verdict = server.handle_peer(now, relay, peer, meta, len, &mut header) // to a relay socket
+//! answer  = server.handle_icmp(now, relay, peer, report, &mut reply) // about a datagram of ours
+//! answer  = server.handle_event(now, event, &mut reply)              // answer to a command
+//! server.handle_timeout(now)                                         // when poll_timeout() says
+//! while let Some(packet)  = server.poll_queued()  { hand it in again } // clients that have moved
+//! while let Some(command) = server.poll_command() { carry it out }     // after each of the above
 //! while let Some(notice)  = server.poll_notice()  { count it, log it }
 //! ```
 //!
-//! A driver with a path that forwards by itself sets [`ServerConfig::routes`]: `poll_command` then also
-//! gives the routes of bound channels as they come, change and go ([`Command::SetRoute`],
+//! A driver with a path that forwards by itself sets [`ServerConfig::routes`]: `poll_command` then
+//! also gives the routes of bound channels as they come, change and go ([`Command::SetRoute`],
 //! [`Command::RemoveRoute`]), and [`Server::credit`] takes the traffic of that path.
 //!
-//! A driver that relays TCP (RFC 6062, [`Policy::tcp_relaying`]) carries out [`Command::Tcp`] as well, tells
-//! of peers that connect ([`Server::handle_peer_connection`]), takes a ConnectionBind to the server of its
-//! connection ([`Server::bind_connection`]), and reports the traffic and end of connections.
+//! A driver that relays TCP (RFC 6062, [`Policy::tcp_relaying`]) carries out [`Command::Tcp`] as
+//! well, tells of peers that connect ([`Server::handle_peer_connection`]), takes a ConnectionBind
+//! to the server of its connection ([`Server::bind_connection`]), and reports the traffic and end
+//! of connections.
 //!
-//! Read [`Server`] first, then [`Verdict`], then `relay.rs` (the packet path) and the files under `method/`: one
-//! per RFC method. Imports run down this list:
+//! Read [`Server`] first, then [`Verdict`], then `relay.rs` (the packet path) and the files under
+//! `method/`: one per RFC method. Imports run down this list:
 //!
 //! ```text
 //! server       the public state machine; alone sees all stores
 //! method       a file per method, with the stores that it needs
 //! mobility     clients that move (RFC 8016)
 //! relay        the packet path, on one allocation
-//! store        allocations, pending requests, budgets, registry, outbox …: private state, verbs of their own
+//! store        allocations, pending requests, budgets, registry, outbox …: private state, verbs
 //! auth         the long-term mechanism, shared secrets, access tokens: a request -> a grant
 //! io           commands, events, verdicts, notices: plain values
 //! credentials  grants and tickets: plain values

@@ -1,4 +1,5 @@
-//! Every bound of the core, its reason, and how they relate. Full is a defined answer, never growth.
+//! Every bound of the core, its reason, and how they relate. Full is a defined answer, never
+//! growth.
 
 use core::time::Duration;
 
@@ -14,12 +15,12 @@ pub const PENDING_USERS_MAX: usize = PENDING_MAX - 256;
 /// User look-ups of clients without an allocation. The rest is for clients that refresh theirs.
 pub const PENDING_NEW_USERS_MAX: usize = PENDING_USERS_MAX - 512;
 
-/// User look-ups at a time for one customer's clients without an allocation: 2,500 a second where one takes
-/// 50 ms, and with a store that hangs it takes 26 customers to fill all places.
+/// User look-ups at a time for one customer's clients without an allocation: 2,500 a second where
+/// one takes 50 ms, and with a store that hangs it takes 26 customers to fill all places.
 pub const PENDING_USERS_PER_CUSTOMER_MAX: u32 = 128;
 
-/// User look-ups at a time for one 5-tuple: a client has one request outstanding, and perhaps a second after
-/// it has changed its mind.
+/// User look-ups at a time for one 5-tuple: a client has one request outstanding, and perhaps a
+/// second after it has changed its mind.
 pub const PENDING_USERS_PER_FIVE_TUPLE_MAX: usize = 4;
 
 /// Longest user look-up before its request is answered without it: in time for the fourth
@@ -37,19 +38,19 @@ pub const WAITING_REQUEST_MAX: usize = 1500;
 /// relayed past one, it only is freed up to this much later.
 pub const TIMER_TICK: Duration = Duration::from_secs(1);
 
-/// Notices kept for a listener that is slow; beyond it new ones are lost and counted, but for ends of
-/// allocations, which are the one record of its usage and are bounded by the allocations.
+/// Notices kept for a listener that is slow; beyond it new ones are lost and counted, but for ends
+/// of allocations, which are the one record of its usage and are bounded by the allocations.
 pub const NOTICES_MAX: usize = 4096;
 
 /// Ports tried for one allocation when others on this host hold them, before 508.
 pub const PORT_ATTEMPTS_MAX: u32 = 16;
 
-/// Tables of 65,536 addresses that one worker has of one prefix: 262,144 allocations, for 256 KiB. A worker of 2026
-/// does not serve as many, and more prefixes give more.
+/// Tables of 65,536 addresses that one worker has of one prefix: 262,144 allocations, for 256 KiB.
+/// A worker of 2026 does not serve as many, and more prefixes give more.
 pub const PREFIX_TABLES_MAX: u32 = 4;
 
-/// Addresses of a table tried for a pair of ports, before the next table: one is taken already only where the first
-/// allocation of a pair has ended and the second has not.
+/// Addresses of a table tried for a pair of ports, before the next table: one is taken already only
+/// where the first allocation of a pair has ended and the second has not.
 pub(crate) const PREFIX_PAIR_ATTEMPTS_MAX: u32 = 16;
 
 /// Most permissions an operator may allow in one allocation: as coturn has it.
@@ -62,40 +63,43 @@ pub const CHANNELS_MAX: u32 = 4096;
 /// not fragmented, and as many as an allocation may hold.
 pub const PEERS_PER_REQUEST_MAX: usize = 128;
 
-/// Connections with peers in one allocation: the most that one user can open, of which each may have two
-/// buffers. A browser's worth of a proxy.
+/// Connections with peers in one allocation: the most that one user can open, of which each may
+/// have two buffers. A browser's worth of a proxy.
 pub const CONNECTIONS_PER_ALLOCATION_MAX: usize = 64;
 
-/// Connections with peers in one worker: with their clients' ends they are twice as many descriptors.
+/// Connections with peers in one worker: with their clients' ends they are twice as many
+/// descriptors.
 pub const CONNECTIONS_MAX: usize = 8192;
 
 /// Pending Connect requests: peers that do not answer keep
 /// them waiting for [`CONNECT_WITHIN`], and others are to have room beside them.
 pub const PENDING_CONNECTS_MAX: usize = PENDING_MAX / 4;
 
-/// Longest time for a peer to accept a connection: at least 30 s (RFC 6062 §5.2), and less than a request
-/// may wait ([`PENDING_LIFETIME`]).
+/// Longest time for a peer to accept a connection: at least 30 s (RFC 6062 §5.2), and less than a
+/// request may wait ([`PENDING_LIFETIME`]).
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(30);
 
 /// Longest wait of a peer's connection for the client's (RFC 6062 §§5.2, 5.3).
 pub const BIND_WITHIN: Duration = Duration::from_secs(30);
 
-/// Attribute types listed in UNKNOWN-ATTRIBUTES: as many as fit an answer of 548 bytes beside the rest.
+/// Attribute types listed in UNKNOWN-ATTRIBUTES: as many as fit an answer of 548 bytes beside the
+/// rest.
 pub const UNKNOWN_LISTED_MAX: usize = 32;
 
 /// Reservations live at the same time, over all workers: each holds a port.
 pub const RESERVATIONS_MAX: usize = 1024;
 
-/// Reservations of one account: they are not in its quota, and must not let one user hold every port.
-/// A client has one at a time, for a moment.
+/// Reservations of one account: they are not in its quota, and must not let one user hold every
+/// port. A client has one at a time, for a moment.
 pub const RESERVATIONS_PER_ACCOUNT_MAX: usize = 32;
 
-/// Longest debt of a bandwidth bucket after one report of a fast path: longer than the time between two
-/// reports, so that all traffic counts, and short enough that no client is silenced for long by
+/// Longest debt of a bandwidth bucket after one report of a fast path: longer than the time between
+/// two reports, so that all traffic counts, and short enough that no client is silenced for long by
 /// traffic from before the rate was lowered.
 pub const CARRIED_DEBT_MAX: Duration = Duration::from_secs(10);
 
-/// Buckets of one [`SourceBudget`](crate::SourceBudget): 4096 x 8 bytes; sources that collide share.
+/// Buckets of one [`SourceBudget`](crate::SourceBudget): 4096 x 8 bytes; sources that collide
+/// share.
 pub const SOURCE_BUCKETS: usize = 4096;
 
 /// Buckets where customers are counted, of which there are more than networks: 128 KiB.
@@ -115,55 +119,60 @@ pub const REALM_BYTES_MAX: usize = 127;
 /// USERNAME in bytes that is parsed (RFC 8489 §14.3).
 pub const USERNAME_BYTES_MAX: usize = 763;
 
-/// Clients of other workers' allocations expected at one worker; beyond it they are told 508. One of
-/// each allocation, so that a client that keeps moving takes one place. They are small, and wait for as long
-/// as their allocations live.
+/// Clients of other workers' allocations expected at one worker; beyond it they are told 508. One
+/// of each allocation, so that a client that keeps moving takes one place. They are small, and wait
+/// for as long as their allocations live.
 pub const EXPECTED_CLIENTS_MAX: usize = 4096;
 
-/// Time until another worker is asked again for an allocation, or for a Refresh by ticket: longer than an
-/// iteration of its loop usually takes, and short beside a client's first retransmission (500 ms, RFC 8489
-/// §6.2.1). A message that came twice changes nothing.
+/// Time until another worker is asked again for an allocation, or for a Refresh by ticket: longer
+/// than an iteration of its loop usually takes, and short beside a client's first retransmission
+/// (500 ms, RFC 8489 §6.2.1). A message that came twice changes nothing.
 pub const MOVE_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// Time until the client gets 500 if a worker takes no question, or the allocation is between workers: some
-/// thirty tries, and a client has not given up by then.
+/// Time until the client gets 500 if a worker takes no question, or the allocation is between
+/// workers: some thirty tries, and a client has not given up by then.
 pub const MOVE_WITHIN: Duration = Duration::from_secs(3);
 
-/// Bytes of one client's packets that wait for its allocation: half a second of video at 8 Mbit/s. A
-/// move takes two messages between threads, well below a millisecond on a host that is not overloaded.
+/// Bytes of one client's packets that wait for its allocation: half a second of video at 8 Mbit/s.
+/// A move takes two messages between threads, well below a millisecond on a host that is not
+/// overloaded.
 pub const QUEUED_BYTES_PER_CLIENT_MAX: usize = 512 << 10;
 
-/// Bytes of packets that wait for allocations in one worker: 32 clients that move in the same moment
-/// and fill their queues, thousands that do not.
+/// Bytes of packets that wait for allocations in one worker: 32 clients that move in the same
+/// moment and fill their queues, thousands that do not.
 pub const QUEUED_BYTES_MAX: usize = 16 << 20;
 
 /// Memory charged for each waiting packet besides its bytes: its path and its place in the queue.
 pub const QUEUED_PACKET_OVERHEAD: usize = 128;
 
-/// Longest ORIGIN that is read, in bytes: scheme, a name of 253 bytes is not sent in practice, and coturn reads as many.
+/// Longest ORIGIN that is read, in bytes: scheme, a name of 253 bytes is not sent in practice, and
+/// coturn reads as many.
 pub const ORIGIN_BYTES_MAX: usize = 127;
 
-/// ORIGIN attributes of one request that are read: a browser sends one, or one for each enclosing page.
+/// ORIGIN attributes of one request that are read: a browser sends one, or one for each enclosing
+/// page.
 pub const ORIGINS_READ_MAX: usize = 4;
 
 /// Longest ACCESS-TOKEN that is decrypted, in bytes: one with a session key of 64 bytes has 106.
 pub const TOKEN_BYTES_MAX: usize = 512;
 
-/// Shortest session key in a token, in bytes: 128 bits, below which a captured request can be searched
-/// for.
+/// Shortest session key in a token, in bytes: 128 bits, below which a captured request can be
+/// searched for.
 pub const TOKEN_MAC_KEY_BYTES_MIN: usize = 16;
 
-/// Keys of access tokens: only the one that USERNAME names is tried, so that a person's overview is the limit.
+/// Keys of access tokens: only the one that USERNAME names is tried, so that a person's overview is
+/// the limit.
 pub const TOKEN_KEYS_MAX: usize = 32;
 
 /// The server's name for tokens in bytes: it is in every 401, and challenges stay small.
 pub const SERVER_NAME_BYTES_MAX: usize = 127;
 
-/// Prefixes of peers in the limits of one credential: with a name of 40 bytes they fit a USERNAME of 508 (RFC 8489 §14.3).
+/// Prefixes of peers in the limits of one credential: with a name of 40 bytes they fit a USERNAME
+/// of 508 (RFC 8489 §14.3).
 pub const GRANT_PEERS_MAX: usize = 8;
 
-/// Allocate requests of one worker that wait for the authorizer: with a quick one thousands a second, and one that hangs
-/// leaves three quarters of the places to others.
+/// Allocate requests of one worker that wait for the authorizer: with a quick one thousands a
+/// second, and one that hangs leaves three quarters of the places to others.
 pub const PENDING_AUTHORIZATIONS_MAX: usize = PENDING_MAX / 4;
 
 /// Largest UDP payload over IPv4 (65,535 - 20 - 8), header in front included.

@@ -1,5 +1,5 @@
-//! The methods of requests, a file each (Refresh by mobility ticket: see `mobility`). Each takes the stores that
-//! it needs.
+//! The methods of requests, a file each (Refresh by mobility ticket: see `mobility`). Each takes
+//! the stores that it needs.
 
 pub(crate) mod allocate;
 pub(crate) mod authorize;

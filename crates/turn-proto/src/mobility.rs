@@ -1,10 +1,10 @@
-//! Clients that move (RFC 8016): a Refresh by ticket gives an allocation another 5-tuple, perhaps at another
-//! worker, as clients are spread over the workers by their 5-tuples.
+//! Clients that move (RFC 8016): a Refresh by ticket gives an allocation another 5-tuple, perhaps
+//! at another worker, as clients are spread over the workers by their 5-tuples.
 //!
 //! ```text
 //! Refresh by ticket from a new 5-tuple   the old one carries data, either may be used ("next")
 //! data or a request on the new one       the new one carries data, the old one is forgotten
-//! the old connection ends                likewise; without a new one the allocation waits, detached
+//! the old connection ends                likewise; without a new one the allocation is detached
 //! ```
 //!
 //! Between workers:
@@ -17,9 +17,10 @@
 //! arrive                        <--         Departure, with the relay sockets beside it
 //! ```
 //!
-//! The client's packets before that wait in a queue. A message without an answer is repeated; it changes nothing
-//! when it comes again. The allocation is in exactly one place at any time, and with it its ports, its place in
-//! the quota, and the 5-tuple that its client used before. See docs/adr/0007.
+//! The client's packets before that wait in a queue. A message without an answer is repeated; it
+//! changes nothing when it comes again. The allocation is in exactly one place at any time, and
+//! with it its ports, its place in the quota, and the 5-tuple that its client used before. See
+//! docs/adr/0007.
 
 use turn_types::Instant;
 

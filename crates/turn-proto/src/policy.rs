@@ -33,7 +33,8 @@ use self::revoked::Revoked;
 /// All settings of the rules, checked by `settings`; the core trusts them.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// The realm of requests that choose none. It is in their challenges, which a short name keeps small.
+    /// The realm of requests that choose none. It is in their challenges, which a short name keeps
+    /// small.
     pub realm: Realm,
     /// The other realms, with rules of their own.
     pub realms: Realms,
@@ -43,7 +44,8 @@ pub struct Policy {
     pub software: Option<Arc<str>>,
     /// Ways to authenticate.
     pub auth: AuthPolicy,
-    /// Relay addresses of both families; a family with neither one nor a prefix is not served (440).
+    /// Relay addresses of both families; a family with neither one nor a prefix is not served
+    /// (440).
     pub relay: Vec<RelayAddress>,
     /// Prefixes whose addresses are relayed from, before the relay addresses of their family.
     pub prefixes: Vec<RelayPrefix>,
@@ -63,23 +65,25 @@ pub struct Policy {
     pub unauthenticated: UnauthenticatedBudget,
     /// Let clients keep an allocation when their 5-tuple changes (RFC 8016).
     pub mobility: bool,
-    /// Key of mobility tickets, the same in all workers. Never shared with another server: its tickets name allocations
-    /// of its own.
+    /// Key of mobility tickets, the same in all workers. Never shared with another server: its
+    /// tickets name allocations of its own.
     pub ticket_key: NonceKey,
-    /// Serve clients older than RFC 8656 as well: channel numbers up to 0x7FFF (RFC 5766 §11; coturn picks that one, too), and
-    /// ADDITIONAL-ADDRESS-FAMILY under the number of its draft.
+    /// Serve clients older than RFC 8656 as well: channel numbers up to 0x7FFF (RFC 5766 §11;
+    /// coturn picks that one, too), and ADDITIONAL-ADDRESS-FAMILY under the number of its draft.
     pub rfc5766_clients: bool,
-    /// Relay TCP for clients over TCP and TLS (RFC 6062). Live allocations stay when it is turned off.
+    /// Relay TCP for clients over TCP and TLS (RFC 6062). Live allocations stay when it is turned
+    /// off.
     pub tcp_relaying: bool,
-    /// Relay datagrams, as nearly all clients ask for; without it allocations for UDP are refused with 442. Live allocations stay
-    /// when it is turned off.
+    /// Relay datagrams, as nearly all clients ask for; without it allocations for UDP are refused
+    /// with 442. Live allocations stay when it is turned off.
     pub udp_relaying: bool,
-    /// Answer Binding requests; without it they are dropped, those of clients with an allocation as well.
+    /// Answer Binding requests; without it they are dropped, those of clients with an allocation as
+    /// well.
     pub binding: bool,
     /// Serve Binding alone: requests of TURN are not answered.
     pub stun_only: bool,
-    /// Answer Binding to authenticated requests alone (RFC 8489 §12 leaves that to the server). The budgets of unauthenticated
-    /// responses are as without it.
+    /// Answer Binding to authenticated requests alone (RFC 8489 §12 leaves that to the server). The
+    /// budgets of unauthenticated responses are as without it.
     pub binding_login: bool,
     /// Answer Binding requests without the magic cookie as well (RFC 5389 §12.2), over UDP.
     pub rfc3489_clients: bool,
@@ -100,22 +104,25 @@ pub struct AuthPolicy {
     pub secrets: Vec<SharedSecret>,
     /// Character between the parts of a time-limited name.
     pub separator: char,
-    /// Refuse a Refresh with an expired time-limited credential; otherwise expiry counts in Allocate only.
+    /// Refuse a Refresh with an expired time-limited credential; otherwise expiry counts in
+    /// Allocate only.
     pub expiry_at_refresh: bool,
-    /// Offer PASSWORD-ALGORITHMS with SHA-256: false where a user may have an MD5 key alone, and could not log in
-    /// from a client that prefers SHA-256.
+    /// Offer PASSWORD-ALGORITHMS with SHA-256: false where a user may have an MD5 key alone, and
+    /// could not log in from a client that prefers SHA-256.
     pub sha256: bool,
     /// Offer username anonymity (USERHASH); needs a user database and no shared secrets, because a
     /// time-limited name cannot be recovered from its hash.
     pub userhash: bool,
-    /// Time-limited names may have limits in them, behind the user id and a question mark: see [`GrantLimits`].
+    /// Time-limited names may have limits in them, behind the user id and a question mark: see
+    /// [`GrantLimits`].
     pub limits_in_names: bool,
-    /// Ask an authorizer outside about each Allocate of an authenticated client; `None` asks nobody.
+    /// Ask an authorizer outside about each Allocate of an authenticated client; `None` asks
+    /// nobody.
     pub authorizer: Option<WhenSilent>,
     /// The issuer of access tokens (RFC 7635); `None` accepts none, and does not mention them.
     pub tokens: Option<TokenAuthority>,
-    /// Key of the stateless nonces, the same in all workers; random wherever a client can authenticate, or shared with
-    /// other servers.
+    /// Key of the stateless nonces, the same in all workers; random wherever a client can
+    /// authenticate, or shared with other servers.
     pub nonce_key: NonceKey,
 }
 
@@ -134,11 +141,11 @@ pub struct TokenAuthority {
     /// Its name for this server, sent in a 401; every token is tied to it. At most
     /// [`limits::SERVER_NAME_BYTES_MAX`](crate::limits::SERVER_NAME_BYTES_MAX) bytes.
     pub server_name: Arc<str>,
-    /// The keys shared with it, at most [`limits::TOKEN_KEYS_MAX`](crate::limits::TOKEN_KEYS_MAX); their
-    /// names differ.
+    /// The keys shared with it, at most [`limits::TOKEN_KEYS_MAX`](crate::limits::TOKEN_KEYS_MAX);
+    /// their names differ.
     pub keys: Vec<TokenKey>,
-    /// Also take requests with the integrity of the first 16 bytes of the session key alone, as coturn
-    /// and clients made for it do.
+    /// Also take requests with the integrity of the first 16 bytes of the session key alone, as
+    /// coturn and clients made for it do.
     pub coturn_clients: bool,
 }
 
@@ -221,7 +228,8 @@ pub struct Quotas {
     pub allocations_per_customer: u32,
     /// Live allocations of all users; 0 is bounded by ports alone.
     pub allocations_total: u32,
-    /// Live permissions in one allocation, 1..=[`limits::PERMISSIONS_MAX`](crate::limits::PERMISSIONS_MAX).
+    /// Live permissions in one allocation,
+    /// 1..=[`limits::PERMISSIONS_MAX`](crate::limits::PERMISSIONS_MAX).
     pub permissions: u32,
     /// Live channels in one allocation, 1..=[`limits::CHANNELS_MAX`](crate::limits::CHANNELS_MAX).
     pub channels: u32,
@@ -230,15 +238,17 @@ pub struct Quotas {
     pub new_peers_per_second: u32,
     /// Bytes per second of one allocation, in each direction; 0 is unlimited.
     pub bytes_per_second: u64,
-    /// The most that the bytes per second of all live allocations add up to, in each direction; 0 is unlimited.
+    /// The most that the bytes per second of all live allocations add up to, in each direction; 0
+    /// is unlimited.
     pub bytes_per_second_total: u64,
 }
 
 /// Bound on responses to unauthenticated requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnauthenticatedBudget {
-    /// Responses per second to one network (/24 of IPv4, /48 of IPv6) of possibly forged addresses, and as
-    /// many to one customer (an address of IPv4, /64 of IPv6) at a proved address; 0 is unlimited.
+    /// Responses per second to one network (/24 of IPv4, /48 of IPv6) of possibly forged addresses,
+    /// and as many to one customer (an address of IPv4, /64 of IPv6) at a proved address; 0 is
+    /// unlimited.
     pub per_second: u32,
 }
 
@@ -299,8 +309,8 @@ impl Default for UnauthenticatedBudget {
 }
 
 impl Lifetimes {
-    /// The lifetime that is granted for LIFETIME in seconds: max(default, min(requested, maximum)); the
-    /// default without LIFETIME (RFC 8656 §7.2).
+    /// The lifetime that is granted for LIFETIME in seconds: max(default, min(requested, maximum));
+    /// the default without LIFETIME (RFC 8656 §7.2).
     pub(crate) fn granted(&self, requested: Option<u32>) -> Duration {
         let requested =
             requested.map_or(self.allocation_default, |secs| Duration::from_secs(secs.into()));
@@ -325,7 +335,8 @@ impl TokenAuthority {
 }
 
 impl Policy {
-    /// A policy with the defaults of the configuration and without a relay address, so that it serves no client yet.
+    /// A policy with the defaults of the configuration and without a relay address, so that it
+    /// serves no client yet.
     #[must_use]
     pub fn new(realm: Realm, auth: AuthPolicy) -> Self {
         let ticket_key = auth.nonce_key;

@@ -1,6 +1,6 @@
-//! The packet path (RFC 8656 §§11-15): ChannelData and Send from a client, datagrams and ICMP from the network.
-//! Nothing here allocates memory, waits, or evaluates peer rules: they were evaluated when the permission or
-//! channel was made, and are evaluated again when they change.
+//! The packet path (RFC 8656 §§11-15): ChannelData and Send from a client, datagrams and ICMP from
+//! the network. Nothing here allocates memory, waits, or evaluates peer rules: they were evaluated
+//! when the permission or channel was made, and are evaluated again when they change.
 //!
 //! ```text
 //! ChannelData      5-tuple -> allocation -> channel                    -> ToPeer
@@ -8,9 +8,9 @@
 //! datagram         relay, peer -> allocation -> permission -> channel? -> ToClient
 //! ```
 //!
-//! The kernel path relays bound channels by the same rules (`xdp-relay/bpf/relay.h`). A rule about relayed data that is
-//! added here has a counterpart there, which passes such packets to the sockets; `xdp-relay/tests/differential.rs`
-//! compares the two.
+//! The kernel path relays bound channels by the same rules (`xdp-relay/bpf/relay.h`). A rule about
+//! relayed data that is added here has a counterpart there, which passes such packets to the
+//! sockets; `xdp-relay/tests/differential.rs` compares the two.
 
 use stun_wire::{
     AttributeType, CHANNEL_HEADER_LEN, ChannelData, Message, TransactionId, padded_len,
@@ -107,8 +107,8 @@ pub(crate) fn send(
     })
 }
 
-/// A datagram to a relay socket (RFC 8656 §§11.3, 12.7): from a permitted peer it goes to the client, in
-/// ChannelData if the peer has a channel, else in a Data indication.
+/// A datagram to a relay socket (RFC 8656 §§11.3, 12.7): from a permitted peer it goes to the
+/// client, in ChannelData if the peer has a channel, else in a Data indication.
 pub(crate) fn to_client(
     allocations: &mut Allocations,
     packet: &FromPeer<'_>,
@@ -214,8 +214,8 @@ struct Frame {
     padding: u8,
 }
 
-/// Writes the header of a peer's datagram: that of ChannelData if the peer has a channel, else that of a Data
-/// indication.
+/// Writes the header of a peer's datagram: that of ChannelData if the peer has a channel, else that
+/// of a Data indication.
 fn frame(
     allocation: &Allocation,
     packet: &FromPeer<'_>,
@@ -228,8 +228,8 @@ fn frame(
         let len = u16::try_from(len).map_err(|_| DropReason::TooLong)?;
         let start = header.first_chunk_mut().ok_or(DropReason::TooLong)?;
         write_channel_header(start, channel.number, len);
-        // Streams need it to find the next message. Some clients read DTLS as a stream: there it is allowed
-        // (RFC 8656 §12.5), and costs nothing beside the record.
+        // Streams need it to find the next message. Some clients read DTLS as a stream: there it is
+        // allowed (RFC 8656 §12.5), and costs nothing beside the record.
         if allocation.path.five_tuple.transport == Transport::Udp {
             padding = 0;
         }

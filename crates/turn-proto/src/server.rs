@@ -45,8 +45,8 @@ pub struct ServerConfig {
     pub policy: Arc<Policy>,
     /// State shared with the servers of other workers.
     pub registry: Arc<dyn SharedRegistry>,
-    /// Source of all its randomness: 32 bytes from the operating system, another seed for each worker. Only
-    /// tests may know it.
+    /// Source of all its randomness: 32 bytes from the operating system, another seed for each
+    /// worker. Only tests may know it.
     pub seed: [u8; 32],
     /// The driver handles routes ([`Command::SetRoute`]); false reports none.
     pub routes: bool,
@@ -105,8 +105,8 @@ impl Server {
         fate.unwrap_or_else(Verdict::Drop)
     }
 
-    /// Tells the name that a client asked for in its handshake of TLS or DTLS (SNI): it may choose a realm.
-    /// [`Server::close`] forgets it.
+    /// Tells the name that a client asked for in its handshake of TLS or DTLS (SNI): it may choose
+    /// a realm. [`Server::close`] forgets it.
     pub fn set_server_name(&mut self, five_tuple: FiveTuple, name: &str) {
         self.state.set_server_name(&self.policy, five_tuple, name);
     }
@@ -128,9 +128,9 @@ impl Server {
         relay::to_client(allocations, &packet, random, header).unwrap_or_else(Verdict::Drop)
     }
 
-    /// Takes an ICMP error about a datagram that left `relay` for `peer`: the destination inside the
-    /// ICMP message, with port 0 if the system does not tell it. A report for the client is written
-    /// to `reply`.
+    /// Takes an ICMP error about a datagram that left `relay` for `peer`: the destination inside
+    /// the ICMP message, with port 0 if the system does not tell it. A report for the client is
+    /// written to `reply`.
     ///
     /// # Errors
     /// Why the client is told nothing.
@@ -196,8 +196,9 @@ impl Server {
         verdict.into_answer(to, held)
     }
 
-    /// A peer has connected to a relay, and its connection was accepted. A permitted one gets a number, and
-    /// the client is to be told by an indication, which is written to `reply` (RFC 6062 §5.3).
+    /// A peer has connected to a relay, and its connection was accepted. A permitted one gets a
+    /// number, and the client is to be told by an indication, which is written to `reply` (RFC 6062
+    /// §5.3).
     ///
     /// # Errors
     /// Why the connection is to be closed at once.
@@ -215,8 +216,8 @@ impl Server {
     }
 
     /// Takes a ConnectionBind ([`TcpCommand::Bind`](crate::TcpCommand::Bind)), perhaps from another
-    /// worker's server. If its answer, written to `reply`, is no error, all that follows it on the stream
-    /// and all that the peer has sent is data. `None`: no answer can be made.
+    /// worker's server. If its answer, written to `reply`, is no error, all that follows it on the
+    /// stream and all that the peer has sent is data. `None`: no answer can be made.
     #[must_use = "the answer must be sent"]
     pub fn bind_connection(
         &mut self,
@@ -228,7 +229,8 @@ impl Server {
         connection_bind::bind(now.instant, allocations, outbox, request, reply)
     }
 
-    /// Refuses a ConnectionBind that cannot be taken to the worker of its connection: it is too busy.
+    /// Refuses a ConnectionBind that cannot be taken to the worker of its connection: it is too
+    /// busy.
     #[must_use = "the answer must be sent"]
     pub fn turn_bind_away(
         &mut self,
@@ -239,8 +241,8 @@ impl Server {
         connection_bind::refuse(outbox, request, reason, reply)
     }
 
-    /// Bytes have gone through a connection. If its allocation has had more than its rate, that direction
-    /// is to rest until the moment that is returned.
+    /// Bytes have gone through a connection. If its allocation has had more than its rate, that
+    /// direction is to rest until the moment that is returned.
     pub fn carried(
         &mut self,
         now: Now,
@@ -252,7 +254,8 @@ impl Server {
         self.state.allocations.get_mut(slot).carry(now.instant, direction, bytes)
     }
 
-    /// A connection with a peer has ended by itself: its peer, or its client, has closed it, or it broke.
+    /// A connection with a peer has ended by itself: its peer, or its client, has closed it, or it
+    /// broke.
     pub fn connection_ended(&mut self, connection: ConnectionId) {
         self.state.allocations.remove_connection(connection);
     }
@@ -293,8 +296,8 @@ impl Server {
     }
 
     /// Puts a new policy in force. Peer rules act on live permissions and channels at once, relay
-    /// addresses that are gone and revoked credentials take their allocations with them, lifetimes count from the next
-    /// Refresh, quotas from the next Allocate.
+    /// addresses that are gone and revoked credentials take their allocations with them, lifetimes
+    /// count from the next Refresh, quotas from the next Allocate.
     pub fn apply(&mut self, now: Now, policy: Arc<Policy>) {
         self.policy = policy;
         self.state.apply(&self.policy, now.instant);
@@ -305,15 +308,16 @@ impl Server {
         self.state.draining = draining;
     }
 
-    /// Ends one allocation for the operator, at any worker; false if there is none of this id. One that
-    /// is between two workers ends when it arrives (RFC 8016).
+    /// Ends one allocation for the operator, at any worker; false if there is none of this id. One
+    /// that is between two workers ends when it arrives (RFC 8016).
     pub fn end_for_operator(&mut self, now: Now, id: AllocationId) -> bool {
         self.end_allocation(now, id, EndReason::EndedByOperator)
             || self.state.registry.end_on_arrival(id)
     }
 
-    /// Looks at up to `limit` allocations with a higher id than `after`, and ends those of a realm (of all for `None`)
-    /// whose secret or key counts no longer. A key is derived for each, so that a call takes some microseconds for each.
+    /// Looks at up to `limit` allocations with a higher id than `after`, and ends those of a realm
+    /// (of all for `None`) whose secret or key counts no longer. A key is derived for each, so that
+    /// a call takes some microseconds for each.
     pub fn end_unaccepted(
         &mut self,
         now: Now,
@@ -350,9 +354,9 @@ impl Server {
         slot.is_some()
     }
 
-    /// Adds the traffic of a fast path for an allocation since the last call; false if there is none of
-    /// this id. The bytes are drawn from the allocation's bandwidth as well: only the rest of its rate
-    /// is left for traffic through here.
+    /// Adds the traffic of a fast path for an allocation since the last call; false if there is
+    /// none of this id. The bytes are drawn from the allocation's bandwidth as well: only the rest
+    /// of its rate is left for traffic through here.
     pub fn credit(&mut self, id: AllocationId, carried: Traffic) -> bool {
         let slot = self.state.allocations.of_id(id);
         if let Some(slot) = slot {
@@ -361,30 +365,30 @@ impl Server {
         slot.is_some()
     }
 
-    /// Cuts the first message from the bytes of a client's stream (RFC 8489 §6.2.2). Each message goes to
-    /// [`Self::handle_client`].
+    /// Cuts the first message from the bytes of a client's stream (RFC 8489 §6.2.2). Each message
+    /// goes to [`Self::handle_client`].
     #[must_use]
     pub fn next_message(&self, bytes: &[u8]) -> Cut {
         if self.policy.rfc5766_clients { next_message_rfc5766(bytes) } else { next_message(bytes) }
     }
 
     /// The next packet that waited for its client's allocation and is to be handled now, by
-    /// [`Self::handle_client`]. To be polled empty, before the commands, after each call except with
-    /// packets.
+    /// [`Self::handle_client`]. To be polled empty, before the commands, after each call except
+    /// with packets.
     pub fn poll_queued(&mut self) -> Option<QueuedPacket> {
         self.state.queues.poll()
     }
 
-    /// Returns true if a client has an allocation, perhaps expired and not reclaimed, or one is on its way to
-    /// it.
+    /// Returns true if a client has an allocation, perhaps expired and not reclaimed, or one is on
+    /// its way to it.
     pub fn serves(&mut self, five_tuple: &FiveTuple) -> bool {
         self.state.allocations.of_client(five_tuple).is_some()
             || self.state.moves().awaits(five_tuple)
     }
 
-    /// A client's connection has ended: its allocation ends, unless the client may move and come back by
-    /// another 5-tuple, and its pending requests are forgotten. To be
-    /// called, too, before the first message of a new connection of the same 5-tuple.
+    /// A client's connection has ended: its allocation ends, unless the client may move and come
+    /// back by another 5-tuple, and its pending requests are forgotten. To be called, too, before
+    /// the first message of a new connection of the same 5-tuple.
     pub fn close(&mut self, now: Now, five_tuple: &FiveTuple) {
         self.state.close(&self.policy, five_tuple, now.instant);
     }
@@ -396,8 +400,8 @@ impl Server {
         state.moves().answer_worker(policy, now, question)
     }
 
-    /// Prepares an allocation to leave: withdraws its routes. False if it does not leave, as it has ended
-    /// or its client is expected elsewhere. Commands are to be carried out before it
+    /// Prepares an allocation to leave: withdraws its routes. False if it does not leave, as it has
+    /// ended or its client is expected elsewhere. Commands are to be carried out before it
     /// [departs](Self::depart), so that the traffic of its routes is still counted for it.
     pub fn withdraw(&mut self, now: Now, fetch: &Fetch) -> bool {
         self.state.moves().withdraw(now.instant, fetch)
@@ -421,8 +425,8 @@ impl Server {
         state.moves().take_back(policy, now.instant, departure);
     }
 
-    /// Takes an allocation that another worker had, and renames its relay sockets. Packets of theirs are
-    /// to be handed in by the new names.
+    /// Takes an allocation that another worker had, and renames its relay sockets. Packets of
+    /// theirs are to be handed in by the new names.
     #[must_use = "the relay sockets have other names"]
     pub fn arrive(&mut self, now: Now, departure: Departure) -> [Option<Renamed>; 2] {
         let Self { policy, state } = self;
@@ -490,7 +494,8 @@ impl Server {
     }
 }
 
-/// Resumes a request after the look-up of its user. The second part is true if it was [held](Verdict::Hold).
+/// Resumes a request after the look-up of its user. The second part is true if it was
+/// [held](Verdict::Hold).
 fn user_found(
     state: &mut State,
     policy: &Policy,

@@ -1,5 +1,5 @@
-//! Budgets for the effects of unauthenticated sources: responses, verifications and user look-ups. None
-//! of them may be used up by one source at the cost of another that has proved more.
+//! Budgets for the effects of unauthenticated sources: responses, verifications and user look-ups.
+//! None of them may be used up by one source at the cost of another that has proved more.
 
 use stun_wire::*;
 use turn_proto::*;
@@ -108,7 +108,8 @@ fn secret(text: &[u8]) -> SharedSecret {
     SharedSecret { name: "web".into(), secret: Secret::new(text.into()) }
 }
 
-/// The number of these wrong passwords that are answered; the others are dropped before they are verified.
+/// The number of these wrong passwords that are answered; the others are dropped before they are
+/// verified.
 fn wrong_passwords(world: &mut World, client: &mut Client, count: usize) -> usize {
     let mut wrong = client.clone();
     wrong.password = "looking-glass";

@@ -72,8 +72,8 @@ fn faults(entry: &Table) -> Vec<String> {
     faults
 }
 
-/// Returns true if `crate::module::function` is a test in that crate: in `tests/`, in a file of tests under
-/// `src/`, or in the `tests` module of a file there.
+/// Returns true if `crate::module::function` is a test in that crate: in `tests/`, in a file of
+/// tests under `src/`, or in the `tests` module of a file there.
 fn exists(test: &str) -> bool {
     let mut path: Vec<&str> = test.split("::").collect();
     let (function, package) = (path.pop().unwrap(), path.remove(0));

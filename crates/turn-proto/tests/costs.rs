@@ -1,8 +1,9 @@
-//! Instructions that each kind of packet costs the rules, counted by valgrind: the same on any machine of this
-//! architecture, so that a change that makes a path longer is seen where times would hide it.
+//! Instructions that each kind of packet costs the rules, counted by valgrind: the same on any
+//! machine of this architecture, so that a change that makes a path longer is seen where times
+//! would hide it.
 //!
-//! `costs.txt` has the counts of this build (`dev`, which is not what users run: they are for comparing). A failing
-//! test prints what the file would be.
+//! `costs.txt` has the counts of this build (`dev`, which is not what users run: they are for
+//! comparing). A failing test prints what the file would be.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod support;
@@ -17,13 +18,16 @@ use support::*;
 use turn_proto::*;
 use turn_types::*;
 
-/// Most repetitions: enough that the setting up, which differs a little from run to run, does not show.
+/// Most repetitions: enough that the setting up, which differs a little from run to run, does not
+/// show.
 const REPETITIONS_MAX: u64 = 2000;
 
-/// Instructions after which a longer path is not repeated again: valgrind takes half a second for as many.
+/// Instructions after which a longer path is not repeated again: valgrind takes half a second for
+/// as many.
 const INSTRUCTIONS_ENOUGH: u64 = 20_000_000;
 
-/// The part by which a count may differ: other versions of the C library copy and hash with other instructions.
+/// The part by which a count may differ: other versions of the C library copy and hash with other
+/// instructions.
 const TOLERANCE: f64 = 0.08;
 
 const COUNTS: &str = include_str!("costs.txt");

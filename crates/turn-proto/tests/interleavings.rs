@@ -1,5 +1,5 @@
-//! Workers that claim and give back ports at the same time: every interleaving of them, and every value that
-//! the memory model lets them read.
+//! Workers that claim and give back ports at the same time: every interleaving of them, and every
+//! value that the memory model lets them read.
 //!
 //! The bitmap is compiled here once more, of loom's atomics.
 #![allow(clippy::unwrap_used, reason = "panics are a test's verdict")]

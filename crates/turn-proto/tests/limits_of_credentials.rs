@@ -1,5 +1,5 @@
-//! Limits of one credential: in a time-limited name, and from the authorizer. They narrow what the realm allows, and never
-//! widen it.
+//! Limits of one credential: in a time-limited name, and from the authorizer. They narrow what the
+//! realm allows, and never widen it.
 
 use stun_wire::*;
 use turn_proto::*;

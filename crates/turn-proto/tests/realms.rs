@@ -1,4 +1,5 @@
-//! Realms as tenants: the choice of one for a request, rules of its own, and nothing of one of use in another.
+//! Realms as tenants: the choice of one for a request, rules of its own, and nothing of one of use
+//! in another.
 
 use std::sync::Arc;
 
@@ -209,7 +210,8 @@ fn secrets_count_in_their_realm_alone() {
     }
 }
 
-/// A key of access tokens called `shared`, and a client with a token under it for a server of this name.
+/// A key of access tokens called `shared`, and a client with a token under it for a server of this
+/// name.
 fn token_key(byte: u8) -> TokenKey {
     let algorithm = TokenAlgorithm::Aes128Gcm(Secret::new([byte; 16]));
     TokenKey { kid: "shared".into(), algorithm }
@@ -228,7 +230,8 @@ fn with_token(port: u16, key: u8, server_name: &str, now: Now) -> Client {
     Client::new(port).with_token("shared", Token { bytes, mac_key: mac_key.to_vec() })
 }
 
-/// A key of the same name in two realms is two keys, and a token is for the realm that it was made for.
+/// A key of the same name in two realms is two keys, and a token is for the realm that it was made
+/// for.
 #[test]
 fn access_tokens_count_in_their_realm_alone() {
     let authority = |server_name: &str, key: u8| {

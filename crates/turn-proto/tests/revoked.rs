@@ -1,4 +1,5 @@
-//! Revoked credentials: their sessions end with the policy, and they are refused from then on, in their realm alone.
+//! Revoked credentials: their sessions end with the policy, and they are refused from then on, in
+//! their realm alone.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Routes of bound channels for a path that forwards by itself. They never make it
-//! forward packets that the server would not. That every route has a socket, is told only when it is new, and
-//! is withdrawn once and before its socket closes, [`World`] asserts in every test of this crate.
+//! Routes of bound channels for a path that forwards by itself. They never make it forward packets
+//! that the server would not. That every route has a socket, is told only when it is new, and is
+//! withdrawn once and before its socket closes, [`World`] asserts in every test of this crate.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -556,8 +556,8 @@ impl Walk {
         self.world.apply(policy);
     }
 
-    /// Tries everything that a route could be for: it is forwarded if, and only if, a route says so,
-    /// and to the same address.
+    /// Tries everything that a route could be for: it is forwarded if, and only if, a route says
+    /// so, and to the same address.
     fn agree(&mut self) {
         for client in [0, 1] {
             for number in NUMBERS {

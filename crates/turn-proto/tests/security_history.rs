@@ -1,5 +1,5 @@
-//! Flaws that relays of this kind have had: one test for each that could be had here again. Where it has
-//! a number, the number says where to read more.
+//! Flaws that relays of this kind have had: one test for each that could be had here again. Where
+//! it has a number, the number says where to read more.
 
 use std::collections::BTreeSet;
 use std::iter::repeat_with;
@@ -209,8 +209,8 @@ fn no_byte_of_an_answer_is_left_over_from_before() {
     assert_eq!(clean, noisy);
 }
 
-/// CVE-2025-69217: ports and nonces from a generator with a state that could be computed from its output
-/// away. Everything random comes from the seed alone, and ports show no order.
+/// CVE-2025-69217: ports and nonces from a generator with a state that could be computed from its
+/// output away. Everything random comes from the seed alone, and ports show no order.
 #[test]
 fn what_is_random_follows_from_the_secret_seed_alone() {
     let ports = |seed: [u8; 32]| -> Vec<u16> {
@@ -237,8 +237,8 @@ fn what_is_random_follows_from_the_secret_seed_alone() {
     assert!((8..=32).contains(&high), "all of the range is used: {one:?}");
 }
 
-/// CVE-2026-43994: an access token that overflowed a buffer before anybody was authenticated. Tokens
-/// mean nothing here: whatever they hold, the attribute is unknown.
+/// CVE-2026-43994: an access token that overflowed a buffer before anybody was authenticated.
+/// Tokens mean nothing here: whatever they hold, the attribute is unknown.
 #[test]
 fn access_tokens_of_any_length_are_harmless() {
     let mut world = World::new();
@@ -294,8 +294,9 @@ fn even_ports_never_cost_more_ports_than_they_hold() {
     assert_eq!(ports.used(), 8);
 }
 
-/// CVE-2026-73216: a quota was given back while the allocation lived on. However an allocation ends,
-/// its place is taken until then and free afterwards. World::check compares both after every step.
+/// CVE-2026-73216: a quota was given back while the allocation lived on. However an allocation
+/// ends, its place is taken until then and free afterwards. World::check compares both after every
+/// step.
 #[test]
 fn a_place_in_the_quota_is_held_as_long_as_the_allocation() {
     let mut limited = policy();

@@ -1,9 +1,10 @@
 //! Whole conversations in a simulated world, many seeds, everything judged after each step.
 //!
-//! Clients behind NATs and lossy links allocate, permit, bind and talk to peers through the server while
-//! others invent, replay, mutate and forge packets, ports turn out to be taken, the user database stalls
-//! and operators interfere. The invariants are in [`sim::ledger`] and [`sim::driver::Driver::audit`].
-//! `SEED=... cargo test -p turn-proto simulation` runs one world alone.
+//! Clients behind NATs and lossy links allocate, permit, bind and talk to peers through the server
+//! while others invent, replay, mutate and forge packets, ports turn out to be taken, the user
+//! database stalls and operators interfere. The invariants are in [`sim::ledger`] and
+//! [`sim::driver::Driver::audit`]. `SEED=... cargo test -p turn-proto simulation` runs one world
+//! alone.
 
 #[path = "sim/nodes/mod.rs"]
 #[allow(dead_code, unreachable_pub, reason = "parts of the simulated world")]

@@ -1,6 +1,7 @@
-//! Clients over streams in a simulated world: messages cut into single bytes, segments that overtake each
-//! other, connections that stall and that end in the middle of a message. Nothing is lost, altered or out of
-//! order, and the end of a connection is the end of all that the client had.
+//! Clients over streams in a simulated world: messages cut into single bytes, segments that
+//! overtake each other, connections that stall and that end in the middle of a message. Nothing is
+//! lost, altered or out of order, and the end of a connection is the end of all that the client
+//! had.
 //!
 //! `SEED=... cargo test -p turn-proto stream_simulation` runs one world alone.
 
@@ -185,7 +186,8 @@ impl ServerNode {
     }
 }
 
-/// A client that connects, allocates, binds a channel to the peer that echoes, and counts the echoes.
+/// A client that connects, allocates, binds a channel to the peer that echoes, and counts the
+/// echoes.
 struct ClientNode {
     client: Client,
     config: ClientConfig,
@@ -322,7 +324,8 @@ impl ClientNode {
         self.send(&message[..len.next_multiple_of(4)], out);
     }
 
-    /// Ends the connection, now and then in the middle of a message, and begins another from the same port.
+    /// Ends the connection, now and then in the middle of a message, and begins another from the
+    /// same port.
     fn leave(&mut self, out: &mut Outbox) {
         if self.rng.below(2) == 0 {
             // The beginning of ChannelData.

@@ -21,8 +21,8 @@ pub use self::challenges::Challenges;
 use self::challenges::is_authority;
 use self::identity::Identity;
 
-/// Application protocols that clients may offer in the handshake (RFC 7443 §5). Clients that offer none are
-/// accepted too.
+/// Application protocols that clients may offer in the handshake (RFC 7443 §5). Clients that offer
+/// none are accepted too.
 pub(crate) const ALPN: [&[u8]; 2] = [b"stun.turn", b"stun.nat-discovery"];
 
 /// Why a certificate cannot be used.
@@ -153,8 +153,8 @@ impl Certificates {
         self.certificates.read().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// Certificates for a DTLS client: the matches of its server name, or all if none matches; of these the
-    /// first of each kind of key.
+    /// Certificates for a DTLS client: the matches of its server name, or all if none matches; of
+    /// these the first of each kind of key.
     pub(crate) fn identities(&self, name: Option<&str>) -> Vec<Identity> {
         let certificates = self.certificates.read().unwrap_or_else(PoisonError::into_inner);
         let is_for = |certificate: &&Certificate| name.is_some_and(|name| certificate.is_for(name));

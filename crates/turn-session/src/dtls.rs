@@ -1,4 +1,5 @@
-//! The server's end of DTLS 1.2 (RFC 6347, RFC 7350), as values: datagrams in, datagrams out, no sockets.
+//! The server's end of DTLS 1.2 (RFC 6347, RFC 7350), as values: datagrams in, datagrams out, no
+//! sockets.
 //!
 //! ```text
 //! client                                     server
@@ -10,8 +11,9 @@
 //!                              <------------  ChangeCipherSpec, Finished
 //! ```
 //!
-//! Before a client returns the cookie, and so shows that it receives at its address, the server keeps no state and
-//! sends nothing larger than it received (RFC 6347 §4.2.1). Each verified session has a [`DtlsEngine`].
+//! Before a client returns the cookie, and so shows that it receives at its address, the server
+//! keeps no state and sends nothing larger than it received (RFC 6347 §4.2.1). Each verified
+//! session has a [`DtlsEngine`].
 
 mod context;
 mod cookie;
@@ -30,8 +32,8 @@ pub use hello::{HELLO_MAX, Hello, HelloError};
 pub use openssl::DtlsError;
 pub use record::{begins_handshake, is_dtls};
 
-/// Most bytes that a datagram adds to its plaintext: the header, an explicit nonce and a tag (RFC 6347 §4.1,
-/// RFC 5288 §3), with a margin.
+/// Most bytes that a datagram adds to its plaintext: the header, an explicit nonce and a tag (RFC
+/// 6347 §4.1, RFC 5288 §3), with a margin.
 pub const OVERHEAD_MAX: usize = 64;
 
 /// Longest plaintext of a record (RFC 6347 §4.1.1).

@@ -16,9 +16,9 @@ const HANDSHAKE: u8 = 22;
 
 /// Detects the protocol by the first byte of a connection; `None` while there is none.
 ///
-/// ChannelData (0x40 to 0x4F) cannot come first, because it requires an allocation on the same connection. So
-/// the letters A to Z start the method of an HTTP request. STUN begins with two zero bits and its methods with
-/// four more, which leaves TLS's 22 free (RFC 7983 §7).
+/// ChannelData (0x40 to 0x4F) cannot come first, because it requires an allocation on the same
+/// connection. So the letters A to Z start the method of an HTTP request. STUN begins with two zero
+/// bits and its methods with four more, which leaves TLS's 22 free (RFC 7983 §7).
 #[must_use]
 pub fn detect_protocol(bytes: &[u8]) -> Option<StreamProtocol> {
     bytes.first().map(|first| match first {

@@ -1,4 +1,5 @@
-//! HTTP requests on a STUN port: browsers, health checks, and challenges of certificate authorities.
+//! HTTP requests on a STUN port: browsers, health checks, and challenges of certificate
+//! authorities.
 
 /// Prefix of a challenge request of a certificate authority (RFC 8555 §8.3).
 const CHALLENGE: &[u8] = b"GET /.well-known/acme-challenge/";

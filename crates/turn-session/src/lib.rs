@@ -1,12 +1,14 @@
-//! Session protocols between the bytes of a connection and its messages, as values: bytes in, bytes out, no
-//! sockets and no clock.
+//! Session protocols between the bytes of a connection and its messages, as values: bytes in, bytes
+//! out, no sockets and no clock.
 //!
 //! - [`proxy_protocol`] reads the client's address from a load balancer's header.
-//! - [`dtls`] answers unknown clients statelessly, and is the server's end of DTLS for verified ones.
+//! - [`dtls`] answers unknown clients statelessly, and is the server's end of DTLS for verified
+//!   ones.
 //! - [`OutQueue`] holds unsent bytes, within a bound.
 //! - [`Tls`] is the server's end of TLS, with the current [`Certificates`].
 //! - [`classify_request`] recognises HTTP requests on a STUN port.
-//! - [`detect_protocol`] recognises STUN, TLS and HTTP by the first byte, so that one port serves all.
+//! - [`detect_protocol`] recognises STUN, TLS and HTTP by the first byte, so that one port serves
+//!   all.
 #![forbid(unsafe_code)]
 
 mod address_pair;

@@ -60,8 +60,8 @@ fields!(QueuedMessage { 1 => left, 2 => begun, 3 => droppable });
 pub struct QueueFull;
 
 impl OutQueue {
-    /// Appends a message. Above `most` bytes data is dropped, the oldest first, and finally this message;
-    /// `on_drop` receives the tag of each.
+    /// Appends a message. Above `most` bytes data is dropped, the oldest first, and finally this
+    /// message; `on_drop` receives the tag of each.
     ///
     /// # Errors
     /// Answers alone exceed the limit. This one is not queued.
@@ -132,7 +132,8 @@ impl OutQueue {
         })
     }
 
-    /// The queue of another process; `tag` gives each message one. `None`: the messages have more or less bytes.
+    /// The queue of another process; `tag` gives each message one. `None`: the messages have more
+    /// or less bytes.
     pub fn restore(
         bytes: Vec<u8>,
         messages: &[QueuedMessage],
@@ -167,8 +168,8 @@ impl OutQueue {
         std::mem::take(&mut self.messages).into_iter().map(|queued| queued.tag)
     }
 
-    /// Frees the memory of a burst, if the queue is empty. Call it rarely: memory freed in each iteration is
-    /// allocated again in the next.
+    /// Frees the memory of a burst, if the queue is empty. Call it rarely: memory freed in each
+    /// iteration is allocated again in the next.
     pub fn shrink(&mut self) {
         if self.is_empty() {
             self.bytes.shrink_to_fit();
@@ -262,8 +263,8 @@ mod tests {
     }
 
     proptest! {
-        /// Under any pushes and takes, whole messages leave in order, each has one fate, and the queue stays
-        /// within its bound.
+        /// Under any pushes and takes, whole messages leave in order, each has one fate, and the
+        /// queue stays within its bound.
         #[test]
         fn each_message_leaves_whole_or_is_dropped(
             steps in proptest::collection::vec((0_usize..60, any::<bool>(), 0_usize..80), 1..200)

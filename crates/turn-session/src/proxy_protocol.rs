@@ -1,15 +1,16 @@
-//! The PROXY protocol, versions 1 and 2: the client's address of a connection through a load balancer.
+//! The PROXY protocol, versions 1 and 2: the client's address of a connection through a load
+//! balancer.
 //!
-//! The header comes first on the connection, before TLS. It is accepted only from known load balancers, and
-//! required from them: an optional header would let any client choose its address. (HAProxy's
-//! `doc/proxy-protocol.txt`.)
+//! The header comes first on the connection, before TLS. It is accepted only from known load
+//! balancers, and required from them: an optional header would let any client choose its address.
+//! (HAProxy's `doc/proxy-protocol.txt`.)
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::AddressPair;
 
-/// Longest header that is read. The specification's longest without extensions has 232 bytes; the rest are
-/// extensions, which are skipped: a server name, an ALPN, data of a certificate.
+/// Longest header that is read. The specification's longest without extensions has 232 bytes; the
+/// rest are extensions, which are skipped: a server name, an ALPN, data of a certificate.
 pub const HEADER_MAX: usize = 2048;
 
 /// Longest line of version 1, with its line ending.
@@ -26,8 +27,8 @@ const FIXED: usize = 16;
 pub struct Header {
     /// Length of the header in bytes; the client's bytes follow.
     pub len: usize,
-    /// Addresses of the connection; `None`: the load balancer itself, for example a health check, or a client
-    /// with an unknown address.
+    /// Addresses of the connection; `None`: the load balancer itself, for example a health check,
+    /// or a client with an unknown address.
     pub ends: Option<AddressPair>,
 }
 

@@ -1,4 +1,5 @@
-//! TLS 1.2 and 1.3 for a connection, as a value: ciphertext of the network in, plaintext out, and the reverse.
+//! TLS 1.2 and 1.3 for a connection, as a value: ciphertext of the network in, plaintext out, and
+//! the reverse.
 
 mod config;
 mod content;
@@ -23,11 +24,12 @@ pub use state::TlsState;
 /// The longest record, as plaintext and with all that is around it (RFC 8446 §5.2), and some more.
 const RECORD_BYTES: usize = 17 << 10;
 
-/// Least number of bytes to read at once, regardless of room: the excess plaintext waits in the TLS state.
+/// Least number of bytes to read at once, regardless of room: the excess plaintext waits in the TLS
+/// state.
 const PIECE_BYTES: usize = 4096;
 
-/// The server's end of a TLS connection. After the handshake it can move to another process: it [leaves](Self::leave)
-/// this one and is [resumed](Self::resume) there. Clients notice nothing.
+/// The server's end of a TLS connection. After the handshake it can move to another process: it
+/// [leaves](Self::leave) this one and is [resumed](Self::resume) there. Clients notice nothing.
 pub struct Tls {
     layer: Layer,
     partial: Partial,
@@ -69,11 +71,13 @@ impl Tls {
         Self { layer, partial, has_ended: false, failure: None }
     }
 
-    /// Goes on with a connection that has left another process, or this one. See [`TlsState`] for who may.
+    /// Goes on with a connection that has left another process, or this one. See [`TlsState`] for
+    /// who may.
     ///
-    /// Its keys cannot change any more, as their secret does not come along. A client that updates its keys (KeyUpdate,
-    /// RFC 8446 §4.6.3), which few do, gets an alert, and [`take`](Self::take) fails. So it does when the server's keys have
-    /// protected as many records as they may: 16 million with AES-GCM, counted from the handshake or the last KeyUpdate.
+    /// Its keys cannot change any more, as their secret does not come along. A client that updates
+    /// its keys (KeyUpdate, RFC 8446 §4.6.3), which few do, gets an alert, and [`take`](Self::take)
+    /// fails. So it does when the server's keys have protected as many records as they may: 16
+    /// million with AES-GCM, counted from the handshake or the last KeyUpdate.
     ///
     /// # Errors
     /// The state is none of a connection.
@@ -84,7 +88,8 @@ impl Tls {
         Ok(Self::with(Layer::Restored(Box::new(layer)), partial))
     }
 
-    /// Returns true if it can [leave](Self::leave): its handshake is complete, neither side has ended its direction, and it has not failed.
+    /// Returns true if it can [leave](Self::leave): its handshake is complete, neither side has
+    /// ended its direction, and it has not failed.
     #[must_use]
     pub fn may_leave(&self) -> bool {
         let may_leave = match &self.layer {
@@ -95,8 +100,9 @@ impl Tls {
         may_leave && self.failure.is_none() && !self.partial.is_foreign()
     }
 
-    /// Takes the connection apart for another process, with all bytes that were not yet read or written. This value is
-    /// gone then: nothing is sent here any more, so that no record has the sequence number of another one.
+    /// Takes the connection apart for another process, with all bytes that were not yet read or
+    /// written. This value is gone then: nothing is sent here any more, so that no record has the
+    /// sequence number of another one.
     ///
     /// # Errors
     /// Returns the connection as it was: it [may not leave](Self::may_leave).
@@ -111,8 +117,8 @@ impl Tls {
         })
     }
 
-    /// Most bytes to read from the network when there is `room` for plaintext, so that [`take`](Self::take) can
-    /// write all of it.
+    /// Most bytes to read from the network when there is `room` for plaintext, so that
+    /// [`take`](Self::take) can write all of it.
     #[must_use]
     pub const fn most(room: usize) -> usize {
         // If most of a record came before, all of its plaintext may be returned now.
@@ -126,8 +132,9 @@ impl Tls {
     /// [`read`](Self::read) returns the rest. Returns the number of bytes written.
     ///
     /// # Errors
-    /// Not TLS, no common parameters, or for a [resumed](Self::resume) connection keys that have to change.
-    /// [Write](Self::write_to) the alert before closing the connection: all that comes later fails as well.
+    /// Not TLS, no common parameters, or for a [resumed](Self::resume) connection keys that have to
+    /// change. [Write](Self::write_to) the alert before closing the connection: all that comes
+    /// later fails as well.
     pub fn take(&mut self, ciphertext: &[u8], room: &mut [u8]) -> Result<usize, TlsError> {
         match &self.failure {
             Some(failure) if !ciphertext.is_empty() => return Err(TlsError::clone(failure)),
@@ -215,7 +222,8 @@ impl Tls {
         self.has_ended
     }
 
-    /// The name that the client asked for (SNI, RFC 6066 §3), in lower case; none before its first flight was read.
+    /// The name that the client asked for (SNI, RFC 6066 §3), in lower case; none before its first
+    /// flight was read.
     #[must_use]
     pub fn server_name(&self) -> Option<&str> {
         match &self.layer {

@@ -1,4 +1,5 @@
-//! The versions, cipher suites and key exchanges that handshakes may agree on, over TLS and DTLS alike.
+//! The versions, cipher suites and key exchanges that handshakes may agree on, over TLS and DTLS
+//! alike.
 
 use rustls::crypto::aws_lc_rs::{self, cipher_suite as suites, kx_group as groups};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};

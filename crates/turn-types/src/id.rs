@@ -10,17 +10,19 @@ pub struct WorkerId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SocketId(pub u32);
 
-/// A relay socket of one worker, or the part of one that an allocation has. Never reused while the process lives, so that a late packet or
-/// event of a closed relay cannot be taken for one of its successor.
+/// A relay socket of one worker, or the part of one that an allocation has. Never reused while the
+/// process lives, so that a late packet or event of a closed relay cannot be taken for one of its
+/// successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RelayId(pub u64);
 
 impl RelayId {
-    /// Bit of the relays that have no socket of their own. Relays are counted from zero, and would take centuries to
-    /// reach it.
+    /// Bit of the relays that have no socket of their own. Relays are counted from zero, and would
+    /// take centuries to reach it.
     const SHARED: u64 = 1 << 62;
 
-    /// The `counter`-th relay, without a socket of its own: its worker has one socket for all addresses of a prefix.
+    /// The `counter`-th relay, without a socket of its own: its worker has one socket for all
+    /// addresses of a prefix.
     #[must_use]
     pub const fn shared(counter: u64) -> Self {
         Self(Self::SHARED | counter)

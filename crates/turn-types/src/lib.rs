@@ -1,8 +1,8 @@
 //! Types that every crate uses, without behaviour of their own.
 //!
-//! An address is named for its owner ([`ClientAddr`], [`ServerAddr`], [`RelayedAddr`], [`PeerAddr`]);
-//! time is ours and starts wherever the caller says ([`Instant`], [`UnixSeconds`], [`Now`]): there is
-//! no `now()` here, so nothing built on these words can read a clock.
+//! An address is named for its owner ([`ClientAddr`], [`ServerAddr`], [`RelayedAddr`],
+//! [`PeerAddr`]); time is ours and starts wherever the caller says ([`Instant`], [`UnixSeconds`],
+//! [`Now`]): there is no `now()` here, so nothing built on these words can read a clock.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -4,7 +4,8 @@ use core::fmt;
 use core::net::{IpAddr, Ipv6Addr};
 use core::str::FromStr;
 
-/// A CIDR prefix. IPv4 is kept in its IPv4-mapped form, so that one comparison serves both families.
+/// A CIDR prefix. IPv4 is kept in its IPv4-mapped form, so that one comparison serves both
+/// families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Prefix {
     bits: u128,
@@ -80,23 +81,23 @@ impl Prefix {
         Self { bits: mapped(ip), len: 128, v4: ip.is_ipv4() }
     }
 
-    /// One customer of an access provider: an IPv4 address, or the /64 that a host of IPv6 chooses its
-    /// addresses from. Limits for sources that have proved their address count by it.
+    /// One customer of an access provider: an IPv4 address, or the /64 that a host of IPv6 chooses
+    /// its addresses from. Limits for sources that have proved their address count by it.
     #[must_use]
     pub const fn customer(ip: IpAddr) -> Self {
         Self::around(ip, 32, 64)
     }
 
-    /// One network: the /24 of an IPv4 address, the /48 of an IPv6 address. Budgets for answers to sources
-    /// that may be forged count by it: a victim of reflection is a network, and forging the addresses of
-    /// one costs nothing.
+    /// One network: the /24 of an IPv4 address, the /48 of an IPv6 address. Budgets for answers to
+    /// sources that may be forged count by it: a victim of reflection is a network, and forging the
+    /// addresses of one costs nothing.
     #[must_use]
     pub const fn network(ip: IpAddr) -> Self {
         Self::around(ip, 24, 48)
     }
 
-    /// The prefix of a length for each family that the address lies in. An IPv4-mapped address is one of
-    /// IPv4.
+    /// The prefix of a length for each family that the address lies in. An IPv4-mapped address is
+    /// one of IPv4.
     const fn around(ip: IpAddr, v4_len: u8, v6_len: u8) -> Self {
         let ip = ip.to_canonical();
         let (v4, len) = match ip {
@@ -106,8 +107,8 @@ impl Prefix {
         Self { bits: mapped(ip) & mask(len), len, v4 }
     }
 
-    /// Returns true if the address lies in the prefix. The caller decides what an address embedded in
-    /// another means: this compares the family as it stands, IPv4-mapped equal to IPv4.
+    /// Returns true if the address lies in the prefix. The caller decides what an address embedded
+    /// in another means: this compares the family as it stands, IPv4-mapped equal to IPv4.
     #[must_use]
     pub const fn contains(&self, ip: IpAddr) -> bool {
         mapped(ip) & mask(self.len) == self.bits

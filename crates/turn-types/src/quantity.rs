@@ -1,4 +1,5 @@
-//! Quantities with a unit, as they are written in the configuration and on the command line: `90 s`, `64 MiB`.
+//! Quantities with a unit, as they are written in the configuration and on the command line:
+//! `90 s`, `64 MiB`.
 
 use alloc::borrow::ToOwned as _;
 use alloc::format;
@@ -13,7 +14,8 @@ const DURATION: &Units =
 
 const BYTES: &Units = &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// Reads a duration: a whole number and a unit (`ms`, `s`, `min`, `h`, `d`), with or without a blank between.
+/// Reads a duration: a whole number and a unit (`ms`, `s`, `min`, `h`, `d`), with or without a
+/// blank between.
 ///
 /// # Errors
 /// A sentence about the text.

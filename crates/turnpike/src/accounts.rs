@@ -8,8 +8,8 @@ use user_db::{Credentials, NewUser, Page, Position, StoreError, UserEditor};
 
 use crate::{first_start, users};
 
-/// The users of a configuration's database. Each operation opens it: operators are few, and a connection that is kept
-/// would be one more to be lost.
+/// The users of a configuration's database. Each operation opens it: operators are few, and a
+/// connection that is kept would be one more to be lost.
 #[derive(Debug)]
 pub(crate) struct DatabaseAccounts {
     database: Database,
@@ -27,7 +27,8 @@ impl DatabaseAccounts {
         users::editor(&self.database).map_err(failed)
     }
 
-    /// A user that is deleted, or whose password is another now, is not the one of the first start any more.
+    /// A user that is deleted, or whose password is another now, is not the one of the first start
+    /// any more.
     fn forget(&self, realm: &str, name: &str) -> Result<(), AccountError> {
         first_start::forget(&self.data, realm, name)
             .map_err(|failure| AccountError::Failed(failure.reason()))

@@ -1,5 +1,5 @@
-//! Health of the servers that clients are redirected to. Each is asked every few seconds, and no client is sent to one that is
-//! silent.
+//! Health of the servers that clients are redirected to. Each is asked every few seconds, and no
+//! client is sent to one that is silent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -18,7 +18,8 @@ use crate::asking::{over_tcp, over_udp};
 /// Interval of questions.
 const ASKED_EVERY: Duration = Duration::from_secs(5);
 
-/// Questions in a row without an answer until a server counts as silent: one may be lost on the way.
+/// Questions in a row without an answer until a server counts as silent: one may be lost on the
+/// way.
 const SILENT_AFTER: u32 = 2;
 
 /// Questions at once: they leave room for those of clients, and all are done within the interval.
@@ -208,7 +209,8 @@ async fn ask(mut to_ask: watch::Receiver<BTreeSet<Listed>>, tell: watch::Sender<
     }
 }
 
-/// Asks a server for an allocation, without what one needs: an error is the answer of a TURN server that works.
+/// Asks a server for an allocation, without what one needs: an error is the answer of a TURN server
+/// that works.
 async fn answers((list, server): Listed) -> bool {
     let udp = || over_udp(server, Method::ALLOCATE);
     let tcp = |in_tls| over_tcp(server, &[], in_tls, Method::ALLOCATE);

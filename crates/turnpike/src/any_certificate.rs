@@ -1,5 +1,5 @@
-//! TLS as a client that accepts every certificate: the probe judges it afterwards, and a server that asks its own listeners
-//! leaves that to `turnpike check`.
+//! TLS as a client that accepts every certificate: the probe judges it afterwards, and a server
+//! that asks its own listeners leaves that to `turnpike check`.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
-/// Accepts every certificate for the handshake, whose signatures are verified. The caller judges the certificate
-/// afterwards.
+/// Accepts every certificate for the handshake, whose signatures are verified. The caller judges
+/// the certificate afterwards.
 #[derive(Debug)]
 pub(crate) struct AnyCertificate(pub(crate) Arc<CryptoProvider>);
 

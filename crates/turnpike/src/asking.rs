@@ -13,14 +13,16 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 use turn_types::Prefix;
 
-/// Times to wait for an answer over UDP, each behind a request: loopback loses only where a buffer is full.
+/// Times to wait for an answer over UDP, each behind a request: loopback loses only where a buffer
+/// is full.
 const WAITS: [Duration; 3] =
     [Duration::from_millis(200), Duration::from_millis(400), Duration::from_millis(800)];
 
 /// Time for a connection and its answer.
 const TCP_DEADLINE: Duration = Duration::from_millis(1400);
 
-/// Header of the PROXY protocol, version 2, with the command LOCAL: the connection is of the sender itself.
+/// Header of the PROXY protocol, version 2, with the command LOCAL: the connection is of the sender
+/// itself.
 const LOCAL: [u8; 16] = *b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 
 /// Longest response that is read: a Binding response has at most a few addresses.
@@ -55,7 +57,8 @@ pub(crate) async fn over_udp(server: SocketAddr, method: Method) -> io::Result<(
     Err(unanswered())
 }
 
-/// Asks over TCP, or over TLS with whatever certificate. A connection from one of `proxies` begins with a PROXY header.
+/// Asks over TCP, or over TLS with whatever certificate. A connection from one of `proxies` begins
+/// with a PROXY header.
 ///
 /// # Errors
 /// As [`over_udp`].

@@ -1,5 +1,5 @@
-//! The authorizer of `[authorizer]`: a web service that is asked about each Allocate. Workers put questions and go on; each is a
-//! task of its own, and their number is bounded.
+//! The authorizer of `[authorizer]`: a web service that is asked about each Allocate. Workers put
+//! questions and go on; each is a task of its own, and their number is bounded.
 
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};

@@ -79,8 +79,8 @@ impl CertificateReloader {
         Arc::clone(&self.in_force)
     }
 
-    /// TLS configuration of HTTP. With a file of authorities a client has to present a certificate that one of them
-    /// signed.
+    /// TLS configuration of HTTP. With a file of authorities a client has to present a certificate
+    /// that one of them signed.
     pub(crate) fn https_config(&self, authorities: Option<&Path>) -> Result<Arc<ServerConfig>> {
         let authorities = read_authorities(authorities)?;
         https_config(&self.in_force, authorities).or_fail("cannot set up TLS for HTTP")
@@ -156,7 +156,8 @@ fn issued(settings: &Settings) -> Option<CertificateFiles> {
     })
 }
 
-/// Reads all certificates. Only a configured one has to be usable: another one is ordered in place of the issued one.
+/// Reads all certificates. Only a configured one has to be usable: another one is ordered in place
+/// of the issued one.
 fn read_usable(settings: &Settings) -> Result<Vec<(CertificateFiles, Certificate)>, Unusable> {
     let configured = settings.certificates();
     let certificates = read_all(&configured)?;

@@ -44,11 +44,13 @@ pub(crate) struct Cli {
 /// Paths of the server's files: the same for the server and for commands that talk to it.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct PathOptions {
-    /// Configuration file [default: $TURNPIKE_CONFIG, else /etc/turnpike/turnpike.toml if it is there]
+    /// Configuration file [default: $TURNPIKE_CONFIG, else /etc/turnpike/turnpike.toml if it is
+    /// there]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Paths", display_order = 900)]
     pub(crate) config: Option<PathBuf>,
     /// Directory of the user database and the control socket [default: $TURNPIKE_DATA, else as
-    /// configured, else /var/lib/turnpike for root and services, ~/.local/share/turnpike for others]
+    /// configured, else /var/lib/turnpike for root and services, ~/.local/share/turnpike for
+    /// others]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Paths", display_order = 901)]
     pub(crate) data: Option<PathBuf>,
     /// Control socket [default: control.sock in the data directory]
@@ -68,10 +70,11 @@ pub(crate) enum Command {
     Run(Run),
     /// Write a configuration: asks five questions on a terminal, or takes flags; replaces nothing
     Init(Init),
-    /// Check a configuration file, its certificates and the modes of its files, and show the URIs for clients
+    /// Check a configuration file, its certificates and the modes of its files, and show the URIs
+    /// for clients
     ///
-    /// Exit status: 0 valid, perhaps with warnings; 1 valid, with problems that keep clients away or show
-    /// secrets to others; 2 not valid.
+    /// Exit status: 0 valid, perhaps with warnings; 1 valid, with problems that keep clients away
+    /// or show secrets to others; 2 not valid.
     Check(Check),
     /// Manage the users of the database
     User(User),
@@ -84,8 +87,8 @@ pub(crate) enum Command {
     Demo(Demo),
     /// Test a STUN or TURN server from this host, as a client
     ///
-    /// Exit status: 0 OK, 1 warning (a certificate that expires soon, a relay that cannot be tested from
-    /// this host), 2 failure.
+    /// Exit status: 0 OK, 1 warning (a certificate that expires soon, a relay that cannot be tested
+    /// from this host), 2 failure.
     Probe(Probe),
     /// Show the state of the running server
     Status(Status),
@@ -98,27 +101,29 @@ pub(crate) enum Command {
     Why(Why),
     /// Log the events of one client or user in detail, for a time
     ///
-    /// The lines are of level DEBUG and come whatever log.level is, 50 a second at most from each worker.
-    /// Nothing else changes, and the server ends it when the time is over.
+    /// The lines are of level DEBUG and come whatever log.level is, 50 a second at most from each
+    /// worker. Nothing else changes, and the server ends it when the time is over.
     LogLevel(LogLevel),
     /// Reload the configuration of the running server
     Reload(Reload),
     /// Start another process in place of the running server, which takes over its calls
     ///
-    /// For a new version, or for settings that need a restart. The new process reads the configuration, makes itself
-    /// ready, and then takes the listeners, the clients' connections and their allocations; the old one goes on with
-    /// everything if that fails, and otherwise ends with its last client over DTLS. New connections come to the
-    /// new one. workers.count stays as it is.
+    /// For a new version, or for settings that need a restart. The new process reads the
+    /// configuration, makes itself ready, and then takes the listeners, the clients' connections
+    /// and their allocations; the old one goes on with everything if that fails, and otherwise ends
+    /// with its last client over DTLS. New connections come to the new one. workers.count stays as
+    /// it is.
     Upgrade(Upgrade),
     /// Keep the calls of the running server for the next one, in case it crashes
     ///
-    /// A process beside the server, as the same user and with the same --config and --data. The server sends it copies of the
-    /// sockets and the state of clients over UDP, and a server that is started within a minute of the crash goes on with them.
+    /// A process beside the server, as the same user and with the same --config and --data. The
+    /// server sends it copies of the sockets and the state of clients over UDP, and a server that
+    /// is started within a minute of the crash goes on with them.
     Keep,
     /// Refuse new allocations, and stop the server when the last one has ended
     ///
-    /// A second drain replaces the deadline of the first. SIGTERM during a drain keeps the later of its
-    /// deadline and shutdown.drain; a second SIGTERM ends the server at once.
+    /// A second drain replaces the deadline of the first. SIGTERM during a drain keeps the later of
+    /// its deadline and shutdown.drain; a second SIGTERM ends the server at once.
     Drain(Drain),
     /// Check and change host settings for high packet rates, or restore them
     #[command(subcommand)]
@@ -128,7 +133,8 @@ pub(crate) enum Command {
     Import(Import),
     /// Change the databases of coturn with the commands and options of its `turnadmin`
     ///
-    /// The same when this program is called turnadmin, as by a link. `turnpike turnadmin --help` lists the commands.
+    /// The same when this program is called turnadmin, as by a link. `turnpike turnadmin --help`
+    /// lists the commands.
     #[command(disable_help_flag = true)]
     Turnadmin(Turnadmin),
     /// Print the reference of the configuration file
@@ -176,7 +182,8 @@ pub(crate) struct Credentials {
     /// Time until it expires: "24 h", "30 min"
     #[arg(long, default_value = "24 h", value_parser = crate::duration::parse)]
     pub(crate) ttl: Duration,
-    /// Limits in the name, which narrow what the realm allows: allocations=2&bytes_per_second=100000&lifetime=600&peers=192.0.2.0/24
+    /// Limits in the name, which narrow what the realm allows:
+    /// allocations=2&bytes_per_second=100000&lifetime=600&peers=192.0.2.0/24
     #[arg(long, value_name = "LIMITS")]
     pub(crate) limits: Option<turn_proto::GrantLimits>,
     /// Name of the configured secret to use [default: the first]
@@ -287,11 +294,12 @@ pub(crate) enum Level {
 
 #[derive(Debug, Args)]
 pub(crate) struct Reload {
-    /// End sessions whose shared secret or token key is not in the configuration any more; otherwise they end at
-    /// their next refresh
+    /// End sessions whose shared secret or token key is not in the configuration any more;
+    /// otherwise they end at their next refresh
     #[arg(long)]
     pub(crate) end_sessions: bool,
-    /// If the program of the running server was replaced since its start, start the new one in its place, as `upgrade` does
+    /// If the program of the running server was replaced since its start, start the new one in its
+    /// place, as `upgrade` does
     #[arg(long)]
     pub(crate) upgrade: bool,
     #[command(flatten)]
@@ -311,8 +319,8 @@ pub(crate) struct Drain {
     /// configuration; where that is 0, 7 d]
     #[arg(long, value_parser = crate::duration::parse_deadline, conflicts_with = "cancel")]
     pub(crate) deadline: Option<Duration>,
-    /// Return when the server has ended: exit status 0 when the last allocation ended in time, 1 when
-    /// the deadline ended it or the drain was cancelled
+    /// Return when the server has ended: exit status 0 when the last allocation ended in time, 1
+    /// when the deadline ended it or the drain was cancelled
     #[arg(long, conflicts_with = "cancel")]
     pub(crate) wait: bool,
     /// Cancel the drain, and accept new allocations again
@@ -375,8 +383,8 @@ pub(crate) struct TuneApply {
     /// Do not ask
     #[arg(long, short)]
     pub(crate) yes: bool,
-    /// Set the sysctls at every start of the host, too: writes /etc/sysctl.d/60-turnpike.conf, which
-    /// revert removes
+    /// Set the sysctls at every start of the host, too: writes /etc/sysctl.d/60-turnpike.conf,
+    /// which revert removes
     #[arg(long)]
     pub(crate) persist: bool,
     /// File for the old values

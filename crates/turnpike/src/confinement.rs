@@ -1,9 +1,9 @@
 //! Rights of the running server: the files that it opens, the system calls that it makes, the
 //! capabilities that it keeps. See docs/adr/0010.
 //!
-//! Files and calls are confined first of all, while the process has one thread, so that every thread
-//! that comes later is confined as well. Capabilities are given up behind the last step that needs
-//! them, before the threads that serve clients begin.
+//! Files and calls are confined first of all, while the process has one thread, so that every
+//! thread that comes later is confined as well. Capabilities are given up behind the last step that
+//! needs them, before the threads that serve clients begin.
 
 mod calls;
 mod capabilities;
@@ -24,15 +24,15 @@ use crate::paths::{self, Configuration};
 pub(crate) struct Confinement {
     info: ConfinementInfo,
     files: Option<files::Files>,
-    /// A file that belongs to another user, and is read or written all the same by a server that runs
-    /// as root.
+    /// A file that belongs to another user, and is read or written all the same by a server that
+    /// runs as root.
     foreign: Option<PathBuf>,
 }
 
 impl Confinement {
-    /// Confines the process to the files of a configuration and to the calls that a server makes. Must be
-    /// called before there is a second thread. Layers that the kernel does not offer are left out and reported by
-    /// [`Self::warnings`].
+    /// Confines the process to the files of a configuration and to the calls that a server makes.
+    /// Must be called before there is a second thread. Layers that the kernel does not offer are
+    /// left out and reported by [`Self::warnings`].
     ///
     /// # Errors
     /// The data directory cannot be made, or the kernel refuses to take privileges away.
@@ -99,7 +99,8 @@ impl Confinement {
         self.reason_of(settings::named_files(configuration, &paths::environment()))
     }
 
-    /// Why a file could not be read, where this confinement is the reason: the first that is outside.
+    /// Why a file could not be read, where this confinement is the reason: the first that is
+    /// outside.
     pub(crate) fn reason_of(&self, named: impl IntoIterator<Item = PathBuf>) -> Option<String> {
         let files = self.files.as_ref()?;
         let outside = named.into_iter().find(|path| !files.allows(path))?;

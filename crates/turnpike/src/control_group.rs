@@ -17,8 +17,8 @@ const GROUPS: &str = "/etc/group";
 const GROUP_ENTERS: u32 = 0o010;
 const OTHERS_ENTER: u32 = 0o001;
 
-/// The id of the configured group, if there is one. To be called before the process is confined, which closes
-/// `/etc/group`.
+/// The id of the configured group, if there is one. To be called before the process is confined,
+/// which closes `/etc/group`.
 ///
 /// # Errors
 /// The host has no such group.

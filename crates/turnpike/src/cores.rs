@@ -29,8 +29,8 @@ fn place(
         WorkerCount::Fixed(count) => usize::from(count),
     };
     let count = count.max(1);
-    // A worker stays on a core only where each of the process's cores has one. Otherwise two of them,
-    // or two servers on one host, would share a core while another is idle.
+    // A worker stays on a core only where each of the process's cores has one. Otherwise two of
+    // them, or two servers on one host, would share a core while another is idle.
     let pinned = pin && count == allowed.len() && granted >= count;
     (0..count).map(|worker| allowed.get(worker).copied().filter(|_| pinned)).collect()
 }

@@ -1,5 +1,6 @@
-//! A server that runs from coturn's configuration: it is translated at the start and at each reload, into a directory
-//! of the server's own, where commands find the result and confinement lets the server read it.
+//! A server that runs from coturn's configuration: it is translated at the start and at each
+//! reload, into a directory of the server's own, where commands find the result and confinement
+//! lets the server read it.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
@@ -48,7 +49,8 @@ pub(crate) fn find(name: &str) -> Option<PathBuf> {
     places.find(|place| place.is_file())
 }
 
-/// The whole path of a file that an option names; the name where there is none, for the error about it.
+/// The whole path of a file that an option names; the name where there is none, for the error about
+/// it.
 pub(crate) fn found(name: &str) -> String {
     if Path::new(name).is_absolute() {
         return name.to_owned();
@@ -99,8 +101,8 @@ impl CoturnConfig {
         Ok(imported)
     }
 
-    /// A value that cannot be read may be a rule that protects a network: the server does not go on without it, and nor does
-    /// coturn.
+    /// A value that cannot be read may be a rule that protects a network: the server does not go on
+    /// without it, and nor does coturn.
     fn refuse_unreadable(&self, imported: &Import) -> Result<()> {
         let mut slips = Vec::new();
         for line in &imported.lines {
@@ -146,8 +148,8 @@ impl CoturnConfig {
         errors
     }
 
-    /// Makes users of the database those of the configuration: new and changed ones are written, and those of
-    /// an earlier translation that are gone are deleted. Other users stay.
+    /// Makes users of the database those of the configuration: new and changed ones are written,
+    /// and those of an earlier translation that are gone are deleted. Other users stay.
     pub(crate) fn put_users(imported: &Import, settings: &Settings) -> Result<()> {
         let list = settings.data.directory.join(DIRECTORY).join(USERS);
         let earlier = fs::read_to_string(&list).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Public addresses in front of this host, asked of STUN servers, or of the metadata service of a cloud, that the
-//! operator has named (`relay.external = "auto"`).
+//! Public addresses in front of this host, asked of STUN servers, or of the metadata service of a
+//! cloud, that the operator has named (`relay.external = "auto"`).
 //!
-//! An answer is never made up: an address that no server has answered for keeps the last answer, and without one the
-//! server does not relay from it.
+//! An answer is never made up: an address that no server has answered for keeps the last answer,
+//! and without one the server does not relay from it.
 
 mod metadata;
 
@@ -29,7 +29,8 @@ const WAITS: [Duration; 3] =
 /// Time for the resolution of a name.
 const RESOLVED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Time that a start waits for the first answers: a host that has just booted may have no network yet.
+/// Time that a start waits for the first answers: a host that has just booted may have no network
+/// yet.
 const FOUND_WITHIN: Duration = Duration::from_secs(30);
 
 /// Pause between two attempts of a start.
@@ -41,8 +42,8 @@ pub(crate) const ASKED_EVERY: Duration = Duration::from_secs(60);
 /// Longest response that is read: a Binding response has a few addresses.
 const RESPONSE_MAX: usize = 576;
 
-/// Asks for the public address of each local address that `settings` relay from, at the start. Waits for answers, for a
-/// bounded time.
+/// Asks for the public address of each local address that `settings` relay from, at the start.
+/// Waits for answers, for a bounded time.
 ///
 /// # Errors
 /// There is no answer for any of them.
@@ -205,7 +206,8 @@ fn mapped(bytes: &[u8], id: TransactionId) -> Option<IpAddr> {
     (!ip.is_unspecified() && !ip.is_multicast() && !ip.is_loopback()).then_some(ip)
 }
 
-/// Public addresses of a running server: the answers of now, and the last one for addresses without.
+/// Public addresses of a running server: the answers of now, and the last one for addresses
+/// without.
 pub(crate) fn kept(known: &[RelayPair], answers: &Answers) -> Vec<RelayPair> {
     let mut all = answers.found.clone();
     let without = answers

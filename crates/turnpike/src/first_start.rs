@@ -1,8 +1,9 @@
 //! The first start without a configuration: one generated user, so that the server can be tried at
 //! once and is still not an open relay.
 //!
-//! The database keeps keys and no passwords, so the credentials are also kept in a file of mode 0600
-//! beside it. The password is printed once, since journals keep what is printed; later starts name the file.
+//! The database keeps keys and no passwords, so the credentials are also kept in a file of mode
+//! 0600 beside it. The password is printed once, since journals keep what is printed; later starts
+//! name the file.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
@@ -54,8 +55,8 @@ pub(crate) fn prepare(settings: &Settings, store: &mut dyn UserEditor) -> Result
     }
     let any = Page { realm: None, after: None, limit: 1 };
     if !store.list(&any)?.is_empty() {
-        // Whoever added users and deleted this one does not want it back; whoever has users in another
-        // realm has started the server without its configuration.
+        // Whoever added users and deleted this one does not want it back; whoever has users in
+        // another realm has started the server without its configuration.
         return Ok(None);
     }
     let is_new = kept.is_none();
@@ -67,9 +68,9 @@ pub(crate) fn prepare(settings: &Settings, store: &mut dyn UserEditor) -> Result
     Ok(Some(Shown { user, is_new }))
 }
 
-/// Takes back the file of the generated user when it is this one, because an operator deletes the user
-/// or gives it another password: a later start neither shows an invalid password, nor restores a
-/// deleted user.
+/// Takes back the file of the generated user when it is this one, because an operator deletes the
+/// user or gives it another password: a later start neither shows an invalid password, nor restores
+/// a deleted user.
 pub(crate) fn forget(data: &Path, realm: &str, name: &str) -> Result<()> {
     let path = data.join(FILE);
     // A file that cannot be understood shows nobody; the next start says so.

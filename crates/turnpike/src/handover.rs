@@ -17,11 +17,13 @@
 //! Gone                                 -->  attaches the kernel path
 //! ```
 //!
-//! Up to its `Go` the running server takes everything back if the next one fails, hangs or dies; behind it the next one alone
-//! has the allocations, and without a `Go` it ends. Both are processes of one user: see docs/adr/0019.
+//! Up to its `Go` the running server takes everything back if the next one fails, hangs or dies;
+//! behind it the next one alone has the allocations, and without a `Go` it ends. Both are processes
+//! of one user: see docs/adr/0019.
 //!
-//! In a restart the first has ended before the second is started. It leaves the same messages and sockets with the service manager (parked.rs),
-//! which passes them to the next one; no process serves meanwhile. After a crash the next one gets the copies that a keeper has (keeper.rs,
+//! In a restart the first has ended before the second is started. It leaves the same messages and
+//! sockets with the service manager (parked.rs), which passes them to the next one; no process
+//! serves meanwhile. After a crash the next one gets the copies that a keeper has (keeper.rs,
 //! keeper_link.rs).
 
 mod copying;
@@ -56,7 +58,8 @@ const PREPARATION_MAX: Duration = Duration::from_secs(120);
 /// Time for copies of all allocations, while this process serves as before.
 const COPYING_MAX: Duration = Duration::from_secs(60);
 
-/// Room of each UDP listener while no process serves, in bytes: for some 60,000 packets, half a second of what one worker takes by sockets.
+/// Room of each UDP listener while no process serves, in bytes: for some 60,000 packets, half a
+/// second of what one worker takes by sockets.
 const PAUSE_ROOM: usize = 64 << 20;
 
 /// The socket of hand-overs, beside the control socket.

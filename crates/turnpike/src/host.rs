@@ -12,8 +12,8 @@ const FAR_AWAY: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0x2606, 0x4700, 0x4700, 0, 0, 0, 0, 0x1111)),
 ];
 
-/// Every address of this host: the ones it reaches others from first, the ones of interfaces that are
-/// down last.
+/// Every address of this host: the ones it reaches others from first, the ones of interfaces that
+/// are down last.
 pub(crate) fn addresses() -> Result<Vec<IpAddr>> {
     let mut addresses: Vec<IpAddr> =
         FAR_AWAY.into_iter().filter_map(|ip| source_address_towards(ip).ok()).collect();

@@ -1,4 +1,5 @@
-//! Schedule of looks at the host: on notifications of the kernel, gathered where they come in bursts.
+//! Schedule of looks at the host: on notifications of the kernel, gathered where they come in
+//! bursts.
 
 use std::io;
 use std::time::Duration;
@@ -14,8 +15,8 @@ const OWN_ADDRESSES_EVERY_AT_MOST: Duration = Duration::from_millis(20);
 /// container that starts is a burst of some ten notifications.
 const DEVICES_EVERY_AT_MOST: Duration = Duration::from_millis(250);
 
-/// Interval of looks at everything without a notification: abilities of drivers change without one, and
-/// failures may have been temporary.
+/// Interval of looks at everything without a notification: abilities of drivers change without one,
+/// and failures may have been temporary.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// The same where the kernel does not notify, and after a failure.
@@ -56,7 +57,8 @@ impl HostWatch {
         self.gathered.add(HostChanges::ALL);
     }
 
-    /// Parts to look at now, once there are any. May be dropped and called again without losing any.
+    /// Parts to look at now, once there are any. May be dropped and called again without losing
+    /// any.
     pub(crate) async fn next(&mut self) -> HostChanges {
         loop {
             let due = self.gathered.take_due(Instant::now());

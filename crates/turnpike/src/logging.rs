@@ -1,5 +1,6 @@
-//! The log: to standard error, or where coturn's options say under coturn's name; as text, logfmt or JSON, with a level
-//! that a reload may change. Nothing else in the process writes there once the server runs.
+//! The log: to standard error, or where coturn's options say under coturn's name; as text, logfmt
+//! or JSON, with a level that a reload may change. Nothing else in the process writes there once
+//! the server runs.
 //!
 //! Lines are handed to a thread that writes them, through a bounded queue that drops lines when it
 //! is full: a reader of the log may stall, and no worker waits for it.

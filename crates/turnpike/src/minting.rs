@@ -1,6 +1,6 @@
-//! Time-limited credentials, made as a web service makes them (draft-uberti-behave-turn-rest §2.2): the name is
-//! `<expiry>:<user>`, perhaps with limits behind it, and the password the HMAC of the name. For applications that ask the server
-//! (`/turn`) with the first secret of their realm.
+//! Time-limited credentials, made as a web service makes them (draft-uberti-behave-turn-rest §2.2):
+//! the name is `<expiry>:<user>`, perhaps with limits behind it, and the password the HMAC of the
+//! name. For applications that ask the server (`/turn`) with the first secret of their realm.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -37,8 +37,8 @@ impl NameForm {
     /// The name of a credential until `expiry`, in seconds since 1970.
     ///
     /// # Errors
-    /// The user is too long, has characters that a name cannot have, or may be taken for a time; or there are limits
-    /// where names have none.
+    /// The user is too long, has characters that a name cannot have, or may be taken for a time; or
+    /// there are limits where names have none.
     pub(crate) fn name(
         self,
         expiry: u64,

@@ -1,4 +1,5 @@
-//! New configurations and their secrets: nothing that exists is replaced, and all are written or none.
+//! New configurations and their secrets: nothing that exists is replaced, and all are written or
+//! none.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -77,8 +78,9 @@ fn share(file: &File, path: &Path) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(CONFIGURATION))
 }
 
-/// The group of a service that reads its configuration in the directory of this file: one that root has given the
-/// directory to, as packages do with `/etc/turnpike`. `None` for other users, whose servers are their own.
+/// The group of a service that reads its configuration in the directory of this file: one that root
+/// has given the directory to, as packages do with `/etc/turnpike`. `None` for other users, whose
+/// servers are their own.
 pub(crate) fn group_of_service(path: &Path) -> Option<u32> {
     let root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     let directory = fs::metadata(path.parent()?).ok()?;

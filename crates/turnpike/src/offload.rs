@@ -191,7 +191,8 @@ impl KernelPath {
 pub(crate) struct WeakKernelPath(Weak<Mutex<Offload>>);
 
 impl WeakKernelPath {
-    /// A copy for a keeper, if another one than at the changes that it knows; the inner `None`: there is nothing to copy.
+    /// A copy for a keeper, if another one than at the changes that it knows; the inner `None`:
+    /// there is nothing to copy.
     pub(crate) fn changed_copy(&self, known: &mut Option<u64>) -> Option<Option<ParkedPath>> {
         let offload = self.0.upgrade()?;
         let offload = offload.lock().unwrap_or_else(PoisonError::into_inner);

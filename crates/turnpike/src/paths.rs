@@ -192,8 +192,8 @@ pub(crate) struct Socket {
     pub(crate) unread: Option<SettingsErrors>,
 }
 
-/// The control socket of the running server. A configuration that is wrong elsewhere is no obstacle:
-/// an operator who corrects it still needs the server.
+/// The control socket of the running server. A configuration that is wrong elsewhere is no
+/// obstacle: an operator who corrects it still needs the server.
 pub(crate) fn control_socket(paths: &PathOptions) -> Socket {
     let here = ProcessEnvironment::real();
     here.control_socket(paths, |file| settings::paths(file, &environment()))

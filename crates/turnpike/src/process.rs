@@ -1,4 +1,5 @@
-//! The process of a server under coturn's name: in the background, as another user, with a file of its id.
+//! The process of a server under coturn's name: in the background, as another user, with a file of
+//! its id.
 
 use std::fs;
 use std::io::Write as _;
@@ -11,7 +12,8 @@ use rustix::fs::OFlags;
 use crate::failure::{OrFail as _, Result};
 use crate::logging::LogTarget;
 
-/// Place of a server in the system. The default is that of a service manager: in the foreground, the log on standard error.
+/// Place of a server in the system. The default is that of a service manager: in the foreground,
+/// the log on standard error.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProcessOptions {
     /// Destination of the log.
@@ -41,8 +43,8 @@ impl ProcessOptions {
 
 const CANNOT: &str = "cannot leave the terminal";
 
-/// Tells the process that waits at standard output that the server serves, and leaves that for the file that it returns, which
-/// keeps nothing.
+/// Tells the process that waits at standard output that the server serves, and leaves that for the
+/// file that it returns, which keeps nothing.
 ///
 /// # Errors
 /// The system refuses.
@@ -62,14 +64,17 @@ pub(crate) struct PidFile {
     file: fs::File,
 }
 
-/// Directories that programs share: a server that may remove files there could remove others' files.
+/// Directories that programs share: a server that may remove files there could remove others'
+/// files.
 const SHARED: [&str; 5] = ["/run", "/var/run", "/var", "/tmp", "/var/tmp"];
 
 impl PidFile {
-    /// Writes the file in place of one that a former server left. The file belongs to `owner`, who may empty it later.
+    /// Writes the file in place of one that a former server left. The file belongs to `owner`, who
+    /// may empty it later.
     ///
-    /// The old file is removed rather than opened. It may belong to another user, in whose file root cannot write in a
-    /// sticky directory (`fs.protected_regular`), and it may be a link to a file of somebody else.
+    /// The old file is removed rather than opened. It may belong to another user, in whose file
+    /// root cannot write in a sticky directory (`fs.protected_regular`), and it may be a link to a
+    /// file of somebody else.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -101,7 +106,8 @@ impl PidFile {
     }
 }
 
-/// Creates a file in place of an old one; an old one that cannot be removed is emptied. Links are not followed.
+/// Creates a file in place of an old one; an old one that cannot be removed is emptied. Links are
+/// not followed.
 fn open_anew(path: &Path) -> std::io::Result<fs::File> {
     let is_stale = fs::symlink_metadata(path).is_ok_and(|old| old.is_file() || old.is_symlink());
     let mut options = fs::OpenOptions::new();

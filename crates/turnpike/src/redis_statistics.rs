@@ -1,8 +1,10 @@
-//! The life of sessions and their traffic in Redis, in the keys and channels of coturn's `redis-statsdb`.
+//! The life of sessions and their traffic in Redis, in the keys and channels of coturn's
+//! `redis-statsdb`.
 //!
-//! A thread of its own takes the events of workers out of a bounded queue. While Redis is away it waits with what it has, the
-//! queue fills, and what does not fit is lost and counted. Keys expire behind the lifetime of their allocation, so that a
-//! server that is killed leaves none, and none deletes those of another.
+//! A thread of its own takes the events of workers out of a bounded queue. While Redis is away it
+//! waits with what it has, the queue fills, and what does not fit is lost and counted. Keys expire
+//! behind the lifetime of their allocation, so that a server that is killed leaves none, and none
+//! deletes those of another.
 
 mod payload;
 
@@ -57,7 +59,8 @@ impl RedisStatistics {
         Ok(Self { thread, ends })
     }
 
-    /// Waits for the end, after that of all senders. What a Redis that is away does not take then is left out.
+    /// Waits for the end, after that of all senders. What a Redis that is away does not take then
+    /// is left out.
     pub(crate) fn join(self) {
         self.ends.store(true, Ordering::Relaxed);
         // A panic of the thread has been told of by itself.

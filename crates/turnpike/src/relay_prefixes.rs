@@ -41,9 +41,10 @@ pub(crate) fn of(settings: &Settings, workers: usize) -> Result<Vec<RelayPrefix>
     settings.relay.prefixes.iter().map(|prefix| make(prefix.0)).collect()
 }
 
-/// Refuses prefixes that this host does not deliver to itself (`own`) or has other uses for (`addresses`), and ports that
-/// another program has: each worker's, the next one, which pairs have, and the worker's for TCP (`tcp`). They are not looked at if
-/// this server's process before has them (`inherited`).
+/// Refuses prefixes that this host does not deliver to itself (`own`) or has other uses for
+/// (`addresses`), and ports that another program has: each worker's, the next one, which pairs
+/// have, and the worker's for TCP (`tcp`). They are not looked at if this server's process before
+/// has them (`inherited`).
 ///
 /// # Errors
 /// As said.

@@ -13,12 +13,12 @@ use crate::output;
 /// Longest interval of checks for a renewal: a suspended host or a changed clock does not matter.
 const LOOK: Duration = Duration::from_hours(1);
 
-/// First pause after a failed order; each one is twice the pause before. Let's Encrypt permits five failed verifications
-/// of a name in an hour.
+/// First pause after a failed order; each one is twice the pause before. Let's Encrypt permits five
+/// failed verifications of a name in an hour.
 const PAUSE_MIN: Duration = Duration::from_mins(5);
 
-/// Longest pause after failed orders: several attempts remain in the last third of a certificate's lifetime, even where that
-/// is six days.
+/// Longest pause after failed orders: several attempts remain in the last third of a certificate's
+/// lifetime, even where that is six days.
 const PAUSE_MAX: Duration = Duration::from_hours(6);
 
 /// The certificate's store. Its file exists once a certificate was issued.
@@ -50,7 +50,8 @@ pub(crate) fn order(settings: &Settings) -> Result<Option<Order>, AcmeError> {
     }))
 }
 
-/// Orders and renews until the future is dropped. The certificate watch puts the stored file in force.
+/// Orders and renews until the future is dropped. The certificate watch puts the stored file in
+/// force.
 pub(crate) async fn renew(order: Order, store: Store, certificates: Arc<Certificates>) {
     let names = order.names.join(", ");
     let mut pause = PAUSE_MIN;

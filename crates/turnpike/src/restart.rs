@@ -1,4 +1,5 @@
-//! A restart: the process that ends leaves its calls with the service manager, and the next one goes on with them.
+//! A restart: the process that ends leaves its calls with the service manager, and the next one
+//! goes on with them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,8 +11,8 @@ use crate::handover::{Handovers, KeeperLink, Parked, Predecessor};
 use crate::service_manager::ServiceManager;
 use crate::{cores, handover};
 
-/// The process before, as far as what it has left with the service manager or its keeper is of use with these settings; otherwise its sockets
-/// are closed, and its allocations have ended.
+/// The process before, as far as what it has left with the service manager or its keeper is of use
+/// with these settings; otherwise its sockets are closed, and its allocations have ended.
 pub(crate) fn predecessor(found: Option<Parked>, settings: &Settings) -> Option<Predecessor> {
     let predecessor = match found {
         Some(found) => Predecessor::find(found).map(Some),
@@ -54,7 +55,8 @@ fn services(settings: &Settings) -> Vec<SocketAddr> {
     monitoring.chain(settings.api.listen.iter().map(|endpoint| endpoint.0)).collect()
 }
 
-/// Leaves the calls with the service manager, where it keeps them; with a keeper they are as they are.
+/// Leaves the calls with the service manager, where it keeps them; with a keeper they are as they
+/// are.
 pub(crate) fn leave(
     handovers: Option<&Handovers>,
     keeper: Option<&KeeperLink>,

@@ -1,5 +1,6 @@
-//! The revocations in force, and their file in the data directory: a restart forgets none. Each change replaces the
-//! file as a whole. Of a secret or key it has a hash, so that another one of the same name is not refused.
+//! The revocations in force, and their file in the data directory: a restart forgets none. Each
+//! change replaces the file as a whole. Of a secret or key it has a hash, so that another one of
+//! the same name is not refused.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -16,7 +17,8 @@ use turn_types::Realm;
 
 use crate::failure::{Failure, OrFail as _, Result};
 
-/// Revocations at one time: each is a few hundred bytes in memory and in a file that each change replaces.
+/// Revocations at one time: each is a few hundred bytes in memory and in a file that each change
+/// replaces.
 const REVOCATIONS_MAX: usize = 10_000;
 
 /// Longest name in bytes: that of a USERNAME (RFC 8489 §14.3).
@@ -62,8 +64,8 @@ struct Content {
 }
 
 impl Revocations {
-    /// Reads the file; it need not exist. One that cannot be understood stops the start, as the server would accept
-    /// revoked credentials.
+    /// Reads the file; it need not exist. One that cannot be understood stops the start, as the
+    /// server would accept revoked credentials.
     pub(crate) fn read(path: PathBuf) -> Result<Self> {
         let all = match fs::metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -105,7 +107,8 @@ impl Revocations {
         policy
     }
 
-    /// Adds a revocation; of one that is there already the end changes. It is to be [stored](Self::store).
+    /// Adds a revocation; of one that is there already the end changes. It is to be
+    /// [stored](Self::store).
     pub(crate) fn add(
         &mut self,
         policy: &Policy,
@@ -223,8 +226,8 @@ impl From<RevokedKind> for Kind {
     }
 }
 
-/// End of a name's revocation by the time in it: the later one where both of its parts may be times. `None` where there
-/// is none, or it is over: the name is a user's.
+/// End of a name's revocation by the time in it: the later one where both of its parts may be
+/// times. `None` where there is none, or it is over: the name is a user's.
 pub(crate) fn end_of_name(name: &str, separator: char, now: u64) -> Option<u64> {
     let parts = [
         Some(name),

@@ -1,7 +1,9 @@
-//! The service manager that started the server: systemd (sd_notify(3)), or another that sets `NOTIFY_SOCKET`. It is notified
-//! of readiness, reloads and the end, gets heartbeats while every worker makes progress, and shows the state in one line.
+//! The service manager that started the server: systemd (sd_notify(3)), or another that sets
+//! `NOTIFY_SOCKET`. It is notified of readiness, reloads and the end, gets heartbeats while every
+//! worker makes progress, and shows the state in one line.
 //!
-//! The socket is connected before the process is confined: landlock refuses new connections to abstract sockets.
+//! The socket is connected before the process is confined: landlock refuses new connections to
+//! abstract sockets.
 
 mod store;
 
@@ -75,8 +77,8 @@ pub(crate) struct State {
 }
 
 impl ServiceManager {
-    /// Connects to the manager's socket; without one all messages are discarded. A process that takes another one's place gets
-    /// its variables.
+    /// Connects to the manager's socket; without one all messages are discarded. A process that
+    /// takes another one's place gets its variables.
     pub(crate) fn connect(takes_over: bool) -> Self {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let text = |name: &str| variable(name).and_then(|value| value.into_string().ok());
@@ -172,8 +174,8 @@ impl ServiceManager {
         self.send(&format!("EXTEND_TIMEOUT_USEC={}", EXTENSION.as_micros()));
     }
 
-    /// Sends the state, at each look of the watchdog: a heartbeat if each worker makes progress, and the state line if it
-    /// has changed.
+    /// Sends the state, at each look of the watchdog: a heartbeat if each worker makes progress,
+    /// and the state line if it has changed.
     pub(crate) fn report(&self, state: State) {
         if self.heartbeats && state.workers_alive {
             self.send("WATCHDOG=1");

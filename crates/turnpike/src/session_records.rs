@@ -24,7 +24,8 @@ use crate::redis_statistics::RedisStatistics;
 /// Wait for room in a queue, of records that are no end of a session.
 const ROOM: Duration = Duration::from_millis(20);
 
-/// Attempts to put an interim record into a queue, [`ROOM`] apart: an output that is stuck must not hold up the others.
+/// Attempts to put an interim record into a queue, [`ROOM`] apart: an output that is stuck must not
+/// hold up the others.
 const ROOM_TRIES: u32 = 250;
 
 /// The queues of records, and the threads at their ends.

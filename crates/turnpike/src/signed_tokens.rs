@@ -36,7 +36,8 @@ const FETCH_AGAIN_AFTER: Duration = Duration::from_mins(1);
 /// Bounds of a set of keys: some hundred keys.
 const FETCH: Bounds = Bounds { deadline: Duration::from_secs(10), body: 256 << 10 };
 
-/// The verifier of a configuration; `None` where no tokens are taken. It fetches keys as long as the server runs.
+/// The verifier of a configuration; `None` where no tokens are taken. It fetches keys as long as
+/// the server runs.
 pub(crate) fn start(settings: &Settings) -> Result<Option<Arc<dyn SignedTokens>>> {
     let wanted = &settings.signed_tokens;
     let (Some(issuer), Some(audience)) = (&wanted.issuer, &wanted.audience) else {

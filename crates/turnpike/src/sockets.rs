@@ -22,8 +22,8 @@ const ENFILE: i32 = 23;
 
 /// The listeners of all workers, and warnings about them.
 pub(crate) struct Bound {
-    /// For each worker its listeners, in the order of [`Self::addresses`] and then [`Self::tls`], and the sockets that
-    /// connections come to.
+    /// For each worker its listeners, in the order of [`Self::addresses`] and then [`Self::tls`],
+    /// and the sockets that connections come to.
     pub(crate) workers: Vec<(Vec<Listener>, Vec<TcpListener>)>,
     /// The addresses, with the ports that were given for port 0.
     pub(crate) addresses: Vec<SocketAddr>,
@@ -90,8 +90,8 @@ pub(crate) fn bind(
 }
 
 impl Bound {
-    /// Binds an address for each worker, over UDP, TCP or both, or takes the sockets of the process before; `None` on a
-    /// host without its family.
+    /// Binds an address for each worker, over UDP, TCP or both, or takes the sockets of the process
+    /// before; `None` on a host without its family.
     fn bind_one(
         &mut self,
         wanted: SocketAddr,
@@ -169,7 +169,8 @@ pub(crate) fn is_free_for_tcp(address: SocketAddr, net: &NetOptions) -> io::Resu
     TcpListener::bind(address, &tcp_options(false, net.device)).map(drop)
 }
 
-/// Connections that may wait to be accepted by each worker; the kernel bounds it by `net.core.somaxconn`.
+/// Connections that may wait to be accepted by each worker; the kernel bounds it by
+/// `net.core.somaxconn`.
 const CONNECTIONS_WAITING: u16 = 4096;
 
 /// Keepalives end connections without a peer, and by that their allocations: after 90 seconds.

@@ -1,4 +1,5 @@
-//! Rules that are in the tables of a database beside its users: read on a thread of their own, put in force as a reload does.
+//! Rules that are in the tables of a database beside its users: read on a thread of their own, put
+//! in force as a reload does.
 
 pub(crate) mod rules;
 
@@ -90,7 +91,8 @@ impl Tables {
         Ok(Self { watch: Some(watch), has_peers, ..Self::default() })
     }
 
-    /// The next reading that differs; never, where there are no tables. May be dropped and called again.
+    /// The next reading that differs; never, where there are no tables. May be dropped and called
+    /// again.
     pub(crate) async fn changed(&mut self) -> Reading {
         match &mut self.watch {
             Some(watch) => watch.changed().await,

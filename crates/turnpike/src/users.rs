@@ -1,5 +1,5 @@
-//! The user database for workers and commands. Another back end is chosen here, by its settings, in [`reader`] and
-//! [`editor`]; nothing else knows the kinds.
+//! The user database for workers and commands. Another back end is chosen here, by its settings, in
+//! [`reader`] and [`editor`]; nothing else knows the kinds.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -40,7 +40,8 @@ pub(crate) fn editor(database: &Database) -> Result<Box<dyn UserEditor>, StoreEr
     }
 }
 
-/// Characters of a password: clients send a hash of it, which anyone on the way can try passwords against.
+/// Characters of a password: clients send a hash of it, which anyone on the way can try passwords
+/// against.
 const PASSWORD_CHARS_MIN: usize = 8;
 
 /// Checks a password that an operator has chosen; an empty one is refused with the name.
@@ -71,8 +72,8 @@ pub(crate) fn offer_sha256(
     Ok(policy)
 }
 
-/// The same at a reload, from a database that is a file; elsewhere all keys are MD5. If it cannot be read now, what is
-/// known counts.
+/// The same at a reload, from a database that is a file; elsewhere all keys are MD5. If it cannot
+/// be read now, what is known counts.
 pub(crate) async fn offer_sha256_again(database: Database, policy: Policy) -> Policy {
     if !matches!(database, Database::Sqlite(_)) || !exists(&database) {
         return policy;
@@ -122,8 +123,8 @@ impl Users {
             };
             let posted = workers.mailbox(asker.worker).map(|mailbox| mailbox.post(request));
             if let Some(Err(error)) = posted {
-                // A mailbox has room for an answer to every look-up that can wait, so the worker is gone or
-                // stuck; what waits there ends after `USER_LOOKUP_WITHIN`.
+                // A mailbox has room for an answer to every look-up that can wait, so the worker is
+                // gone or stuck; what waits there ends after `USER_LOOKUP_WITHIN`.
                 tracing::debug!(worker = asker.worker.0, %error, "a user was found in vain");
             }
         };
@@ -185,8 +186,8 @@ fn in_server_words(user: UserRecord) -> User {
     }
 }
 
-/// Lines about a database that fails: a warning, again each minute, and one line at the end of what was warned about. At most
-/// two lines a minute, however often it fails and recovers.
+/// Lines about a database that fails: a warning, again each minute, and one line at the end of what
+/// was warned about. At most two lines a minute, however often it fails and recovers.
 #[derive(Debug, Default)]
 struct Outage {
     warning: Throttle,

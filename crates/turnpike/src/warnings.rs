@@ -115,8 +115,8 @@ const PRIVATE: [&str; 8] = [
     "fe80::/10",
 ];
 
-/// A warning about an entry of `peers.allow` that covers more than a private network: `10.0.0.0/8` is intended,
-/// `0.0.0.0/0` may be meant for the public Internet, which needs no entry.
+/// A warning about an entry of `peers.allow` that covers more than a private network: `10.0.0.0/8`
+/// is intended, `0.0.0.0/0` may be meant for the public Internet, which needs no entry.
 fn wide(settings: &Settings, entry: &Prefix) -> Option<Finding> {
     // IPv4 is kept in its mapped form, and is no part of an entry of IPv6.
     let is_v4 = |prefix: &Prefix| prefix.len_128() >= 96 && prefix.bits() >> 32 == 0xffff;

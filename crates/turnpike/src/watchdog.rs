@@ -1,5 +1,6 @@
-//! Watches the workers: each has a turn of its loop soon after it is woken, unless it hangs. A hung one serves no
-//! client, and the kernel goes on assigning its share of the clients to it: a restart is better.
+//! Watches the workers: each has a turn of its loop soon after it is woken, unless it hangs. A hung
+//! one serves no client, and the kernel goes on assigning its share of the clients to it: a restart
+//! is better.
 
 use std::time::Duration;
 
@@ -12,17 +13,18 @@ use crate::failure::{Failure, Result};
 /// Interval of checks of the workers.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Looks without a turn of a worker until that is logged: a turn takes milliseconds, also under full load.
+/// Looks without a turn of a worker until that is logged: a turn takes milliseconds, also under
+/// full load.
 pub(crate) const REPORTED_AFTER: u32 = 5;
 
-/// The same until the process ends, so that a supervisor starts it again: as long as it takes a client to give
-/// up, and a host that swaps to come back.
+/// The same until the process ends, so that a supervisor starts it again: as long as it takes a
+/// client to give up, and a host that swaps to come back.
 const ENDED_AFTER: u32 = 15;
 
 /// Known turns of the workers.
 ///
-/// Looks are counted, not seconds: while a virtual machine is paused, or a debugger has stopped the process,
-/// there are none.
+/// Looks are counted, not seconds: while a virtual machine is paused, or a debugger has stopped the
+/// process, there are none.
 #[derive(Debug, Default)]
 pub(crate) struct Watchdog {
     /// In the order of the workers' ids.
@@ -50,8 +52,8 @@ enum Finding {
 }
 
 impl Watchdog {
-    /// Checks all workers, and wakes idle ones, so that each has had a turn by the next check. To be
-    /// called every [`LOOK_EVERY`].
+    /// Checks all workers, and wakes idle ones, so that each has had a turn by the next check. To
+    /// be called every [`LOOK_EVERY`].
     ///
     /// # Errors
     /// A worker hangs: the process is to end.

@@ -1,5 +1,5 @@
-//! `turnpike tune` on a real kernel, in a network namespace of the test's own: only values that belong
-//! to the namespace or to its veth are ever changed.
+//! `turnpike tune` on a real kernel, in a network namespace of the test's own: only values that
+//! belong to the namespace or to its veth are ever changed.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -14,8 +14,8 @@ const VETH: &str = "tune0";
 /// Ports that somebody reserved before.
 const RESERVED: &str = "8080,9148-9150";
 
-/// A network namespace with a veth, with a /sys that shows it and an /etc/sysctl.d of its own. It ends
-/// with its one process.
+/// A network namespace with a veth, with a /sys that shows it and an /etc/sysctl.d of its own. It
+/// ends with its one process.
 struct Namespace {
     process: Child,
     directory: PathBuf,

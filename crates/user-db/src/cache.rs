@@ -78,16 +78,17 @@ impl Cache {
         }
     }
 
-    /// Takes no answer from before for good any more: users have changed. They stay the last known ones.
+    /// Takes no answer from before for good any more: users have changed. They stay the last known
+    /// ones.
     pub(crate) fn outdate(&mut self) {
         self.known.era += 1;
         self.unknown.era += 1;
     }
 }
 
-/// A bounded map that evicts entries that were not used since the map last filled up by half: two maps, of
-/// which the younger one is filled; when it is full it becomes the older one, and the older one is dropped.
-/// Eviction searches and sorts nothing.
+/// A bounded map that evicts entries that were not used since the map last filled up by half: two
+/// maps, of which the younger one is filled; when it is full it becomes the older one, and the
+/// older one is dropped. Eviction searches and sorts nothing.
 #[derive(Debug)]
 struct Generations<K, V> {
     young: HashMap<K, Entry<V>>,

@@ -1,5 +1,6 @@
-//! Users in coturn's own layout, in a database server that coturn may use at the same time: a realm, a name, and the
-//! MD5 key in hexadecimal digits. It has neither SHA-256 keys, nor USERHASH, nor a limit of allocations.
+//! Users in coturn's own layout, in a database server that coturn may use at the same time: a
+//! realm, a name, and the MD5 key in hexadecimal digits. It has neither SHA-256 keys, nor USERHASH,
+//! nor a limit of allocations.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -194,7 +195,8 @@ impl CoturnEditor {
 }
 
 impl Drop for CoturnEditor {
-    /// Does not wait for connections: the caller may be within another runtime, where nothing may block.
+    /// Does not wait for connections: the caller may be within another runtime, where nothing may
+    /// block.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -296,7 +298,8 @@ pub(crate) fn unhex(text: &str) -> Option<[u8; 16]> {
     Some(bytes)
 }
 
-/// Pauses between attempts to reach a server that does not answer: doubled from the first to the last.
+/// Pauses between attempts to reach a server that does not answer: doubled from the first to the
+/// last.
 #[derive(Debug)]
 pub(crate) struct Pause(Duration);
 

@@ -2,8 +2,9 @@
 
 use turn_types::Secret;
 
-/// Small letters and digits without i, l, 0 and 1, which are taken for others: safe in URLs, shells,
-/// INI files and over the telephone. 32 of them, so that five random bits pick one without bias.
+/// Small letters and digits without i, l, 0 and 1, which are taken for others: safe in URLs,
+/// shells, INI files and over the telephone. 32 of them, so that five random bits pick one without
+/// bias.
 const ALPHABET: &[u8; 32] = b"abcdefghjkmnopqrstuvwxyz23456789";
 
 /// 26 symbols are 130 bits, above the 128 that cannot be brute-forced.

@@ -1,15 +1,16 @@
-//! Answers the workers' look-ups: from a cache that workers may read without a thread in between, otherwise by a
-//! thread that keeps many look-ups of the store in flight, each key once, each with a deadline. A store that
-//! hangs is answered with [`Answer::Unavailable`] at the deadline, and no worker waits for it.
+//! Answers the workers' look-ups: from a cache that workers may read without a thread in between,
+//! otherwise by a thread that keeps many look-ups of the store in flight, each key once, each with
+//! a deadline. A store that hangs is answered with [`Answer::Unavailable`] at the deadline, and no
+//! worker waits for it.
 //!
-//! A change made by another process (`turnpike user add`) is seen by the first look-up that comes half a second
-//! or more after the last check for changes ([`DirectoryOptions::changes_after`]); a look-up that is in flight
-//! then is repeated. Of a store that reports no changes, answers are good for
-//! [`DirectoryOptions::unreported_for`]. The allocations of a deleted
-//! user end at their next refresh; `turnpike session end ID` ends them sooner.
+//! A change made by another process (`turnpike user add`) is seen by the first look-up that comes
+//! half a second or more after the last check for changes ([`DirectoryOptions::changes_after`]); a
+//! look-up that is in flight then is repeated. Of a store that reports no changes, answers are good
+//! for [`DirectoryOptions::unreported_for`]. The allocations of a deleted user end at their next
+//! refresh; `turnpike session end ID` ends them sooner.
 //!
-//! While the store fails, a user whom it has confirmed within [`DirectoryOptions::last_known_for`] goes on without a
-//! wait; one look-up at a time tries the store again.
+//! While the store fails, a user whom it has confirmed within [`DirectoryOptions::last_known_for`]
+//! goes on without a wait; one look-up at a time tries the store again.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -62,8 +63,8 @@ pub struct DirectoryOptions {
     pub last_known_for: Duration,
     /// Deadline of each call to the store.
     pub store_within: Duration,
-    /// Time after which a worker does not wait for an answer any more: look-ups that have been queued for longer are
-    /// dropped, so that the thread goes on with later ones after a stall.
+    /// Time after which a worker does not wait for an answer any more: look-ups that have been
+    /// queued for longer are dropped, so that the thread goes on with later ones after a stall.
     pub answer_within: Duration,
 }
 
@@ -73,7 +74,8 @@ impl Default for DirectoryOptions {
             changes_after: Duration::from_millis(500),
             known_for: Duration::from_secs(60),
             unknown_for: Duration::from_secs(10),
-            // A user whom another server adds or deletes is known within a second, with the look-up.
+            // A user whom another server adds or deletes is known within a second, with the
+            // look-up.
             unreported_for: Duration::from_millis(500),
             last_known_for: Duration::from_secs(3600),
             // Both calls that an answer may need end before a worker gives up.
@@ -134,8 +136,8 @@ struct Job<T> {
 }
 
 impl<T: Send + 'static> Directory<T> {
-    /// Starts the thread, which passes each answer to `deliver`. That must not block: all answers behind it
-    /// would wait.
+    /// Starts the thread, which passes each answer to `deliver`. That must not block: all answers
+    /// behind it would wait.
     ///
     /// # Errors
     /// The system has no thread or descriptor left.
@@ -147,8 +149,8 @@ impl<T: Send + 'static> Directory<T> {
         Self::start_with_health(reader, options, deliver, |_| {})
     }
 
-    /// As [`Directory::start`]; the thread passes each failure of a look-up, and the end of failures, to `report`, which must
-    /// not block, either.
+    /// As [`Directory::start`]; the thread passes each failure of a look-up, and the end of
+    /// failures, to `report`, which must not block, either.
     ///
     /// # Errors
     /// As [`Directory::start`].
@@ -186,8 +188,8 @@ impl<T: Send + 'static> Directory<T> {
         Ok(Self { queue: Some(queue), thread: Some(thread), answers })
     }
 
-    /// The cached answer: `Some(None)` when there is no such user, `None` when the store has to look
-    /// ([`find`](Self::find)). Never blocks: while the thread writes an answer, none is known.
+    /// The cached answer: `Some(None)` when there is no such user, `None` when the store has to
+    /// look ([`find`](Self::find)). Never blocks: while the thread writes an answer, none is known.
     #[must_use]
     pub fn known(&self, realm: &Arc<str>, user: &UserQuery) -> Option<Option<UserRecord>> {
         let now = Instant::now();
@@ -199,8 +201,8 @@ impl<T: Send + 'static> Directory<T> {
         kept.cache.find(now, &question)
     }
 
-    /// Looks a user up; the answer is delivered with `ticket`. Never blocks: false when too many look-ups are
-    /// waiting.
+    /// Looks a user up; the answer is delivered with `ticket`. Never blocks: false when too many
+    /// look-ups are waiting.
     pub fn find(&self, ticket: T, realm: Arc<str>, user: UserQuery) -> bool {
         let job = Job { ticket, question: Question { realm, user }, asked: Instant::now() };
         self.queue.as_ref().is_some_and(|queue| queue.try_send(job).is_ok())
@@ -285,7 +287,8 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         if let Some(parked) = &mut self.checking {
             parked.extend(is_first.then_some(question));
         } else if self.answers.lock().is_stale(now, self.options.changes_after) {
-            // A ticket that joins a look-up in flight does not take an answer from before a change, either.
+            // A ticket that joins a look-up in flight does not take an answer from before a change,
+            // either.
             self.checking = Some(is_first.then_some(question).into_iter().collect());
             let revision = within(self.options.store_within, self.reader.revision());
             self.in_flight.spawn(async { Done::Revision(revision.await) });
@@ -409,7 +412,8 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
                 drop(kept);
                 parked.into_iter().for_each(|question| self.look_up(now, question));
             }
-            // The last known users rather than none, until the next check; others fail with the store.
+            // The last known users rather than none, until the next check; others fail with the
+            // store.
             Err(_) => {
                 self.answers.lock().checked = Some(now);
                 parked.into_iter().for_each(|question| self.look_up(now, question));

@@ -69,7 +69,8 @@ pub enum StoreError {
         /// The realm.
         realm: String,
     },
-    /// Any other error of the database: it cannot be reached or read, it is full, or something else.
+    /// Any other error of the database: it cannot be reached or read, it is full, or something
+    /// else.
     #[error("{database}: {what}")]
     Database {
         /// The database: its file, or its URL without the password.

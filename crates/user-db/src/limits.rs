@@ -11,30 +11,31 @@ pub(crate) const REALM_BYTES_MAX: usize = 127;
 /// A password in bytes: a longer one was pasted by mistake.
 pub const PASSWORD_BYTES_MAX: usize = 1024;
 
-/// Wait for another process that holds the database's write lock. Writes take milliseconds, so a longer one
-/// means that a process is stuck.
+/// Wait for another process that holds the database's write lock. Writes take milliseconds, so a
+/// longer one means that a process is stuck.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Wait for a look-up in progress when the server stops: far longer than one takes.
 pub(crate) const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 
-/// Pause before SQLite is called again for an operation that it does not wait for: far longer than the other
-/// process needs.
+/// Pause before SQLite is called again for an operation that it does not wait for: far longer than
+/// the other process needs.
 pub(crate) const BUSY_NAP: Duration = Duration::from_millis(5);
 
-/// Requests waiting for the directory's thread, and requests that look-ups in flight will answer. At 20 µs for
-/// each this is 160 ms of work; beyond it an answer would come after the client's first retransmission
-/// (500 ms) under load, so more are refused at once.
+/// Requests waiting for the directory's thread, and requests that look-ups in flight will answer.
+/// At 20 µs for each this is 160 ms of work; beyond it an answer would come after the client's
+/// first retransmission (500 ms) under load, so more are refused at once.
 pub(crate) const QUEUE_MAX: usize = 8192;
 
-/// Look-ups in flight at a time: 20 times the connections of a large database pool, so that the database and
-/// not this number bounds the rate.
+/// Look-ups in flight at a time: 20 times the connections of a large database pool, so that the
+/// database and not this number bounds the rate.
 pub(crate) const IN_FLIGHT_MAX: usize = 2048;
 
 /// Users kept in the cache, about 300 bytes each.
 pub(crate) const CACHE_KNOWN_MAX: usize = 65_536;
 
-/// Names without a user kept in the cache: apart from the known ones, so that guessed names cannot evict users.
+/// Names without a user kept in the cache: apart from the known ones, so that guessed names cannot
+/// evict users.
 pub(crate) const CACHE_UNKNOWN_MAX: usize = 16_384;
 
 /// Realms that a warning names when the configured realm has no users: a line or two.
@@ -46,32 +47,34 @@ pub(crate) const EDIT_WITHIN: Duration = Duration::from_secs(10);
 /// Deadline of one attempt to reach a database server; a look-up that waits for it gives up before.
 pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
-/// First and longest pause between attempts to reach a database server. A second at the most, so that users are
-/// found within two when it is back.
+/// First and longest pause between attempts to reach a database server. A second at the most, so
+/// that users are found within two when it is back.
 pub(crate) const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// As above.
 pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Connections to a database server for look-ups. Each carries many look-ups at a time where the protocol allows it;
-/// more would let a restarted server be asked to accept them all at once.
+/// Connections to a database server for look-ups. Each carries many look-ups at a time where the
+/// protocol allows it; more would let a restarted server be asked to accept them all at once.
 pub(crate) const CONNECTIONS: usize = 4;
 
 /// Times as many for MySQL and MongoDB, whose connections carry one look-up at a time.
 pub(crate) const ONE_AT_A_TIME: usize = 4;
 
-/// Wait of a look-up for a member of a replica set of MongoDB that answers: below the deadline of a look-up, so that the
-/// reason is known.
+/// Wait of a look-up for a member of a replica set of MongoDB that answers: below the deadline of a
+/// look-up, so that the reason is known.
 #[cfg(feature = "mongodb")]
 pub(crate) const SELECT_WITHIN: Duration = Duration::from_secs(1);
 
-/// Time after which an unused connection to MongoDB is made anew: firewalls forget those that are silent for minutes.
+/// Time after which an unused connection to MongoDB is made anew: firewalls forget those that are
+/// silent for minutes.
 #[cfg(feature = "mongodb")]
 pub(crate) const UNUSED_FOR: Duration = Duration::from_secs(60);
 
 /// Silence after which a connection to a database server is probed, and after which it is given up.
 pub(crate) const SILENT_FOR: Duration = Duration::from_secs(10);
 
-/// Interval of looking at whether the database reports changes; an operator may turn that on or off.
+/// Interval of looking at whether the database reports changes; an operator may turn that on or
+/// off.
 pub(crate) const TRIGGER_EVERY: Duration = Duration::from_secs(5);
 
 /// Keys that one step of a SCAN looks at: about a millisecond of the server.
@@ -80,11 +83,12 @@ pub(crate) const SCAN_COUNT: u32 = 1000;
 /// Connections of the reading of tables, one statement after the other.
 pub(crate) const CONNECTIONS_TABLES: usize = 1;
 
-/// Rows read of one table: three limits for each of 4096 realms, and some more. More are a mistake, or an attack on this
-/// server's memory.
+/// Rows read of one table: three limits for each of 4096 realms, and some more. More are a mistake,
+/// or an attack on this server's memory.
 pub(crate) const TABLE_ROWS_MAX: u32 = 16_384;
 
-/// Wait of a look-up in coturn's SQLite file for a program that writes to it: below the deadline of a look-up.
+/// Wait of a look-up in coturn's SQLite file for a program that writes to it: below the deadline of
+/// a look-up.
 pub(crate) const READER_BUSY: Duration = Duration::from_secs(1);
 
 /// Interval of looking at the count of changes of coturn's SQLite file: one page is read.

@@ -1,5 +1,5 @@
-//! Coturn's collections in MongoDB. It reports changes to members of replica sets alone, and not to all users, so that
-//! answers are good for a short time only.
+//! Coturn's collections in MongoDB. It reports changes to members of replica sets alone, and not to
+//! all users, so that answers are good for a short time only.
 
 mod places;
 
@@ -69,7 +69,8 @@ impl Mongo {
             return Ok(database.clone());
         }
         let this = Arc::clone(self);
-        // In a task of its own: a look-up that is given up does not end a look for hosts that others wait for.
+        // In a task of its own: a look-up that is given up does not end a look for hosts that
+        // others wait for.
         let made = tokio::spawn(async move {
             let made = this.database.get_or_try_init(|| this.open());
             made.await.cloned()

@@ -1,4 +1,5 @@
-//! Coturn's tables in MySQL or MariaDB. Neither reports changes, so that answers are good for a short time only.
+//! Coturn's tables in MySQL or MariaDB. Neither reports changes, so that answers are good for a
+//! short time only.
 
 use std::sync::Arc;
 
@@ -86,8 +87,8 @@ impl Mysql {
 /// ER_NO_SUCH_TABLE.
 const NO_SUCH_TABLE: u16 = 1146;
 
-// The usual collations take upper and lower case for the same, and the protocol does not: BINARY compares bytes, and
-// the condition beside it lets the index be used.
+// The usual collations take upper and lower case for the same, and the protocol does not: BINARY
+// compares bytes, and the condition beside it lets the index be used.
 
 impl CoturnDatabase for Mysql {
     fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<String>> {

@@ -1,5 +1,5 @@
-//! Coturn's tables in PostgreSQL. Look-ups are pipelined on a few connections; a notification on the channel
-//! `turnpike_users` reports changes, where a trigger of this name sends it.
+//! Coturn's tables in PostgreSQL. Look-ups are pipelined on a few connections; a notification on
+//! the channel `turnpike_users` reports changes, where a trigger of this name sends it.
 
 use std::str::FromStr as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -86,7 +86,8 @@ impl Postgres {
             return Ok(client);
         }
         let this = Arc::clone(self);
-        // In a task of its own: a look-up that is given up does not end an attempt that others wait for.
+        // In a task of its own: a look-up that is given up does not end an attempt that others wait
+        // for.
         let made = tokio::spawn(async move { this.connect(&link).await }).await;
         made.unwrap_or(Err(StoreError::Overloaded))
     }

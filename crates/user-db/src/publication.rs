@@ -5,7 +5,8 @@ use std::time::Duration;
 /// A change that subscribers hear of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Publication {
-    /// Sets a key, and publishes its value on the channel of that name. The key expires after a time.
+    /// Sets a key, and publishes its value on the channel of that name. The key expires after a
+    /// time.
     Set {
         /// Key and channel.
         key: String,

@@ -24,7 +24,8 @@ impl Publisher {
     /// Opens a server by its URL: `redis://`, `rediss://` or `redis+unix://`. Waits for no network.
     ///
     /// # Errors
-    /// The URL is not one, a file that it names cannot be read, or this program was built without Redis.
+    /// The URL is not one, a file that it names cannot be read, or this program was built without
+    /// Redis.
     pub fn open(url: &str) -> Result<Self, StoreError> {
         let parsed = ServerUrl::parse(url)?;
         let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
@@ -44,7 +45,8 @@ impl Publisher {
     /// Carries out changes in their order, in one exchange.
     ///
     /// # Errors
-    /// The server cannot be reached, does not answer in time, or refuses. Some changes may have been made.
+    /// The server cannot be reached, does not answer in time, or refuses. Some changes may have
+    /// been made.
     pub async fn send(&self, changes: &[Publication]) -> Result<(), StoreError> {
         #[cfg(feature = "redis")]
         {

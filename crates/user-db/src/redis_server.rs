@@ -1,5 +1,5 @@
-//! Coturn's keys in Redis: `turn/realm/<realm>/user/<name>/key`. Look-ups are pipelined on one connection; keyspace
-//! events report changes, where the server sends them.
+//! Coturn's keys in Redis: `turn/realm/<realm>/user/<name>/key`. Look-ups are pipelined on one
+//! connection; keyspace events report changes, where the server sends them.
 
 mod places;
 
@@ -264,7 +264,8 @@ impl CoturnDatabase for Redis {
             let Position { realm, name } = page.after.unwrap_or_default();
             let after = (realm, name);
             let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
-            // SCAN has no order and may say a key twice: the first ones behind the position are kept.
+            // SCAN has no order and may say a key twice: the first ones behind the position are
+            // kept.
             let mut users = BTreeSet::new();
             self.scan(page.realm.as_deref(), |realm, name| {
                 let user = (realm.to_owned(), name.to_owned());

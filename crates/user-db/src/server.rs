@@ -14,8 +14,8 @@ use crate::sqlite_coturn::{SCHEME, SqliteCoturn};
 use crate::store::{UserEditor, UserReader};
 use crate::table::{Row, Table};
 
-/// Opens users in coturn's layout for look-ups, by a URL: `postgresql://`, `mysql://`, `redis://`, `mongodb://` or
-/// `sqlite-coturn://`. Waits for no network.
+/// Opens users in coturn's layout for look-ups, by a URL: `postgresql://`, `mysql://`, `redis://`,
+/// `mongodb://` or `sqlite-coturn://`. Waits for no network.
 ///
 /// # Errors
 /// As [`check_url`].
@@ -71,7 +71,8 @@ impl fmt::Debug for TableEditor {
 /// Checks a URL of a database server without connecting.
 ///
 /// # Errors
-/// The URL is not one, a file that it names cannot be read, or this program was built without this kind of database.
+/// The URL is not one, a file that it names cannot be read, or this program was built without this
+/// kind of database.
 pub fn check_url(text: &str) -> Result<(), StoreError> {
     open(text, Purpose::Look).map(drop)
 }

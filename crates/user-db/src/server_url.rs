@@ -1,4 +1,5 @@
-//! The URL of a database server: its TLS options taken out of it, its password kept out of messages.
+//! The URL of a database server: its TLS options taken out of it, its password kept out of
+//! messages.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -140,7 +141,8 @@ pub fn authority_files(text: &str) -> Vec<PathBuf> {
     }
 }
 
-/// Returns whether a host, perhaps with a port, is this one: loopback, or a directory of a Unix socket.
+/// Returns whether a host, perhaps with a port, is this one: loopback, or a directory of a Unix
+/// socket.
 fn is_here(host: &str) -> bool {
     let bare = match host.strip_prefix('[') {
         Some(v6) => v6.split(']').next().unwrap_or(v6),

@@ -54,11 +54,12 @@ pub struct SqliteStore {
 type FileId = (u64, u64);
 
 impl SqliteStore {
-    /// Opens the file, and creates it (mode 0600) and its directory (mode 0700) when they do not exist.
+    /// Opens the file, and creates it (mode 0600) and its directory (mode 0700) when they do not
+    /// exist.
     ///
     /// # Errors
-    /// The file or directory cannot be made or read, is something else, or can be read by other users
-    /// of the host.
+    /// The file or directory cannot be made or read, is something else, or can be read by other
+    /// users of the host.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let file = prepare_file(path)?;
         let connection = connect(path)?;
@@ -69,8 +70,8 @@ impl SqliteStore {
         Ok(store)
     }
 
-    /// Brings the tables to this program's version, under the write lock, so that two processes that
-    /// begin at once do it once.
+    /// Brings the tables to this program's version, under the write lock, so that two processes
+    /// that begin at once do it once.
     fn migrate(&mut self) -> Result<(), StoreError> {
         if self.version()? == Some(SCHEMA_VERSION) {
             return Ok(());
@@ -144,7 +145,8 @@ impl SqliteStore {
         find().map_err(|error| self.slip(&error))
     }
 
-    /// A number that differs from the last one when another handle or process has changed a user in between.
+    /// A number that differs from the last one when another handle or process has changed a user in
+    /// between.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -323,8 +325,8 @@ fn prepare_file(path: &Path) -> Result<FileId, StoreError> {
     Ok(file_id(&metadata))
 }
 
-/// Opens the file, or creates it for the owner of its directory: root adds users before the server, which runs as
-/// another user, has started.
+/// Opens the file, or creates it for the owner of its directory: root adds users before the server,
+/// which runs as another user, has started.
 fn open_or_create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
@@ -385,8 +387,8 @@ fn refuse_foreign(path: &Path, connection: &Connection) -> Result<(), StoreError
     ))
 }
 
-/// Sets WAL mode. When several processes set it for a new file at once, SQLite reports busy to some without
-/// waiting, lest they wait for each other: so it is tried again.
+/// Sets WAL mode. When several processes set it for a new file at once, SQLite reports busy to some
+/// without waiting, lest they wait for each other: so it is tried again.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     let deadline = Instant::now() + BUSY_TIMEOUT;
     loop {

@@ -1,5 +1,5 @@
-//! Coturn's tables in its SQLite file, on a thread that owns the connection. SQLite's count of others' changes reports
-//! them.
+//! Coturn's tables in its SQLite file, on a thread that owns the connection. SQLite's count of
+//! others' changes reports them.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -59,7 +59,8 @@ struct File {
 }
 
 impl SqliteCoturn {
-    /// Starts the thread. `makes`: a file that is not there is made, with coturn's tables, for its owner alone.
+    /// Starts the thread. `makes`: a file that is not there is made, with coturn's tables, for its
+    /// owner alone.
     pub(crate) fn new(path: &Path, makes: bool) -> Result<Self, StoreError> {
         let (jobs, queue) = sync_channel::<Job>(IN_FLIGHT_MAX);
         let mut file = File { path: path.to_owned(), makes, open: None };

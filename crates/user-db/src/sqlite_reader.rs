@@ -1,4 +1,5 @@
-//! Asynchronous look-ups in an SQLite file: a thread that owns the connection, and a bounded queue in front.
+//! Asynchronous look-ups in an SQLite file: a thread that owns the connection, and a bounded queue
+//! in front.
 
 use std::fmt;
 use std::path::Path;
@@ -14,8 +15,9 @@ use crate::store::{Lookup, UserQuery, UserReader, UserRecord};
 
 type Job = Box<dyn FnOnce(&mut SqliteStore) + Send>;
 
-/// Look-ups in an SQLite file. A file system that hangs stops its thread and nothing else: look-ups behind
-/// wait for their deadlines, and those that were given up are skipped when the thread goes on.
+/// Look-ups in an SQLite file. A file system that hangs stops its thread and nothing else: look-ups
+/// behind wait for their deadlines, and those that were given up are skipped when the thread goes
+/// on.
 pub struct SqliteReader {
     /// Dropped to end the thread.
     jobs: Option<SyncSender<Job>>,
@@ -75,8 +77,8 @@ impl UserReader for SqliteReader {
 }
 
 impl Drop for SqliteReader {
-    /// Waits until the thread has closed the file, so that SQLite empties its write-ahead log; not for longer than
-    /// `CLOSE_WITHIN`, as the file system may hang.
+    /// Waits until the thread has closed the file, so that SQLite empties its write-ahead log; not
+    /// for longer than `CLOSE_WITHIN`, as the file system may hang.
     fn drop(&mut self) {
         drop(self.jobs.take());
         let _ = self.closed.recv_timeout(CLOSE_WITHIN);

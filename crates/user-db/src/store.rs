@@ -12,10 +12,10 @@ use crate::limits::{NAME_BYTES_MAX, PASSWORD_BYTES_MAX, REALM_BYTES_MAX};
 /// A look-up that is under way. Dropping it gives it up.
 pub type Lookup<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
-/// Looks users up for the server. Any number of look-ups may be in flight; none blocks its caller, and the
-/// caller sets the deadline. Calls come from one thread, within a tokio runtime; opening a reader does not wait for a
-/// network. Names and realms are compared byte by byte: both sides prepare them as
-/// OpaqueString (RFC 8265 §4.2) before.
+/// Looks users up for the server. Any number of look-ups may be in flight; none blocks its caller,
+/// and the caller sets the deadline. Calls come from one thread, within a tokio runtime; opening a
+/// reader does not wait for a network. Names and realms are compared byte by byte: both sides
+/// prepare them as OpaqueString (RFC 8265 §4.2) before.
 pub trait UserReader: Send {
     /// Looks a user up.
     fn find(&self, realm: &Arc<str>, user: &UserQuery) -> Lookup<Option<UserRecord>>;
@@ -23,7 +23,8 @@ pub trait UserReader: Send {
     /// A number that differs from the last one when users have changed in between.
     fn revision(&self) -> Lookup<u64>;
 
-    /// Returns whether each change makes another revision now. Where it does not, answers are good for a short time.
+    /// Returns whether each change makes another revision now. Where it does not, answers are good
+    /// for a short time.
     fn reports_changes(&self) -> bool {
         true
     }
@@ -37,13 +38,15 @@ pub trait UserEditor {
     /// Adds a user; [`StoreError::Exists`] when the realm has one of this name.
     fn add(&mut self, user: &NewUser) -> Result<(), StoreError>;
 
-    /// Adds a user, or replaces keys and limit of the one of this name; returns whether there was one.
+    /// Adds a user, or replaces keys and limit of the one of this name; returns whether there was
+    /// one.
     fn replace(&mut self, user: &NewUser) -> Result<bool, StoreError>;
 
     /// Replaces the keys of the user of this name; returns whether there is one.
     fn set_keys(&mut self, user: &NewUser) -> Result<bool, StoreError>;
 
-    /// Sets the limit of a user's allocations, as in [`UserRecord`]; returns whether there is this user.
+    /// Sets the limit of a user's allocations, as in [`UserRecord`]; returns whether there is this
+    /// user.
     fn set_allocations_max(
         &mut self,
         realm: &str,
@@ -51,7 +54,8 @@ pub trait UserEditor {
         allocations_max: Option<u32>,
     ) -> Result<bool, StoreError>;
 
-    /// Deletes a user; returns whether there was one. Existing allocations end at their next refresh.
+    /// Deletes a user; returns whether there was one. Existing allocations end at their next
+    /// refresh.
     fn delete(&mut self, realm: &str, name: &str) -> Result<bool, StoreError>;
 
     /// Looks a user up.
@@ -144,7 +148,8 @@ impl NewUser {
     ///
     /// # Errors
     /// [`StoreError::Name`], [`StoreError::Realm`] or [`StoreError::Password`] when one of them is
-    /// empty, too long, or not allowed by OpaqueString (control characters, unassigned code points).
+    /// empty, too long, or not allowed by OpaqueString (control characters, unassigned code
+    /// points).
     pub fn new(
         realm: &str,
         name: &str,
@@ -170,7 +175,8 @@ impl NewUser {
         })
     }
 
-    /// A user with a key that another server made, as MD5 of name, realm and password; its clients cannot use SHA-256.
+    /// A user with a key that another server made, as MD5 of name, realm and password; its clients
+    /// cannot use SHA-256.
     ///
     /// # Errors
     /// As [`NewUser::new`].

@@ -1,4 +1,5 @@
-//! Coturn's tables besides that of users, for all kinds of databases: names, columns and keys, rows as text.
+//! Coturn's tables besides that of users, for all kinds of databases: names, columns and keys, rows
+//! as text.
 
 /// A table of coturn's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,8 +14,8 @@ pub enum Table {
     AllowedPeers,
     /// Peers that clients may not reach: realm, range.
     DeniedPeers,
-    /// Keys of access tokens: name, key in base64, begin in seconds since 1970, lifetime in seconds (0: no end),
-    /// algorithm, realm.
+    /// Keys of access tokens: name, key in base64, begin in seconds since 1970, lifetime in seconds
+    /// (0: no end), algorithm, realm.
     TokenKeys,
     /// Users of the page for administrators: name, realm, password.
     Admins,

@@ -1,5 +1,5 @@
-//! Reads tables of coturn's layout again and again, on a thread of its own. A database that fails, hangs or has too many
-//! rows leaves the last known ones in place.
+//! Reads tables of coturn's layout again and again, on a thread of its own. A database that fails,
+//! hangs or has too many rows leaves the last known ones in place.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,8 +36,8 @@ impl Default for TableWatchOptions {
 }
 
 impl TableWatchOptions {
-    /// Pause behind a reading: of a large Redis, where a reading walks over all keys, a tenth of its time is
-    /// taken at most.
+    /// Pause behind a reading: of a large Redis, where a reading walks over all keys, a tenth of
+    /// its time is taken at most.
     fn pause(&self, took: Duration) -> Duration {
         (took * 9).max(self.every).min(self.at_least_every)
     }
@@ -81,7 +81,8 @@ impl TableWatch {
         Ok(Self(receiver))
     }
 
-    /// The next reading that differs from the last one, in rows or in success. May be dropped and called again.
+    /// The next reading that differs from the last one, in rows or in success. May be dropped and
+    /// called again.
     pub async fn changed(&mut self) -> Reading {
         if self.0.changed().await.is_err() {
             // The thread has ended, which it does by a panic alone: the last rows stay.

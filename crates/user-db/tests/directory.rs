@@ -1,4 +1,5 @@
-//! The directory: its queue, its cache, look-ups in flight and their deadlines, and changes by other processes.
+//! The directory: its queue, its cache, look-ups in flight and their deadlines, and changes by
+//! other processes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};

@@ -1,9 +1,10 @@
 //! Network devices, and their support for the kernel path.
 //!
-//! All functions concern the network namespace of the calling thread, at the moment of the call: devices come,
-//! go and change. [`devices`] lists them, [`carrying()`] selects the devices of the server's traffic,
-//! [`choose`] selects the hooks for a device, [`may_leave`] checks outbound support, [`forwarding`] enables
-//! look-ups of next hops, and [`missing_capabilities`] names the capabilities that the process lacks.
+//! All functions concern the network namespace of the calling thread, at the moment of the call:
+//! devices come, go and change. [`devices`] lists them, [`carrying()`] selects the devices of the
+//! server's traffic, [`choose`] selects the hooks for a device, [`may_leave`] checks outbound
+//! support, [`forwarding`] enables look-ups of next hops, and [`missing_capabilities`] names the
+//! capabilities that the process lacks.
 
 mod carrying;
 mod choice;
@@ -67,9 +68,9 @@ pub struct XdpFeatures {
     pub basic: bool,
     /// Its programs may redirect packets to other devices.
     pub redirect: bool,
-    /// It can send packets that programs of other devices redirect to it, at this moment: many drivers can only
-    /// while a program is attached to the device itself, and a veth only while its peer accepts whole frames (a
-    /// program on it, or `ethtool -K PEER gro on`).
+    /// It can send packets that programs of other devices redirect to it, at this moment: many
+    /// drivers can only while a program is attached to the device itself, and a veth only while its
+    /// peer accepts whole frames (a program on it, or `ethtool -K PEER gro on`).
     pub ndo_xmit: bool,
     /// All bits, as the kernel gave them (`enum netdev_xdp_act`).
     pub bits: u64,
@@ -168,7 +169,8 @@ const NETDEV_CMD_DEV_GET: u8 = 1;
 const NETDEV_A_DEV_IFINDEX: u16 = 1;
 const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
 
-/// XDP features of each device's driver, by device number; `None` if the kernel does not report them.
+/// XDP features of each device's driver, by device number; `None` if the kernel does not report
+/// them.
 fn xdp_features() -> io::Result<Option<HashMap<u32, XdpFeatures>>> {
     let mut socket = Socket::open(libc::NETLINK_GENERIC)?;
     let Some(family) = generic_family(&mut socket, "netdev")? else { return Ok(None) };

@@ -91,8 +91,8 @@ pub fn start(wanted: &OffloadConfig) -> Result<Offload, String> {
     Ok(offload)
 }
 
-/// Starts the kernel path without its programs, whose loading takes time: workers can have [routes](Offload::routes), by which no
-/// packet is relayed until they are [loaded](Offload::load).
+/// Starts the kernel path without its programs, whose loading takes time: workers can have
+/// [routes](Offload::routes), by which no packet is relayed until they are [loaded](Offload::load).
 ///
 /// # Errors
 /// The reason, as a message for an operator: sockets relay all.
@@ -129,7 +129,8 @@ fn begin(
 }
 
 impl Offload {
-    /// Loads the programs of one that was [prepared](prepare), unless they are. Without them sockets relay all.
+    /// Loads the programs of one that was [prepared](prepare), unless they are. Without them
+    /// sockets relay all.
     ///
     /// # Errors
     /// The kernel refuses, or one does not work on it: the reason, as a message for an operator.
@@ -195,8 +196,8 @@ impl Offload {
         self.path.partial_checksums()
     }
 
-    /// Frames that programs of XDP on this host redirected and that did not leave; `None`: none of these is at XDP, or
-    /// they cannot be seen.
+    /// Frames that programs of XDP on this host redirected and that did not leave; `None`: none of
+    /// these is at XDP, or they cannot be seen.
     #[must_use]
     pub fn redirects_lost(&self) -> Option<u64> {
         self.path.redirects_lost()
@@ -229,8 +230,8 @@ impl Offload {
         swept.map_or_else(|error| vec![error], |names| names.into_iter().map(removed).collect())
     }
 
-    /// Enables look-ups again if another program disabled them. Returns messages, once a minute at most: it may
-    /// happen repeatedly.
+    /// Enables look-ups again if another program disabled them. Returns messages, once a minute at
+    /// most: it may happen repeatedly.
     pub fn renew_lookup(&mut self, now: Instant) -> Vec<String> {
         let changes = self.lookup.renew();
         if changes.is_empty() || self.warned.is_some_and(|at| now < at + WARN_EVERY) {
@@ -240,10 +241,11 @@ impl Offload {
         changes
     }
 
-    /// Examines the devices of the host, and attaches the program to the devices that carry the server's
-    /// traffic now: call it after each notification of the kernel. Devices are identified by their numbers,
-    /// under any name. A device keeps the program as long as it exists. One that refused it is tried again when
-    /// it has changed, and by every call with `retries`. Returns messages about changes.
+    /// Examines the devices of the host, and attaches the program to the devices that carry the
+    /// server's traffic now: call it after each notification of the kernel. Devices are identified
+    /// by their numbers, under any name. A device keeps the program as long as it exists. One that
+    /// refused it is tried again when it has changed, and by every call with `retries`. Returns
+    /// messages about changes.
     ///
     /// # Errors
     /// The devices cannot be listed.
@@ -284,8 +286,8 @@ impl Offload {
         Ok(changes)
     }
 
-    /// Copies the descriptors by which the programs go on without this process, for the next one. `None` where they do not: none is attached, or one in the
-    /// way of older kernels.
+    /// Copies the descriptors by which the programs go on without this process, for the next one.
+    /// `None` where they do not: none is attached, or one in the way of older kernels.
     ///
     /// # Errors
     /// No descriptors left.
@@ -295,7 +297,8 @@ impl Offload {
         Ok(Some(path.with(presence)))
     }
 
-    /// The same for a process that stays beside this one: settings of the host are as they would be without it.
+    /// The same for a process that stays beside this one: settings of the host are as they would be
+    /// without it.
     ///
     /// # Errors
     /// No descriptors left.
@@ -314,15 +317,16 @@ impl Offload {
         self.path.changes()
     }
 
-    /// Leaves everything as it is to the next process, which has the [parked](Self::park) path: programs, routes and settings stay
-    /// when this process ends.
+    /// Leaves everything as it is to the next process, which has the [parked](Self::park) path:
+    /// programs, routes and settings stay when this process ends.
     pub fn leave(&mut self) {
         self.path.leave_routes();
         self.lookup.leave();
         self.programs = Programs::Ended;
     }
 
-    /// Detaches the programs from all devices for good: the next process of the server attaches its own.
+    /// Detaches the programs from all devices for good: the next process of the server attaches its
+    /// own.
     pub fn end(&mut self) {
         self.programs = Programs::Ended;
         self.path.keep(|_| false);
@@ -350,7 +354,8 @@ impl Offload {
             let leaves = |hook| may_leave(device, hook) && self.path.is_tapped(index);
             let (leave_xdp, leave_tc) = (leaves(by_xdp), leaves(Hook::Tc));
             let hook = self.attached.iter().find(|one| one.index == index).and_then(|one| one.hook);
-            // By the generic hook merged packets come as one, and by drivers of other virtual devices.
+            // By the generic hook merged packets come as one, and by drivers of other virtual
+            // devices.
             let partial_at_xdp = device.veth && hook == Some(Hook::Xdp);
             let link = Link { index, mac, leave_xdp, leave_tc, partial_at_xdp };
             // A device with a number beyond the limit stays unknown: its packets are not relayed.
@@ -358,8 +363,8 @@ impl Offload {
         }
     }
 
-    /// Attaches the tap to a device, unless it is a port. Packets of a bridge or bond leave by that first and
-    /// then by its port: a tap there would prove the port, to which no route leads.
+    /// Attaches the tap to a device, unless it is a port. Packets of a bridge or bond leave by that
+    /// first and then by its port: a tap there would prove the port, to which no route leads.
     fn keep_tap(&mut self, device: &Device) -> Result<(), KernelPathError> {
         match (device.port, self.path.is_tapped(device.index)) {
             (true, true) => self.path.untap(device.index),

@@ -9,7 +9,8 @@ use crate::limits::{PROOF_HOLDS, RENEW_EVERY};
 pub struct Options {
     /// Channels that there is room for, within [`limits::FLOWS`](crate::limits::FLOWS).
     pub flows: u32,
-    /// The device that next hops are looked up from, see [`device::forwarding`]; 0: the inbound one.
+    /// The device that next hops are looked up from, see [`device::forwarding`]; 0: the inbound
+    /// one.
     ///
     /// [`device::forwarding`]: crate::device::forwarding
     pub look_up_from: u32,
@@ -17,7 +18,8 @@ pub struct Options {
     pub proof: Proof,
 }
 
-/// Validity of the proof that the host's rules forward a direction: a packet of it that passed the stack.
+/// Validity of the proof that the host's rules forward a direction: a packet of it that passed the
+/// stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof {
     /// Time for which packets are relayed after it; zero: without any proof.

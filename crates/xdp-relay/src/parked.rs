@@ -1,8 +1,10 @@
-//! A kernel path that goes on without its process, until the next one of the server takes its place.
+//! A kernel path that goes on without its process, until the next one of the server takes its
+//! place.
 //!
-//! The programs stay on their devices as long as somebody has descriptors of the links, and relay by the routes in the maps, as long as the
-//! lease of the worker that wrote them lasts. The next process ends the leases before it serves: no packet is then relayed by a
-//! route that it does not know.
+//! The programs stay on their devices as long as somebody has descriptors of the links, and relay
+//! by the routes in the maps, as long as the lease of the worker that wrote them lasts. The next
+//! process ends the leases before it serves: no packet is then relayed by a route that it does not
+//! know.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,11 +16,13 @@ use crate::bpf::layout::WORKERS_MAX;
 use crate::bpf::link;
 use crate::bpf::shared::Shared;
 
-/// A kernel path without a process. Its programs leave the devices when the last process has dropped this, or one [ends](Self::end) it.
+/// A kernel path without a process. Its programs leave the devices when the last process has
+/// dropped this, or one [ends](Self::end) it.
 #[derive(Debug)]
 pub struct ParkedPath {
     leases: OwnedFd,
-    /// The links, and the mark of a server that is there, without which the last one that ends would switch look-ups off.
+    /// The links, and the mark of a server that is there, without which the last one that ends
+    /// would switch look-ups off.
     held: Vec<OwnedFd>,
 }
 

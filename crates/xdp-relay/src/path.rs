@@ -49,8 +49,8 @@ pub struct Link {
     pub leave_xdp: bool,
     /// Packets received by tc may leave by it.
     pub leave_tc: bool,
-    /// Frames that XDP gets by it may have partial checksums: the programs complete them. Only if each frame
-    /// is a single datagram, and leaves by a driver: in the driver of a veth.
+    /// Frames that XDP gets by it may have partial checksums: the programs complete them. Only if
+    /// each frame is a single datagram, and leaves by a driver: in the driver of a veth.
     pub partial_at_xdp: bool,
 }
 
@@ -245,8 +245,8 @@ impl KernelPath {
         (0..).zip(PASSES).map(|(index, name)| (name, self.sum_of_passes(index))).collect()
     }
 
-    /// Packets with partial checksums that the programs relayed or delivered since the start: those of senders
-    /// on the same machine.
+    /// Packets with partial checksums that the programs relayed or delivered since the start: those
+    /// of senders on the same machine.
     #[must_use]
     pub fn partial_checksums(&self) -> u64 {
         self.sum_of_passes(PARTIAL)
@@ -256,16 +256,16 @@ impl KernelPath {
         self.passes.get(&index, 0).map(|each| each.iter().sum()).unwrap_or_default()
     }
 
-    /// Frames that programs of XDP on this host, these and others, redirected and that did not leave, since one
-    /// of these was attached: a driver had no queue for them or no room. `None`: none was, or the kernel does not
-    /// let them be seen.
+    /// Frames that programs of XDP on this host, these and others, redirected and that did not
+    /// leave, since one of these was attached: a driver had no queue for them or no room. `None`:
+    /// none was, or the kernel does not let them be seen.
     #[must_use]
     pub fn redirects_lost(&self) -> Option<u64> {
         Some(self.redirects_lost.as_ref()?.get(&0, 0).ok()?.iter().sum())
     }
 
-    /// Bytes of memory that the maps take, whether flows use them or not: with the rings of workers that
-    /// have [routes](Self::routes).
+    /// Bytes of memory that the maps take, whether flows use them or not: with the rings of workers
+    /// that have [routes](Self::routes).
     #[must_use]
     pub fn memory(&self) -> u64 {
         // Of an entry of the kernel's hash tables, beside key and value.
@@ -308,7 +308,8 @@ impl KernelPath {
         Ok(())
     }
 
-    /// Times and next hops of the last packets that left by the stack, to the peer and to the client.
+    /// Times and next hops of the last packets that left by the stack, to the peer and to the
+    /// client.
     pub(crate) fn self_test_proofs(&self) -> Option<[(u64, u64); 2]> {
         let (pair, _) = self.self_test_keys?;
         let entries = &self.common.entries;
@@ -346,11 +347,12 @@ impl KernelPath {
         self.common.entries.put_back(now, pair);
     }
 
-    /// Runs the program of a hook on a frame, `times` times, without sending anything. The inbound device is
-    /// the loopback, whose address is zero.
+    /// Runs the program of a hook on a frame, `times` times, without sending anything. The inbound
+    /// device is the loopback, whose address is zero.
     ///
     /// # Errors
-    /// The kernel does not support it (before Linux 5.18 for some options), or the frame is malformed.
+    /// The kernel does not support it (before Linux 5.18 for some options), or the frame is
+    /// malformed.
     pub fn run(&self, hook: Hook, frame: &[u8], times: u32) -> Result<RunResult, KernelPathError> {
         self.run_as(hook, frame, times, FrameContext::Alone)
     }

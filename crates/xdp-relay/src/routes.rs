@@ -157,12 +157,13 @@ impl Common {
         self.bucket(place)[bucket::WINDOW].store(window, Relaxed);
     }
 
-    /// Opens the ports of a flow in the programs' port filter. They are never closed again: the cost is one
-    /// look-up per packet.
+    /// Opens the ports of a flow in the programs' port filter. They are never closed again: the
+    /// cost is one look-up per packet.
     pub(crate) fn open_ports(&self, flow: &Flow) {
         for (bitmap, at) in [(0, flow.server), (PORT_FILTER_WORDS, flow.relayed)] {
             let port = usize::from(at.port());
-            // The programs read the bitmap by bytes: the order of this machine, which is little-endian.
+            // The programs read the bitmap by bytes: the order of this machine, which is
+            // little-endian.
             self.port_filter.words()[bitmap + port / 64].fetch_or(1 << (port % 64), Relaxed);
         }
     }
@@ -262,8 +263,9 @@ impl Routes {
         self.ring.as_mut()
     }
 
-    /// Delivers a peer's datagrams to the ring, or updates such a route: for a client with a connection. The
-    /// worker handles the other direction and the limits. `None` if the kernel does not support it.
+    /// Delivers a peer's datagrams to the ring, or updates such a route: for a client with a
+    /// connection. The worker handles the other direction and the limits. `None` if the kernel does
+    /// not support it.
     ///
     /// # Errors
     /// No free slot, or the kernel refused: then [withdraw](Self::withdraw_from_ring) it.
@@ -312,8 +314,8 @@ impl Routes {
         RouteSlots { flow: 0, bucket: 0, worker: self.number(), flow_label: 0, probe: false }
     }
 
-    /// Records that so many datagrams of a ring route arrived on its relay socket: proof that the host's rules
-    /// let them through.
+    /// Records that so many datagrams of a ring route arrived on its relay socket: proof that the
+    /// host's rules let them through.
     pub fn prove(&self, id: FlowId, datagrams: u32) {
         if let Some(route) = self.ring_routes.get(&id) {
             // The present time: the program compares it with the time of its last punt.
@@ -342,8 +344,8 @@ impl Routes {
     /// Installs the routes of a flow, or updates them.
     ///
     /// # Errors
-    /// No free slot, or the kernel refused: then [remove](Self::remove) it, which returns its last traffic. The
-    /// kernel relays none of its packets.
+    /// No free slot, or the kernel refused: then [remove](Self::remove) it, which returns its last
+    /// traffic. The kernel relays none of its packets.
     pub fn set(&mut self, now: Instant, id: FlowId, flow: &Flow) -> Result<(), KernelPathError> {
         let Some(held) = self.held.get_mut(&id) else { return self.install(now, id, flow) };
         let (before, routes) = (held.routes, flow.directions(held.place));
@@ -354,7 +356,8 @@ impl Routes {
             self.common.entries.refresh(held.pair.to_client(), &routes.to_client.1);
             return Ok(());
         }
-        // A client that moved, or a channel that was bound to another peer: entries are never rewritten.
+        // A client that moved, or a channel that was bound to another peer: entries are never
+        // rewritten.
         let pair = self.common.entries.take(now).ok_or(KernelPathError::Full)?;
         let old = std::mem::replace(&mut held.pair, pair);
         held.routes = routes;
@@ -388,7 +391,8 @@ impl Routes {
         Ok(())
     }
 
-    /// Removes a flow from the kernel. Returns its traffic since the last report; zero if it was not installed.
+    /// Removes a flow from the kernel. Returns its traffic since the last report; zero if it was
+    /// not installed.
     pub fn remove(&mut self, id: FlowId) -> FlowCounters {
         let Some(held) = self.held.remove(&id) else { return FlowCounters::default() };
         // An absent key is no error here.
@@ -414,12 +418,13 @@ impl Routes {
         self.common.by_tc.load(Relaxed)
     }
 
-    /// Reports the traffic of flows since their last report, if any: of the next flows by id, up to `cells_max`
-    /// cells (a flow has one for each processor), and one flow at least. Ring routes are not included.
+    /// Reports the traffic of flows since their last report, if any: of the next flows by id, up to
+    /// `cells_max` cells (a flow has one for each processor), and one flow at least. Ring routes
+    /// are not included.
     ///
-    /// Returns true at the end of a round: every flow that existed at its start was visited, unless it was
-    /// removed meanwhile. Flows with ids after the last one wait for the next round, so that new flows do not
-    /// delay the others.
+    /// Returns true at the end of a round: every flow that existed at its start was visited, unless
+    /// it was removed meanwhile. Flows with ids after the last one wait for the next round, so that
+    /// new flows do not delay the others.
     pub fn sweep(
         &mut self,
         cells_max: usize,
@@ -443,8 +448,8 @@ impl Routes {
         Some(*self.held.first_key_value()?.0..=*self.held.last_key_value()?.0)
     }
 
-    /// Reports the traffic of an allocation's flows since their last report, as [`sweep`](Self::sweep) does,
-    /// out of turn.
+    /// Reports the traffic of an allocation's flows since their last report, as
+    /// [`sweep`](Self::sweep) does, out of turn.
     pub fn sweep_allocation(
         &mut self,
         allocation: AllocationId,
@@ -463,8 +468,8 @@ impl Routes {
         for held in self.held.range(flows_of(allocation)).map(|(_, held)| held) {
             let (total, seen) = self.common.counted(held.place.flow);
             let carried = total.less(&held.at_first);
-            // The time may belong to an earlier flow of the slot. The programs' clock may be behind the time of
-            // installation.
+            // The time may belong to an earlier flow of the slot. The programs' clock may be behind
+            // the time of installation.
             let relayed = carried.to_peer_packets + carried.to_client_packets > 0;
             counters.last_seen = counters.last_seen.max(relayed.then_some(seen.max(held.since)));
             counters.total.add(&carried);
@@ -562,7 +567,8 @@ const fn flows_of(allocation: AllocationId) -> RangeInclusive<FlowId> {
     FlowId { allocation, channel: 0 }..=FlowId { allocation, channel: u16::MAX }
 }
 
-/// A flow label (RFC 6437): the same for all packets of a flow, derived from the addresses in the packet alone.
+/// A flow label (RFC 6437): the same for all packets of a flow, derived from the addresses in the
+/// packet alone.
 fn label(flow: &Flow) -> u32 {
     let mix = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     let of = |hash: u32, at: SocketAddr| {

@@ -1,5 +1,5 @@
-//! Differential test of the programs and the rules: any frame either leaves as `turn-proto` would send it, byte
-//! for byte, or passes to user space unaltered.
+//! Differential test of the programs and the rules: any frame either leaves as `turn-proto` would
+//! send it, byte for byte, or passes to user space unaltered.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -417,7 +417,8 @@ fn slow() -> World {
     World::with(Duration::ZERO, Proof::NOT_REQUIRED, |policy| policy.quotas.bytes_per_second = SLOW)
 }
 
-/// Sends by all channels of an allocation, until more than it may; the rules say the same each time.
+/// Sends by all channels of an allocation, until more than it may; the rules say the same each
+/// time.
 fn exhaust(world: &mut World, hook: Hook, flows: &[Known], to_client: bool) -> usize {
     let frames: Vec<_> = flows.iter().map(|flow| flow.frame(to_client, &[0; 1000])).collect();
     let verdicts = frames.iter().cycle().take(70).map(|frame| world.judge(hook, frame).verdict);

@@ -1,5 +1,6 @@
-//! No packet overtakes earlier ones of its direction that are in the stack. The tests play the stack and the server: a
-//! packet that passes is in the stack until they have it leave. docs/adr/0017.
+//! No packet overtakes earlier ones of its direction that are in the stack. The tests play the
+//! stack and the server: a packet that passes is in the stack until they have it leave.
+//! docs/adr/0017.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -18,7 +19,8 @@ const SOON: Duration = Duration::from_millis(20);
 /// Renewal is not due within a test.
 const LONG: Duration = Duration::from_secs(600);
 
-/// The programs wait for packets in the stack for 50 ms. A slower run shows nothing, and is repeated.
+/// The programs wait for packets in the stack for 50 ms. A slower run shows nothing, and is
+/// repeated.
 const IN_TIME: Duration = Duration::from_millis(40);
 
 /// Time within which packets leave the stack that entered before the first proof, and a pause.
@@ -78,7 +80,8 @@ impl Direction<'_> {
     }
 }
 
-/// Runs a part of a test in both directions of flows of all families, and again while the machine is too slow for it.
+/// Runs a part of a test in both directions of flows of all families, and again while the machine
+/// is too slow for it.
 fn each(hooks: &[Hook], renew_every: Duration, part: fn(&mut Direction<'_>) -> Option<()>) {
     for hook in hooks {
         inside(|| {
@@ -236,7 +239,8 @@ fn packets_follow_those_from_before_the_route() {
                 for to_client in [false, true] {
                     let world = &mut world;
                     let mut direction = Direction { world, hook, flow, to_client };
-                    // Four are in the queue, of which the first leaves, and two more enter the stack.
+                    // Four are in the queue, of which the first leaves, and two more enter the
+                    // stack.
                     let begun = Instant::now();
                     direction.leave(1);
                     sleep(PAUSE);
@@ -275,8 +279,8 @@ fn a_refresh_of_the_route_forgets_no_packet() {
     });
 }
 
-/// Packets that the stack drops hold the others for a bounded time. None is said to be overtaken behind a pause, since
-/// there is none any more.
+/// Packets that the stack drops hold the others for a bounded time. None is said to be overtaken
+/// behind a pause, since there is none any more.
 #[test]
 fn a_dropped_packet_holds_others_for_a_moment() {
     each(&HOOKS, SOON, |direction| {

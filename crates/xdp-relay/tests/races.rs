@@ -1,5 +1,5 @@
-//! Routes that are installed, withdrawn and refreshed while the programs relay: no packet of one client
-//! ever gets another's addresses, counts or ticket.
+//! Routes that are installed, withdrawn and refreshed while the programs relay: no packet of one
+//! client ever gets another's addresses, counts or ticket.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -25,8 +25,8 @@ const FRAMES: u64 = 5_000_000;
 const SINGLE_RUNS: u64 = 10_000;
 /// Changes of ring routes, at least.
 const CHANGES: u32 = 100_000;
-/// Datagrams that are handed over meanwhile, at least: where the sender got little of the processors, the routes
-/// change until it has had its turn.
+/// Datagrams that are handed over meanwhile, at least: where the sender got little of the
+/// processors, the routes change until it has had its turn.
 const HANDED: u32 = 1_000;
 /// Rounds of a frame in one run: each costs a hop.
 const REPEAT: u32 = 200;
@@ -36,9 +36,9 @@ const MOVED: u16 = 1000;
 const HOPS: u8 = 255;
 const PAYLOAD: [u8; 32] = [0xA5; 32];
 
-/// Two clients. Packets that leave by a flow arrive by the same flow: its client is its relayed address, and
-/// its server's address is its peer. So a frame that is processed repeatedly stays in its flow, unless it was
-/// given an address of the other.
+/// Two clients. Packets that leave by a flow arrive by the same flow: its client is its relayed
+/// address, and its server's address is its peer. So a frame that is processed repeatedly stays in
+/// its flow, unless it was given an address of the other.
 const ENDS: [[&str; 2]; 2] =
     [["198.18.1.2:10000", "198.18.2.2:3478"], ["198.18.1.3:10001", "198.18.2.3:3479"]];
 
@@ -67,8 +67,8 @@ fn flow(client: usize, until: Instant, moved: bool) -> Flow {
     }
 }
 
-/// The kernel path on two links whose neighbours have the loopback's address: outbound frames can be processed
-/// again.
+/// The kernel path on two links whose neighbours have the loopback's address: outbound frames can
+/// be processed again.
 fn path() -> KernelPath {
     for family in ["ipv4", "ipv6"] {
         std::fs::write(format!("/proc/sys/net/{family}/conf/lo/forwarding"), "1").unwrap();
@@ -90,7 +90,8 @@ fn path() -> KernelPath {
     path.set_link(Link { partial_at_xdp: false, ..INBOUND }).unwrap();
     for device in xdp_relay::device::devices().unwrap() {
         if device.name == "side1x" {
-            // By which nothing comes: a program that is on no device takes the kernel milliseconds to run.
+            // By which nothing comes: a program that is on no device takes the kernel milliseconds
+            // to run.
             path.attach(&device.name, device.index, Hook::XdpGeneric).unwrap();
         }
         if device.index != 1 {
@@ -165,8 +166,8 @@ fn run(path: &KernelPath, hook: Hook, times: u32, run: &Run) -> u64 {
     hops as u64
 }
 
-/// Installs, refreshes, moves and withdraws the routes of both clients until stopped; returns the kernel's
-/// counts for each.
+/// Installs, refreshes, moves and withdraws the routes of both clients until stopped; returns the
+/// kernel's counts for each.
 fn churn(routes: &mut Routes, stop: &AtomicBool) -> [FlowCounters; 2] {
     let mut rng = Rng::new(1);
     let mut counted = [FlowCounters::default(); 2];
@@ -241,7 +242,8 @@ fn no_packet_gets_another_clients_addresses() {
             eprintln!("{hook}: {relayed} relayed, {:?}, {:?}", counted, path.passed());
             assert!(relayed > FRAMES / 100, "they were relayed, too: {relayed}");
             assert!(counted[1].is_zero(), "counted for another: {counted:?}");
-            // A packet relayed during the withdrawal of its route may be counted after the last report.
+            // A packet relayed during the withdrawal of its route may be counted after the last
+            // report.
             let total = counted[0].to_peer_packets + counted[0].to_client_packets;
             assert!(total <= relayed, "{total} counted of {relayed}");
         });

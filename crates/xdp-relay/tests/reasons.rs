@@ -1,5 +1,5 @@
-//! Reasons for which packets with a route pass to user space: each has its counter, and the packet is
-//! unaltered.
+//! Reasons for which packets with a route pass to user space: each has its counter, and the packet
+//! is unaltered.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -146,8 +146,8 @@ fn directions(flows: &[Known]) -> impl Iterator<Item = (&Known, bool)> {
     flows.iter().flat_map(|flow| [(flow, false), (flow, true)])
 }
 
-/// Has a packet of a direction leave by the system, by the interface that it is to leave by or by the other, as the
-/// server sends it.
+/// Has a packet of a direction leave by the system, by the interface that it is to leave by or by
+/// the other, as the server sends it.
 fn leave(world: &World, flow: &Known, to_client: bool, other: bool) {
     world.leave(&[flow.leaves(to_client, b"data")], other);
     // Until none is in the stack that entered it before.
@@ -266,8 +266,8 @@ fn last_hop(hook: Hook) {
     }
 }
 
-/// Two allocations of which the first has a channel to the other; and the other a permission for the
-/// first, or a channel too.
+/// Two allocations of which the first has a channel to the other; and the other a permission for
+/// the first, or a channel too.
 fn pair(world: &mut World, permitted: bool, bound: bool) -> (Known, Option<Known>) {
     let mut rng = Rng::new(6);
     let [mut one, mut other] = [false, true].map(|v6| Client::new(world, &mut rng, v6));
@@ -498,7 +498,8 @@ fn merged(hook: Hook) {
             let judged = world.judge_as(hook, &merged, FrameContext::Merged(segments, len));
             assert_eq!((judged.verdict, judged.passed), (Verdict::Pass, Some("merged")));
         }
-        // A single packet after them must not overtake them. Other directions and flows do not follow.
+        // A single packet after them must not overtake them. Other directions and flows do not
+        // follow.
         assert_eq!(world.passed(hook, frame), Some("merged"));
         if number > 0 {
             world.relayed(hook, &other);

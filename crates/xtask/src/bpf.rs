@@ -98,7 +98,8 @@ fn compile_to(scratch: &Path, directory: &Path, name: &OsStr) -> Result<Vec<u8>>
         // Debian's directory of asm/types.h.
         .arg(format!("-I/usr/include/{}-linux-gnu", env::consts::ARCH))
         .arg(name)
-        // Through a pipe: the random name of a temporary file reaches the order of the type information.
+        // Through a pipe: the random name of a temporary file reaches the order of the type
+        // information.
         .args(["-o", "-"])
         .current_dir(directory);
     let object = run(&mut clang)?.stdout;

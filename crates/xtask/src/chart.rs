@@ -1,4 +1,5 @@
-//! The tests of the Helm chart, with a helm of the Go toolchain: no distribution has it, and it compiles for minutes.
+//! The tests of the Helm chart, with a helm of the Go toolchain: no distribution has it, and it
+//! compiles for minutes.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Licences, sources and versions of dependencies, by the rules of deny.toml. cargo-deny reads the same
-//! file; the tests do not depend on it, since it would have to be compiled first.
+//! Licences, sources and versions of dependencies, by the rules of deny.toml. cargo-deny reads the
+//! same file; the tests do not depend on it, since it would have to be compiled first.
 
 mod license;
 
@@ -12,7 +12,8 @@ use serde::Deserialize;
 
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// The keys of deny.toml that are in use. Others are refused: a rule that nothing enforces deceives.
+/// The keys of deny.toml that are in use. Others are refused: a rule that nothing enforces
+/// deceives.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Rules {

@@ -1,5 +1,5 @@
-//! Coverage-guided fuzzing with libFuzzer. The compiler of this workspace instruments the code; neither
-//! cargo-fuzz nor a nightly compiler is needed.
+//! Coverage-guided fuzzing with libFuzzer. The compiler of this workspace instruments the code;
+//! neither cargo-fuzz nor a nightly compiler is needed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,8 @@ const TIMEOUT: u32 = 30;
 
 const PROFILE: &str = "fuzz";
 
-/// Fuzzes each of `targets` (all if empty) for `minutes`, then adds the inputs that reach new edges to the
-/// committed corpus, smallest first.
+/// Fuzzes each of `targets` (all if empty) for `minutes`, then adds the inputs that reach new edges
+/// to the committed corpus, smallest first.
 ///
 /// # Errors
 /// No such target, no compiler for libFuzzer, or an input that crashed a target.
@@ -119,8 +119,8 @@ impl Target {
         Ok(status.success())
     }
 
-    /// Adds the inputs to the corpus that reach new edges. The number of passes of an edge does not count: that
-    /// would keep thousands.
+    /// Adds the inputs to the corpus that reach new edges. The number of passes of an edge does not
+    /// count: that would keep thousands.
     fn keep(&self) -> Result<()> {
         let status = Command::new(&self.program)
             .args(["-merge=1", "-use_counters=0"])

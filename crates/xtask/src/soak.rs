@@ -1,4 +1,5 @@
-//! A server under churn for a given time: the test of turn-bench, which runs a few rounds otherwise.
+//! A server under churn for a given time: the test of turn-bench, which runs a few rounds
+//! otherwise.
 
 use std::path::Path;
 use std::process::Command;

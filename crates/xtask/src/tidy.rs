@@ -1,5 +1,5 @@
-//! Checks beyond the compiler's. Each returns all its findings, a line each. The same checks run as tests, so that
-//! `cargo test` fails where `cargo xtask tidy` does.
+//! Checks beyond the compiler's. Each returns all its findings, a line each. The same checks run as
+//! tests, so that `cargo test` fails where `cargo xtask tidy` does.
 
 mod circles;
 mod comments;
@@ -22,7 +22,8 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     Ok(slips)
 }
 
-/// Directories with text of this project, from the root; generated and downloaded files are left out.
+/// Directories with text of this project, from the root; generated and downloaded files are left
+/// out.
 const PLACES: [&str; 6] = ["crates", "docs", "fuzz", "scripts", ".ci", ".cargo"];
 const NOT_OURS: [&str; 6] = ["target", "corpus", "artifacts", "found", "bin", "__pycache__"];
 const ENDINGS: [&str; 10] = ["rs", "md", "toml", "sh", "py", "go", "yml", "yaml", "c", "h"];

@@ -1,4 +1,5 @@
-//! Callers over the network: by the token of a request, or by the cookie of a browser that signed in with one.
+//! Callers over the network: by the token of a request, or by the cookie of a browser that signed
+//! in with one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -69,8 +70,8 @@ impl Access {
         }
     }
 
-    /// The same that lets pages of other sites ask for credentials, with a token that they show themselves. An origin
-    /// is written as browsers send it (RFC 6454 §6.2).
+    /// The same that lets pages of other sites ask for credentials, with a token that they show
+    /// themselves. An origin is written as browsers send it (RFC 6454 §6.2).
     #[must_use]
     pub fn with_origins(self, origins: Vec<String>) -> Self {
         Self { origins, ..self }
@@ -122,7 +123,8 @@ impl Access {
         }
     }
 
-    /// The holder of the token that a browser signed in with. One that was removed or has expired ends it.
+    /// The holder of the token that a browser signed in with. One that was removed or has expired
+    /// ends it.
     pub(crate) fn by_cookie(&self, cookie: &str) -> Result<Holder, Unknown> {
         let hash = tokens::hash_of(cookie);
         let token = {
@@ -176,8 +178,8 @@ impl Access {
         known
     }
 
-    /// Counts a wrong token of a source. A valid one of the same source is still accepted: behind a tunnel or a NAT
-    /// it is not the same person, and tokens cannot be guessed.
+    /// Counts a wrong token of a source. A valid one of the same source is still accepted: behind a
+    /// tunnel or a NAT it is not the same person, and tokens cannot be guessed.
     fn count_wrong(&self, from: IpAddr) -> Unknown {
         let now = Instant::now();
         let mut wrong = lock(&self.wrong);

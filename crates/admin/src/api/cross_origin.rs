@@ -1,5 +1,6 @@
-//! Pages of other sites that ask for credentials at `/turn` with a token of their own (Cross-Origin Resource Sharing, Fetch
-//! Standard §3.2). The operator names their origins; nothing else of the interface is open to them.
+//! Pages of other sites that ask for credentials at `/turn` with a token of their own (Cross-Origin
+//! Resource Sharing, Fetch Standard §3.2). The operator names their origins; nothing else of the
+//! interface is open to them.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};

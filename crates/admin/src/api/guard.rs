@@ -1,5 +1,5 @@
-//! Every request of the interface passes here: is it of this site, by a known caller, with the rights that it needs?
-//! Changes leave a line in the log.
+//! Every request of the interface passes here: is it of this site, by a known caller, with the
+//! rights that it needs? Changes leave a line in the log.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use crate::problem::Problem;
 use crate::role::Role;
 use crate::routes::table;
 
-/// Name of a browser's cookie; over TLS with a prefix by which browsers keep other hosts from setting it.
+/// Name of a browser's cookie; over TLS with a prefix by which browsers keep other hosts from
+/// setting it.
 pub(crate) const COOKIE: &str = "turnpike";
 pub(crate) const COOKIE_ENCRYPTED: &str = "__Host-turnpike";
 
@@ -69,7 +70,8 @@ async fn serve(
     response
 }
 
-/// The same request to `/turn` with the fields of its form in the query, where the token may be as well.
+/// The same request to `/turn` with the fields of its form in the query, where the token may be as
+/// well.
 async fn with_form_as_query(request: Request) -> Result<Request, Problem> {
     const FORM: &[u8] = b"application/x-www-form-urlencoded";
     let kind = request.headers().get(header::CONTENT_TYPE);

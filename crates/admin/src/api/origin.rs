@@ -1,7 +1,8 @@
 //! Requests that a page of another site makes a browser send.
 //!
-//! A browser says where a request comes from (`Sec-Fetch-Site`, `Origin`), which no page can change. A name that leads
-//! to loopback (DNS rebinding) makes another site look the same; there the `Host` has to be of this host.
+//! A browser says where a request comes from (`Sec-Fetch-Site`, `Origin`), which no page can
+//! change. A name that leads to loopback (DNS rebinding) makes another site look the same; there
+//! the `Host` has to be of this host.
 
 use std::net::IpAddr;
 
@@ -22,7 +23,8 @@ pub(crate) fn is_own(headers: &HeaderMap) -> bool {
     }
 }
 
-/// Returns whether a browser says that its own page sends the request: needed for changes by a cookie.
+/// Returns whether a browser says that its own page sends the request: needed for changes by a
+/// cookie.
 pub(crate) fn is_stated(headers: &HeaderMap) -> bool {
     text(headers, "sec-fetch-site") == Some("same-origin") || headers.contains_key(header::ORIGIN)
 }
@@ -37,8 +39,9 @@ pub(crate) fn is_host_of_loopback(headers: &HeaderMap) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
 }
 
-/// Returns whether the `Host` is nobody's domain: what a client of the control socket sends, such as `localhost` or
-/// `turnpike`. A domain comes from a browser that was led here, through a tunnel to the socket.
+/// Returns whether the `Host` is nobody's domain: what a client of the control socket sends, such
+/// as `localhost` or `turnpike`. A domain comes from a browser that was led here, through a tunnel
+/// to the socket.
 pub(crate) fn is_host_of_socket(headers: &HeaderMap) -> bool {
     let is_domain = text(headers, header::HOST.as_str()).is_some_and(|host| host.contains('.'));
     !is_domain || is_host_of_loopback(headers)

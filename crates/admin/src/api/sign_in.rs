@@ -1,8 +1,9 @@
-//! Browsers: `POST /v1/sign-in` exchanges a token for a cookie, `POST /v1/sign-out` ends it, `GET /v1/me` tells the rights.
+//! Browsers: `POST /v1/sign-in` exchanges a token for a cookie, `POST /v1/sign-out` ends it,
+//! `GET /v1/me` tells the rights.
 //!
-//! A cookie, because script cannot read it (`HttpOnly`), it survives a reload of the page, and no address or history
-//! holds it. Its value is random, and not the token: a stolen one is worth nothing once the token is removed, the
-//! server restarts, or some hours have passed.
+//! A cookie, because script cannot read it (`HttpOnly`), it survives a reload of the page, and no
+//! address or history holds it. Its value is random, and not the token: a stolen one is worth
+//! nothing once the token is removed, the server restarts, or some hours have passed.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Tokens of operators: made at random, known to the server by their hashes alone.
 //!
-//! The hash is one round of SHA-256. A slow hash protects passwords, which can be guessed from it; a token is 256 random
-//! bits, which cannot, and each request would have to wait for a slow one.
+//! The hash is one round of SHA-256. A slow hash protects passwords, which can be guessed from it;
+//! a token is 256 random bits, which cannot, and each request would have to wait for a slow one.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -118,7 +118,8 @@ pub enum TokenError {
     },
 }
 
-/// The file of the tokens, in the data directory, with mode 0600. Each change replaces it as a whole.
+/// The file of the tokens, in the data directory, with mode 0600. Each change replaces it as a
+/// whole.
 #[derive(Clone, Debug)]
 pub struct TokenFile {
     path: PathBuf,

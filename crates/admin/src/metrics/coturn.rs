@@ -1,6 +1,7 @@
 //! Metrics under the names that coturn gives them, as far as they have the same meaning here.
 //!
-//! Traffic is counted as it passes, where coturn adds that of a session at its end, without a realm or user.
+//! Traffic is counted as it passes, where coturn adds that of a session at its end, without a realm
+//! or user.
 
 use control::{CounterTotals, Leg, Series, Volume};
 use prometheus_client::metrics::MetricType;
@@ -9,7 +10,8 @@ use turn_types::Transport;
 
 use super::{Metric, Value};
 
-/// Of an unknown type: coturn's counters have no `_total` behind their names, which OpenMetrics demands.
+/// Of an unknown type: coturn's counters have no `_total` behind their names, which OpenMetrics
+/// demands.
 fn metric(name: &str, help: &'static str) -> Metric {
     Metric { kind: MetricType::Unknown, ..Metric::gauge(name, help) }
 }

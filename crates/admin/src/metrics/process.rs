@@ -4,11 +4,12 @@ use std::fs;
 
 use super::{Metric, Value};
 
-/// Clock ticks of `/proc` in a second: `USER_HZ`, which is 100 on every architecture that Linux has today.
+/// Clock ticks of `/proc` in a second: `USER_HZ`, which is 100 on every architecture that Linux has
+/// today.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Fields of `/proc/self/stat` behind the name, which may have spaces in it: proc_pid_stat(5) counts from 1, and
-/// the first behind the name is its third.
+/// Fields of `/proc/self/stat` behind the name, which may have spaces in it: proc_pid_stat(5)
+/// counts from 1, and the first behind the name is its third.
 const USER_TICKS: usize = 14 - 3;
 const SYSTEM_TICKS: usize = 15 - 3;
 

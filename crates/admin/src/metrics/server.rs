@@ -115,7 +115,8 @@ fn by_realm(live: &Live) -> Metric {
     metric
 }
 
-/// Ended allocations and their traffic by realm: an allocation counts as a whole at its end, and in the realm of its user.
+/// Ended allocations and their traffic by realm: an allocation counts as a whole at its end, and in
+/// the realm of its user.
 fn ended_by_realm(live: &Live) -> [Metric; 3] {
     let mut ended =
         Metric::counter("turnpike_realm_allocations_ended", "Ended allocations of each realm");

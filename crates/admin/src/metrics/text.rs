@@ -87,7 +87,8 @@ pub(super) fn encode(metrics: Vec<Metric>, format: Format) -> String {
     }
 }
 
-/// OpenMetrics names a counter without `_total` in what describes it, Prometheus with it; and it has an end.
+/// OpenMetrics names a counter without `_total` in what describes it, Prometheus with it; and it
+/// has an end.
 fn as_prometheus(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len() + 1024);
     let mut lines = open_metrics.lines();

@@ -1,4 +1,5 @@
-//! `/v1/accounts`: users of the database. A database that does not answer holds up nothing but these routes.
+//! `/v1/accounts`: users of the database. A database that does not answer holds up nothing but
+//! these routes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +40,8 @@ impl Database {
         Self { accounts, permits: Arc::new(Semaphore::new(ACCOUNTS_AT_ONCE)) }
     }
 
-    /// Does something with the users. Of a database that does not answer in time the outcome is not known.
+    /// Does something with the users. Of a database that does not answer in time the outcome is not
+    /// known.
     async fn with<T: Send + 'static>(
         &self,
         action: impl FnOnce(&dyn accounts::Accounts) -> Result<T, AccountError> + Send + 'static,

@@ -1,5 +1,5 @@
-//! `POST /v1/drain`: as SIGTERM, with an answer and a deadline of one's own. `DELETE /v1/drain`: takes
-//! it back.
+//! `POST /v1/drain`: as SIGTERM, with an answer and a deadline of one's own. `DELETE /v1/drain`:
+//! takes it back.
 
 use std::time::Duration;
 

@@ -104,7 +104,8 @@ pub(super) async fn list(
     Ok(Json(Sessions { sessions, more, total, next }))
 }
 
-/// Peers of the first sessions, as many as an answer has room for; `None` of one that has ended meanwhile.
+/// Peers of the first sessions, as many as an answer has room for; `None` of one that has ended
+/// meanwhile.
 async fn peers_of(
     app: &App,
     keyed: &[(Cursor, Row)],
@@ -179,7 +180,8 @@ pub(super) async fn end(
     ))
 }
 
-/// Returns whether a session is of the caller's realm. One of another realm is told as one that is not there: ids count up.
+/// Returns whether a session is of the caller's realm. One of another realm is told as one that is
+/// not there: ids count up.
 async fn is_of(app: &App, caller: &Holder, id: AllocationId) -> Result<bool, Problem> {
     if caller.realm.is_none() {
         return Ok(true);

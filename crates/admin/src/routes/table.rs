@@ -1,5 +1,6 @@
-//! The operations of version 1: method, path, the rights that each needs, and its forms. A route that is not here is
-//! refused. The document of the interface (`openapi.rs`) is made from this table.
+//! The operations of version 1: method, path, the rights that each needs, and its forms. A route
+//! that is not here is refused. The document of the interface (`openapi.rs`) is made from this
+//! table.
 
 use axum::http::Method;
 use schemars::{Schema, SchemaGenerator};
@@ -20,7 +21,8 @@ pub(crate) struct Operation {
     pub(crate) path: &'static str,
     /// `None` for those without a token.
     pub(crate) role: Option<Role>,
-    /// A token of one realm may call it, and sees and changes that realm alone. Unset, it is about the whole server.
+    /// A token of one realm may call it, and sees and changes that realm alone. Unset, it is about
+    /// the whole server.
     pub(crate) is_by_realm: bool,
     pub(crate) summary: &'static str,
     pub(crate) parameters: &'static [Parameter],

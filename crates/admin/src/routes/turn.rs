@@ -21,11 +21,13 @@ use crate::problem::Problem;
 use crate::routes::App;
 use crate::types::Minted;
 
-/// Credentials by token, or by user of signed tokens, in the present second. Beyond [`RATES_MAX`] those of past seconds go.
+/// Credentials by token, or by user of signed tokens, in the present second. Beyond [`RATES_MAX`]
+/// those of past seconds go.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MintRates(Arc<Mutex<BTreeMap<String, Rate>>>);
 
-/// Callers of one second that are counted: far more than the connections that are served answer in one.
+/// Callers of one second that are counted: far more than the connections that are served answer in
+/// one.
 const RATES_MAX: usize = 10_000;
 
 /// Beginning of a second, and credentials since then.

@@ -154,7 +154,8 @@ async fn timeline(
             let peer = peer.unwrap_or_default();
             let code = one.latest.reason.code();
             let mut text = format!("{method}{peer} refused{times} with {code}, {}", reason.name);
-            // The session's own refusals have their meaning beside it; those before its Allocate have it only here.
+            // The session's own refusals have their meaning beside it; those before its Allocate
+            // have it only here.
             let is_told =
                 live.record.history.refusals.iter().any(|(own, _)| *own == one.latest.reason);
             if is_told {

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::Volume;
 use super::session::{BoundChannel, PermittedPeer, Rate, Session, SessionRates};
 
-/// `GET /v1/overview`, and each event of `GET /v1/events`: the server of the last seconds: one while it is watched, five at
-/// most else.
+/// `GET /v1/overview`, and each event of `GET /v1/events`: the server of the last seconds: one
+/// while it is watched, five at most else.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Overview {
     /// The server's clock, in seconds since 1970.
@@ -34,7 +34,8 @@ pub struct Overview {
     /// Percentage of relayed packets that the kernel path relayed; absent without traffic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_share_percent: Option<u64>,
-    /// Refused requests by reason, the most frequent of the last minute first; reasons that never occurred are left out.
+    /// Refused requests by reason, the most frequent of the last minute first; reasons that never
+    /// occurred are left out.
     pub refusals: Vec<ReasonCount>,
     /// Dropped packets by reason, in the same way.
     pub drops: Vec<ReasonCount>,
@@ -114,8 +115,8 @@ pub struct SessionDetails {
     pub connected_peers: Vec<String>,
     /// The path of its data and the reason for it, as a sentence.
     pub path: String,
-    /// Its refused requests by reason, the most frequent first; without the first steps of every client
-    /// (`no_credentials`, `stale_nonce`).
+    /// Its refused requests by reason, the most frequent first; without the first steps of every
+    /// client (`no_credentials`, `stale_nonce`).
     #[serde(default)]
     pub refusals: Vec<SessionReason>,
     /// Its dropped packets by reason, the most frequent first.

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RevocationKind {
-    /// A name: of a user, the user part or the whole name of time-limited credentials, or the account of an access
-    /// token.
+    /// A name: of a user, the user part or the whole name of time-limited credentials, or the
+    /// account of an access token.
     #[default]
     Name,
     /// A shared secret, by its name in the configuration: `default` is that of `auth.secret`.
@@ -29,7 +29,8 @@ pub struct Revoke {
     /// Its realm; by default the server's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub realm: Option<String>,
-    /// Time for which it is refused. By default until it is taken back; a name with an expiry in it, until then.
+    /// Time for which it is refused. By default until it is taken back; a name with an expiry in
+    /// it, until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u64>,
 }

@@ -49,8 +49,8 @@ pub struct Session {
     /// Relay of the data of its channels.
     #[serde(default)]
     pub offload: SessionOffload,
-    /// Rates of the last seconds; absent where they are not known yet, and unless `rates` or an order by them was asked
-    /// for.
+    /// Rates of the last seconds; absent where they are not known yet, and unless `rates` or an
+    /// order by them was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rates: Option<SessionRates>,
     /// Its peers; absent unless `peers` was asked for.
@@ -110,17 +110,18 @@ pub struct Rate {
 /// Relay of the data of a session's channels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionOffload {
-    /// `kernel`, when it has a route for one channel at least; otherwise `sockets`. With a route it relays a channel's
-    /// packets once the host's rules were seen to forward them: see `packets`.
+    /// `kernel`, when it has a route for one channel at least; otherwise `sockets`. With a route it
+    /// relays a channel's packets once the host's rules were seen to forward them: see `packets`.
     pub by: String,
-    /// Why by sockets: `off` (there is no kernel path), `no_channel` (none is bound), `full` (the kernel
-    /// has as many as it may), `transport` (the client does not come over UDP) or `failed` (the kernel
-    /// refused). Absent where it is the kernel.
+    /// Why by sockets: `off` (there is no kernel path), `no_channel` (none is bound), `full` (the
+    /// kernel has as many as it may), `transport` (the client does not come over UDP) or `failed`
+    /// (the kernel refused). Absent where it is the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Channels with a route in the kernel, of the session's `channels`.
     pub channels: u64,
-    /// Packets that the kernel relayed on them, both directions together; 0 while the sockets still relay all.
+    /// Packets that the kernel relayed on them, both directions together; 0 while the sockets still
+    /// relay all.
     pub packets: u64,
     /// Their bytes of payload.
     pub bytes: u64,

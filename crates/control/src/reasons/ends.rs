@@ -1,4 +1,5 @@
-//! Advice about ends of allocations, connections and sessions, and about connections that did not begin.
+//! Advice about ends of allocations, connections and sessions, and about connections that did not
+//! begin.
 
 use turn_proto::{EndReason, PeerRefusal};
 

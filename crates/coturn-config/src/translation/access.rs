@@ -177,8 +177,8 @@ fn key(digits: &str) -> Option<[u8; 16]> {
     Some(key)
 }
 
-/// Rules for peers. In coturn allowed ranges win over denied ones, however long; here the longest network wins, so that
-/// the allowed ones are cut out of the denied ones.
+/// Rules for peers. In coturn allowed ranges win over denied ones, however long; here the longest
+/// network wins, so that the allowed ones are cut out of the denied ones.
 fn peers(work: &mut Work) {
     work.allowed_peers = ranges(work, "allowed-peer-ip");
     work.denied_peers = ranges(work, "denied-peer-ip");

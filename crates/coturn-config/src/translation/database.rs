@@ -88,8 +88,8 @@ pub(super) fn statistics(work: &mut Work, directory: &Path) {
     }
 }
 
-/// The name by which an authorization server knows this one. Coturn's is one for all realms: without `server-name` that of its
-/// own realm.
+/// The name by which an authorization server knows this one. Coturn's is one for all realms:
+/// without `server-name` that of its own realm.
 pub(super) fn server_name(work: &mut Work) {
     if !work.is_on("oauth") {
         for index in work.all("server-name") {
@@ -143,7 +143,8 @@ fn without_tables(work: &mut Work) {
     }
 }
 
-/// The URL of a database that the words of an option such as `psql-userdb` describe; a URL is as it is.
+/// The URL of a database that the words of an option such as `psql-userdb` describe; a URL is as it
+/// is.
 ///
 /// # Errors
 /// The form that is expected.

@@ -1,5 +1,5 @@
-//! Rows of coturn's database besides users, for a server that leaves that database: each becomes a part of the
-//! configuration, or is accounted for with the reason.
+//! Rows of coturn's database besides users, for a server that leaves that database: each becomes a
+//! part of the configuration, or is accounted for with the reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -18,8 +18,8 @@ const TOKEN_KEYS_MAX: usize = 32;
 const COUNT_MAX: u64 = 10_000_000;
 const BYTES_MAX: u64 = 1 << 40;
 
-/// Ranges that no row opens: this host and its link, and services of clouds with the host's own credentials. Whoever writes
-/// rows is not always the one who writes files.
+/// Ranges that no row opens: this host and its link, and services of clouds with the host's own
+/// credentials. Whoever writes rows is not always the one who writes files.
 const NEVER_OPENED: [&str; 8] = [
     "0.0.0.0/8",
     "127.0.0.0/8",
@@ -34,8 +34,9 @@ const NEVER_OPENED: [&str; 8] = [
 /// Reason of rows of a realm that has neither, where secrets and access tokens alone count.
 const SHUT: &str = "nobody logs in to this realm, which has no secret and no key of access tokens, with use-auth-secret";
 
-/// A row of a table of coturn's database, with its values in coturn's order. Values are valid: a secret has the length that
-/// is needed, an origin is one, and a key has the length of its algorithm.
+/// A row of a table of coturn's database, with its values in coturn's order. Values are valid: a
+/// secret has the length that is needed, an origin is one, and a key has the length of its
+/// algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Name of the table in SQL.
@@ -333,7 +334,8 @@ impl Rows<'_> {
         taken(if is_own { "auth.token_keys" } else { "realms.token_keys" })
     }
 
-    /// Adds a line to the account. Of rows of one realm with one fate, those behind the first are counted.
+    /// Adds a line to the account. Of rows of one realm with one fate, those behind the first are
+    /// counted.
     fn account(&mut self, table: &'static str, text: String, fate: Fate) {
         let realm = text.rsplit_once(" of ").map_or(&*text, |(_, of)| of).to_owned();
         let place = (table, realm.clone(), format!("{fate:?}"));
@@ -396,8 +398,8 @@ impl Rows<'_> {
         super::access::write_peers(work);
     }
 
-    /// An entry of `realms`. `inherited`: limits of the server's own realm in the database, which are not those of others in
-    /// coturn.
+    /// An entry of `realms`. `inherited`: limits of the server's own realm in the database, which
+    /// are not those of others in coturn.
     fn realm(&self, name: &str, found: &Found, inherited: Option<&BTreeMap<String, u64>>) -> Realm {
         let mut quotas = Vec::new();
         for (option, key) in [

@@ -83,8 +83,8 @@ const SUITES: [(&str, &str); 6] = [
 const SUITES_13: [&str; 3] =
     ["TLS_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256"];
 
-/// Suites that the list names one by one are taken; its classes (`HIGH`, `!aNULL`, `@STRENGTH`) are wider than what
-/// is served anyway.
+/// Suites that the list names one by one are taken; its classes (`HIGH`, `!aNULL`, `@STRENGTH`) are
+/// wider than what is served anyway.
 fn ciphers(work: &mut Work) {
     let Some(index) = work.last("cipher-list") else { return };
     let list = work.value(index).to_owned();

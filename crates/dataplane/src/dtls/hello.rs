@@ -169,8 +169,8 @@ impl Dtls {
         self.sessions.find(&hello.path.five_tuple)
     }
 
-    /// Admits a session. The client's previous one ends: the cookie shows that the client itself begins anew
-    /// (RFC 6347 §4.2.8).
+    /// Admits a session. The client's previous one ends: the cookie shows that the client itself
+    /// begins anew (RFC 6347 §4.2.8).
     fn admit<N: Net>(
         &mut self,
         cx: &mut Context<N>,

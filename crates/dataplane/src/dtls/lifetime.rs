@@ -41,7 +41,8 @@ impl Dtls {
         };
     }
 
-    /// Ends silent sessions without an allocation: the network does not report a client that is gone.
+    /// Ends silent sessions without an allocation: the network does not report a client that is
+    /// gone.
     fn end_idle<N: Net>(&mut self, cx: &mut Context<N>) {
         let now = cx.now.instant;
         let silent = self.sessions.iter().filter(|session| {
@@ -55,8 +56,8 @@ impl Dtls {
         }
     }
 
-    /// Ends the sessions that do not [stay](Self::keep_allocated): their clients begin anew with the next process. One within its
-    /// handshake notices by its own deadline.
+    /// Ends the sessions that do not [stay](Self::keep_allocated): their clients begin anew with
+    /// the next process. One within its handshake notices by its own deadline.
     pub(crate) fn end_others<N: Net>(&mut self, cx: &mut Context<N>) {
         self.drop_queue(cx);
         let others = self.sessions.iter().filter(|session| !session.stays);

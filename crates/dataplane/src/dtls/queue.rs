@@ -1,17 +1,18 @@
-//! Datagrams of DTLS handshakes that found no processor time in a turn of the loop, in the order in which they
-//! came, until a turn has time for them.
+//! Datagrams of DTLS handshakes that found no processor time in a turn of the loop, in the order in
+//! which they came, until a turn has time for them.
 //!
-//! Without the queue, all clients that began at the same moment would send again at the same moment, one, three
-//! and seven seconds later, and only a turn's worth of them would be served each time. (TLS handshakes wait in
-//! the kernel's receive buffers instead.)
+//! Without the queue, all clients that began at the same moment would send again at the same
+//! moment, one, three and seven seconds later, and only a turn's worth of them would be served each
+//! time. (TLS handshakes wait in the kernel's receive buffers instead.)
 //!
-//! Only datagrams behind a valid cookie enter it: hellos with one, and records of half-open sessions. When the
-//! queue is full, the newest datagram of the customer that has most is dropped, as with half-open sessions
-//! (`sessions.rs`): to keep others out, a botnet needs as many addresses as the queue has entries. Repeated hellos
-//! keep their position, and one that its client has not repeated in time is dropped.
+//! Only datagrams behind a valid cookie enter it: hellos with one, and records of half-open
+//! sessions. When the queue is full, the newest datagram of the customer that has most is dropped,
+//! as with half-open sessions (`sessions.rs`): to keep others out, a botnet needs as many addresses
+//! as the queue has entries. Repeated hellos keep their position, and one that its client has not
+//! repeated in time is dropped.
 //!
-//! The order of each customer is kept. Customers that have used little of their share overtake others in the last
-//! part of a turn.
+//! The order of each customer is kept. Customers that have used little of their share overtake
+//! others in the last part of a turn.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -48,8 +49,8 @@ pub(super) enum Pushed {
     Queued,
     /// The same hello waits already.
     Repeated,
-    /// The queue is full, of this client, of its customer or in all: this part is dropped, which may be of
-    /// another client.
+    /// The queue is full, of this client, of its customer or in all: this part is dropped, which
+    /// may be of another client.
     Dropped(FiveTuple, Part),
 }
 
@@ -131,15 +132,16 @@ impl HandshakeQueue {
         pushed
     }
 
-    /// The newest datagram of the customer that has most, if that still has more than `count` without it.
+    /// The newest datagram of the customer that has most, if that still has more than `count`
+    /// without it.
     fn newest_of_most(&self, count: usize) -> Option<usize> {
         let most = self.of_customers.iter().max_by_key(|(_, count)| **count);
         let (customer, _) = most.filter(|(_, most)| self.is_by_customer && **most > count + 1)?;
         self.datagrams.iter().rposition(|waiting| waiting.customer() == *customer)
     }
 
-    /// Takes out the first datagram from `position` on that is stale, or that `may_be_served`. `position` is then
-    /// that of the next one.
+    /// Takes out the first datagram from `position` on that is stale, or that `may_be_served`.
+    /// `position` is then that of the next one.
     pub(super) fn take_next(
         &mut self,
         now: Instant,

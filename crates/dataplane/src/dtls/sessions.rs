@@ -148,9 +148,10 @@ impl Sessions {
         self.half_open_count
     }
 
-    /// Returns the half-open session to evict for another one of this customer, if a limit is reached: the oldest of
-    /// the customer that has most, which is this one where it has as many. Where many customers share an address
-    /// (`is_by_customer` is false), none has a limit of its own.
+    /// Returns the half-open session to evict for another one of this customer, if a limit is
+    /// reached: the oldest of the customer that has most, which is this one where it has as many.
+    /// Where many customers share an address (`is_by_customer` is false), none has a limit of its
+    /// own.
     pub(super) fn evicted_by(&self, customer: Prefix, is_by_customer: bool) -> Option<SocketId> {
         let own = self.half_open.get(&customer);
         let count = own.map_or(0, VecDeque::len);

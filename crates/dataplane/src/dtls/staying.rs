@@ -1,4 +1,5 @@
-//! Sessions that stay here while the next process serves, and datagrams for those of processes before.
+//! Sessions that stay here while the next process serves, and datagrams for those of processes
+//! before.
 
 use std::ops::Range;
 
@@ -14,8 +15,8 @@ use crate::inheritance::StayingSession;
 use crate::io::{ConduitIo as _, Net};
 
 impl Dtls {
-    /// Has the sessions stay that have an allocation, and returns them. This process makes no new ones, so that others have nothing
-    /// to stay for.
+    /// Has the sessions stay that have an allocation, and returns them. This process makes no new
+    /// ones, so that others have nothing to stay for.
     pub(crate) fn keep_allocated(&mut self, server: &mut Server) -> Vec<StayingSession> {
         let mut staying = Vec::new();
         for session in self.sessions.iter_mut() {
@@ -49,8 +50,8 @@ impl Dtls {
         }
     }
 
-    /// Receives datagrams that the next process passes on, as many as there is room for. Returns false if the way is broken. What is left is
-    /// reported again.
+    /// Receives datagrams that the next process passes on, as many as there is room for. Returns
+    /// false if the way is broken. What is left is reported again.
     pub(crate) fn receive_passed<N: Net>(
         &mut self,
         cx: &mut Context<N>,

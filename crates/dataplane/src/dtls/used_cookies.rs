@@ -1,9 +1,10 @@
-//! Cookies that have begun a DTLS session and may begin no other (RFC 6347 §4.2.1 leaves them valid).
+//! Cookies that have begun a DTLS session and may begin no other (RFC 6347 §4.2.1 leaves them
+//! valid).
 
 use crate::limits::COOKIES_USED;
 
-/// Table of used cookies, of fixed size: a later one may overwrite an earlier one. A cookie is valid for two minutes
-/// at most, so that most entries are obsolete by then.
+/// Table of used cookies, of fixed size: a later one may overwrite an earlier one. A cookie is
+/// valid for two minutes at most, so that most entries are obsolete by then.
 #[derive(Debug)]
 pub(super) struct UsedCookies(Box<[u64]>);
 
@@ -27,7 +28,8 @@ impl UsedCookies {
     }
 }
 
-/// Part of a cookie, never 0. Cookies are keyed hashes: no client can choose two that share an entry.
+/// Part of a cookie, never 0. Cookies are keyed hashes: no client can choose two that share an
+/// entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CookieMark(u64);
 

@@ -1,4 +1,5 @@
-//! Handshake datagrams that wait for processor time, served in the first turn of the loop that has some.
+//! Handshake datagrams that wait for processor time, served in the first turn of the loop that has
+//! some.
 
 use std::convert::Infallible;
 use std::ops::Range;
@@ -15,7 +16,8 @@ use crate::handshake_budget::{NoTime, Step};
 use crate::io::Net;
 
 impl Dtls {
-    /// Queues part of a handshake for the next turn. Its fate is counted when it is served or dropped.
+    /// Queues part of a handshake for the next turn. Its fate is counted when it is served or
+    /// dropped.
     pub(super) fn queue_handshake<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -31,7 +33,8 @@ impl Dtls {
         }
     }
 
-    /// Takes the next waiting datagram, from `position` in the queue on, for which this turn has time.
+    /// Takes the next waiting datagram, from `position` in the queue on, for which this turn has
+    /// time.
     pub(crate) fn next_waiting<N: Net>(
         &mut self,
         cx: &mut Context<N>,

@@ -16,7 +16,8 @@ pub(super) fn traffic(carried: &FlowCounters) -> Traffic {
     }
 }
 
-/// Counts packets of the kernel path as if they had come by the sockets: each as received, and its fate.
+/// Counts packets of the kernel path as if they had come by the sockets: each as received, and its
+/// fate.
 pub(super) fn count(carried: &FlowCounters, counters: &WorkerCounters) {
     let add = |series, n| counters.add(series, n);
     // On the client's side a ChannelData header is in front.

@@ -78,7 +78,8 @@ impl Sent {
     }
 }
 
-/// Kind and length of a datagram, as the tag that a transmit batch returns for one that was not sent.
+/// Kind and length of a datagram, as the tag that a transmit batch returns for one that was not
+/// sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag {
     pub(crate) sent: Sent,

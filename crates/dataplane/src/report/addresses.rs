@@ -21,7 +21,8 @@ pub enum LogAddresses {
     Pseudonym(PseudonymKey),
 }
 
-/// Key of pseudonyms, shared by all workers. Its lock is taken for each logged address, and by a reload.
+/// Key of pseudonyms, shared by all workers. Its lock is taken for each logged address, and by a
+/// reload.
 #[derive(Clone, Debug)]
 pub struct PseudonymKey {
     of_process: Secret<[u8; 32]>,

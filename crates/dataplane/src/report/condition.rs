@@ -1,6 +1,7 @@
 //! Conditions that need an operator.
 
-/// Condition that needs an operator. Each is logged at most once in [`WARNING_EVERY`](crate::limits::WARNING_EVERY).
+/// Condition that needs an operator. Each is logged at most once in
+/// [`WARNING_EVERY`](crate::limits::WARNING_EVERY).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Condition {
     /// No relay port is free.

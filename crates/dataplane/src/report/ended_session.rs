@@ -48,7 +48,8 @@ fn labelled<R: Copy>(
     counts.iter().map(move |&(reason, count)| (label(reason), count))
 }
 
-/// The user of an allocation, for the log: without the time of a time-limited name, unless it is nothing but a time.
+/// The user of an allocation, for the log: without the time of a time-limited name, unless it is
+/// nothing but a time.
 pub(super) fn shown(record: &AllocationRecord) -> &str {
     if record.account.is_empty() { &record.user } else { &record.account }
 }
@@ -67,8 +68,8 @@ impl fmt::Display for Relayed<'_> {
     }
 }
 
-/// Counts by reason, the most frequent ones by name: `no_permission:12,bandwidth:3,others:2`. Without blanks, as logs
-/// of `key=value` pairs are cut at them.
+/// Counts by reason, the most frequent ones by name: `no_permission:12,bandwidth:3,others:2`.
+/// Without blanks, as logs of `key=value` pairs are cut at them.
 struct Counts<'a>(&'a [(&'static str, u64)]);
 
 impl fmt::Display for Counts<'_> {

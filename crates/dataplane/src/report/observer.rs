@@ -79,7 +79,8 @@ impl Observer {
         self.log.addresses.show_ip(ip)
     }
 
-    /// Returns whether a line about a client is written in any case: it is traced, and there are not too many lines.
+    /// Returns whether a line about a client is written in any case: it is traced, and there are
+    /// not too many lines.
     fn is_traced(&mut self, now: Instant, client: ClientAddr, user: Option<&str>) -> bool {
         self.log.traces.selects(now, client.ip(), user) && self.traced.take(now).is_some()
     }
@@ -320,7 +321,8 @@ impl Observer {
             return;
         }
         self.warn_of_refusal(now, refused);
-        // Behind a restart of the server, and while it drains or redirects, each client is told so once.
+        // Behind a restart of the server, and while it drains or redirects, each client is told so
+        // once.
         let is_usual =
             matches!(reason, Refusal::NoAllocation | Refusal::Draining | Refusal::Redirected);
         // Their sources may be forged: they must not take the places of others, nor their lines.

@@ -26,8 +26,8 @@ pub(crate) struct RecentRefusals {
 }
 
 impl RecentRefusals {
-    /// Adds a refusal. Returns the number of them since the last line when a line is due: at the first, and
-    /// then not before [`REFUSAL_LINE_EVERY`] has passed.
+    /// Adds a refusal. Returns the number of them since the last line when a line is due: at the
+    /// first, and then not before [`REFUSAL_LINE_EVERY`] has passed.
     pub(crate) fn note(&mut self, now: Instant, request: &RefusedRequest) -> Option<u64> {
         let key = RefusedSubject::of(request);
         if let Some(entry) = self.entries.get_mut(&key) {

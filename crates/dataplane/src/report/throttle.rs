@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use turn_types::Instant;
 
-/// Bounded number of lines per interval; the first line of the next one carries the count of the suppressed ones.
+/// Bounded number of lines per interval; the first line of the next one carries the count of the
+/// suppressed ones.
 #[derive(Debug)]
 pub(crate) struct LogThrottle {
     lines_max: u32,
@@ -20,7 +21,8 @@ impl LogThrottle {
         Self { lines_max, every, until: None, lines: 0, left_out: 0 }
     }
 
-    /// Returns the count of lines suppressed before this one; `None`: this one is suppressed as well.
+    /// Returns the count of lines suppressed before this one; `None`: this one is suppressed as
+    /// well.
     pub(crate) fn take(&mut self, now: Instant) -> Option<u64> {
         if self.until.is_none_or(|until| now >= until) {
             self.until = Some(now + self.every);

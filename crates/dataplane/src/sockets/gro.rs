@@ -1,17 +1,19 @@
 //! Policy of receive coalescing (UDP GRO).
 //!
-//! A burst of one sender is several times cheaper coalesced. Packets of many senders in turn gain nothing, and may lose time: where
-//! the kernel polls a card at intervals (`gro_flush_timeout`), it keeps each packet of a coalescing socket until the next one of its
-//! sender comes, or for a tick of its clock. So a socket coalesces while datagrams of one sender follow each other, or while it
-//! has more than it can take, when longer messages are worth the time; from time to time it stops, to see whether
-//! that is still so.
+//! A burst of one sender is several times cheaper coalesced. Packets of many senders in turn gain
+//! nothing, and may lose time: where the kernel polls a card at intervals (`gro_flush_timeout`), it
+//! keeps each packet of a coalescing socket until the next one of its sender comes, or for a tick
+//! of its clock. So a socket coalesces while datagrams of one sender follow each other, or while it
+//! has more than it can take, when longer messages are worth the time; from time to time it stops,
+//! to see whether that is still so.
 //!
-//! Coalesced packets belong to the sockets alone: the program at tc passes them on, since each datagram of a burst
-//! has a header of its own. The program takes each packet for less than a socket takes its share of a burst, and packets
-//! that queue in front of slow sockets are coalesced more and more. So a socket with routes at tc coalesces only while many packets
-//! reach it in spite of its routes: from senders on this machine with segmentation offload, from other relay sockets of this server,
-//! through an interface without a program, or for any other reason for which the program passes them. Each socket is judged
-//! alone.
+//! Coalesced packets belong to the sockets alone: the program at tc passes them on, since each
+//! datagram of a burst has a header of its own. The program takes each packet for less than a
+//! socket takes its share of a burst, and packets that queue in front of slow sockets are coalesced
+//! more and more. So a socket with routes at tc coalesces only while many packets reach it in spite
+//! of its routes: from senders on this machine with segmentation offload, from other relay sockets
+//! of this server, through an interface without a program, or for any other reason for which the
+//! program passes them. Each socket is judged alone.
 
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};

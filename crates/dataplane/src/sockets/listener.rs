@@ -45,8 +45,8 @@ impl Default for NetOptions {
     }
 }
 
-/// Settings that the relay sockets of a process get. Where those of the next process are the same it sets none again: each
-/// call costs time in which nobody serves.
+/// Settings that the relay sockets of a process get. Where those of the next process are the same
+/// it sets none again: each call costs time in which nobody serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RelaySettings {
     /// [`OPTION_SET`]; 0 is of none.
@@ -121,16 +121,16 @@ impl NetOptions {
 #[derive(Debug)]
 pub struct Listener<N: Net = Kernel> {
     pub(crate) socket: N::Udp,
-    /// Bound to the unspecified address: each datagram carries its destination address, and the answer leaves
-    /// from that one.
+    /// Bound to the unspecified address: each datagram carries its destination address, and the
+    /// answer leaves from that one.
     wildcard: bool,
     pub(crate) losses: Losses,
     pub(crate) gro: GroPolicy,
 }
 
 impl Listener {
-    /// Binds a listening socket, and returns the options that the kernel granted. Every worker binds the same
-    /// address: the kernel spreads clients over them by address and port.
+    /// Binds a listening socket, and returns the options that the kernel granted. Every worker
+    /// binds the same address: the kernel spreads clients over them by address and port.
     ///
     /// # Errors
     /// Those of `bind`; in particular that a socket without `SO_REUSEPORT` has the port.

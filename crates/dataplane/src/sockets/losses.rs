@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
-/// Count of datagrams that one socket has lost to a full receive buffer, as last read. The kernel adds the sum to
-/// each message, in 32 bits that wrap.
+/// Count of datagrams that one socket has lost to a full receive buffer, as last read. The kernel
+/// adds the sum to each message, in 32 bits that wrap.
 #[derive(Debug, Default)]
 pub(crate) struct Losses(Cell<u32>);
 
@@ -18,9 +18,9 @@ impl Losses {
         self.0.set(counted);
     }
 
-    /// Returns the losses since the last call; `total` is 0 in messages from before the first one. A sum
-    /// that is less than before counts nothing: messages that several processors queue at once may carry
-    /// their sums in another order than they stand in the queue.
+    /// Returns the losses since the last call; `total` is 0 in messages from before the first one.
+    /// A sum that is less than before counts nothing: messages that several processors queue at
+    /// once may carry their sums in another order than they stand in the queue.
     pub(crate) fn since(&self, total: u32) -> u64 {
         let step = total.wrapping_sub(self.0.get());
         // More than half of the circle is a step backward.

@@ -56,8 +56,8 @@ impl<N: Net> RelaySockets<N> {
     }
 }
 
-/// Hasher of keys that the server counts up: no client can choose colliding ones. The multiplication carries the
-/// low bits, which differ, to the high bits, which the table compares.
+/// Hasher of keys that the server counts up: no client can choose colliding ones. The
+/// multiplication carries the low bits, which differ, to the high bits, which the table compares.
 #[derive(Debug, Default)]
 pub(crate) struct CounterHasher(u64);
 

@@ -1,5 +1,5 @@
-//! Relays without sockets of their own: one socket receives what is sent to any address of a prefix, and sends from each
-//! of them (`turn_proto::RelayPrefix`).
+//! Relays without sockets of their own: one socket receives what is sent to any address of a
+//! prefix, and sends from each of them (`turn_proto::RelayPrefix`).
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -18,8 +18,8 @@ pub(crate) type ByAddress = HashMap<IpAddr, RelayId, RandomState>;
 /// All relays of a worker that have no socket of their own.
 #[derive(Debug)]
 pub(crate) struct SharedRelays {
-    /// The sockets, by their numbers: one for each family, and those of single relays. `None` for one that is gone: no number is given
-    /// again.
+    /// The sockets, by their numbers: one for each family, and those of single relays. `None` for
+    /// one that is gone: no number is given again.
     sockets: Vec<Option<SharedSocket>>,
     /// The socket and the address of each relay.
     relays: ByNumber<RelayId, (usize, IpAddr)>,
@@ -63,7 +63,8 @@ impl SharedRelays {
         all.map(number)
     }
 
-    /// Removes the sockets for all addresses, whose relays are gone, and returns their numbers in order.
+    /// Removes the sockets for all addresses, whose relays are gone, and returns their numbers in
+    /// order.
     pub(crate) fn remove_sockets(&mut self) -> Vec<RelayId> {
         let mut numbers = Vec::new();
         for (index, socket) in self.sockets.iter_mut().enumerate() {
@@ -75,7 +76,8 @@ impl SharedRelays {
         numbers
     }
 
-    /// Adds a relay at an address of a socket. Returns false if there is one already, or no such socket.
+    /// Adds a relay at an address of a socket. Returns false if there is one already, or no such
+    /// socket.
     pub(crate) fn insert(&mut self, relay: RelayId, at: SocketAddr) -> bool {
         let is_it = |socket: &SharedSocket| socket.at == unspecified(at);
         let index = self.sockets.iter().position(|socket| socket.as_ref().is_some_and(is_it));

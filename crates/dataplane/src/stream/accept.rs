@@ -81,8 +81,8 @@ impl<N: Net> Streams<N> {
         Ok(())
     }
 
-    /// Lets a connection hold its addresses. A previous holder is closed: it has ended unnoticed, and must not act on
-    /// the allocation of the new one.
+    /// Lets a connection hold its addresses. A previous holder is closed: it has ended unnoticed,
+    /// and must not act on the allocation of the new one.
     pub(super) fn hold_addresses(&mut self, cx: &mut Context<N>, id: SocketId) {
         if let Some(before) = self.table.other_with_addresses_of(id) {
             self.close(cx, before, StreamEnd::Replaced);
@@ -90,7 +90,8 @@ impl<N: Net> Streams<N> {
         self.table.hold_addresses(id);
     }
 
-    /// Takes a PROXY header and returns its length. `None`: it is incomplete, wrong, or its client is over its limit.
+    /// Takes a PROXY header and returns its length. `None`: it is incomplete, wrong, or its client
+    /// is over its limit.
     pub(super) fn take_proxy_header(
         &mut self,
         cx: &mut Context<N>,
@@ -123,7 +124,8 @@ impl<N: Net> Streams<N> {
         Some(header.len)
     }
 
-    /// Closes a connection that begins with a header although its address is no load balancer's: any client could send one.
+    /// Closes a connection that begins with a header although its address is no load balancer's:
+    /// any client could send one.
     pub(super) fn refuse_proxy_header(&mut self, cx: &mut Context<N>, id: SocketId) {
         if let Some(stream) = self.table.get_mut(id) {
             let from = stream.path.five_tuple.client.0.ip();
@@ -142,8 +144,8 @@ impl<N: Net> Streams<N> {
         Some(stream)
     }
 
-    /// Adds a connection that was taken out, here or by another worker, and returns its number. `None`: the table is
-    /// full, and it is closed.
+    /// Adds a connection that was taken out, here or by another worker, and returns its number.
+    /// `None`: the table is full, and it is closed.
     pub(crate) fn adopt(
         &mut self,
         cx: &mut Context<N>,

@@ -58,7 +58,8 @@ pub(crate) enum State {
     Held,
     /// Bound to a peer's connection: bytes are passed unchanged (RFC 6062 §5.4).
     Data(ConnectionId),
-    /// A final response was sent. Further input is discarded: closing with unread input would lose the response.
+    /// A final response was sent. Further input is discarded: closing with unread input would lose
+    /// the response.
     Ending,
 }
 
@@ -118,8 +119,8 @@ impl<N: Net> Stream<N> {
         }
     }
 
-    /// Reads waiting bytes behind the partial message, as one message of the batch. `scratch` is for encrypted
-    /// bytes.
+    /// Reads waiting bytes behind the partial message, as one message of the batch. `scratch` is
+    /// for encrypted bytes.
     ///
     /// # Errors
     /// The connection is broken, or its TLS has failed.
@@ -291,7 +292,8 @@ impl<N: Net> Stream<N> {
         !self.partial.is_empty()
     }
 
-    /// Writes as much as the connection takes; `on_sent` gets the tag of each message that was written whole.
+    /// Writes as much as the connection takes; `on_sent` gets the tag of each message that was
+    /// written whole.
     ///
     /// # Errors
     /// The connection is broken.
@@ -318,8 +320,8 @@ impl<N: Net> Stream<N> {
         }
     }
 
-    /// Queues a message; `on_drop` gets the tag of data that is dropped for it. Returns true if it has to be written
-    /// without waiting for epoll.
+    /// Queues a message; `on_drop` gets the tag of data that is dropped for it. Returns true if it
+    /// has to be written without waiting for epoll.
     ///
     /// # Errors
     /// The queue is full of answers.

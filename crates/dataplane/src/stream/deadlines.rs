@@ -76,8 +76,8 @@ impl Evictable {
 }
 
 impl<N: Net> Streams<N> {
-    /// Admits a connection, if need be by evicting an idle one without an allocation. `client`: `None` until a PROXY
-    /// header names it.
+    /// Admits a connection, if need be by evicting an idle one without an allocation. `client`:
+    /// `None` until a PROXY header names it.
     pub(super) fn admit(
         &mut self,
         cx: &mut Context<N>,

@@ -55,7 +55,8 @@ impl<N: Net> Streams<N> {
             || settings.tls.as_ref().is_some_and(TlsConfig::expects_challenge)
     }
 
-    /// The answer to an authority's challenge: the key authorization of an order of our own, or a redirection.
+    /// The answer to an authority's challenge: the key authorization of an order of our own, or a
+    /// redirection.
     fn answer_challenge(&self, token: &str) -> Option<String> {
         let own = self.settings.tls.as_ref().and_then(|tls| tls.key_authorization(token));
         let elsewhere = || self.settings.acme_redirect.as_ref().map(|base| redirect(base, token));

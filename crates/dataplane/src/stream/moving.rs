@@ -13,7 +13,8 @@ use crate::io::{Net, Source, StreamIo as _};
 use crate::token::Token;
 
 impl<N: Net> Streams<N> {
-    /// Takes out the connections that another process can go on with, but for the `staying` ones. They keep their numbers here.
+    /// Takes out the connections that another process can go on with, but for the `staying` ones.
+    /// They keep their numbers here.
     pub(crate) fn leave(&mut self, net: &N, staying: &HashSet<SocketId>) -> Vec<LeftStream<N>> {
         let may = self.table.iter_mut().filter(|stream| stream.may_leave());
         let may = may.filter(|stream| !staying.contains(&stream.path.socket));

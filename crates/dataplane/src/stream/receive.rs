@@ -226,8 +226,8 @@ impl<N: Net> Streams<N> {
     }
 }
 
-/// Returns the reason to close a connection for the length of its message: clients without an allocation need no
-/// long messages, whose beginnings would have to be kept.
+/// Returns the reason to close a connection for the length of its message: clients without an
+/// allocation need no long messages, whose beginnings would have to be kept.
 fn too_long<N: Net>(cx: &mut Context<N>, path: &ClientPath, len: usize) -> Option<StreamEnd> {
     const { assert!(UNAUTHENTICATED_MESSAGE_BYTES <= MESSAGE_LEN_MAX) };
     let too_long = len > UNAUTHENTICATED_MESSAGE_BYTES && !cx.server.serves(&path.five_tuple);

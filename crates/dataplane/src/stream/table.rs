@@ -13,8 +13,8 @@ use crate::token::STREAM;
 #[derive(Debug)]
 pub(crate) struct StreamTable<N: Net> {
     slab: Slab<Stream<N>>,
-    /// The one connection that holds a pair of addresses, client's and server's. Connections without their PROXY
-    /// header hold none.
+    /// The one connection that holds a pair of addresses, client's and server's. Connections
+    /// without their PROXY header hold none.
     by_addresses: HashMap<(ClientAddr, ServerAddr), SocketId>,
 }
 
@@ -48,8 +48,8 @@ impl<N: Net> StreamTable<N> {
         Some(stream)
     }
 
-    /// Takes a connection out whose number and addresses stay in use, until it is [put back](Self::put_back) or
-    /// [forgotten](Self::forget).
+    /// Takes a connection out whose number and addresses stay in use, until it is [put
+    /// back](Self::put_back) or [forgotten](Self::forget).
     pub(crate) fn lift(&mut self, id: SocketId) -> Option<Box<Stream<N>>> {
         self.slab.lift(id)
     }
@@ -78,7 +78,8 @@ impl<N: Net> StreamTable<N> {
         }
     }
 
-    /// Returns true if a connection holds its addresses: the allocation of their 5-tuple is its own then.
+    /// Returns true if a connection holds its addresses: the allocation of their 5-tuple is its own
+    /// then.
     pub(crate) fn holds_addresses(&mut self, id: SocketId) -> bool {
         let Some(stream) = self.slab.get_mut(id) else { return false };
         self.by_addresses.get(&stream.addresses()) == Some(&id)

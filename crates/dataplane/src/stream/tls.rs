@@ -66,8 +66,8 @@ impl<N: Net> Streams<N> {
         }
     }
 
-    /// Tells the server the name that a client asked for. Only that of a connection that holds its addresses: its end makes
-    /// the server forget the name.
+    /// Tells the server the name that a client asked for. Only that of a connection that holds its
+    /// addresses: its end makes the server forget the name.
     pub(super) fn tell_server_name(&mut self, cx: &mut Context<N>, id: SocketId) {
         let holds_addresses = self.table.holds_addresses(id);
         if let Some(stream) = self.table.get_mut(id).filter(|_| holds_addresses)
@@ -77,7 +77,8 @@ impl<N: Net> Streams<N> {
         }
     }
 
-    /// Begins the next step of a handshake. `None`: no time is left, and the client's bytes stay in the kernel.
+    /// Begins the next step of a handshake. `None`: no time is left, and the client's bytes stay in
+    /// the kernel.
     pub(super) fn continue_tls(&mut self, cx: &mut Context<N>, id: SocketId) -> Option<Work> {
         let client = self.table.get_mut(id)?.path.five_tuple.client.0.ip();
         match self.begin_tls_work(cx, client, Step::Continue) {

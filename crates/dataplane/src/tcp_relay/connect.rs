@@ -112,7 +112,8 @@ impl<N: Net> TcpRelay<N> {
         Some(Event::PeerConnected { pending, connection, result })
     }
 
-    /// Closes a connection with a peer, for the end of its allocation. Returns the event of a pending Connect.
+    /// Closes a connection with a peer, for the end of its allocation. Returns the event of a
+    /// pending Connect.
     pub(crate) fn close_peer(
         &mut self,
         cx: &mut Context<N>,

@@ -1,7 +1,9 @@
-//! Relays and connections with peers that go to the next process, and the ones that come from the one before.
+//! Relays and connections with peers that go to the next process, and the ones that come from the
+//! one before.
 //!
-//! An allocation goes with the client's connections of all its pipes, or stays with all of them. Bytes wait in the sockets meanwhile; the ones that
-//! were read and that the other end has not taken go as state.
+//! An allocation goes with the client's connections of all its pipes, or stays with all of them.
+//! Bytes wait in the sockets meanwhile; the ones that were read and that the other end has not
+//! taken go as state.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -71,8 +73,8 @@ struct Party {
 }
 
 impl<N: Net> TcpRelay<N> {
-    /// Returns the clients' connections that have to stay: of allocations with a connection to a peer that is being made, or to one whose
-    /// client's connection cannot leave.
+    /// Returns the clients' connections that have to stay: of allocations with a connection to a
+    /// peer that is being made, or to one whose client's connection cannot leave.
     pub(crate) fn staying(&self, server: &Server, streams: &mut Streams<N>) -> HashSet<SocketId> {
         let mut parties: BTreeMap<FiveTuple, Party> = BTreeMap::new();
         for (id, peer) in self.peers.iter() {
@@ -198,8 +200,8 @@ impl<N: Net> TcpRelay<N> {
         Ok(())
     }
 
-    /// Gives a relay of another process the name that it has here. `None`: no relay for TCP has come by that name. False: its socket is
-    /// another one, or cannot be watched.
+    /// Gives a relay of another process the name that it has here. `None`: no relay for TCP has
+    /// come by that name. False: its socket is another one, or cannot be watched.
     pub(crate) fn adopt(&mut self, net: &N, from: RelayId, to: RelayId) -> Option<bool> {
         let (at, listener) = self.arrived.0.remove(&from)?;
         let token = Token::Relay(to).number();
@@ -211,7 +213,8 @@ impl<N: Net> TcpRelay<N> {
         Some(adopted)
     }
 
-    /// Gives a relay back its name in the other process, for a newer copy of its allocation. False: it relays UDP.
+    /// Gives a relay back its name in the other process, for a newer copy of its allocation. False:
+    /// it relays UDP.
     pub(crate) fn give_back(&mut self, net: &N, from: RelayId, to: RelayId) -> bool {
         let Some(listener) = self.listening.remove(&to) else { return false };
         net.unwatch(Source::Acceptor(&listener));

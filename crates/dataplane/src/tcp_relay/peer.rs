@@ -25,8 +25,8 @@ pub(crate) struct Readiness {
 pub(super) enum Phase {
     /// In progress; a Connect request waits for it.
     Connecting(PendingId),
-    /// Waits for the client's connection. It is not read: the peer's bytes stay in the kernel, within its receive
-    /// window.
+    /// Waits for the client's connection. It is not read: the peer's bytes stay in the kernel,
+    /// within its receive window.
     Unbound,
     /// Piped to this connection of a client.
     Bound(SocketId),

@@ -1,6 +1,7 @@
-//! Pipes between a client's and a peer's connection (RFC 6062 §5.4): bytes pass unchanged. Neither side is read
-//! while the other has not taken the bytes read before, so that at most one read of each is kept, and TCP's windows
-//! do the rest. The end of one direction is forwarded behind its bytes; the other direction goes on.
+//! Pipes between a client's and a peer's connection (RFC 6062 §5.4): bytes pass unchanged. Neither
+//! side is read while the other has not taken the bytes read before, so that at most one read of
+//! each is kept, and TCP's windows do the rest. The end of one direction is forwarded behind its
+//! bytes; the other direction goes on.
 
 use control::{Leg, Series, StreamEnd};
 use linux_net::ReadOutcome;
@@ -30,8 +31,8 @@ enum Moved {
 }
 
 impl<N: Net> TcpRelay<N> {
-    /// Binds a client's connection to a peer's. Bytes that were read behind the ConnectionBind request are the first
-    /// for the peer.
+    /// Binds a client's connection to a peer's. Bytes that were read behind the ConnectionBind
+    /// request are the first for the peer.
     pub(crate) fn bind(
         &mut self,
         cx: &mut Context<N>,
@@ -114,7 +115,8 @@ impl<N: Net> TcpRelay<N> {
         }
     }
 
-    /// Serves a connection with a peer that epoll has reported. Returns the outcome of a pending Connect.
+    /// Serves a connection with a peer that epoll has reported. Returns the outcome of a pending
+    /// Connect.
     pub(crate) fn serve(
         &mut self,
         cx: &mut Context<N>,
@@ -223,7 +225,8 @@ impl<N: Net> TcpRelay<N> {
         Moved::Bytes
     }
 
-    /// Forwards the ends of directions whose bytes are all forwarded, and waits for the next readiness.
+    /// Forwards the ends of directions whose bytes are all forwarded, and waits for the next
+    /// readiness.
     pub(crate) fn update(
         &mut self,
         cx: &mut Context<N>,

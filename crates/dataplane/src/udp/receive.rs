@@ -24,9 +24,8 @@ pub(crate) struct DtlsDatagram {
     pub(crate) datagram: Datagram,
 }
 
-/// Receives one batch at a listener. Datagrams for DTLS are appended to `dtls`, if there is one; others
-/// are dropped where `only_dtls` is served. Returns true if more
-/// may wait.
+/// Receives one batch at a listener. Datagrams for DTLS are appended to `dtls`, if there is one;
+/// others are dropped where `only_dtls` is served. Returns true if more may wait.
 pub(crate) fn receive_from_clients<N: Net>(
     cx: &mut Context<N>,
     id: SocketId,
@@ -96,8 +95,8 @@ pub(crate) fn receive_from_clients<N: Net>(
     more
 }
 
-/// Returns the flow of an answer from another address of the server (RFC 5780). `None`: the address could not be
-/// bound when the server started, which was logged then.
+/// Returns the flow of an answer from another address of the server (RFC 5780). `None`: the address
+/// could not be bound when the server started, which was logged then.
 fn flow_from<N: Net>(sockets: &Sockets<N>, from: ServerAddr, to: ClientAddr) -> Option<Flow> {
     let (id, listener) = sockets.listener_at(from)?;
     Some(listener.flow(id, to, from.ip(), IpMeta::DEFAULT))
@@ -105,8 +104,8 @@ fn flow_from<N: Net>(sockets: &Sockets<N>, from: ServerAddr, to: ClientAddr) -> 
 
 /// Receives one batch at a relay socket. Returns true if more may wait.
 ///
-/// Datagrams of the ring are served first that entered it before: the kernel fills it again with a peer's datagrams
-/// after those in the socket have been received.
+/// Datagrams of the ring are served first that entered it before: the kernel fills it again with a
+/// peer's datagrams after those in the socket have been received.
 pub(crate) fn receive_from_peers<N: Net>(
     cx: &mut Context<N>,
     clients: &mut impl Connections<N>,
@@ -165,7 +164,8 @@ pub(crate) fn receive_from_peers<N: Net>(
     more
 }
 
-/// Sends a peer's datagram to a client by a listener, from the receive batch. Returns false for other verdicts.
+/// Sends a peer's datagram to a client by a listener, from the receive batch. Returns false for
+/// other verdicts.
 fn to_listener<N: Net>(
     egress: &mut Egress,
     sockets: &Sockets<N>,

@@ -16,8 +16,8 @@ use crate::stream::PipeEvent;
 use crate::workers::WorkerMessage;
 
 impl<N: Net> Worker<N> {
-    /// Carries out everything that follows from packets and events: commands, notices, moves. Answers are sent with
-    /// the other datagrams of this turn.
+    /// Carries out everything that follows from packets and events: commands, notices, moves.
+    /// Answers are sent with the other datagrams of this turn.
     pub(super) fn settle(&mut self) {
         let mut served = false;
         loop {
@@ -159,7 +159,8 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Serves packets that waited for their allocations, in their order. Returns true if there were any.
+    /// Serves packets that waited for their allocations, in their order. Returns true if there were
+    /// any.
     fn serve_queued(&mut self) -> bool {
         let mut served = false;
         while let Some(packet) = self.cx.server.poll_queued() {

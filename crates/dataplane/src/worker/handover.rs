@@ -1,4 +1,5 @@
-//! Departure of a worker for the next process: its listeners, clients' connections, and its allocations with their relay sockets.
+//! Departure of a worker for the next process: its listeners, clients' connections, and its
+//! allocations with their relay sockets.
 //!
 //! ```text
 //! the old process                           the next one
@@ -11,9 +12,11 @@
 //! forget                                     (or it fails: take_back)
 //! ```
 //!
-//! Meanwhile datagrams and bytes wait in the sockets, which are the same in both. Behind stay clients whose connections are within a
-//! handshake or a request; what comes for sessions of DTLS is passed on by the next process. Relayed addresses that stay are held there until
-//! this process has ended, and the ones that have left are held here: clients on both sides may be each other's peers.
+//! Meanwhile datagrams and bytes wait in the sockets, which are the same in both. Behind stay
+//! clients whose connections are within a handshake or a request; what comes for sessions of DTLS
+//! is passed on by the next process. Relayed addresses that stay are held there until this process
+//! has ended, and the ones that have left are held here: clients on both sides may be each other's
+//! peers.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -53,7 +56,8 @@ impl<N: Net> LeftStream<N> {
     }
 }
 
-/// Returns true for an allocation that the next process can have: its client uses UDP or one of the connections that have `left`.
+/// Returns true for an allocation that the next process can have: its client uses UDP or one of the
+/// connections that have `left`.
 fn may_leave(client: FiveTuple, left: &HashSet<FiveTuple>) -> bool {
     match client.transport {
         Transport::Udp => true,
@@ -63,9 +67,11 @@ fn may_leave(client: FiveTuple, left: &HashSet<FiveTuple>) -> bool {
 }
 
 impl<N: Net> Worker<N> {
-    /// Leaves clients' connections and all allocations that can leave to the next process, and returns what it has no
-    /// [copies](crate::WorkerChannels::copy_to_next) of, with copies of the listeners. From here on the worker serves no client, until it
-    /// [forgets](Self::forget) them or [takes them back](Self::take_back). Called again it returns all that has come from other workers meanwhile.
+    /// Leaves clients' connections and all allocations that can leave to the next process, and
+    /// returns what it has no [copies](crate::WorkerChannels::copy_to_next) of, with copies of the
+    /// listeners. From here on the worker serves no client, until it [forgets](Self::forget) them
+    /// or [takes them back](Self::take_back). Called again it returns all that has come from other
+    /// workers meanwhile.
     ///
     /// # Errors
     /// No descriptors left for the copies; the worker goes on as before.
@@ -154,8 +160,8 @@ impl<N: Net> Worker<N> {
         })
     }
 
-    /// Gives the relays of allocations that stay sockets of their own. Returns the allocations of clients whose connections have left, and
-    /// those that stay.
+    /// Gives the relays of allocations that stay sockets of their own. Returns the allocations of
+    /// clients whose connections have left, and those that stay.
     fn separate_staying(
         &mut self,
         left: &HashSet<FiveTuple>,
@@ -172,7 +178,8 @@ impl<N: Net> Worker<N> {
         (of_streams, stay)
     }
 
-    /// Gives relays of an allocation that stays sockets of their own, or ends it without descriptors for them.
+    /// Gives relays of an allocation that stays sockets of their own, or ends it without
+    /// descriptors for them.
     fn separate(&mut self, id: AllocationId) {
         let relays: Vec<RelayId> = self.cx.server.relays_of(id).collect();
         let mut kept = self.part_from_shared_sockets(&relays);
@@ -186,8 +193,8 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// The ports that clients of all workers have reserved, told by the first of these. Before the second call others may yet serve, and a port
-    /// be redeemed.
+    /// The ports that clients of all workers have reserved, told by the first of these. Before the
+    /// second call others may yet serve, and a port be redeemed.
     fn reserved_ports(&self, is_first_call: bool) -> Vec<ReservedPort> {
         let Context { worker, server, .. } = &self.cx;
         if is_first_call || *worker != WorkerId(0) {
@@ -196,8 +203,8 @@ impl<N: Net> Worker<N> {
         server.reserved_ports()
     }
 
-    /// Sessions of DTLS and relayed addresses that stay here, and with earlier processes, for the next one. Behind the first call it has the
-    /// sessions.
+    /// Sessions of DTLS and relayed addresses that stay here, and with earlier processes, for the
+    /// next one. Behind the first call it has the sessions.
     fn keep_sessions(
         &mut self,
         is_first: bool,
@@ -223,7 +230,8 @@ impl<N: Net> Worker<N> {
         Ok(staying)
     }
 
-    /// Withdraws the routes of clients with connections, and relays the packets that these have delivered.
+    /// Withdraws the routes of clients with connections, and relays the packets that these have
+    /// delivered.
     fn withdraw_routes_of_connections(&mut self) {
         self.cx.server.withdraw_all(|transport| transport != Transport::Udp);
         self.settle();
@@ -235,8 +243,8 @@ impl<N: Net> Worker<N> {
         self.send_gathered();
     }
 
-    /// Withdraws all routes: the kernel has relayed by them since the worker [left](Self::leave), and the next process is about to serve.
-    /// Returns the progress of their allocations.
+    /// Withdraws all routes: the kernel has relayed by them since the worker [left](Self::leave),
+    /// and the next process is about to serve. Returns the progress of their allocations.
     pub fn withdraw(&mut self) -> Vec<(AllocationId, Progress)> {
         let by_kernel = self.relayed_by_kernel();
         self.cx.server.withdraw_all(|_| true);
@@ -245,8 +253,8 @@ impl<N: Net> Worker<N> {
         self.progress_of(&by_kernel)
     }
 
-    /// Returns the progress of the allocations that the kernel has relayed for since the worker [left](Self::leave). Their routes stay: the
-    /// kernel path goes on without this process.
+    /// Returns the progress of the allocations that the kernel has relayed for since the worker
+    /// [left](Self::leave). Their routes stay: the kernel path goes on without this process.
     pub fn progress_by_kernel(&mut self) -> Vec<(AllocationId, Progress)> {
         let by_kernel = self.relayed_by_kernel();
         let Self { cx, offload, .. } = self;
@@ -273,7 +281,8 @@ impl<N: Net> Worker<N> {
         ids.iter().filter_map(|id| Some((*id, self.cx.server.progress(*id)?))).collect()
     }
 
-    /// One turn of a worker that has left everything: messages of workers and of the hand-over are served, and nothing else.
+    /// One turn of a worker that has left everything: messages of workers and of the hand-over are
+    /// served, and nothing else.
     pub(super) fn rest(&mut self) {
         self.cx.net.rest();
         self.cx.now = self.cx.net.now();
@@ -284,7 +293,8 @@ impl<N: Net> Worker<N> {
         self.publish();
     }
 
-    /// Takes everything back that it has [left](Self::leave), as it was, and sends the next process no more copies.
+    /// Takes everything back that it has [left](Self::leave), as it was, and sends the next process
+    /// no more copies.
     pub fn take_back(&mut self) {
         let Some(Left { streams, .. }) = self.left.take() else {
             if self.copying.as_ref().is_some_and(|copying| copying.is_for(CopiesFor::Next)) {
@@ -320,7 +330,8 @@ impl<N: Net> Worker<N> {
             tcp_relay.forget(&cx.net, departure.relays(), departure.connections());
             of_next.extend(departure.into_addresses());
         }
-        // An answer that comes late would make an allocation here for a client that the next process serves.
+        // An answer that comes late would make an allocation here for a client that the next
+        // process serves.
         cx.server.forget_waiting(cx.now, |transport| transport == Transport::Udp);
         all.forget(cx, streams);
         cx.sockets.leave_shared(&cx.net);
@@ -331,8 +342,8 @@ impl<N: Net> Worker<N> {
         self.is_busy = true;
     }
 
-    /// No later process is there: nothing comes for the sessions of DTLS that have stayed here, and addresses of prefixes that have may be given
-    /// to others.
+    /// No later process is there: nothing comes for the sessions of DTLS that have stayed here, and
+    /// addresses of prefixes that have may be given to others.
     pub(super) fn end_unreachable(&mut self) {
         self.conduit = None;
         let Self { cx, dtls, .. } = self;
@@ -345,7 +356,8 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Copies everything to another process, and then each change. Copies for a keeper wait while the next process gets some, or all.
+    /// Copies everything to another process, and then each change. Copies for a keeper wait while
+    /// the next process gets some, or all.
     pub(super) fn copy_to(&mut self, to: SyncSender<Copies<N::Udp>>, whom: CopiesFor) {
         let copying = Copying::new(to, whom);
         let is_for_next = |copying: &Copying<N>| copying.is_for(CopiesFor::Next);
@@ -355,13 +367,15 @@ impl<N: Net> Worker<N> {
             return;
         }
         self.cx.server.keep_changes(true);
-        // One for a next process that has failed is of no use any more; one for a keeper waits behind it.
+        // One for a next process that has failed is of no use any more; one for a keeper waits
+        // behind it.
         let before = self.copying.replace(copying).filter(|before| !is_for_next(before));
         let waiting = self.paused_copying.take();
         self.paused_copying = before.or(waiting).filter(|_| whom == CopiesFor::Next);
     }
 
-    /// The next process is gone: the keeper gets the states of all, since others have had the changes.
+    /// The next process is gone: the keeper gets the states of all, since others have had the
+    /// changes.
     pub(super) fn copy_to_keeper_again(&mut self) {
         self.stop_copying();
         let server = &mut self.cx.server;

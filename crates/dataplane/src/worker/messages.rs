@@ -1,6 +1,6 @@
-//! Messages of other workers: ConnectionBinds for peers' connections here (RFC 6062), and clients that move
-//! (RFC 8016; see `handover.rs` of `turn_proto`). A full queue is an answer, too, and an allocation that cannot leave
-//! stays.
+//! Messages of other workers: ConnectionBinds for peers' connections here (RFC 6062), and clients
+//! that move (RFC 8016; see `handover.rs` of `turn_proto`). A full queue is an answer, too, and an
+//! allocation that cannot leave stays.
 
 use control::StreamEnd;
 use turn_proto::{BindRequest, Departure, EndReason, Event, Fetch, Renamed};
@@ -147,8 +147,8 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Gives relays sockets of their own, if they have none. What has come to a shared one is for the client here. Returns
-    /// false if there are no descriptors left: the allocation stays.
+    /// Gives relays sockets of their own, if they have none. What has come to a shared one is for
+    /// the client here. Returns false if there are no descriptors left: the allocation stays.
     pub(super) fn part_from_shared_sockets(&mut self, relays: &[RelayId]) -> bool {
         for relay in relays {
             let Context { sockets, net, observer, now, .. } = &mut self.cx;

@@ -99,8 +99,9 @@ impl Ready {
         }
     }
 
-    /// Ends the report. When more is ready than one report holds, the kernel reports one socket after the other: with
-    /// many busy relays a listener would have its turn among hundreds, so all `listeners` have one now.
+    /// Ends the report. When more is ready than one report holds, the kernel reports one socket
+    /// after the other: with many busy relays a listener would have its turn among hundreds, so all
+    /// `listeners` have one now.
     pub(super) fn complete(&mut self, listeners: usize) {
         if self.is_full() {
             self.add_listeners(u32::try_from(listeners).unwrap_or(u32::MAX));

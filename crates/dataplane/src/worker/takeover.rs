@@ -79,7 +79,8 @@ fn socket_of<N: Net>(
 }
 
 impl<N: Net> Worker<N> {
-    /// Takes copies of a worker of another process, which goes on to serve: newer ones take the place of older ones.
+    /// Takes copies of a worker of another process, which goes on to serve: newer ones take the
+    /// place of older ones.
     pub fn take(&mut self, copies: Copies<N::Udp>) {
         let Copies { last_id, changed, ended, .. } = copies;
         self.cx.server.go_on_behind(last_id);
@@ -93,7 +94,8 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Takes over what a worker of another process has, before this one serves. Returns why some of it is not taken: that has ended.
+    /// Takes over what a worker of another process has, before this one serves. Returns why some of
+    /// it is not taken: that has ended.
     pub fn take_over(&mut self, inheritance: Inherited<N>) -> Vec<NotTaken> {
         let Inherited::<N> {
             copies,
@@ -139,8 +141,8 @@ impl<N: Net> Worker<N> {
         refused
     }
 
-    /// All workers have [taken over](Self::take_over), and this process is about to serve: takes the addresses and ports for which an old copy
-    /// at another worker may have been in the way.
+    /// All workers have [taken over](Self::take_over), and this process is about to serve: takes
+    /// the addresses and ports for which an old copy at another worker may have been in the way.
     pub fn settle_in(&mut self) {
         self.hold_addresses();
         let cx = &mut self.cx;
@@ -149,7 +151,8 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Holds addresses of prefixes that allocations of earlier processes have, so that no other client gets one.
+    /// Holds addresses of prefixes that allocations of earlier processes have, so that no other
+    /// client gets one.
     fn hold_addresses(&mut self) {
         let Context { earlier, server, .. } = &mut self.cx;
         earlier.hold_addresses(server);
@@ -197,7 +200,8 @@ impl<N: Net> Worker<N> {
         self.settle();
     }
 
-    /// The relays of an allocation: each with the socket that has come with it, or that came `before`.
+    /// The relays of an allocation: each with the socket that has come with it, or that came
+    /// `before`.
     fn relays(
         &self,
         copied: Vec<CopiedRelay<N::Udp>>,
@@ -236,8 +240,8 @@ impl<N: Net> Worker<N> {
         taken.collect()
     }
 
-    /// Watches the socket of a relay, or makes it a part of the shared one. False if that fails: its peers could not be
-    /// received.
+    /// Watches the socket of a relay, or makes it a part of the shared one. False if that fails:
+    /// its peers could not be received.
     fn adopt(&mut self, relay: RelayId, at: SocketAddr, socket: Option<RelaySocket<N>>) -> bool {
         let cx = &mut self.cx;
         let adopted = match socket {

@@ -16,11 +16,11 @@ use crate::stream::Stream;
 /// Relay sockets of an allocation that moves, by their numbers at the sender.
 pub(crate) type MovedSockets<N> = Vec<(RelayId, RelaySocket<N>)>;
 
-/// A message to another worker. Those between the first and the last five are the steps of a client's move (RFC 8016), in their
-/// order; see `handover.rs` of `turn_proto`.
+/// A message to another worker. Those between the first and the last five are the steps of a
+/// client's move (RFC 8016), in their order; see `handover.rs` of `turn_proto`.
 pub(crate) enum WorkerMessage<N: Net> {
-    /// A client's connection, with its TLS and buffered bytes, whose ConnectionBind names a peer's connection of the
-    /// receiver (RFC 6062).
+    /// A client's connection, with its TLS and buffered bytes, whose ConnectionBind names a peer's
+    /// connection of the receiver (RFC 6062).
     Bind(Box<Stream<N>>, Box<BindRequest>),
     /// A client has sent a mobility ticket of the receiver.
     Ask(Box<Question>),
@@ -36,7 +36,8 @@ pub(crate) enum WorkerMessage<N: Net> {
     Leave(LeaveReply<N>),
     /// The next process is about to serve.
     Withdraw(WithdrawReply),
-    /// A worker that has left is asked for the progress of allocations that the kernel relays for; it goes on without this process.
+    /// A worker that has left is asked for the progress of allocations that the kernel relays for;
+    /// it goes on without this process.
     Progress(WithdrawReply),
     /// The next process has failed.
     TakeBack,

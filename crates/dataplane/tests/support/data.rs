@@ -130,8 +130,8 @@ impl Alice {
         })
     }
 
-    /// A data connection to a server, for a connection that waits there; `early` follows the request at
-    /// once.
+    /// A data connection to a server, for a connection that waits there; `early` follows the
+    /// request at once.
     pub(crate) fn data(server: SocketAddr, connection: u32, early: &[u8]) -> Self {
         let mut alice = Self::connect(server);
         let request = alice.bind_request(connection);

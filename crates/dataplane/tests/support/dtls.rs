@@ -60,7 +60,8 @@ impl DtlsUser {
     pub(crate) fn connect_by(socket: UdpSocket, server: SocketAddr) -> Self {
         let mut stream = handshake(socket);
         let begun = Instant::now();
-        // A socket that has nothing in time is asked again, which is when OpenSSL looks at its clock.
+        // A socket that has nothing in time is asked again, which is when OpenSSL looks at its
+        // clock.
         while !go_on(&mut stream) {
             assert!(begun.elapsed() < PATIENCE, "no answer");
         }

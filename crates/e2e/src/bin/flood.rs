@@ -1,9 +1,10 @@
 //! Hostile traffic, to be run in the client's host of a lab.
 //!
-//! `flood SERVER:PORT random N` sends N datagrams of random bytes; `spoofed N PREFIX` sends N Allocate
-//! requests, each from another address and port of the /16 that starts with PREFIX (such as 10.88), which must
-//! be local here; `truncations` sends every truncation of a valid message of every method, and every message
-//! with each byte changed. Each prints the number of datagrams sent.
+//! `flood SERVER:PORT random N` sends N datagrams of random bytes; `spoofed N PREFIX` sends N
+//! Allocate requests, each from another address and port of the /16 that starts with PREFIX (such
+//! as 10.88), which must be local here; `truncations` sends every truncation of a valid message of
+//! every method, and every message with each byte changed. Each prints the number of datagrams
+//! sent.
 #![forbid(unsafe_code)]
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

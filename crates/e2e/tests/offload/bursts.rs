@@ -57,8 +57,8 @@ enum To {
     Client,
 }
 
-/// A client with channels to two peers. Of the bursts of the server's sockets, only packets that are to be
-/// segmented leave.
+/// A client with channels to two peers. Of the bursts of the server's sockets, only packets that
+/// are to be segmented leave.
 struct Crowd {
     scene: Scene,
     caller: Caller,
@@ -114,8 +114,8 @@ impl Crowd {
         }
     }
 
-    /// Sends a burst in a direction that waits at the server's sockets and leaves at once, and another after
-    /// it, until the kernel relays that.
+    /// Sends a burst in a direction that waits at the server's sockets and leaves at once, and
+    /// another after it, until the kernel relays that.
     #[track_caller]
     fn wait_for_kernel(&self, to: To) {
         let what = || {

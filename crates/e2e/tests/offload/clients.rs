@@ -24,8 +24,8 @@ fn echo_peers(scene: &Scene) -> [Running; 2] {
     [scene.lab.v4.peer, scene.lab.v6.peer].map(|ip| echo_peer(&scene.lab, ip))
 }
 
-/// So many packets to peers, and to clients, went through the kernel: a part of all, since on a busy machine the first
-/// hundreds may go before there are routes.
+/// So many packets to peers, and to clients, went through the kernel: a part of all, since on a
+/// busy machine the first hundreds may go before there are routes.
 #[track_caller]
 fn assert_by_kernel(scene: &Scene, to_peers: u64, to_clients: u64) {
     let told = |part: &str| scene.traffic(part);
@@ -121,7 +121,8 @@ fn pion_echoes_over_connections() {
             );
             let all_came = out.ok && out.output.contains("echoed 2000 of 2000");
             assert!(all_came, "{mode}, {transport}:\n{}", out.output);
-            // The first hundred or more come before the channel is there and proven, and some are shown to the system.
+            // The first hundred or more come before the channel is there and proven, and some are
+            // shown to the system.
             least += 200;
             wait_until(
                 || {

@@ -75,12 +75,14 @@ fn packets_that_are_longer_than_a_link_takes() {
     }
 }
 
-/// A link whose far end accepts no whole frames has no queue for them. What is lost is counted, until the server looks at the interfaces again:
-/// each minute, or when the kernel tells of some other change, which may be at once.
+/// A link whose far end accepts no whole frames has no queue for them. What is lost is counted,
+/// until the server looks at the interfaces again: each minute, or when the kernel tells of some
+/// other change, which may be at once.
 #[test]
 fn an_interface_that_takes_no_frames_of_xdp_any_more() {
     let Some(scene) = Scene::new("xdp", |_, _| ()) else { return };
-    /// Packets in a row that are not sent by XDP any more: it shows one to the sockets now and then.
+    /// Packets in a row that are not sent by XDP any more: it shows one to the sockets now and
+    /// then.
     const NOTICED: u8 = 20;
     let call = scene.call(V4, V4);
     scene.wait_for_kernel(&call);

@@ -45,7 +45,8 @@ fn an_allocation_that_is_given_back() {
             let all =
                 packets(&record["to_peers"]["packets"]) + packets(&record["to_client"]["packets"]);
             let by_kernel = packets(&record["kernel_packets"]);
-            // Those before the routes, and those that show that the host forwards them, went over sockets.
+            // Those before the routes, and those that show that the host forwards them, went over
+            // sockets.
             assert!(by_kernel > 0 && by_kernel < all, "{record}");
             true
         });
@@ -240,7 +241,8 @@ fn assert_relays(lab: &Lab, config: &Config, server: &Server) {
     );
 }
 
-/// Look-ups of a server work as long as it runs, whichever other server on its host ends, in any way.
+/// Look-ups of a server work as long as it runs, whichever other server on its host ends, in any
+/// way.
 #[test]
 fn two_servers_of_one_host() {
     let Some(lab) = e2e::require(Lab::new()) else { return };

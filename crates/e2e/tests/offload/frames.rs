@@ -7,8 +7,8 @@ use turn_types::IpFamily;
 
 use super::{Call, Scene, by_xdp_and_tc, wait_until};
 
-/// Lengths of payloads, in bytes: none, odd, even, and as long as fits in a packet with ChannelData in
-/// front, IPv6 around it and 1500 bytes to a frame.
+/// Lengths of payloads, in bytes: none, odd, even, and as long as fits in a packet with ChannelData
+/// in front, IPv6 around it and 1500 bytes to a frame.
 const LENGTHS: [usize; 6] = [0, 1, 2, 171, 1000, 1448];
 
 fn payload(len: usize, n: usize) -> Vec<u8> {
@@ -122,7 +122,8 @@ fn checksums_that_senders_leave_to_be_completed() {
     });
 }
 
-/// A server beside a media server or in a container: everything as the kernel and the server have it by default.
+/// A server beside a media server or in a container: everything as the kernel and the server have
+/// it by default.
 #[test]
 fn a_peer_beside_the_server() {
     let Some(lab) = e2e::require(Lab::new()) else { return };

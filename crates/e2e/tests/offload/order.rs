@@ -1,4 +1,5 @@
-//! Order of the packets of many flows, by millions, while routes are set, refreshed and withdrawn. Run by hand:
+//! Order of the packets of many flows, by millions, while routes are set, refreshed and withdrawn.
+//! Run by hand:
 //!
 //! ```sh
 //! cargo build -p turnpike
@@ -17,8 +18,8 @@ use super::{Call, Scene};
 /// Calls at a time.
 const CALLS: usize = 20;
 
-/// Packets of each direction of a call, before the next call with its own allocation: ten to twenty seconds, in which
-/// each is shown to the stack several times.
+/// Packets of each direction of a call, before the next call with its own allocation: ten to twenty
+/// seconds, in which each is shown to the stack several times.
 const PACKETS_PER_CALL: u64 = 20_000;
 
 /// Between two packets of a direction of a call, about.

@@ -1,5 +1,5 @@
-//! Paths to peers: a router with a smaller MTU behind the first link, and routes that change while the
-//! kernel relays.
+//! Paths to peers: a router with a smaller MTU behind the first link, and routes that change while
+//! the kernel relays.
 
 use std::fs::File;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -64,8 +64,8 @@ impl Far {
 /// Longer than the MTU of the second link, with their headers.
 const LONG: usize = 1350;
 
-/// Sends long payloads to a peer behind a smaller MTU: all arrive, except the ones by which the stack learned
-/// the MTU. Returns the number of the 50 after them that the kernel relayed.
+/// Sends long payloads to a peer behind a smaller MTU: all arrive, except the ones by which the
+/// stack learned the MTU. Returns the number of the 50 after them that the kernel relayed.
 #[track_caller]
 fn long_ones_arrive(mode: &str, scene: &Scene, call: &Call) -> u64 {
     wait_until(|| format!("{mode}: long packets arrive"), || call.to_peer(&[1; LONG]));
@@ -77,8 +77,8 @@ fn long_ones_arrive(mode: &str, scene: &Scene, call: &Call) -> u64 {
     scene.by_kernel(&call.caller) - before
 }
 
-/// The router fragments packets of IPv4, with or without DF of the client's, and refuses packets of IPv6, which
-/// the stack then fragments.
+/// The router fragments packets of IPv4, with or without DF of the client's, and refuses packets of
+/// IPv6, which the stack then fragments.
 #[test]
 fn a_router_with_a_smaller_mtu() {
     for mode in ["off", "xdp", "tc"] {

@@ -37,7 +37,8 @@ fn calls_with_addresses_of_prefixes_go_by_every_way() {
             for (number, call) in (0_u8..).zip(&calls) {
                 assert!(is_of_prefix(call.caller.relayed().ip()), "{}", call.caller.relayed());
                 if mode == "off" {
-                    // A new link has no address of its own at first that it could ask for neighbours from.
+                    // A new link has no address of its own at first that it could ask for
+                    // neighbours from.
                     wait_until(|| format!("{family} to the peer"), || call.to_peer(&[number]));
                     assert!(call.to_client(&[number, number]), "{family} {number} to the client");
                 } else {
@@ -104,7 +105,8 @@ fn a_second_server_with_the_same_ports_does_not_start() {
     assert!(second.output.contains("at UDP port 50000 of all addresses"), "{}", second.output);
 }
 
-/// A service of the server's host that listens at all addresses listens at those of the prefix as well.
+/// A service of the server's host that listens at all addresses listens at those of the prefix as
+/// well.
 #[test]
 fn no_service_of_the_host_is_reached_by_an_address_of_a_prefix() {
     let Some(scene) = Scene::new("off", routed) else { return };

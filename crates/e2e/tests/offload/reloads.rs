@@ -22,8 +22,8 @@ const PACE: Duration = Duration::from_millis(1);
 /// Time after which a datagram counts as lost.
 const LOST_AFTER: Duration = Duration::from_secs(2);
 
-/// The n-th configuration: each setting is another than before that may change while calls go on and that
-/// could concern them.
+/// The n-th configuration: each setting is another than before that may change while calls go on
+/// and that could concern them.
 fn change(config: &mut Config, certificates: &Certificates, mode: &str, n: u32) {
     let is_odd = n % 2 == 1;
     let certificate = certificates.entry(if is_odd { "other" } else { "turn" });
@@ -68,8 +68,8 @@ fn receive_numbers(
     }
 }
 
-/// Sends numbers both ways until `during` is over; returns the number sent, and the ones received, for the peer
-/// and for the client.
+/// Sends numbers both ways until `during` is over; returns the number sent, and the ones received,
+/// for the peer and for the client.
 fn numbered(call: &Call, during: impl FnOnce()) -> [(u64, Vec<u64>); 2] {
     let stop = AtomicBool::new(false);
     let peer: &UdpSocket = &call.peer;
@@ -144,7 +144,8 @@ fn check(scene: &Scene, of: (&str, &str), sent: u64, came: &[u64]) {
     let mut sorted = came.to_vec();
     sorted.sort_unstable();
     assert!(sorted.iter().copied().eq(0..sent), "{of:?}: {sent} sent, {}", missing(sent, came));
-    // The kernel path continues after a packet was in the stack for 50 ms, as on a busy machine, and counts it.
+    // The kernel path continues after a packet was in the stack for 50 ms, as on a busy machine,
+    // and counts it.
     let late = came.windows(2).filter(|pair| pair[0] > pair[1]).count();
     assert!(late == 0 || scene.passed("overtaken") > 0, "{of:?}: {late} came out of order");
 }

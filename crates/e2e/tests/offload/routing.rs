@@ -1,4 +1,5 @@
-//! Routing between clients and peers: listeners, interfaces, and clients that are peers of each other.
+//! Routing between clients and peers: listeners, interfaces, and clients that are peers of each
+//! other.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,8 +11,8 @@ use turn_types::IpFamily::V4;
 use super::scene::{local, wait_until};
 use super::{Call, Scene, by_xdp_and_tc};
 
-/// Listeners at two ports of one address, and at another address, on an interface that also has another
-/// client's address.
+/// Listeners at two ports of one address, and at another address, on an interface that also has
+/// another client's address.
 fn listeners(lab: &Lab, config: &mut Config) {
     for (host, address) in [(Host::Server, "10.77.1.11/24"), (Host::Client, "10.77.1.12/24")] {
         let end = if host == Host::Server { Host::Client } else { Host::Server };

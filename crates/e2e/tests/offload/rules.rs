@@ -1,5 +1,5 @@
-//! The host's own rules hold for flows that the kernel relays: a packet of each direction passes them every two
-//! seconds, and its treatment decides about the others.
+//! The host's own rules hold for flows that the kernel relays: a packet of each direction passes
+//! them every two seconds, and its treatment decides about the others.
 
 use std::time::{Duration, Instant};
 

@@ -123,7 +123,8 @@ impl Scene {
             // Datagrams of an earlier attempt that came too late are not answers to this one.
             call.drain();
             let before = self.by_kernel(&call.caller);
-            // Different ones: by XDP a complete checksum may look like a partial one, which goes to the sockets.
+            // Different ones: by XDP a complete checksum may look like a partial one, which goes to
+            // the sockets.
             let there = (0..DATAGRAMS).all(|number| call.to_peer(&number.to_be_bytes()));
             if !there || !mostly(before) {
                 return false;
@@ -202,8 +203,8 @@ impl Call {
         Some(datagram)
     }
 
-    /// Sends in both directions as long as something arrives in either; returns the time to the peer, and to
-    /// the client.
+    /// Sends in both directions as long as something arrives in either; returns the time to the
+    /// peer, and to the client.
     ///
     /// # Panics
     /// It takes longer than a test waits.

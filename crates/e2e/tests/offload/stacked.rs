@@ -8,7 +8,8 @@ use turn_types::IpFamily::V4;
 use super::rules::ip;
 use super::{Scene, wait_until};
 
-/// Puts an interface of a kind over the link to the peer, with its addresses; reports a skip if it cannot.
+/// Puts an interface of a kind over the link to the peer, with its addresses; reports a skip if it
+/// cannot.
 fn put_over_link(lab: &Lab, kind: &str) -> Option<()> {
     let made =
         lab.command(Host::Server, "ip").args(["link", "add", "above", "type", kind]).output();

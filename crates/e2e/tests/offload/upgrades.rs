@@ -19,7 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A little more than the time after which a keeper takes a death for one of another cause.
 const EARLY_DEATH: Duration = Duration::from_secs(11);
 
-/// Attempts: now and then the sockets get a packet of each direction, and those behind it wait for it.
+/// Attempts: now and then the sockets get a packet of each direction, and those behind it wait for
+/// it.
 const ATTEMPTS: usize = 10;
 
 /// Datagrams of an attempt.

@@ -9,7 +9,8 @@ use crate::setting::EthtoolValue;
 /// Microseconds, below which hardly two packets of a flow come together.
 const USECS_LEAST: u64 = 10;
 
-/// Advised microseconds where only a fixed time can be set: long enough to gather, too short to be heard.
+/// Advised microseconds where only a fixed time can be set: long enough to gather, too short to be
+/// heard.
 const USECS_ADVISED: u64 = 30;
 
 /// Feature bit by which a virtual card offers to moderate each queue (VIRTIO_NET_F_VQ_NOTF_COAL).

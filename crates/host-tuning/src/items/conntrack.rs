@@ -49,8 +49,8 @@ pub(crate) fn buckets(host: &Host, wants: &Wants) -> u64 {
     most.div_ceil(FLOWS_PER_BUCKET)
 }
 
-/// Rules of the operator that exempt the ports already are not looked for: rules may be kept in more than one
-/// place, and reading them needs root.
+/// Rules of the operator that exempt the ports already are not looked for: rules may be kept in
+/// more than one place, and reading them needs root.
 pub(crate) fn notrack(host: &Host, wants: &Wants) -> Looked {
     if let Some(idle) = idle(host) {
         return Ok(good(idle));

@@ -30,7 +30,8 @@ pub(crate) fn look(host: &Host, interface: &Interface) -> Looked {
     if is_even(&served, cpus.len()) {
         return Ok(good(now));
     }
-    // The kernel may know better processors for a queue (near the card's memory); an even spread matters more.
+    // The kernel may know better processors for a queue (near the card's memory); an even spread
+    // matters more.
     let placed = queues.values().zip(cpus.iter().cycle());
     let changes: Vec<Change> = placed
         .flat_map(|(irqs, cpu)| irqs.iter().map(move |irq| (*irq, cpu.to_string())))

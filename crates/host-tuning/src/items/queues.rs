@@ -6,8 +6,8 @@ use crate::interface::{Interface, directory};
 use crate::item::{Change, Looked, cannot, change, good, set};
 use crate::setting::{EthtoolValue, Setting};
 
-/// Descriptors in a receive ring: 4 ms at a million packets a second, the time for which a processor
-/// may be busy with something else.
+/// Descriptors in a receive ring: 4 ms at a million packets a second, the time for which a
+/// processor may be busy with something else.
 pub(crate) const RX_RING_LEAST: u64 = 4096;
 
 /// Descriptors in a transmit ring: 16 full GSO sends of 64 segments.

@@ -16,14 +16,16 @@ const ELSEWHERE: &str = "it belongs to the whole machine, and this network names
 /// late is late for all of its sockets, but few of them carry most of the traffic.
 const FULL_RELAYS_PER_WORKER: u64 = 16;
 
-/// The kernel counts its own bookkeeping as well, and doubles the size that a socket requests (socket(7)).
+/// The kernel counts its own bookkeeping as well, and doubles the size that a socket requests
+/// (socket(7)).
 const KERNEL_SHARE: u64 = 2;
 
-/// A page on every machine that Rust's Linux targets of this server have; larger pages grant more memory than
-/// needed, which does no harm.
+/// A page on every machine that Rust's Linux targets of this server have; larger pages grant more
+/// memory than needed, which does no harm.
 const PAGE_BYTES: u64 = 4096;
 
-/// Ports for the host's other programs: a busy resolver or proxy has some thousand connections at a time.
+/// Ports for the host's other programs: a busy resolver or proxy has some thousand connections at a
+/// time.
 const LEFT_LEAST: usize = 8192;
 
 /// The value of a sysctl.

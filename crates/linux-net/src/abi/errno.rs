@@ -40,8 +40,9 @@ impl SendError {
     }
 }
 
-/// True if an ICMP message for an earlier datagram can have left this error on the socket (`IP_RECVERR`). The
-/// kernel returns it from the next call and clears it, so the call may be repeated.
+/// True if an ICMP message for an earlier datagram can have left this error on the socket
+/// (`IP_RECVERR`). The kernel returns it from the next call and clears it, so the call may be
+/// repeated.
 pub(crate) const fn left_by_icmp(errno: c_int) -> bool {
     matches!(
         errno,
@@ -58,9 +59,9 @@ pub(crate) const fn left_by_icmp(errno: c_int) -> bool {
     )
 }
 
-/// True if the kernel may have refused a run of segments as such. `EMSGSIZE` (`EINVAL` in older kernels): a
-/// segment exceeds the MTU, and runs are never fragmented. `EIO`: the device or an IPsec policy does not
-/// support it.
+/// True if the kernel may have refused a run of segments as such. `EMSGSIZE` (`EINVAL` in older
+/// kernels): a segment exceeds the MTU, and runs are never fragmented. `EIO`: the device or an
+/// IPsec policy does not support it.
 pub(crate) const fn refuses_run(errno: c_int) -> bool {
     matches!(errno, libc::EMSGSIZE | libc::EINVAL | libc::EIO)
 }

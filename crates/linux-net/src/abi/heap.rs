@@ -1,9 +1,9 @@
 //! Arrays that the kernel reads and writes through pointers kept between calls.
 //!
-//! A message header points at its address, its control buffer and its payload. These pointers are written once
-//! and used by many calls, which a `Vec` does not allow: under the aliasing rules, each `&mut` to it
-//! invalidates earlier pointers. Here every access goes through the one pointer that owns the memory, so
-//! pointers derived from it stay valid.
+//! A message header points at its address, its control buffer and its payload. These pointers are
+//! written once and used by many calls, which a `Vec` does not allow: under the aliasing rules,
+//! each `&mut` to it invalidates earlier pointers. Here every access goes through the one pointer
+//! that owns the memory, so pointers derived from it stay valid.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::Range;
@@ -37,7 +37,8 @@ impl<T: Zeroed> HeapArray<T> {
     /// `len` zeroed elements; `len` is at least 1.
     pub(crate) fn new(len: usize) -> Self {
         let layout = Self::layout(len);
-        // SAFETY: the layout is not of size zero: `T` is not (by `Zeroed`), `len` is not (asserted).
+        // SAFETY: the layout is not of size zero: `T` is not (by `Zeroed`), `len` is not
+        // (asserted).
         let memory = unsafe { alloc_zeroed(layout) };
         let Some(first) = NonNull::new(memory.cast::<T>()) else { handle_alloc_error(layout) };
         Self { first, len }
@@ -90,7 +91,8 @@ impl<T: Zeroed> HeapArray<T> {
 
 impl<T: Zeroed> Drop for HeapArray<T> {
     fn drop(&mut self) {
-        // SAFETY: `first` came from `alloc_zeroed` with the same layout; elements need no drop, being `Copy`.
+        // SAFETY: `first` came from `alloc_zeroed` with the same layout; elements need no drop,
+        // being `Copy`.
         unsafe { dealloc(self.first.as_ptr().cast(), Self::layout(self.len)) }
     }
 }

@@ -1,5 +1,5 @@
-//! Sockets in general: their addresses, and descriptors that another process has made, as a server before an upgrade
-//! or systemd.
+//! Sockets in general: their addresses, and descriptors that another process has made, as a server
+//! before an upgrade or systemd.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,7 +19,8 @@ pub(crate) fn bound_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     address::decode(&raw).ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))
 }
 
-/// Checks a descriptor of another process, makes it non-blocking and close-on-exec, and returns its address.
+/// Checks a descriptor of another process, makes it non-blocking and close-on-exec, and returns its
+/// address.
 ///
 /// # Errors
 /// It is no socket of this type (`SOCK_DGRAM`, `SOCK_STREAM`) and of IP, or it is not bound.
@@ -56,8 +57,9 @@ pub(crate) fn adopt_listening(fd: BorrowedFd<'_>, kind: c_int) -> io::Result<Soc
     Ok(local)
 }
 
-/// Checks a descriptor of another process of this program, and returns its address. It is close-on-exec, as it was received; whether
-/// it blocks does not matter to calls that say that they do not.
+/// Checks a descriptor of another process of this program, and returns its address. It is
+/// close-on-exec, as it was received; whether it blocks does not matter to calls that say that they
+/// do not.
 ///
 /// # Errors
 /// It is no socket of this protocol and of IP, or it is not bound.
@@ -69,8 +71,9 @@ pub(crate) fn adopt_sibling(fd: BorrowedFd<'_>, protocol: c_int) -> io::Result<S
     if local.port() == 0 { refuse("the socket is not bound") } else { Ok(local) }
 }
 
-/// Makes a pair of connected Unix sockets for messages with bounds (`SOCK_SEQPACKET`), which do not block. Unlike with datagrams, each end
-/// is readable once the other one is closed by all that have it.
+/// Makes a pair of connected Unix sockets for messages with bounds (`SOCK_SEQPACKET`), which do not
+/// block. Unlike with datagrams, each end is readable once the other one is closed by all that have
+/// it.
 ///
 /// # Errors
 /// No descriptors left.

@@ -39,10 +39,12 @@ pub(crate) fn set_option(
     check(result).map(drop)
 }
 
-/// `SO_BINDTOIFINDEX` of `asm-generic/socket.h`; the C library's bindings do not have it for all its targets.
+/// `SO_BINDTOIFINDEX` of `asm-generic/socket.h`; the C library's bindings do not have it for all
+/// its targets.
 const SO_BINDTOIFINDEX: c_int = 62;
 
-/// Binds a socket that is not bound yet to an interface, by its index: no capability is needed for that (Linux 5.7).
+/// Binds a socket that is not bound yet to an interface, by its index: no capability is needed for
+/// that (Linux 5.7).
 pub(crate) fn bind_to_device(fd: BorrowedFd<'_>, index: NonZeroU32) -> io::Result<()> {
     let index = c_int::try_from(index.get()).map_err(|_| io::ErrorKind::InvalidInput)?;
     set_option(fd, libc::SOL_SOCKET, SO_BINDTOIFINDEX, index)

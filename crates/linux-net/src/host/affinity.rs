@@ -9,8 +9,8 @@ const SET_BYTES: usize = size_of::<libc::cpu_set_t>();
 /// Cores that a set can name.
 const MAX_CORES: usize = SET_BYTES * 8;
 
-/// The cores that the calling thread may run on, ascending: the cores of the machine within the limits of a
-/// container or `taskset`.
+/// The cores that the calling thread may run on, ascending: the cores of the machine within the
+/// limits of a container or `taskset`.
 ///
 /// # Errors
 /// A machine with more than 1024 cores.

@@ -20,8 +20,8 @@ const GROUPS: [libc::c_uint; 10] = [
     libc::RTNLGRP_NEXTHOP,
 ];
 
-/// Datagrams of notifications read by one [`HostMonitor::wait`]: so that its time is bounded however fast
-/// they come.
+/// Datagrams of notifications read by one [`HostMonitor::wait`]: so that its time is bounded
+/// however fast they come.
 const DATAGRAMS_MAX: usize = 256;
 
 // Of linux/rtnetlink.h; the C library's bindings lack some.
@@ -33,8 +33,8 @@ const RTM_DELNEXTHOP: u16 = 105;
 /// State of the host that may have changed and has to be read again in full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostChanges {
-    /// The prefixes delivered to the host itself ([`own_prefixes`](crate::own_prefixes)), or addresses of
-    /// interfaces.
+    /// The prefixes delivered to the host itself ([`own_prefixes`](crate::own_prefixes)), or
+    /// addresses of interfaces.
     pub own_addresses: bool,
     /// Devices, their addresses, or the routes of the host.
     pub devices: bool,

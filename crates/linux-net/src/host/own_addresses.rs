@@ -1,8 +1,8 @@
 //! The destinations that this host delivers to itself, as its routing tables have them.
 //!
-//! These are more than the addresses of its interfaces: prefixes that are routed to the host as a whole
-//! (AnyIP: `ip route add local PREFIX dev lo`), the IPv6 subnet-router anycast address of each prefix of a
-//! router (RFC 4291 §2.6.1), and broadcast addresses.
+//! These are more than the addresses of its interfaces: prefixes that are routed to the host as a
+//! whole (AnyIP: `ip route add local PREFIX dev lo`), the IPv6 subnet-router anycast address of
+//! each prefix of a router (RFC 4291 §2.6.1), and broadcast addresses.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -17,15 +17,16 @@ const ROUTE_HEADER: usize = 12;
 /// The types of routes that deliver to the host itself.
 const OWN_TYPES: [u8; 3] = [libc::RTN_LOCAL, libc::RTN_BROADCAST, libc::RTN_ANYCAST];
 
-/// Tables looked up for every packet, unless an operator changed the policy rules: local, main, default.
+/// Tables looked up for every packet, unless an operator changed the policy rules: local, main,
+/// default.
 const COMMON_TABLES: [u32; 3] = [255, 254, 253];
 
-/// Every prefix that a routing table of this network namespace delivers to the host itself, sorted, without
-/// duplicates: routes of the types local, broadcast and anycast, of both families.
+/// Every prefix that a routing table of this network namespace delivers to the host itself, sorted,
+/// without duplicates: routes of the types local, broadcast and anycast, of both families.
 ///
-/// All tables count, since a policy rule may lead to any of them. A default route of such a type counts in the
-/// tables local, main and default alone: in other tables it serves transparent proxies for marked packets, and
-/// names no destination.
+/// All tables count, since a policy rule may lead to any of them. A default route of such a type
+/// counts in the tables local, main and default alone: in other tables it serves transparent
+/// proxies for marked packets, and names no destination.
 ///
 /// # Errors
 /// The kernel does not answer on netlink sockets, or its tables keep changing during the read.

@@ -8,8 +8,9 @@ use crate::abi::sys::check;
 /// The first number of a descriptor that a service manager passes on (sd_listen_fds(3)).
 const FIRST: RawFd = 3;
 
-/// Takes the descriptors that this process was started with, from number 3 on, up to `count` of them and to the first
-/// number that has none. Each is given once, and programs that this one starts do not get it.
+/// Takes the descriptors that this process was started with, from number 3 on, up to `count` of
+/// them and to the first number that has none. Each is given once, and programs that this one
+/// starts do not get it.
 #[must_use]
 pub fn passed_descriptors(count: u16) -> Vec<OwnedFd> {
     take_from(FIRST, count)
@@ -29,8 +30,9 @@ fn take(number: RawFd) -> Option<OwnedFd> {
     }
     // SAFETY: as above.
     check(unsafe { libc::fcntl(number, libc::F_SETFD, flags | libc::FD_CLOEXEC) }).ok()?;
-    // SAFETY: the file is open, and nobody here owns it: the standard library and this crate open files with
-    // FD_CLOEXEC, and it had none, so that it came with `exec`. It has it now, and a second call does not get here.
+    // SAFETY: the file is open, and nobody here owns it: the standard library and this crate open
+    // files with FD_CLOEXEC, and it had none, so that it came with `exec`. It has it now, and a
+    // second call does not get here.
     Some(unsafe { OwnedFd::from_raw_fd(number) })
 }
 

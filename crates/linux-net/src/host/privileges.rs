@@ -4,8 +4,8 @@ use std::io;
 
 use crate::abi::sys::check;
 
-/// Sets `no_new_privs` for the calling thread and the threads that it starts: executed programs gain no
-/// privileges by their files. It cannot be unset.
+/// Sets `no_new_privs` for the calling thread and the threads that it starts: executed programs
+/// gain no privileges by their files. It cannot be unset.
 ///
 /// # Errors
 /// `InvalidInput` before Linux 3.5.

@@ -13,15 +13,17 @@ use crate::abi::address::{self, ADDRESS_BYTES};
 use crate::abi::sys::{bind_to_device, check, free, set_option};
 
 impl TcpListener {
-    /// Starts a connection to `to` from the address and port of this listener, which continues to listen. When
-    /// the connection is writable it is established or has failed: [`take_error`](TcpStream::take_error).
+    /// Starts a connection to `to` from the address and port of this listener, which continues to
+    /// listen. When the connection is writable it is established or has failed:
+    /// [`take_error`](TcpStream::take_error).
     ///
-    /// The kernel lets a second socket bind a listener's port only if both have `SO_REUSEPORT` at that moment.
-    /// The listener has the option for that moment alone: otherwise it would share its port with listeners at
-    /// the wildcard address, and the kernel would prefer it to them.
+    /// The kernel lets a second socket bind a listener's port only if both have `SO_REUSEPORT` at
+    /// that moment. The listener has the option for that moment alone: otherwise it would share its
+    /// port with listeners at the wildcard address, and the kernel would prefer it to them.
     ///
     /// # Errors
-    /// Immediate failures: no descriptors left, no route, a connection between the same two addresses exists.
+    /// Immediate failures: no descriptors left, no route, a connection between the same two
+    /// addresses exists.
     pub fn connect(&self, to: SocketAddr, options: &TcpOptions) -> io::Result<TcpStream> {
         let fd = open(to)?;
         let socket = fd.as_fd();
@@ -67,8 +69,8 @@ impl TcpStream {
         let len = size_of::<libc::linger>() as socklen_t;
         let fd = self.0.as_raw_fd();
         let (level, name): (c_int, c_int) = (libc::SOL_SOCKET, libc::SO_LINGER);
-        // On failure the remote sees an orderly end, which is the best that remains.
-        // SAFETY: `linger` lives until the call returns and the kernel reads exactly `len` bytes of it.
+        // On failure the remote sees an orderly end, which is the best that remains. SAFETY:
+        // `linger` lives until the call returns and the kernel reads exactly `len` bytes of it.
         unsafe { libc::setsockopt(fd, level, name, (&raw const linger).cast(), len) };
     }
 }
@@ -93,7 +95,8 @@ mod tests {
         free: false,
     };
 
-    /// A listener of another program of the same user that shares its port; on `::` for IPv4 as well.
+    /// A listener of another program of the same user that shares its port; on `::` for IPv4 as
+    /// well.
     fn foreign(at: &str) -> std::net::TcpListener {
         let listener = std::net::TcpListener::bind(at).unwrap();
         set_option(listener.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1).unwrap();
@@ -133,8 +136,8 @@ mod tests {
             wildcard.set_port(local.port());
             let Err(error) = TcpListener::bind(wildcard, &sharing) else { panic!("{ip}: shared") };
             assert_eq!(error.kind(), ErrorKind::AddrInUse);
-            // The connection alone does not block the port: it is free for the next relay as soon as the kernel
-            // has closed the caller's connection, which was not accepted.
+            // The connection alone does not block the port: it is free for the next relay as soon
+            // as the kernel has closed the caller's connection, which was not accepted.
             drop(listener);
             eventually("the port is free", || TcpListener::bind(local, &ALONE).is_ok());
         }

@@ -13,9 +13,9 @@ use crate::abi::errno::{left_by_icmp, refuses_run};
 use crate::udp::Unsaid;
 use crate::{Occupancy, RxBatch, SendError, UdpSocket};
 
-/// Finds sockets by the numbers that datagrams were pushed with. The look-up is at the flush, so a socket may
-/// be closed in between: its datagrams then fail with [`SendError::Closed`]. The borrow keeps it open during
-/// its use.
+/// Finds sockets by the numbers that datagrams were pushed with. The look-up is at the flush, so a
+/// socket may be closed in between: its datagrams then fail with [`SendError::Closed`]. The borrow
+/// keeps it open during its use.
 pub trait SocketTable {
     /// The socket; `None` if it was closed.
     fn socket(&self, socket: SendSocket) -> Option<&UdpSocket>;
@@ -75,11 +75,11 @@ pub(crate) struct Sender<W = Kernel> {
 }
 
 impl Sender {
-    /// A sender for batches of up to `parts` parts; with runs if the kernel supports them and the caller
-    /// enables them.
+    /// A sender for batches of up to `parts` parts; with runs if the kernel supports them and the
+    /// caller enables them.
     pub(crate) fn new(parts: usize, runs: bool) -> Self {
-        // A kernel without `UDP_SEGMENT` would send a run as one datagram instead of refusing it, so it is
-        // tested beforehand.
+        // A kernel without `UDP_SEGMENT` would send a run as one datagram instead of refusing it,
+        // so it is tested beforehand.
         let runs = runs && crate::capabilities().gso;
         Self::over(Kernel { sendmmsg: true }, Segmentation::new(runs), parts)
     }
@@ -192,8 +192,8 @@ impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
         }
     }
 
-    /// Writes headers for one call, from `cursor` on, and returns the position after them: after the last
-    /// message, at a change of what the socket has to be set to, or at the maximum.
+    /// Writes headers for one call, from `cursor` on, and returns the position after them: after
+    /// the last message, at a change of what the socket has to be set to, or at the maximum.
     fn gather(&mut self, socket: &UdpSocket, cursor: Cursor) -> Option<Cursor> {
         self.units.clear();
         self.loaded.clear();
@@ -292,8 +292,8 @@ impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
         }
     }
 
-    /// Handles a refused run: [`Segmentation::allows`] is false for it from now on, so that the next
-    /// [`gather`](Self::gather) sends single datagrams.
+    /// Handles a refused run: [`Segmentation::allows`] is false for it from now on, so that the
+    /// next [`gather`](Self::gather) sends single datagrams.
     fn refused(&mut self, unit: Unit, errno: c_int) {
         let Message { flow, segment_size, .. } = self.load.messages[unit.at.message];
         self.stats.refused_runs += 1;

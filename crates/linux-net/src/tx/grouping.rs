@@ -1,5 +1,5 @@
-//! Grouping of a batch: finds the message that a datagram may join, and the other messages of its socket, in
-//! constant time.
+//! Grouping of a batch: finds the message that a datagram may join, and the other messages of its
+//! socket, in constant time.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,9 +10,9 @@ const SLOTS: usize = 4096;
 
 /// For each hash the number of the latest message, or group of messages.
 ///
-/// A slot is a hint and is never cleared: the reader checks that the entry matches. A matching entry is the
-/// latest of its kind, since a later one with the same hash would have replaced it. Colliding addresses replace
-/// each other, which costs grouping and never order.
+/// A slot is a hint and is never cleared: the reader checks that the entry matches. A matching
+/// entry is the latest of its kind, since a later one with the same hash would have replaced it.
+/// Colliding addresses replace each other, which costs grouping and never order.
 pub(crate) struct Latest(Box<[u16; SLOTS]>);
 
 impl Latest {
@@ -26,8 +26,8 @@ impl Latest {
     }
 }
 
-/// Hash of a socket with a destination address and port, and the source address where the socket has several: those
-/// to one destination do not split each other's runs then.
+/// Hash of a socket with a destination address and port, and the source address where the socket
+/// has several: those to one destination do not split each other's runs then.
 pub(crate) fn hash_way(socket: SendSocket, from: Option<IpAddr>, to: SocketAddr) -> u64 {
     let address = hash_address(to.ip()) ^ u64::from(to.port());
     let from = from.map_or(0, hash_address).wrapping_mul(0xC2B2_AE3D_27D4_EB4F);

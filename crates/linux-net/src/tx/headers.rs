@@ -14,8 +14,8 @@ use crate::abi::cmsg::{self, Encoder};
 use crate::abi::heap::{HeapArray, Zeroed};
 use crate::udp::Unsaid;
 
-/// Messages per call. The call costs a fortieth of the kernel's work for one message, so more would gain
-/// nothing, and these headers stay in the cache.
+/// Messages per call. The call costs a fortieth of the kernel's work for one message, so more would
+/// gain nothing, and these headers stay in the cache.
 pub(crate) const MAX_PER_CALL: usize = 64;
 
 /// All that a send can say: segment size, TTL, traffic class, DF, source address.
@@ -77,8 +77,9 @@ impl Loaded<'_> {
     }
 
     /// Writes the next header for `parts`, to be cut into segments of `segment_size` if that is
-    /// given, with the header fields that its socket does not have. At most [`MAX_PER_CALL`] (asserted). Panics, like slice indexing, when a part is not
-    /// in the receive batch or the arena.
+    /// given, with the header fields that its socket does not have. At most [`MAX_PER_CALL`]
+    /// (asserted). Panics, like slice indexing, when a part is not in the receive batch or the
+    /// arena.
     pub(crate) fn push(
         &mut self,
         flow: &Flow,

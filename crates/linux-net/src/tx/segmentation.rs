@@ -1,8 +1,8 @@
 //! Destinations that accept runs, learnt from refusals.
 //!
-//! A segment larger than the MTU is refused, not fragmented, and the MTU is a property of the path: so a
-//! refusal is stored per socket and destination, and costs one failed call. No remote host can disable runs for
-//! others.
+//! A segment larger than the MTU is refused, not fragmented, and the MTU is a property of the path:
+//! so a refusal is stored per socket and destination, and costs one failed call. No remote host can
+//! disable runs for others.
 
 use std::net::IpAddr;
 
@@ -14,8 +14,9 @@ use super::types::{Flow, SendSocket};
 /// Number of stored refusals. A hash selects the slot; a newer refusal replaces an older one.
 const SLOTS: usize = 64;
 
-/// Refusals with `EIO` after which all runs are disabled. `EIO` means that an interface supports no runs of any
-/// size; it is stored per destination first, and so many refusals mean that it is the only interface.
+/// Refusals with `EIO` after which all runs are disabled. `EIO` means that an interface supports no
+/// runs of any size; it is stored per destination first, and so many refusals mean that it is the
+/// only interface.
 const MAX_IO_REFUSALS: u32 = 256;
 
 #[derive(Clone, Copy)]

@@ -11,7 +11,8 @@ pub(crate) const MAX_RUN_SEGMENTS: usize = 64;
 pub(crate) const MAX_RUN_BYTES: usize = 65_507;
 
 /// A socket to send by: the caller's own number for it, resolved at the flush by a
-/// [`SocketTable`](crate::SocketTable). A number that is reused while a batch waits would send by another socket.
+/// [`SocketTable`](crate::SocketTable). A number that is reused while a batch waits would send by
+/// another socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SendSocket(pub u64);
 

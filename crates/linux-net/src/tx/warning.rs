@@ -3,9 +3,9 @@
 /// The kernel cannot do something that makes sending fast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Warning {
-    /// A run of datagrams of this size was refused, typically because it exceeds the MTU: such runs to that
-    /// destination are sent one by one, which costs several times as much. Other destinations may be affected,
-    /// too.
+    /// A run of datagrams of this size was refused, typically because it exceeds the MTU: such runs
+    /// to that destination are sent one by one, which costs several times as much. Other
+    /// destinations may be affected, too.
     RunRefused {
         /// Payload bytes of each datagram.
         segment_size: usize,

@@ -8,12 +8,13 @@ use crate::abi::sys::errno;
 
 /// The kernel, or its replacement in tests.
 pub(crate) trait Wire {
-    /// Sends the first messages of `count` and returns their number, at least 1, or the error of the first.
+    /// Sends the first messages of `count` and returns their number, at least 1, or the error of
+    /// the first.
     ///
     /// # Safety
-    /// `headers` points at `count` headers, at least 1, each of which points at an address, a control buffer
-    /// and iovecs that are valid to read for the lengths in the header, as are the payloads that the iovecs
-    /// point at. The headers are not used elsewhere during the call.
+    /// `headers` points at `count` headers, at least 1, each of which points at an address, a
+    /// control buffer and iovecs that are valid to read for the lengths in the header, as are the
+    /// payloads that the iovecs point at. The headers are not used elsewhere during the call.
     unsafe fn send(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -22,8 +23,9 @@ pub(crate) trait Wire {
     ) -> Result<usize, c_int>;
 }
 
-/// The real one: `sendto` for a message of one piece that says nothing but where to, otherwise `sendmmsg`, and `sendmsg` for a
-/// message alone or where that is missing. The fewer structures, the less the kernel has to copy.
+/// The real one: `sendto` for a message of one piece that says nothing but where to, otherwise
+/// `sendmmsg`, and `sendmsg` for a message alone or where that is missing. The fewer structures,
+/// the less the kernel has to copy.
 pub(crate) struct Kernel {
     pub(crate) sendmmsg: bool,
 }

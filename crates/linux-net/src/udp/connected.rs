@@ -16,9 +16,9 @@ use crate::{SendError, UdpSocket};
 const MAX_ERRORS_SWALLOWED: usize = 4;
 
 impl UdpSocket {
-    /// Connects the socket to `peer`: only datagrams from it are received from now on, and [`UdpSocket::send`]
-    /// sends to it. No packet is sent. A socket bound to the unspecified address is bound to the source address
-    /// of the route to `peer`.
+    /// Connects the socket to `peer`: only datagrams from it are received from now on, and
+    /// [`UdpSocket::send`] sends to it. No packet is sent. A socket bound to the unspecified
+    /// address is bound to the source address of the route to `peer`.
     ///
     /// # Errors
     /// No route to the address; an address of the other family.
@@ -58,12 +58,13 @@ impl UdpSocket {
         Err(SendError::from_errno(errno()))
     }
 
-    /// Receives one datagram into `buffer` and returns its length, `None` when nothing waits. Excess bytes are
-    /// cut off, and the boundaries of merged datagrams (`UDP_GRO`) are lost: open the socket without it, or use
-    /// [`RxBatch`](crate::RxBatch).
+    /// Receives one datagram into `buffer` and returns its length, `None` when nothing waits.
+    /// Excess bytes are cut off, and the boundaries of merged datagrams (`UDP_GRO`) are lost: open
+    /// the socket without it, or use [`RxBatch`](crate::RxBatch).
     ///
     /// # Errors
-    /// Errors that mean a fault of the program or a lack of memory; errors left by ICMP are skipped.
+    /// Errors that mean a fault of the program or a lack of memory; errors left by ICMP are
+    /// skipped.
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         for _ in 0..=MAX_ERRORS_SWALLOWED {
             // SAFETY: `buffer` lives until the call returns and has room for as many bytes as

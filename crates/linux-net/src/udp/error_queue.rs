@@ -16,7 +16,8 @@ use crate::abi::sys::{errno, option};
 /// Errors taken per call, so that a flood of ICMP cannot hold up a worker; epoll reports the rest.
 const MAX_PER_CALL: usize = 64;
 
-/// A `sock_extended_err` and the address of its reporter, the packet info, and the fields of the IP header.
+/// A `sock_extended_err` and the address of its reporter, the packet info, and the fields of the IP
+/// header.
 const CONTROL_BYTES: usize = cmsg::space(size_of::<libc::sock_extended_err>() + ADDRESS_BYTES)
     + cmsg::space(size_of::<libc::in6_pktinfo>())
     + cmsg::space(4) * 4;
@@ -26,8 +27,8 @@ const CONTROL_BYTES: usize = cmsg::space(size_of::<libc::sock_extended_err>() + 
 pub struct SocketError {
     /// Destination of the datagram.
     pub peer: SocketAddr,
-    /// Its source: the destination of the ICMP message. `None` without [`UdpOptions::packet_info`](crate::UdpOptions), and for
-    /// faults that this host found.
+    /// Its source: the destination of the ICMP message. `None` without
+    /// [`UdpOptions::packet_info`](crate::UdpOptions), and for faults that this host found.
     pub local: Option<IpAddr>,
     /// The kernel's word for it.
     pub errno: i32,
@@ -67,8 +68,8 @@ impl UdpSocket {
             }
         }
         if reported == 0 {
-            // An error that found no room in the queue stays on the socket, which polls as ready until the
-            // error is read.
+            // An error that found no room in the queue stays on the socket, which polls as ready
+            // until the error is read.
             option(self.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR)?;
         }
         Ok(reported)

@@ -1,5 +1,5 @@
-//! TTL and traffic class as options of a socket, so that its datagrams need not carry them as control messages, of
-//! which the kernel reads each.
+//! TTL and traffic class as options of a socket, so that its datagrams need not carry them as
+//! control messages, of which the kernel reads each.
 
 use std::cell::Cell;
 use std::os::fd::BorrowedFd;
@@ -9,8 +9,9 @@ use turn_types::{IpFamily, IpMeta};
 
 use crate::abi::sys::set_option;
 
-/// Datagrams in a row with other fields than the socket's, after which these become the socket's. A client that mixes
-/// classes would change it with each datagram otherwise, which costs more than a control message.
+/// Datagrams in a row with other fields than the socket's, after which these become the socket's. A
+/// client that mixes classes would change it with each datagram otherwise, which costs more than a
+/// control message.
 const STRANGERS_MAX: u8 = 16;
 
 /// TTL and traffic class of a datagram; TTL 0 is the system's default.
@@ -78,14 +79,14 @@ impl Resting {
         Self::taken_over(self.adapts)
     }
 
-    /// Returns whether a datagram with these fields may leave by the socket as it is: the default TTL cannot be said in a
-    /// control message.
+    /// Returns whether a datagram with these fields may leave by the socket as it is: the default
+    /// TTL cannot be said in a control message.
     pub(super) fn can_send(&self, meta: IpMeta) -> bool {
         meta.ttl > 0 || self.given.get().fields.is_some_and(|fields| fields.ttl == 0)
     }
 
-    /// Changes the options for a next datagram, if need be or if it is worth it. Only between two calls: all datagrams of one have
-    /// the same.
+    /// Changes the options for a next datagram, if need be or if it is worth it. Only between two
+    /// calls: all datagrams of one have the same.
     pub(super) fn settle(&self, fd: BorrowedFd<'_>, family: IpFamily, next: IpMeta) {
         let given = self.given.get();
         let wanted = if !self.can_send(next) {

@@ -92,8 +92,8 @@ impl std::fmt::Debug for Events {
 
 /// A set of descriptors to wait for, each under a number of the caller's.
 ///
-/// A closed descriptor leaves the set automatically. Its events may still be in [`Events`]: numbers should not
-/// be reused within one round.
+/// A closed descriptor leaves the set automatically. Its events may still be in [`Events`]: numbers
+/// should not be reused within one round.
 #[derive(Debug)]
 pub struct Epoll {
     fd: OwnedFd,
@@ -136,9 +136,9 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_DEL, &fd, (0, 0))
     }
 
-    /// Waits until a descriptor is ready, or for `timeout`; `None` waits without limit, zero not at all.
-    /// Returns the number of events, 0 after the time or a signal. Times are rounded up to milliseconds, so
-    /// that a timer is due when its wait ends.
+    /// Waits until a descriptor is ready, or for `timeout`; `None` waits without limit, zero not at
+    /// all. Returns the number of events, 0 after the time or a signal. Times are rounded up to
+    /// milliseconds, so that a timer is due when its wait ends.
     ///
     /// # Errors
     /// Only faults of the program.

@@ -41,8 +41,8 @@ impl Waker {
 }
 
 impl WakeReceiver {
-    /// Consumes all pending wake-ups; true if there was one. Drain before reading the queue: a later message
-    /// wakes again.
+    /// Consumes all pending wake-ups; true if there was one. Drain before reading the queue: a
+    /// later message wakes again.
     pub fn drain(&self) -> bool {
         (&*self.counter).read(&mut [0; 8]).is_ok()
     }

@@ -1,5 +1,5 @@
-//! Listeners of NAT behaviour discovery: of each family two addresses with the same two ports (RFC 5780 §6),
-//! and public ones of the same shape.
+//! Listeners of NAT behaviour discovery: of each family two addresses with the same two ports (RFC
+//! 5780 §6), and public ones of the same shape.
 
 use std::net::{IpAddr, SocketAddr};
 

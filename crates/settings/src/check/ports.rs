@@ -1,4 +1,5 @@
-//! Ports of listeners are no relay ports: a relay socket at one of them would take the server's packets.
+//! Ports of listeners are no relay ports: a relay socket at one of them would take the server's
+//! packets.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -21,8 +22,8 @@ struct Overlap {
     protocol: &'static str,
 }
 
-/// Every listener of a configuration whose port is one of `relay.ports`. Relayed addresses are of UDP,
-/// and of TCP where `tcp.relaying` is on.
+/// Every listener of a configuration whose port is one of `relay.ports`. Relayed addresses are of
+/// UDP, and of TCP where `tcp.relaying` is on.
 fn overlaps(settings: &Settings) -> Vec<Overlap> {
     let tcp = settings.tls.enabled && settings.tcp.relaying;
     // All but those for TLS alone are of UDP.

@@ -1,4 +1,5 @@
-//! Relay addresses: each of them once, with an unambiguous public address, and prefixes of a length that serves.
+//! Relay addresses: each of them once, with an unambiguous public address, and prefixes of a length
+//! that serves.
 
 use turn_proto::{DeniedBy, PeerRules, RelayPrefix, RelayPrefixError};
 use turn_types::IpFamily;

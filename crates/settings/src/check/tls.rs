@@ -50,7 +50,8 @@ fn negotiation(file: &File, document: &Document, errors: &mut Errors) {
     }
 }
 
-/// Listeners besides those of `listen`, where TLS is recognised by its first bytes; none without a certificate.
+/// Listeners besides those of `listen`, where TLS is recognised by its first bytes; none without a
+/// certificate.
 pub(super) fn listeners(file: &File) -> Vec<SocketAddr> {
     if file.tls.certificates.is_empty() && file.acme.names.is_empty() {
         return Vec::new();

@@ -5,8 +5,9 @@ use toml::de::DeValue;
 use crate::keys::Key;
 use crate::suggest::nearest;
 
-/// Refuses the wrong kind of TOML value, with an error and advice. Numbers and switches where text belongs
-/// pass: the value knows better what is missing (a unit, the end of a range, a whole sentence).
+/// Refuses the wrong kind of TOML value, with an error and advice. Numbers and switches where text
+/// belongs pass: the value knows better what is missing (a unit, the end of a range, a whole
+/// sentence).
 pub(super) fn right_kind(key: &Key, value: &toml::Value) -> Result<(), (String, String)> {
     let is = format!("is {}", kind_of_value(value));
     let list = key.may_be("array");

@@ -13,49 +13,52 @@ section! {
     Tls {
         /// Accepts clients over TLS, once there is a certificate.
         restart enabled: bool = true;
-        /// Lowest version that clients may speak, `"1.2"` or `"1.3"`. With `"1.3"` turn `dtls.enabled` off as well:
-        /// DTLS is 1.2.
+        /// Lowest version that clients may speak, `"1.2"` or `"1.3"`. With `"1.3"` turn
+        /// `dtls.enabled` off as well: DTLS is 1.2.
         restart minimum_version: TlsVersion = TlsVersion::V12;
-        /// Cipher suites that clients may use, the preferred one first, over DTLS as well: those of `TLS_ECDHE_` are for
-        /// TLS and DTLS 1.2, the others for TLS 1.3. All nine have forward secrecy and authenticated encryption, and
-        /// an empty list permits them all. Without one of 1.2 turn `dtls.enabled` off.
+        /// Cipher suites that clients may use, the preferred one first, over DTLS as well: those of
+        /// `TLS_ECDHE_` are for TLS and DTLS 1.2, the others for TLS 1.3. All nine have forward
+        /// secrecy and authenticated encryption, and an empty list permits them all. Without one of
+        /// 1.2 turn `dtls.enabled` off.
         #[schemars(
             example = serde_json::json!(["TLS_AES_256_GCM_SHA384", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"])
         )]
         restart cipher_suites: Vec<CipherSuite> = Vec::new();
-        /// Groups of the key exchange that clients may use, the preferred one first, over DTLS as well. An empty
-        /// list permits all four.
+        /// Groups of the key exchange that clients may use, the preferred one first, over DTLS as
+        /// well. An empty list permits all four.
         #[schemars(example = serde_json::json!(["X25519MLKEM768", "secp384r1"]))]
         restart key_exchange: Vec<KeyExchange> = Vec::new();
-        /// More addresses and ports, for TLS over TCP and (see `[dtls]`) DTLS over UDP: both are served at
-        /// `listen` as well, where `tcp.enabled` and `udp.enabled` are on. Not used without a certificate. Port 443 passes most firewalls.
+        /// More addresses and ports, for TLS over TCP and (see `[dtls]`) DTLS over UDP: both are
+        /// served at `listen` as well, where `tcp.enabled` and `udp.enabled` are on. Not used
+        /// without a certificate. Port 443 passes most firewalls.
         #[schemars(example = serde_json::json!(["203.0.113.7:443"]))]
         restart listen: Vec<Endpoint> = Endpoint::everywhere(5349); // RFC 8489 §8.1
-        /// Certificates, each with its key. A client gets the one for the name that it requests, of a kind
-        /// that it can verify; the first is for all others. The files are checked every few seconds and
-        /// reloaded automatically, for new connections; existing ones stay open.
+        /// Certificates, each with its key. A client gets the one for the name that it requests, of
+        /// a kind that it can verify; the first is for all others. The files are checked every few
+        /// seconds and reloaded automatically, for new connections; existing ones stay open.
         #[schemars(
             example = serde_json::json!([{ "chain": "/etc/turnpike/fullchain.pem", "key": "/etc/turnpike/privkey.pem" }])
         )]
         live certificates: Vec<CertificateEntry> = Vec::new();
         /// PEM file with the certificates of authorities: every client over TLS has to present a
-        /// certificate that one of them signed, in addition to its password. Without it none is requested.
+        /// certificate that one of them signed, in addition to its password. Without it none is
+        /// requested.
         #[schemars(example = "/etc/turnpike/clients-ca.pem")]
         restart client_authorities: Option<Text<1, 4096>> = None;
     }
 }
 
 section! {
-    /// DTLS, which is TLS over UDP; on once there is a certificate, at all addresses of `listen` and of
-    /// `tls.listen`.
+    /// DTLS, which is TLS over UDP; on once there is a certificate, at all addresses of `listen`
+    /// and of `tls.listen`.
     Dtls {
-        /// Accepts clients over DTLS 1.2. Off where `tls.client_authorities` requires client certificates,
-        /// which only TLS requests.
+        /// Accepts clients over DTLS 1.2. Off where `tls.client_authorities` requires client
+        /// certificates, which only TLS requests.
         restart enabled: bool = true;
         /// DTLS sessions at a time; 0 is no limit. More are not answered. Each takes about 45 KB.
         restart sessions: Count<0, 1_000_000> = Count::new(10_000); // 450 MB
-        /// DTLS sessions of one address, or one /64 of IPv6, at a time; 0 is no limit. A whole company may
-        /// share one address.
+        /// DTLS sessions of one address, or one /64 of IPv6, at a time; 0 is no limit. A whole
+        /// company may share one address.
         restart sessions_per_address: Count<0, 1_000_000> = Count::new(1000);
     }
 }

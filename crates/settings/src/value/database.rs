@@ -21,8 +21,8 @@ const SERVERS: [&str; 9] = [
     "mongodb+srv",
 ];
 
-/// A database of users, written as a URL or, for SQLite, as a path. Another kind of server is added here and as a file
-/// of `user-db`.
+/// A database of users, written as a URL or, for SQLite, as a path. Another kind of server is added
+/// here and as a file of `user-db`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Database {
     /// An SQLite file: `"sqlite:///srv/users.sqlite"`, or its path.

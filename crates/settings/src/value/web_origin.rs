@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::{DomainName, Written, written};
 
-/// The origin of a web page, as browsers send it (RFC 6454 §6.2): scheme, host, and the port unless it is the scheme's own.
+/// The origin of a web page, as browsers send it (RFC 6454 §6.2): scheme, host, and the port unless
+/// it is the scheme's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebOrigin(String);
 

@@ -215,8 +215,8 @@ pub enum WorkerCount {
 }
 
 impl WorkerCount {
-    /// Rings of the kernel path: xdp-relay's `WORKERS_MAX`. The largest hosts have no more processors that a
-    /// worker each would serve.
+    /// Rings of the kernel path: xdp-relay's `WORKERS_MAX`. The largest hosts have no more
+    /// processors that a worker each would serve.
     pub const MAX: u16 = 256;
 }
 

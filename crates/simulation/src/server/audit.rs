@@ -73,8 +73,8 @@ impl ServerHost {
         Ok(())
     }
 
-    /// Checks that each allocation is at one worker, with the relayed addresses to itself. Nothing is to be on its
-    /// way between workers or processes.
+    /// Checks that each allocation is at one worker, with the relayed addresses to itself. Nothing
+    /// is to be on its way between workers or processes.
     pub(super) fn audit_places(&mut self) -> Result<(), String> {
         let mut staying = std::mem::take(&mut self.staying);
         let mut serving = self.serving.take();
@@ -160,7 +160,8 @@ impl ServerHost {
         self.histograms_agree(&totals)
     }
 
-    /// Checks that the histograms have all allocations, and the sums by kind of client their traffic.
+    /// Checks that the histograms have all allocations, and the sums by kind of client their
+    /// traffic.
     fn histograms_agree(&self, totals: &CounterTotals) -> Result<(), String> {
         if totals.value(Series::NoticesLost) > 0 {
             return Ok(());
@@ -177,7 +178,8 @@ impl ServerHost {
             .filter(|(series, _)| matches!(series, Series::RelayedBytes(..)))
             .fold(0, |sum, (_, bytes)| sum.wrapping_add(bytes));
         let ended = totals.value(Series::Sum(Histogram::SessionBytes));
-        // A process that dies counts no more, and its allocations begin again from their last copies.
+        // A process that dies counts no more, and its allocations begin again from their last
+        // copies.
         if self.stopped.is_some() && !self.has_died && relayed != ended {
             return Err(format!("{relayed} bytes by kind of client, {ended} of all allocations"));
         }

@@ -1,5 +1,5 @@
-//! The end of a server's process, and the next one, which goes on with its allocations: beside the running one, behind it, or after
-//! its death, from a keeper.
+//! The end of a server's process, and the next one, which goes on with its allocations: beside the
+//! running one, behind it, or after its death, from a keeper.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -21,7 +21,8 @@ use crate::socket::SimUdp;
 /// Time in which all copies have come.
 const COPYING_MAX: Duration = Duration::from_secs(10);
 
-/// Longest time of copying beyond that, the pause in which no process serves, and the time without any process.
+/// Longest time of copying beyond that, the pause in which no process serves, and the time without
+/// any process.
 const COPYING_BEYOND: Duration = Duration::from_secs(3);
 const PAUSE_MAX: Duration = Duration::from_millis(300);
 const ABSENCE_MAX: Duration = Duration::from_secs(4);
@@ -165,7 +166,8 @@ impl ServerHost {
         self.wait_for_next(Legacy::Parked(listeners, parts, progress));
     }
 
-    /// The process dies, or ends with its last copies at the keeper. The next one has the keeper's copies, if there is a keeper.
+    /// The process dies, or ends with its last copies at the keeper. The next one has the keeper's
+    /// copies, if there is a keeper.
     pub fn die(&mut self, gracefully: bool, out: &mut Outbox) {
         let Some(process) = self.serving.take() else { return };
         self.handover = None;
@@ -379,7 +381,8 @@ impl ServerHost {
     }
 }
 
-/// Lets all workers of a process leave. Between the two rounds the messages arrive that were under way.
+/// Lets all workers of a process leave. Between the two rounds the messages arrive that were under
+/// way.
 fn leave(process: &mut Process) -> std::io::Result<Vec<Part>> {
     let first = process.workers.iter_mut().map(|worker| worker.worker.leave());
     let mut parts = first.collect::<std::io::Result<Vec<Part>>>()?;

@@ -1,4 +1,5 @@
-//! A keeper, as `turnpike keep` is one: it has the last copies of a process, and gives them to the next one.
+//! A keeper, as `turnpike keep` is one: it has the last copies of a process, and gives them to the
+//! next one.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;

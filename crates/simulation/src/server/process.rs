@@ -1,4 +1,5 @@
-//! One process of a server: workers of `dataplane` with the tables that they share, and their look-ups.
+//! One process of a server: workers of `dataplane` with the tables that they share, and their
+//! look-ups.
 
 use std::mem::take;
 use std::net::SocketAddr;

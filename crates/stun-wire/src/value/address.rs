@@ -15,7 +15,8 @@ const VALUE_LEN_MAX: usize = 20;
 /// byte is ignored.
 ///
 /// # Errors
-/// [`ValueError::AddressFamily`], or [`ValueError::Length`] if the length is not that of the family.
+/// [`ValueError::AddressFamily`], or [`ValueError::Length`] if the length is not that of the
+/// family.
 pub fn address(value: &[u8]) -> Result<SocketAddr, ValueError> {
     let Some((&[_, family, p0, p1], ip)) = value.split_first_chunk::<4>() else {
         return Err(ValueError::Length);

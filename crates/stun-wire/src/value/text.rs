@@ -2,8 +2,8 @@
 
 use crate::error::ValueError;
 
-/// The most bytes of text that are read: 127 characters of up to six bytes each, as RFC 5389 counted
-/// them, and one (RFC 8489 §14.3, §14.8).
+/// The most bytes of text that are read: 127 characters of up to six bytes each, as RFC 5389
+/// counted them, and one (RFC 8489 §14.3, §14.8).
 pub const TEXT_LEN_MAX: usize = 763;
 
 fn text(value: &[u8]) -> Result<&str, ValueError> {

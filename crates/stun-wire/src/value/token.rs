@@ -59,8 +59,8 @@ pub fn access_token_block(plain: &[u8]) -> Result<AccessTokenBlock<'_>, ValueErr
 }
 
 impl AccessTokenBlock<'_> {
-    /// Writes the block as it is before encryption; `None` if `out` or the key's length field is too
-    /// small.
+    /// Writes the block as it is before encryption; `None` if `out` or the key's length field is
+    /// too small.
     #[must_use]
     pub fn write(&self, out: &mut [u8]) -> Option<usize> {
         let key_len = u16::try_from(self.mac_key.len()).ok()?;

@@ -6,8 +6,9 @@ use std::process::Command;
 use super::{DatabaseKind, DatabaseServer};
 
 impl DatabaseServer {
-    /// Has it encrypt its connections over TCP, with a certificate for 127.0.0.1, and take no others but from a PostgreSQL or
-    /// MariaDB; returns the file of the authority that signed it, and that of another one.
+    /// Has it encrypt its connections over TCP, with a certificate for 127.0.0.1, and take no
+    /// others but from a PostgreSQL or MariaDB; returns the file of the authority that signed it,
+    /// and that of another one.
     ///
     /// # Panics
     /// It does not start again.

@@ -1,5 +1,5 @@
-//! The limit of clients and peer without a server: the kernel forwards their packets from link to link. A
-//! server near this ceiling was not the limit.
+//! The limit of clients and peer without a server: the kernel forwards their packets from link to
+//! link. A server near this ceiling was not the limit.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};

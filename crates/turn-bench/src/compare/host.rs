@@ -45,8 +45,8 @@ pub(crate) const LISTEN: Ipv4Addr = Ipv4Addr::new(10, 78, 1, 1);
 pub(crate) const RELAY: Ipv4Addr = Ipv4Addr::new(10, 78, 2, 1);
 /// The peer's address on its link.
 pub(crate) const PEER: Ipv4Addr = Ipv4Addr::new(10, 78, 2, 2);
-/// Behind it, the peers of the sessions, one for each, from the first address on. A server that relays for several
-/// clients from one address tells them apart by their peers.
+/// Behind it, the peers of the sessions, one for each, from the first address on. A server that
+/// relays for several clients from one address tells them apart by their peers.
 pub(crate) const PEERS: &str = "10.79.0.0/16";
 /// The first of them.
 pub(crate) const FIRST_PEER: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 1);

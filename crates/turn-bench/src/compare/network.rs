@@ -1,7 +1,7 @@
 //! Three hosts in a row, client - server - peer, each a network namespace of its own.
 //!
-//! Nothing of them outlives the process, however it ends: a shell that waits for the other end of a pipe
-//! to be closed removes the namespaces and the directory of the run.
+//! Nothing of them outlives the process, however it ends: a shell that waits for the other end of a
+//! pipe to be closed removes the namespaces and the directory of the run.
 
 mod cleanup;
 mod steer;
@@ -31,7 +31,8 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Builds hosts and links for these backends, and pins the work of each host's links to its cores.
+    /// Builds hosts and links for these backends, and pins the work of each host's links to its
+    /// cores.
     ///
     /// # Errors
     /// Missing programs or privileges.

@@ -1,5 +1,5 @@
-//! Rounds: in each, every server has its turn. A discarded calibration before them finds the highest
-//! rate of each server, and from it the fixed load for all.
+//! Rounds: in each, every server has its turn. A discarded calibration before them finds the
+//! highest rate of each server, and from it the fixed load for all.
 
 use std::iter;
 use std::net::SocketAddr;
@@ -30,8 +30,8 @@ const FIRST_GUESS: u32 = 50_000;
 /// The same over streams.
 const FIRST_STREAM_GUESS: u32 = 20_000;
 
-/// The ceiling is searched again while it is not this many times the best server's rate: a disturbed
-/// search ends too low.
+/// The ceiling is searched again while it is not this many times the best server's rate: a
+/// disturbed search ends too low.
 const CLEAR: f64 = 1.5;
 /// Most searches for the ceiling.
 const CEILING_SEARCHES: u32 = 3;
@@ -175,7 +175,8 @@ impl Comparison<'_> {
         steps
     }
 
-    /// Steps of the load tool alone: none with sockets, since forwarded packets are addressed to none.
+    /// Steps of the load tool alone: none with sockets, since forwarded packets are addressed to
+    /// none.
     fn ceiling_steps(&self) -> Vec<Step> {
         let frames = Ends { client: Backend::Frames, peer: Backend::Frames };
         let takes_part = self.servers.iter().any(|(spec, _)| spec.kind == ServerKind::Bare);
@@ -292,8 +293,8 @@ impl Comparison<'_> {
         let own = std::env::current_exe().context("finding this program")?;
         let Cores { client, peer, .. } = self.network.cores();
         let frames = self.ends.peer == Backend::Frames;
-        // A peer that sends frames polls the clock, and would keep clients with connections, which have
-        // to wake up to receive, from a shared core.
+        // A peer that sends frames polls the clock, and would keep clients with connections, which
+        // have to wake up to receive, from a shared core.
         let shared = peer.iter().any(|core| client.contains(core));
         let mut command = if shared && frames && self.transport.has_connections() {
             let mut command = self.network.command(Host::Peer, "nice")?;
@@ -352,8 +353,8 @@ impl Results {
     }
 }
 
-/// The fixed load of each cell, this share of the slowest server's highest rate; `None` where a server
-/// has none.
+/// The fixed load of each cell, this share of the slowest server's highest rate; `None` where a
+/// server has none.
 fn common_rates(cells: usize, highest: &[Highest], share: f64) -> Vec<Option<u32>> {
     let slowest = |cell: usize| {
         let rates: Option<Vec<f64>> = highest.iter().map(|rates| rates[cell]).collect();

@@ -2,9 +2,9 @@
 //!
 //! All get the same: one listener, one relay address, the same ports, the same shared secret for
 //! time-limited credentials, as many relaying threads as the server has cores, and no limits on
-//! allocations, rates, connections or unauthenticated requests. Transports that are not measured are
-//! off where the server has a switch for them; for TLS all have the same certificate. All else is each
-//! server's default, logs included, which go to a file of the run.
+//! allocations, rates, connections or unauthenticated requests. Transports that are not measured
+//! are off where the server has a switch for them; for TLS all have the same certificate. All else
+//! is each server's default, logs included, which go to a file of the run.
 
 mod coturn;
 
@@ -150,8 +150,8 @@ impl Terms {
         if self.transport.has_certificates() { self.tls_listen } else { self.listen }
     }
 
-    /// The placeholders of command lines and configurations, with their values. Without TLS there is
-    /// no certificate.
+    /// The placeholders of command lines and configurations, with their values. Without TLS there
+    /// is no certificate.
     fn values(&self) -> [(&'static str, String); 18] {
         let file = |part: fn(&Certificate) -> &PathBuf| {
             self.certificate.as_ref().map(|it| part(it).display().to_string()).unwrap_or_default()

@@ -31,11 +31,11 @@ const ANSWER: Duration = Duration::from_millis(50);
 /// Pause before a failed step is repeated.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Allocations whose memory is measured: enough to hide memory that a server allocates in blocks, such
-/// as for a hundred of them.
+/// Allocations whose memory is measured: enough to hide memory that a server allocates in blocks,
+/// such as for a hundred of them.
 const FOOTPRINT: u32 = 5000;
-/// Acceptable loss at a rate: more than is lost when something else takes a core for a moment, less than
-/// when a server cannot follow.
+/// Acceptable loss at a rate: more than is lost when something else takes a core for a moment, less
+/// than when a server cannot follow.
 const LOSS_MAX: f64 = 0.01;
 /// The same over streams, which recover from such a moment.
 const STREAM_LOSS_MAX: f64 = 0.001;
@@ -46,8 +46,8 @@ const WARM_UP_RATE: u32 = 20_000;
 /// Runs the plan on standard input.
 ///
 /// # Errors
-/// A plan that cannot be read, a server that does not answer, sessions that it refuses. A failed step
-/// is an answer.
+/// A plan that cannot be read, a server that does not answer, sessions that it refuses. A failed
+/// step is an answer.
 pub(crate) fn run() -> Result<()> {
     let plan: Plan = serde_json::from_reader(stdin().lock())
         .context("the plan on standard input: this command is run by `turnpike-bench compare`")?;

@@ -139,8 +139,9 @@ fn limited(steps: &[&RawStep], server: usize) -> u32 {
     u32::try_from(limited.count()).unwrap_or(u32::MAX)
 }
 
-/// Returns true if the server had time left at its highest rate: a queue, a slow receiver or clients that
-/// wait for answers were the limit, and the rate is a lower bound of what the server's core can do.
+/// Returns true if the server had time left at its highest rate: a queue, a slow receiver or
+/// clients that wait for answers were the limit, and the rate is a lower bound of what the server's
+/// core can do.
 fn has_time(step: &RawStep) -> bool {
     let at_most = step.step == MOST;
     at_most && busy(&step.outcome, is_server).is_some_and(|busy| busy < BUSY)
@@ -185,11 +186,13 @@ fn nanos_per(used: &Used, whose: fn(&CoreUse) -> bool, seconds: f64, count: u64)
     (count > 0 && !cores.is_empty()).then(|| busy * seconds * 1e9 / count as f64)
 }
 
-/// Share of the threads' CPU time that the meter has to show: the two are not read at the same moment.
+/// Share of the threads' CPU time that the meter has to show: the two are not read at the same
+/// moment.
 const SHOWN: f64 = 0.95;
 
-/// Returns true for a reading of the server's cores that cannot be: nothing, or less than the server's own
-/// threads ran. `/proc/stat` is no judge: it samples, and shows cores as full that are half idle.
+/// Returns true for a reading of the server's cores that cannot be: nothing, or less than the
+/// server's own threads ran. `/proc/stat` is no judge: it samples, and shows cores as full that are
+/// half idle.
 fn is_refused(used: &Used, seconds: f64) -> bool {
     let cores: Vec<_> = used.cores.iter().filter(|core| is_server(core)).collect();
     let busy = seconds * cores.iter().map(|core| core.busy).sum::<f64>();

@@ -1,7 +1,7 @@
 //! A thread of the lowest priority that counts the idle time of a core.
 //!
-//! It works in blocks of a fixed amount: a chain of dependent multiplications in registers. The time of a
-//! block does not depend on caches, and hardly on the other thread of a physical core.
+//! It works in blocks of a fixed amount: a chain of dependent multiplications in registers. The
+//! time of a block does not depend on caches, and hardly on the other thread of a physical core.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -20,7 +20,8 @@ use linux_net::{pin_current_thread, thread_cpu_time};
 /// Multiplications in a block: about a microsecond, which is how exact the count is.
 const BLOCK: u64 = 1024;
 /// Time of its own that each window of the calibration has. Cores change their pace from one
-/// millisecond to the next by some parts of 100: shorter windows would find a pace that never lasts.
+/// millisecond to the next by some parts of 100: shorter windows would find a pace that never
+/// lasts.
 const WINDOW: Duration = Duration::from_millis(50);
 /// Time of the calibration.
 const CALIBRATION: Duration = Duration::from_millis(500);
@@ -115,16 +116,16 @@ fn settle(core: usize) -> io::Result<()> {
     run_when_idle()
 }
 
-/// The rates of cores that were calibrated before: a process that measures many runs in turn does it
-/// once.
+/// The rates of cores that were calibrated before: a process that measures many runs in turn does
+/// it once.
 static RATES: Mutex<BTreeMap<usize, f64>> = Mutex::new(BTreeMap::new());
 
 fn known_rate(core: usize) -> Option<f64> {
     RATES.lock().unwrap_or_else(PoisonError::into_inner).get(&core).copied()
 }
 
-/// Blocks per second in the best window. Windows are of the thread's CPU time, so that the core need not
-/// be idle; other influences (interrupts) only make windows worse.
+/// Blocks per second in the best window. Windows are of the thread's CPU time, so that the core
+/// need not be idle; other influences (interrupts) only make windows worse.
 fn calibrate(core: usize, shared: &Shared) -> f64 {
     let begun = Instant::now();
     let mut best = 0.0_f64;
@@ -166,10 +167,10 @@ const AUTOGROUP: &str = "/proc/sys/kernel/sched_autogroup_enabled";
 
 /// Starts a thread outside the scheduler's groups of sessions.
 ///
-/// Linux may schedule all processes of a terminal session as one group. A SCHED_IDLE thread then yields
-/// only within the session, and shares the core equally with threads outside, such as the kernel's that
-/// receive packets. So the grouping is off while the thread is created. Without the privilege to switch
-/// it off, the thread yields to the session's processes alone.
+/// Linux may schedule all processes of a terminal session as one group. A SCHED_IDLE thread then
+/// yields only within the session, and shares the core equally with threads outside, such as the
+/// kernel's that receive packets. So the grouping is off while the thread is created. Without the
+/// privilege to switch it off, the thread yields to the session's processes alone.
 fn outside_autogroups<T>(make: impl FnOnce() -> T) -> T {
     let switch = File::options().write(true).open(AUTOGROUP);
     // Locked, lest of two processes that do this the second finds it off and leaves it so.

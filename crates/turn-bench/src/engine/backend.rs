@@ -1,4 +1,5 @@
-//! Traits of a backend: a source that sends packets and a sink that counts them, by sockets or by frames.
+//! Traits of a backend: a source that sends packets and a sink that counts them, by sockets or by
+//! frames.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

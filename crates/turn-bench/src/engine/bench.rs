@@ -29,8 +29,8 @@ const SIZE_MAX: u16 = 1400;
 /// The longest run that a peer is asked for, warm-up and all.
 const RUN_SECONDS_MAX: u64 = 24 * 3600;
 
-/// Capacity for messages of the peer: two for each flow in a handshake, with room to spare. Beyond it they
-/// are lost, and requested again.
+/// Capacity for messages of the peer: two for each flow in a handshake, with room to spare. Beyond
+/// it they are lost, and requested again.
 const WORDS: usize = 1024;
 
 /// Options of a bench, for many runs.

@@ -1,8 +1,8 @@
-//! Packets by connections: the due bursts of a flow are one write of a stream, in TLS one record; over DTLS
-//! flows take turns with every burst, and each packet is a datagram.
+//! Packets by connections: the due bursts of a flow are one write of a stream, in TLS one record;
+//! over DTLS flows take turns with every burst, and each packet is a datagram.
 //!
-//! Packets for a full connection are refused, like datagrams for a full queue, and not sent later: late
-//! media is of no use.
+//! Packets for a full connection are refused, like datagrams for a full queue, and not sent later:
+//! late media is of no use.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;

@@ -1,5 +1,5 @@
-//! Control messages between the load and its peer, in packets of their own on the path of the traffic:
-//! only the relay has to let them through.
+//! Control messages between the load and its peer, in packets of their own on the path of the
+//! traffic: only the relay has to let them through.
 //!
 //! ```text
 //! load                                    peer
@@ -15,9 +15,9 @@
 //!   Stop                          ──►           when a run is aborted
 //! ```
 //!
-//! The load repeats unanswered messages; the peer only answers, never with more bytes than the question.
-//! A message is the magic and a kind as in [`packet`](crate::packet), its fields (postcard), and zeros up
-//! to [`LEN`].
+//! The load repeats unanswered messages; the peer only answers, never with more bytes than the
+//! question. A message is the magic and a kind as in [`packet`](crate::packet), its fields
+//! (postcard), and zeros up to [`LEN`].
 
 use std::time::Duration;
 
@@ -34,7 +34,8 @@ pub(crate) const LEN: usize = 256;
 /// The kind of control messages, behind the magic.
 const KIND: u8 = 1;
 
-/// Time from a peer's answer to its first packet: enough for the answer to arrive, and to be repeated.
+/// Time from a peer's answer to its first packet: enough for the answer to arrive, and to be
+/// repeated.
 pub(crate) const START_LEAD: Duration = Duration::from_millis(200);
 
 /// One message.
@@ -57,7 +58,8 @@ pub(crate) enum Body {
     Welcome { flow: u32 },
     /// Begin. Times are by the load's clock when the load sends; else the peer sets them.
     Start { plan: Plan, clock: ClockId },
-    /// The run begins, or has begun, by this plan, with times by the sender's clock; the peer's clock.
+    /// The run begins, or has begun, by this plan, with times by the sender's clock; the peer's
+    /// clock.
     Started { plan: Plan, clock: ClockId },
     /// Request for a report.
     Query { number: u32 },

@@ -1,8 +1,8 @@
 //! The highest rate that is delivered: found by short runs, confirmed by a long one.
 //!
-//! A run at unlimited rate is a begin, not the answer: an overloaded server may deliver less than at its
-//! limit. The answer is the highest rate with nearly no loss, between a rate that passed and one that
-//! failed.
+//! A run at unlimited rate is a begin, not the answer: an overloaded server may deliver less than
+//! at its limit. The answer is the highest rate with nearly no loss, between a rate that passed and
+//! one that failed.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ use crate::traffic::{Backend, TrafficSpec};
 /// Warm-up of a try: queues are full, or empty, by then.
 const WARM_UP: Duration = Duration::from_millis(100);
 
-/// The largest step up from a rate that passed: an overloaded server seldom delivers far less than its
-/// limit. And the step down while none passed.
+/// The largest step up from a rate that passed: an overloaded server seldom delivers far less than
+/// its limit. And the step down while none passed.
 const UP: f64 = 1.25;
 const DOWN: f64 = 0.5;
 
 /// The first rate is at least this share of the unlimited rate, however little of it arrived.
 const FIRST: f64 = 0.25;
 
-/// The search ends when the rates that passed and failed are within this ratio, the repeatability of a
-/// search.
+/// The search ends when the rates that passed and failed are within this ratio, the repeatability
+/// of a search.
 const NEAR: f64 = 1.05;
 
 /// Step from an initial guess, up or down; squared with each further one.
@@ -46,9 +46,9 @@ const RETREAT: f64 = 0.95;
 /// The lowest rate tried, in packets per second.
 const RATE_MIN: f64 = 100.0;
 
-/// Over streams nothing is lost before all queues are full, and they are long. So a rate also fails when
-/// more than this share of the packets was held back, or when p90 of the latency exceeds this: then queues
-/// grow.
+/// Over streams nothing is lost before all queues are full, and they are long. So a rate also fails
+/// when more than this share of the packets was held back, or when p90 of the latency exceeds this:
+/// then queues grow.
 const HELD_BACK_MAX: f64 = 0.001;
 const LATE_NANOS: u64 = 10_000_000;
 

@@ -18,8 +18,8 @@ const IN_FLIGHT: usize = 128;
 /// Time after which an answer is lost.
 const REPEAT: Duration = Duration::from_millis(250);
 
-/// Hellos of one flow without an answer until the peer counts as absent: 3 s. Over a stream 15 s: queued
-/// packets of an earlier run precede them.
+/// Hellos of one flow without an answer until the peer counts as absent: 3 s. Over a stream 15 s:
+/// queued packets of an earlier run precede them.
 pub(crate) const TRIES: u32 = 12;
 pub(crate) const STREAM_TRIES: u32 = 60;
 

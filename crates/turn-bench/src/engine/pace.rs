@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use crate::engine::plan::{Plan, Window};
 
-/// A sender that was preempted for up to this long catches up; older bursts are skipped and counted. After
-/// a longer pause, catching up would be a flood.
+/// A sender that was preempted for up to this long catches up; older bursts are skipped and
+/// counted. After a longer pause, catching up would be a flood.
 const CATCH_UP_NANOS: u64 = 10_000_000;
 
 /// The schedule of one sender: its part of the bursts, at equal distances.
@@ -75,8 +75,8 @@ impl Pacer {
         self.next += 1;
     }
 
-    /// Ends the schedule and returns the bursts of the measured time: skipped, and in all. An unlimited rate
-    /// has no schedule.
+    /// Ends the schedule and returns the bursts of the measured time: skipped, and in all. An
+    /// unlimited rate has no schedule.
     #[must_use]
     pub(crate) fn finish(mut self) -> (u64, u64) {
         let Pace::Steady { .. } = self.pace else { return (0, 0) };
@@ -139,8 +139,8 @@ mod tests {
         Plan::new(1, &spec, 10, BEGIN)
     }
 
-    /// Sends all due bursts every `step` nanoseconds; returns the packets in all, and the result of the
-    /// schedule.
+    /// Sends all due bursts every `step` nanoseconds; returns the packets in all, and the result of
+    /// the schedule.
     fn drive(plan: &Plan, flows: u32, step: u64) -> (u64, (u64, u64)) {
         let mut pacer = Pacer::new(plan, flows);
         let (mut now, mut bursts) = (plan.begin - MILLI, 0);

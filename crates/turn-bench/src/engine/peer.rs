@@ -8,8 +8,8 @@
 //! stats.rs    statistics of the peer, once per second
 //! ```
 //!
-//! It sends only to addresses that proved to receive, no longer than the run, and stops when the load
-//! falls silent.
+//! It sends only to addresses that proved to receive, no longer than the run, and stops when the
+//! load falls silent.
 
 mod runs;
 mod stats;
@@ -28,7 +28,8 @@ use crate::engine::backend::Ends;
 use runs::Runs;
 use thread::Worker;
 
-/// Requested receive buffer: room for bursts of a thousand super-packets while the thread is preempted.
+/// Requested receive buffer: room for bursts of a thousand super-packets while the thread is
+/// preempted.
 const RECEIVE_BUFFER: usize = 64 << 20;
 
 /// Requested send buffer: a device with a long queue.
@@ -87,8 +88,8 @@ impl Peer {
         self.address
     }
 
-    /// Receive buffer of each socket in bytes, where it is too small: raise `net.core.rmem_max`, or start
-    /// the peer with `CAP_NET_ADMIN`.
+    /// Receive buffer of each socket in bytes, where it is too small: raise `net.core.rmem_max`, or
+    /// start the peer with `CAP_NET_ADMIN`.
     #[must_use]
     pub const fn small_buffer(&self) -> Option<usize> {
         self.small_buffer

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::traffic::TrafficSpec;
 
-/// The measured time, by the sender's monotonic clock in nanoseconds. Packets count by the time they
-/// carry, so that sent and delivered packets are the same.
+/// The measured time, by the sender's monotonic clock in nanoseconds. Packets count by the time
+/// they carry, so that sent and delivered packets are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
     /// Begin, inclusive.
@@ -33,8 +33,8 @@ pub struct Plan {
     pub spec: TrafficSpec,
     /// Number of flows, over all sending threads.
     pub flows: u32,
-    /// Time of the first packet, by the sender's monotonic clock in nanoseconds: the warm-up ends with the
-    /// begin of the window.
+    /// Time of the first packet, by the sender's monotonic clock in nanoseconds: the warm-up ends
+    /// with the begin of the window.
     pub begin: u64,
     /// The measured time.
     pub window: Window,

@@ -1,4 +1,5 @@
-//! Progress of a run on standard error: one changing line on a terminal, else a line every five seconds.
+//! Progress of a run on standard error: one changing line on a terminal, else a line every five
+//! seconds.
 
 use std::io::{IsTerminal as _, stderr};
 use std::time::{Duration, Instant};

@@ -19,8 +19,8 @@ use crate::session::Session;
 /// The longest wait for packets: the end of a run is noticed within it.
 const WAIT: Duration = Duration::from_millis(10);
 
-/// Interval of checks for due refreshes and retransmissions, in nanoseconds. Refreshes begin a minute
-/// early, and retransmissions wait half a second.
+/// Interval of checks for due refreshes and retransmissions, in nanoseconds. Refreshes begin a
+/// minute early, and retransmissions wait half a second.
 const UPKEEP_NANOS: u64 = 100_000_000;
 
 /// Reads of a connection per turn.
@@ -252,7 +252,8 @@ impl Member {
 
 fn receive_datagrams(socket: &UdpSocket, event: Event, rx: &mut RxBatch) -> Result<usize> {
     if event.error {
-        // ICMP about packets of the run: they count as lost, and a missing server shows by its silence.
+        // ICMP about packets of the run: they count as lost, and a missing server shows by its
+        // silence.
         socket.recv_errors(|_| ()).context("the error queue of a socket")?;
     }
     rx.recv(socket).context("receiving from the server")

@@ -169,8 +169,8 @@ impl Run<'_> {
         })
     }
 
-    /// Waits for the end, queries the peer, shows progress, and measures the cores and the process during
-    /// the measured time.
+    /// Waits for the end, queries the peer, shows progress, and measures the cores and the process
+    /// during the measured time.
     fn watch(&mut self, begun: &Begun, meters: &[Meter], over: impl Fn() -> bool) -> Result<Used> {
         let (mut measuring, mut used) = (false, None);
         let mut ask = Instant::now();

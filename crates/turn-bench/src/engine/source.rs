@@ -1,5 +1,5 @@
-//! Packets by UDP sockets: a burst of one flow is one send (`UDP_SEGMENT`) where the kernel has GSO, and
-//! datagram by datagram elsewhere.
+//! Packets by UDP sockets: a burst of one flow is one send (`UDP_SEGMENT`) where the kernel has
+//! GSO, and datagram by datagram elsewhere.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -204,8 +204,8 @@ impl Source for SocketSource {
     }
 }
 
-/// Sleeps until `time`, or a part of it. The kernel wakes some 50 µs late; bursts due by then are sent
-/// together, as from a network card.
+/// Sleeps until `time`, or a part of it. The kernel wakes some 50 µs late; bursts due by then are
+/// sent together, as from a network card.
 pub(super) fn sleep_until(time: u64) {
     let left = Duration::from_nanos(time.saturating_sub(clock::now()));
     thread::sleep(left.min(SLEEP_MAX));

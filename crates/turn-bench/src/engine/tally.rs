@@ -66,8 +66,8 @@ pub(crate) enum Arrival {
     Again,
 }
 
-/// Sequence numbers of one flow that arrived: the highest, and a bitmap of the 64 up to it. An older packet
-/// counts as late.
+/// Sequence numbers of one flow that arrived: the highest, and a bitmap of the 64 up to it. An
+/// older packet counts as late.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     highest: u32,
@@ -123,8 +123,8 @@ pub(crate) struct Count {
     pub(crate) one_clock: bool,
     /// Flow without latency: a bulk transfer.
     pub(crate) bulk: Option<u32>,
-    /// The latest time in a packet before the window was known: unless it belongs to the warm-up, the count
-    /// is invalid.
+    /// The latest time in a packet before the window was known: unless it belongs to the warm-up,
+    /// the count is invalid.
     pub(crate) early: u64,
     /// The counts.
     pub(crate) tally: Tally,

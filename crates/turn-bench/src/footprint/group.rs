@@ -1,5 +1,5 @@
-//! A control group for a server alone: the kernel then tells the memory that it takes for its sockets, descriptors and BPF
-//! maps, which is no memory of the process.
+//! A control group for a server alone: the kernel then tells the memory that it takes for its
+//! sockets, descriptors and BPF maps, which is no memory of the process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,8 @@ pub(crate) struct Group {
 pub struct KernelMemory(PathBuf);
 
 impl Group {
-    /// Makes a group for this process; `None` where that is not allowed, or its memory is not counted.
+    /// Makes a group for this process; `None` where that is not allowed, or its memory is not
+    /// counted.
     pub(crate) fn with(pid: u32) -> Option<Self> {
         let (root, file) = if Path::new(FIRST_VERSION).join(FIRST_FILE).exists() {
             (FIRST_VERSION, FIRST_FILE)
@@ -46,7 +47,8 @@ impl Group {
         (joined.is_ok() && group.kernel_memory().read().is_ok()).then_some(group)
     }
 
-    /// The file to read. Other mount namespaces may have no control groups, so it leads through this process's.
+    /// The file to read. Other mount namespaces may have no control groups, so it leads through
+    /// this process's.
     pub(crate) fn kernel_memory(&self) -> KernelMemory {
         let root = PathBuf::from(format!("/proc/{}/root", std::process::id()));
         let file = self.directory.join(self.file);

@@ -17,8 +17,8 @@ pub(super) const fn highest(bucket: usize) -> u64 {
     ((steps as u64 + 1) << shift) - 1
 }
 
-/// Adds buckets to a histogram, each packet with the highest latency of its bucket, at most 1/32 too
-/// much, and at most `max`.
+/// Adds buckets to a histogram, each packet with the highest latency of its bucket, at most 1/32
+/// too much, and at most `max`.
 pub(super) fn add(to: &mut Histogram<u64>, buckets: &[u64], max: u64) {
     for (bucket, &count) in buckets.iter().enumerate() {
         if count > 0 {

@@ -1,5 +1,5 @@
-//! Frames at a given rate, in clumps, as a network card delivers packets. The program keeps the time, by a
-//! schedule computed here.
+//! Frames at a given rate, in clumps, as a network card delivers packets. The program keeps the
+//! time, by a schedule computed here.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -13,19 +13,19 @@ use crate::engine::{Gauge, Plan, Sent, now};
 /// Largest interval of clumps, in nanoseconds: that of interrupts of a busy network card.
 const CLUMP_NANOS: u64 = 200_000;
 
-/// Packets in a clump, unless one flow sends more when it has its turn. The other end of a veth link
-/// has room for 256.
+/// Packets in a clump, unless one flow sends more when it has its turn. The other end of a veth
+/// link has room for 256.
 const CLUMP_PACKETS: u64 = 100;
 
-/// Looks at the clock per call: some ten milliseconds. The end of the run is checked between calls, and each
-/// call leaves the kernel a page pool to free.
+/// Looks at the clock per call: some ten milliseconds. The end of the run is checked between calls,
+/// and each call leaves the kernel a page pool to free.
 const LOOKS: u32 = 1 << 17;
 
 /// The longest sleep before a run begins: a halt is noticed within it.
 const SLEEP_NANOS_MAX: u64 = 50_000_000;
 
-/// Sends the frames of `flows` flows by the plan, until its end or until halted. The core is busy all
-/// the time.
+/// Sends the frames of `flows` flows by the plan, until its end or until halted. The core is busy
+/// all the time.
 pub(super) fn run(source: &mut Source, plan: &Plan, flows: u32, gauge: Gauge<'_>) -> Result<Sent> {
     let burst = u64::from(plan.spec.shape.burst());
     let pace = pace(plan, flows);

@@ -11,8 +11,8 @@ use super::attach::interface_number;
 use super::object::{self, array};
 use super::source::send;
 
-/// The shortest frame, to all, of the EtherType for local experiments (IEEE 802, clause 9.2.4), which is
-/// ignored.
+/// The shortest frame, to all, of the EtherType for local experiments (IEEE 802, clause 9.2.4),
+/// which is ignored.
 const FRAME: usize = 60;
 const TO_ALL: [u8; 6] = [0xff; 6];
 const TYPE: [u8; 2] = [0x88, 0xb5];
@@ -26,8 +26,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Sends experimental frames by a veth link, and checks that it took them.
 ///
-/// The kernel reports no error otherwise: frames vanish unless the other end polls (NAPI), as it does with
-/// an XDP program or GRO. Links of other drivers are not tested.
+/// The kernel reports no error otherwise: frames vanish unless the other end polls (NAPI), as it
+/// does with an XDP program or GRO. Links of other drivers are not tested.
 ///
 /// # Errors
 /// Advice for the other end; missing privileges.

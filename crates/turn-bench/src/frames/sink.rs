@@ -55,8 +55,8 @@ pub struct SinkTally {
     pub early_last: u64,
     /// Packets of another run, which passed.
     pub other_run: u64,
-    /// Nanoseconds from when the packet was made to when it arrived, exact to 1 part in 32. It means
-    /// nothing where the two ends have not the same clock.
+    /// Nanoseconds from when the packet was made to when it arrived, exact to 1 part in 32. It
+    /// means nothing where the two ends have not the same clock.
     pub latency: Histogram<u64>,
 }
 

@@ -73,8 +73,9 @@ pub struct Made {
 
 /// Makes the frames of some flows and sends them by the link of its port.
 ///
-/// Frames leave from the calling core, in the network namespace of the link. A frame that the link does
-/// not take, because the queue of the other end is full, was sent and is lost, as with a network card.
+/// Frames leave from the calling core, in the network namespace of the link. A frame that the link
+/// does not take, because the queue of the other end is full, was sent and is lost, as with a
+/// network card.
 pub struct Source {
     shared: Arc<Shared>,
     place: Place,
@@ -150,8 +151,8 @@ impl Source {
     }
 
     /// Makes `count` frames and sends them, back to back. Flows go on taking turns where the last
-    /// call ended. A frame that may not leave yet is not made, and counts all the same: with a pace,
-    /// a call is that many looks at the clock.
+    /// call ended. A frame that may not leave yet is not made, and counts all the same: with a
+    /// pace, a call is that many looks at the clock.
     ///
     /// # Errors
     /// No run was begun, the calling thread may not, or the kernel is older than Linux 5.18.
@@ -199,7 +200,8 @@ pub(super) fn send(
     program.test_run(options).map(|_| ())
 }
 
-/// `struct xdp_md`: where data begins and ends behind the metadata; the rest is the kernel's choice.
+/// `struct xdp_md`: where data begins and ends behind the metadata; the rest is the kernel's
+/// choice.
 fn context(frame: &[u8], metadata: usize) -> [u8; 24] {
     let mut context = [0; 24];
     // A frame is shorter than a page.

@@ -1,8 +1,9 @@
 //! Peers that send, and clients that count the packets that arrive.
 //!
-//! Each session has a client and a peer. One thread is both for its share of the sessions: it sends until
-//! the window is full, then receives. So the relay always has packets queued, and is never flooded: a
-//! flooded relay spends its time on receiving packets that it drops, and that would be measured.
+//! Each session has a client and a peer. One thread is both for its share of the sessions: it sends
+//! until the window is full, then receives. So the relay always has packets queued, and is never
+//! flooded: a flooded relay spends its time on receiving packets that it drops, and that would be
+//! measured.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

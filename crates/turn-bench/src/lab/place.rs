@@ -1,8 +1,8 @@
 //! Two network namespaces with a link between them, or the loopback.
 //!
-//! By default the kernel receives from a virtual link on the core that sends; here each end receives on
-//! its own cores (`rps_cpus`), as a network card's interrupts would have it. On the loopback the sender's
-//! core pays for both ends.
+//! By default the kernel receives from a virtual link on the core that sends; here each end
+//! receives on its own cores (`rps_cpus`), as a network card's interrupts would have it. On the
+//! loopback the sender's core pays for both ends.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -103,7 +103,8 @@ fn link(cores: &Cores) -> Result<Place> {
 fn bring_up(address: Ipv4Addr, cores: &[usize]) -> Result<()> {
     ip(&format!("addr add {address}/24 dev {DEVICE}"))?;
     ip(&format!("link set {DEVICE} up"))?;
-    // sysfs shows the devices of the namespace in which it is mounted; the mount ends with the shell.
+    // sysfs shows the devices of the namespace in which it is mounted; the mount ends with the
+    // shell.
     let script =
         "mount -t sysfs lab /sys && echo \"$1\" > \"/sys/class/net/$0/queues/rx-0/rps_cpus\"";
     run("unshare", &["--mount", "sh", "-c", script, DEVICE, &mask(cores)]).map(drop)

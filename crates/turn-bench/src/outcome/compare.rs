@@ -119,16 +119,16 @@ pub struct ComparedCell {
     pub name: String,
     /// The fixed offered load, in packets or requests per second.
     pub common_rate: Option<u32>,
-    /// Packets per second that clients and peer send and count with a bare kernel forwarder in place of the
-    /// server; `None` where that cannot be tried.
+    /// Packets per second that clients and peer send and count with a bare kernel forwarder in
+    /// place of the server; `None` where that cannot be tried.
     pub ceiling: Option<f64>,
     /// The measures.
     pub measures: Vec<Measure>,
-    /// For each server, the rounds in which the load tool was the limit: the throughput is then a lower
-    /// bound.
+    /// For each server, the rounds in which the load tool was the limit: the throughput is then a
+    /// lower bound.
     pub generator_limited: Vec<u32>,
-    /// For each server, the readings of the meter that cannot be, and that no value is made of; empty in
-    /// older results.
+    /// For each server, the readings of the meter that cannot be, and that no value is made of;
+    /// empty in older results.
     #[serde(default)]
     pub refused: Vec<u32>,
 }
@@ -143,8 +143,8 @@ impl ComparedCell {
         measure.better == Better::Higher && self.bounded_rounds(server) > 0
     }
 
-    /// Rounds in which the load tool was the limit, or the server's cores were less than 90 % busy: also of
-    /// older results, which did not count the latter over UDP.
+    /// Rounds in which the load tool was the limit, or the server's cores were less than 90 % busy:
+    /// also of older results, which did not count the latter over UDP.
     #[must_use]
     pub fn bounded_rounds(&self, server: usize) -> u32 {
         let counted = self.generator_limited.get(server).copied().unwrap_or(0);

@@ -1,12 +1,13 @@
-//! Correction for many comparisons (Holm 1979): of dozens of tests at a level of 5 % a few are significant by chance, so the
-//! p-values of a table are made larger, the smallest one by their number.
+//! Correction for many comparisons (Holm 1979): of dozens of tests at a level of 5 % a few are
+//! significant by chance, so the p-values of a table are made larger, the smallest one by their
+//! number.
 
 use super::Compare;
 use super::statistics::{self, Better, CHANCE_MAX, Ratio, Verdict};
 
 impl Compare {
-    /// Draws the conclusions of all ratios of the table together, those of older results anew. Rows without a better direction are context: they are not
-    /// tested. Returns the number of tests.
+    /// Draws the conclusions of all ratios of the table together, those of older results anew. Rows
+    /// without a better direction are context: they are not tested. Returns the number of tests.
     pub fn correct(&mut self) -> usize {
         for measure in self.cells.iter_mut().flat_map(|cell| &mut cell.measures) {
             measure.ratios = statistics::ratios(&measure.values);

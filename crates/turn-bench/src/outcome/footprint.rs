@@ -33,8 +33,8 @@ pub struct ProcessMemory {
     pub anonymous: u64,
     /// Open descriptors.
     pub descriptors: u64,
-    /// Memory that the kernel charges to the process's control group: sockets, descriptors, BPF maps. `None` where it is not
-    /// in a group of its own, and in older results.
+    /// Memory that the kernel charges to the process's control group: sockets, descriptors, BPF
+    /// maps. `None` where it is not in a group of its own, and in older results.
     #[serde(default)]
     pub kernel: Option<u64>,
 }

@@ -50,8 +50,8 @@ pub struct LabRow {
     pub relay_drops: u64,
     /// Dropped by the clients' sockets within the measured time.
     pub client_drops: u64,
-    /// From the sender's call to the receiver's: with a relay that always has packets queued, little more
-    /// than the size of the window.
+    /// From the sender's call to the receiver's: with a relay that always has packets queued,
+    /// little more than the size of the window.
     pub latency: Option<Latency>,
     /// Utilisation of the cores: roles `relay` and `generator`.
     pub cores: Vec<CoreUse>,
@@ -122,8 +122,8 @@ impl LabRow {
         self.delivered as f64 / lab.duration.as_secs_f64()
     }
 
-    /// Time of the relay's cores per packet delivered, in nanoseconds, the kernel's work included. 0
-    /// when nothing was delivered.
+    /// Time of the relay's cores per packet delivered, in nanoseconds, the kernel's work included.
+    /// 0 when nothing was delivered.
     #[must_use]
     pub fn nanos_per_packet(&self, lab: &Lab) -> f64 {
         let busy: f64 = self.relay_cores().map(|core| core.busy).sum();

@@ -25,8 +25,8 @@ pub struct Requests {
     pub datagrams: (u64, u64),
     /// The measured time.
     pub duration: Duration,
-    /// From the first request of an exchange to its purpose: the allocation, or the answer to a Binding. The
-    /// release of an allocation is part of its exchange, and not of this.
+    /// From the first request of an exchange to its purpose: the allocation, or the answer to a
+    /// Binding. The release of an allocation is part of its exchange, and not of this.
     pub latency: Option<Latency>,
     /// Utilisation during the measured time.
     #[serde(flatten)]

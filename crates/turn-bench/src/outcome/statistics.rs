@@ -2,9 +2,9 @@
 //!
 //! Machines drift: by temperature, by neighbours of a virtual machine, by disk activity. Conditions
 //! shared by two servers within a round cancel out in their ratio, so ratios are formed round by
-//! round and their median is taken, not the ratio of two medians. Significance is that of a paired t-test of
-//! their logarithms: noise multiplies, so it is their logarithms that spread evenly. An outlier makes the spread larger,
-//! and so hides a difference rather than making one.
+//! round and their median is taken, not the ratio of two medians. Significance is that of a paired
+//! t-test of their logarithms: noise multiplies, so it is their logarithms that spread evenly. An
+//! outlier makes the spread larger, and so hides a difference rather than making one.
 
 use serde::{Deserialize, Serialize};
 
@@ -69,7 +69,8 @@ pub struct Ratio {
     pub rounds: u32,
     /// p-value of the two-sided sign test alone, 0 to 1.
     pub chance: f64,
-    /// The same among all tests of its table; `None` for rows without a better direction, which are not tested.
+    /// The same among all tests of its table; `None` for rows without a better direction, which are
+    /// not tested.
     #[serde(default)]
     pub corrected: Option<f64>,
     /// Conclusion.
@@ -115,7 +116,8 @@ pub fn spread(values: &[f64]) -> Option<Spread> {
 
 /// p-value of the hypothesis that these ratios are of 1 but for noise; 1 for a single one.
 ///
-/// Zero has no logarithm, so where there is one (a loss of nothing beside a loss) only the signs are counted.
+/// Zero has no logarithm, so where there is one (a loss of nothing beside a loss) only the signs
+/// are counted.
 fn chance(ratios: &[f64]) -> f64 {
     if ratios.iter().all(|ratio| *ratio > 0.0) {
         let logarithms: Vec<_> = ratios.iter().map(|ratio| ratio.ln()).collect();
@@ -142,8 +144,8 @@ fn t_test(values: &[f64]) -> f64 {
     }
 }
 
-/// Probability that Student's t with these degrees of freedom is beyond ±`t`: the finite series for whole degrees
-/// (Abramowitz and Stegun, 26.7.3 and 26.7.4).
+/// Probability that Student's t with these degrees of freedom is beyond ±`t`: the finite series for
+/// whole degrees (Abramowitz and Stegun, 26.7.3 and 26.7.4).
 fn two_sided(t: f64, freedom: u32) -> f64 {
     let angle = (t / f64::from(freedom).sqrt()).atan();
     let (sine, cosine) = angle.sin_cos();

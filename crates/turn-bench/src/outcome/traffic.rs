@@ -21,11 +21,11 @@ pub struct Traffic {
     pub flows: u32,
     /// Packets that the kernel took within the measured time.
     pub sent: u64,
-    /// Packets that the kernel refused (no buffer, queue full) within the measured time. Over a stream:
-    /// those that the connections did not take because of backpressure.
+    /// Packets that the kernel refused (no buffer, queue full) within the measured time. Over a
+    /// stream: those that the connections did not take because of backpressure.
     pub refused: u64,
-    /// Share of the offered packets, 0 to 1, that the sender skipped because it was late. 0 where the
-    /// rate is unlimited.
+    /// Share of the offered packets, 0 to 1, that the sender skipped because it was late. 0 where
+    /// the rate is unlimited.
     pub behind: f64,
     /// Packets of `sent` that arrived, without duplicates.
     pub delivered: u64,
@@ -35,11 +35,11 @@ pub struct Traffic {
     pub reordered: u64,
     /// Packets of the run whose header was changed.
     pub damaged: u64,
-    /// Packets dropped by full sockets of the load tool. The server did its work on them; they count
-    /// as lost all the same.
+    /// Packets dropped by full sockets of the load tool. The server did its work on them; they
+    /// count as lost all the same.
     pub dropped: u64,
-    /// From the sender's call to the receiver's, `None` when their clocks differ. For `Echo` the round
-    /// trip.
+    /// From the sender's call to the receiver's, `None` when their clocks differ. For `Echo` the
+    /// round trip.
     pub latency: Option<Latency>,
     /// Utilisation during the measured time.
     #[serde(flatten)]
@@ -59,8 +59,8 @@ impl Traffic {
         loss(self.sent, self.delivered)
     }
 
-    /// Share of the packets, 0 to 1, that the clients' connections refused: backpressure. 0 over datagrams
-    /// and where clients do not send.
+    /// Share of the packets, 0 to 1, that the clients' connections refused: backpressure. 0 over
+    /// datagrams and where clients do not send.
     #[must_use]
     pub fn held_back(&self) -> f64 {
         if !self.transport.is_stream() || self.spec.direction == Direction::PeerToClient {
@@ -114,7 +114,8 @@ pub struct FindMax {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
-    /// The server, or the path to it: above it packets were lost, or over streams late or held back.
+    /// The server, or the path to it: above it packets were lost, or over streams late or held
+    /// back.
     Server,
     /// The load tool: the server delivered all that it could send.
     Generator,

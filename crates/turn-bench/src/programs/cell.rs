@@ -151,8 +151,8 @@ pub(super) const fn times(hook: Hook, kind: Kind) -> u32 {
         // A test run leaves room for headers in front: of XDP 256 bytes, of which 40 are the
         // kernel's. Each time takes 4, and 24 the first of mixed families.
         (Kind::Relayed(Direction::ToClient), Hook::Xdp | Hook::XdpGeneric) => 48,
-        // Of tc 64. With less the kernel makes room by copying, as it hardly ever has to for packets
-        // of a card.
+        // Of tc 64. With less the kernel makes room by copying, as it hardly ever has to for
+        // packets of a card.
         (Kind::Relayed(Direction::ToClient), Hook::Tc) => 10,
     }
 }
@@ -163,7 +163,8 @@ pub(super) struct Cell {
     pub(super) world: usize,
     pub(super) hook: Hook,
     pub(super) kind: Kind,
-    /// The frame of each test run, and its expected bytes behind the IP header: once round the ring.
+    /// The frame of each test run, and its expected bytes behind the IP header: once round the
+    /// ring.
     trips: Vec<(Vec<u8>, Vec<u8>)>,
     next: usize,
     /// A value of each round.

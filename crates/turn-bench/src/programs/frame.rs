@@ -11,8 +11,8 @@ const IPV6: usize = 40;
 /// Bytes of a ChannelData header.
 pub(super) const CHANNEL_HEADER: usize = 4;
 
-/// A UDP datagram in a frame from and to the address zero, which is the loopback's. Empty if the payload
-/// does not fit into a datagram.
+/// A UDP datagram in a frame from and to the address zero, which is the loopback's. Empty if the
+/// payload does not fit into a datagram.
 pub(super) fn datagram(from: SocketAddr, to: SocketAddr, hops: u8, payload: &[u8]) -> Vec<u8> {
     let ip = match (from.ip(), to.ip()) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
@@ -46,8 +46,8 @@ pub(super) fn behind_ip(frame: &[u8]) -> &[u8] {
     frame.get(ETHERNET + ip..).unwrap_or_default()
 }
 
-/// Returns `true` when the checksum is that of the pseudo header alone, as virtual links leave it for the
-/// card to complete.
+/// Returns `true` when the checksum is that of the pseudo header alone, as virtual links leave it
+/// for the card to complete.
 pub(super) fn looks_unfinished(frame: &[u8]) -> bool {
     let udp = behind_ip(frame);
     let (Some(len), Some(sum)) = (udp.get(4..6), udp.get(6..8)) else { return false };

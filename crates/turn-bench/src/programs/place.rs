@@ -79,8 +79,9 @@ impl Place {
         found.map(|device| device.index).with_context(|| format!("{name} is gone"))
     }
 
-    /// Attaches the XDP program to an idle device of its own. Each test run of an unattached program makes
-    /// the kernel patch its code and synchronise all cores: tens of milliseconds, and cold caches.
+    /// Attaches the XDP program to an idle device of its own. Each test run of an unattached
+    /// program makes the kernel patch its code and synchronise all cores: tens of milliseconds, and
+    /// cold caches.
     fn attach(&self, path: &mut KernelPath) -> Result<()> {
         let name = format!("xdp{}", device::devices().context("the links")?.len());
         ip(&format!("link add {name} type veth peer name {name}far"))?;

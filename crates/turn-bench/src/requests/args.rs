@@ -23,16 +23,18 @@ pub struct RequestArgs {
     /// Kind of attack
     #[arg(long, value_enum, required_if_eq("mode", "hostile"))]
     pub variant: Option<Variant>,
-    /// Source address of legitimate traffic meanwhile: a client that requests allocations, and with --peer
-    /// a call of --sessions flows at --call-rate, which is measured before as well [default: as --local]
+    /// Source address of legitimate traffic meanwhile: a client that requests allocations, and with
+    /// --peer a call of --sessions flows at --call-rate, which is measured before as well [default:
+    /// as --local]
     #[arg(long, value_name = "ADDR")]
     pub bystander: Option<IpAddr>,
     /// Packets per second of that call, over all flows
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     pub call_rate: u32,
-    /// Source addresses of the variant spoofed, an IPv4 network. Answers are counted where they arrive at this
-    /// host: 127.0.0.0/8 for a server on the loopback; elsewhere, route the network here on the server, and
-    /// run `ip route add local NETWORK dev lo`. Only forge addresses of your own networks
+    /// Source addresses of the variant spoofed, an IPv4 network. Answers are counted where they
+    /// arrive at this host: 127.0.0.0/8 for a server on the loopback; elsewhere, route the network
+    /// here on the server, and run `ip route add local NETWORK dev lo`. Only forge addresses of
+    /// your own networks
     #[arg(long, value_name = "NETWORK", default_value = "127.128.0.0/9")]
     pub sources: Prefix,
 }

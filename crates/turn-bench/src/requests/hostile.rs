@@ -44,8 +44,8 @@ pub enum Variant {
     Unauthenticated,
     /// Allocate requests without credentials, from forged addresses; wants CAP_NET_RAW
     Spoofed,
-    /// DTLS ClientHellos with valid cookies, each of which begins a handshake that is not continued. A
-    /// cookie is used again as long as it lasts
+    /// DTLS ClientHellos with valid cookies, each of which begins a handshake that is not
+    /// continued. A cookie is used again as long as it lasts
     Dtls,
 }
 

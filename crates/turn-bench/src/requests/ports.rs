@@ -13,14 +13,14 @@ const FIRST: u32 = 10_000;
 /// Number of ports: at 10,000 exchanges per second one is reused after five seconds.
 const COUNT: u32 = 50_000;
 
-/// The next port, counted from [`FIRST`]. It begins at random, so that a server's state of an earlier run
-/// does not matter.
+/// The next port, counted from [`FIRST`]. It begins at random, so that a server's state of an
+/// earlier run does not matter.
 static NEXT: LazyLock<AtomicU32> =
     LazyLock::new(|| AtomicU32::new(u32::from_be_bytes(random_bytes()) % COUNT));
 
 /// A socket on the next free port, or a new connection: its port the kernel chooses, since servers
-/// know a connection from an earlier one. The kernel, when asked for any port, may well give one back that
-/// was closed a moment ago.
+/// know a connection from an earlier one. The kernel, when asked for any port, may well give one
+/// back that was closed a moment ago.
 pub(super) fn open(endpoint: &Endpoint) -> io::Result<Wire> {
     if endpoint.transport.is_stream() {
         return endpoint.open();

@@ -1,15 +1,15 @@
-//! A thread that keeps a number of exchanges going: each on a socket or a connection of its own, one
-//! after the other.
+//! A thread that keeps a number of exchanges going: each on a socket or a connection of its own,
+//! one after the other.
 //!
 //! ```text
 //! allocation:  Allocate → 401 → Allocate with credentials → success → Refresh 0 → success
 //! binding:     Binding → success
 //! ```
 //!
-//! Every allocation is requested by a new client, so each costs the server a challenge and the look-up of
-//! the user. Each has a port of its own: servers may keep state of a released allocation for a while and
-//! refuse another one from the same port (coturn does). Over TCP, TLS and DTLS each makes a connection
-//! first, which is part of the exchange; bindings share one.
+//! Every allocation is requested by a new client, so each costs the server a challenge and the
+//! look-up of the user. Each has a port of its own: servers may keep state of a released allocation
+//! for a while and refuse another one from the same port (coturn does). Over TCP, TLS and DTLS each
+//! makes a connection first, which is part of the exchange; bindings share one.
 
 use std::time::Duration;
 
@@ -164,8 +164,8 @@ impl Worker {
         }
     }
 
-    /// Timeout of epoll, which counts in milliseconds. Within the last one the thread polls, so that the pace
-    /// is not epoll's.
+    /// Timeout of epoll, which counts in milliseconds. Within the last one the thread polls, so
+    /// that the pace is not epoll's.
     fn patience(&self, now: Instant) -> Duration {
         if self.free.is_empty() || self.next >= self.share.window.end {
             return TIMERS;

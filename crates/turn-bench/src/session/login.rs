@@ -18,8 +18,8 @@ const DEFAULT_USER: &str = "bench";
 /// Arguments for credentials.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 pub struct LoginArgs {
-    /// User. A % in it is replaced by the number of the client, from 0: one user for each, where the
-    /// server has quotas per user
+    /// User. A % in it is replaced by the number of the client, from 0: one user for each, where
+    /// the server has quotas per user
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
     /// The user's password

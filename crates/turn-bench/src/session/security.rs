@@ -1,5 +1,5 @@
-//! Versions, cipher suites and key exchanges that clients offer: one of each per transport, with any
-//! certificate accepted, so that all servers do the same work.
+//! Versions, cipher suites and key exchanges that clients offer: one of each per transport, with
+//! any certificate accepted, so that all servers do the same work.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -32,8 +32,8 @@ static TLS12: LazyLock<Result<Arc<ClientConfig>, Error>> = LazyLock::new(|| {
 });
 static DTLS: LazyLock<Result<SslContext, ErrorStack>> = LazyLock::new(dtls_context);
 
-/// A server by this transport. Connections are reset when they are closed: the server frees their state
-/// and the port is free at once.
+/// A server by this transport. Connections are reset when they are closed: the server frees their
+/// state and the port is free at once.
 ///
 /// # Errors
 /// A cryptographic library of this host lacks something.

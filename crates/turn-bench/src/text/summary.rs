@@ -1,4 +1,5 @@
-//! The summary of comparisons: one table of all loads and servers, what is behind, and a sentence of verdict for each load.
+//! The summary of comparisons: one table of all loads and servers, what is behind, and a sentence
+//! of verdict for each load.
 
 mod columns;
 mod verdict;

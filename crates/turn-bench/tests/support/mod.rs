@@ -33,8 +33,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts one that relays for clients with [`SECRET`], to the loopback too. `tables` are further lines of
-    /// the configuration.
+    /// Starts one that relays for clients with [`SECRET`], to the loopback too. `tables` are
+    /// further lines of the configuration.
     pub(crate) fn start(tables: &str) -> Self {
         let loopback = Ipv4Addr::LOCALHOST.into();
         Self::start_at(free_address(), loopback, loopback, tables)

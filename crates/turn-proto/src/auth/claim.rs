@@ -55,8 +55,8 @@ impl<'a> Claim<'a> {
         let user = ClaimedUser::read(message)?;
         let realm = message.first(AttributeType::REALM).ok_or(Refusal::IncompleteCredentials)?;
         let nonce = message.first(AttributeType::NONCE).ok_or(Refusal::IncompleteCredentials)?;
-        // What the client was given on the connection that has its allocation is good on those for data,
-        // where libraries in the field take 438 for a final word (RFC 6062 §4.3).
+        // What the client was given on the connection that has its allocation is good on those for
+        // data, where libraries in the field take 438 for a final word (RFC 6062 §4.3).
         let ports =
             if message.method() == Method::CONNECTION_BIND { Ports::Any } else { Ports::Own };
         let judged =
@@ -97,8 +97,8 @@ impl<'a> ClaimedUser<'a> {
     }
 }
 
-/// The algorithm of the key: either the request has neither attribute, or the list equals the one that was `offered`
-/// and the choice is one of it (RFC 8489 §9.2.4).
+/// The algorithm of the key: either the request has neither attribute, or the list equals the one
+/// that was `offered` and the choice is one of it (RFC 8489 §9.2.4).
 fn algorithm(message: &Message<'_>, offered: bool) -> Result<Option<PasswordAlgorithm>, Refusal> {
     let chosen = message.first(AttributeType::PASSWORD_ALGORITHM);
     let list = message.first(AttributeType::PASSWORD_ALGORITHMS);

@@ -1,10 +1,10 @@
 //! Nonces that need no memory (RFC 8489 §§9.2, 16; RFC 7616 §5).
 //!
-//! A nonce is the cookie that names the security features, the time it was made, the client's port, and an
-//! HMAC over that, the client's address and the realm. So a nonce given to one client is of no use to another, nor in
-//! another realm, it cannot be made up or made younger, and its features cannot be argued away. The port is in it for
-//! clients that come from another port with it: a connection that ConnectionBind
-//! is for (RFC 6062) has a port of its own.
+//! A nonce is the cookie that names the security features, the time it was made, the client's port,
+//! and an HMAC over that, the client's address and the realm. So a nonce given to one client is of
+//! no use to another, nor in another realm, it cannot be made up or made younger, and its features
+//! cannot be argued away. The port is in it for clients that come from another port with it: a
+//! connection that ConnectionBind is for (RFC 6062) has a port of its own.
 //!
 //! ```text
 //! obMatJos2 gAAA ....................... = 36 characters

@@ -553,8 +553,9 @@ fn a_challenge_has_what_the_next_try_needs() {
     }
 }
 
-/// A realm with a user that has an MD5 key alone offers no SHA-256, and its nonces say so: every client
-/// logs in by MD5, and no attacker on the path can have made the offer smaller (8489-9.2.4-05).
+/// A realm with a user that has an MD5 key alone offers no SHA-256, and its nonces say so: every
+/// client logs in by MD5, and no attacker on the path can have made the offer smaller
+/// (8489-9.2.4-05).
 #[test]
 fn where_only_md5_keys_are_known_only_they_are_asked_for() {
     let md5_only = UserAnswer::Known(User {

@@ -1,5 +1,5 @@
-//! Time-limited credentials: a name that says until when it is good, and a password that follows from it
-//! and from a secret shared with the service that hands them out
+//! Time-limited credentials: a name that says until when it is good, and a password that follows
+//! from it and from a secret shared with the service that hands them out
 //! (draft-uberti-behave-turn-rest-00 §2.2). No look-up, no list of users.
 
 use core::ops::Range;
@@ -11,8 +11,8 @@ use crate::credentials::UserKeys;
 use crate::policy::grant_limits::LimitsError;
 use crate::policy::{GrantLimits, SharedSecret};
 
-/// A name with a time in it: `timestamp:userid` as in the draft, `userid:timestamp` as some services
-/// write it, or `timestamp` alone; with another separator where the policy has one.
+/// A name with a time in it: `timestamp:userid` as in the draft, `userid:timestamp` as some
+/// services write it, or `timestamp` alone; with another separator where the policy has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimeLimitedName<'a> {
     /// Its expiry.
@@ -32,9 +32,10 @@ const AMBIGUOUS_WITHIN: u64 = 30 * 24 * 3600;
 impl<'a> TimeLimitedName<'a> {
     /// Reads a name; `None` if there is no time in it.
     ///
-    /// Where both parts are numbers, the one of them that looks like a timestamp is; if neither or both do, it
-    /// is the first, as in the draft, unless that is more than 30 days ahead: then the earlier one. So no
-    /// credential is valid for longer than that beyond the intention of its service.
+    /// Where both parts are numbers, the one of them that looks like a timestamp is; if neither or
+    /// both do, it is the first, as in the draft, unless that is more than 30 days ahead: then the
+    /// earlier one. So no credential is valid for longer than that beyond the intention of its
+    /// service.
     pub(super) fn parse(name: &'a str, separator: char, now: UnixSeconds) -> Option<Self> {
         let first =
             name.split_once(separator).and_then(|(time, user)| Some((seconds(time)?, user)));
@@ -61,7 +62,8 @@ impl<'a> TimeLimitedName<'a> {
         Some(Self { expires, account: if user.is_empty() { name } else { user } })
     }
 
-    /// The account, and the limits behind it where the policy has limits `in_names`: a password covers both.
+    /// The account, and the limits behind it where the policy has limits `in_names`: a password
+    /// covers both.
     pub(super) fn limits(
         &self,
         in_names: bool,
@@ -81,7 +83,8 @@ fn seconds(text: &str) -> Option<UnixSeconds> {
     digits.then(|| text.parse().ok()).flatten().map(UnixSeconds)
 }
 
-/// The keys of a name under a secret; `None` if the realm is no OpaqueString, which settings see to.
+/// The keys of a name under a secret; `None` if the realm is no OpaqueString, which settings see
+/// to.
 pub(super) fn keys(secret: &SharedSecret, name: &str, realm: &str) -> Option<UserKeys> {
     let password = time_limited_password(secret.secret.expose(), name);
     let keys = LongTermKeys::new(name, realm, &password).ok()?;

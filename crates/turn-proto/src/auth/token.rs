@@ -1,10 +1,11 @@
-//! Access tokens (RFC 7635): an authorization server that shares a key with us hands out tokens, each
-//! with a session key and a time in it that only we can read. USERNAME names the shared key (the kid),
-//! ACCESS-TOKEN is the token, and the session key is that of the request's integrity (§7).
+//! Access tokens (RFC 7635): an authorization server that shares a key with us hands out tokens,
+//! each with a session key and a time in it that only we can read. USERNAME names the shared key
+//! (the kid), ACCESS-TOKEN is the token, and the session key is that of the request's integrity
+//! (§7).
 //!
 //! A token is opened only behind the nonce check of [`super::claim`], so that unauthenticated
-//! senders cannot trigger decryption. It does not name its user: quotas count by token, and any token that the
-//! authorization server made is accepted.
+//! senders cannot trigger decryption. It does not name its user: quotas count by token, and any
+//! token that the authorization server made is accepted.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -58,8 +59,8 @@ pub(super) fn open(
     })
 }
 
-/// The block in a token that was made for us with this key: the server's name is authenticated with it
-/// (RFC 7635 §6.2).
+/// The block in a token that was made for us with this key: the server's name is authenticated with
+/// it (RFC 7635 §6.2).
 fn decrypt(key: &TokenKey, server_name: &str, token: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     if token.len() > TOKEN_BYTES_MAX {
         return None;
@@ -78,8 +79,9 @@ fn decrypt(key: &TokenKey, server_name: &str, token: &[u8]) -> Option<Zeroizing<
     plain.ok().map(Zeroizing::new)
 }
 
-/// Seconds for which a token is still good, 0 if it is not: `lifetime + Delta > abs(now - timestamp)`
-/// (RFC 7635 §7), and a lifetime granted under it is never longer than its own (§9).
+/// Seconds for which a token is still good, 0 if it is not:
+/// `lifetime + Delta > abs(now - timestamp)` (RFC 7635 §7), and a lifetime granted under it is
+/// never longer than its own (§9).
 fn time_left(block: &AccessTokenBlock<'_>, now: UnixSeconds) -> u64 {
     let made = block.timestamp >> 16;
     let lifetime = u64::from(block.lifetime_secs);
@@ -87,7 +89,8 @@ fn time_left(block: &AccessTokenBlock<'_>, now: UnixSeconds) -> u64 {
     left.min(lifetime)
 }
 
-/// The name of a token for quotas: a kid is that of everybody's key, the session key is one client's.
+/// The name of a token for quotas: a kid is that of everybody's key, the session key is one
+/// client's.
 fn account(kid: &str, mac_key: &[u8]) -> Arc<str> {
     let digest = Sha256::digest(mac_key);
     let mut first = [0; 8];

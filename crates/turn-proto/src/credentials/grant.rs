@@ -59,15 +59,15 @@ impl Keys {
 /// MESSAGE-INTEGRITY of the responses to a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Integrity {
-    /// Follows from the presence of password algorithms in the request, not from its kind of integrity
-    /// (RFC 8489 §9.2.4).
+    /// Follows from the presence of password algorithms in the request, not from its kind of
+    /// integrity (RFC 8489 §9.2.4).
     pub(crate) kind: IntegrityKind,
     /// The key of the request.
     pub(crate) key: IntegrityKey,
 }
 
-/// Permission to use the server, proved by a password, a shared secret or an access token. An allocation
-/// keeps the grant of its Allocate: keys, never a password (RFC 8656 §6).
+/// Permission to use the server, proved by a password, a shared secret or an access token. An
+/// allocation keeps the grant of its Allocate: keys, never a password (RFC 8656 §6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub(crate) realm: Realm,
@@ -104,7 +104,8 @@ impl Grant {
         self.user.is_empty()
     }
 
-    /// Returns true if its name, account or token key is refused. USERNAME of a token is no user's name.
+    /// Returns true if its name, account or token key is refused. USERNAME of a token is no user's
+    /// name.
     pub(crate) fn is_revoked(&self, revoked: &Revoked) -> bool {
         revoked.has_name(&self.realm, &self.account)
             || match &self.keys {
@@ -113,8 +114,9 @@ impl Grant {
             }
     }
 
-    /// Returns true if both are of one user (RFC 8656 §5), and so of one realm. A token does not name its user, and the
-    /// next token of a session may have another key, so that any token of a realm matches any other.
+    /// Returns true if both are of one user (RFC 8656 §5), and so of one realm. A token does not
+    /// name its user, and the next token of a session may have another key, so that any token of a
+    /// realm matches any other.
     pub(crate) fn is_same_user(&self, other: &Self) -> bool {
         let same = match (&self.keys, &other.keys) {
             (Keys::Token(_), Keys::Token(_)) => true,
@@ -124,13 +126,14 @@ impl Grant {
         same && self.realm == other.realm
     }
 
-    /// Returns true if `other` may take the allocation of this grant to another 5-tuple. A token has to be
-    /// the one shown last: a kid is shared by many users.
+    /// Returns true if `other` may take the allocation of this grant to another 5-tuple. A token
+    /// has to be the one shown last: a kid is shared by many users.
     pub(crate) fn may_be_moved_by(&self, other: &Self) -> bool {
         self.is_same_user(other) && (!other.keys.are_of_token() || self.keys == other.keys)
     }
 
-    /// Takes over the name, keys and expiry of a token in a Refresh. The account of the quotas stays.
+    /// Takes over the name, keys and expiry of a token in a Refresh. The account of the quotas
+    /// stays.
     pub(crate) fn renew(&mut self, other: &Self) {
         if other.keys.are_of_token() {
             self.user = Arc::clone(&other.user);
@@ -163,8 +166,8 @@ impl Grant {
         self.limits.as_ref().map_or(lifetime, |limits| limits.lifetime(lifetime))
     }
 
-    /// The part of `lifetime` that its limits allow, and before the end of the token: no allocation outlives its token
-    /// (RFC 7635 §9).
+    /// The part of `lifetime` that its limits allow, and before the end of the token: no allocation
+    /// outlives its token (RFC 7635 §9).
     pub(crate) fn at_most(&self, lifetime: Duration, now: UnixSeconds) -> Duration {
         let lifetime = self.limited(lifetime);
         match (&self.keys, self.expires) {

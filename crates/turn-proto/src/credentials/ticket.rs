@@ -1,16 +1,16 @@
-//! Mobility tickets (RFC 8016 §3), by which a client that has moved names its allocation. Opaque to the
-//! client: encrypted and authenticated, by the synthetic-IV construction of RFC 5297 with HMAC-SHA256 as its
-//! pseudo-random function. It needs no nonce, which keeps a ticket short, and it is text: coturn's client
-//! takes it for a string, and has room for 32 characters.
+//! Mobility tickets (RFC 8016 §3), by which a client that has moved names its allocation. Opaque to
+//! the client: encrypted and authenticated, by the synthetic-IV construction of RFC 5297 with
+//! HMAC-SHA256 as its pseudo-random function. It needs no nonce, which keeps a ticket short, and it
+//! is text: coturn's client takes it for a string, and has room for 32 characters.
 //!
 //! ```text
 //! tag    = HMAC(key, "tag"  | body)[..13]
 //! ticket = base64(tag | body XOR HMAC(key, "mask" | tag)[..11])
 //! ```
 //!
-//! The content differs from ticket to ticket, so that no two are alike. The key follows from that of the
-//! nonces, which comes from the operating system's randomness: a transfer of that key transfers the
-//! tickets with it.
+//! The content differs from ticket to ticket, so that no two are alike. The key follows from that
+//! of the nonces, which comes from the operating system's randomness: a transfer of that key
+//! transfers the tickets with it.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD_NO_PAD;
@@ -38,8 +38,8 @@ const _: () =
 /// Tickets of one allocation are counted modulo this: the last one is all that counts.
 const SERIALS: u32 = 1 << 24;
 
-/// Domains of the HMACs, so that none can be taken for another, or for that of a nonce, which begins with
-/// the letters of the nonce cookie.
+/// Domains of the HMACs, so that none can be taken for another, or for that of a nonce, which
+/// begins with the letters of the nonce cookie.
 const TAG: &[u8] = b"turnpike mobility ticket: tag";
 const MASK: &[u8] = b"turnpike mobility ticket: mask";
 

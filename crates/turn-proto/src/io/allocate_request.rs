@@ -1,7 +1,9 @@
-//! The attributes of Allocate (RFC 8656 §7.1, RFC 6062 §4.1, RFC 8016 §3.1), read in one place. An attribute that
-//! is added is read here, and is listed in [`is_understood`](crate::io::request::is_understood) if it is
-//! comprehension-required. As a field of [`AllocationAttributes`] it is kept with the allocation, is part of its
-//! snapshot (`store/snapshot.rs` gets another version) and of its record, which `admin/src/types/session.rs` shows.
+//! The attributes of Allocate (RFC 8656 §7.1, RFC 6062 §4.1, RFC 8016 §3.1), read in one place. An
+//! attribute that is added is read here, and is listed in
+//! [`is_understood`](crate::io::request::is_understood) if it is comprehension-required. As a field
+//! of [`AllocationAttributes`] it is kept with the allocation, is part of its snapshot
+//! (`store/snapshot.rs` gets another version) and of its record, which `admin/src/types/session.rs`
+//! shows.
 
 use state_format::fields;
 use stun_wire::{AttributeType, Message, value};
@@ -75,8 +77,8 @@ impl AllocateRequest {
                 let kind = AttributeType::DRAFT_ADDITIONAL_ADDRESS_FAMILY;
                 policy.rfc5766_clients.then(|| family_number(message, kind)).flatten()
             });
-        // DF of a packet that comes over IPv4 cannot be read, so that it cannot be translated to IPv6
-        // (RFC 8656 §3.7).
+        // DF of a packet that comes over IPv4 cannot be read, so that it cannot be translated to
+        // IPv6 (RFC 8656 §3.7).
         let wants_v6 = [&requested, &additional].iter().any(|family| matches!(family, Some(Ok(2))));
         let over_v4 = path.five_tuple.client.family() == IpFamily::V4;
         if message.first(AttributeType::DONT_FRAGMENT).is_some() && wants_v6 && over_v4 {
@@ -120,8 +122,8 @@ impl AllocateRequest {
     }
 }
 
-/// Returns true if TCP can be relayed for a request: over a connection, and without the attributes of
-/// datagrams and their ports (RFC 6062 §5.1).
+/// Returns true if TCP can be relayed for a request: over a connection, and without the attributes
+/// of datagrams and their ports (RFC 6062 §5.1).
 fn may_relay_tcp(path: &ClientPath, message: &Message<'_>) -> bool {
     const OF_DATAGRAMS: [AttributeType; 3] =
         [AttributeType::DONT_FRAGMENT, AttributeType::EVEN_PORT, AttributeType::RESERVATION_TOKEN];
@@ -138,8 +140,8 @@ fn family_number(message: &Message<'_>, kind: AttributeType) -> Option<Result<u8
     Some(value::address_family(value).map_err(|_| Refusal::BadRequest))
 }
 
-/// Step 7: the requested family, the default without one, if it is served. A dual request is judged family by
-/// family later, for one of both is enough.
+/// Step 7: the requested family, the default without one, if it is served. A dual request is judged
+/// family by family later, for one of both is enough.
 fn served_family(
     policy: &Policy,
     client: IpFamily,

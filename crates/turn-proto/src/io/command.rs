@@ -40,13 +40,15 @@ pub enum Command {
         /// The address and port to bind.
         at: RelayedAddr,
     },
-    /// Close a relay socket, or stop listening; not answered. Its port is free once this command is polled.
+    /// Close a relay socket, or stop listening; not answered. Its port is free once this command is
+    /// polled.
     CloseRelay {
         /// The socket.
         relay: RelayId,
     },
-    /// Pass a question on to another worker: [`Server::answer_worker`](crate::Server::answer_worker)
-    /// answers it by [`Event::WorkerAnswered`](crate::Event::WorkerAnswered); if it cannot be passed on,
+    /// Pass a question on to another worker:
+    /// [`Server::answer_worker`](crate::Server::answer_worker) answers it by
+    /// [`Event::WorkerAnswered`](crate::Event::WorkerAnswered); if it cannot be passed on,
     /// [`Question::unanswered`](crate::Question::unanswered) is the answer.
     AskWorker {
         /// The worker.
@@ -54,8 +56,8 @@ pub enum Command {
         /// The question.
         question: Box<Question>,
     },
-    /// Ask another worker to hand an allocation over: to withdraw it, and then to let it depart. Answered
-    /// by [`Server::arrive`](crate::Server::arrive) or
+    /// Ask another worker to hand an allocation over: to withdraw it, and then to let it depart.
+    /// Answered by [`Server::arrive`](crate::Server::arrive) or
     /// [`Event::FetchFailed`](crate::Event::FetchFailed); if neither comes it is asked again.
     Fetch {
         /// The worker.
@@ -67,16 +69,18 @@ pub enum Command {
     HandOver(Fetch),
     /// A user look-up takes too long: its request is to be answered without it. Answered at once by
     /// [`Event::UserFound`](crate::Event::UserFound) with
-    /// [`UserAnswer::Unavailable`](crate::UserAnswer::Unavailable), whatever becomes of the look-up.
+    /// [`UserAnswer::Unavailable`](crate::UserAnswer::Unavailable), whatever becomes of the
+    /// look-up.
     UserOverdue {
         /// To be repeated in the answer.
         pending: PendingId,
     },
-    /// A route is new, or anything in it but `id` has changed; not answered. A driver that ignores it, or
-    /// any other, forwards less and nothing wrong.
+    /// A route is new, or anything in it but `id` has changed; not answered. A driver that ignores
+    /// it, or any other, forwards less and nothing wrong.
     SetRoute(Box<Route>),
-    /// A route that was set is gone: its channel, relay socket or allocation ended, or the rules forbid its
-    /// peer or its number now. Not answered. It comes before [`Self::CloseRelay`] of its socket.
+    /// A route that was set is gone: its channel, relay socket or allocation ended, or the rules
+    /// forbid its peer or its number now. Not answered. It comes before [`Self::CloseRelay`] of its
+    /// socket.
     RemoveRoute(RouteId),
     /// Something for an allocation that relays TCP; none comes unless
     /// [`Policy::tcp_relaying`](crate::Policy::tcp_relaying) is set.
@@ -86,8 +90,8 @@ pub enum Command {
 /// Something to be done outside for an allocation that relays TCP (RFC 6062).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TcpCommand {
-    /// Listen on a relayed address, in such a way that connections can leave from it as well; answered by
-    /// [`Event::RelayOpened`](crate::Event::RelayOpened).
+    /// Listen on a relayed address, in such a way that connections can leave from it as well;
+    /// answered by [`Event::RelayOpened`](crate::Event::RelayOpened).
     Listen {
         /// To be repeated in the answer.
         pending: PendingId,
@@ -108,15 +112,16 @@ pub enum TcpCommand {
         /// The peer.
         peer: PeerAddr,
     },
-    /// Close a connection with a peer, and with it the client's if they are one. Not answered, but that one
-    /// which is still being made has failed by it.
+    /// Close a connection with a peer, and with it the client's if they are one. Not answered, but
+    /// that one which is still being made has failed by it.
     Close {
         /// The connection.
         connection: ConnectionId,
     },
-    /// Take a ConnectionBind, and the stream that it came by with all that follows on it, to the server
-    /// of the worker that has the connection: [`Server::bind_connection`](crate::Server::bind_connection).
-    /// If it cannot be taken there: [`Server::turn_bind_away`](crate::Server::turn_bind_away).
+    /// Take a ConnectionBind, and the stream that it came by with all that follows on it, to the
+    /// server of the worker that has the connection:
+    /// [`Server::bind_connection`](crate::Server::bind_connection). If it cannot be taken there:
+    /// [`Server::turn_bind_away`](crate::Server::turn_bind_away).
     Bind(Box<BindRequest>),
 }
 
@@ -125,7 +130,8 @@ pub enum TcpCommand {
 pub struct Applicant {
     /// Its realm.
     pub realm: Realm,
-    /// The authenticated name: of a time-limited credential with its time, of an access token that of its key.
+    /// The authenticated name: of a time-limited credential with its time, of an access token that
+    /// of its key.
     pub user: Arc<str>,
     /// Account of its quotas: the name without time and limits.
     pub account: Arc<str>,

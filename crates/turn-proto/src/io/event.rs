@@ -92,8 +92,8 @@ pub enum OpenRelayError {
     Exhausted,
 }
 
-/// A connection with a peer could not be made: it was refused, the peer does not answer, there is no way
-/// to it, or it was closed on the way. The client is told nothing finer (447).
+/// A connection with a peer could not be made: it was refused, the peer does not answer, there is
+/// no way to it, or it was closed on the way. The client is told nothing finer (447).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectError;
 

@@ -28,10 +28,11 @@ pub struct SessionHistory {
     /// Refused requests by reason, the most frequent first. Without the first steps of every client
     /// ([`Refusal::NoCredentials`], [`Refusal::StaleNonce`]).
     pub refusals: Vec<(Refusal, u64)>,
-    /// The packets of [`Traffic::dropped_packets`](super::notice::Traffic::dropped_packets) by reason, the most frequent
-    /// first.
+    /// The packets of [`Traffic::dropped_packets`](super::notice::Traffic::dropped_packets) by
+    /// reason, the most frequent first.
     pub drops: Vec<(DropReason, u64)>,
-    /// Relayed packets that a fast path carried: a part of those of [`Traffic`](super::notice::Traffic).
+    /// Relayed packets that a fast path carried: a part of those of
+    /// [`Traffic`](super::notice::Traffic).
     pub carried_packets: u64,
 }
 

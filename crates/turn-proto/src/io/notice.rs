@@ -1,5 +1,5 @@
-//! Notices: the raw material of log lines, metrics and accounting. They are optional to poll: the server never
-//! waits for a reader.
+//! Notices: the raw material of log lines, metrics and accounting. They are optional to poll: the
+//! server never waits for a reader.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -41,7 +41,8 @@ pub enum Notice {
     },
     /// A request was refused.
     Refused(RefusedRequest),
-    /// A source has used up a budget and gets no answers for now. At most one a minute for each budget.
+    /// A source has used up a budget and gets no answers for now. At most one a minute for each
+    /// budget.
     BudgetSpent {
         /// The budget.
         budget: Budget,
@@ -135,7 +136,8 @@ impl AllocationRecord {
 
 #[cfg(feature = "samples")]
 impl RefusedRequest {
-    /// A request of the client of [`AllocationRecord::sample`] that proved no user, for tests that need one.
+    /// A request of the client of [`AllocationRecord::sample`] that proved no user, for tests that
+    /// need one.
     #[must_use]
     pub fn sample(reason: Refusal) -> Self {
         let five_tuple = AllocationRecord::sample().five_tuple;
@@ -152,8 +154,8 @@ impl RefusedRequest {
 
 #[cfg(feature = "samples")]
 impl AllocationRecord {
-    /// The record of a new allocation, for tests that need one: of `alice` in realm `example.org`, over UDP, without
-    /// traffic.
+    /// The record of a new allocation, for tests that need one: of `alice` in realm `example.org`,
+    /// over UDP, without traffic.
     #[must_use]
     pub fn sample() -> Self {
         let lifetime = core::time::Duration::from_mins(10);
@@ -181,8 +183,8 @@ impl AllocationRecord {
     }
 }
 
-/// Packets and payload bytes that were accepted for relaying, and packets dropped on the way. Connections
-/// with peers have bytes and no packets.
+/// Packets and payload bytes that were accepted for relaying, and packets dropped on the way.
+/// Connections with peers have bytes and no packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Client to peer.

@@ -15,7 +15,8 @@ pub struct QueuedPacket {
     pub meta: IpMeta,
     /// The packet.
     pub bytes: Box<[u8]>,
-    /// It is a request that has waited for its user before ([`Verdict::Wait`](crate::Verdict::Wait)), and has its fate.
+    /// It is a request that has waited for its user before
+    /// ([`Verdict::Wait`](crate::Verdict::Wait)), and has its fate.
     pub has_waited: bool,
 }
 

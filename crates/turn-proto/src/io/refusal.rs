@@ -1,7 +1,8 @@
 //! Reasons to refuse a request, and their error codes.
 
 turn_types::labels! {
-    /// Reason of a refused request, for operators. The client gets the error code: [`Refusal::code`].
+    /// Reason of a refused request, for operators. The client gets the error code:
+    /// [`Refusal::code`].
     Refusal {
         /// No credentials; the normal first step of every client.
         NoCredentials => "no_credentials",
@@ -17,7 +18,8 @@ turn_types::labels! {
         WrongPassword => "wrong_password",
         /// A time-limited credential that no shared secret of ours has made.
         WrongSecret => "wrong_secret",
-        /// An access token that cannot be read: altered, made for another server, or with another key.
+        /// An access token that cannot be read: altered, made for another server, or with another
+        /// key.
         BadToken => "bad_token",
         /// An access token with a USERNAME that names no key of ours.
         UnknownTokenKey => "unknown_token_key",

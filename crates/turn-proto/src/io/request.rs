@@ -1,5 +1,5 @@
-//! A request with all that it is judged by, before and after authentication; the methods and attributes
-//! that are served.
+//! A request with all that it is judged by, before and after authentication; the methods and
+//! attributes that are served.
 
 use alloc::vec::Vec;
 
@@ -36,7 +36,8 @@ pub(crate) struct Authenticated<'a> {
 /// Knowledge about the source address of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SourceAddress {
-    /// The client receives packets sent there: it has a connection, or a nonce given to this address.
+    /// The client receives packets sent there: it has a connection, or a nonce given to this
+    /// address.
     Proved,
     /// Possibly forged.
     Unproved,
@@ -70,9 +71,10 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Returns true for the comprehension-required attributes that are understood in every method. One that a
-/// method does not use is ignored (RFC 8489 §6.3). 0x0010 and 0x0021, once BANDWIDTH and TIMER-VAL, are not
-/// among them (RFC 8656 §18), nor is anything of ICE; ACCESS-TOKEN is where tokens are taken (RFC 7635).
+/// Returns true for the comprehension-required attributes that are understood in every method. One
+/// that a method does not use is ignored (RFC 8489 §6.3). 0x0010 and 0x0021, once BANDWIDTH and
+/// TIMER-VAL, are not among them (RFC 8656 §18), nor is anything of ICE; ACCESS-TOKEN is where
+/// tokens are taken (RFC 7635).
 pub(crate) fn is_understood(policy: &Policy, kind: AttributeType) -> bool {
     if kind == AttributeType::ACCESS_TOKEN {
         return policy.takes_tokens();

@@ -1,4 +1,5 @@
-//! Writing responses: the attributes that each one carries whatever its method (RFC 8489 §§6.3.1, 9.2.4).
+//! Writing responses: the attributes that each one carries whatever its method (RFC 8489 §§6.3.1,
+//! 9.2.4).
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -120,8 +121,8 @@ pub(crate) fn whole_seconds(lifetime: Duration) -> u32 {
     u32::try_from(up).unwrap_or(u32::MAX)
 }
 
-/// Writes ALTERNATE-SERVER of the request's family, which has to be the first (RFC 8489 §10), then of the other;
-/// ALTERNATE-DOMAIN where there is a certificate to compare it with.
+/// Writes ALTERNATE-SERVER of the request's family, which has to be the first (RFC 8489 §10), then
+/// of the other; ALTERNATE-DOMAIN where there is a certificate to compare it with.
 pub(crate) fn write_alternate(builder: &mut MessageBuilder<'_>, alternate: Alternate<'_>) {
     builder.address(AttributeType::ALTERNATE_SERVER, alternate.first);
     if let Some(second) = alternate.second {

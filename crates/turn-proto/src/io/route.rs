@@ -1,5 +1,5 @@
-//! A route: one bound channel, for a driver with a path that forwards without the server, such as a program
-//! in the kernel.
+//! A route: one bound channel, for a driver with a path that forwards without the server, such as a
+//! program in the kernel.
 
 use turn_types::{AllocationId, FiveTuple, Instant, PeerAddr, RelayId, RelayedAddr};
 
@@ -12,14 +12,15 @@ pub struct RouteId {
     pub channel: u16,
 }
 
-/// All that is needed to forward the data of one channel as the server would (RFC 8656 §§12.6, 12.7).
+/// All that is needed to forward the data of one channel as the server would (RFC 8656 §§12.6,
+/// 12.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     /// Which channel it is.
     pub id: RouteId,
-    /// Source and destination of the client's ChannelData. For other transports than UDP only the server
-    /// frames and decrypts a stream: data can be brought here faster than by
-    /// the relay socket, not forwarded.
+    /// Source and destination of the client's ChannelData. For other transports than UDP only the
+    /// server frames and decrypts a stream: data can be brought here faster than by the relay
+    /// socket, not forwarded.
     pub five_tuple: FiveTuple,
     /// The relay socket.
     pub relay: RelayId,
@@ -31,11 +32,11 @@ pub struct Route {
     /// may be another worker's and end at any time, of which nothing is told here: data goes either
     /// way only while a relay socket is open at the peer's address and port.
     pub own: bool,
-    /// Until when ChannelData may go to the peer: channel and relay socket are live. Permissions are not
-    /// asked (RFC 8656 §12.6).
+    /// Until when ChannelData may go to the peer: channel and relay socket are live. Permissions
+    /// are not asked (RFC 8656 §12.6).
     pub to_peer_until: Instant,
-    /// Until when the peer's datagrams may go to the client as ChannelData: channel, relay socket and
-    /// permission are live. Not in the future once the permission has expired.
+    /// Until when the peer's datagrams may go to the client as ChannelData: channel, relay socket
+    /// and permission are live. Not in the future once the permission has expired.
     pub to_client_until: Instant,
     /// Payload bytes per second of the allocation in each direction, all its routes together; 0 is
     /// unlimited.

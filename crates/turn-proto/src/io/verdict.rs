@@ -28,9 +28,9 @@ pub enum Verdict {
         /// It is an error response.
         error: bool,
     },
-    /// Send the first `len` bytes of the reply buffer, and zeros behind them, to the client's address
-    /// from an address of ours that the packet did not come to, or to another port (RFC 5780 §6.1). The
-    /// packet was a datagram.
+    /// Send the first `len` bytes of the reply buffer, and zeros behind them, to the client's
+    /// address from an address of ours that the packet did not come to, or to another port (RFC
+    /// 5780 §6.1). The packet was a datagram.
     ReplyFrom {
         /// Bytes in the reply buffer.
         len: u16,
@@ -73,11 +73,12 @@ pub enum Verdict {
     },
     /// The request waits for an answer from outside; it will be answered by an [`Answer`].
     Wait,
-    /// The same for a ConnectionBind: the bytes behind it on its stream may be no messages (RFC 6062 §5.4), and
-    /// are not to be handed in before the answer.
+    /// The same for a ConnectionBind: the bytes behind it on its stream may be no messages (RFC
+    /// 6062 §5.4), and are not to be handed in before the answer.
     Hold,
-    /// The packet is kept until its client's allocation has arrived from another worker (RFC 8016). It comes
-    /// back by [`Server::poll_queued`](crate::Server::poll_queued), is handed in again, and has its fate then.
+    /// The packet is kept until its client's allocation has arrived from another worker (RFC 8016).
+    /// It comes back by [`Server::poll_queued`](crate::Server::poll_queued), is handed in again,
+    /// and has its fate then.
     Queued,
     /// Nothing is sent.
     Drop(DropReason),
@@ -123,8 +124,9 @@ turn_types::labels! {
 }
 
 turn_types::labels! {
-    /// Reason of a dropped packet. The label is its name in metrics and logs; the counter follows from it. A new reason
-    /// is added here and happens in a simulated world, or is listed with its test in `simulation/tests/elsewhere`.
+    /// Reason of a dropped packet. The label is its name in metrics and logs; the counter follows
+    /// from it. A new reason is added here and happens in a simulated world, or is listed with its
+    /// test in `simulation/tests/elsewhere`.
     DropReason {
         /// The first byte says that it is neither STUN nor ChannelData (RFC 8656 §12).
         NotStun => "not_stun",
@@ -140,12 +142,13 @@ turn_types::labels! {
         BindingIndication => "binding_indication",
         /// An indication with an unknown comprehension-required attribute (RFC 8489 §6.3.2).
         UnknownAttribute => "unknown_attribute",
-        /// The network, of possibly forged addresses, used up its budget of unauthenticated responses.
+        /// The network, of possibly forged addresses, used up its budget of unauthenticated
+        /// responses.
         UnauthenticatedBudget => "unauthenticated_budget",
         /// The client, at a proved address, used up its budget of unauthenticated responses.
         ProvedAddressBudget => "proved_address_budget",
-        /// Too many verifications have failed for the client's address: nothing is verified for now, but for
-        /// clients that have an allocation.
+        /// Too many verifications have failed for the client's address: nothing is verified for
+        /// now, but for clients that have an allocation.
         VerificationBudget => "verification_budget",
         /// Too many requests wait for an answer from outside.
         TooManyPending => "too_many_pending",
@@ -153,7 +156,8 @@ turn_types::labels! {
         AlreadyPending => "already_pending",
         /// An indication or ChannelData on a 5-tuple without an allocation (RFC 8656 §5).
         NoAllocation => "no_allocation",
-        /// The client's allocation is on its way from another worker, and its queue is full (RFC 8016).
+        /// The client's allocation is on its way from another worker, and its queue is full (RFC
+        /// 8016).
         Moving => "moving",
         /// ChannelData shorter than it says (RFC 8656 §12.6).
         MalformedChannelData => "malformed_channel_data",
@@ -175,8 +179,8 @@ turn_types::labels! {
         TtlExpired => "ttl_expired",
         /// A peer's datagram at a relay socket that has no live allocation any more.
         RelayClosed => "relay_closed",
-        /// A peer's datagram too long for a STUN message or a UDP datagram with its header in front;
-        /// or an answer that does not fit, for settings with too long a realm or domain.
+        /// A peer's datagram too long for a STUN message or a UDP datagram with its header in
+        /// front; or an answer that does not fit, for settings with too long a realm or domain.
         TooLong => "too_long",
         /// ICMP of a type that is not reported, or about no live permission (RFC 8656 §11.5).
         IcmpIgnored => "icmp_ignored",
@@ -196,15 +200,16 @@ turn_types::labels! {
         StreamClosed => "stream_closed",
         /// Of DTLS, and its 5-tuple has no association.
         DtlsStray => "dtls_stray",
-        /// The first message of a DTLS client in pieces, or larger than is taken: it would have to be kept
-        /// before the client has shown that it is there (RFC 6347 §4.2.1).
+        /// The first message of a DTLS client in pieces, or larger than is taken: it would have to
+        /// be kept before the client has shown that it is there (RFC 6347 §4.2.1).
         DtlsHelloInPieces => "dtls_hello_in_pieces",
         /// The first message of a DTLS client, and it does not keep to its form.
         DtlsMalformed => "dtls_malformed",
         /// A DTLS client came back with its cookie, and there is no place for it.
         DtlsNoPlace => "dtls_no_place",
-        /// Part of a DTLS handshake for which there is no processor time: its address has used its share, or more
-        /// waits for time than may, or it has waited too long. The client sends it again.
+        /// Part of a DTLS handshake for which there is no processor time: its address has used its
+        /// share, or more waits for time than may, or it has waited too long. The client sends it
+        /// again.
         DtlsBusy => "dtls_busy",
         /// A DTLS client came with a cookie that has begun an association already, which has ended.
         DtlsCookieUsed => "dtls_cookie_used",

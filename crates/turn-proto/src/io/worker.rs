@@ -1,5 +1,6 @@
-//! Messages between the servers of workers: a Refresh by mobility ticket and the fetching of its allocation
-//! (RFC 8016), and a ConnectionBind on its way to the worker of its connection (RFC 6062).
+//! Messages between the servers of workers: a Refresh by mobility ticket and the fetching of its
+//! allocation (RFC 8016), and a ConnectionBind on its way to the worker of its connection (RFC
+//! 6062).
 
 use stun_wire::{AttributeType, Message, TransactionId, value};
 use turn_types::{

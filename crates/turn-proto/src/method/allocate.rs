@@ -1,8 +1,9 @@
-//! Allocate (RFC 8656 §7.2). The checks run in the order of the RFC. A request that passes them waits for its
-//! relay sockets (see [`super::open_relay`]); success is written only when they are open.
+//! Allocate (RFC 8656 §7.2). The checks run in the order of the RFC. A request that passes them
+//! waits for its relay sockets (see [`super::open_relay`]); success is written only when they are
+//! open.
 //!
-//! The RFC's steps 10 (quota) and 11 (redirection) may be anywhere; here they are last, but before a
-//! reservation is redeemed, so that a refusal does not cost the client its token.
+//! The RFC's steps 10 (quota) and 11 (redirection) may be anywhere; here they are last, but before
+//! a reservation is redeemed, so that a refusal does not cost the client its token.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -95,8 +96,8 @@ impl Allocate<'_> {
         Ok(Verdict::Wait)
     }
 
-    /// Answers an Allocate on a 5-tuple that has an allocation: a retransmission of the one that made it gets
-    /// the same response (RFC 8489 §6.3.1).
+    /// Answers an Allocate on a 5-tuple that has an allocation: a retransmission of the one that
+    /// made it gets the same response (RFC 8489 §6.3.1).
     fn answer_again(
         &self,
         own: &Authenticated<'_>,

@@ -1,5 +1,5 @@
-//! The authorizer: somebody outside who is asked about each Allocate of an authenticated client that passed every check,
-//! and may narrow its limits. No port is claimed before.
+//! The authorizer: somebody outside who is asked about each Allocate of an authenticated client
+//! that passed every check, and may narrow its limits. No port is claimed before.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -12,8 +12,8 @@ use crate::policy::{GrantLimits, Policy, WhenSilent};
 use crate::store::{PendingAllocation, Waiting};
 
 impl Allocate<'_> {
-    /// Asks about an Allocate, which waits for the answer. It holds its place in the quotas meanwhile, so that no user has
-    /// more questions open than allocations.
+    /// Asks about an Allocate, which waits for the answer. It holds its place in the quotas
+    /// meanwhile, so that no user has more questions open than allocations.
     pub(super) fn ask_authorizer(
         &mut self,
         now: Instant,
@@ -37,7 +37,8 @@ impl Allocate<'_> {
         Ok(())
     }
 
-    /// Handles the answer. Returns the verdict of the Allocate unless it goes on to wait for its relay sockets.
+    /// Handles the answer. Returns the verdict of the Allocate unless it goes on to wait for its
+    /// relay sockets.
     pub(crate) fn authorized(
         &mut self,
         policy: &Policy,

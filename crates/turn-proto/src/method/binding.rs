@@ -1,5 +1,5 @@
-//! Binding (RFC 8489 §12): the client's address as it is seen here. The basic server: no credentials unless the policy asks
-//! for them, no redirection, FINGERPRINT not required.
+//! Binding (RFC 8489 §12): the client's address as it is seen here. The basic server: no
+//! credentials unless the policy asks for them, no redirection, FINGERPRINT not required.
 
 use stun_wire::AttributeType;
 use turn_types::ClientPath;

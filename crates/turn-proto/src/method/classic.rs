@@ -1,7 +1,7 @@
-//! Binding for clients of RFC 3489: messages without the magic cookie (RFC 5389 §12.2): behind a switch of its
-//! own. Responses have MAPPED-ADDRESS and no FINGERPRINT, and come from another address on request where NAT
-//! behaviour discovery is served. RESPONSE-ADDRESS, by which any client could make us send to any address, is
-//! refused.
+//! Binding for clients of RFC 3489: messages without the magic cookie (RFC 5389 §12.2): behind a
+//! switch of its own. Responses have MAPPED-ADDRESS and no FINGERPRINT, and come from another
+//! address on request where NAT behaviour discovery is served. RESPONSE-ADDRESS, by which any
+//! client could make us send to any address, is refused.
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;

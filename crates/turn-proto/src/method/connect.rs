@@ -1,5 +1,5 @@
-//! Connect (RFC 6062 §5.2): a connection with a peer, from the relayed address. The request waits until it is
-//! made or has failed.
+//! Connect (RFC 6062 §5.2): a connection with a peer, from the relayed address. The request waits
+//! until it is made or has failed.
 
 use alloc::boxed::Box;
 

@@ -1,4 +1,5 @@
-//! ConnectionAttempt (RFC 6062 §5.3): the indication about a peer that has connected to a relayed address.
+//! ConnectionAttempt (RFC 6062 §5.3): the indication about a peer that has connected to a relayed
+//! address.
 
 use stun_wire::{AttributeType, Class, MessageBuilder, Method};
 use turn_types::{ConnectionId, Instant, PeerAddr, RelayId, WorkerId};

@@ -1,4 +1,5 @@
-//! CreatePermission (RFC 8656 §10.2): all of its XOR-PEER-ADDRESS attributes are installed, or none.
+//! CreatePermission (RFC 8656 §10.2): all of its XOR-PEER-ADDRESS attributes are installed, or
+//! none.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -58,8 +59,8 @@ impl Permit<'_> {
         Ok(responder.success(reply, |_| ()))
     }
 
-    /// Makes room for permissions of these distinct addresses within the limit, by removing expired ones, and
-    /// takes them out of the budget of new peers.
+    /// Makes room for permissions of these distinct addresses within the limit, by removing expired
+    /// ones, and takes them out of the budget of new peers.
     pub(super) fn make_room(
         &mut self,
         slot: Slot,

@@ -1,9 +1,9 @@
-//! Binding with the attributes of RFC 5780, at an address where NAT behaviour discovery is served: the response
-//! may leave from another of our addresses, go to another port of the client, and be as long as a link
-//! carries.
+//! Binding with the attributes of RFC 5780, at an address where NAT behaviour discovery is served:
+//! the response may leave from another of our addresses, go to another port of the client, and be
+//! as long as a link carries.
 //!
-//! In any case the response goes to the address that the request came from, is no longer than the RFC has it,
-//! and counts in the budget of unauthenticated responses like any other.
+//! In any case the response goes to the address that the request came from, is no longer than the
+//! RFC has it, and counts in the budget of unauthenticated responses like any other.
 
 use stun_wire::{AttributeType, ChangeRequest, Class, Message, MessageBuilder, Method, value};
 use turn_types::{ServerAddr, Transport};
@@ -73,16 +73,16 @@ fn read(message: &Message<'_>, transport: Transport) -> Result<ResponseChange, R
     if allowed { Ok(wanted) } else { Err(Refusal::BadRequest) }
 }
 
-/// The PADDING of the response to so much of it: as an Ethernet link carries (RFC 5780 §6.1), and never more
-/// than was sent, so that nothing is amplified.
+/// The PADDING of the response to so much of it: as an Ethernet link carries (RFC 5780 §6.1), and
+/// never more than was sent, so that nothing is amplified.
 fn padding_for(sent: usize) -> u16 {
     const { assert!(PADDING_MAX.is_multiple_of(4)) };
     let whole = u16::try_from(sent).map_or(PADDING_MAX, |sent| sent.min(PADDING_MAX));
     whole & !3
 }
 
-/// Writes an answer up to the zeros of its PADDING, which end it: there is no FINGERPRINT behind them,
-/// which RFC 5780 does not use.
+/// Writes an answer up to the zeros of its PADDING, which end it: there is no FINGERPRINT behind
+/// them, which RFC 5780 does not use.
 fn write_padded(
     reply: &mut ReplyBuffer,
     message: &Message<'_>,

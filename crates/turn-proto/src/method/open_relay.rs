@@ -173,8 +173,8 @@ impl Allocate<'_> {
         }
     }
 
-    /// Handles the opening of a relay socket, or its failure. Returns the verdict of the Allocate behind the
-    /// last one.
+    /// Handles the opening of a relay socket, or its failure. Returns the verdict of the Allocate
+    /// behind the last one.
     pub(crate) fn relay_opened(
         &mut self,
         policy: &Policy,

@@ -1,6 +1,6 @@
-//! Refresh by a mobility ticket (RFC 8016 §3.2): refreshes an allocation as any Refresh does, and lets its client
-//! have another 5-tuple. The response has the next ticket; the one that was used is void, but for a retransmission
-//! of the same request, which is answered again.
+//! Refresh by a mobility ticket (RFC 8016 §3.2): refreshes an allocation as any Refresh does, and
+//! lets its client have another 5-tuple. The response has the next ticket; the one that was used is
+//! void, but for a retransmission of the same request, which is answered again.
 
 use stun_wire::{AttributeType, Message, Method};
 
@@ -42,7 +42,8 @@ impl Moves<'_> {
         Ok(respond(responder, granted, reply))
     }
 
-    /// Handles a Refresh by ticket on the 5-tuple of an allocation, which must be that of the ticket.
+    /// Handles a Refresh by ticket on the 5-tuple of an allocation, which must be that of the
+    /// ticket.
     pub(crate) fn refresh_by_own_ticket(
         &mut self,
         own: &Authenticated<'_>,
@@ -75,8 +76,9 @@ impl Moves<'_> {
         Some(respond(responder, granted, reply))
     }
 
-    /// Handles an authenticated request on a 5-tuple where a client is expected, or may be: a retransmission
-    /// is answered again, anything else waits for the allocation. `None` for any other 5-tuple.
+    /// Handles an authenticated request on a 5-tuple where a client is expected, or may be: a
+    /// retransmission is answered again, anything else waits for the allocation. `None` for any
+    /// other 5-tuple.
     pub(crate) fn handle_before_arrival(
         &mut self,
         own: &Authenticated<'_>,

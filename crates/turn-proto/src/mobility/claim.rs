@@ -9,8 +9,8 @@ use crate::policy::Policy;
 use crate::store::{Allocation, Allocations, Answered, Outbox, Slot};
 use stun_wire::TransactionId;
 
-/// Refreshes an allocation by its ticket, and makes the next ticket. The caller notes where its client is
-/// expected.
+/// Refreshes an allocation by its ticket, and makes the next ticket. The caller notes where its
+/// client is expected.
 pub(super) fn claim(
     policy: &Policy,
     now: Now,

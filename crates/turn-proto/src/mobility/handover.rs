@@ -21,7 +21,8 @@ use crate::store::{
     Allocation, ExpectedClient, Leases, Next, PendingMove, Slot, Snapshot, Waiting,
 };
 
-/// An allocation on its way to another worker or process. Dropping it ends it and gives back all that it holds.
+/// An allocation on its way to another worker or process. Dropping it ends it and gives back all
+/// that it holds.
 #[derive(Debug)]
 pub struct Departure {
     snapshot: Box<Snapshot>,
@@ -55,7 +56,8 @@ impl Departure {
         self.snapshot.id
     }
 
-    /// Another process has the allocation: what is left of it here is its relayed addresses, which are peers as long as these are there.
+    /// Another process has the allocation: what is left of it here is its relayed addresses, which
+    /// are peers as long as these are there.
     pub fn into_addresses(self) -> impl Iterator<Item = HeldAddress> {
         self.leases.into_ports().map(HeldAddress::new)
     }
@@ -183,7 +185,8 @@ impl Moves<'_> {
         Some((responder, verdict))
     }
 
-    /// Takes an allocation that has arrived. Returns the names that its relay sockets have from now on.
+    /// Takes an allocation that has arrived. Returns the names that its relay sockets have from now
+    /// on.
     pub(crate) fn arrive(
         &mut self,
         policy: &Policy,
@@ -203,7 +206,8 @@ impl Moves<'_> {
         }
         let client = self.expected.remove(&five_tuple).filter(|client| now < client.expires);
         let from = allocation.path.five_tuple;
-        // A client that is not expected any more has gone from here as well, and may come by another ticket.
+        // A client that is not expected any more has gone from here as well, and may come by
+        // another ticket.
         allocation.attached = client.is_some();
         if let Some(client) = &client {
             allocation.path = client.path;
@@ -271,7 +275,8 @@ impl Moves<'_> {
     }
 
     pub(crate) fn depart(&mut self, fetch: &Fetch) -> Option<Departure> {
-        // Its client may have moved once more since the routes were withdrawn: the asker asks again.
+        // Its client may have moved once more since the routes were withdrawn: the asker asks
+        // again.
         let slot =
             self.allocations.of_id(fetch.allocation).filter(|slot| self.leaves(*slot, fetch))?;
         let (snapshot, leases) = self.allocations.remove_whole(slot).into_snapshot();

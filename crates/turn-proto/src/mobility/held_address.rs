@@ -2,8 +2,8 @@
 
 use crate::policy::PortLease;
 
-/// A relayed address that an allocation of another process has. As long as this is there, no allocation here gets it, and it is a peer as those
-/// of allocations here.
+/// A relayed address that an allocation of another process has. As long as this is there, no
+/// allocation here gets it, and it is a peer as those of allocations here.
 #[derive(Debug)]
 pub struct HeldAddress {
     _lease: PortLease,

@@ -21,8 +21,8 @@ pub(crate) fn complete_move(
     allocations.update_routes(policy, now, slot, outbox);
 }
 
-/// Handles the end of the connection of a client that may move: the allocation goes on where the client is
-/// expected, or waits for it.
+/// Handles the end of the connection of a client that may move: the allocation goes on where the
+/// client is expected, or waits for it.
 pub(crate) fn lose(
     policy: &Policy,
     now: Instant,

@@ -48,8 +48,8 @@ impl Moves<'_> {
         self.expected.has(five_tuple) || self.pending.is_moving(five_tuple)
     }
 
-    /// Releases the queue of a 5-tuple unless its allocation is still on its way. To be called after any
-    /// change of that.
+    /// Releases the queue of a 5-tuple unless its allocation is still on its way. To be called
+    /// after any change of that.
     pub(crate) fn review_queue(&mut self, five_tuple: &FiveTuple, now: Instant) {
         if !self.queues.has(five_tuple) || self.pending.is_moving(five_tuple) {
             return;
@@ -83,7 +83,8 @@ impl Moves<'_> {
         }
     }
 
-    /// Gives up a client after its allocation could not be fetched: it has ended, or has gone elsewhere.
+    /// Gives up a client after its allocation could not be fetched: it has ended, or has gone
+    /// elsewhere.
     pub(crate) fn fetch_failed(&mut self, five_tuple: &FiveTuple, now: Instant) {
         self.expected.remove(five_tuple);
         self.review_queue(five_tuple, now);

@@ -1,5 +1,5 @@
-//! Ports that clients have reserved (EVEN-PORT, RFC 8656 §7.2), on their way to the next process. They have no sockets yet: the port and
-//! the token are all that there is.
+//! Ports that clients have reserved (EVEN-PORT, RFC 8656 §7.2), on their way to the next process.
+//! They have no sockets yet: the port and the token are all that there is.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -53,7 +53,8 @@ impl ReservedPort {
 }
 
 impl Moves<'_> {
-    /// Keeps the port, if it is to be had here and its time is not over. Returns the end of its time.
+    /// Keeps the port, if it is to be had here and its time is not over. Returns the end of its
+    /// time.
     pub(crate) fn reserve_again(
         &self,
         policy: &Policy,

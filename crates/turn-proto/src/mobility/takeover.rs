@@ -49,7 +49,8 @@ pub enum TakeoverError {
     RelayAddress(SocketAddr),
     /// Its port is in use here.
     Port(SocketAddr),
-    /// Its client came to this address, where this process has no listener, or by a connection that it does not have.
+    /// Its client came to this address, where this process has no listener, or by a connection that
+    /// it does not have.
     Client(ServerAddr),
 }
 
@@ -152,7 +153,8 @@ impl Moves<'_> {
         Some(Departure::new(snapshot, leases))
     }
 
-    /// Takes an allocation of another process, whose client is reached by the socket that `socket_of` returns.
+    /// Takes an allocation of another process, whose client is reached by the socket that
+    /// `socket_of` returns.
     pub(crate) fn take_over(
         &mut self,
         policy: &Policy,
@@ -199,7 +201,8 @@ impl Moves<'_> {
         if before.is_shared() { self.ids.next_shared_relay() } else { self.ids.next_relay() }
     }
 
-    /// The leases of an allocation with these ports. It keeps its place in the quotas, even beyond what they allow by now.
+    /// The leases of an allocation with these ports. It keeps its place in the quotas, even beyond
+    /// what they allow by now.
     fn leases(
         &self,
         snapshot: &Snapshot,

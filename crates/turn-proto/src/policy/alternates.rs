@@ -1,4 +1,5 @@
-//! The servers that clients are redirected to (RFC 8489 §10), by transport, and the choice of one for a client.
+//! The servers that clients are redirected to (RFC 8489 §10), by transport, and the choice of one
+//! for a client.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -6,8 +7,8 @@ use core::net::{IpAddr, SocketAddr};
 
 use turn_types::{FiveTuple, IpFamily, Transport};
 
-/// The servers that clients are redirected to. Clients of a transport without a server of its own go to those of `any`;
-/// without a server of their family they are served here.
+/// The servers that clients are redirected to. Clients of a transport without a server of its own
+/// go to those of `any`; without a server of their family they are served here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AlternateServers {
     /// For every transport.
@@ -47,7 +48,8 @@ impl AlternateServers {
         any.is_empty() && udp.is_empty() && tcp.is_empty() && tls.is_empty()
     }
 
-    /// The servers for a client: the same as long as they are there, so that a retransmission gets the same response.
+    /// The servers for a client: the same as long as they are there, so that a retransmission gets
+    /// the same response.
     pub(crate) fn for_client(&self, five_tuple: &FiveTuple) -> Option<Alternate<'_>> {
         let client = five_tuple.client.0;
         let own = match five_tuple.transport {
@@ -67,8 +69,8 @@ impl AlternateServers {
     }
 }
 
-/// The server of a family with the largest weight for a client: clients spread evenly, and when a server goes, only its own
-/// clients get another (rendezvous hashing).
+/// The server of a family with the largest weight for a client: clients spread evenly, and when a
+/// server goes, only its own clients get another (rendezvous hashing).
 fn chosen(servers: &[SocketAddr], client: SocketAddr, family: IpFamily) -> Option<SocketAddr> {
     let of_family = servers.iter().filter(|server| IpFamily::of(server.ip()) == family);
     of_family.max_by_key(|server| (weight(client, **server), **server)).copied()

@@ -16,8 +16,8 @@ pub(crate) struct DiscoverySocket<'a> {
 }
 
 impl<'a> DiscoverySocket<'a> {
-    /// The socket that a request came to; `None` where discovery is not served: it needs plain UDP, or
-    /// plain TCP for its tests of mapping (RFC 5780 §6).
+    /// The socket that a request came to; `None` where discovery is not served: it needs plain UDP,
+    /// or plain TCP for its tests of mapping (RFC 5780 §6).
     pub(crate) fn of(policy: &'a Policy, path: &ClientPath) -> Option<Self> {
         let came_to = path.five_tuple.server.0;
         let find = |sockets: &'a DiscoverySockets| {
@@ -55,7 +55,8 @@ impl<'a> DiscoverySocket<'a> {
     }
 }
 
-/// Returns true for the comprehension-required attributes that are understood there, and nowhere else.
+/// Returns true for the comprehension-required attributes that are understood there, and nowhere
+/// else.
 pub(crate) fn is_understood(kind: AttributeType) -> bool {
     matches!(
         kind,

@@ -1,8 +1,9 @@
 //! Limits of one credential, beside those of its realm: of two the narrower one counts.
 //!
 //! As text they are what `application/x-www-form-urlencoded` calls pairs, without its escapes:
-//! `allocations=2&bytes_per_second=100000&lifetime=600&peers=203.0.113.0/24,2001:db8::/32`. In a time-limited name they stand
-//! behind the user id and a question mark, so that the password of the credential covers them.
+//! `allocations=2&bytes_per_second=100000&lifetime=600&peers=203.0.113.0/24,2001:db8::/32`. In a
+//! time-limited name they stand behind the user id and a question mark, so that the password of the
+//! credential covers them.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -72,7 +73,8 @@ impl GrantLimits {
         *self == Self::default()
     }
 
-    /// Returns true if these limits allow a peer, which packets carry as `local` and the client named as `named`.
+    /// Returns true if these limits allow a peer, which packets carry as `local` and the client
+    /// named as `named`.
     pub(crate) fn allow_peer(&self, local: IpAddr, named: IpAddr) -> bool {
         let holds = |ip: IpAddr| {
             let ip = canonical(ip);
@@ -133,7 +135,8 @@ const fn is_of_family(prefix: &Prefix, ip: IpAddr) -> bool {
     prefix.first().is_ipv4() == ip.is_ipv4()
 }
 
-/// The addresses that both lists have: of two prefixes one holds the other, or they have none in common.
+/// The addresses that both lists have: of two prefixes one holds the other, or they have none in
+/// common.
 fn common(one: &[Prefix], two: &[Prefix]) -> Arc<[Prefix]> {
     let within = |inner: &Prefix, outer: &Prefix| {
         outer.len_128() <= inner.len_128()

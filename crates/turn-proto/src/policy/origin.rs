@@ -7,8 +7,8 @@ use core::str::FromStr;
 
 use crate::limits::ORIGIN_BYTES_MAX;
 
-/// `scheme://host:port` in lower case, always with its port, so that all spellings of one origin are equal. It proves
-/// nothing: a client sends the one it likes.
+/// `scheme://host:port` in lower case, always with its port, so that all spellings of one origin
+/// are equal. It proves nothing: a client sends the one it likes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin(String);
 

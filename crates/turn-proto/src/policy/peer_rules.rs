@@ -5,15 +5,16 @@
 //! 1. **Never**, by any rule: addresses that are not unicast, and the tunnels of RFC 8656
 //!    §21.4. An IPv6 address that embeds an IPv4 address is refused unless the embedded one is
 //!    allowed, so that no spelling of `127.0.0.1` passes.
-//! 2. **The operator's rules**: the longest prefix that matches; of two equal ones the refusal. A rule
-//!    written in one family says nothing about the other: `::/0` does not open `10.0.0.0/8`.
+//! 2. **The operator's rules**: the longest prefix that matches; of two equal ones the refusal. A
+//!    rule written in one family says nothing about the other: `::/0` does not open `10.0.0.0/8`.
 //! 3. **Our own addresses**, all that this host delivers to itself, are peers only where another
 //!    allocation lives, unless a rule of full length (`/32`, `/128`) allows exactly that one.
 //! 4. **The special-purpose registries** of IANA ([`special`]): refused unless a rule allows them.
 //! 5. All else is allowed.
 //!
 //! Not recognised, because nothing in the address tells: NAT64 prefixes that a network chose for
-//! itself (RFC 6052 §2.2). Where such a translator is in reach, its prefix belongs into the deny rules.
+//! itself (RFC 6052 §2.2). Where such a translator is in reach, its prefix belongs into the deny
+//! rules.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -48,7 +49,8 @@ turn_types::labels! {
         OwnAddress => "own_address",
         /// The limits of the client's credential name other peers.
         Credential => "credential",
-        /// Special-purpose addresses, such as private networks, are denied unless `peers.allow` has them.
+        /// Special-purpose addresses, such as private networks, are denied unless `peers.allow` has
+        /// them.
         SpecialPurpose => "special_purpose",
     }
 }
@@ -90,8 +92,8 @@ enum Rule {
 }
 
 impl PeerRules {
-    /// Rules made of allowed prefixes, denied prefixes, and every address of this host: those of its
-    /// interfaces, and the public ones that clients are told behind 1:1 NAT.
+    /// Rules made of allowed prefixes, denied prefixes, and every address of this host: those of
+    /// its interfaces, and the public ones that clients are told behind 1:1 NAT.
     #[must_use]
     pub fn new(allow: &[Prefix], deny: &[Prefix], own: &[IpAddr]) -> Self {
         let own: Vec<Prefix> = own.iter().copied().map(Prefix::host).collect();
@@ -127,7 +129,8 @@ impl PeerRules {
         self
     }
 
-    /// The deny rule that decides about `ip`, or about the address inside it, with its place if that is known.
+    /// The deny rule that decides about `ip`, or about the address inside it, with its place if
+    /// that is known.
     #[must_use]
     pub fn denying_rule(&self, ip: IpAddr) -> Option<&PlacedRule> {
         let longest = |ip| {
@@ -180,8 +183,8 @@ pub fn canonical(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// Returns true if an address belongs to a tunnel from or to which RFC 8656 §21.4 accepts no allocation:
-/// Teredo or 6to4.
+/// Returns true if an address belongs to a tunnel from or to which RFC 8656 §21.4 accepts no
+/// allocation: Teredo or 6to4.
 #[must_use]
 pub fn is_tunnel(ip: IpAddr) -> bool {
     special::TUNNELS.iter().any(|entry| entry.contains(ip))
@@ -212,9 +215,9 @@ fn embedded(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Returns true if an address embeds an IPv4 address at a place that only the owner of a translator knows:
-/// NAT64 of the local-use prefix (RFC 8215). It cannot be judged by the embedded address, so that only a
-/// rule for the very address allows it.
+/// Returns true if an address embeds an IPv4 address at a place that only the owner of a translator
+/// knows: NAT64 of the local-use prefix (RFC 8215). It cannot be judged by the embedded address, so
+/// that only a rule for the very address allows it.
 fn is_opaque(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(v6) if matches!(v6.segments(), [0x64, 0xff9b, 1, ..]))
 }

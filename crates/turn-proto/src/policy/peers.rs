@@ -68,8 +68,9 @@ pub(crate) fn to_public(policy: &Policy, peer: PeerAddr) -> SocketAddr {
     own.map_or(peer.0, |relay| SocketAddr::new(relay.public, peer.port()))
 }
 
-/// Applies the peer rules of a realm, and the limits of a credential, to `local`, which the client named as `named`; `None`
-/// forbids it. An address of ours is permitted with the ports that count as peers there.
+/// Applies the peer rules of a realm, and the limits of a credential, to `local`, which the client
+/// named as `named`; `None` forbids it. An address of ours is permitted with the ports that count
+/// as peers there.
 pub(crate) fn judge(
     policy: &Policy,
     rules: RealmRules<'_>,
@@ -90,7 +91,8 @@ pub(crate) fn judge(
     match rules.judge(local) {
         PeerAccess::Allowed => Some(None),
         PeerAccess::OwnAddress => PortsOfOurs::find(policy, local).map(Some),
-        // A rule about the network behind 1:1 NAT, which has the local form: the client named the public one.
+        // A rule about the network behind 1:1 NAT, which has the local form: the client named the
+        // public one.
         PeerAccess::Denied if named == public && public != local => {
             PortsOfOurs::find(policy, local).map(Some)
         }
@@ -113,7 +115,8 @@ pub(crate) fn is_reachable_by_tcp(own: &OwnPorts, port: u16) -> bool {
     own.as_ref().is_none_or(|ports| ports.is_open(port, RelayProtocol::Tcp))
 }
 
-/// Returns true if a permitted peer may be reached at this port: any, unless it is an address of ours.
+/// Returns true if a permitted peer may be reached at this port: any, unless it is an address of
+/// ours.
 pub(crate) fn is_reachable(own: &OwnPorts, port: u16) -> bool {
     own.as_ref().is_none_or(|ports| ports.is_open(port, RelayProtocol::Udp))
 }

@@ -1,9 +1,10 @@
-//! Routed prefixes: each allocation has an address of its own, all on one port and one socket of a worker. A relayed
-//! address is unique (RFC 8656 §7.2) by its address instead of its port, so that an allocation costs no descriptor.
+//! Routed prefixes: each allocation has an address of its own, all on one port and one socket of a
+//! worker. A relayed address is unique (RFC 8656 §7.2) by its address instead of its port, so that
+//! an allocation costs no descriptor.
 //!
-//! A worker has an even port of its own, so that no two workers can give the same transport address, and the odd port
-//! behind it is free for the pairs of EVEN-PORT. The low bits of an address are a number that is taken in a bitmap; the
-//! bits between it and the prefix are random.
+//! A worker has an even port of its own, so that no two workers can give the same transport
+//! address, and the odd port behind it is free for the pairs of EVEN-PORT. The low bits of an
+//! address are a number that is taken in a bitmap; the bits between it and the prefix are random.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -59,7 +60,8 @@ pub enum RelayPrefixError {
 }
 
 impl RelayPrefix {
-    /// The addresses of a network, none of them in use. The `n`-th worker relays from port `first_port + 2 n`.
+    /// The addresses of a network, none of them in use. The `n`-th worker relays from port
+    /// `first_port + 2 n`.
     ///
     /// # Errors
     /// It has too few or too many addresses, or there are too few ports.
@@ -124,15 +126,17 @@ impl RelayPrefix {
         tables.map(|table| table.first.used() + table.next.used()).sum()
     }
 
-    /// Returns true if a relay for UDP of ours is open at an address and port, as far as its number and port tell.
+    /// Returns true if a relay for UDP of ours is open at an address and port, as far as its number
+    /// and port tell.
     #[must_use]
     pub fn is_relay(&self, at: SocketAddr) -> bool {
         self.contains(at.ip())
             && self.is_open(self.number_of(at.ip()), at.port(), RelayProtocol::Udp)
     }
 
-    /// Takes a free address of a worker, with the next port as well for [`PortRequirement::EvenWithNext`]. `random` is
-    /// 128 bits that tell nothing of those before. `None` if none is free.
+    /// Takes a free address of a worker, with the next port as well for
+    /// [`PortRequirement::EvenWithNext`]. `random` is 128 bits that tell nothing of those before.
+    /// `None` if none is free.
     pub(crate) fn claim(
         &self,
         worker: WorkerId,
@@ -169,7 +173,8 @@ impl RelayPrefix {
         None
     }
 
-    /// Takes an address that a server had before this one; `None` if it is in use, or has a port of no worker.
+    /// Takes an address that a server had before this one; `None` if it is in use, or has a port of
+    /// no worker.
     pub(crate) fn claim_again(&self, at: SocketAddr) -> Option<PortLease> {
         let (number, offset) = (self.number_of(at.ip()), at.port().checked_sub(self.0.first_port)?);
         let tables = self.0.workers.get(usize::from(offset / 2))?;
@@ -185,10 +190,11 @@ impl RelayPrefix {
         tables.any(|table| lease.is_of(&table.first) || lease.is_of(&table.next))
     }
 
-    /// Returns true if a relay of ours is open at an address and port of the prefix, as far as the address's number tells:
-    /// its random bits are not known here. With other ones nothing is reached: the shared socket has the worker's port
-    /// of all addresses and drops what is not for an allocation, and a pair's next port and a port for TCP are only given
-    /// while no other socket of this host has them at all addresses, as the kernel sees to.
+    /// Returns true if a relay of ours is open at an address and port of the prefix, as far as the
+    /// address's number tells: its random bits are not known here. With other ones nothing is
+    /// reached: the shared socket has the worker's port of all addresses and drops what is not for
+    /// an allocation, and a pair's next port and a port for TCP are only given while no other
+    /// socket of this host has them at all addresses, as the kernel sees to.
     pub(crate) fn is_open(&self, number: u32, port: u16, protocol: RelayProtocol) -> bool {
         let Some(offset) = port.checked_sub(self.0.first_port) else { return false };
         let tables = self.0.workers.get(usize::from(offset / 2));
@@ -231,8 +237,9 @@ impl RelayPrefix {
         1 << self.0.number_bits.saturating_sub(PLACE_BITS)
     }
 
-    /// The places that may be claimed of a table: not the address with the number 0, which is that of the network
-    /// itself (RFC 4291 §2.6.1: of all its routers), and of IPv4 not the last one, to which a network broadcasts.
+    /// The places that may be claimed of a table: not the address with the number 0, which is that
+    /// of the network itself (RFC 4291 §2.6.1: of all its routers), and of IPv4 not the last one,
+    /// to which a network broadcasts.
     fn places(&self, table: usize) -> Option<PortRange> {
         let last = low_bits(self.0.number_bits.min(PLACE_BITS)) as u16;
         let is_last = table + 1 == self.tables() && self.family() == IpFamily::V4;

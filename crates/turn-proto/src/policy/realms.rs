@@ -1,8 +1,9 @@
 //! Realms: each one's rules, and the choice of one for a request.
 //!
-//! A request is judged in one realm: the one that its REALM names; otherwise that of its ORIGIN, of the name that a
-//! TLS client asked for, of the address it came to; otherwise the one of the server. Nonces, keys, accounts and tickets
-//! are bound to the name of their realm, so that none of them is of use in another.
+//! A request is judged in one realm: the one that its REALM names; otherwise that of its ORIGIN, of
+//! the name that a TLS client asked for, of the address it came to; otherwise the one of the
+//! server. Nonces, keys, accounts and tickets are bound to the name of their realm, so that none of
+//! them is of use in another.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -37,8 +38,8 @@ pub struct RealmPolicy {
     pub auth: AuthPolicy,
     /// Lifetimes of allocations and their parts.
     pub lifetimes: Lifetimes,
-    /// Limits of allocations and their parts; `allocations_total` and `bytes_per_second_total` are of this realm. The limits of customers are the
-    /// server's.
+    /// Limits of allocations and their parts; `allocations_total` and `bytes_per_second_total` are
+    /// of this realm. The limits of customers are the server's.
     pub quotas: Quotas,
     /// Peers that clients may reach.
     pub peer_rules: PeerRules,
@@ -60,8 +61,9 @@ pub struct Realms {
     own_allocations_max: u32,
 }
 
-/// The rules of one realm, looked up once for a request, for an allocation that is made or arrives, and after a
-/// reload. Packets do not need them: an allocation keeps its rate, and its peers are judged in advance.
+/// The rules of one realm, looked up once for a request, for an allocation that is made or arrives,
+/// and after a reload. Packets do not need them: an allocation keeps its rate, and its peers are
+/// judged in advance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RealmRules<'a> {
     pub(crate) name: &'a Realm,
@@ -94,7 +96,8 @@ impl Realms {
         Self { all, ..realms }
     }
 
-    /// These realms beside a server's own with so many live allocations; 0 is bounded by the server's limit.
+    /// These realms beside a server's own with so many live allocations; 0 is bounded by the
+    /// server's limit.
     #[must_use]
     pub fn with_own_allocations_max(mut self, most: u32) -> Self {
         self.own_allocations_max = most;
@@ -192,7 +195,8 @@ impl Policy {
         self.auth.tokens.is_some() || self.realms.takes_tokens
     }
 
-    /// The rules of a realm. An allocation of a realm that is gone, or was renamed, has those of the server's own.
+    /// The rules of a realm. An allocation of a realm that is gone, or was renamed, has those of
+    /// the server's own.
     pub(crate) fn of(&self, realm: &Realm) -> RealmRules<'_> {
         if self.realms.all.is_empty() || *realm == self.realm {
             return self.own_rules();

@@ -5,8 +5,8 @@ use alloc::sync::Arc;
 
 use turn_types::Realm;
 
-/// Names and keys of tokens that are refused, each in its realm. Their allocations end when a policy with them comes in
-/// force.
+/// Names and keys of tokens that are refused, each in its realm. Their allocations end when a
+/// policy with them comes in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Revoked {
     names: BTreeMap<Realm, BTreeSet<Arc<str>>>,
@@ -14,8 +14,8 @@ pub struct Revoked {
 }
 
 impl Revoked {
-    /// Refuses a name: of a user, the account or the whole name of time-limited credentials, or the account of an
-    /// access token.
+    /// Refuses a name: of a user, the account or the whole name of time-limited credentials, or the
+    /// account of an access token.
     pub fn refuse_name(&mut self, realm: Realm, name: Arc<str>) {
         self.names.entry(realm).or_default().insert(name);
     }

@@ -9,7 +9,8 @@ use crate::policy::peers::to_public;
 use crate::random::Random;
 use crate::store::{Allocations, with_headers};
 
-/// Writes the Data indication about a datagram for `packet.peer`, also if that has a channel (§12.5).
+/// Writes the Data indication about a datagram for `packet.peer`, also if that has a channel
+/// (§12.5).
 pub(crate) fn to_client(
     allocations: &mut Allocations,
     packet: &FromPeer<'_>,

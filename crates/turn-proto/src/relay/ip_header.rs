@@ -1,5 +1,5 @@
-//! The IP header fields that a relayed datagram keeps (RFC 8656 §§13-16): DSCP and ECN as they came, TTL
-//! one less, DF from IPv4 to IPv4. Between a datagram and a stream there is less to keep.
+//! The IP header fields that a relayed datagram keeps (RFC 8656 §§13-16): DSCP and ECN as they
+//! came, TTL one less, DF from IPv4 to IPv4. Between a datagram and a stream there is less to keep.
 
 use turn_types::{FiveTuple, IpFamily, IpMeta};
 
@@ -8,8 +8,8 @@ use crate::io::DropReason;
 /// The two low bits of the traffic class.
 const ECN: u8 = 0b11;
 
-/// Header fields of a datagram to a peer of this family. `dont_fragment` says whether the client asked
-/// for DF by DONT-FRAGMENT.
+/// Header fields of a datagram to a peer of this family. `dont_fragment` says whether the client
+/// asked for DF by DONT-FRAGMENT.
 pub(crate) fn meta_to_peer(
     client: &FiveTuple,
     received: IpMeta,

@@ -1,6 +1,6 @@
-//! Requests, in the order of RFC 8489 §6.3: is the method served, is the request authentic, are all its
-//! attributes understood; then the rules of the method, a file each. Methods return the refusal as an error; it
-//! is written here.
+//! Requests, in the order of RFC 8489 §6.3: is the method served, is the request authentic, are all
+//! its attributes understood; then the rules of the method, a file each. Methods return the refusal
+//! as an error; it is written here.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -109,7 +109,8 @@ impl State {
                 }
             }
             AuthStep::NeedUser { user, known } => {
-                // A look-up is charged as the response to it; behind a nonce of ours, see `authenticate`.
+                // A look-up is charged as the response to it; behind a nonce of ours, see
+                // `authenticate`.
                 if !known && let Err(spent) = self.charge(request, Source::of(request).proved()) {
                     return Verdict::Drop(spent);
                 }

@@ -32,7 +32,8 @@ pub(super) struct State {
     pub(super) queues: MoveQueues,
     pub(super) budgets: Budgets,
     pub(super) new_peers: NewPeers,
-    /// Names that clients over TLS and DTLS asked for, where names choose realms; as many as connections at most.
+    /// Names that clients over TLS and DTLS asked for, where names choose realms; as many as
+    /// connections at most.
     server_names: BTreeMap<FiveTuple, String>,
     /// No new allocations.
     pub(super) draining: bool,
@@ -188,9 +189,9 @@ impl State {
         }
     }
 
-    /// Handles the end of a client's connection: all that the client has or waits for ends with it, as it
-    /// cannot refresh it or receive a response. (A policy: the RFC leaves it open.) A client that may move
-    /// may do so from elsewhere.
+    /// Handles the end of a client's connection: all that the client has or waits for ends with it,
+    /// as it cannot refresh it or receive a response. (A policy: the RFC leaves it open.) A client
+    /// that may move may do so from elsewhere.
     pub(super) fn close(&mut self, policy: &Policy, five_tuple: &FiveTuple, now: Instant) {
         self.server_names.remove(five_tuple);
         self.expected.remove(five_tuple);

@@ -16,8 +16,9 @@ use crate::mobility::takeover::{AllocationCopy, TakenOver, TakeoverError, claim}
 use crate::store::Progress;
 
 impl Server {
-    /// Withdraws the routes of all allocations whose clients use these transports, before they [leave](Self::leave). Commands are to be
-    /// carried out before, so that the traffic of routes is still counted.
+    /// Withdraws the routes of all allocations whose clients use these transports, before they
+    /// [leave](Self::leave). Commands are to be carried out before, so that the traffic of routes
+    /// is still counted.
     pub fn withdraw_all(&mut self, of: impl Fn(Transport) -> bool) {
         self.state.moves().withdraw_all(of);
     }
@@ -28,13 +29,14 @@ impl Server {
         state.moves().set_all_routes(policy, now.instant);
     }
 
-    /// Takes an allocation out, with its relay sockets, to write it for another process. [`Self::take_back`] undoes that.
+    /// Takes an allocation out, with its relay sockets, to write it for another process.
+    /// [`Self::take_back`] undoes that.
     pub fn leave(&mut self, id: AllocationId) -> Option<Departure> {
         self.state.moves().leave(id)
     }
 
-    /// Forgets the requests that wait of clients by these transports: another process serves them from here on, and gets their
-    /// retransmissions.
+    /// Forgets the requests that wait of clients by these transports: another process serves them
+    /// from here on, and gets their retransmissions.
     pub fn forget_waiting(&mut self, now: Now, of: impl Fn(Transport) -> bool) {
         let waiting = self.state.pending.five_tuples();
         let clients: Vec<FiveTuple> = waiting.filter(|client| of(client.transport)).collect();
@@ -43,12 +45,13 @@ impl Server {
         }
     }
 
-    /// Takes an allocation that another process [wrote](Departure::write), as it is: whatever the quotas are now. Its relay sockets
-    /// get other names. `socket_of` returns the number that the socket of a client's path has here.
+    /// Takes an allocation that another process [wrote](Departure::write), as it is: whatever the
+    /// quotas are now. Its relay sockets get other names. `socket_of` returns the number that the
+    /// socket of a client's path has here.
     ///
     /// # Errors
-    /// It cannot be read, has expired, has an address that is not to be had here, or its client has no way here. Nothing of
-    /// it stays.
+    /// It cannot be read, has expired, has an address that is not to be had here, or its client has
+    /// no way here. Nothing of it stays.
     pub fn take_over(
         &mut self,
         now: Now,
@@ -59,7 +62,8 @@ impl Server {
         own.moves().take_over(policy, now.instant, state, socket_of)
     }
 
-    /// The relayed addresses of an allocation: the next process [holds](Self::hold) them if it stays here.
+    /// The relayed addresses of an allocation: the next process [holds](Self::hold) them if it
+    /// stays here.
     pub fn addresses_of(
         &self,
         id: AllocationId,
@@ -78,8 +82,8 @@ impl Server {
         self.addresses_of(id).any(|(at, _)| self.policy.prefix_of(at.0.ip()).is_some())
     }
 
-    /// Holds a relayed address for an allocation of another process, which clients may have as their peer. `None`: nothing is relayed from it
-    /// here, or it is in use.
+    /// Holds a relayed address for an allocation of another process, which clients may have as
+    /// their peer. `None`: nothing is relayed from it here, or it is in use.
     #[must_use]
     pub fn hold(&self, at: RelayedAddr, protocol: RelayProtocol) -> Option<HeldAddress> {
         let lease = claim(&self.policy, at.0).ok()?;
@@ -87,21 +91,22 @@ impl Server {
         Some(HeldAddress::new(lease))
     }
 
-    /// The ports that are kept for second Allocates (EVEN-PORT, RFC 8656 §7.2), of all workers that share the registry.
+    /// The ports that are kept for second Allocates (EVEN-PORT, RFC 8656 §7.2), of all workers that
+    /// share the registry.
     #[must_use]
     pub fn reserved_ports(&self) -> Vec<ReservedPort> {
         self.state.registry.reserved(ReservedPort::of)
     }
 
-    /// Keeps a port that another process has kept. If it is in use here, or of no relay address, or its time is over, it is not kept: its
-    /// client is told so when it comes with its token.
+    /// Keeps a port that another process has kept. If it is in use here, or of no relay address, or
+    /// its time is over, it is not kept: its client is told so when it comes with its token.
     pub fn reserve_again(&mut self, now: Now, port: &ReservedPort) {
         let Self { policy, state } = self;
         state.reserve_again(policy, now.instant, port);
     }
 
-    /// Keeps in mind which allocations change from now on, for copies elsewhere; all that there are count as changed. Without `on` it no
-    /// longer does.
+    /// Keeps in mind which allocations change from now on, for copies elsewhere; all that there are
+    /// count as changed. Without `on` it no longer does.
     pub fn keep_changes(&mut self, on: bool) {
         let allocations = &mut self.state.allocations;
         let all: Option<Vec<_>> = on.then(|| allocations.iter().map(|one| one.id).collect());
@@ -114,27 +119,30 @@ impl Server {
         !self.state.allocations.changes.is_empty()
     }
 
-    /// Takes at most so many allocations that have begun, changed or ended; each once, however often it did. Traffic is no change.
+    /// Takes at most so many allocations that have begun, changed or ended; each once, however
+    /// often it did. Traffic is no change.
     pub fn take_changed(&mut self, most: usize) -> impl Iterator<Item = AllocationId> {
         self.state.allocations.changes.take(most)
     }
 
-    /// Progress of an allocation by its packets: its copies do not tell, unless something else has changed as well.
+    /// Progress of an allocation by its packets: its copies do not tell, unless something else has
+    /// changed as well.
     #[must_use]
     pub fn progress(&self, id: AllocationId) -> Option<Progress> {
         let allocations = &self.state.allocations;
         allocations.of_id(id).map(|slot| allocations.get(slot).progress())
     }
 
-    /// A number that is another one when the [progress](Self::progress) of an allocation is; `None` of one that is gone.
+    /// A number that is another one when the [progress](Self::progress) of an allocation is; `None`
+    /// of one that is gone.
     #[must_use]
     pub fn progress_count(&self, id: AllocationId) -> Option<u64> {
         let allocations = &self.state.allocations;
         allocations.of_id(id).map(|slot| allocations.get(slot).progress_count())
     }
 
-    /// Puts the progress of another process in the place of that of a copy. [`Self::carried_traffic`] stays the same: that process has
-    /// counted the traffic.
+    /// Puts the progress of another process in the place of that of a copy.
+    /// [`Self::carried_traffic`] stays the same: that process has counted the traffic.
     pub fn set_progress(&mut self, id: AllocationId, progress: Progress) {
         let Self { policy, state } = self;
         if let Some(slot) = state.allocations.of_id(id) {
@@ -145,8 +153,8 @@ impl Server {
         }
     }
 
-    /// Takes an allocation back out that was [taken over](Self::take_over), as if it had never come: it has changed, or has ended in
-    /// the other process.
+    /// Takes an allocation back out that was [taken over](Self::take_over), as if it had never
+    /// come: it has changed, or has ended in the other process.
     pub fn give_back(&mut self, id: AllocationId) {
         let Some(slot) = self.state.allocations.of_id(id) else { return };
         let state = &mut self.state;

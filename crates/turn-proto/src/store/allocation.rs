@@ -1,5 +1,5 @@
-//! One allocation (RFC 8656 §6): the grant, the 5-tuple, relay sockets, permissions and channels. A dual
-//! allocation has a relay socket of each family, which end on their own.
+//! One allocation (RFC 8656 §6): the grant, the 5-tuple, relay sockets, permissions and channels. A
+//! dual allocation has a relay socket of each family, which end on their own.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

@@ -1,6 +1,6 @@
 //! All allocations of one worker, and the ways to find one: from the client's side by 5-tuple, from
-//! the peers' side by relay socket *and* peer (so that one relay socket may serve several allocations
-//! one day), by relay socket alone only to tell a closed one, and by id for operators.
+//! the peers' side by relay socket *and* peer (so that one relay socket may serve several
+//! allocations one day), by relay socket alone only to tell a closed one, and by id for operators.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -34,9 +34,9 @@ use crate::random::Random;
 /// Index of an allocation. Reused once the allocation is gone.
 pub(crate) type Slot = u32;
 
-/// Key of a datagram from a peer: relayed address and port, by the name that the worker has for them, and the
-/// peer's address. Its port is no part of it, as a permission is for all ports of an address (RFC 8656 §9).
-/// Several relayed addresses on one socket have a name each.
+/// Key of a datagram from a peer: relayed address and port, by the name that the worker has for
+/// them, and the peer's address. Its port is no part of it, as a permission is for all ports of an
+/// address (RFC 8656 §9). Several relayed addresses on one socket have a name each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct PeerKey {
     relay: RelayId,
@@ -154,8 +154,8 @@ impl Allocations {
         Some(slot)
     }
 
-    /// The slot of the allocation that a datagram from a peer is for: the one with a permission for it
-    /// at the relayed address, perhaps expired and not yet reclaimed.
+    /// The slot of the allocation that a datagram from a peer is for: the one with a permission for
+    /// it at the relayed address, perhaps expired and not yet reclaimed.
     pub(crate) fn of_peer(&mut self, relay: RelayId, peer: PeerAddr) -> Option<Slot> {
         let key = PeerKey { relay, ip: peer.ip() };
         if let Some((last, slot)) = &self.last_peer
@@ -183,8 +183,8 @@ impl Allocations {
         self.slots[slot as usize].as_deref().expect("the indexes name only slots in use")
     }
 
-    /// The allocation in a slot that an index gave. Permissions, channels and relay sockets are changed
-    /// through the verbs below, which keep the indexes.
+    /// The allocation in a slot that an index gave. Permissions, channels and relay sockets are
+    /// changed through the verbs below, which keep the indexes.
     pub(crate) fn get_mut(&mut self, slot: Slot) -> &mut Allocation {
         self.slots[slot as usize].as_deref_mut().expect("the indexes name only slots in use")
     }
@@ -239,7 +239,8 @@ impl Allocations {
         allocation
     }
 
-    /// Expects the client of an allocation at another 5-tuple, and no longer where it was expected before.
+    /// Expects the client of an allocation at another 5-tuple, and no longer where it was expected
+    /// before.
     pub(crate) fn expect_at(&mut self, slot: Slot, next: Next) {
         self.forget_next(slot);
         if let Next::Here(path) = &next {
@@ -262,7 +263,8 @@ impl Allocations {
         }
     }
 
-    /// Makes the path at which a client is expected its only one: the old 5-tuple, and the new path.
+    /// Makes the path at which a client is expected its only one: the old 5-tuple, and the new
+    /// path.
     pub(crate) fn take_next_path(&mut self, slot: Slot) -> Option<(FiveTuple, ClientPath)> {
         let to = self.get(slot).next_path()?;
         if let Some(mobility) = &mut self.get_mut(slot).mobility {
@@ -357,7 +359,8 @@ impl Allocations {
         }
     }
 
-    /// Makes a permission or gives it a new end. The allocation must have a relay socket of its family.
+    /// Makes a permission or gives it a new end. The allocation must have a relay socket of its
+    /// family.
     pub(crate) fn permit(&mut self, slot: Slot, permission: Permission) {
         let ip = permission.ip;
         let allocation = self.get_mut(slot);
@@ -380,8 +383,8 @@ impl Allocations {
         self.retain_permissions(slot, |permission| now < permission.expires);
     }
 
-    /// Judges every permission and channel anew. `judge` returns `None` for a forbidden address, and the
-    /// ports of one of ours.
+    /// Judges every permission and channel anew. `judge` returns `None` for a forbidden address,
+    /// and the ports of one of ours.
     pub(crate) fn judge_peers(
         &mut self,
         slot: Slot,
@@ -449,8 +452,8 @@ impl Allocations {
         self.arm(slot);
     }
 
-    /// Makes a connection wait for the client's after its peer has accepted it; false if it was given up
-    /// meanwhile.
+    /// Makes a connection wait for the client's after its peer has accepted it; false if it was
+    /// given up meanwhile.
     pub(crate) fn connected(&mut self, id: ConnectionId, now: Instant) -> bool {
         let Some(slot) = self.of_connection(id) else { return false };
         let found = self.get_mut(slot).connections.get_mut(id);

@@ -12,8 +12,9 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 /// The largest packet that is charged, in bytes.
 const PACKET_MAX: u64 = with_headers(IpFamily::V6, 1, UDP_PAYLOAD_MAX as u64);
 
-/// The size of packets that are sent over an IP family, with their headers of IP and UDP, of so many bytes of
-/// payload together. Small packets cost the host and its links more than their payload says.
+/// The size of packets that are sent over an IP family, with their headers of IP and UDP, of so
+/// many bytes of payload together. Small packets cost the host and its links more than their
+/// payload says.
 pub(crate) const fn with_headers(sent_over: IpFamily, packets: u64, payload: u64) -> u64 {
     let headers = match sent_over {
         IpFamily::V4 => 20 + 8,
@@ -83,9 +84,9 @@ impl Bucket {
         (self.rate > 0 && now < self.filled).then_some(self.filled)
     }
 
-    /// Takes `bytes` that another path let pass at the same rate, since the bucket was filled last or
-    /// before. Where they are more than it holds it is empty, and begins to fill by so much later as
-    /// the rest takes at its rate: traffic through here has the rest of the rate.
+    /// Takes `bytes` that another path let pass at the same rate, since the bucket was filled last
+    /// or before. Where they are more than it holds it is empty, and begins to fill by so much
+    /// later as the rest takes at its rate: traffic through here has the rest of the rate.
     pub(crate) fn draw(&mut self, bytes: u64) {
         let rate = self.rate;
         if rate == 0 {

@@ -1,18 +1,19 @@
-//! Budgets of responses to requests that prove no user. They bound the traffic that forged source addresses make
-//! the server send to others, and keep one source from using up the responses of others.
+//! Budgets of responses to requests that prove no user. They bound the traffic that forged source
+//! addresses make the server send to others, and keep one source from using up the responses of
+//! others.
 //!
 //! A source address of a datagram may be forged, so that its responses are counted by
-//! [network](Prefix::network), the victim of reflection. Half of a network's responses are for Binding,
-//! half are challenges of TURN, and each half is two buckets:
+//! [network](Prefix::network), the victim of reflection. Half of a network's responses are for
+//! Binding, half are challenges of TURN, and each half is two buckets:
 //!
 //! ```text
 //! common    first come, first served
 //! reserve   when the common bucket is empty: for each address no more than its 256th part
 //! ```
 //!
-//! So a flood from some addresses of a network leaves the reserve to all others of a /24. An address that was
-//! proved, by a connection, by DTLS, or by a nonce that was given to it, takes nothing of that: its responses
-//! are counted by [customer](Prefix::customer).
+//! So a flood from some addresses of a network leaves the reserve to all others of a /24. An
+//! address that was proved, by a connection, by DTLS, or by a nonce that was given to it, takes
+//! nothing of that: its responses are counted by [customer](Prefix::customer).
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -69,8 +70,8 @@ pub(crate) struct Budgets {
     bindings: NetworkBudget,
     challenges: NetworkBudget,
     customers: SourceBudget,
-    /// Failed verifications of each [customer](Prefix::customer): hashing is the largest cost that a source
-    /// without credentials can cause, and a way to guess passwords.
+    /// Failed verifications of each [customer](Prefix::customer): hashing is the largest cost that
+    /// a source without credentials can cause, and a way to guess passwords.
     verifications: SourceBudget,
     spent: SpentBudgets,
 }

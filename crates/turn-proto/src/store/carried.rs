@@ -7,8 +7,9 @@ use crate::io::Traffic;
 
 /// Traffic that a worker has relayed since its start, by transport and family of the client.
 ///
-/// The packet path counts for its allocation alone; the sums are made when they are read. Counts wrap: a worker to
-/// which an allocation has moved may be below zero, and the sum over all workers is right.
+/// The packet path counts for its allocation alone; the sums are made when they are read. Counts
+/// wrap: a worker to which an allocation has moved may be below zero, and the sum over all workers
+/// is right.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CarriedTraffic([[Traffic; IpFamily::ALL.len()]; Transport::ALL.len()]);
 

@@ -1,5 +1,5 @@
-//! Channel bindings of one allocation (RFC 8656 §12): a number stands for one peer address and port,
-//! and a peer has one number.
+//! Channel bindings of one allocation (RFC 8656 §12): a number stands for one peer address and
+//! port, and a peer has one number.
 
 use alloc::vec::Vec;
 
@@ -58,8 +58,8 @@ impl Channels {
         if other_peer || other_number { Err(Conflict) } else { Ok(()) }
     }
 
-    /// Binds a channel that [`Self::check`] found free, or gives the same binding a new end. Expired
-    /// bindings of the same number or peer are passed to `gone` first.
+    /// Binds a channel that [`Self::check`] found free, or gives the same binding a new end.
+    /// Expired bindings of the same number or peer are passed to `gone` first.
     pub(crate) fn bind(&mut self, channel: Channel, gone: impl FnMut(&Channel)) {
         let (number, peer) = (channel.number, channel.peer);
         if let Ok(at) = self.find(number.get())

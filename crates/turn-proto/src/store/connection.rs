@@ -1,5 +1,5 @@
-//! Connections of one allocation with peers (RFC 6062): peer, phase and deadline of each. Their data is not
-//! seen here.
+//! Connections of one allocation with peers (RFC 6062): peer, phase and deadline of each. Their
+//! data is not seen here.
 
 use alloc::vec::Vec;
 

@@ -1,6 +1,6 @@
-//! Clients of other workers' allocations that are expected here (RFC 8016): a Refresh by ticket on a 5-tuple of
-//! ours has succeeded. The allocation is fetched when the client sends anything but that request again. Until
-//! then it stays at its worker, with its client's other 5-tuple.
+//! Clients of other workers' allocations that are expected here (RFC 8016): a Refresh by ticket on
+//! a 5-tuple of ours has succeeded. The allocation is fetched when the client sends anything but
+//! that request again. Until then it stays at its worker, with its client's other 5-tuple.
 
 use ahash::RandomState;
 use hashbrown::HashMap;
@@ -58,8 +58,8 @@ impl ExpectedClients {
         self.by_client.contains_key(five_tuple)
     }
 
-    /// Expects a client, and that of the same allocation nowhere else. Returns the 5-tuple where it was
-    /// expected before.
+    /// Expects a client, and that of the same allocation nowhere else. Returns the 5-tuple where it
+    /// was expected before.
     pub(crate) fn insert(&mut self, client: ExpectedClient) -> Option<FiveTuple> {
         let five_tuple = client.path.five_tuple;
         self.remove(&five_tuple);
@@ -78,8 +78,8 @@ impl ExpectedClients {
         Some(client)
     }
 
-    /// Notes a packet of an expected client. Returns the allocation to be fetched, unless it was asked for a
-    /// moment ago.
+    /// Notes a packet of an expected client. Returns the allocation to be fetched, unless it was
+    /// asked for a moment ago.
     pub(crate) fn came(&mut self, five_tuple: &FiveTuple, now: Instant) -> Option<AllocationId> {
         let client = self.by_client.get_mut(five_tuple)?;
         if client.asked.is_some_and(|asked| now.saturating_since(asked) < MOVE_AGAIN_AFTER) {

@@ -9,8 +9,8 @@ use turn_types::Instant;
 
 use crate::io::{DropReason, Refusal, ServedRequests, SessionHistory};
 
-/// History of an allocation. It allocates at the first permission, channel, refusal and drop, and again for a few
-/// reasons more: there are at most as many entries as reasons.
+/// History of an allocation. It allocates at the first permission, channel, refusal and drop, and
+/// again for a few reasons more: there are at most as many entries as reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct History {
     refreshes: Served,

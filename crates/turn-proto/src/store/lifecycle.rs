@@ -1,5 +1,5 @@
-//! The life of an allocation behind its Allocate: refresh, expiry, a new policy, and the end with all that
-//! belongs to it.
+//! The life of an allocation behind its Allocate: refresh, expiry, a new policy, and the end with
+//! all that belongs to it.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -33,8 +33,8 @@ impl Allocations {
         self.of_client(five_tuple)
     }
 
-    /// Ends an allocation with all that belongs to it: permissions, channels, relay sockets, ports, its
-    /// place in the quota (RFC 8656 §6).
+    /// Ends an allocation with all that belongs to it: permissions, channels, relay sockets, ports,
+    /// its place in the quota (RFC 8656 §6).
     pub(crate) fn end(&mut self, slot: Slot, now: Instant, reason: EndReason, outbox: &mut Outbox) {
         let mut allocation = self.remove(slot, outbox);
         outbox.ended(&allocation, reason, now);
@@ -84,8 +84,8 @@ impl Allocations {
         }
     }
 
-    /// Refreshes an allocation or one relayed address of it, or ends it (RFC 8656 §8.2). Returns its new
-    /// lifetime.
+    /// Refreshes an allocation or one relayed address of it, or ends it (RFC 8656 §8.2). Returns
+    /// its new lifetime.
     pub(crate) fn refresh(
         &mut self,
         policy: &Policy,
@@ -138,8 +138,8 @@ impl Allocations {
         }
     }
 
-    /// Applies a new policy to one allocation: relay sockets on addresses that are gone end, and so do
-    /// permissions, channels and connections of peers that are forbidden now.
+    /// Applies a new policy to one allocation: relay sockets on addresses that are gone end, and so
+    /// do permissions, channels and connections of peers that are forbidden now.
     pub(crate) fn apply(&mut self, policy: &Policy, now: Instant, slot: Slot, outbox: &mut Outbox) {
         let allocation = self.get_mut(slot);
         let rules = policy.of(&allocation.grant.realm);

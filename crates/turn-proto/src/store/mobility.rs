@@ -1,4 +1,5 @@
-//! The mobility of one allocation (RFC 8016): its ticket, and the path that its client is about to have.
+//! The mobility of one allocation (RFC 8016): its ticket, and the path that its client is about to
+//! have.
 
 use state_format::{fields, variants};
 use stun_wire::TransactionId;
@@ -60,8 +61,8 @@ impl Mobility {
         self.ticket = Ticket::seal(key, body);
     }
 
-    /// Returns true for the last ticket, and for the one before on the 5-tuple where it was used: there its
-    /// client may have missed the response, and have begun another transaction.
+    /// Returns true for the last ticket, and for the one before on the 5-tuple where it was used:
+    /// there its client may have missed the response, and have begun another transaction.
     pub(crate) fn accepts(&self, serial: u32, five_tuple: &FiveTuple) -> bool {
         let again =
             |answered: Answered| answered.five_tuple == *five_tuple && answered.serial == serial;

@@ -1,8 +1,9 @@
-//! Packets of clients that move to this worker (RFC 8016), in the order in which they came, until the
-//! allocation has arrived and they can be handled.
+//! Packets of clients that move to this worker (RFC 8016), in the order in which they came, until
+//! the allocation has arrived and they can be handled.
 //!
-//! A queue begins only behind a Refresh with an authentic ticket: an unknown 5-tuple has none. The memory of
-//! each client's queue and of all queues is bounded; a full one drops the newest packets, which keeps the order.
+//! A queue begins only behind a Refresh with an authentic ticket: an unknown 5-tuple has none. The
+//! memory of each client's queue and of all queues is bounded; a full one drops the newest packets,
+//! which keeps the order.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -1,10 +1,10 @@
-//! The budget of new peers: how fast clients may begin to send to addresses that they did not send to before.
-//! It keeps a leaked credential from scanning networks through the relay.
+//! The budget of new peers: how fast clients may begin to send to addresses that they did not send
+//! to before. It keeps a leaked credential from scanning networks through the relay.
 //!
-//! It is counted by [customer](Prefix::customer), since one user may be many clients, and one client many
-//! users (time-limited names and tokens are new ones each time). As an account may also be used from many
-//! addresses, it is bounded too, at [`CUSTOMERS_PER_ACCOUNT`] times as much. The peers of an allocation at a time
-//! are bounded by its permissions.
+//! It is counted by [customer](Prefix::customer), since one user may be many clients, and one
+//! client many users (time-limited names and tokens are new ones each time). As an account may also
+//! be used from many addresses, it is bounded too, at [`CUSTOMERS_PER_ACCOUNT`] times as much. The
+//! peers of an allocation at a time are bounded by its permissions.
 
 use core::time::Duration;
 
@@ -17,11 +17,12 @@ use crate::limits::{CUSTOMER_BUCKETS, PEERS_PER_REQUEST_MAX};
 use crate::policy::Quotas;
 use crate::random::Random;
 
-/// A minute's worth may be used at once: when a server is started again, all clients of an office come at
-/// the same time.
+/// A minute's worth may be used at once: when a server is started again, all clients of an office
+/// come at the same time.
 const BURST: Duration = Duration::from_secs(60);
 
-/// Customers with whose peers an account is bounded: an installation may have one user for all its clients.
+/// Customers with whose peers an account is bounded: an installation may have one user for all its
+/// clients.
 const CUSTOMERS_PER_ACCOUNT: u32 = 20;
 
 /// New peers of customers and of accounts.
@@ -39,8 +40,8 @@ impl NewPeers {
         }
     }
 
-    /// Takes `count` new peers, at most [`PEERS_PER_REQUEST_MAX`], of an allocation's client and account; of an
-    /// account without a name, on an open relay, for the client alone.
+    /// Takes `count` new peers, at most [`PEERS_PER_REQUEST_MAX`], of an allocation's client and
+    /// account; of an account without a name, on an open relay, for the client alone.
     ///
     /// # Errors
     /// [`Refusal::NewPeerLimit`] when either has used up its budget.

@@ -48,8 +48,8 @@ impl Outbox {
         self.close_relay(socket.relay, socket.lease);
     }
 
-    /// Closes a relay socket. Its port stays taken until the command has been polled, so that it is not
-    /// claimed before.
+    /// Closes a relay socket. Its port stays taken until the command has been polled, so that it is
+    /// not claimed before.
     pub(crate) fn close_relay(&mut self, relay: RelayId, lease: PortLease) {
         self.commands.push_back((Command::CloseRelay { relay }, Some(lease)));
     }

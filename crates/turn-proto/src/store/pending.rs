@@ -1,5 +1,6 @@
-//! Pending requests: they wait for a user's keys, for relay sockets, for a peer, or for another worker. They are
-//! bounded in number and time, and a retransmission of a pending request is not processed twice.
+//! Pending requests: they wait for a user's keys, for relay sockets, for a peer, or for another
+//! worker. They are bounded in number and time, and a retransmission of a pending request is not
+//! processed twice.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

@@ -1,5 +1,5 @@
-//! An Allocate behind all its checks: its ports are claimed, its relay sockets are being opened. It holds all that
-//! it claimed, so that dropping it gives everything back.
+//! An Allocate behind all its checks: its ports are claimed, its relay sockets are being opened. It
+//! holds all that it claimed, so that dropping it gives everything back.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -46,7 +46,8 @@ pub(crate) struct ClaimedPort {
     pub(crate) lease: PortLease,
     /// The next port, to be reserved.
     pub(crate) next: Option<PortLease>,
-    /// The requirement of another port when this one proves to be in use; `None` for a reserved port.
+    /// The requirement of another port when this one proves to be in use; `None` for a reserved
+    /// port.
     pub(crate) requirement: Option<PortRequirement>,
 }
 

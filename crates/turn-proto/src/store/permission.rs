@@ -27,7 +27,8 @@ impl Permissions {
         self.find(ip).ok().map(|at| &self.sorted[at]).filter(|found| now < found.expires)
     }
 
-    /// Returns true if the address has an entry, even one that has expired and is not yet reclaimed.
+    /// Returns true if the address has an entry, even one that has expired and is not yet
+    /// reclaimed.
     pub(crate) fn holds(&self, ip: IpAddr) -> bool {
         self.find(ip).is_ok()
     }
@@ -40,7 +41,8 @@ impl Permissions {
         }
     }
 
-    /// Keeps the permissions for which `keep` returns true, and passes the addresses of the rest to `gone`.
+    /// Keeps the permissions for which `keep` returns true, and passes the addresses of the rest to
+    /// `gone`.
     pub(crate) fn retain(
         &mut self,
         mut keep: impl FnMut(&mut Permission) -> bool,

@@ -9,7 +9,8 @@ use super::allocation::Allocation;
 pub struct Population {
     /// Allocations by transport of the client, in the order of [`Transport::ALL`].
     pub transports: [u32; Transport::ALL.len()],
-    /// Relayed addresses by family, in the order of [`IpFamily::ALL`]; an allocation has one or two.
+    /// Relayed addresses by family, in the order of [`IpFamily::ALL`]; an allocation has one or
+    /// two.
     pub relayed: [u32; IpFamily::ALL.len()],
 }
 

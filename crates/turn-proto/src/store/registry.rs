@@ -1,9 +1,9 @@
 //! The state that all workers share besides ports: quotas, reservations, and the workers of mobile
 //! allocations.
 //!
-//! The [`Registry`] is plain data; implementations of [`SharedRegistry`] add a lock. It is taken when an
-//! allocation begins or ends, never for a packet. Quotas and locations are held through leases, so that an
-//! allocation gives them back however it ends.
+//! The [`Registry`] is plain data; implementations of [`SharedRegistry`] add a lock. It is taken
+//! when an allocation begins or ends, never for a packet. Quotas and locations are held through
+//! leases, so that an allocation gives them back however it ends.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -29,7 +29,8 @@ pub struct Registry {
     accounts: BTreeMap<Account, u32>,
     /// Live allocations of each customer that has any.
     customers: BTreeMap<Prefix, u32>,
-    /// Live allocations of each realm that has any; as many entries as realms have been configured at most.
+    /// Live allocations of each realm that has any; as many entries as realms have been configured
+    /// at most.
     realms: BTreeMap<Realm, Held>,
     /// Live allocations of all accounts.
     total: Held,
@@ -74,7 +75,8 @@ pub(crate) struct AllocationQuota {
     pub(crate) per_customer: u32,
     /// Of all accounts.
     pub(crate) total: u32,
-    /// Bytes per second in each direction that this allocation may use; 0 takes no part in the next two.
+    /// Bytes per second in each direction that this allocation may use; 0 takes no part in the next
+    /// two.
     pub(crate) rate: u64,
     /// Rates of all accounts of one realm together.
     pub(crate) realm_rate: u64,
@@ -182,8 +184,8 @@ impl Registry {
         }
     }
 
-    /// Returns true if an account at a customer may reserve one more port. An open relay has one account,
-    /// without a bound of its own; time-limited names may be a new one each time.
+    /// Returns true if an account at a customer may reserve one more port. An open relay has one
+    /// account, without a bound of its own; time-limited names may be a new one each time.
     fn may_reserve(&self, account: &Account, customer: Prefix) -> bool {
         let held = |of: &dyn Fn(&Reservation) -> bool| {
             self.reservations.values().filter(|held| of(held)).count()
@@ -243,8 +245,9 @@ impl RegistryHandle {
     /// Takes a place for one allocation.
     ///
     /// # Errors
-    /// [`Refusal::UserQuota`], [`Refusal::AddressQuota`], [`Refusal::RealmQuota`], [`Refusal::TotalQuota`] or [`Refusal::BandwidthQuota`] when the
-    /// quota is used up; nothing is taken then.
+    /// [`Refusal::UserQuota`], [`Refusal::AddressQuota`], [`Refusal::RealmQuota`],
+    /// [`Refusal::TotalQuota`] or [`Refusal::BandwidthQuota`] when the quota is used up; nothing is
+    /// taken then.
     pub(crate) fn take_quota(
         &self,
         account: Account,
@@ -255,7 +258,8 @@ impl RegistryHandle {
         Ok(QuotaLease { registry: self.clone(), account, customer, rate: quota.rate })
     }
 
-    /// Takes the place of an allocation that had it in another process, whatever the quotas are now.
+    /// Takes the place of an allocation that had it in another process, whatever the quotas are
+    /// now.
     pub(crate) fn keep_quota(&self, account: Account, customer: Prefix, rate: u64) -> QuotaLease {
         let unlimited = AllocationQuota { rate, ..AllocationQuota::default() };
         let kept = self.with(|registry| registry.take(&account, customer, unlimited));
@@ -263,11 +267,12 @@ impl RegistryHandle {
         QuotaLease { registry: self.clone(), account, customer, rate }
     }
 
-    /// Keeps a port until it is redeemed by its token or expires. Expired reservations are swept first.
+    /// Keeps a port until it is redeemed by its token or expires. Expired reservations are swept
+    /// first.
     ///
     /// # Errors
-    /// [`Refusal::PortsExhausted`] when there is no room, or the token is taken; the port is free again
-    /// then.
+    /// [`Refusal::PortsExhausted`] when there is no room, or the token is taken; the port is free
+    /// again then.
     pub(crate) fn reserve(
         &self,
         token: [u8; 8],
@@ -295,8 +300,8 @@ impl RegistryHandle {
         })
     }
 
-    /// Takes out the reservation with this token, which is good for one Allocate. `None` if it is unknown,
-    /// used, expired, or of another realm.
+    /// Takes out the reservation with this token, which is good for one Allocate. `None` if it is
+    /// unknown, used, expired, or of another realm.
     pub(crate) fn redeem(
         &self,
         token: [u8; 8],
@@ -330,8 +335,8 @@ impl RegistryHandle {
         self.with(|registry| registry.locations.get(&allocation).map(|found| found.worker))
     }
 
-    /// Makes an allocation end that may be between two workers: it ends when it arrives. Returns true if
-    /// there is such an allocation.
+    /// Makes an allocation end that may be between two workers: it ends when it arrives. Returns
+    /// true if there is such an allocation.
     pub(crate) fn end_on_arrival(&self, allocation: AllocationId) -> bool {
         self.with(|registry| {
             let location = registry.locations.get_mut(&allocation);

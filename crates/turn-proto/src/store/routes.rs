@@ -1,9 +1,10 @@
-//! Routes of bound channels. A route says no more than `relay.rs` would do; without any, nothing is different
-//! but the speed.
+//! Routes of bound channels. A route says no more than `relay.rs` would do; without any, nothing is
+//! different but the speed.
 //!
-//! They are found by comparison: after any change of an allocation its routes are made anew, and differences
-//! are updated. So a change does not need to know which routes it affects. The route of a channel that
-//! is removed is withdrawn at once ([`Outbox::withdraw_route`]), hence before its relay socket is closed.
+//! They are found by comparison: after any change of an allocation its routes are made anew, and
+//! differences are updated. So a change does not need to know which routes it affects. The route of
+//! a channel that is removed is withdrawn at once ([`Outbox::withdraw_route`]), hence before its
+//! relay socket is closed.
 
 use alloc::boxed::Box;
 
@@ -63,8 +64,8 @@ fn permitted_until(permissions: &Permissions, channel: &Channel, now: Instant) -
     permissions.live(channel.peer.ip(), now).map_or(Instant::ZERO, |found| found.expires)
 }
 
-/// Returns true if ChannelData with this number is accepted: a reload may have ended the support of the
-/// clients that bound it.
+/// Returns true if ChannelData with this number is accepted: a reload may have ended the support of
+/// the clients that bound it.
 fn is_accepted(policy: &Policy, number: ChannelNumber) -> bool {
     policy.rfc5766_clients || ChannelNumber::new(number.get()).is_some()
 }

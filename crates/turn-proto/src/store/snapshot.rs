@@ -1,7 +1,8 @@
-//! An allocation written out as plain data, and read back: for a move to another worker or another process.
+//! An allocation written out as plain data, and read back: for a move to another worker or another
+//! process.
 //!
-//! Its data is one part, its leases within this process are the other: leases of ports, of its place in
-//! the quota, and of its registered location. Relay sockets go beside it, by their names.
+//! Its data is one part, its leases within this process are the other: leases of ports, of its
+//! place in the quota, and of its registered location. Relay sockets go beside it, by their names.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -158,8 +159,8 @@ impl Snapshot {
         self.path.five_tuple
     }
 
-    /// Gives each path of its client the socket that `socket_of` returns; a path without one where it is only expected is
-    /// forgotten. False if there is none for the path that it uses.
+    /// Gives each path of its client the socket that `socket_of` returns; a path without one where
+    /// it is only expected is forgotten. False if there is none for the path that it uses.
     pub(crate) fn is_reached_by(
         &mut self,
         socket_of: impl Fn(&ClientPath) -> Option<SocketId>,
@@ -236,8 +237,8 @@ impl Allocation {
         }
     }
 
-    /// A number that is another one when the [progress](Self::progress) is: the sum of all that it counts. Tokens of the bandwidth are spent
-    /// by packets alone.
+    /// A number that is another one when the [progress](Self::progress) is: the sum of all that it
+    /// counts. Tokens of the bandwidth are spent by packets alone.
     pub(crate) fn progress_count(&self) -> u64 {
         self.traffic.total().wrapping_add(self.history.total())
     }
@@ -288,8 +289,8 @@ impl Allocation {
         }
     }
 
-    /// Puts an allocation together again. `judge` returns `None` for the address of a forbidden peer, so that
-    /// its permission and channels are left out, and the ports of an address of ours.
+    /// Puts an allocation together again. `judge` returns `None` for the address of a forbidden
+    /// peer, so that its permission and channels are left out, and the ports of an address of ours.
     pub(crate) fn from_snapshot(
         snapshot: Snapshot,
         leases: Leases,

@@ -1,5 +1,6 @@
-//! Token buckets for sources that have proved nothing, or little: answers to unauthenticated requests,
-//! failed verifications, handshakes. One table of a fixed size for each purpose, whatever is sent.
+//! Token buckets for sources that have proved nothing, or little: answers to unauthenticated
+//! requests, failed verifications, handshakes. One table of a fixed size for each purpose, whatever
+//! is sent.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -11,8 +12,8 @@ use turn_types::{Instant, Prefix};
 
 use crate::limits::SOURCE_BUCKETS;
 
-/// A bucket for each source of packets; sources that collide share one. Which bucket a source has depends
-/// on a secret seed, so that no source can choose another to share with.
+/// A bucket for each source of packets; sources that collide share one. Which bucket a source has
+/// depends on a secret seed, so that no source can choose another to share with.
 #[derive(Debug)]
 pub struct SourceBudget {
     /// The time when each bucket will be full again (a leaky bucket kept as one time: GCRA).
@@ -33,8 +34,8 @@ impl SourceBudget {
         Self { full_at: vec![Instant::ZERO; buckets.max(1)].into_boxed_slice(), hasher }
     }
 
-    /// Takes one out of the budget of `per_second` for each source, of which a second's worth may be spent
-    /// at once; 0 is unlimited. False when the budget is spent.
+    /// Takes one out of the budget of `per_second` for each source, of which a second's worth may
+    /// be spent at once; 0 is unlimited. False when the budget is spent.
     pub fn take(&mut self, now: Instant, source: Prefix, per_second: u32) -> bool {
         const BURST: Duration = Duration::from_secs(1);
         per_second == 0 || self.spend(now, source, BURST / per_second, BURST)
@@ -53,8 +54,8 @@ impl SourceBudget {
         *full_at = (*full_at).max(now) + cost;
     }
 
-    /// Takes `cost` out of a bucket that holds `burst` and refills in as much time. False when it holds
-    /// less: nothing is taken then.
+    /// Takes `cost` out of a bucket that holds `burst` and refills in as much time. False when it
+    /// holds less: nothing is taken then.
     pub fn spend(
         &mut self,
         now: Instant,

@@ -1,7 +1,7 @@
 //! One timer per slot of the allocations, in the order of their deadlines.
 //!
-//! Timers are coarse: one fires at the first tick not before its deadline, so that many are handled in one call.
-//! The exact moment is a comparison with the deadline itself; timers only reclaim.
+//! Timers are coarse: one fires at the first tick not before its deadline, so that many are handled
+//! in one call. The exact moment is a comparison with the deadline itself; timers only reclaim.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

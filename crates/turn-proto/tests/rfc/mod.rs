@@ -1,4 +1,5 @@
-//! The rules of the RFCs, a file for each section: one program, because each would compile the whole server.
+//! The rules of the RFCs, a file for each section: one program, because each would compile the
+//! whole server.
 
 mod no_binding;
 mod relay_prefixes;

@@ -8,7 +8,8 @@ use turn_proto::{Policy, ReservedPort};
 use super::takeover::next;
 use crate::support::*;
 
-/// The port behind an even one is kept for its client through a hand-over, and no longer than before.
+/// The port behind an even one is kept for its client through a hand-over, and no longer than
+/// before.
 #[test]
 fn reserved_ports_go_on() {
     let mut old = World::new();

@@ -194,7 +194,8 @@ fn only_binding_is_left_of_it() {
     }
 }
 
-/// Optional attributes of RFC 3489 clients, as USERNAME, are ignored; malformed messages are dropped.
+/// Optional attributes of RFC 3489 clients, as USERNAME, are ignored; malformed messages are
+/// dropped.
 #[test]
 fn known_attributes_are_ignored_and_noise_is_dropped() {
     let mut world = World::with(serving());

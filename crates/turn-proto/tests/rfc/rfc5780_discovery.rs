@@ -89,7 +89,8 @@ fn client_of(at: &str) -> Client {
     client
 }
 
-/// 5780-6.1-03, 5780-6.1-04, 5780-6.1-05, 5780-7-01: table 1 of RFC 5780, from each of the addresses.
+/// 5780-6.1-03, 5780-6.1-04, 5780-6.1-05, 5780-7-01: table 1 of RFC 5780, from each of the
+/// addresses.
 #[test]
 fn the_answer_comes_from_where_it_was_asked_to() {
     let mut world = World::with(discovering());
@@ -145,8 +146,8 @@ fn behind_nat_clients_are_told_the_public_addresses() {
     assert_eq!(other, Some(addr("192.0.2.2:13479")));
 }
 
-/// 5780-6-02, 5780-7.4-01, 5780-7.5-01, 5780-7.5-02: without a second address there is nothing of this,
-/// nor at an address that has no part in it, nor where TLS or DTLS hides the addresses.
+/// 5780-6-02, 5780-7.4-01, 5780-7.5-01, 5780-7.5-02: without a second address there is nothing of
+/// this, nor at an address that has no part in it, nor where TLS or DTLS hides the addresses.
 #[test]
 fn without_a_second_address_nothing_of_it_is_known() {
     let aside = "203.0.113.3:3478";
@@ -254,8 +255,8 @@ fn an_answer_goes_to_the_port_that_was_asked_for() {
     }
 }
 
-/// 5780-6.1-06, 5780-6.1-07, 5780-7.6-01: PADDING is answered by as much, up to a link's MTU: never by
-/// more, so that the answer outgrows its request by its addresses alone.
+/// 5780-6.1-06, 5780-6.1-07, 5780-7.6-01: PADDING is answered by as much, up to a link's MTU: never
+/// by more, so that the answer outgrows its request by its addresses alone.
 #[test]
 fn padding_is_answered_with_padding() {
     let mut world = World::with(discovering());
@@ -335,8 +336,8 @@ fn nobody_is_sent_elsewhere_for_discovery() {
     assert!(answered.message().first(AttributeType::ALTERNATE_SERVER).is_none());
 }
 
-/// Wherever the answer comes from or goes to, it is one of the budget: half of the figure is for Binding, and
-/// a second of that is granted at once.
+/// Wherever the answer comes from or goes to, it is one of the budget: half of the figure is for
+/// Binding, and a second of that is granted at once.
 #[test]
 fn strangers_have_one_budget_for_all_addresses() {
     let policy =

@@ -89,8 +89,8 @@ fn refusal_at(world: &mut World, port: u16, kid: &'static str, token: Token) -> 
     world.refusals().pop().unwrap()
 }
 
-/// 7635-4-01, 7635-6.1-01: where tokens are taken, a 401 names this server for the authorization server,
-/// beside the attributes for passwords; a 438 does not.
+/// 7635-4-01, 7635-6.1-01: where tokens are taken, a 401 names this server for the authorization
+/// server, beside the attributes for passwords; a 438 does not.
 #[test]
 fn a_401_says_what_to_ask_a_token_for() {
     let mut world = world();
@@ -123,8 +123,8 @@ fn nobody_is_told_of_tokens_where_none_are_taken() {
     assert_eq!(reply.refused(420).unknown(), [AttributeType::ACCESS_TOKEN]);
 }
 
-/// 7635-6.2-01, 7635-4-02, 7635-5-01: both ciphers, both kinds of integrity; the answer is sealed with the
-/// session key, and so are the requests that follow, without a token.
+/// 7635-6.2-01, 7635-4-02, 7635-5-01: both ciphers, both kinds of integrity; the answer is sealed
+/// with the session key, and so are the requests that follow, without a token.
 #[test]
 fn a_token_lets_its_client_in() {
     for (kid, algorithm) in [("long", AES_256), ("short", AES_128)] {
@@ -157,7 +157,8 @@ fn an_answer_has_the_integrity_of_its_request() {
     assert!(answer.verify(&key) && answer.integrity().sha1.is_none());
 }
 
-/// Clients made for coturn seal with the first 16 bytes of the session key; only where that was said.
+/// Clients made for coturn seal with the first 16 bytes of the session key; only where that was
+/// said.
 #[test]
 fn coturns_clients_are_let_in_where_that_was_said() {
     let mut policy = taking_tokens();
@@ -299,8 +300,8 @@ fn an_allocation_does_not_outlive_its_token() {
     assert_eq!(world.ends(), [EndReason::Expired]);
 }
 
-/// 7635-7-03: another token prolongs it, of the same key or of the next one; from then on requests are
-/// integrity by its content.
+/// 7635-7-03: another token prolongs it, of the same key or of the next one; from then on requests
+/// are integrity by its content.
 #[test]
 fn a_newer_token_prolongs() {
     let mut world = world();
@@ -324,8 +325,8 @@ fn a_newer_token_prolongs() {
     assert_eq!(world.server.allocation_count(), 0);
 }
 
-/// 7635-7-03: a Refresh without a token, sealed with the session key, goes as far as the last token does,
-/// while its key is there.
+/// 7635-7-03: a Refresh without a token, sealed with the session key, goes as far as the last token
+/// does, while its key is there.
 #[test]
 fn a_refresh_without_a_token_goes_no_further_than_the_last_one() {
     let mut world = world();
@@ -381,8 +382,9 @@ fn quotas_count_by_token() {
     second.try_allocate(&mut world, |_| ()).success();
 }
 
-/// 7635-9-01 with RFC 6062 §5.4: a ConnectionBind comes by a connection of its own, without a known user, and
-/// is let in by the token of the allocation, wherever it comes from; another token is not.
+/// 7635-9-01 with RFC 6062 §5.4: a ConnectionBind comes by a connection of its own, without a known
+/// user, and is let in by the token of the allocation, wherever it comes from; another token is
+/// not.
 #[test]
 fn a_token_binds_connections() {
     let policy = Policy { tcp_relaying: true, ..taking_tokens() };

@@ -1,5 +1,5 @@
-//! RFC 8016: a client that comes to have another 5-tuple keeps its allocation. Here both 5-tuples are one
-//! worker's; `rfc8016_workers.rs` has moves between workers.
+//! RFC 8016: a client that comes to have another 5-tuple keeps its allocation. Here both 5-tuples
+//! are one worker's; `rfc8016_workers.rs` has moves between workers.
 #![allow(clippy::wildcard_enum_match_arm, reason = "whatever else there will be is a failure")]
 
 use std::net::SocketAddr;
@@ -187,7 +187,8 @@ fn whatever_a_client_sends_from_the_new_address_completes_the_move() {
     assert_eq!(moving.heard_at(), 2000);
 }
 
-/// 8016-3.2.2-07: the same request again is answered again; the ticket in it is good for nothing else.
+/// 8016-3.2.2-07: the same request again is answered again; the ticket in it is good for nothing
+/// else.
 #[test]
 fn a_retransmission_is_answered_alike_and_the_old_ticket_is_void() {
     let mut world = world();
@@ -251,7 +252,8 @@ fn the_ticket_of_another_user_is_refused() {
     refresh_by(&mut world, &mut Client::new(2001), &ticket).success();
 }
 
-/// 8016-3.2.2-06: on its own 5-tuple it is a Refresh like any other; on another allocation's it is refused.
+/// 8016-3.2.2-06: on its own 5-tuple it is a Refresh like any other; on another allocation's it is
+/// refused.
 #[test]
 fn a_five_tuple_belongs_to_one_allocation() {
     let mut world = world();
@@ -323,8 +325,8 @@ fn an_allocation_outlives_its_connection() {
     assert_eq!(world.server.allocation_count(), 0);
 }
 
-/// The end of the old connection is the end of the wait (RFC 8016 §3.2.2), and that of the new one takes
-/// nothing from the old.
+/// The end of the old connection is the end of the wait (RFC 8016 §3.2.2), and that of the new one
+/// takes nothing from the old.
 #[test]
 fn the_end_of_either_connection_leaves_the_other() {
     for old_ends in [true, false] {
@@ -386,7 +388,8 @@ fn tickets_are_opaque() {
     }
 }
 
-/// A client on the move has to be authentic: a wrong password is refused before the ticket is looked at.
+/// A client on the move has to be authentic: a wrong password is refused before the ticket is
+/// looked at.
 #[test]
 fn a_wrong_password_moves_nothing() {
     let mut world = world();

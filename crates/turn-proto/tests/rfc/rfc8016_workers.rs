@@ -31,8 +31,8 @@ impl Workers {
         Self { worlds, parted: false }
     }
 
-    /// Carries messages between workers until there are none, as the data plane does. Returns the answers
-    /// to clients, by worker.
+    /// Carries messages between workers until there are none, as the data plane does. Returns the
+    /// answers to clients, by worker.
     fn exchange(&mut self) -> Vec<(usize, ClientPath, Vec<u8>)> {
         let answers = self.exchange_unchecked();
         self.check();
@@ -212,7 +212,8 @@ impl Moving {
     }
 }
 
-/// 8016-3.2.2-05: it stays where it is until the client sends from the new 5-tuple, and then is there.
+/// 8016-3.2.2-05: it stays where it is until the client sends from the new 5-tuple, and then is
+/// there.
 #[test]
 fn an_allocation_follows_its_client_once_it_is_heard() {
     let mut moving = Moving::new();
@@ -334,8 +335,8 @@ fn the_last_ticket_counts() {
     third.send_channel(&mut moving.workers.worlds[2], 0x4000, b"x").to_peer();
 }
 
-/// A worker that cannot be reached is asked again for a while; then the client is told 500, nothing is lost,
-/// and the same ticket is good later.
+/// A worker that cannot be reached is asked again for a while; then the client is told 500, nothing
+/// is lost, and the same ticket is good later.
 #[test]
 fn a_worker_that_cannot_be_asked_is_asked_again() {
     let mut moving = Moving::new();
@@ -358,7 +359,8 @@ fn a_worker_that_cannot_be_asked_is_asked_again() {
     moving.workers.refresh_by(2, &mut third, &moving.ticket).success();
 }
 
-/// The other worker's answer is lost: it is asked again and answers alike, though the ticket is void by then.
+/// The other worker's answer is lost: it is asked again and answers alike, though the ticket is
+/// void by then.
 #[test]
 fn an_answer_that_is_lost_is_asked_for_again() {
     let mut moving = Moving::new();
@@ -378,7 +380,8 @@ fn an_answer_that_is_lost_is_asked_for_again() {
     moving.workers.refresh_by(1, &mut Client::new(4000), &ticket_of(&reply)).success();
 }
 
-/// A client that missed the answer and begins another transaction where it is shows the ticket before.
+/// A client that missed the answer and begins another transaction where it is shows the ticket
+/// before.
 #[test]
 fn a_client_that_missed_the_answer_may_ask_anew() {
     let mut workers = Workers::new();
@@ -403,8 +406,8 @@ fn a_client_that_missed_the_answer_may_ask_anew() {
     }
 }
 
-/// A ticket that is shown while the allocation is between two workers, at a third one or at the one that it
-/// leaves: the client is answered when it has arrived.
+/// A ticket that is shown while the allocation is between two workers, at a third one or at the one
+/// that it leaves: the client is answered when it has arrived.
 #[test]
 fn a_ticket_is_good_while_the_allocation_is_on_its_way() {
     for at in [2, 0] {
@@ -426,7 +429,8 @@ fn a_ticket_is_good_while_the_allocation_is_on_its_way() {
     }
 }
 
-/// A message that is lost on the way to fetch it: it is sent again, and nothing that the client sent is lost.
+/// A message that is lost on the way to fetch it: it is sent again, and nothing that the client
+/// sent is lost.
 #[test]
 fn what_was_not_fetched_is_asked_for_again() {
     let mut moving = Moving::new();
@@ -524,8 +528,8 @@ fn one_that_does_not_come_is_forgotten() {
     moving.workers.refresh_by(2, &mut third, &moving.ticket).refused(400);
 }
 
-/// 8016-3.2.2-08: packets during a move are relayed in their order, before or after the answer to the
-/// Refresh, before the allocation, or between requests.
+/// 8016-3.2.2-08: packets during a move are relayed in their order, before or after the answer to
+/// the Refresh, before the allocation, or between requests.
 #[test]
 fn what_is_sent_with_a_move_waits_and_keeps_its_order() {
     for looked_up in [false, true] {
@@ -609,7 +613,8 @@ fn without_a_ticket_of_ours_nothing_waits() {
     assert_eq!(none, DropReason::NoAllocation);
 }
 
-/// A client that sends more than its queue takes loses the newest, and is told of by a reason of its own.
+/// A client that sends more than its queue takes loses the newest, and is told of by a reason of
+/// its own.
 #[test]
 fn a_queue_is_bounded() {
     let mut moving = Moving::new();
@@ -627,8 +632,8 @@ fn a_queue_is_bounded() {
     assert_eq!(moving.workers.worlds[1].after_queue.len(), taken);
 }
 
-/// The operator ends an allocation that is between two workers: it ends when it arrives, in any order of
-/// questions, and the others go on.
+/// The operator ends an allocation that is between two workers: it ends when it arrives, in any
+/// order of questions, and the others go on.
 #[test]
 fn an_operator_ends_what_is_on_its_way() {
     for order in [[0, 1, 2], [1, 0, 2], [2, 1, 0]] {

@@ -99,8 +99,8 @@ fn error_answers_fit_a_packet_of_576_bytes() {
     assert_eq!(reply.code(), Some(420));
 }
 
-/// 8489-6.3-01, 8656-5-01: authentication comes before unknown attributes, and both before the rules
-/// of the method.
+/// 8489-6.3-01, 8656-5-01: authentication comes before unknown attributes, and both before the
+/// rules of the method.
 #[test]
 fn the_checks_run_in_the_rfcs_order() {
     let mut world = World::new();
@@ -119,7 +119,8 @@ fn the_checks_run_in_the_rfcs_order() {
     }
 }
 
-/// 8489-6.3-02, 8656-17-01, 8656-17-02: an unknown method, or a class that the method does not have.
+/// 8489-6.3-02, 8656-17-01, 8656-17-02: an unknown method, or a class that the method does not
+/// have.
 #[test]
 fn methods_and_classes_that_are_not_ours_are_dropped_in_silence() {
     let mut world = World::new();
@@ -181,7 +182,8 @@ fn what_need_not_be_understood_is_ignored() {
     reply.success();
 }
 
-/// 8489-6.3.1-01, 8489-14.13-01: all unknown required attributes are named, each once, nothing else.
+/// 8489-6.3.1-01, 8489-14.13-01: all unknown required attributes are named, each once, nothing
+/// else.
 #[test]
 fn unknown_required_attributes_are_named() {
     let mut world = World::new();
@@ -206,8 +208,8 @@ fn unknown_required_attributes_are_named() {
     }
 }
 
-/// 8489-6.3.1-02, 8489-6.3.1-03, 8656-5-14, 8656-7.2-32: a retransmission leaves both sides as if it
-/// had been sent once.
+/// 8489-6.3.1-02, 8489-6.3.1-03, 8656-5-14, 8656-7.2-32: a retransmission leaves both sides as if
+/// it had been sent once.
 #[test]
 fn a_retransmitted_request_is_one_request() {
     let mut world = World::new();
@@ -287,7 +289,8 @@ fn errors_have_a_code_and_the_registered_phrase() {
     assert_eq!((code, phrase), (437, "Allocation Mismatch"));
 }
 
-/// 8489-6.3.1.1-04, 8489-16.1.2-01, 8489-14.14-01, 8656-5-08: SOFTWARE for authenticated clients, if at all.
+/// 8489-6.3.1.1-04, 8489-16.1.2-01, 8489-14.14-01, 8656-5-08: SOFTWARE for authenticated clients,
+/// if at all.
 #[test]
 fn software_is_told_to_users_and_can_be_switched_off() {
     let mut world = World::new();
@@ -388,7 +391,8 @@ fn a_binding_indication_has_no_effect() {
     assert_eq!(world.server.allocations().next().unwrap(), before);
 }
 
-/// 8489-6.3-06, 8489-7-01, 8489-12-04, 8656-5-09: FINGERPRINT may be there; a wrong one means silence.
+/// 8489-6.3-06, 8489-7-01, 8489-12-04, 8656-5-09: FINGERPRINT may be there; a wrong one means
+/// silence.
 #[test]
 fn fingerprint_is_optional_and_checked() {
     let mut world = World::new();
@@ -445,8 +449,8 @@ fn binding_needs_no_credentials() {
     assert_eq!(client.exchange(&mut world, &forged).code(), None);
 }
 
-/// Unauthenticated responses are bounded, prefix by prefix, Binding included; an authenticated client
-/// are is not.
+/// Unauthenticated responses are bounded, prefix by prefix, Binding included; an authenticated
+/// client are is not.
 #[test]
 fn strangers_have_a_budget_and_users_do_not() {
     let mut policy = policy();

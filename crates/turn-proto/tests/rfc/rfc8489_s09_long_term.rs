@@ -262,8 +262,8 @@ fn incomplete_credentials_are_refused() {
     assert_eq!(world.looked_up, 0);
 }
 
-/// 8489-9.2.4-11, 8489-9.2.4-09, 8489-14.12-01: the list must be the one that was offered, the choice
-/// one of it.
+/// 8489-9.2.4-11, 8489-9.2.4-09, 8489-14.12-01: the list must be the one that was offered, the
+/// choice one of it.
 #[test]
 fn altered_password_algorithms_are_refused() {
     let mut world = World::new();
@@ -366,8 +366,8 @@ fn of_both_integrity_attributes_sha256_counts() {
     }
 }
 
-/// Appends MESSAGE-INTEGRITY-SHA256 by hand: HMAC over the message so far, with the length as if it ended
-/// behind the attribute.
+/// Appends MESSAGE-INTEGRITY-SHA256 by hand: HMAC over the message so far, with the length as if it
+/// ended behind the attribute.
 fn reseal_sha256(message: Vec<u8>, key: &IntegrityKey) -> Vec<u8> {
     use hmac::{Hmac, KeyInit as _, Mac as _};
     let mut covered = message.clone();
@@ -486,8 +486,8 @@ fn challenges_are_not_sealed() {
 }
 
 /// 8489-9.2.4-18, 8489-9.2.4-19, 8489-6.3.1.1-03: the algorithm attributes decide how an answer is
-/// sealed, not the kind of integrity of the request. Reply::decode demands the kind, the key, and that
-/// nothing of the credentials is repeated.
+/// sealed, not the kind of integrity of the request. Reply::decode demands the kind, the key, and
+/// that nothing of the credentials is repeated.
 #[test]
 fn answers_are_sealed_as_the_algorithms_of_the_request_say() {
     let mut world = World::new();

@@ -28,8 +28,8 @@ fn alternates(reply: &Reply) -> Vec<SocketAddr> {
     values.map(|attribute| value::address(attribute.value).unwrap()).collect()
 }
 
-/// 8489-10-01, 8489-10-02, 8489-14.8-02, 8489-14.15-01, 8656-7.2-18: the request's own family first,
-/// then the other, under integrity.
+/// 8489-10-01, 8489-10-02, 8489-14.8-02, 8489-14.15-01, 8656-7.2-18: the request's own family
+/// first, then the other, under integrity.
 #[test]
 fn a_client_is_sent_to_a_server_of_its_own_family_first() {
     for sealing in [Sealing::Md5, Sealing::Sha256] {
@@ -113,7 +113,8 @@ fn the_domain_is_told_where_there_is_a_certificate() {
     }
 }
 
-/// Each transport has servers of its own; a transport without any, and a family without one among them, has the common ones.
+/// Each transport has servers of its own; a transport without any, and a family without one among
+/// them, has the common ones.
 #[test]
 fn clients_go_to_servers_of_their_transport() {
     let (any, udp, tcp, tls) =

@@ -1,5 +1,5 @@
-//! RFC 8656 §§17 to 19: methods, attributes and error codes. Values that a method refuses are tested
-//! with the method.
+//! RFC 8656 §§17 to 19: methods, attributes and error codes. Values that a method refuses are
+//! tested with the method.
 
 use stun_wire::*;
 use turn_proto::*;

@@ -359,7 +359,8 @@ fn a_rule_about_the_network_behind_nat_leaves_relays_in_reach() {
     // A reload of the same rules changes nothing.
     world.apply(world.policy.clone());
     first.send(&mut world, &other, b"x").to_peer();
-    // Services of the host, the form that the rule names, and the rest of that network stay out of reach.
+    // Services of the host, the form that the rule names, and the rest of that network stay out of
+    // reach.
     let service = format!("{RELAY_V4}:22");
     first.bind(&mut world, 0x4001, &service).refused(403);
     assert_eq!(first.send(&mut world, &service, b"x").dropped(), DropReason::OwnAddress);

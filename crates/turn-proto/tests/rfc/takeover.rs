@@ -1,4 +1,5 @@
-//! A server that ends, and the next one, which goes on with its allocations: clients and peers notice nothing.
+//! A server that ends, and the next one, which goes on with its allocations: clients and peers
+//! notice nothing.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -286,8 +287,8 @@ fn a_server_that_dies_is_followed_by_its_copies() {
     assert_eq!(changed(&mut new), []);
 }
 
-/// Two clients are each other's peers, and one of them stays with the old process: the relayed address of the other one is a peer for both,
-/// as long as the processes hold it.
+/// Two clients are each other's peers, and one of them stays with the old process: the relayed
+/// address of the other one is a peer for both, as long as the processes hold it.
 #[test]
 fn a_client_that_stays_and_one_that_leaves_reach_each_other() {
     let mut old = World::new();
@@ -347,8 +348,8 @@ fn progress_has_another_count_with_each_step() {
     assert_eq!(world.server.progress_count(id), None);
 }
 
-/// A copy has the traffic until it was made, and the last progress the traffic since: the old process has counted both. Each packet
-/// counts once, also when its allocation has ended.
+/// A copy has the traffic until it was made, and the last progress the traffic since: the old
+/// process has counted both. Each packet counts once, also when its allocation has ended.
 #[test]
 fn traffic_is_counted_by_one_process_alone() {
     let counted = |world: &World| *world.server.carried_traffic().of(Transport::Udp, IpFamily::V4);
@@ -536,7 +537,8 @@ fn clients_are_reached_by_the_sockets_of_the_next_process() {
     assert!(by_seventh(verdict), "{verdict:?}");
 }
 
-/// A state that was cut or altered is refused, or is another state: nothing panics, and nothing of it stays.
+/// A state that was cut or altered is refused, or is another state: nothing panics, and nothing of
+/// it stays.
 #[test]
 fn damaged_states_do_no_harm() {
     let mut old = World::new();
@@ -566,7 +568,8 @@ fn damaged_states_do_no_harm() {
     });
 }
 
-/// A state with all that an allocation of a client over UDP can have, written by a world of its own.
+/// A state with all that an allocation of a client over UDP can have, written by a world of its
+/// own.
 fn full_state() -> (World, Left) {
     let mut world = World::with(Policy { mobility: true, ..policy() });
     let mut client = Client::new(1000);
@@ -584,8 +587,9 @@ fn full_state() -> (World, Left) {
     (world, left)
 }
 
-/// Every state that an earlier build has written is read. When the form changes, the newest file differs from what is written
-/// now, and a file is added. None is altered, and one is removed only when its version is no longer read.
+/// Every state that an earlier build has written is read. When the form changes, the newest file
+/// differs from what is written now, and a file is added. None is altered, and one is removed only
+/// when its version is no longer read.
 #[test]
 fn states_of_earlier_builds_are_read() {
     let (old, left) = full_state();

@@ -1,8 +1,9 @@
-//! A server with sockets, a user database and a registry around it, all made of values. Whatever the server
-//! decides is carried out, counted, and judged by the [`Ledger`].
+//! A server with sockets, a user database and a registry around it, all made of values. Whatever
+//! the server decides is carried out, counted, and judged by the [`Ledger`].
 //!
-//! The worlds of `simulation` do not replace it: the ledger judges each answer, drop and relayed byte by what was
-//! granted, and needs the verdicts, which a worker does not show; the model and the fuzz target drive it as well.
+//! The worlds of `simulation` do not replace it: the ledger judges each answer, drop and relayed
+//! byte by what was granted, and needs the verdicts, which a worker does not show; the model and
+//! the fuzz target drive it as well.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -280,8 +281,8 @@ impl Driver {
         sent
     }
 
-    /// A datagram that was on its way through the kernel when its relay socket was closed. No client may
-    /// get it, not even the new owner of the address.
+    /// A datagram that was on its way through the kernel when its relay socket was closed. No
+    /// client may get it, not even the new owner of the address.
     pub fn late(&mut self, now: Now, relayed: SocketAddr, peer: SocketAddr, payload: &[u8]) {
         let Some(&(relay, _)) = self.closed.iter().find(|(_, at)| *at == relayed) else { return };
         self.fates.handed_in += 1;
@@ -568,8 +569,8 @@ impl Driver {
         }
         let ports = self.ports_in_use() as usize;
         let open = self.sockets.len();
-        // While sockets are being opened: those not open yet, ports that turned out to be taken, and
-        // the next higher ones.
+        // While sockets are being opened: those not open yet, ports that turned out to be taken,
+        // and the next higher ones.
         let most = open + reserved + 40 * opening;
         if ports < open + reserved || ports > most {
             return Err(format!(

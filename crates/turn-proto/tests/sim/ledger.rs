@@ -1,9 +1,10 @@
-//! The grants of the server, read from its answers alone, and the check of its actions against them.
+//! The grants of the server, read from its answers alone, and the check of its actions against
+//! them.
 //!
-//! The ledger decodes requests and answers by itself and shares no state with the server. It knows an
-//! allocation only by the success response that made it, a permission only by the success response to
-//! the request that named the peer, and holds the server to exactly that in both directions: nothing is
-//! relayed without a grant, and nothing granted is refused.
+//! The ledger decodes requests and answers by itself and shares no state with the server. It knows
+//! an allocation only by the success response that made it, a permission only by the success
+//! response to the request that named the peer, and holds the server to exactly that in both
+//! directions: nothing is relayed without a grant, and nothing granted is refused.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -20,8 +21,9 @@ use super::setup::{REALM, sealed_by};
 pub type Check = Result<(), String>;
 
 /// The longest answer to an unauthenticated client: header 20, ERROR-CODE 8 with a phrase of at
-/// most 28, REALM 4 with the padded realm, NONCE 4 and 36, PASSWORD-ALGORITHMS 12, and FINGERPRINT 8. An
-/// UNKNOWN-ATTRIBUTES answer has 4 + 64 in place of the three in the middle, a Binding success fewer.
+/// most 28, REALM 4 with the padded realm, NONCE 4 and 36, PASSWORD-ALGORITHMS 12, and
+/// FINGERPRINT 8. An UNKNOWN-ATTRIBUTES answer has 4 + 64 in place of the three in the middle, a
+/// Binding success fewer.
 pub const UNAUTHENTICATED_REPLY_MAX: usize =
     20 + 8 + 28 + (4 + REALM.len().next_multiple_of(4)) + (4 + 36) + 12 + 8;
 
@@ -133,8 +135,8 @@ impl Ledger {
         Self { granted: BTreeMap::new(), policy }
     }
 
-    /// A new policy is in force: peers forbidden now have no permission any more, and relay addresses
-    /// that are gone end the allocations on them.
+    /// A new policy is in force: peers forbidden now have no permission any more, and relay
+    /// addresses that are gone end the allocations on them.
     pub fn apply(&mut self, now: Instant, policy: Arc<Policy>) {
         let allowed = |ip| match policy.peer_rules.judge(ip) {
             PeerAccess::Allowed => true,

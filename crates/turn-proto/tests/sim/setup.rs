@@ -32,7 +32,8 @@ pub fn relay_ips() -> [IpAddr; 2] {
     listeners().map(|listener| listener.ip())
 }
 
-/// A network that is routed to the server, for allocations with addresses of their own: so small that it runs out.
+/// A network that is routed to the server, for allocations with addresses of their own: so small
+/// that it runs out.
 pub fn routed() -> Prefix {
     "203.0.113.8/30".parse().unwrap()
 }

@@ -35,7 +35,8 @@ pub struct Client {
     pub sealing: Sealing,
     pub fingerprint: bool,
     pub nonce: Option<String>,
-    /// An access token that goes with Allocate, Refresh and ConnectionBind; `user` is the name of its key then.
+    /// An access token that goes with Allocate, Refresh and ConnectionBind; `user` is the name of
+    /// its key then.
     pub token: Option<Token>,
     transactions: u32,
 }

@@ -1,4 +1,5 @@
-//! Challenges of a certificate authority that verifies this host's names (RFC 8555 §8), and their answers.
+//! Challenges of a certificate authority that verifies this host's names (RFC 8555 §8), and their
+//! answers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,8 +32,8 @@ impl Challenges {
         self.change(|pending| drop(pending.http.insert(token, key_authorization)));
     }
 
-    /// Adds the answer to a TLS-ALPN-01 challenge for a name: a certificate with the digest of the key authorization
-    /// (RFC 8737 §3), and its key.
+    /// Adds the answer to a TLS-ALPN-01 challenge for a name: a certificate with the digest of the
+    /// key authorization (RFC 8737 §3), and its key.
     ///
     /// # Errors
     /// The key is of a kind that is not served.
@@ -71,8 +72,8 @@ impl Challenges {
         !self.0.read().unwrap_or_else(PoisonError::into_inner).tls.is_empty()
     }
 
-    /// The answer to a TLS-ALPN-01 challenge. Its certificate is for the authority alone: a client that offers any other
-    /// protocol is none (RFC 8737 §3).
+    /// The answer to a TLS-ALPN-01 challenge. Its certificate is for the authority alone: a client
+    /// that offers any other protocol is none (RFC 8737 §3).
     pub(crate) fn choose(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let pending = self.0.read().unwrap_or_else(PoisonError::into_inner);
         pending.tls.get(&hello.server_name()?.to_ascii_lowercase()).map(Arc::clone)
@@ -89,7 +90,8 @@ impl fmt::Debug for Challenges {
     }
 }
 
-/// True if a client is a certificate authority that verifies a name: it offers this protocol alone (RFC 8737 §3).
+/// True if a client is a certificate authority that verifies a name: it offers this protocol alone
+/// (RFC 8737 §3).
 pub(crate) fn is_authority(hello: &ClientHello<'_>) -> bool {
     hello
         .alpn()

@@ -22,7 +22,8 @@ impl Identity {
     /// They cannot be read, or are of a kind that OpenSSL does not serve.
     pub(crate) fn read(chain: &[u8], key: &[u8]) -> Result<Self, ErrorStack> {
         let chain = X509::stack_from_pem(chain)?;
-        // Without this callback, OpenSSL prompts for the passphrase of an encrypted key on the terminal.
+        // Without this callback, OpenSSL prompts for the passphrase of an encrypted key on the
+        // terminal.
         let key = PKey::private_key_from_pem_callback(key, |_| Ok(0))?;
         Ok(Self { chain, key })
     }

@@ -25,11 +25,12 @@ pub struct DtlsConfig {
 }
 
 impl DtlsConfig {
-    /// A configuration with these certificates, which are looked up in each handshake and may be replaced
-    /// later.
+    /// A configuration with these certificates, which are looked up in each handshake and may be
+    /// replaced later.
     ///
     /// # Errors
-    /// The OpenSSL of this host lacks a feature, or the rules leave no cipher suite or group of DTLS 1.2.
+    /// The OpenSSL of this host lacks a feature, or the rules leave no cipher suite or group of
+    /// DTLS 1.2.
     pub fn new(
         certificates: Arc<Certificates>,
         front: CookieHandler,
@@ -50,8 +51,8 @@ impl DtlsConfig {
                 | SslOptions::NO_RENEGOTIATION
                 | SslOptions::NO_TICKET,
         );
-        // TURN clients stay connected: resumption would save little, and needs stored sessions, or ticket keys
-        // that rotate.
+        // TURN clients stay connected: resumption would save little, and needs stored sessions, or
+        // ticket keys that rotate.
         context.set_session_cache_mode(SslSessionCacheMode::OFF);
         context.set_verify(SslVerifyMode::NONE);
         context.set_alpn_select_callback(|_, offered| choose(offered));
@@ -88,8 +89,8 @@ impl fmt::Debug for DtlsConfig {
     }
 }
 
-/// OpenSSL receives only hellos whose cookie the cookie handler has verified; its own HelloVerifyRequests are
-/// discarded.
+/// OpenSSL receives only hellos whose cookie the cookie handler has verified; its own
+/// HelloVerifyRequests are discarded.
 fn verify_elsewhere(context: &mut SslContextBuilder) {
     context.set_cookie_generate_cb(|_, cookie| {
         cookie[0] = 0;
@@ -98,8 +99,8 @@ fn verify_elsewhere(context: &mut SslContextBuilder) {
     context.set_cookie_verify_cb(|_, _| true);
 }
 
-/// Selects the application protocol (RFC 7443), in our order of preference; an error without a common one. Not
-/// called for clients that offer none.
+/// Selects the application protocol (RFC 7443), in our order of preference; an error without a
+/// common one. Not called for clients that offer none.
 fn choose(mut offered: &[u8]) -> Result<&[u8], AlpnError> {
     let mut known = Vec::new();
     while let Some((&len, rest)) = offered.split_first() {
@@ -111,7 +112,8 @@ fn choose(mut offered: &[u8]) -> Result<&[u8], AlpnError> {
     of_both.copied().ok_or(AlpnError::ALERT_FATAL)
 }
 
-/// Selects the certificates for the client's server name. Called for each handshake, with a name or without.
+/// Selects the certificates for the client's server name. Called for each handshake, with a name or
+/// without.
 fn show(
     handshake: &mut SslRef,
     alert: &mut SslAlert,

@@ -8,15 +8,15 @@ use sha2::Sha256;
 
 use crate::AddressPair;
 
-/// Shortest validity of a cookie, and half of the longest. A client repeats its hello for up to a minute; one
-/// with an expired cookie gets another.
+/// Shortest validity of a cookie, and half of the longest. A client repeats its hello for up to a
+/// minute; one with an expired cookie gets another.
 const SLOT: Duration = Duration::from_secs(60);
 
 /// Bytes of a cookie. With it the answer is shorter than any ClientHello.
 pub(super) const COOKIE_LEN: usize = 32;
 
-/// Makes and verifies stateless cookies. All workers share the secret, so a client may return a cookie to any
-/// of them.
+/// Makes and verifies stateless cookies. All workers share the secret, so a client may return a
+/// cookie to any of them.
 #[derive(Clone)]
 pub struct Cookies {
     secret: Hmac<Sha256>,

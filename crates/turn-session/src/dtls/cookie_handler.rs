@@ -10,14 +10,15 @@ use crate::AddressPair;
 /// The longest answer: a HelloVerifyRequest.
 pub const ANSWER_MAX: usize = RECORD_HEADER + HANDSHAKE_HEADER + 2 + 1 + COOKIE_LEN;
 
-/// The shortest ClientHello: no session, cookie or extension, one cipher suite, one way to compress.
+/// The shortest ClientHello: no session, cookie or extension, one cipher suite, one way to
+/// compress.
 #[cfg(test)]
 const SHORTEST_HELLO: usize = RECORD_HEADER + HANDSHAKE_HEADER + 2 + 32 + 1 + 1 + 4 + 2;
 
 const HELLO_VERIFY_REQUEST: u8 = 3;
 
-/// Versions of DTLS. Records before the negotiation carry the older one, which all clients accept (RFC 6347
-/// §4.2.1).
+/// Versions of DTLS. Records before the negotiation carry the older one, which all clients accept
+/// (RFC 6347 §4.2.1).
 const DTLS_1_0: u16 = 0xFEFF;
 const DTLS_1_2: u16 = 0xFEFD;
 
@@ -58,8 +59,8 @@ impl CookieHandler {
         Self { cookies }
     }
 
-    /// Handles a datagram of a client without a DTLS session; `since` is the time since a fixed moment. The
-    /// answer is never longer than the datagram.
+    /// Handles a datagram of a client without a DTLS session; `since` is the time since a fixed
+    /// moment. The answer is never longer than the datagram.
     pub fn take<'a>(
         &self,
         datagram: &'a [u8],
@@ -83,8 +84,8 @@ impl CookieHandler {
     }
 }
 
-/// Writes a HelloVerifyRequest. Its numbers are the hello's (RFC 6347 §4.2.1), and a message that follows
-/// another one has another number.
+/// Writes a HelloVerifyRequest. Its numbers are the hello's (RFC 6347 §4.2.1), and a message that
+/// follows another one has another number.
 fn ask_again(hello: &Hello<'_>, cookie: &[u8; COOKIE_LEN], answer: &mut [u8; ANSWER_MAX]) -> usize {
     const MESSAGE: [u8; 3] = [0, 0, (2 + 1 + COOKIE_LEN) as u8];
     let [n0, n1] = hello.message.to_be_bytes();

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Datagrams between the network and DTLS sessions. A thread uses one for all its sessions, so that none keeps
-/// buffers of its own.
+/// Datagrams between the network and DTLS sessions. A thread uses one for all its sessions, so that
+/// none keeps buffers of its own.
 #[derive(Debug, Default)]
 pub struct Exchange {
     /// The received datagram, until it is read.
@@ -47,8 +47,8 @@ pub struct Refused;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotSent;
 
-/// The server's end of one DTLS session. After each call, also a failed one, the [`Exchange`] holds the
-/// datagrams to send.
+/// The server's end of one DTLS session. After each call, also a failed one, the [`Exchange`] holds
+/// the datagrams to send.
 pub trait DtlsEngine: fmt::Debug + Send {
     /// Accepts a datagram from the network; call [`read`](Self::read) until it returns `None`.
     ///
@@ -56,8 +56,8 @@ pub trait DtlsEngine: fmt::Debug + Send {
     /// The datagram was dropped.
     fn take(&mut self, datagram: &[u8], exchange: &mut Exchange) -> Result<(), Refused>;
 
-    /// Decrypts one record into `room`, which is at least as long as the datagram, and returns the length;
-    /// `None` when there is no further record.
+    /// Decrypts one record into `room`, which is at least as long as the datagram, and returns the
+    /// length; `None` when there is no further record.
     ///
     /// # Errors
     /// The session has ended.
@@ -69,8 +69,8 @@ pub trait DtlsEngine: fmt::Debug + Send {
     /// Nothing was sent; the session is unchanged.
     fn write(&mut self, plaintext: &[u8], exchange: &mut Exchange) -> Result<(), NotSent>;
 
-    /// Retransmits the flight that the client has not answered in time (RFC 6347 §4.2.4). Call it several times
-    /// a second until the handshake is complete.
+    /// Retransmits the flight that the client has not answered in time (RFC 6347 §4.2.4). Call it
+    /// several times a second until the handshake is complete.
     ///
     /// # Errors
     /// The session has ended.

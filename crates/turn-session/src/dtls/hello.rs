@@ -1,14 +1,16 @@
-//! The first message of a client (RFC 5246 §7.4.1.2, RFC 6347 §4.2.1): read in one piece or not at all.
+//! The first message of a client (RFC 5246 §7.4.1.2, RFC 6347 §4.2.1): read in one piece or not at
+//! all.
 
 use super::record::{
     CLIENT_HELLO, HANDSHAKE, HANDSHAKE_HEADER, RECORD_HEADER, take_piece, take_record,
 };
 
-/// Longest datagram accepted as a first message. Clients send a quarter of it, and with post-quantum key
-/// exchange, which DTLS 1.2 does not have, less than all of it.
+/// Longest datagram accepted as a first message. Clients send a quarter of it, and with
+/// post-quantum key exchange, which DTLS 1.2 does not have, less than all of it.
 pub const HELLO_MAX: usize = 2048;
 
-/// Most messages of a client before the one with a valid cookie: one, and one more for each expired cookie.
+/// Most messages of a client before the one with a valid cookie: one, and one more for each expired
+/// cookie.
 const MESSAGES_BEFORE_MAX: u16 = 7;
 
 /// Offset of the message body in the datagram.
@@ -102,8 +104,8 @@ impl<'a> Hello<'a> {
         self.cookie
     }
 
-    /// Writes the hello that the client sent `back` messages earlier: the same without a cookie (RFC 6347
-    /// §4.2.1).
+    /// Writes the hello that the client sent `back` messages earlier: the same without a cookie
+    /// (RFC 6347 §4.2.1).
     pub(super) fn without_cookie(&self, back: u16, to: &mut Vec<u8>) {
         let before = &self.datagram[..self.cookie_at];
         let behind = &self.datagram[self.cookie_at + 1 + self.cookie.len()..];

@@ -1,8 +1,8 @@
 //! A DTLS session by OpenSSL.
 //!
-//! OpenSSL counts the messages of a handshake from its own HelloVerifyRequest on. The cookie handler has sent
-//! that message instead, without state: so OpenSSL first gets the hello without a cookie, its answer is
-//! discarded, and then its counts match the client's.
+//! OpenSSL counts the messages of a handshake from its own HelloVerifyRequest on. The cookie
+//! handler has sent that message instead, without state: so OpenSSL first gets the hello without a
+//! cookie, its answer is discarded, and then its counts match the client's.
 
 use std::io::{self, Read, Write};
 use std::mem;
@@ -16,7 +16,8 @@ use super::hello::Hello;
 use super::record::{RECORD_HEADER, renumber};
 use super::record_filter::RecordFilter;
 
-/// Longest datagram of a handshake: with the headers of IPv6 and UDP within the minimum MTU (RFC 8200 §5).
+/// Longest datagram of a handshake: with the headers of IPv6 and UDP within the minimum MTU (RFC
+/// 8200 §5).
 const HANDSHAKE_DATAGRAM: u32 = 1200;
 
 /// An operation that this build of OpenSSL cannot do.
@@ -30,7 +31,8 @@ pub(super) struct OpenSsl {
     /// Its exchange is empty but while OpenSSL is at work.
     stream: SslStream<Exchange>,
     guard: RecordFilter,
-    /// Offset of the record numbers in the clear, so that they continue from the HelloVerifyRequest's.
+    /// Offset of the record numbers in the clear, so that they continue from the
+    /// HelloVerifyRequest's.
     renumber_by: u64,
     ended: Option<DtlsEnd>,
 }

@@ -1,4 +1,5 @@
-//! Records and the pieces of handshake messages in them (RFC 6347 §§4.1, 4.2.2), as they are on the wire.
+//! Records and the pieces of handshake messages in them (RFC 6347 §§4.1, 4.2.2), as they are on the
+//! wire.
 
 /// Bytes of a record's header.
 pub(super) const RECORD_HEADER: usize = 13;
@@ -47,7 +48,8 @@ pub const fn is_dtls(datagram: &[u8]) -> bool {
     matches!(datagram, [20..=63, ..])
 }
 
-/// True if a datagram begins with an unencrypted ClientHello, of a new session or an established one.
+/// True if a datagram begins with an unencrypted ClientHello, of a new session or an established
+/// one.
 #[must_use]
 pub fn begins_handshake(datagram: &[u8]) -> bool {
     let epoch = datagram.get(EPOCH_AT..EPOCH_AT + 2);

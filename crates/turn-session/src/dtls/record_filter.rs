@@ -1,24 +1,26 @@
 //! Filter of records before the DTLS library, by their unencrypted fields.
 //!
-//! A DTLS library buffers fragments of messages until they are complete, and records of the next epoch until
-//! its keys exist. A client with a valid cookie may still be hostile: each of these is bounded before the
-//! library buffers it.
+//! A DTLS library buffers fragments of messages until they are complete, and records of the next
+//! epoch until its keys exist. A client with a valid cookie may still be hostile: each of these is
+//! bounded before the library buffers it.
 
 use super::record::{
     ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE, Record, take_piece, take_record,
 };
 
-/// Longest handshake message of a client, as declared in any fragment. A ClientKeyExchange has less than 200
-/// bytes; client certificates are not requested.
+/// Longest handshake message of a client, as declared in any fragment. A ClientKeyExchange has less
+/// than 200 bytes; client certificates are not requested.
 const MESSAGE_MAX: usize = super::HELLO_MAX;
 
-/// The highest number of a handshake message: with cookies that were too old, a client has come to less.
+/// The highest number of a handshake message: with cookies that were too old, a client has come to
+/// less.
 const MESSAGE_NUMBER_MAX: u16 = 15;
 
 /// Encrypted records before the handshake is done: one Finished, each time that it is sent.
 const EARLY_RECORDS_MAX: u8 = 8;
 
-/// Encrypted handshake records after it: a Finished that is sent again for our answer to it was lost.
+/// Encrypted handshake records after it: a Finished that is sent again for our answer to it was
+/// lost.
 const LATE_HANDSHAKE_MAX: u8 = 16;
 
 /// Counters of the bounded records.

@@ -20,8 +20,8 @@ pub struct TlsConfig {
 }
 
 impl TlsConfig {
-    /// True if there is a certificate, for clients or for an authority that verifies a name; handshakes fail without
-    /// one.
+    /// True if there is a certificate, for clients or for an authority that verifies a name;
+    /// handshakes fail without one.
     #[must_use]
     pub fn can_serve(&self) -> bool {
         !self.certificates.is_empty() || self.certificates.challenges().has_tls()
@@ -33,15 +33,16 @@ impl TlsConfig {
         self.certificates.challenges().has_http()
     }
 
-    /// The answer to an authority's HTTP-01 challenge with this token, if it is pending (RFC 8555 §8.3).
+    /// The answer to an authority's HTTP-01 challenge with this token, if it is pending (RFC 8555
+    /// §8.3).
     #[must_use]
     pub fn key_authorization(&self, token: &str) -> Option<String> {
         self.certificates.challenges().key_authorization(token)
     }
 }
 
-/// Creates the configuration of all TLS connections. With `authorities` a client has to present a certificate
-/// signed by one of them.
+/// Creates the configuration of all TLS connections. With `authorities` a client has to present a
+/// certificate signed by one of them.
 ///
 /// # Errors
 /// The cryptography of this build lacks a feature, or an authority is invalid.
@@ -55,8 +56,8 @@ pub fn tls_config(
     Ok(TlsConfig { config: Arc::new(config), certificates })
 }
 
-/// Creates the configuration of TLS connections that speak HTTP/1.1, with the same certificates. With `authorities` as
-/// for [`tls_config`].
+/// Creates the configuration of TLS connections that speak HTTP/1.1, with the same certificates.
+/// With `authorities` as for [`tls_config`].
 ///
 /// # Errors
 /// As for [`tls_config`].

@@ -1,5 +1,5 @@
-//! The bytes of a connection cut into whole TLS records (RFC 8446 §5.1). rustls does not give an incomplete record back,
-//! so that it waits here, and goes to another process with the connection.
+//! The bytes of a connection cut into whole TLS records (RFC 8446 §5.1). rustls does not give an
+//! incomplete record back, so that it waits here, and goes to another process with the connection.
 
 use std::mem;
 
@@ -68,8 +68,8 @@ impl Partial {
         self.is_foreign
     }
 
-    /// Takes whole records from the front of `bytes`, or all bytes if they are no records. `None`: the rest is kept,
-    /// until the record is complete.
+    /// Takes whole records from the front of `bytes`, or all bytes if they are no records. `None`:
+    /// the rest is kept, until the record is complete.
     pub(super) fn next<'a>(&mut self, bytes: &mut &'a [u8]) -> Option<Piece<'a>> {
         if self.bytes.is_empty() {
             let len = self.whole(bytes);

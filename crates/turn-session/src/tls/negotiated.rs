@@ -36,7 +36,8 @@ impl Negotiated {
         Version::of(self.connection.protocol_version())
     }
 
-    /// Returns its state, with this partial record. It [may leave](Self::may_leave), and has not failed.
+    /// Returns its state, with this partial record. It [may leave](Self::may_leave), and has not
+    /// failed.
     pub(super) fn into_state(self, partial: Vec<u8>) -> TlsState {
         let version = self.version().expect("that of the handshake");
         let mut connection = self.connection;
@@ -66,7 +67,8 @@ impl Negotiated {
         self.connection.server_name()
     }
 
-    /// Decrypts records into `room`, and keeps plaintext that does not fit. Returns the number of bytes written.
+    /// Decrypts records into `room`, and keeps plaintext that does not fit. Returns the number of
+    /// bytes written.
     pub(super) fn take(&mut self, mut records: &[u8], room: &mut [u8]) -> Result<usize, TlsError> {
         let mut len = 0;
         // Behind close_notify all is ignored (RFC 8446 §6.1).

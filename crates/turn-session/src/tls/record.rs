@@ -1,5 +1,5 @@
-//! Protection of records with known keys: TLS 1.3 (RFC 8446 §5), and the AEAD suites of TLS 1.2 (RFC 5246 §6.2.3.3) with
-//! AES-GCM (RFC 5288) and ChaCha20-Poly1305 (RFC 7905).
+//! Protection of records with known keys: TLS 1.3 (RFC 8446 §5), and the AEAD suites of TLS 1.2
+//! (RFC 5246 §6.2.3.3) with AES-GCM (RFC 5288) and ChaCha20-Poly1305 (RFC 7905).
 
 use aws_lc_rs::aead::{
     AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey,
@@ -12,8 +12,8 @@ use super::state::{Cipher, DirectionState, Version};
 /// Most plaintext of one record.
 pub(super) const PLAINTEXT_MAX: usize = 1 << 14;
 
-/// Most encrypted bytes waiting to be written: no more plaintext is accepted above it, so that queued data can
-/// still be dropped (see [`OutQueue`](crate::OutQueue)).
+/// Most encrypted bytes waiting to be written: no more plaintext is accepted above it, so that
+/// queued data can still be dropped (see [`OutQueue`](crate::OutQueue)).
 pub(super) const CIPHERTEXT_BYTES: usize = 64 << 10;
 
 /// Length of the tag of each cipher.
@@ -22,10 +22,12 @@ const TAG: usize = 16;
 /// Length of the explicit part of the nonce, in records of AES-GCM in TLS 1.2.
 const EXPLICIT: usize = 8;
 
-/// Most records of data with one key of AES-GCM: the limit of rustls, a little below the 2^24.5 of RFC 8446 §5.5.
+/// Most records of data with one key of AES-GCM: the limit of rustls, a little below the 2^24.5 of
+/// RFC 8446 §5.5.
 pub(super) const GCM_RECORDS_MAX: u64 = 1 << 24;
 
-/// Sequence number of which no record is, so that none wraps (RFC 8446 §5.3): alerts beyond have room.
+/// Sequence number of which no record is, so that none wraps (RFC 8446 §5.3): alerts beyond have
+/// room.
 pub(super) const SEQUENCE_LIMIT: u64 = u64::MAX << 16;
 
 /// Content type of a record.
@@ -84,7 +86,8 @@ impl Sealed<'_> {
 }
 
 impl Direction {
-    /// Returns a direction that goes on where its state is; `None`: its key or position is of no use.
+    /// Returns a direction that goes on where its state is; `None`: its key or position is of no
+    /// use.
     pub(super) fn new(version: Version, state: DirectionState) -> Option<Self> {
         if state.sequence >= SEQUENCE_LIMIT {
             return None;
@@ -132,8 +135,8 @@ impl Direction {
         Ok(Sealed { header, explicit, ciphertext, tag })
     }
 
-    /// Decrypts a record to the front of `out`, which has [room](Sealed::len) for it, and returns the type and length of its
-    /// content. After an error `out` holds nothing of use.
+    /// Decrypts a record to the front of `out`, which has [room](Sealed::len) for it, and returns
+    /// the type and length of its content. After an error `out` holds nothing of use.
     ///
     /// # Errors
     /// It is altered, not the next one, or has no content.
@@ -211,8 +214,9 @@ impl Direction {
         }
     }
 
-    /// Nonce of the next record: IV XOR sequence number (RFC 8446 §5.3, RFC 7905 §2). RFC 5288 leaves the explicit part of
-    /// the nonce of AES-GCM to the sender: as rustls does it, so that none comes twice.
+    /// Nonce of the next record: IV XOR sequence number (RFC 8446 §5.3, RFC 7905 §2). RFC 5288
+    /// leaves the explicit part of the nonce of AES-GCM to the sender: as rustls does it, so that
+    /// none comes twice.
     fn nonce(&self) -> [u8; NONCE_LEN] {
         let mut nonce = self.iv;
         for (byte, number) in nonce[4..].iter_mut().zip(self.state.sequence.to_be_bytes()) {
@@ -231,7 +235,8 @@ impl Direction {
     }
 }
 
-/// Returns type and length of the content of a TLSInnerPlaintext, which has padding behind it (RFC 8446 §5.4).
+/// Returns type and length of the content of a TLSInnerPlaintext, which has padding behind it (RFC
+/// 8446 §5.4).
 fn inner_content(plaintext: &[u8]) -> Result<(Kind, usize), Error> {
     let len = plaintext.iter().rposition(|byte| *byte != 0);
     let len = len.ok_or(PeerMisbehaved::IllegalTlsInnerPlaintext)?;

@@ -1,7 +1,8 @@
 //! A connection of another process, which goes on with the keys from its state.
 //!
-//! The keys do not change: the secrets from which the next ones are derived do not come along, since rustls does not give
-//! them away. A client that updates its keys (KeyUpdate, RFC 8446 §4.6.3) ends the connection.
+//! The keys do not change: the secrets from which the next ones are derived do not come along,
+//! since rustls does not give them away. A client that updates its keys (KeyUpdate, RFC 8446
+//! §4.6.3) ends the connection.
 
 use std::io;
 
@@ -41,7 +42,8 @@ pub(super) struct Restored {
 }
 
 impl Restored {
-    /// Goes on with a connection; `None`: the state is none of a connection. Its partial record is not in it.
+    /// Goes on with a connection; `None`: the state is none of a connection. Its partial record is
+    /// not in it.
     pub(super) fn new(state: TlsState) -> Option<Self> {
         if !state.is_plausible() {
             return None;
@@ -83,7 +85,8 @@ impl Restored {
         self.server_name.as_deref()
     }
 
-    /// Decrypts whole records into `room`, and keeps plaintext that does not fit. Returns the number of bytes written.
+    /// Decrypts whole records into `room`, and keeps plaintext that does not fit. Returns the
+    /// number of bytes written.
     pub(super) fn take(&mut self, records: &[u8], room: &mut [u8]) -> Result<usize, TlsError> {
         let taken = self.take_records(records, room);
         if let Err(error) = &taken {
@@ -190,7 +193,8 @@ impl Restored {
         len
     }
 
-    /// Encrypts as much as there is room for, and returns its length: nothing behind an alert that ends the connection.
+    /// Encrypts as much as there is room for, and returns its length: nothing behind an alert that
+    /// ends the connection.
     pub(super) fn write(&mut self, plaintext: &[u8]) -> usize {
         let mut taken = 0;
         while taken < plaintext.len() && !self.is_closed {

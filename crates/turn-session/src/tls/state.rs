@@ -10,11 +10,13 @@ use zeroize::Zeroizing;
 /// Length of the longest key.
 const KEY_MAX: usize = 32;
 
-/// State of a TLS connection after its handshake, as it goes to another process: the keys of both directions, and all
-/// bytes on their way. Keys are wiped when it is dropped; the bytes of its [`Value`] are as secret as the keys.
+/// State of a TLS connection after its handshake, as it goes to another process: the keys of both
+/// directions, and all bytes on their way. Keys are wiped when it is dropped; the bytes of its
+/// [`Value`] are as secret as the keys.
 ///
-/// Only one process may go on from a state: two would encrypt different data with the same nonce, which reveals both. The
-/// process that [left](super::Tls::leave) may [resume](super::Tls::resume) from it only if the other one has sent nothing.
+/// Only one process may go on from a state: two would encrypt different data with the same nonce,
+/// which reveals both. The process that [left](super::Tls::leave) may [resume](super::Tls::resume)
+/// from it only if the other one has sent nothing.
 pub struct TlsState {
     pub(super) version: Version,
     /// From the client.

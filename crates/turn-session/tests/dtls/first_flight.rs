@@ -33,7 +33,8 @@ fn a_hello_is_answered_by_a_smaller_question_with_its_numbers() {
     assert!(len < hello.len());
     // Record: handshake, DTLS 1.0, epoch 0, the hello's number, length.
     assert_eq!(answer[..13], [22, 0xFE, 0xFF, 0, 0, 0, 0, 0, 0, 1, 9, 0, 47]);
-    // HelloVerifyRequest of 35 bytes, message 0, whole; DTLS 1.0 (RFC 6347 §4.2.1), 32 bytes of cookie.
+    // HelloVerifyRequest of 35 bytes, message 0, whole; DTLS 1.0 (RFC 6347 §4.2.1), 32 bytes of
+    // cookie.
     assert_eq!(answer[13..28], [3, 0, 0, 35, 0, 0, 0, 0, 0, 0, 0, 35, 0xFE, 0xFF, 32]);
     assert_eq!(len, 60);
 }

@@ -102,8 +102,8 @@ fn either_end_sends_close_notify() {
     assert_eq!(error.code(), ErrorCode::ZERO_RETURN);
 }
 
-/// One datagram of ten is lost, either way; which ones is drawn from a fresh seed. All handshakes go on side by
-/// side, for OpenSSL's timers begin at a second.
+/// One datagram of ten is lost, either way; which ones is drawn from a fresh seed. All handshakes
+/// go on side by side, for OpenSSL's timers begin at a second.
 #[test]
 fn handshakes_survive_the_loss_of_every_tenth_datagram() {
     let config = config();
@@ -184,7 +184,8 @@ fn a_client_may_have_sent_its_first_hello_many_times() {
         std::thread::sleep(Duration::from_millis(20));
     }
     client.get_mut().incoming.append(&mut server.out);
-    // Nothing is waited for: were a record taken for a repeated one, the handshake would stand still here.
+    // Nothing is waited for: were a record taken for a repeated one, the handshake would stand
+    // still here.
     carry(&mut client, &mut server, &mut || false).unwrap();
     assert!(server.is_established() && client.ssl().is_init_finished());
 }

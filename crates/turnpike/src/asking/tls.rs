@@ -24,7 +24,8 @@ fn client() -> io::Result<ClientConnection> {
     ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)
 }
 
-/// Sends a request and waits for its response. That a client certificate is missing is an answer as well.
+/// Sends a request and waits for its response. That a client certificate is missing is an answer as
+/// well.
 pub(super) async fn exchange(stream: &mut TcpStream, request: &Request) -> io::Result<()> {
     let mut tls = client()?;
     let (mut response, mut len) = ([0; RESPONSE_MAX], 0);

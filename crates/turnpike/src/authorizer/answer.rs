@@ -69,7 +69,8 @@ pub(super) fn question(applicant: &Applicant) -> Vec<u8> {
     serde_json::to_vec(&question).unwrap_or_default()
 }
 
-/// Reads an answer: 200 with `{"allow": true}` or `{"allow": false}`, 204 as yes, 403 as no. Everything else is no answer.
+/// Reads an answer: 200 with `{"allow": true}` or `{"allow": false}`, 204 as yes, 403 as no.
+/// Everything else is no answer.
 pub(super) fn read(status: u16, body: &[u8]) -> Result<Authorization, String> {
     match status {
         200 => {}

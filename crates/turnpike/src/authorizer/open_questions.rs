@@ -1,5 +1,5 @@
-//! Questions that wait for their answers: bounded for all, and for each account, so that no user takes the places of others
-//! while the service is slow.
+//! Questions that wait for their answers: bounded for all, and for each account, so that no user
+//! takes the places of others while the service is slow.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

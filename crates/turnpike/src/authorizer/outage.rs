@@ -1,4 +1,5 @@
-//! Lines about a service that does not answer: a warning, again each minute, and one line at the end.
+//! Lines about a service that does not answer: a warning, again each minute, and one line at the
+//! end.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

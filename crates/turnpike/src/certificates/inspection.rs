@@ -11,7 +11,8 @@ use super::WARN_BEFORE;
 use crate::findings::Severity;
 use crate::{authorities, output};
 
-/// Bits of an RSA key below which browsers refuse it (CA/Browser Forum, Baseline Requirements §6.1.5).
+/// Bits of an RSA key below which browsers refuse it (CA/Browser Forum, Baseline Requirements
+/// §6.1.5).
 const RSA_BITS_MIN: usize = 2048;
 
 /// Object identifiers of signatures with hash functions that are broken.
@@ -34,7 +35,8 @@ pub(crate) enum Flaw {
     NotYetValid { subject: String, until: Duration },
     /// The chain expires soon.
     ExpiresSoon { subject: String, left: Duration },
-    /// The chain ends with a certificate whose issuer is neither in the file nor an authority of this host.
+    /// The chain ends with a certificate whose issuer is neither in the file nor an authority of
+    /// this host.
     MissingIntermediate { issuer: String },
     /// A certificate of the file is not the issuer of the one before.
     WrongOrder { subject: String, issuer: String },
@@ -217,8 +219,8 @@ fn issuers(chain: &[X509Certificate<'_>]) -> Option<Flaw> {
     if last.issuer() == last.subject() {
         return (chain.len() == 1).then_some(Flaw::SelfSigned);
     }
-    // An operator's own authority may have intermediates that this host does not know: only a certificate
-    // without any is told to lack one.
+    // An operator's own authority may have intermediates that this host does not know: only a
+    // certificate without any is told to lack one.
     let unknown = chain.len() == 1 && !authorities::knows(last.issuer().as_raw());
     unknown.then(|| Flaw::MissingIntermediate { issuer: last.issuer().to_string() })
 }

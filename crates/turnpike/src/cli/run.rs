@@ -11,8 +11,8 @@ use crate::failure::{Failure, Result};
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct Run {
-    /// Run from coturn's configuration instead of one of Turnpike's. It is translated at the start and at each
-    /// reload, and the log names each line that is not in force, with the reason
+    /// Run from coturn's configuration instead of one of Turnpike's. It is translated at the start
+    /// and at each reload, and the log names each line that is not in force, with the reason
     #[arg(long, value_name = "FILE")]
     pub(crate) coturn_config: Option<PathBuf>,
     /// Options of coturn's command line, behind `--`: they are read behind the file

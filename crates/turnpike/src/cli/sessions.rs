@@ -17,7 +17,8 @@ pub(crate) struct Sessions {
     /// Only clients at this address
     #[arg(long, value_name = "IP")]
     pub(crate) client: Option<IpAddr>,
-    /// Order: age, expires, rate, packets, traffic, dropped, user or client; a minus in front reverses it
+    /// Order: age, expires, rate, packets, traffic, dropped, user or client; a minus in front
+    /// reverses it
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     pub(crate) sort: Option<String>,
     /// Show the peers of each: its permissions, channels and connections, with the time left
@@ -37,8 +38,8 @@ pub(crate) struct Sessions {
 pub(crate) enum Session {
     /// End allocations
     ///
-    /// All of a user or a client are counted first, and ended once that was agreed to on the terminal, or with
-    /// --yes.
+    /// All of a user or a client are counted first, and ended once that was agreed to on the
+    /// terminal, or with --yes.
     End {
         /// Their ids, as `turnpike sessions` shows them
         #[arg(value_name = "ID", required_unless_present_any = ["user", "client"])]

@@ -9,8 +9,8 @@ use super::Output;
 
 #[derive(Debug, Args)]
 pub(crate) struct User {
-    /// The users' realm [default: the realm of the configuration named with --config, else of the running
-    /// server, else of the usual configuration]
+    /// The users' realm [default: the realm of the configuration named with --config, else of the
+    /// running server, else of the usual configuration]
     #[arg(long, global = true, value_name = "REALM")]
     pub(crate) realm: Option<String>,
     #[command(subcommand)]
@@ -22,14 +22,14 @@ pub(crate) enum UserCommand {
     /// Add a user, or with --stdin many
     ///
     /// Each line of standard input is a user, NAME:PASSWORD or a JSON object: {"username": "bob",
-    /// "password": "...", "allocations_max": 5}, or with the keys "md5" and "sha256" of `turnpike user
-    /// export --keys` instead of the password. All are added, or none: each wrong line is reported with its
-    /// number.
+    /// "password": "...", "allocations_max": 5}, or with the keys "md5" and "sha256" of
+    /// `turnpike user export --keys` instead of the password. All are added, or none: each wrong
+    /// line is reported with its number.
     Add(UserAdd),
     /// Change the limit of a user; the password stays. With --stdin, limits and passwords of many
     ///
-    /// Each line of standard input is as for `turnpike user add --stdin`; an object without a password changes
-    /// the limit alone. All are changed, or none.
+    /// Each line of standard input is as for `turnpike user add --stdin`; an object without a
+    /// password changes the limit alone. All are changed, or none.
     Set(UserSet),
     /// Give a user a new password; the rest stays
     #[command(visible_alias = "passwd")]
@@ -46,8 +46,8 @@ pub(crate) enum UserCommand {
         #[command(flatten)]
         output: Output,
     },
-    /// Print the users as lines of JSON, for `turnpike user set --stdin`; with --keys for `turnpike user add
-    /// --stdin` of another server
+    /// Print the users as lines of JSON, for `turnpike user set --stdin`; with --keys for
+    /// `turnpike user add --stdin` of another server
     Export(UserExport),
     /// Delete a user; its allocations end at their next refresh, or now with --end-sessions
     Delete {
@@ -59,10 +59,11 @@ pub(crate) enum UserCommand {
         #[command(flatten)]
         output: Output,
     },
-    /// Refuse a user, a credential, a shared secret or a token key from now on, and end its sessions
+    /// Refuse a user, a credential, a shared secret or a token key from now on, and end its
+    /// sessions
     ///
-    /// The running server does it within a second and remembers it over restarts, also for users that are not in its
-    /// database. Each server has revocations of its own.
+    /// The running server does it within a second and remembers it over restarts, also for users
+    /// that are not in its database. Each server has revocations of its own.
     Revoke(UserRevoke),
     /// Accept a revoked user, credential, secret or key again
     Restore(UserRestore),
@@ -76,7 +77,8 @@ pub(crate) enum UserCommand {
 /// The thing that is revoked or restored.
 #[derive(Debug, Args)]
 pub(crate) struct Revocable {
-    /// A user, the user part or the whole name of time-limited credentials, or a name as `turnpike sessions` shows it
+    /// A user, the user part or the whole name of time-limited credentials, or a name as
+    /// `turnpike sessions` shows it
     pub(crate) name: String,
     /// NAME is that of a shared secret; `default` is auth.secret
     #[arg(long, conflicts_with = "token_key")]
@@ -92,7 +94,8 @@ pub(crate) struct Revocable {
 pub(crate) struct UserRevoke {
     #[command(flatten)]
     pub(crate) what: Revocable,
-    /// Refuse it for this time: "12 h" [default: until it is restored; a name with an expiry in it, until then]
+    /// Refuse it for this time: "12 h" [default: until it is restored; a name with an expiry in it,
+    /// until then]
     #[arg(long = "for", value_name = "TIME", value_parser = crate::duration::parse)]
     pub(crate) lasts: Option<Duration>,
 }
@@ -168,8 +171,8 @@ pub(crate) struct UserPassword {
 
 #[derive(Debug, Args)]
 pub(crate) struct UserExport {
-    /// Write them with their keys, to a new file that only its owner reads. A key is as good as a password
-    /// in this realm: keep the file as you keep the database
+    /// Write them with their keys, to a new file that only its owner reads. A key is as good as a
+    /// password in this realm: keep the file as you keep the database
     #[arg(long, value_name = "FILE")]
     pub(crate) keys: Option<PathBuf>,
 }

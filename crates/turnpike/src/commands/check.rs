@@ -1,5 +1,5 @@
-//! `turnpike check`: all errors of a configuration, or its summary, findings about its files and its host, and the URIs
-//! for clients.
+//! `turnpike check`: all errors of a configuration, or its summary, findings about its files and
+//! its host, and the URIs for clients.
 
 mod files;
 mod firewall;

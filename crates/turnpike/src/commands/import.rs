@@ -158,7 +158,8 @@ fn source(file: &Path) -> Result<Source> {
     Ok(Source { text, words: line.words, files })
 }
 
-/// Writes the files and adds the users. Returns lines for the operator. Nothing that exists is replaced.
+/// Writes the files and adds the users. Returns lines for the operator. Nothing that exists is
+/// replaced.
 fn write(paths: &PathOptions, file: &Path, imported: &Import) -> Result<Vec<String>> {
     let mut files: Vec<NewFile> = imported
         .secrets

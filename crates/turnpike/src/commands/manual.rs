@@ -1,5 +1,5 @@
-//! `turnpike completions` and `turnpike manual`: made by the program that they are about, when a package is built, so that
-//! they cannot differ from it.
+//! `turnpike completions` and `turnpike manual`: made by the program that they are about, when a
+//! package is built, so that they cannot differ from it.
 
 use std::fs;
 

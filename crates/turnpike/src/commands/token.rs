@@ -1,4 +1,5 @@
-//! `turnpike token`: tokens for the interface of `[api]`. A running server sees a change at its next request.
+//! `turnpike token`: tokens for the interface of `[api]`. A running server sees a change at its
+//! next request.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,5 +1,5 @@
-//! `turnpike tune`: host settings for high packet rates. The work is done by `host-tuning`; here are the
-//! needs of the server, the question before a change, and the output.
+//! `turnpike tune`: host settings for high packet rates. The work is done by `host-tuning`; here
+//! are the needs of the server, the question before a change, and the output.
 
 mod apply;
 mod check;

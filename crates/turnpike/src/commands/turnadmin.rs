@@ -1,4 +1,5 @@
-//! The commands of coturn's `turnadmin`, with its options, its output and its exit status, on databases in its layout.
+//! The commands of coturn's `turnadmin`, with its options, its output and its exit status, on
+//! databases in its layout.
 
 mod crypt;
 mod words;
@@ -303,7 +304,8 @@ fn owned(row: &[&str]) -> Row {
     row.iter().map(|value| (*value).to_owned()).collect()
 }
 
-/// An origin as coturn compares it: scheme and host in lower case, with the port where that is known, without a path.
+/// An origin as coturn compares it: scheme and host in lower case, with the port where that is
+/// known, without a path.
 fn canonical(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     let (scheme, place) = (scheme.to_lowercase(), rest.split(['/', '?', '#']).next());

@@ -1,4 +1,5 @@
-//! The program under coturn's name, `turnserver`: coturn's command line, run as `turnpike run --coturn-config`.
+//! The program under coturn's name, `turnserver`: coturn's command line, run as
+//! `turnpike run --coturn-config`.
 
 mod detach;
 mod user;
@@ -133,7 +134,8 @@ fn open(path: &Path, is_copied: bool, owner: Option<(u32, u32)>) -> LogTarget {
     )
 }
 
-/// Finds the configuration as coturn does: one with a directory in its name there, any other in the usual places.
+/// Finds the configuration as coturn does: one with a directory in its name there, any other in the
+/// usual places.
 fn find(name: &str) -> Result<PathBuf> {
     let named = Path::new(name);
     if named.components().count() > 1 {

@@ -86,7 +86,8 @@ fn running(paths: &PathOptions) -> Result<i32> {
     Ok(server.pid.as_raw_nonzero().get())
 }
 
-/// Starts a program as the running server was started, or with the configuration that is named here.
+/// Starts a program as the running server was started, or with the configuration that is named
+/// here.
 fn command(program: &Path, before: i32, paths: &PathOptions) -> Result<Command> {
     let of = |name: &str| PathBuf::from(format!("/proc/{before}/{name}"));
     let read = |name: &str| fs::read(of(name)).or_fail("cannot see how the server was started");

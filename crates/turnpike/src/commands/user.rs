@@ -102,8 +102,8 @@ impl Database {
     }
 }
 
-/// Refuses a database that does not exist: opening it would create an empty one, and a command that lists or
-/// changes users has named the wrong directory.
+/// Refuses a database that does not exist: opening it would create an empty one, and a command that
+/// lists or changes users has named the wrong directory.
 fn has_database(settings: &Settings) -> Result<()> {
     let database = settings.user_database();
     if users::exists(&database) {

@@ -1,4 +1,5 @@
-//! `turnpike why`: recent refusals, each with its meaning and a remedy; or one session with its peers and past.
+//! `turnpike why`: recent refusals, each with its meaning and a remedy; or one session with its
+//! peers and past.
 
 mod session;
 

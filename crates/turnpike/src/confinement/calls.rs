@@ -1,5 +1,5 @@
-//! System calls, by seccomp: a list of calls that a server never makes and that an attacker would. They
-//! fail with EPERM. See docs/adr/0010 for the reason against a list of permitted calls.
+//! System calls, by seccomp: a list of calls that a server never makes and that an attacker would.
+//! They fail with EPERM. See docs/adr/0010 for the reason against a list of permitted calls.
 
 use std::collections::BTreeMap;
 

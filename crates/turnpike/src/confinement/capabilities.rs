@@ -16,8 +16,8 @@ use crate::failure::{OrFail as _, Result};
 const KERNEL_PATH: [Capability; 3] =
     [Capability::CAP_BPF, Capability::CAP_NET_ADMIN, Capability::CAP_PERFMON];
 
-/// The first file of another user than this process's, of a process that is root's: reading it again
-/// takes a capability. Others than root have had to be able to read their files without.
+/// The first file of another user than this process's, of a process that is root's: reading it
+/// again takes a capability. Others than root have had to be able to read their files without.
 pub(super) fn foreign<'a>(mut files: impl Iterator<Item = &'a Path>) -> Option<PathBuf> {
     let owner = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.uid());
     if !rustix::process::geteuid().is_root() {

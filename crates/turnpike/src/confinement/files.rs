@@ -29,8 +29,8 @@ const HOST: [&str; 6] =
 /// File that SQLite opens for writing in place of a closed standard stream.
 const NULL: &str = "/dev/null";
 
-/// Files by which the C library resolves the name of a certificate authority or a database. One that is replaced later is another file:
-/// systemd-resolved's has its directory here.
+/// Files by which the C library resolves the name of a certificate authority or a database. One
+/// that is replaced later is another file: systemd-resolved's has its directory here.
 const RESOLVER: [&str; 7] = [
     "/etc/resolv.conf",
     "/run/systemd/resolve",
@@ -41,7 +41,8 @@ const RESOLVER: [&str; 7] = [
     "/etc/services",
 ];
 
-/// Directories that the kernel path writes: the settings of its look-ups, and its maps that outlive a process.
+/// Directories that the kernel path writes: the settings of its look-ups, and its maps that outlive
+/// a process.
 const KERNEL_PATH: [&str; 3] =
     ["/proc/sys/net/ipv4/conf/lo", "/proc/sys/net/ipv6/conf/lo", "/sys/fs/bpf"];
 
@@ -71,8 +72,8 @@ pub(super) struct Named {
 }
 
 impl Named {
-    /// Files of a configuration; directories that are written to are created, as only existing ones can
-    /// be allowed.
+    /// Files of a configuration; directories that are written to are created, as only existing ones
+    /// can be allowed.
     pub(super) fn of(configuration: &Configuration) -> Result<Self> {
         let settings = &configuration.settings;
         let data = settings.data.directory.clone();
@@ -140,8 +141,8 @@ impl Named {
         own.chain(&self.read).map(PathBuf::as_path)
     }
 
-    /// Directories that are read: of each file the one that it is named in and, behind symbolic links, the
-    /// one that it is in. A renewed file is another one in its place.
+    /// Directories that are read: of each file the one that it is named in and, behind symbolic
+    /// links, the one that it is in. A renewed file is another one in its place.
     fn directories(&self) -> Vec<PathBuf> {
         let mut all = self.readable.clone();
         for file in &self.read {
@@ -181,8 +182,8 @@ pub(super) struct Files {
     /// Readable paths, with all below them; none is a symbolic link.
     readable: Vec<PathBuf>,
     partly: bool,
-    /// Open as long as the process lives: a rule is about the inode, and the kernel makes other ones for
-    /// /proc when it has dropped unused ones.
+    /// Open as long as the process lives: a rule is about the inode, and the kernel makes other
+    /// ones for /proc when it has dropped unused ones.
     _held: Vec<PathFd>,
 }
 
@@ -192,8 +193,8 @@ impl Files {
         ConfinementLayer { on: true, why: why.to_owned() }
     }
 
-    /// Returns whether a file may be read, wherever its symbolic links lead. A missing one is judged by its
-    /// directory.
+    /// Returns whether a file may be read, wherever its symbolic links lead. A missing one is
+    /// judged by its directory.
     pub(super) fn allows(&self, file: &Path) -> bool {
         let parent = || fs::canonicalize(file.parent()?).ok();
         let real = fs::canonicalize(file).ok().or_else(parent);

@@ -1,5 +1,5 @@
-//! The public address from the metadata service of a cloud. It is asked only where the operator has named the cloud
-//! (`relay.external_metadata`): anything may answer at this address elsewhere.
+//! The public address from the metadata service of a cloud. It is asked only where the operator has
+//! named the cloud (`relay.external_metadata`): anything may answer at this address elsewhere.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -13,7 +13,8 @@ use tokio::time::timeout;
 /// The service, in every cloud.
 const AT: (Ipv4Addr, u16) = (Ipv4Addr::new(169, 254, 169, 254), 80);
 
-/// Time for all requests about an address: the service is on the same host, and answers in milliseconds.
+/// Time for all requests about an address: the service is on the same host, and answers in
+/// milliseconds.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(3);
 
 /// Bytes of an answer: a host has a few interfaces with a few addresses.

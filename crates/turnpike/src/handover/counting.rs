@@ -1,6 +1,8 @@
-//! Counters of all processes so far, for the next one. Each goes by its name: one that the other version does not have begins at 0.
+//! Counters of all processes so far, for the next one. Each goes by its name: one that the other
+//! version does not have begins at 0.
 //!
-//! They are a message within a message: calls do not end for counters that another version writes in another form.
+//! They are a message within a message: calls do not end for counters that another version writes
+//! in another form.
 
 use std::collections::HashMap;
 

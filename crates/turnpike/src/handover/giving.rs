@@ -48,7 +48,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// Part of one worker.
 type Left = Inheritance<UdpSocket, TcpStream, TcpListener, Conduit>;
 
-/// Sockets that were handed out. To close thousands takes time, in which the next process would wait.
+/// Sockets that were handed out. To close thousands takes time, in which the next process would
+/// wait.
 #[derive(Debug, Default)]
 struct HandedOut {
     udp: Vec<UdpSocket>,
@@ -127,15 +128,18 @@ pub(crate) struct Giving {
     pub(crate) counted: Workers,
 }
 
-/// Hand-overs are possible as long as this is there. Without it listeners and the kernel path are free to end.
+/// Hand-overs are possible as long as this is there. Without it listeners and the kernel path are
+/// free to end.
 pub(crate) struct Handovers(Arc<Mutex<Option<Giving>>>);
 
 impl Handovers {
-    /// Leaves everything to the next process, which comes when this one has ended: `keep` passes it to who keeps it meanwhile. Returns the
-    /// number of allocations, which this process has no more.
+    /// Leaves everything to the next process, which comes when this one has ended: `keep` passes it
+    /// to who keeps it meanwhile. Returns the number of allocations, which this process has no
+    /// more.
     ///
     /// # Errors
-    /// An upgrade goes on, or a worker does not answer: this process has them as before. Or it cannot be kept: the calls have ended.
+    /// An upgrade goes on, or a worker does not answer: this process has them as before. Or it
+    /// cannot be kept: the calls have ended.
     pub(crate) fn park(&self, keep: impl FnOnce(&Parked) -> io::Result<()>) -> io::Result<usize> {
         let Ok(giving) = self.0.try_lock() else {
             return Err(io::Error::other("an upgrade goes on at this moment"));
@@ -156,7 +160,8 @@ impl Handovers {
 pub(super) struct Offering(Weak<Mutex<Option<Giving>>>);
 
 impl Offering {
-    /// Offers them to a keeper. Returns false while an upgrade goes on, and when another process has them.
+    /// Offers them to a keeper. Returns false while an upgrade goes on, and when another process
+    /// has them.
     ///
     /// # Errors
     /// The keeper is gone.
@@ -180,7 +185,8 @@ impl Drop for Handovers {
 }
 
 impl Giving {
-    /// Waits for the next process, on a thread of its own. `behind_a_pause`: this one has just taken over.
+    /// Waits for the next process, on a thread of its own. `behind_a_pause`: this one has just
+    /// taken over.
     ///
     /// # Errors
     /// No thread left.
@@ -310,7 +316,8 @@ impl Giving {
         KernelPathPart::send(outlet, &path.descriptors().collect::<Vec<_>>())
     }
 
-    /// Leaves everything to a process that comes when this one has ended. Returns the number of allocations.
+    /// Leaves everything to a process that comes when this one has ended. Returns the number of
+    /// allocations.
     fn park(&self, keep: impl FnOnce(&Parked) -> io::Result<()>) -> io::Result<usize> {
         let mut parking = Parking::new()?;
         let path = self.kernel_path.park();
@@ -334,12 +341,14 @@ impl Giving {
         if kept.is_ok() && path.is_some() {
             self.kernel_path.leave();
         }
-        // Also if that has failed: the next process may get the keys of connections all the same, and two would go on with them.
+        // Also if that has failed: the next process may get the keys of connections all the same,
+        // and two would go on with them.
         self.workers.channels.forget();
         kept.map(|()| allocations)
     }
 
-    /// Sends copies of all allocations while the workers serve, until the ones of each worker were complete.
+    /// Sends copies of all allocations while the workers serve, until the ones of each worker were
+    /// complete.
     fn copy(
         &self,
         wire: &mut Wire,

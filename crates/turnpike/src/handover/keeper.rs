@@ -1,4 +1,5 @@
-//! The keeper: a small process that has copies of a server's calls, and gives them to the next server when that one has died.
+//! The keeper: a small process that has copies of a server's calls, and gives them to the next
+//! server when that one has died.
 //!
 //! ```text
 //! a server                                  the keeper
@@ -15,7 +16,8 @@
 //! Prepared: serves                      --> forgets them
 //! ```
 //!
-//! A server that cannot go on with these calls, as its listeners are others, says Forget instead of Copy, and waits for Gone: the ports are free then.
+//! A server that cannot go on with these calls, as its listeners are others, says Forget instead of
+//! Copy, and waits for Gone: the ports are free then.
 //!
 //! It takes no part in what is relayed: packets wait in the sockets while no server is there.
 
@@ -37,14 +39,14 @@ use super::passing::{Inlet as _, Outlet as _};
 use super::wire::{Wire, unexpected};
 use super::{PAUSE_ROOM, PREPARATION_MAX};
 
-/// Time in which the next server has to come. Calls of which nothing is heard for so long have ended for their users.
+/// Deadline for the next server. Calls without data for so long have ended for their users.
 const KEPT_FOR: Duration = Duration::from_secs(60);
 
-/// Servers that get the same calls. If the second dies with them as well, it may be that they are why.
+/// Servers that get the same calls. If the second dies as well, the calls may be the cause.
 const TRIES_MAX: u32 = 2;
 
-/// A server that dies within this time of taking calls over may have died of them: nearly all send packets within it, and clients ask for
-/// permissions and channels.
+/// A server that dies within this time of taking calls over may have died of them: nearly all send
+/// packets within it, and clients ask for permissions and channels.
 const EARLY_DEATH: Duration = Duration::from_secs(10);
 
 /// Pause after a connection that could not be accepted.
@@ -233,7 +235,7 @@ impl Holding {
         Ok(Self { from, offer, listeners, workers, kernel_path, tries: 0 })
     }
 
-    /// Gives the UDP listeners room for what comes until the next server is there, where this process may; that one takes it back.
+    /// Enlarges the UDP listeners' receive buffers until the next server restores them.
     fn make_room(&self) {
         let mut listeners = self.listeners.iter();
         for Listening { udp, tcp } in &self.offer.workers {

@@ -1,4 +1,5 @@
-//! A server's part of its keeper: a thread that sends copies of everything, as long as there is one.
+//! A server's part of its keeper: a thread that sends copies of everything, as long as there is
+//! one.
 
 use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
@@ -89,7 +90,8 @@ impl KeeperLink {
         *keeper = Keeper::Left;
     }
 
-    /// Leaves everything to the keeper, after the end of all workers: the process ends, as it was told to.
+    /// Leaves everything to the keeper, after the end of all workers: the process ends, as it was
+    /// told to.
     pub(crate) fn end(&self) {
         let (keeper, changed) = &*self.0;
         let is_behind = |keeper: &mut Keeper| matches!(keeper, Keeper::Connected(_));
@@ -175,8 +177,8 @@ impl KeeperLink {
     }
 }
 
-/// Introduces this process to the keeper at `socket`, and gives it the listeners. `None` if there is none, or if this process has no listeners
-/// to give.
+/// Introduces this process to the keeper at `socket`, and gives it the listeners. `None` if there
+/// is none, or if this process has no listeners to give.
 ///
 /// # Errors
 /// It is another user's, or has another form of this talk.

@@ -19,7 +19,8 @@ pub(super) struct Hello {
     pub(super) process: u32,
 }
 
-/// What a process that ends leaves: where it comes from. The offer and the parts of the workers follow.
+/// What a process that ends leaves: where it comes from. The offer and the parts of the workers
+/// follow.
 #[derive(Debug)]
 pub(super) struct Leaving {
     /// For the log.
@@ -46,8 +47,8 @@ impl KernelPathPart {
     }
 }
 
-/// Parts that the next process needs for its preparations. Descriptors follow: of each worker's listeners in this order, of the services, and
-/// from a process that still runs of standard error.
+/// Parts that the next process needs for its preparations. Descriptors follow: of each worker's
+/// listeners in this order, of the services, and from a process that still runs of standard error.
 pub(super) struct Offer {
     /// Nonces that clients have go on.
     pub(super) nonce_key: Secret<[u8; 32]>,
@@ -92,12 +93,15 @@ pub(super) struct Listening {
 pub(super) enum News {
     /// Copies of one worker, while it serves. Descriptors follow: see [`CopyPart`].
     Copies(CopyPart),
-    /// The rest of one worker, which serves no more. Descriptors follow: of its copies, of the ways to processes with sessions that stay, of
-    /// clients' connections, of relays for TCP, of connections with peers.
+    /// The rest of one worker, which serves no more. Descriptors follow: of its copies, of the ways
+    /// to processes with sessions that stay, of clients' connections, of relays for TCP, of
+    /// connections with peers.
     Last(LastPart),
-    /// Progress of allocations for which the kernel has relayed since, of each worker: it relays no more.
+    /// Progress of allocations for which the kernel has relayed since, of each worker: it relays no
+    /// more.
     Progress(Vec<ProgressPart>),
-    /// Counters of all processes so far, as [counting](super::counting) writes them; the progress follows.
+    /// Counters of all processes so far, as [counting](super::counting) writes them; the progress
+    /// follows.
     Totals(Bytes),
 }
 
@@ -175,8 +179,8 @@ impl KeeperHello {
     }
 }
 
-/// Copies of one worker, for a keeper or for the next process. Descriptors follow: of the sockets that relays share, of relays that come
-/// with theirs.
+/// Copies of one worker, for a keeper or for the next process. Descriptors follow: of the sockets
+/// that relays share, of relays that come with theirs.
 pub(super) struct CopyPart {
     pub(super) worker: WorkerId,
     pub(super) last_id: AllocationId,
@@ -189,7 +193,8 @@ pub(super) struct CopyPart {
     pub(super) stops: bool,
     /// Nothing else had changed.
     pub(super) complete: bool,
-    /// For a keeper: the kernel path is another one. So many descriptors follow; none: it goes on without a server no longer.
+    /// For a keeper: the kernel path is another one. So many descriptors follow; none: it goes on
+    /// without a server no longer.
     pub(super) kernel_path: Option<u32>,
 }
 
@@ -335,7 +340,8 @@ pub(super) enum Step {
     Go,
     /// The old process has let go of the rest.
     Gone,
-    /// The next process has its listeners, and wants copies. A keeper that has them wants some as well.
+    /// The next process has its listeners, and wants copies. A keeper that has them wants some as
+    /// well.
     Copy,
     /// The next process cannot go on with the calls that a keeper has: they have ended.
     Forget,

@@ -1,10 +1,13 @@
-//! What a process that ends leaves with the service manager, for the next one: a state, and open sockets.
+//! What a process that ends leaves with the service manager, for the next one: a state, and open
+//! sockets.
 //!
-//! The state is a file in memory, sealed so that nobody alters it: no disk sees the keys in it. The sockets are on their way in a Unix socket
-//! of which the sending end is closed: the manager keeps two descriptors, however many allocations there are.
+//! The state is a file in memory, sealed so that nobody alters it: no disk sees the keys in it. The
+//! sockets are on their way in a Unix socket of which the sending end is closed: the manager keeps
+//! two descriptors, however many allocations there are.
 //!
-//! A message that is received from the Unix socket is gone from it, also if the process is killed that has it. Each message in it has a label, by which the
-//! next one knows that some are missing before it takes one for another.
+//! A message that is received from the Unix socket is gone from it, also if the process is killed
+//! that has it. Each message in it has a label, by which the next one knows that some are missing
+//! before it takes one for another.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -21,8 +24,8 @@ use super::passing::{
     write_message,
 };
 
-/// Room for the messages that carry descriptors, in bytes, as far as `net.core.wmem_max` allows: with Linux's own limit for some
-/// hundred thousand descriptors.
+/// Room for the messages that carry descriptors, in bytes, as far as `net.core.wmem_max` allows:
+/// with Linux's own limit for some hundred thousand descriptors.
 const ROOM: usize = 4 << 20;
 
 /// After these a file stays as it is.
@@ -106,7 +109,8 @@ impl Outlet for Parking {
     }
 }
 
-/// The parts that a process has left, as they are read. Sockets that no process has taken close with it.
+/// The parts that a process has left, as they are read. Sockets that no process has taken close
+/// with it.
 #[derive(Debug)]
 pub(super) struct Found {
     state: File,
@@ -116,7 +120,8 @@ pub(super) struct Found {
     label: Label,
 }
 
-/// Sockets on their way. The manager has a descriptor of the Unix socket too, and what waits in it would stay open: they close with this.
+/// Sockets on their way. The manager has a descriptor of the Unix socket too, and what waits in it
+/// would stay open: they close with this.
 #[derive(Debug)]
 struct Sockets(UnixStream);
 
@@ -254,7 +259,8 @@ mod tests {
         assert!(is_free(address));
     }
 
-    /// A process is killed that has received some of the sockets: as many are left as are asked for, and they are others.
+    /// A process is killed that has received some of the sockets: as many are left as are asked
+    /// for, and they are others.
     #[test]
     fn sockets_behind_missing_ones_are_not_taken_for_these() {
         let sockets: Vec<UdpSocket> = (0..2).map(|_| socket()).collect();

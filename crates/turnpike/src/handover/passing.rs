@@ -58,7 +58,8 @@ pub(super) fn read_message<T: Value>(input: &mut impl Read) -> io::Result<T> {
     read_document(&bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }
 
-/// Sends as many descriptors as one message takes, with these bytes: at least one, which carries them.
+/// Sends as many descriptors as one message takes, with these bytes: at least one, which carries
+/// them.
 pub(super) fn send_part(
     stream: &UnixStream,
     label: &[u8],

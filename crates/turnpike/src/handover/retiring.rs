@@ -23,7 +23,8 @@ impl Retiring {
         Self { wire: Some(wire), kernel_path: None, totals }
     }
 
-    /// One that has ended. Its kernel path relays no more from here on: this process may refuse a peer that it has allowed.
+    /// One that has ended. Its kernel path relays no more from here on: this process may refuse a
+    /// peer that it has allowed.
     pub(super) fn ended(kernel_path: Option<ParkedPath>, totals: Option<EarlierTotals>) -> Self {
         let kernel_path = kernel_path.and_then(|path| match path.end_leases() {
             Ok(()) => Some(path),

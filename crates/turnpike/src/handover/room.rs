@@ -19,9 +19,10 @@ pub(super) fn open_descriptors() -> u32 {
     lowest_free.ok().and_then(|number| u32::try_from(number).ok()).unwrap_or_default()
 }
 
-/// Lets the kernel make room for so many more descriptors, as far as the limit of open files allows. Otherwise it doubles the table again
-/// and again while they come, and for each step a process with threads waits until all processors have seen it: with 5,000
-/// descriptors a third of the pause.
+/// Lets the kernel make room for so many more descriptors, as far as the limit of open files
+/// allows. Otherwise it doubles the table again and again while they come, and for each step a
+/// process with threads waits until all processors have seen it: with 5,000 descriptors a third of
+/// the pause.
 pub(super) fn make_room(more: u32) {
     let wanted = open_descriptors().saturating_add(more).saturating_add(OTHERS).min(ROOM_MAX);
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);

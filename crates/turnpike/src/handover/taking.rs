@@ -170,7 +170,8 @@ impl Predecessor {
         Self::read_offer(Source::Ended(found, leaving))
     }
 
-    /// Asks the keeper at this socket for the parts of a process that has died; `None` if there is nothing, or no keeper.
+    /// Asks the keeper at this socket for the parts of a process that has died; `None` if there is
+    /// nothing, or no keeper.
     ///
     /// # Errors
     /// It is of another form, or not whole.
@@ -235,7 +236,8 @@ impl Predecessor {
         })
     }
 
-    /// Closes its listeners at other addresses than these. They would be in the way of new ones that overlap.
+    /// Closes its listeners at other addresses than these. They would be in the way of new ones
+    /// that overlap.
     #[must_use]
     pub(crate) fn with_listeners_at(
         mut self,
@@ -266,7 +268,8 @@ impl Predecessor {
         }
     }
 
-    /// The number of its workers: as many as this process has, since the kernel spreads clients over their sockets.
+    /// The number of its workers: as many as this process has, since the kernel spreads clients
+    /// over their sockets.
     pub(crate) const fn workers(&self) -> usize {
         self.workers.len()
     }
@@ -303,10 +306,12 @@ impl Predecessor {
         self.relay_sockets
     }
 
-    /// Gives all that it has to `workers`, which are as many as its own. From the returned time on no process serves, until [`Self::enter`].
+    /// Gives all that it has to `workers`, which are as many as its own. From the returned time on
+    /// no process serves, until [`Self::enter`].
     ///
     /// # Errors
-    /// It has failed, and goes on. Without the parts of a process that has ended this one begins anew.
+    /// It has failed, and goes on. Without the parts of a process that has ended this one begins
+    /// anew.
     pub(crate) fn leave(&mut self, workers: &[SyncSender<Update>]) -> io::Result<Left> {
         if let Source::Running(wire) = &mut self.source {
             wire.send(&Step::Copy)?;
@@ -406,7 +411,8 @@ impl Predecessor {
         Ok(())
     }
 
-    /// Receives the kernel's part of a process that has ended: the last progress, unless it died, and the path itself if it goes on.
+    /// Receives the kernel's part of a process that has ended: the last progress, unless it died,
+    /// and the path itself if it goes on.
     fn receive_kernel_path(&mut self, workers: &[SyncSender<Update>]) -> io::Result<()> {
         let goes_on = match &self.source {
             Source::Running(_) => return Ok(()),
@@ -486,8 +492,8 @@ impl Predecessor {
         Ok(streams.collect())
     }
 
-    /// Tells it that this process is ready to serve, which gets the last news for its `workers`; behind that, this process serves alone, and has
-    /// its standard error.
+    /// Tells it that this process is ready to serve, which gets the last news for its `workers`;
+    /// behind that, this process serves alone, and has its standard error.
     ///
     /// # Errors
     /// It has taken everything back, and this process may not serve.
@@ -515,15 +521,16 @@ impl Predecessor {
     }
 }
 
-/// Gives news to the worker of this number. One that could not be built has ended, which its thread tells.
+/// Gives news to the worker of this number. One that could not be built has ended, which its thread
+/// tells.
 fn give(workers: &[SyncSender<Update>], index: usize, update: Update) -> io::Result<()> {
     let worker = workers.get(index).ok_or_else(out_of_turn)?;
     let _ = worker.send(update);
     Ok(())
 }
 
-/// Waits until all workers have taken what they were given: they open and watch sockets, which takes longer than to pass them, and in the pause
-/// packets would wait for it.
+/// Waits until all workers have taken what they were given: they open and watch sockets, which
+/// takes longer than to pass them, and in the pause packets would wait for it.
 fn wait_for_workers(workers: &[SyncSender<Update>]) -> io::Result<()> {
     let (answer, answers) = sync_channel(workers.len());
     for index in 0..workers.len() {

@@ -65,7 +65,8 @@ impl Wire {
         if step == expected { Ok(()) } else { Err(unexpected(step, expected)) }
     }
 
-    /// Returns true if the other process has closed its end. What it has sent may wait all the same.
+    /// Returns true if the other process has closed its end. What it has sent may wait all the
+    /// same.
     pub(super) fn is_gone(&self) -> bool {
         let mut ends = [PollFd::new(&self.stream, PollFlags::RDHUP)];
         poll(&mut ends, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)

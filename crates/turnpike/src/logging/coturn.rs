@@ -1,6 +1,8 @@
-//! Log lines in coturn's words, for programs that read them: `2026-07-30T12:34:56.789+0000 INFO session 000000000000000001: …`.
+//! Log lines in coturn's words, for programs that read them:
+//! `2026-07-30T12:34:56.789+0000 INFO session 000000000000000001: …`.
 //!
-//! An event is one line of coturn, or several. What coturn has no words for is the event's message with its fields.
+//! An event is one line of coturn, or several. What coturn has no words for is the event's message
+//! with its fields.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! Log lines as logfmt: `ts=… level=info msg="…"`, and each field of the event behind.
 //!
-//! A value is bare, or a JSON string where it has to be: with a space, a quote, an equals sign, or a character that
-//! could break the line or steer a terminal.
+//! A value is bare, or a JSON string where it has to be: with a space, a quote, an equals sign, or
+//! a character that could break the line or steer a terminal.
 
 use std::fmt;
 

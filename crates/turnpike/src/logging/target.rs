@@ -1,4 +1,5 @@
-//! Destinations of log lines: standard error; under coturn's name also standard output, a file, or the system's log.
+//! Destinations of log lines: standard error; under coturn's name also standard output, a file, or
+//! the system's log.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -16,7 +17,8 @@ use tracing_subscriber::fmt::MakeWriter;
 /// Socket of the system's log.
 const SYSLOG: &str = "/dev/log";
 
-/// Time that the system's log may take for a line: after it the line is dropped, as those that find the queue full.
+/// Time that the system's log may take for a line: after it the line is dropped, as those that find
+/// the queue full.
 const SYSLOG_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A destination.
@@ -124,7 +126,8 @@ impl Write for Sink {
     }
 }
 
-/// The system's log. Each line is a datagram without a time: the receiver has one, and knows the time zone.
+/// The system's log. Each line is a datagram without a time: the receiver has one, and knows the
+/// time zone.
 struct Syslog {
     facility: u8,
     socket: Option<UnixDatagram>,

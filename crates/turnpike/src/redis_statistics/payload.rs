@@ -15,7 +15,8 @@ const MESSAGE_BYTES_MAX: usize = 512;
 /// Time that a key stays behind the lifetime of its allocation: a Refresh may be on its way.
 const STAYS: Duration = Duration::from_secs(60);
 
-/// Sessions whose last report is remembered: some more than a server has. Of others only the totals are reported.
+/// Sessions whose last report is remembered: some more than a server has. Of others only the totals
+/// are reported.
 const REPORTS_MAX: usize = 200_000;
 
 /// Interval of looks for sessions whose end was lost, while there are as many as that.
@@ -87,7 +88,8 @@ impl Payloads {
         volumes(record, "traffic", &since).to_vec()
     }
 
-    /// Forgets sessions whose end was lost. A look takes milliseconds, so that one is enough for a while.
+    /// Forgets sessions whose end was lost. A look takes milliseconds, so that one is enough for a
+    /// while.
     fn forget_expired(&mut self, now: Instant) {
         if self.forgot.is_some_and(|at| now.saturating_since(at) < FORGET_EVERY) {
             return;

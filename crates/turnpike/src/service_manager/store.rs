@@ -1,5 +1,6 @@
-//! The service manager's store of descriptors (`FileDescriptorStoreMax=`, sd_pid_notify_with_fds(3)): what a process of the service leaves
-//! there, the next one is started with. A service that is stopped, and not started again, loses it.
+//! The service manager's store of descriptors (`FileDescriptorStoreMax=`,
+//! sd_pid_notify_with_fds(3)): what a process of the service leaves there, the next one is started
+//! with. A service that is stopped, and not started again, loses it.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::mem::MaybeUninit;
@@ -14,7 +15,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::handover::{Parked, close_parked};
 
-/// Number of descriptors that the store takes: systemd sets it from version 254 on, and the packages' unit for earlier ones.
+/// Number of descriptors that the store takes: systemd sets it from version 254 on, and the
+/// packages' unit for earlier ones.
 pub(super) const STORE: &str = "FDSTORE";
 
 /// Descriptors that the process is started with (sd_listen_fds(3)).
@@ -38,7 +40,8 @@ pub(super) enum Found {
     Part,
 }
 
-/// Stores both in place of older ones, and waits until the manager has them: it might close them with the process otherwise.
+/// Stores both in place of older ones, and waits until the manager has them: it might close them
+/// with the process otherwise.
 pub(super) fn keep(manager: &UnixDatagram, parked: &Parked) -> io::Result<()> {
     // Of a removal that was lost.
     let _ = remove(manager);
@@ -91,7 +94,8 @@ fn send(manager: &UnixDatagram, message: &str, fd: BorrowedFd<'_>) -> io::Result
     Ok(())
 }
 
-/// What the process before has left: descriptors that this one was started with. Of others it takes none.
+/// What the process before has left: descriptors that this one was started with. Of others it takes
+/// none.
 pub(super) fn found(variable: impl Fn(&str) -> Option<String>) -> Found {
     // Variables that a process of the service hands to a program of its own are not for that.
     let is_meant = variable(PROCESS).is_some_and(|id| id == std::process::id().to_string());
@@ -114,7 +118,8 @@ fn named<'a>(names: impl Iterator<Item = &'a str>, passed: Vec<OwnedFd>) -> Foun
         (1, 1, Some(state), Some(sockets)) => Found::Pair(Parked { state, sockets }),
         (0, 0, ..) => Found::Nothing,
         (.., last) => {
-            // The manager has a descriptor of each too: listeners that wait in it would keep their ports.
+            // The manager has a descriptor of each too: listeners that wait in it would keep their
+            // ports.
             for sockets in sockets.into_iter().chain(last) {
                 let _ = close_parked(sockets);
             }
@@ -152,7 +157,8 @@ mod tests {
         }
     }
 
-    /// The manager's descriptor of the Unix socket stays open, and a listener in it would keep its port.
+    /// The manager's descriptor of the Unix socket stays open, and a listener in it would keep its
+    /// port.
     #[test]
     fn sockets_of_half_a_pair_are_closed() {
         let listener = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -1,5 +1,5 @@
-//! Keys that verify signed tokens (RFC 7517). Each is for one algorithm, and a token is only tried with keys of its own: a public
-//! key is never taken for a secret.
+//! Keys that verify signed tokens (RFC 7517). Each is for one algorithm, and a token is only tried
+//! with keys of its own: a public key is never taken for a secret.
 
 use std::fmt;
 
@@ -25,7 +25,8 @@ impl Keys {
         Self(keys)
     }
 
-    /// Reads a JSON Web Key Set. Keys of other kinds, and such as are not for signatures, are left out.
+    /// Reads a JSON Web Key Set. Keys of other kinds, and such as are not for signatures, are left
+    /// out.
     pub(super) fn read(text: &[u8]) -> Result<Self, String> {
         let set: JwkSet = serde_json::from_slice(text)
             .map_err(|error| format!("this is no JSON Web Key Set: {error}"))?;

@@ -99,7 +99,8 @@ impl Found {
         Ok(())
     }
 
-    /// Returns whether a key may be used now, and notes the time when that changes. Without a lifetime it has no end.
+    /// Returns whether a key may be used now, and notes the time when that changes. Without a
+    /// lifetime it has no end.
     fn is_valid(&mut self, begin: &str, lifetime: &str, now: SystemTime) -> bool {
         let seconds = |text: &str| text.parse().unwrap_or(0_u64).min(u64::from(u32::MAX));
         let (begin, lifetime) = (seconds(begin), seconds(lifetime));

@@ -1,4 +1,5 @@
-//! The authorizer: a web service that decides about allocations, and what clients get while it is silent.
+//! The authorizer: a web service that decides about allocations, and what clients get while it is
+//! silent.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +11,8 @@ use serde_json::Value;
 
 use super::support::*;
 
-/// A service that answers each question with the next of `answers`, and passes the questions on: their headers and bodies.
+/// A service that answers each question with the next of `answers`, and passes the questions on:
+/// their headers and bodies.
 fn service(answers: Receiver<(u16, String)>) -> (u16, Receiver<(String, Value)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

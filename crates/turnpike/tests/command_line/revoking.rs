@@ -1,4 +1,5 @@
-//! Revoked users, credentials and secrets: their sessions end on all workers, and they are refused from then on.
+//! Revoked users, credentials and secrets: their sessions end on all workers, and they are refused
+//! from then on.
 
 use std::process::{Child, Stdio};
 

@@ -96,7 +96,8 @@ impl Server {
         server
     }
 
-    /// Waits for a line with a text; a server that never says it is killed, so that the test fails and does not hang.
+    /// Waits for a line with a text; a server that never says it is killed, so that the test fails
+    /// and does not hang.
     pub(crate) fn wait_for(&mut self, text: &str) -> String {
         let (_said, silence) = std::sync::mpsc::channel::<()>();
         let id = self.process.id().to_string();
@@ -151,7 +152,8 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Starts the server with these additional lines of configuration, and waits until both ends of the call send.
+    /// Starts the server with these additional lines of configuration, and waits until both ends of
+    /// the call send.
     pub(crate) fn through(more: &str) -> Self {
         let directory = Directory::new();
         let port = free_port();

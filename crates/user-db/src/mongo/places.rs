@@ -1,5 +1,5 @@
-//! Coturn's documents besides those of users, as rows, and the changes that write them. A realm is one document with its
-//! origins, limits and ranges of peers.
+//! Coturn's documents besides those of users, as rows, and the changes that write them. A realm is
+//! one document with its origins, limits and ranges of peers.
 
 use mongodb::bson::{Bson, Document, doc};
 
@@ -219,7 +219,8 @@ mod tests {
         values.iter().map(|value| (*value).to_owned()).collect()
     }
 
-    /// Documents of coturn's testmongosetup.sh: numbers of a shell are doubles, and fields may be absent.
+    /// Documents of coturn's testmongosetup.sh: numbers of a shell are doubles, and fields may be
+    /// absent.
     #[test]
     fn documents_of_coturn_become_rows() {
         let realm = doc! {

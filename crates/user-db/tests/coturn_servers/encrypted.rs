@@ -14,7 +14,8 @@ fn url(server: &DatabaseServer, host: &str, authority: &Path) -> String {
     format!("{tcp}?sslmode=verify-full&sslrootcert={authority}")
 }
 
-/// Connections are made to the server with the certificate alone; returns it, encrypted, with a user alice.
+/// Connections are made to the server with the certificate alone; returns it, encrypted, with a
+/// user alice.
 pub(super) fn server_is_checked(kind: DatabaseKind) -> Option<DatabaseServer> {
     let mut server = server(kind)?;
     let [authority, other] = server.encrypt();

@@ -1,4 +1,5 @@
-//! Coturn's own layout in real database servers: filled and read by coturn's `turnadmin`, paused and restarted.
+//! Coturn's own layout in real database servers: filled and read by coturn's `turnadmin`, paused
+//! and restarted.
 
 mod encrypted;
 #[cfg(feature = "mongodb")]

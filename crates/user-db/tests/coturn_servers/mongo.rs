@@ -1,5 +1,5 @@
-//! Coturn's collections in MongoDB. Debian's coturn has no MongoDB: documents of coturn are written as its source has
-//! them.
+//! Coturn's collections in MongoDB. Debian's coturn has no MongoDB: documents of coturn are written
+//! as its source has them.
 
 use mongodb::bson::{Document, doc};
 use test_support::{DatabaseKind, DatabaseServer, eventually};

@@ -1,9 +1,9 @@
 //! Entries of the programs' table: two adjacent ones for each flow, one for each direction.
 //!
-//! An entry is written while no program can find it: it is not in the map of keys, and has been unused for
-//! [`REST`](crate::limits::REST). Its generation is 0 meanwhile, and then a number that no entry had before.
-//! The map holds the generation beside the index of the entry; a program that reads another generation in the
-//! entry treats the route as withdrawn.
+//! An entry is written while no program can find it: it is not in the map of keys, and has been
+//! unused for [`REST`](crate::limits::REST). Its generation is 0 meanwhile, and then a number that
+//! no entry had before. The map holds the generation beside the index of the entry; a program that
+//! reads another generation in the entry treats the route as withdrawn.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release, fence};
 
@@ -93,15 +93,15 @@ impl Entries {
         u64::from(generation) << 32 | u64::from(index)
     }
 
-    /// Updates the fields that may change while programs read the entry: each is one word with a meaning of its
-    /// own.
+    /// Updates the fields that may change while programs read the entry: each is one word with a
+    /// meaning of its own.
     pub(crate) fn refresh(&self, index: u32, value: &RouteValue) {
         self.word(index, entry::UNTIL).store(value.until, Relaxed);
         self.word(index, entry::BOUND).store(value.bound, Relaxed);
     }
 
-    /// Notes that packets reached their worker by the system's stack, as the program that sees packets leave
-    /// does (`prove` of bpf/order.h).
+    /// Notes that packets reached their worker by the system's stack, as the program that sees
+    /// packets leave does (`prove` of bpf/order.h).
     pub(crate) fn prove(&self, index: u32, now: Instant, packets: u32) {
         let (now, word) = (now.as_nanos(), |at| self.word(index, at));
         let proven = word(entry::PROVEN).load(Relaxed);
@@ -114,8 +114,8 @@ impl Entries {
         word(entry::PROVEN).store(now, Relaxed);
     }
 
-    /// Starts a sequence: the programs relay from here on, and there may be packets in the stack that were not
-    /// counted.
+    /// Starts a sequence: the programs relay from here on, and there may be packets in the stack
+    /// that were not counted.
     fn start(&self, index: u32, now: u64) {
         let settles = 1 << 48 | u64::from(UNPROVEN) << 32;
         for (at, value) in [

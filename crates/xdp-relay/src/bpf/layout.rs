@@ -1,4 +1,5 @@
-//! Types shared by user space and the programs. `bpf/routes.h` declares the same in C: change both together.
+//! Types shared by user space and the programs. `bpf/routes.h` declares the same in C: change both
+//! together.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -65,13 +66,15 @@ impl LinkValue {
     pub(crate) const UNKNOWN: Self = Self { mac: [0; 6], leave: 0, known: 0 };
 }
 
-/// Words of `struct entry`, in its order: `struct route`, the key, the generation, and the evidence.
+/// Words of `struct entry`, in its order: `struct route`, the key, the generation, and the
+/// evidence.
 pub(crate) mod entry {
     pub(crate) const UNTIL: usize = 5;
     /// The bucket and the flow label, or the ticket.
     pub(crate) const BOUND: usize = 6;
     pub(crate) const KEY: usize = 8;
-    /// In its lower half (this machine is little-endian); in the upper one 1 while packets are in the stack.
+    /// In its lower half (this machine is little-endian); in the upper one 1 while packets are in
+    /// the stack.
     pub(crate) const GENERATION: usize = 13;
     pub(crate) const PROVEN: usize = 14;
     pub(crate) const NEXT_HOP: usize = 15;
@@ -91,8 +94,8 @@ impl RouteValue {
 
     /// It as the programs read it.
     pub(crate) const fn words(self) -> [u64; ROUTE_WORDS] {
-        // SAFETY: `repr(C)` integers and bytes of the size asserted below, without padding: every byte is
-        // initialised, and any bytes are words.
+        // SAFETY: `repr(C)` integers and bytes of the size asserted below, without padding: every
+        // byte is initialised, and any bytes are words.
         unsafe { std::mem::transmute(self) }
     }
 }
@@ -100,8 +103,8 @@ impl RouteValue {
 impl RouteKey {
     /// It as the programs read it.
     pub(crate) const fn words(self) -> [u64; KEY_WORDS] {
-        // SAFETY: `repr(C)` bytes of the size asserted below: every byte is initialised, and any bytes are
-        // words.
+        // SAFETY: `repr(C)` bytes of the size asserted below: every byte is initialised, and any
+        // bytes are words.
         unsafe { std::mem::transmute(self) }
     }
 }

@@ -1,4 +1,5 @@
-//! Programs on devices as links of the kernel: a program stays on its device as long as any process has a descriptor of the link.
+//! Programs on devices as links of the kernel: a program stays on its device as long as any process
+//! has a descriptor of the link.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
@@ -9,7 +10,8 @@ const LINK_CREATE: libc::c_long = 28;
 /// Likewise (`BPF_LINK_DETACH`).
 const LINK_DETACH: libc::c_long = 34;
 
-/// Words of the attributes that the command has in the kernels of today; older ones want the ones that they do not know to be zero.
+/// Words of the attributes that the command has in the kernels of today; older ones want the ones
+/// that they do not know to be zero.
 const ATTRIBUTE_WORDS: usize = 16;
 
 /// Place of a program on a device.
@@ -37,10 +39,12 @@ impl Place {
     }
 }
 
-/// Attaches a program to the device of this number, until the last descriptor of the link is closed.
+/// Attaches a program to the device of this number, until the last descriptor of the link is
+/// closed.
 ///
 /// # Errors
-/// The kernel's error: it has no such links (before Linux 5.9 at XDP, 6.6 at tc), the device or its driver refuses.
+/// The kernel's error: it has no such links (before Linux 5.9 at XDP, 6.6 at tc), the device or its
+/// driver refuses.
 pub(crate) fn attach(program: BorrowedFd<'_>, device: u32, place: Place) -> io::Result<OwnedFd> {
     let (kind, flags) = place.numbers();
     let link = bpf(LINK_CREATE, &[program.as_raw_fd().cast_unsigned(), device, kind, flags])?;
@@ -60,7 +64,8 @@ pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
 fn bpf(command: libc::c_long, first: &[u32]) -> io::Result<RawFd> {
     let mut attributes = [0_u32; ATTRIBUTE_WORDS];
     attributes[..first.len()].copy_from_slice(first);
-    // SAFETY: the attributes live until the call returns and are as long as it is told, and there are no pointers in those of these commands.
+    // SAFETY: the attributes live until the call returns and are as long as it is told, and there
+    // are no pointers in those of these commands.
     let result = unsafe {
         libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), size_of_val(&attributes))
     };

@@ -68,7 +68,8 @@ impl Object {
     /// # Errors
     /// The kernel refuses: too old, no privilege, no memory.
     pub(crate) fn make(options: Options, can_fill_rings: bool) -> Result<Self, KernelPathError> {
-        // Possible processors are many more than online ones; one that comes online later has no cells.
+        // Possible processors are many more than online ones; one that comes online later has no
+        // cells.
         let online =
             aya::util::online_cpus().map_err(|(_, error)| KernelPathError::Kernel(error))?;
         let processors = online.into_iter().max().map_or(1, |last| last + 1);
@@ -127,7 +128,8 @@ impl Object {
     }
 }
 
-/// Returns true if this kernel has the helpers for rings; an older one refuses programs that use them.
+/// Returns true if this kernel has the helpers for rings; an older one refuses programs that use
+/// them.
 pub(crate) fn can_fill_rings() -> bool {
     is_helper_supported(ProgramType::Xdp, BpfHelper::BPF_FUNC_xdp_load_bytes).unwrap_or(false)
 }
@@ -148,7 +150,8 @@ pub(crate) fn load_programs(ebpf: &mut Ebpf) -> Result<(), KernelPathError> {
     Ok(())
 }
 
-/// Loads a program. A signal to this thread interrupts the kernel's examination of it: then it is repeated.
+/// Loads a program. A signal to this thread interrupts the kernel's examination of it: then it is
+/// repeated.
 fn load(mut program: impl FnMut() -> Result<(), KernelPathError>) -> Result<(), KernelPathError> {
     for _ in 1..LOAD_ATTEMPTS {
         match program() {
@@ -228,8 +231,9 @@ mod tests {
         assert!(can_fill_rings() || version < KernelVersion::new(5, 18, 0));
     }
 
-    /// Instructions that the verifier may examine of each program, as this kernel counts them and somewhat more: calls wait for it where
-    /// a server starts again. A loop whose turns differ for the verifier multiplies them.
+    /// Instructions that the verifier may examine of each program, as this kernel counts them and
+    /// somewhat more: calls wait for it where a server starts again. A loop whose turns differ for
+    /// the verifier multiplies them.
     const VERIFIED_MAX: u32 = 60_000;
 
     #[test]

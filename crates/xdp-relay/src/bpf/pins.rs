@@ -1,9 +1,9 @@
-//! Maps pinned in the BPF file system, where they outlive the process: a successor may continue with the
-//! routes.
+//! Maps pinned in the BPF file system, where they outlive the process: a successor may continue
+//! with the routes.
 //!
-//! Each process has a directory of its own, named by its pid namespace and pid: containers may share one file
-//! system. It is removed at an orderly end; directories of killed processes are removed at the next start.
-//! Without renewed leases, the routes in the maps are not valid.
+//! Each process has a directory of its own, named by its pid namespace and pid: containers may
+//! share one file system. It is removed at an orderly end; directories of killed processes are
+//! removed at the next start. Without renewed leases, the routes in the maps are not valid.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -21,8 +21,8 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
-    /// Pins maps by their names. `None` without a BPF file system that this process may write to, as under
-    /// systemd's `ProtectKernelTunables`: nothing else needs it.
+    /// Pins maps by their names. `None` without a BPF file system that this process may write to,
+    /// as under systemd's `ProtectKernelTunables`: nothing else needs it.
     pub(crate) fn make(maps: &[(&'static str, &MapData)]) -> Option<Self> {
         if !is_bpf_file_system(Path::new("/sys/fs/bpf")) {
             return None;

@@ -1,5 +1,5 @@
-//! Memory shared by the programs and user space: a memory-mapped array of the kernel. Counters are read, and
-//! routes written, without a system call.
+//! Memory shared by the programs and user space: a memory-mapped array of the kernel. Counters are
+//! read, and routes written, without a system call.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
@@ -27,7 +27,8 @@ impl Shared {
     /// No memory, or another kind of map.
     pub(crate) fn map(array: BorrowedFd<'_>, words: usize) -> io::Result<Self> {
         let len = words * size_of::<AtomicU64>();
-        // SAFETY: the kernel chooses an unused address. It refuses a length beyond that of the array.
+        // SAFETY: the kernel chooses an unused address. It refuses a length beyond that of the
+        // array.
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -47,9 +48,9 @@ impl Shared {
 
     /// All words.
     pub(crate) const fn words(&self) -> &[AtomicU64] {
-        // SAFETY: `words` words are mapped, at the beginning of a page and hence aligned, until this value is
-        // dropped. The kernel filled them with zeros, and every value is valid for an atomic. The programs
-        // write to them as well, whole words at a time.
+        // SAFETY: `words` words are mapped, at the beginning of a page and hence aligned, until
+        // this value is dropped. The kernel filled them with zeros, and every value is valid for an
+        // atomic. The programs write to them as well, whole words at a time.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 }

@@ -14,9 +14,9 @@ use super::{Device, Kind};
 /// - devices that own the address of a listener or of a relay,
 /// - devices of default routes, in the families of these addresses.
 ///
-/// An unspecified address matches no device's address: it would match the bridges of container engines as well.
-/// The default routes stand for it. Without a default route in its families, it means every device that is up
-/// and has an address of its family other than a link-local one.
+/// An unspecified address matches no device's address: it would match the bridges of container
+/// engines as well. The default routes stand for it. Without a default route in its families, it
+/// means every device that is up and has an address of its family other than a link-local one.
 ///
 /// A loopback address selects no device. Devices may be down, and of any kind but the loopback's.
 ///
@@ -108,8 +108,8 @@ fn read_address(answer: &[u8]) -> Option<(u32, IpAddr)> {
     Some((number, local.or(address)?))
 }
 
-/// The devices of all default routes, of any routing table: hosts with several ways out have one for
-/// each.
+/// The devices of all default routes, of any routing table: hosts with several ways out have one
+/// for each.
 fn default_routes() -> io::Result<Vec<(u32, IpFamily)>> {
     let mut socket = Socket::open(libc::NETLINK_ROUTE)?;
     let answers = socket.ask(&Request::dump(libc::RTM_GETROUTE, &[0; ROUTE_HEADER]))?;

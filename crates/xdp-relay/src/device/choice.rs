@@ -35,13 +35,13 @@ pub struct Choice {
     pub left_out: Vec<String>,
 }
 
-/// Largest MTU, in bytes, for which XDP is tried in a driver. A frame, its headroom and the kernel's metadata
-/// after it share a page of 4096 bytes: on x86-64 these take 256 and 320, Ethernet and two VLAN headers 22.
-/// Some drivers have a smaller limit, and refuse with `ERANGE`.
+/// Largest MTU, in bytes, for which XDP is tried in a driver. A frame, its headroom and the
+/// kernel's metadata after it share a page of 4096 bytes: on x86-64 these take 256 and 320,
+/// Ethernet and two VLAN headers 22. Some drivers have a smaller limit, and refuse with `ERANGE`.
 pub const NATIVE_MTU_MAX: u32 = 3498;
 
-/// The hooks to try on a device. `wanted` is the operator's choice, and then the only one (on devices with
-/// Ethernet frames); `None`: the fastest that does not slow down other traffic.
+/// The hooks to try on a device. `wanted` is the operator's choice, and then the only one (on
+/// devices with Ethernet frames); `None`: the fastest that does not slow down other traffic.
 ///
 /// The generic hook of XDP is never chosen: tc sees the same packets, and need not copy them first.
 #[must_use]
@@ -82,11 +82,13 @@ pub fn choose(device: &Device, wanted: Option<Hook>) -> Choice {
     }
 }
 
-/// True if packets redirected by a program of this hook can leave by the device, in its present state.
+/// True if packets redirected by a program of this hook can leave by the device, in its present
+/// state.
 ///
-/// Drivers report [`ndo_xmit`](super::XdpFeatures::ndo_xmit) late, many of them only when a program is
-/// attached: read [`devices`](super::devices) again after attaching all programs. A driver without support
-/// loses redirected packets silently, so without a report of the kernel this is false.
+/// Drivers report [`ndo_xmit`](super::XdpFeatures::ndo_xmit) late, many of them only when a program
+/// is attached: read [`devices`](super::devices) again after attaching all programs. A driver
+/// without support loses redirected packets silently, so without a report of the kernel this is
+/// false.
 #[must_use]
 pub fn may_leave(device: &Device, hook: Hook) -> bool {
     let ethernet = match device.kind {

@@ -1,21 +1,21 @@
 //! Look-ups of next hops on a host that is no router.
 //!
-//! `bpf_fib_lookup` looks up the routing tables for a packet that came by some device, and answers "forwarding
-//! is disabled" unless that device may forward. The host of a TURN server usually is no router, and must not
-//! become one: it would forward packets of any sender. So the program looks up for the loopback device, and
-//! forwarding is enabled for that alone:
+//! `bpf_fib_lookup` looks up the routing tables for a packet that came by some device, and answers
+//! "forwarding is disabled" unless that device may forward. The host of a TURN server usually is no
+//! router, and must not become one: it would forward packets of any sender. So the program looks up
+//! for the loopback device, and forwarding is enabled for that alone:
 //!
-//! - The kernel finds the same next hop as for a socket of this host, whose packets come from the loopback in
-//!   its view, too; rules with `iif lo` apply.
-//! - It forwards no packets of others: they come by other devices, whose own setting decides (in IPv6 the one
-//!   for all devices). Packets that come by the loopback were sent by this host.
+//! - The kernel finds the same next hop as for a socket of this host, whose packets come from the
+//!   loopback in its view, too; rules with `iif lo` apply.
+//! - It forwards no packets of others: they come by other devices, whose own setting decides (in
+//!   IPv6 the one for all devices). Packets that come by the loopback were sent by this host.
 //!
-//! The settings are `net.ipv4.conf.lo.forwarding` and `net.ipv6.conf.lo.forwarding` of the network namespace.
-//! Any number but 0 enables them, so the number identifies the program that did: the first server writes
-//! [`OURS`] in place of 0, and the last one that ends writes 0 again. Servers of one namespace detect each
-//! other by a lock on it, which a killed process loses; the number that it leaves behind is harmless, for the
-//! second reason above, and makes the next server restore 0. Another number belongs to another program, and
-//! stays.
+//! The settings are `net.ipv4.conf.lo.forwarding` and `net.ipv6.conf.lo.forwarding` of the network
+//! namespace. Any number but 0 enables them, so the number identifies the program that did: the
+//! first server writes [`OURS`] in place of 0, and the last one that ends writes 0 again. Servers
+//! of one namespace detect each other by a lock on it, which a killed process loses; the number
+//! that it leaves behind is harmless, for the second reason above, and makes the next server
+//! restore 0. Another number belongs to another program, and stays.
 
 use std::fs::{self, File};
 use std::io;
@@ -31,8 +31,8 @@ const LOOPBACK: u32 = 1;
 /// Settings of the calling thread's network namespace.
 const SETTINGS: &str = "/proc/sys/net";
 
-/// The value that marks a setting as enabled by this server, in place of 0. The port of TURN, so that an
-/// administrator recognises it.
+/// The value that marks a setting as enabled by this server, in place of 0. The port of TURN, so
+/// that an administrator recognises it.
 pub const OURS: u32 = 3478;
 
 /// The families, as the settings name them.
@@ -49,14 +49,16 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    /// The settings that are on because of servers like this one, such as `net.ipv4.conf.lo.forwarding`.
+    /// The settings that are on because of servers like this one, such as
+    /// `net.ipv4.conf.lo.forwarding`.
     #[must_use]
     pub fn switched_on(&self) -> Vec<String> {
         let ours = |setting: &&Setting| setting.value().is_ok_and(|value| value == OURS);
         self.held.settings.iter().filter(ours).map(|setting| setting.name.clone()).collect()
     }
 
-    /// A descriptor by which the settings stay as they are when this is [left](Self::leave); `None`: servers do not detect each other.
+    /// A descriptor by which the settings stay as they are when this is [left](Self::leave);
+    /// `None`: servers do not detect each other.
     ///
     /// # Errors
     /// No descriptors left.
@@ -107,8 +109,8 @@ impl Drop for InstalledFlow {
     }
 }
 
-/// A setting of the kernel. The file stays open: the thread that restores it may be in another network
-/// namespace.
+/// A setting of the kernel. The file stays open: the thread that restores it may be in another
+/// network namespace.
 #[derive(Debug)]
 struct Setting {
     name: String,
@@ -180,12 +182,12 @@ fn sysctl_name(path: &Path) -> String {
     parts.join(".")
 }
 
-/// Enables look-ups in the network namespace of the calling thread, with the fewest changes: none where they
-/// work already. A host without IPv6 needs none for it.
+/// Enables look-ups in the network namespace of the calling thread, with the fewest changes: none
+/// where they work already. A host without IPv6 needs none for it.
 ///
 /// # Errors
-/// They cannot be enabled for any family: `/proc/sys` is read-only, as in containers, or the process lacks
-/// `CAP_NET_ADMIN`.
+/// They cannot be enabled for any family: `/proc/sys` is read-only, as in containers, or the
+/// process lacks `CAP_NET_ADMIN`.
 pub fn prepare() -> Result<Lookup, Refused> {
     prepare_in(Path::new(SETTINGS))
 }
@@ -227,7 +229,8 @@ struct Family {
 }
 
 impl Family {
-    /// `settings`: the directory of the family's settings. `None`: the host does without the family.
+    /// `settings`: the directory of the family's settings. `None`: the host does without the
+    /// family.
     fn find(settings: &Path) -> Option<Self> {
         let path = settings.join("conf/lo/forwarding");
         let setting = Setting::open(&path);

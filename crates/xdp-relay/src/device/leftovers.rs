@@ -1,8 +1,9 @@
 //! Programs at tc left on devices by killed servers.
 //!
-//! Before Linux 6.6 a program at tc is attached by a filter, which the kernel keeps after the end of the
-//! process, with the program's maps. So each server reserves a number ([`PresenceMark`]) and uses it as the
-//! handle of its filters: a filter whose number no living process holds is a leftover.
+//! Before Linux 6.6 a program at tc is attached by a filter, which the kernel keeps after the end
+//! of the process, with the program's maps. So each server reserves a number ([`PresenceMark`]) and
+//! uses it as the handle of its filters: a filter whose number no living process holds is a
+//! leftover.
 
 use std::io;
 
@@ -32,8 +33,8 @@ pub(crate) fn handle(mark: &PresenceMark) -> (u16, u16) {
     (OURS, mark.number())
 }
 
-/// Removes leftovers of killed servers from devices: programs of these names, at ingress and at egress. Returns
-/// the names of the devices, each once.
+/// Removes leftovers of killed servers from devices: programs of these names, at ingress and at
+/// egress. Returns the names of the devices, each once.
 ///
 /// # Errors
 /// The kernel does not answer on netlink sockets.

@@ -14,13 +14,14 @@ use std::time::Duration;
 const TRIES: u32 = 100;
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 
-/// A shared lock (`flock`) on the network namespace of the calling thread, one file for all processes in it.
+/// A shared lock (`flock`) on the network namespace of the calling thread, one file for all
+/// processes in it.
 #[derive(Debug)]
 pub(super) struct Presence(File);
 
 impl Presence {
-    /// Takes the shared lock. `None` without `/proc`, or if another process holds it exclusively: then servers
-    /// do not detect each other.
+    /// Takes the shared lock. `None` without `/proc`, or if another process holds it exclusively:
+    /// then servers do not detect each other.
     pub(super) fn take() -> Option<Self> {
         let namespace = File::open("/proc/thread-self/ns/net").ok()?;
         for _ in 0..TRIES {
@@ -38,10 +39,11 @@ impl Presence {
         Ok(self.0.try_clone()?.into())
     }
 
-    /// Releases the share. The last of several gets the exclusive lock, until the result is dropped.
+    /// Releases the share. The last of several gets the exclusive lock, until the result is
+    /// dropped.
     pub(super) fn leave(self) -> Option<File> {
-        // Each of several that leave at once releases its share before it requests the exclusive lock: the last
-        // one gets it.
+        // Each of several that leave at once releases its share before it requests the exclusive
+        // lock: the last one gets it.
         self.0.try_lock().ok().map(|()| self.0)
     }
 }

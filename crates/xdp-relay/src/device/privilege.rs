@@ -6,11 +6,11 @@ use std::fs;
 ///
 /// - `CAP_BPF` creates maps and loads programs.
 /// - `CAP_NET_ADMIN` loads programs that see packets, and attaches them to devices.
-/// - `CAP_PERFMON` permits arbitrary address computation. Without it the kernel accepts only programs that it
-///   can verify under speculative execution, and refuses this one with `EACCES`.
+/// - `CAP_PERFMON` permits arbitrary address computation. Without it the kernel accepts only
+///   programs that it can verify under speculative execution, and refuses this one with `EACCES`.
 ///
-/// `CAP_SYS_ADMIN` includes the first and the last. The system may forbid more, for example by a filter of
-/// system calls: only an attempt decides.
+/// `CAP_SYS_ADMIN` includes the first and the last. The system may forbid more, for example by a
+/// filter of system calls: only an attempt decides.
 #[must_use]
 pub fn missing_capabilities() -> Vec<&'static str> {
     missing(&fs::read_to_string("/proc/thread-self/status").unwrap_or_default())

@@ -91,8 +91,8 @@ pub(crate) enum Way {
     Other(u32),
 }
 
-/// Looks up the next hop of a UDP packet with `bpf_fib_lookup` in the network namespace of the calling thread,
-/// as a program would from a device.
+/// Looks up the next hop of a UDP packet with `bpf_fib_lookup` in the network namespace of the
+/// calling thread, as a program would from a device.
 pub(crate) fn look_up(from: u32, source: IpAddr, destination: IpAddr) -> Way {
     // struct bpf_fib_lookup, which the program takes for the packet.
     let mut question = [0; 64];

@@ -79,8 +79,8 @@ fn interfaces_are_used_when_they_come_and_followed_under_whatever_name() {
         link set w0 up");
     assert_eq!(update(&host, &mut offload).1, [by_tc("w0")]);
 
-    // A device that carries no traffic any more keeps the program: traffic may return, and attaching interrupts
-    // cards.
+    // A device that carries no traffic any more keeps the program: traffic may return, and
+    // attaching interrupts cards.
     host.ip("addr flush dev w0");
     assert_eq!(update(&host, &mut offload), (vec![], vec![by_tc("w0")]));
 }
@@ -109,7 +109,8 @@ fn interfaces_that_an_operator_named() {
     assert_eq!(shown, [by_sockets("v0")], "it is waited for");
 }
 
-/// A packet leaves by the bridge first, then by the port: the last tap would be the one to be believed.
+/// A packet leaves by the bridge first, then by the port: the last tap would be the one to be
+/// believed.
 #[test]
 fn ports_of_a_bridge_have_no_tap() {
     let Some((host, mut offload)) = offload(&["v0"]) else { return };

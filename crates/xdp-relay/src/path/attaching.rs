@@ -1,4 +1,5 @@
-//! The attaching of programs to devices: as links of the kernel where it has them, and by netlink otherwise.
+//! The attaching of programs to devices: as links of the kernel where it has them, and by netlink
+//! otherwise.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -94,7 +95,8 @@ impl KernelPath {
         self.changes
     }
 
-    /// Descriptors by which the programs stay on their devices without this value; `None` if one is attached in another way.
+    /// Descriptors by which the programs stay on their devices without this value; `None` if one is
+    /// attached in another way.
     ///
     /// # Errors
     /// No descriptors left.

@@ -1,4 +1,5 @@
-//! Runs of the programs on given frames, without sending anything: what they get, and what they say.
+//! Runs of the programs on given frames, without sending anything: what they get, and what they
+//! say.
 
 use std::time::Duration;
 
@@ -21,10 +22,11 @@ pub enum FrameContext {
     /// No metadata.
     #[default]
     Alone,
-    /// It is so many datagrams that the system merged, each with so many bytes of payload. For [`Hook::Tc`].
+    /// It is so many datagrams that the system merged, each with so many bytes of payload. For
+    /// [`Hook::Tc`].
     Merged(u32, u32),
-    /// Preceded by so many bytes of driver metadata, a multiple of 4, 216 at most. They reduce the headroom.
-    /// For [`Hook::Xdp`].
+    /// Preceded by so many bytes of driver metadata, a multiple of 4, 216 at most. They reduce the
+    /// headroom. For [`Hook::Xdp`].
     Behind(u32),
 }
 

@@ -1,5 +1,5 @@
-//! Self-test of the programs on this kernel: every combination of families, in both directions and by both
-//! hooks, before they get real packets. Nothing is sent.
+//! Self-test of the programs on this kernel: every combination of families, in both directions and
+//! by both hooks, before they get real packets. Nothing is sent.
 
 mod frame;
 
@@ -41,7 +41,8 @@ impl KernelPath {
     /// Tests the program of a hook.
     ///
     /// # Errors
-    /// [`KernelPathError::SelfTest`] with the deviation; or the kernel cannot run a program on a given frame.
+    /// [`KernelPathError::SelfTest`] with the deviation; or the kernel cannot run a program on a
+    /// given frame.
     pub fn self_test(&mut self, now: Instant, hook: Hook) -> Result<(), KernelPathError> {
         // Workers may have routes already.
         let common = self.common();

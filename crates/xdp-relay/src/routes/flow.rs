@@ -13,17 +13,18 @@ const CHANNEL_HEADER_LEN: u16 = 4;
 /// The number of UDP in a pseudo header.
 const UDP: u16 = 17;
 
-/// Most by which the programs' clock lags, a tick of the kernel: a route ends early by this much, and sockets
-/// serve the rest.
+/// Most by which the programs' clock lags, a tick of the kernel: a route ends early by this much,
+/// and sockets serve the rest.
 const CLOCK_LAG: Duration = Duration::from_millis(10);
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
-/// Largest packet that is charged, the largest UDP payload with the headers of IPv6 and UDP: a bucket always
-/// holds one.
+/// Largest packet that is charged, the largest UDP payload with the headers of IPv6 and UDP: a
+/// bucket always holds one.
 const PACKET_MAX: u64 = 65_507 + 48;
 
-/// Identifies the flow of datagrams that are delivered to a worker's ring. Unique within a worker, never reused.
+/// Identifies the flow of datagrams that are delivered to a worker's ring. Unique within a worker,
+/// never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlowCookie(pub u64);
 
@@ -46,8 +47,8 @@ pub struct Flow {
     pub to_peer_until: Instant,
     /// Expiry of the direction to the client.
     pub to_client_until: Instant,
-    /// Bytes per second, with the headers of IP and UDP, that its allocation may send in each direction; 0 is
-    /// unlimited.
+    /// Bytes per second, with the headers of IP and UDP, that its allocation may send in each
+    /// direction; 0 is unlimited.
     pub bytes_per_second: u64,
 }
 

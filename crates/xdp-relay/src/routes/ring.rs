@@ -1,5 +1,5 @@
-//! Ring buffer of peers' datagrams for a worker whose client has a connection: the program writes them before
-//! the stack looks for a socket.
+//! Ring buffer of peers' datagrams for a worker whose client has a connection: the program writes
+//! them before the stack looks for a socket.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -18,8 +18,8 @@ use crate::error::KernelPathError;
 
 static RING: &[u8] = include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/ring.bpf.o"));
 
-/// One loader for all rings: each reads the kernel's types when it is made, which are megabytes, also if it needs none of them. Calls
-/// wait for it where a server starts again.
+/// One loader for all rings: each reads the kernel's types when it is made, which are megabytes,
+/// also if it needs none of them. Calls wait for it where a server starts again.
 static LOADER: LazyLock<Mutex<EbpfLoader<'static>>> = LazyLock::new(|| {
     let mut loader = EbpfLoader::new();
     loader.btf(None);
@@ -47,8 +47,8 @@ impl Ring {
         RingBuf::try_from(map).map(Self).map_err(KernelPathError::of)
     }
 
-    /// Makes it that of a worker, in place of an earlier one: the programs fill it from now on, and the kernel keeps it. That
-    /// takes time, as the kernel waits for all processors.
+    /// Makes it that of a worker, in place of an earlier one: the programs fill it from now on, and
+    /// the kernel keeps it. That takes time, as the kernel waits for all processors.
     pub(crate) fn enter(&self, worker: WorkerId, rings: MapData) -> Result<(), KernelPathError> {
         let mut rings: ArrayOfMaps<_, RingBuf<MapData>> =
             Map::ArrayOfMaps(rings).try_into().map_err(KernelPathError::of)?;
@@ -124,8 +124,8 @@ impl<B: Deref<Target = [u8]>> RingDatagram<B> {
         IpMeta { ttl, tos, ..IpMeta::DEFAULT }
     }
 
-    /// True if the datagram from `peer` to `relayed` is unaltered, by its checksum if it has one (RFC 768). One
-    /// with a partial checksum never left this machine.
+    /// True if the datagram from `peer` to `relayed` is unaltered, by its checksum if it has one
+    /// (RFC 768). One with a partial checksum never left this machine.
     #[must_use]
     pub fn is_intact(&self, peer: SocketAddr, relayed: SocketAddr) -> bool {
         let check: [u8; 2] = self.field(ring_datagram::CHECK);

@@ -1,4 +1,5 @@
-//! Hosts on one machine, in a network namespace each, with plain UDP sockets: a client, this host, a peer.
+//! Hosts on one machine, in a network namespace each, with plain UDP sockets: a client, this host,
+//! a peer.
 //!
 //! ```text
 //! client --- clients0 [this host] peers0 --- peer
@@ -166,8 +167,9 @@ impl Hosts {
         (FlowId { allocation: AllocationId(self.flows), channel: CHANNEL }, flow)
     }
 
-    /// Two clients, on the link of clients and on that of peers, who are each other's peers by their relayed
-    /// addresses: what one sends arrives at the other as ChannelData, from the returned address.
+    /// Two clients, on the link of clients and on that of peers, who are each other's peers by
+    /// their relayed addresses: what one sends arrives at the other as ChannelData, from the
+    /// returned address.
     pub(crate) fn two_clients(&mut self, v6: bool) -> (Call, SocketAddr) {
         let (id, one) = self.flow(v6, v6);
         let (other_id, _) = self.flow(v6, v6);
@@ -205,8 +207,8 @@ impl Hosts {
         self.routes.renew(linux_net::Clock::instant());
     }
 
-    /// Sends datagrams of 160 bytes, each with its number, to the client of a call by one system call. Returns the
-    /// client.
+    /// Sends datagrams of 160 bytes, each with its number, to the client of a call by one system
+    /// call. Returns the client.
     pub(crate) fn burst_to_client(&self, call: Call, datagrams: u8) -> UdpSocket {
         let Call { client, peer, flow } = call;
         drop(peer);

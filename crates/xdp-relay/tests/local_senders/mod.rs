@@ -1,5 +1,6 @@
-//! Senders on the same machine, on a virtual link, leave the checksum to be completed by the device that sends
-//! the packet to a wire, if any. The programs relay these packets as well, and what arrives is what was sent.
+//! Senders on the same machine, on a virtual link, leave the checksum to be completed by the device
+//! that sends the packet to a wire, if any. The programs relay these packets as well, and what
+//! arrives is what was sent.
 
 mod hosts;
 
@@ -17,8 +18,8 @@ fn calls(hosts: &mut Hosts) -> [Call; 4] {
         .map(|(client, peer)| hosts.call(client, peer))
 }
 
-/// Sends payloads of each of the lengths in both directions of every combination of families; the kernel must
-/// relay all of them.
+/// Sends payloads of each of the lengths in both directions of every combination of families; the
+/// kernel must relay all of them.
 fn exchange(hosts: &mut Hosts, step: usize) -> u64 {
     let calls = calls(hosts);
     let data = Rng::new(1).bytes(1500);
@@ -46,7 +47,8 @@ fn every_length_arrives_both_ways_in_all_families() {
     }
 }
 
-/// The interface that they leave by completes them: wherever it looks for the checksum, it is there.
+/// The interface that they leave by completes them: wherever it looks for the checksum, it is
+/// there.
 #[test]
 fn interfaces_without_offload_complete_them() {
     for hook in HOOKS {
@@ -218,8 +220,8 @@ fn datagrams_sent_at_once_are_left_to_the_sockets() {
     });
 }
 
-/// The generic hook cannot tell one datagram from several, and a device would complete the checksum where the UDP
-/// header was.
+/// The generic hook cannot tell one datagram from several, and a device would complete the checksum
+/// where the UDP header was.
 #[test]
 fn the_generic_hook_leaves_them_to_the_sockets() {
     inside(|| {

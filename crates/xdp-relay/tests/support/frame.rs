@@ -1,5 +1,5 @@
-//! Frames on a wire, written and read from scratch: every checksum is computed over its whole range. The reader
-//! is as strict as the stack before a UDP socket.
+//! Frames on a wire, written and read from scratch: every checksum is computed over its whole
+//! range. The reader is as strict as the stack before a UDP socket.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -96,7 +96,8 @@ impl Datagram {
         udp
     }
 
-    /// Sum over pseudo header and datagram with this checksum: below 0xFFFF, and 0 for a valid checksum.
+    /// Sum over pseudo header and datagram with this checksum: below 0xFFFF, and 0 for a valid
+    /// checksum.
     pub fn error(&self, check: u16) -> u16 {
         let all = u32::from(self.pseudo()) + u32::from(sum(&self.udp_with(check)));
         (all % 0xFFFF) as u16

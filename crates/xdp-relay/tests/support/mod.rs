@@ -1,4 +1,5 @@
-//! A temporary network, the kernel path in it, and the server's rules beside it: both get every frame.
+//! A temporary network, the kernel path in it, and the server's rules beside it: both get every
+//! frame.
 #![allow(
     dead_code,
     unused_imports,

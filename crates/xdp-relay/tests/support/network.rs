@@ -1,7 +1,7 @@
 //! Two links in a temporary network namespace, and the hosts on them.
 //!
 //! ```text
-//! near clients and a gateway to far ones -- clients0 [this host] peers0 -- near peers and a gateway
+//! near clients, gateway to far ones -- clients0 [this host] peers0 -- near peers, gateway
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,8 +37,8 @@ pub const MTU: usize = 1500;
 /// One at a time: the programs' maps have names by the process.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// Runs a test in a network namespace of its own; without the privilege it reports a skip, which `make test`
-/// counts.
+/// Runs a test in a network namespace of its own; without the privilege it reports a skip, which
+/// `make test` counts.
 pub fn inside(test: impl FnOnce() + Send) {
     let missing = missing_capabilities();
     if !missing.is_empty() {

@@ -272,7 +272,8 @@ impl Oracle {
         self.sockets.iter().find(|(_, socket)| **socket == at).map(|(id, _)| *id)
     }
 
-    /// Fate of a datagram received by a socket. Datagrams to a relayed address of this host continue there.
+    /// Fate of a datagram received by a socket. Datagrams to a relayed address of this host
+    /// continue there.
     pub fn take(&mut self, datagram: &Datagram) -> Fate {
         let mut legs = Vec::new();
         let fate = if self.listeners.contains(&datagram.to) {

@@ -201,7 +201,8 @@ pub fn populate(world: &mut World, rng: &mut Rng) -> Vec<Known> {
     all
 }
 
-/// Allocations that are each other's peers, of every pair of families; some are one another's by half.
+/// Allocations that are each other's peers, of every pair of families; some are one another's by
+/// half.
 fn hairpins(world: &mut World, clients: &mut [Client], all: &mut Vec<Known>) {
     for (one, other) in [(0, 1), (0, 2), (1, 3), (0, 0), (1, 1)] {
         for family in [0, 1] {
@@ -522,8 +523,8 @@ fn options_v4(rng: &mut Rng, bytes: &mut Vec<u8>) {
     mend_ipv4(bytes);
 }
 
-/// An extension header between IPv6 and UDP: hop-by-hop options, destination options, a completed route, or an
-/// unfragmented fragment.
+/// An extension header between IPv6 and UDP: hop-by-hop options, destination options, a completed
+/// route, or an unfragmented fragment.
 fn headers_v6(rng: &mut Rng, bytes: &mut Vec<u8>) {
     let number = *rng.pick(&[0, 60, 43, 44]);
     let at = ETHERNET + IPV6;

@@ -1,5 +1,5 @@
-//! Differential test: the program and the rules get every frame, and the program must follow the rules or pass
-//! the frame.
+//! Differential test: the program and the rules get every frame, and the program must follow the
+//! rules or pass the frame.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -58,8 +58,8 @@ pub struct Judged {
     pub verdict: Verdict,
     /// Counter of passed packets that rose.
     pub passed: Option<&'static str>,
-    /// The rules would have relayed it as ChannelData or without its header, and the network accepts the
-    /// result.
+    /// The rules would have relayed it as ChannelData or without its header, and the network
+    /// accepts the result.
     pub may_be_relayed: bool,
     /// The outbound frame.
     pub frame: Vec<u8>,
@@ -150,8 +150,8 @@ impl World {
         judged.passed
     }
 
-    /// Has a datagram of a flow leave by the stack, as the server sends it, by the interface that it is to leave by, or
-    /// by the other. Several are segments of one packet.
+    /// Has a datagram of a flow leave by the stack, as the server sends it, by the interface that
+    /// it is to leave by, or by the other. Several are segments of one packet.
     pub fn leave(&self, datagrams: &[Datagram], other: bool) {
         let mut leaves = datagrams[0].clone();
         let bytes = leaves.payload.len() as u32;
@@ -218,8 +218,8 @@ impl World {
                 let (Some(seen), Fate::Relayed(relayed)) = (&seen, &fate) else {
                     panic!("{}", what())
                 };
-                // A frame may be longer than its datagram: by inbound trailing bytes, and by the padding of
-                // ChannelData.
+                // A frame may be longer than its datagram: by inbound trailing bytes, and by the
+                // padding of ChannelData.
                 let beyond = left.strip_prefix(&wanted.frame[..]);
                 let padding = |bytes: &[u8]| bytes.len() < 4 && bytes.iter().all(|byte| *byte == 0);
                 assert!(
@@ -252,8 +252,8 @@ impl World {
         }
     }
 
-    /// Expected outbound frame; `None`: the kernel must not relay it. Free fields (the identification of IPv4,
-    /// the label of IPv6) are as in `like`.
+    /// Expected outbound frame; `None`: the kernel must not relay it. Free fields (the
+    /// identification of IPv4, the label of IPv6) are as in `like`.
     fn wanted(
         &self,
         hook: Hook,
@@ -302,8 +302,8 @@ struct OffloadConfig {
     frame: Vec<u8>,
 }
 
-/// True if the kernel runs the program of a hook on such a frame: it builds no packet for tc from a truncated
-/// IP header.
+/// True if the kernel runs the program of a hook on such a frame: it builds no packet for tc from a
+/// truncated IP header.
 pub fn is_runnable(hook: Hook, frame: &[u8]) -> bool {
     let header = match (hook, frame.get(12..14)) {
         (Hook::Tc, Some(kind)) if kind == TYPE_V4 => IPV4,

@@ -1,11 +1,11 @@
 //! Circular imports within a crate: between files, and between folders. Imports run down.
 //!
-//! A file is a module. Its imports are the paths in it that begin with `crate` or `super`, also inside macros, resolved
-//! through re-exports. A parent imports nothing by declaring its children. Tests are left out, and so is the crate's root,
-//! which may import everything.
+//! A file is a module. Its imports are the paths in it that begin with `crate` or `super`, also
+//! inside macros, resolved through re-exports. A parent imports nothing by declaring its children.
+//! Tests are left out, and so is the crate's root, which may import everything.
 //!
-//! A folder is a module with children. At each level, every child is folded with all modules below it into one node;
-//! the nodes must import each other in one direction only.
+//! A folder is a module with children. At each level, every child is folded with all modules below
+//! it into one node; the nodes must import each other in one direction only.
 
 mod graph;
 mod imports;

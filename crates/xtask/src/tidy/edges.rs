@@ -1,6 +1,6 @@
-//! Permitted dependencies between crates. Pure (types, wire, proto, client) <- kernel (linux-net, xdp-relay) <-
-//! dataplane -> control <- admin; the binary depends on all; admin and dataplane never depend on each other,
-//! and dataplane never on settings or user-db.
+//! Permitted dependencies between crates. Pure (types, wire, proto, client) <- kernel (linux-net,
+//! xdp-relay) <- dataplane -> control <- admin; the binary depends on all; admin and dataplane
+//! never depend on each other, and dataplane never on settings or user-db.
 
 use std::path::Path;
 use std::process::Command;

@@ -16,8 +16,8 @@ const TEST_LINES_MAX: usize = 800;
 /// Longer files, each with its reason.
 const LONG: [(&str, &str); 0] = [];
 
-/// Text that must not stay, the files concerned, and the remedy. Written in parts, so that this file is checked
-/// too.
+/// Text that must not stay, the files concerned, and the remedy. Written in parts, so that this
+/// file is checked too.
 const LEFTOVERS: [(&str, Where, &str); 7] = [
     (concat!("to", "do!"), Where::Rust, "write it, or return an error"),
     (concat!("unimple", "mented!"), Where::Rust, "write it, or return an error"),

@@ -1,7 +1,7 @@
 //! Orders of a list of sessions, and places in them.
 //!
-//! A place is the value that is sorted by, and the id: the next page begins behind it also when its session has ended
-//! meanwhile, or has another rate.
+//! A place is the value that is sorted by, and the id: the next page begins behind it also when its
+//! session has ended meanwhile, or has another rate.
 
 use std::cmp::{Ordering, Reverse};
 use std::fmt;

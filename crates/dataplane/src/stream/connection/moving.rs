@@ -84,14 +84,15 @@ pub enum ConnectionLost {
 }
 
 impl<N: Net> Stream<N> {
-    /// Returns true if another process can go on with it: between two requests or with the data of a peer's connection, and with keys
-    /// that are agreed. The others end soon.
+    /// Returns true if another process can go on with it: between two requests or with the data of
+    /// a peer's connection, and with keys that are agreed. The others end soon.
     pub(crate) fn may_leave(&self) -> bool {
         let is_between = matches!(self.state, State::New | State::Open | State::Data(_));
         is_between && self.waiting == 0 && self.tls.as_ref().is_none_or(Tls::may_leave)
     }
 
-    /// Takes its keys out: it is to [leave](Self::leave). `None`: it is broken, or its TLS cannot be taken apart, and it stays as it was.
+    /// Takes its keys out: it is to [leave](Self::leave). `None`: it is broken, or its TLS cannot
+    /// be taken apart, and it stays as it was.
     pub(crate) fn detach(&mut self) -> Option<Detached> {
         let remote = self.socket.remote_addr().ok()?;
         match self.tls.take().map(Tls::leave).transpose() {

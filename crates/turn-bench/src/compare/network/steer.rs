@@ -1,15 +1,15 @@
 //! Pinning the work of a link to the cores of the host at its end.
 //!
-//! A virtual link has no card and no interrupts: by default packets are received on the core that sent
-//! them, and a server would be measured with half of its work done by the clients' core. So each end
-//! receives as the driver of a card does: in a kernel thread (threaded NAPI) that is pinned to the host's
-//! core and, like an interrupt, runs before programs.
+//! A virtual link has no card and no interrupts: by default packets are received on the core that
+//! sent them, and a server would be measured with half of its work done by the clients' core. So
+//! each end receives as the driver of a card does: in a kernel thread (threaded NAPI) that is
+//! pinned to the host's core and, like an interrupt, runs before programs.
 //!
 //! Cards moderate interrupts under load, and drivers coalesce packets (GRO); so do these ends. GSO
-//! packets of clients and peer are segmented before the link, so that packets arrive one by one as from a
-//! wire. Those of the server cross whole to sockets, as to a card that segments; XDP programs accept only
-//! single packets, so before them the server's link segments, at the server's cost, as in front of a card
-//! that cannot.
+//! packets of clients and peer are segmented before the link, so that packets arrive one by one as
+//! from a wire. Those of the server cross whole to sockets, as to a card that segments; XDP
+//! programs accept only single packets, so before them the server's link segments, at the server's
+//! cost, as in front of a card that cannot.
 
 use std::fs;
 
@@ -19,9 +19,9 @@ use super::Network;
 use crate::compare::host::Host;
 use crate::traffic::Backend;
 
-/// Wait of an end for further packets after it took all that had arrived, in nanoseconds, where packets are
-/// sent one by one: 20 000 interrupts per second, to which drivers of common cards limit themselves.
-/// Packets that might be followed by others to be merged with wait that long too.
+/// Wait of an end for further packets after it took all that had arrived, in nanoseconds, where
+/// packets are sent one by one: 20 000 interrupts per second, to which drivers of common cards
+/// limit themselves. Packets that might be followed by others to be merged with wait that long too.
 const MODERATION_NS: u32 = 50_000;
 
 /// Makes an end work as described above, on the cores of its host.
@@ -31,9 +31,9 @@ pub(super) fn steer(
     end: &str,
     backend: Backend,
 ) -> anyhow::Result<()> {
-    // Packets of local programs take the way of a driver only where TCP segmentation is off: who sends
-    // by TCP has its segments cut by the stack, as in front of a card that cannot, which is the same for
-    // all servers.
+    // Packets of local programs take the way of a driver only where TCP segmentation is off: who
+    // sends by TCP has its segments cut by the stack, as in front of a card that cannot, which is
+    // the same for all servers.
     let cut = match host {
         Host::Client | Host::Peer => " tx-udp-segmentation off",
         Host::Server => "",
@@ -44,8 +44,8 @@ pub(super) fn steer(
     let (moderation, defer) = match (backend, host) {
         // They come in clumps, as from a card that held its interrupt back.
         (Backend::Frames, Host::Server) => (0, 0),
-        // An end that has nothing to do would be woken by every packet, at the cost of the core that
-        // sent it: four tenths of what a server needs for one. A card has nobody to be woken.
+        // An end that has nothing to do would be woken by every packet, at the cost of the core
+        // that sent it: four tenths of what a server needs for one. A card has nobody to be woken.
         (Backend::Frames, Host::Client | Host::Peer) | (Backend::Sockets, _) => (MODERATION_NS, 1),
     };
     let class = format!("/sys/class/net/{end}");

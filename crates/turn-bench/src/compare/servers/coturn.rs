@@ -35,7 +35,8 @@ pub(super) fn prepare(
             command.push(option.to_owned());
         }
     }
-    // Since 4.17 it listens for DTLS on demand; before that it did always, and did not know the option.
+    // Since 4.17 it listens for DTLS on demand; before that it did always, and did not know the
+    // option.
     if terms.transport == Transport::Dtls && help.contains("--dtls") {
         command.push("--dtls".to_owned());
     }
@@ -46,7 +47,8 @@ pub(super) fn prepare(
 /// Options of [`CoturnOptions::Fastest`].
 const FASTEST: [&str; 2] = ["--multiplex-peer", "--udp-gso"];
 
-/// coturn's program: as given, by `$COTURN`, beside this one, in PATH, or in one of the usual directories.
+/// coturn's program: as given, by `$COTURN`, beside this one, in PATH, or in one of the usual
+/// directories.
 fn program(path: Option<&Path>, variable: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     if let (None, Some(named)) = (path, variable.filter(|named| !named.as_os_str().is_empty())) {
         return find(Some(&named), "turnserver", "").context("the variable COTURN");

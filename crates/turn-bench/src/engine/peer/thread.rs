@@ -42,8 +42,8 @@ pub(super) struct Worker {
     swept: u64,
 }
 
-/// Addresses of a flow: where it comes from, and the one of ours that it goes to. A relay may have one address for
-/// the flows of several peers.
+/// Addresses of a flow: where it comes from, and the one of ours that it goes to. A relay may have
+/// one address for the flows of several peers.
 type Path = (SocketAddr, Option<IpAddr>);
 
 /// A registered flow.
@@ -131,8 +131,8 @@ impl Worker {
 }
 
 impl Known {
-    /// Counts and echoes the packets of a received message. Returns their number, and whether there was
-    /// anything else: the kernel may have merged both.
+    /// Counts and echoes the packets of a received message. Returns their number, and whether there
+    /// was anything else: the kernel may have merged both.
     fn take(
         &mut self,
         (message, received): (usize, &Received<'_>),

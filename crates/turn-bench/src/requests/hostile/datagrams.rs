@@ -33,8 +33,8 @@ pub(super) struct Datagrams {
 }
 
 impl Datagrams {
-    /// The datagrams of a variant, for these clients' sockets in turn, with the server's nonces where they
-    /// need them.
+    /// The datagrams of a variant, for these clients' sockets in turn, with the server's nonces
+    /// where they need them.
     pub(super) fn make(
         variant: Variant,
         username: &Arc<str>,
@@ -136,8 +136,8 @@ fn challenged(link: &mut Link, first: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
-/// Datagrams that are no message: noise, ChannelData of no channel, and truncated messages. None has an
-/// answer.
+/// Datagrams that are no message: noise, ChannelData of no channel, and truncated messages. None
+/// has an answer.
 fn garbage(messages: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut noise = Noise(u64::from_ne_bytes(random_bytes()) | 1);
     (0..GARBAGE)

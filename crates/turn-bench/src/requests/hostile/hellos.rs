@@ -10,8 +10,8 @@ use linux_net::{Clock, Epoll, Events, Interest, UdpSocket};
 use super::datagrams::Datagrams;
 use crate::session::dtls;
 
-/// Handshakes prepared for each socket: the server sees that many different ones before the first is
-/// repeated.
+/// Handshakes prepared for each socket: the server sees that many different ones before the first
+/// is repeated.
 const PER_SOCKET: usize = 64;
 
 /// Time to collect cookies: servers limit how many they give to one address.

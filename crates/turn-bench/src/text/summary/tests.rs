@@ -154,7 +154,8 @@ fn several_servers_have_a_line_each() {
 
 #[test]
 fn a_loss_that_many_tests_make_uncertain_is_told_and_a_gain_is_not() {
-    // Five of six rounds by 10 %, one by nothing: p = 0.004 for one test, 0.06 beside twelve others.
+    // Five of six rounds by 10 %, one by nothing: p = 0.004 for one test, 0.06 beside twelve
+    // others.
     let told = |times: f64| {
         let mut compare = example();
         let servers = (0..12).map(|number| {

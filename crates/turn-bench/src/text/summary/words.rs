@@ -3,7 +3,8 @@
 use crate::outcome::{ComparedCell, ComparedServer};
 use crate::traffic::Transport;
 
-/// Cells of the memory and of allocations: they are told last, and their sentences have words of their own.
+/// Cells of the memory and of allocations: they are told last, and their sentences have words of
+/// their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Packets,

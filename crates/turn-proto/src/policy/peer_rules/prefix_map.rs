@@ -5,8 +5,8 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use turn_types::Prefix;
 
-/// A map from prefixes to values. Prefixes are nested or disjoint, so they cut the address space into
-/// runs with one value each, and a look-up is one binary search over where the runs begin.
+/// A map from prefixes to values. Prefixes are nested or disjoint, so they cut the address space
+/// into runs with one value each, and a look-up is one binary search over where the runs begin.
 #[derive(Clone, Debug)]
 pub(super) struct PrefixMap<T> {
     /// First address of each run and the value of its longest prefix, ascending by address.
@@ -41,8 +41,8 @@ impl<T: Copy> PrefixMap<T> {
     }
 }
 
-/// Ends the prefixes that end before `next`, innermost first: behind each begins a run of the prefix
-/// around it.
+/// Ends the prefixes that end before `next`, innermost first: behind each begins a run of the
+/// prefix around it.
 fn close_before<T: Copy>(
     next: Option<u128>,
     open: &mut Vec<(Span, T)>,

@@ -1,8 +1,8 @@
-//! Addresses that are not ordinary hosts on the internet: IANA's special-purpose registries for IPv4
-//! and IPv6 (as of 2025-10-09), and ranges outside them that are unfit for peers as well.
+//! Addresses that are not ordinary hosts on the internet: IANA's special-purpose registries for
+//! IPv4 and IPv6 (as of 2025-10-09), and ranges outside them that are unfit for peers as well.
 //!
-//! Entries that the registries call globally reachable are listed as well: they are anycast services,
-//! sinkholes, translators and identifiers, none of which is a peer.
+//! Entries that the registries call globally reachable are listed as well: they are anycast
+//! services, sinkholes, translators and identifiers, none of which is a peer.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -49,7 +49,8 @@ pub(super) const NEVER: [Entry; 8] = [
     v4([224, 0, 0, 0], 4), // multicast, RFC 1112 §4
     v4([255, 255, 255, 255], 32), // limited broadcast, RFC 919 §7
     v6([0, 0, 0, 0], 0, 128), // unspecified, RFC 4291 §2.5.2
-    Entry { network: IpAddr::V6(Ipv4Addr::UNSPECIFIED.to_ipv6_mapped()), len: 96 }, // IPv4 as IPv6: malformed
+    // IPv4 as IPv6: malformed
+    Entry { network: IpAddr::V6(Ipv4Addr::UNSPECIFIED.to_ipv6_mapped()), len: 96 },
     v6([0x2001, 0, 0, 0], 0, 32), // Teredo, RFC 8656 §21.4
     v6([0x2002, 0, 0, 0], 0, 16), // 6to4, RFC 8656 §21.4
     v6([0xff00, 0, 0, 0], 0, 8),  // multicast, RFC 4291 §2.7
@@ -91,7 +92,8 @@ const SPECIAL_V4: [Entry; 28] = [
 const SPECIAL_V6: [Entry; 28] = [
     v6([0, 0, 0, 0], 1, 128), // loopback, RFC 4291
     v6([0, 0, 0, 0], 0, 128), // unspecified, RFC 4291
-    Entry { network: IpAddr::V6(Ipv4Addr::UNSPECIFIED.to_ipv6_mapped()), len: 96 }, // IPv4-mapped, RFC 4291
+    // IPv4-mapped, RFC 4291
+    Entry { network: IpAddr::V6(Ipv4Addr::UNSPECIFIED.to_ipv6_mapped()), len: 96 },
     v6([0x64, 0xff9b, 0, 0], 0, 96), // NAT64, well-known prefix, RFC 6052
     v6([0x64, 0xff9b, 1, 0], 0, 48), // NAT64, local use, RFC 8215
     v6([0x100, 0, 0, 0], 0, 64),     // discard-only, RFC 6666
@@ -115,7 +117,7 @@ const SPECIAL_V6: [Entry; 28] = [
     v6([0xfc00, 0, 0, 0], 0, 7),     // unique local, RFC 4193
     v6([0xfe80, 0, 0, 0], 0, 10),    // link-local, RFC 4291
     // Not in the registry:
-    v6([0, 0, 0, 0], 0, 8), // reserved by the IETF, with every address that embeds IPv4, RFC 4291 §2.4
+    v6([0, 0, 0, 0], 0, 8), // reserved by the IETF, with all that embed IPv4, RFC 4291 §2.4
     v6([0xfec0, 0, 0, 0], 0, 10), // site-local, ended, RFC 3879
     v6([0xff00, 0, 0, 0], 0, 8), // multicast, RFC 4291 §2.7
 ];

@@ -327,8 +327,8 @@ fn tunnels_are_known() {
 }
 
 proptest! {
-    /// However an IPv4 address is wrapped, and whatever IPv6 prefixes are allowed, nothing is reached
-    /// through IPv6 that IPv4 refuses.
+    /// However an IPv4 address is wrapped, and whatever IPv6 prefixes are allowed, nothing is
+    /// reached through IPv6 that IPv4 refuses.
     #[test]
     fn no_wrapper_reaches_what_the_inner_address_does_not(
         inner in any::<u32>(),

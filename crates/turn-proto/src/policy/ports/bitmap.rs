@@ -1,8 +1,8 @@
 //! The ports in use of one relay address, over all workers.
 //!
-//! Bitmaps of atomics: claiming and giving back are lock-free, and asking about a port is one load. A
-//! port is in use exactly as long as its [`PortLease`] lives, and open once a relay socket of ours is
-//! bound to it: a port that is merely reserved may belong to somebody else on this host.
+//! Bitmaps of atomics: claiming and giving back are lock-free, and asking about a port is one load.
+//! A port is in use exactly as long as its [`PortLease`] lives, and open once a relay socket of
+//! ours is bound to it: a port that is merely reserved may belong to somebody else on this host.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -17,8 +17,8 @@ use super::range::{BITS, PortRange, PortRequirement};
 /// The even ports of a word. A port and its odd successor are always in the same word.
 const EVEN: u64 = 0x5555_5555_5555_5555;
 
-/// The ports of one relay address. 32 KiB. A number is in use for UDP and TCP at once, though they are
-/// different ports: a number that is free in one table is free in both.
+/// The ports of one relay address. 32 KiB. A number is in use for UDP and TCP at once, though they
+/// are different ports: a number that is free in one table is free in both.
 pub struct RelayPorts {
     /// One bit per port, set while it is in use.
     words: Box<[AtomicU64; WORDS]>,
@@ -38,16 +38,16 @@ impl RelayPorts {
         Arc::new(Self { words: none(), excluded: none(), open: none(), listening: none() })
     }
 
-    /// Never gives a port away again: a listener has it, of this server or another. A lease that there is
-    /// stays as it is.
+    /// Never gives a port away again: a listener has it, of this server or another. A lease that
+    /// there is stays as it is.
     pub fn exclude(&self, port: u16) {
         let (index, bit) = place(port);
         self.excluded[index].fetch_or(bit, Ordering::Relaxed);
     }
 
-    /// Takes a free port, or two for [`PortRequirement::EvenWithNext`]. Every free port that fits is equally
-    /// likely, as far as `random` is uniform, so that ports tell nothing about each other. `None` only
-    /// if no free port fits.
+    /// Takes a free port, or two for [`PortRequirement::EvenWithNext`]. Every free port that fits
+    /// is equally likely, as far as `random` is uniform, so that ports tell nothing about each
+    /// other. `None` only if no free port fits.
     ///
     /// Ports are drawn from the whole range until one is free, which while most are is the first.
     /// Only after `DRAWS` of them are the free ones counted.
@@ -96,14 +96,16 @@ impl RelayPorts {
         }
     }
 
-    /// Returns true if a relay socket of ours is bound to a port: the only ports of ours that are peers.
+    /// Returns true if a relay socket of ours is bound to a port: the only ports of ours that are
+    /// peers.
     #[must_use]
     pub fn is_open(&self, port: u16) -> bool {
         let (index, bit) = place(port);
         self.open[index].load(Ordering::Acquire) & bit != 0
     }
 
-    /// Returns true if a relay of ours listens for TCP on a port: the only ports of ours that are peers by TCP.
+    /// Returns true if a relay of ours listens for TCP on a port: the only ports of ours that are
+    /// peers by TCP.
     #[must_use]
     pub fn is_listening(&self, port: u16) -> bool {
         let (index, bit) = place(port);

@@ -13,8 +13,8 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    /// The ports above the privileged ones that IANA leaves to everybody (RFC 6335 §6), which RFC 8656
-    /// §7.2 recommends.
+    /// The ports above the privileged ones that IANA leaves to everybody (RFC 6335 §6), which RFC
+    /// 8656 §7.2 recommends.
     pub const DYNAMIC: Self = Self { min: 49_152, max: 65_535 };
 
     /// The range `min..=max`; `None` if it is empty or reaches below 1024 (RFC 8656 §7.2).

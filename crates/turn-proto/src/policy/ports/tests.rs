@@ -212,8 +212,8 @@ fn threads_never_share_a_port_and_leave_none_behind() {
 }
 
 proptest! {
-    /// In any order of claims and returns, ports in use are exactly those of live leases, each wish is
-    /// kept, and a claim fails only when nothing fits.
+    /// In any order of claims and returns, ports in use are exactly those of live leases, each wish
+    /// is kept, and a claim fails only when nothing fits.
     #[test]
     fn ports_in_use_are_those_of_live_leases(
         min in 1024u16..2000, len in 0u16..200,

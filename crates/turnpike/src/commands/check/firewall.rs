@@ -1,5 +1,5 @@
-//! Firewall hooks of this host, as far as visible: base chains of nftables (which iptables-nft fills as well) that see
-//! incoming packets, and tables of the older iptables.
+//! Firewall hooks of this host, as far as visible: base chains of nftables (which iptables-nft
+//! fills as well) that see incoming packets, and tables of the older iptables.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,5 @@
-//! The host of a server, as far as it decides about the configuration: addresses, interfaces, ports, limits, firewall.
+//! The host of a server, as far as it decides about the configuration: addresses, interfaces,
+//! ports, limits, firewall.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};

@@ -4,7 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use settings::{RelayPair, Settings};
 
-/// URIs of the listeners, for the first name of a certificate, otherwise for the addresses that clients reach.
+/// URIs of the listeners, for the first name of a certificate, otherwise for the addresses that
+/// clients reach.
 pub(super) fn uris(settings: &Settings, relays: &[RelayPair], names: &[String]) -> Vec<String> {
     // No client can use a pattern.
     let name = names.iter().find(|name| !name.starts_with('*'));
@@ -43,8 +44,8 @@ pub(super) fn uris(settings: &Settings, relays: &[RelayPair], names: &[String]) 
     all
 }
 
-/// Addresses that clients write for a listener's: the public ones of a wildcard's family, and the public one of an
-/// address behind NAT.
+/// Addresses that clients write for a listener's: the public ones of a wildcard's family, and the
+/// public one of an address behind NAT.
 fn hosts(listener: IpAddr, relays: &[RelayPair]) -> Vec<String> {
     let written = |ip: IpAddr| match ip {
         IpAddr::V4(ip) => ip.to_string(),

@@ -29,8 +29,8 @@ const RECEIVE_TURN: usize = 64;
 /// ChannelData header in front of the largest packet, and room to see that one is too long.
 const DATAGRAM_MAX: usize = PACKET_MAX + 64;
 
-/// Room for what comes at once when a server has paused, as in a restart: seconds of a call, as far as the system allows. What an end has no
-/// room for would count as lost by the server.
+/// Room for what comes at once when a server has paused, as in a restart: seconds of a call, as far
+/// as the system allows. What an end has no room for would count as lost by the server.
 const ROOM: usize = 4 << 20;
 
 /// Opens the socket of an end.

@@ -1,4 +1,5 @@
-//! `--check`: the check of a translation, with `--output` of the written file, without it at the lines of coturn's.
+//! `--check`: the check of a translation, with `--output` of the written file, without it at the
+//! lines of coturn's.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -14,7 +15,8 @@ use crate::failure::{OrFail as _, Result};
 use crate::new_files::{self, NewFile};
 use crate::paths;
 
-/// Checks the new configuration, if that is wanted. `source` are the text, the words behind it, and the file of the text.
+/// Checks the new configuration, if that is wanted. `source` are the text, the words behind it, and
+/// the file of the text.
 pub(super) fn checked(
     paths: &PathOptions,
     args: &cli::ImportCoturn,

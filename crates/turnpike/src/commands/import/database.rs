@@ -1,4 +1,5 @@
-//! Coturn's database, for a server that leaves it: users and rows are read, and users are copied with their keys.
+//! Coturn's database, for a server that leaves it: users and rows are read, and users are copied
+//! with their keys.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -77,7 +78,8 @@ fn rows_of(tables: &TableEditor, table: Table) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The values of a row in the form of the configuration; otherwise the row without secrets, and the reason.
+/// The values of a row in the form of the configuration; otherwise the row without secrets, and the
+/// reason.
 fn usable(table: Table, mut row: Row) -> std::result::Result<Vec<String>, (String, String)> {
     row.iter_mut().for_each(|value| *value = value.trim().to_owned());
     let mut judged = row.clone();
@@ -147,7 +149,8 @@ fn users_of(url: &str) -> Result<Vec<NewUser>> {
     }
 }
 
-/// Copies users into the database of the new configuration. Users that exist stay as they are. Returns lines for the operator.
+/// Copies users into the database of the new configuration. Users that exist stay as they are.
+/// Returns lines for the operator.
 pub(super) fn copy_users(
     paths: &PathOptions,
     file: &Path,

@@ -161,8 +161,8 @@ impl Answers {
         Ok(())
     }
 
-    /// The error of the configuration as far as it is known. The secret is no part of it, since its file is written
-    /// last; a name is checked as one that a certificate is ordered for.
+    /// The error of the configuration as far as it is known. The secret is no part of it, since its
+    /// file is written last; a name is checked as one that a certificate is ordered for.
     fn check(&self, question: Question) -> Result<(), Wrong> {
         let mut known = Self { auth: Auth::Users, ..self.clone() };
         if known.name.is_some() && matches!(known.certificate, Certificate::None) {

@@ -1,4 +1,5 @@
-//! Other transports to a server that does not answer over UDP: an answer there means that UDP is blocked.
+//! Other transports to a server that does not answer over UDP: an answer there means that UDP is
+//! blocked.
 
 use std::net::SocketAddr;
 

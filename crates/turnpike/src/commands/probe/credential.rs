@@ -62,7 +62,8 @@ impl Login {
         Self { username, password, made: Some((secret.to_owned(), user.to_owned())) }
     }
 
-    /// Why a server may have refused the credential, as far as this host can tell. `works` tries others.
+    /// Why a server may have refused the credential, as far as this host can tell. `works` tries
+    /// others.
     pub(super) fn diagnose(&self, works: impl Fn(&Self) -> bool) -> Option<(String, String)> {
         const CLOCKS: &str = "compare the clocks of both hosts (`date -u`), and set them by NTP";
         if let Some((secret, user)) = &self.made {
@@ -93,7 +94,8 @@ impl Login {
     }
 }
 
-/// Seconds since a time-limited user name expired; `None` for other names and for one that is valid.
+/// Seconds since a time-limited user name expired; `None` for other names and for one that is
+/// valid.
 fn expired(username: &str, now: u64) -> Option<u64> {
     let (first, last) = username.split_once(':').unwrap_or((username, ""));
     // A number of a user is no time: one is from this century.

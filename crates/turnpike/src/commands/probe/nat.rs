@@ -12,7 +12,8 @@ use stun_wire::{
 use super::link::{receive_datagram, udp_socket};
 use super::report::{Report, Step};
 
-/// Times of a request's transmissions, and the wait for the last response: silence is a result here.
+/// Times of a request's transmissions, and the wait for the last response: silence is a result
+/// here.
 const WAITS: [Duration; 3] =
     [Duration::from_millis(300), Duration::from_millis(600), Duration::from_millis(1200)];
 

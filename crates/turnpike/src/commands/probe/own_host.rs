@@ -1,4 +1,5 @@
-//! The server's own host: behind NAT it does not reach itself at its public address, and its own addresses are no peers.
+//! The server's own host: behind NAT it does not reach itself at its public address, and its own
+//! addresses are no peers.
 
 use std::net::IpAddr;
 

@@ -140,8 +140,8 @@ fn describe(survey: &Survey, wants: &Wants, verbose: bool, columns: usize) -> St
     parts.join("\n\n")
 }
 
-/// The items of one scope, with their values in one column; items that are skipped for the same reason, and
-/// without a value, come together at the end.
+/// The items of one scope, with their values in one column; items that are skipped for the same
+/// reason, and without a value, come together at the end.
 fn block(items: &[&Item], verbose: bool, columns: usize) -> String {
     let mut skipped: Vec<(&str, Vec<&str>)> = Vec::new();
     let mut shown: Vec<&Item> = Vec::new();

@@ -12,7 +12,8 @@ use crate::process::READY;
 /// First word of the command line of the process in the background.
 pub(super) const DETACHED: &str = "--turnpike-detached";
 
-/// Starts the server in another process, and waits until it serves. Up to then it prints its errors here.
+/// Starts the server in another process, and waits until it serves. Up to then it prints its errors
+/// here.
 ///
 /// # Errors
 /// The server does not start.

@@ -1,7 +1,7 @@
 //! `--proc-user` and `--proc-group`: another user than root.
 //!
-//! The process changes its user first of all, while it has one thread, and keeps the capabilities of root. It gives them up as
-//! every server does, after its sockets are bound (`confinement`).
+//! The process changes its user first of all, while it has one thread, and keeps the capabilities
+//! of root. It gives them up as every server does, after its sockets are bound (`confinement`).
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, chown};
@@ -23,8 +23,8 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// The named user, with the named group or its own; `None` if none is named, or if the process is not root's and has
-    /// nothing to give up.
+    /// The named user, with the named group or its own; `None` if none is named, or if the process
+    /// is not root's and has nothing to give up.
     ///
     /// # Errors
     /// There is no such user or group.
@@ -59,7 +59,8 @@ impl Owner {
         )))
     }
 
-    /// Becomes this user, with the capabilities that the process has. Must be called while it has one thread.
+    /// Becomes this user, with the capabilities that the process has. Must be called while it has
+    /// one thread.
     pub(super) fn become_it(self) -> Result<()> {
         const CANNOT: &str = "cannot become the user of --proc-user";
         caps::securebits::set_keepcaps(true).or_fail(CANNOT)?;

@@ -1,7 +1,7 @@
 //! Many users from standard input: all of them, or none.
 //!
-//! Everything that can be wrong is found before the first change. A database that fails in between has the changes
-//! before undone; a process that is killed in between leaves them.
+//! Everything that can be wrong is found before the first change. A database that fails in between
+//! has the changes before undone; a process that is killed in between leaves them.
 
 use std::io;
 
@@ -42,7 +42,8 @@ enum Kind {
     Set { keys: Option<NewUser>, allocations_max: Option<Option<u32>> },
 }
 
-/// Adds the users on standard input; `replace` also changes those that exist. The limit is that of lines without one.
+/// Adds the users on standard input; `replace` also changes those that exist. The limit is that of
+/// lines without one.
 pub(super) fn add(
     database: &mut Database,
     allocations_max: Option<u32>,
@@ -153,7 +154,8 @@ fn refused(mut wrong: Vec<Wrong>, realm: &str) -> Failure {
 fn write(store: &mut dyn UserEditor, realm: &str, changes: &[Change]) -> Result<()> {
     for (index, change) in changes.iter().enumerate() {
         let Err(error) = write_one(store, realm, change) else { continue };
-        // A user that could not be added may be another's by now; of other changes a part may be done.
+        // A user that could not be added may be another's by now; of other changes a part may be
+        // done.
         let done = index + usize::from(!matches!(change.kind, Kind::Add(_)));
         let undone = changes[..done].iter().rev();
         let kept: Vec<&str> = undone

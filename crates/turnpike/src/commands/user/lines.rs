@@ -1,5 +1,5 @@
-//! Users as lines: `NAME:PASSWORD`, or a JSON object as `turnpike user export` writes. Errors never quote a value: it
-//! may be a password.
+//! Users as lines: `NAME:PASSWORD`, or a JSON object as `turnpike user export` writes. Errors never
+//! quote a value: it may be a password.
 
 use std::collections::HashMap;
 use std::io::BufRead;
@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 use turn_types::Secret;
 use user_db::{NewUser, UserKeys};
 
-/// Bytes of a line: a name and a password of the largest sizes with every character escaped, and the rest.
+/// Bytes of a line: a name and a password of the largest sizes with every character escaped, and
+/// the rest.
 const LINE_BYTES_MAX: u64 = 16 * 1024;
 
 /// Lines of one input, about 500 bytes of memory each.
@@ -40,7 +41,8 @@ pub(super) struct Wrong {
     pub(super) error: String,
 }
 
-/// Reads all lines; empty ones are left out. Users of another realm and second lines of one user are wrong.
+/// Reads all lines; empty ones are left out. Users of another realm and second lines of one user
+/// are wrong.
 ///
 /// # Errors
 /// The input cannot be read.

@@ -62,8 +62,8 @@ impl<'a> Sources<'a> {
 /// Realms that a note names.
 const NAMED_MAX: usize = 8;
 
-/// Says that users of a realm could not log in, as neither the configuration, nor its database, nor the server that runs has
-/// it: a slip in its name would not show otherwise.
+/// Says that users of a realm could not log in, as neither the configuration, nor its database, nor
+/// the server that runs has it: a slip in its name would not show otherwise.
 pub(super) fn warn_unless_served(
     configuration: &Configuration,
     there: &[(String, u64)],

@@ -1,4 +1,5 @@
-//! `turnpike user revoke`, `restore` and `revoked`, and the sessions of changed users. The running server does it.
+//! `turnpike user revoke`, `restore` and `revoked`, and the sessions of changed users. The running
+//! server does it.
 
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -76,8 +77,8 @@ pub(super) fn list(paths: &PathOptions, realm: Option<&str>, output: cli::Output
     output::print(&table.render())
 }
 
-/// Ends the sessions of a user who was changed in the database: at once, and again when a running server has seen the
-/// change, as it may have accepted the old keys until then.
+/// Ends the sessions of a user who was changed in the database: at once, and again when a running
+/// server has seen the change, as it may have accepted the old keys until then.
 pub(super) fn end_sessions(paths: &PathOptions, realm: &str, name: &str) -> Result<()> {
     let query = SessionQuery { user: Some(name.to_owned()), ..SessionQuery::default() };
     let mut ended = 0;

@@ -18,7 +18,8 @@ fn is_free(at: SocketAddr) -> bool {
     StdSocket::bind(at).is_ok()
 }
 
-/// The parts that a process leaves that has these listeners, of which the first `come` come with it.
+/// The parts that a process leaves that has these listeners, of which the first `come` come with
+/// it.
 fn left(listeners: Vec<StdSocket>, come: usize) -> Parked {
     parked(&listeners[..], come).seal().unwrap()
 }
@@ -206,7 +207,8 @@ fn counters_that_cannot_be_read_stop_no_upgrade() {
     old.expect(Step::Prepared).unwrap();
 }
 
-/// Sockets are opened before the pause: the old process is to leave when the workers have taken what has come until then.
+/// Sockets are opened before the pause: the old process is to leave when the workers have taken
+/// what has come until then.
 #[test]
 fn the_old_process_leaves_when_all_copies_are_taken() {
     let (old, new) = UnixStream::pair().unwrap();

@@ -18,8 +18,8 @@ fn names_of(indices: BTreeSet<u32>, host: &Namespace) -> Vec<String> {
 #[test]
 fn devices_that_own_an_address_or_lead_out() {
     let Some(host) = namespace() else { return };
-    // A card with the default route, a second one with its own address, two bridges of containers, a VLAN with
-    // a label for a name, an address routed to the loopback, a tunnel.
+    // A card with the default route, a second one with its own address, two bridges of containers,
+    // a VLAN with a label for a name, an address routed to the loopback, a tunnel.
     host.ip("link set lo up
         addr add 203.0.113.9/32 dev lo
         link add out0 type veth peer name out0x
@@ -62,8 +62,8 @@ fn devices_that_own_an_address_or_lead_out() {
     // The address of a tunnel is the local one, not the remote one.
     assert_eq!(carrying(&["10.9.0.1"], &[]), ["out0", "tun0"]);
     assert_eq!(carrying(&["10.9.0.2"], &[]), ["out0"]);
-    // Packets to an address of the loopback arrive by the default route's device; the loopback itself is not
-    // selected.
+    // Packets to an address of the loopback arrive by the default route's device; the loopback
+    // itself is not selected.
     assert_eq!(carrying(&["203.0.113.9"], &[]), ["out0"]);
     assert_eq!(carrying(&["127.0.0.1", "::1"], &["127.0.0.1"]), [""; 0]);
     // IPv6 has another default route.

@@ -17,8 +17,8 @@ fn set_by_hand(host: &Namespace, name: &str, value: &str) {
     host.run(|| fs::write(path, value).unwrap());
 }
 
-/// A namespace that forwards nothing, like a host that is no router. New namespaces inherit some settings of
-/// the host.
+/// A namespace that forwards nothing, like a host that is no router. New namespaces inherit some
+/// settings of the host.
 fn no_router() -> Option<Namespace> {
     let host = namespace()?;
     for name in ["ipv4/conf/all/forwarding", "ipv6/conf/all/forwarding"] {
@@ -97,9 +97,10 @@ fn next_hops_are_looked_up_and_no_packet_is_forwarded() {
     assert_eq!(between.look_up(lookup.from), [Way::Found(out), Way::Found(out)]);
     assert_eq!(between.look_up(came_by), disabled);
 
-    // The client cannot send to the peer through this host until it becomes a router. Datagrams that arrive
-    // first were sent before: the link keeps the order. It may lose datagrams: an interface that came up a
-    // moment ago sends nothing yet, and the queue of a processor may be full.
+    // The client cannot send to the peer through this host until it becomes a router. Datagrams
+    // that arrive first were sent before: the link keeps the order. It may lose datagrams: an
+    // interface that came up a moment ago sends nothing yet, and the queue of a processor may be
+    // full.
     for (family, from, to) in [("ipv4", "10.1.0.2", "10.2.0.2"), ("ipv6", "fd01::2", "fd02::2")] {
         let (from, to): (IpAddr, IpAddr) = (from.parse().unwrap(), to.parse().unwrap());
         let sender = client.run(|| UdpSocket::bind((from, 0)).unwrap());

@@ -54,8 +54,8 @@ fn programs_of_killed_servers_go_and_those_of_others_stay() {
     assert_eq!(filters(&host), [3, 3]);
     assert_eq!(swept(&host), [""; 0], "all live");
     killed.drop_mark();
-    // A program that another test starts at this moment has the marks, too, until it runs: perhaps of one filter, and not
-    // of the other any more.
+    // A program that another test starts at this moment has the marks, too, until it runs: perhaps
+    // of one filter, and not of the other any more.
     let mut found = Vec::new();
     test_support::eventually("the living one's stays, and somebody else's", || {
         found.extend(swept(&host));
