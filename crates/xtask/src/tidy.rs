@@ -6,6 +6,7 @@ mod comments;
 mod edges;
 mod security_page;
 mod text;
+mod width;
 pub(crate) mod words;
 
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let mut slips = edges::check(root)?;
     slips.extend(circles::check(root)?);
     slips.extend(text::check(root)?);
+    slips.extend(width::check(root)?);
     slips.extend(security_page::check(root)?);
     slips.extend(words::check(root)?);
     Ok(slips)
@@ -82,6 +84,11 @@ mod tests {
     #[test]
     fn files_are_small_and_hold_no_leftovers() {
         assert_eq!(text::check(&crate::root()).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn comments_are_as_wide_as_code() {
+        assert_eq!(width::check(&crate::root()).unwrap(), [""; 0]);
     }
 
     #[test]
