@@ -29,7 +29,8 @@ const USAGE: &str = "usage: cargo xtask bpf [--check] | chart | deny | docs | fu
   fuzz   run all or the given targets of fuzz/fuzz_targets for N minutes each; new coverage goes to
          fuzz/corpus, crashes to fuzz/artifacts
   soak   connect and disconnect clients for N minutes, then check for leaks
-  tidy   check dependencies between crates, circular imports, file sizes, leftovers, width of comments, wording
+  tidy   check dependencies between crates, circular imports, file sizes, leftovers, width of comments,
+         test files that never run, wording
   words  print pronouns, openings of doc comments and phrases per 1,000, by crate; with a CRATE (or a
          folder of docs), its worst files and lines with what to write instead; with a FILE, all of its lines;
          with --lower, lower the bounds in crates/xtask/words/bounds.tsv to these rates";

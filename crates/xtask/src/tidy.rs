@@ -5,6 +5,7 @@ mod circles;
 mod comments;
 mod edges;
 mod security_page;
+mod test_files;
 mod text;
 mod width;
 pub(crate) mod words;
@@ -19,6 +20,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     slips.extend(circles::check(root)?);
     slips.extend(text::check(root)?);
     slips.extend(width::check(root)?);
+    slips.extend(test_files::check(root)?);
     slips.extend(security_page::check(root)?);
     slips.extend(words::check(root)?);
     Ok(slips)
@@ -89,6 +91,11 @@ mod tests {
     #[test]
     fn comments_are_as_wide_as_code() {
         assert_eq!(width::check(&crate::root()).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn every_file_of_tests_runs() {
+        assert_eq!(test_files::check(&crate::root()).unwrap(), [""; 0]);
     }
 
     #[test]
