@@ -87,8 +87,8 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Addresses of links are usable at once, and do not change a second later: a browser gives up what it loads when
-    /// an address of its host changes.
+    /// Addresses of links are usable at once, and do not change a second later: a browser gives up
+    /// what it loads when an address of its host changes.
     fn without_duplicate_detection(&self, host: Host) -> Result<(), String> {
         let set = "echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad";
         match self.command(host, "sh").args(["-c", set]).output() {

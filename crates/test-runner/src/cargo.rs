@@ -27,8 +27,8 @@ pub(crate) fn with_mongodb() -> bool {
     std::env::var_os(WITH_MONGODB).is_some_and(|value| !value.is_empty())
 }
 
-/// Builds the tests of all packages. Those of one package would be built with other features of the libraries that packages
-/// share, and with them half of everything.
+/// Builds the tests of all packages. Those of one package would be built with other features of the
+/// libraries that packages share, and with them half of everything.
 ///
 /// # Errors
 /// They do not compile; cargo has said why.

@@ -383,7 +383,8 @@ fn is_root() -> bool {
     status.lines().any(|line| line.starts_with("Uid:\t0\t"))
 }
 
-/// Makes the directory `data` of a server: a copy of one that is made once for all tests, since that takes seconds.
+/// Makes the directory `data` of a server: a copy of one that is made once for all tests, since
+/// that takes seconds.
 fn prepare(kind: DatabaseKind, program: &Path, directory: &Path) {
     if matches!(kind, DatabaseKind::Redis | DatabaseKind::Sqlite | DatabaseKind::Mongo) {
         return;

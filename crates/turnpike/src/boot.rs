@@ -76,8 +76,8 @@ pub(crate) struct Reloadable {
     pub(crate) own: OwnAddresses,
 }
 
-/// Prepares the workers; without an `editor` of the user database they look no user up. With a `predecessor` they begin with what
-/// that has.
+/// Prepares the workers; without an `editor` of the user database they look no user up. With a
+/// `predecessor` they begin with what that has.
 pub(crate) fn prepare(
     settings: &Settings,
     editor: Option<Box<dyn UserEditor>>,
@@ -251,7 +251,8 @@ fn user_directory(
     Ok(Arc::new(Users::start(&settings.user_database(), workers.clone())?))
 }
 
-/// The core of each worker. There are as many as the process before has: the kernel spreads clients over their sockets.
+/// The core of each worker. There are as many as the process before has: the kernel spreads clients
+/// over their sockets.
 fn cores_of(settings: &Settings, before: Option<&Predecessor>) -> Vec<Option<usize>> {
     let (count, pin) = (settings.workers.count, settings.workers.pin);
     let cores = cores::cores(count, pin);
@@ -305,9 +306,9 @@ pub(crate) fn rules(
     Ok(Policy { unauthenticated, quotas, realms, prefixes, ..policy })
 }
 
-/// A worker's part of a rate. Each worker counts for itself and the kernel spreads clients over all of
-/// them, so that together they give no more than is configured (but for rounding up: the least part is
-/// 1, since 0 is any number).
+/// A worker's part of a rate. Each worker counts for itself and the kernel spreads clients over all
+/// of them, so that together they give no more than is configured (but for rounding up: the least
+/// part is 1, since 0 is any number).
 fn share(per_second: u32, workers: usize) -> u32 {
     per_second.div_ceil(u32::try_from(workers).unwrap_or(u32::MAX).max(1))
 }
@@ -383,8 +384,8 @@ fn net_options(settings: &Settings) -> Result<NetOptions> {
     // The bounds of the keys fit.
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     Ok(NetOptions {
-        // The generic hook of XDP cannot tell what the system merged, and would make one datagram of
-        // several: no socket asks for it.
+        // The generic hook of XDP cannot tell what the system merged, and would make one datagram
+        // of several: no socket asks for it.
         gro: settings.sockets.gro && settings.offload.mode != OffloadMode::XdpGeneric,
         gso: settings.sockets.gso,
         recv_buffer: size(settings.sockets.receive_buffer.get()),
@@ -454,8 +455,8 @@ fn unreachable_relays(policy: &Policy) -> Vec<String> {
     own.map(|relay| relay.public).filter(|ip| warnings::is_private(*ip)).map(warning).collect()
 }
 
-/// The same of the addresses that NAT behaviour discovery tells: a client would send to them and take
-/// the silence for a NAT's.
+/// The same of the addresses that NAT behaviour discovery tells: a client would send to them and
+/// take the silence for a NAT's.
 fn unreachable_discovery(policy: &Policy) -> Vec<String> {
     let told =
         policy.discovery.iter().flat_map(|square| square.public.map(|[first, _]| first.ip()));

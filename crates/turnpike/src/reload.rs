@@ -72,8 +72,8 @@ impl InForce {
         }
     }
 
-    /// Applies the configuration of `load`, and reports each difference. With `end_sessions` sessions end whose secret
-    /// or key counts no longer.
+    /// Applies the configuration of `load`, and reports each difference. With `end_sessions`
+    /// sessions end whose secret or key counts no longer.
     pub(crate) async fn reload(
         &mut self,
         handle: &Handle,
@@ -123,7 +123,8 @@ impl InForce {
         let policy = Arc::new(self.silent.put_in(self.revocations.put_in(policy)));
         let known = boot::advice(&self.policy, &self.settings);
         let told = handle.workers.apply(Arc::clone(&policy)).await;
-        // Also when a worker did not answer: the others go by it, and what is made next begins here.
+        // Also when a worker did not answer: the others go by it, and what is made next begins
+        // here.
         self.policy = Arc::clone(&policy);
         told.map_err(|error| {
             Failure::failed(error)
@@ -290,9 +291,9 @@ impl InForce {
         handle.set_info(info);
     }
 
-    /// Reads the addresses that the host delivers to itself, and has workers refuse them: an address of our own must not be
-    /// a peer like any other. Relay addresses stay as they are until a reload. False when it is to be
-    /// tried again.
+    /// Reads the addresses that the host delivers to itself, and has workers refuse them: an
+    /// address of our own must not be a peer like any other. Relay addresses stay as they are until
+    /// a reload. False when it is to be tried again.
     pub(crate) async fn follow_own_addresses(&mut self, handle: &Handle) -> bool {
         self.own.refresh();
         if self.own.is_waiting() {

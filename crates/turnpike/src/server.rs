@@ -77,7 +77,8 @@ pub(crate) struct Server {
 struct Draining {
     /// Live allocations end then.
     until: Instant,
-    /// A signal told the server to end: the next one ends it at once, and no operator takes it back.
+    /// A signal told the server to end: the next one ends it at once, and no operator takes it
+    /// back.
     told_to_end: bool,
 }
 
@@ -88,8 +89,8 @@ impl Draining {
         Self { until: now + deadline, told_to_end }
     }
 
-    /// The drain of a signal, `configured` long. One that goes on already keeps its deadline when that is
-    /// later: a supervisor sends SIGTERM behind the command that drains.
+    /// The drain of a signal, `configured` long. One that goes on already keeps its deadline when
+    /// that is later: a supervisor sends SIGTERM behind the command that drains.
     fn told_to_end(before: Option<Self>, configured: Duration, now: Instant) -> Self {
         let until = now + configured;
         let until = before.map_or(until, |drain| drain.until.max(until));
@@ -210,7 +211,8 @@ impl Server {
         ControlFlow::Continue(())
     }
 
-    /// Does as an operator asks, and replies. The caller may be gone: the log has the outcome as well.
+    /// Does as an operator asks, and replies. The caller may be gone: the log has the outcome as
+    /// well.
     async fn answer(&mut self, request: OperatorRequest, drain: &mut Option<Draining>) {
         match request {
             OperatorRequest::Reload { end_sessions, reply } => {
@@ -242,8 +244,8 @@ impl Server {
         }
     }
 
-    /// Returns true if a drain is over: its time has passed, or few enough allocations are left. `empty_since` is the time of the first look
-    /// that found so few.
+    /// Returns true if a drain is over: its time has passed, or few enough allocations are left.
+    /// `empty_since` is the time of the first look that found so few.
     fn is_drained(&self, drain: Option<Draining>, empty_since: &mut Option<Instant>) -> bool {
         let left = u64::from(self.in_force.settings.shutdown.drain_allocations_left.get());
         // A worker publishes an allocation only behind its answer: one look could miss the newest.

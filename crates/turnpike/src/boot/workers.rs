@@ -86,8 +86,8 @@ pub(crate) struct Started {
 }
 
 impl Starting {
-    /// Workers of these parts, in the order of their numbers. With a `predecessor` they begin with what
-    /// that has.
+    /// Workers of these parts, in the order of their numbers. With a `predecessor` they begin with
+    /// what that has.
     pub(super) fn new(
         shared: &SharedParts,
         own: impl Iterator<Item = OwnParts>,
@@ -97,11 +97,13 @@ impl Starting {
         Self { specs: specs.collect(), predecessor }
     }
 
-    /// Starts the workers, with all that the process before has: behind that nothing may fail, since calls would end. It may be
-    /// dropped between two workers: a start that is slow can be ended.
+    /// Starts the workers, with all that the process before has: behind that nothing may fail,
+    /// since calls would end. It may be dropped between two workers: a start that is slow can be
+    /// ended.
     ///
     /// # Errors
-    /// No descriptors, memory or threads left; the process before has failed to hand over, and goes on.
+    /// No descriptors, memory or threads left; the process before has failed to hand over, and goes
+    /// on.
     pub(crate) async fn begin(self) -> Result<Started> {
         let Self { specs, mut predecessor } = self;
         let before = predecessor.as_ref().map(|it| (it.process(), it.relay_settings()));

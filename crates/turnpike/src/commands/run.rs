@@ -152,8 +152,8 @@ impl Launch<'_> {
         Ok(true)
     }
 
-    /// Logs the warnings of the start: `prepared` those of the workers' preparation, `users` the one
-    /// about the user database.
+    /// Logs the warnings of the start: `prepared` those of the workers' preparation, `users` the
+    /// one about the user database.
     fn warn(&self, prepared: &[String], group: Option<u32>, users: Option<&str>) {
         let confinement = self.confinement.warnings(&self.settings);
         for warning in prepared.iter().chain(&confinement).chain(&self.manager.warnings) {
@@ -326,8 +326,8 @@ fn show(user: &Shown, info: &ServerInfo, settings: &Settings) -> Result<()> {
     output::print(&first_start::banner(user, info, &program, &settings.data.directory))
 }
 
-/// Puts Unix sockets in place of those of the process before. Nothing else is wrong without them: calls go on. Returns their paths'
-/// owners.
+/// Puts Unix sockets in place of those of the process before. Nothing else is wrong without them:
+/// calls go on. Returns their paths' owners.
 fn put_in_place<R>(next: &mut SocketFile, doors: &mut [(HttpListener, R)]) -> Vec<PassedOn> {
     let doors = doors.iter_mut().filter_map(|(listener, _)| match listener {
         HttpListener::Unix(socket) | HttpListener::Control(socket) => Some(socket.file()),

@@ -197,7 +197,8 @@ fn sessions(status: &Status) -> Vec<String> {
     lines
 }
 
-/// Counts that are zero on most hosts: drops of the kernel, packets of senders on this host, failed receive calls. Zeros are left out.
+/// Counts that are zero on most hosts: drops of the kernel, packets of senders on this host, failed
+/// receive calls. Zeros are left out.
 fn rare_counts(status: &Status) -> Vec<String> {
     let mut lines = Vec::new();
     if status.kernel_drops > 0 {

@@ -1,4 +1,5 @@
-//! Sockets of the control plane: bound when the server starts, and served once its workers have started.
+//! Sockets of the control plane: bound when the server starts, and served once its workers have
+//! started.
 
 use std::mem::take;
 use std::os::unix::net::UnixListener;

@@ -51,7 +51,8 @@ impl UserDatabase {
     }
 }
 
-/// Opens the user database; `None` if it cannot be opened and nobody needs it, as on a read-only file system.
+/// Opens the user database; `None` if it cannot be opened and nobody needs it, as on a read-only
+/// file system.
 fn open_editor(settings: &Settings) -> Result<Option<Box<dyn UserEditor>>> {
     match users::editor(&settings.user_database()) {
         Ok(store) => Ok(Some(store)),
