@@ -11,11 +11,11 @@ pub(crate) const USAGE: &str = "usage: run-tests [--no-checks] [--package NAME].
 /// Choices of the caller.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Arguments {
-    /// Formatting, lints and the other checks run as well.
+    /// Runs formatting, lints and the other checks.
     pub(crate) runs_checks: bool,
     /// Number of times that the tests run.
     pub(crate) rounds: u32,
-    /// Number of busy processes beside the tests.
+    /// Number of busy processes.
     pub(crate) busy: u32,
     packages: Vec<String>,
     texts: Vec<String>,
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     /// # Errors
-    /// A sentence about the argument that is wrong.
+    /// A sentence about the first wrong argument.
     pub(crate) fn parse<'a>(words: impl Iterator<Item = &'a str>) -> Result<Self, String> {
         let mut words = words;
         let mut found =
@@ -45,7 +45,7 @@ impl Arguments {
         Ok(found)
     }
 
-    /// True for a chosen test.
+    /// Returns true for a selected test.
     pub(crate) fn includes(&self, package: &str, full_name: &str) -> bool {
         let of_package =
             self.packages.is_empty() || self.packages.iter().any(|chosen| chosen == package);

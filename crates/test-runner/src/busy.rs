@@ -1,11 +1,11 @@
-//! Processes that use all processor time they get: a busy machine, as a test must stand it.
+//! Busy processes, which load the machine while tests run.
 
 use std::process::{Child, Command};
 
-/// The argument that makes this program a busy process.
+/// Argument for a busy process.
 pub(crate) const WORD: &str = "--be-busy";
 
-/// Running busy processes. They end with the value.
+/// Running busy processes. Dropping the value stops the processes.
 #[derive(Debug)]
 pub(crate) struct BusyProcesses(Vec<Child>);
 
@@ -21,17 +21,16 @@ impl BusyProcesses {
 impl Drop for BusyProcesses {
     fn drop(&mut self) {
         for process in &mut self.0 {
-            // A process that has ended is what is wanted.
+            // An error means that the process has exited.
             let _ = process.kill();
             let _ = process.wait();
         }
     }
 }
 
-/// Computes until the process is ended, at the latest with the process that started it.
+/// Computes until a signal stops the process. The kernel sends one when the parent exits.
 pub(crate) fn work() -> ! {
-    // Without it an interrupted run would leave the machine busy for ever; then it is better not to
-    // begin.
+    // Without the parent's death signal, an interrupted run would keep the machine busy forever.
     let ends_with_parent =
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     if ends_with_parent.is_err() {

@@ -1,4 +1,4 @@
-//! Programs of tests, as cargo builds them.
+//! Test programs built by cargo.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -6,32 +6,32 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-/// A program with tests.
+/// Test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
-    /// Its package.
+    /// Package name.
     pub(crate) package: String,
-    /// The target: `tests`, or the name of the library for its unit tests.
+    /// Target name: `tests`, or the library's name for unit tests.
     pub(crate) target: String,
-    /// The package's directory, in which its tests run as with `cargo test`.
+    /// Package directory, the working directory of tests as with `cargo test`.
     pub(crate) directory: PathBuf,
-    /// The executable file.
+    /// Executable file.
     pub(crate) path: PathBuf,
 }
 
-/// The variable that adds the tests of MongoDB, whose client takes minutes to compile.
+/// Variable that adds the tests of MongoDB. The client takes minutes to compile.
 pub(crate) const WITH_MONGODB: &str = "WITH_MONGODB";
 
-/// True if the tests of MongoDB are wanted.
+/// Returns true if the tests of MongoDB are requested.
 pub(crate) fn with_mongodb() -> bool {
     std::env::var_os(WITH_MONGODB).is_some_and(|value| !value.is_empty())
 }
 
-/// Builds the tests of all packages. Those of one package would be built with other features of the
-/// libraries that packages share, and with them half of everything.
+/// Builds the tests of all packages. A build of one package selects fewer features of shared
+/// libraries, and compiles most of the workspace again.
 ///
 /// # Errors
-/// They do not compile; cargo has said why.
+/// The tests do not compile. Cargo has printed the reason.
 pub(crate) fn build_tests() -> Result<Vec<Program>> {
     let mut command = cargo();
     command.args([
@@ -52,12 +52,12 @@ pub(crate) fn build_tests() -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// A cargo command, in the workspace that this program is built from.
+/// Returns a cargo command.
 pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// The program of a message of cargo, if it is about one with tests.
+/// Reads a test program from a message of cargo.
 fn program(message: &str) -> Option<Program> {
     let message: Value = serde_json::from_str(message).ok()?;
     if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {

@@ -1,23 +1,23 @@
-//! Checks beside the tests: each is one command that succeeds or fails.
+//! Checks: commands that succeed or fail.
 
 use std::process::Command;
 
 use crate::cargo;
 
-/// A check.
+/// Check.
 #[derive(Debug)]
 pub(crate) struct Check {
-    /// Its name in the output.
+    /// Name in the output.
     pub(crate) name: &'static str,
-    /// The command.
+    /// Program and arguments.
     pub(crate) command: Vec<String>,
-    /// The reason why it cannot run here.
+    /// Reason to skip the check on this host.
     pub(crate) missing: Option<String>,
-    /// Its output has the lines of a test program, whose numbers count.
+    /// The output has result lines of test programs, which are added to the totals.
     pub(crate) has_tests: bool,
 }
 
-/// All checks, in the order of their start.
+/// Returns all checks, in starting order.
 pub(crate) fn all() -> Vec<Check> {
     let formatting = requires(
         &["cargo", "fmt", "--version"],
@@ -69,14 +69,14 @@ fn check(name: &'static str, command: &str) -> Check {
     Check { name, command, missing: None, has_tests: false }
 }
 
-/// The reason, unless the command succeeds.
+/// Returns the reason if the command fails.
 fn requires(command: &[&str], reason: &str) -> Option<String> {
     let found = Command::new(command[0]).args(&command[1..]).output();
     (!found.is_ok_and(|out| out.status.success())).then(|| reason.to_owned())
 }
 
 impl Check {
-    /// The command, ready to run. Warnings of the documentation are errors.
+    /// Returns the command for the given priority. Warnings of rustdoc are errors.
     pub(crate) fn command(&self, nice: i32) -> Command {
         let mut command = Command::new("nice");
         command.args(["-n", &nice.to_string()]).args(&self.command);
@@ -85,7 +85,7 @@ impl Check {
     }
 }
 
-/// The sums of passed, failed and ignored tests in the output of `cargo test`.
+/// Adds up passed, failed and ignored tests in the output of `cargo test`.
 pub(crate) fn test_counts(output: &str) -> [u64; 3] {
     let mut sums = [0; 3];
     for line in output.lines().filter_map(|line| line.strip_prefix("test result: ")) {

@@ -10,7 +10,7 @@ pub(crate) struct Commit {
     is_changed: bool,
 }
 
-/// The commit of the tree as it is now. A tree without git has none, which the text says.
+/// Reads the current commit from git. A tree without git has the text "no commit".
 pub(crate) fn current() -> Commit {
     Commit {
         id: git(&["rev-parse", "HEAD"]).unwrap_or_else(|| "no commit".to_owned()),

@@ -1,5 +1,4 @@
-//! Runs checks and tests at the same time, as many as the machine bears, and failed tests alone
-//! afterwards.
+//! Runs checks and tests concurrently, then failed tests one by one.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -15,20 +14,20 @@ use crate::process::{self, End};
 use crate::report::{CheckResult, Report};
 use crate::test::{Outcome, Test, Verdict};
 
-/// Time limit of a check: a first compilation of everything takes a tenth of it.
+/// Time limit of a check: six times the first compilation on two cores.
 const CHECK_LIMIT: Duration = Duration::from_secs(1800);
 
-/// Priority (nice) of a process that nothing gives way to.
+/// Priority (nice) of tests in [`Lane::Waiting`].
 const USUAL: i32 = 0;
 
-/// Something that has ended.
+/// Finished check or test.
 enum Done<'a> {
     Check(&'a Check, Result<CheckResult>),
     Test(&'a Test, Result<Outcome>),
 }
 
-/// Runs the checks one after the other, since cargo lets one build at a time, and beside them the
-/// tests of each lane.
+/// Runs the checks one by one, because cargo locks the build directory, and concurrently the tests
+/// of each lane.
 pub(crate) fn run(checks: &[Check], tests: &[Test], report: &mut Report) {
     let work = std::env::temp_dir().join(format!("run-tests-{}", std::process::id()));
     if let Err(error) = std::fs::create_dir_all(&work) {
@@ -51,7 +50,7 @@ pub(crate) fn run(checks: &[Check], tests: &[Test], report: &mut Report) {
             let (sender, work) = (sender.clone(), &work);
             scope.spawn(move || {
                 while let Some(test) = take(queue) {
-                    // The receiver is there as long as this scope.
+                    // The receiver lives as long as this scope.
                     let _ = sender.send(Done::Test(test, test.run(work, nice)));
                 }
             });
@@ -71,8 +70,8 @@ fn take<'a>(queue: &Mutex<VecDeque<&'a Test>>) -> Option<&'a Test> {
     queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
 }
 
-/// The tests in the order of their last durations, so that no long one begins last. Tests without
-/// one come first.
+/// Sorts tests by the duration of the previous run, longest first: a long test that starts last
+/// would prolong the run. Tests without a duration are the first.
 fn longest_first<'a>(tests: impl Iterator<Item = &'a Test>, report: &Report) -> VecDeque<&'a Test> {
     let mut tests: Vec<&Test> = tests.collect();
     tests.sort_by_key(|test| {
@@ -90,15 +89,15 @@ fn run_checks<'a>(checks: &'a [Check], work: &Path, sender: &Sender<Done<'a>>) {
                 .with_context(|| format!("the check of {}", check.name))
                 .map(CheckResult::Ended),
         };
-        // The receiver is there as long as this thread.
+        // The receiver lives as long as this thread.
         let _ = sender.send(Done::Check(check, result));
     }
 }
 
-/// Runs the tests that failed once more, one at a time. Returns false if there was none.
+/// Runs failed tests once more, one by one. Returns false if no test failed.
 ///
 /// # Errors
-/// Files of the run cannot be written.
+/// The temporary directory cannot be created.
 pub(crate) fn second_tries(tests: &[Test], report: &mut Report) -> Result<bool> {
     let failed = report.take_failed();
     if failed.is_empty() {
@@ -118,7 +117,7 @@ pub(crate) fn second_tries(tests: &[Test], report: &mut Report) -> Result<bool> 
 }
 
 impl CheckResult {
-    /// True unless the check failed.
+    /// Returns true unless the check failed.
     pub(crate) fn is_success(&self) -> bool {
         match self {
             Self::Skipped(_) => true,
@@ -128,7 +127,7 @@ impl CheckResult {
 }
 
 impl Outcome {
-    /// True unless the test failed.
+    /// Returns true unless the test failed.
     pub(crate) fn is_success(&self) -> bool {
         !matches!(self.verdict, Verdict::Failed(_))
     }

@@ -1,8 +1,8 @@
 //! Runs every check and every test of the workspace: `make test`.
 //!
-//! Each test runs in a process of its own with a time limit. A failed test runs once more after all
-//! others, with nothing beside it: success there is reported as "passed at the second try", and is
-//! never counted as passed. The exit status is 0 only if no test failed twice and no check failed.
+//! Each test runs in a separate process with a time limit. After the last test, each failed test
+//! runs once more while no other test runs. Success there is reported as "passed at the second try"
+//! and never counted as passed. The exit status is 0 if no check failed and no test failed twice.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -84,7 +84,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
     Ok(report.is_success())
 }
 
-/// The tests of all programs, less those that the arguments leave out.
+/// Lists the tests of all programs that the arguments select.
 fn chosen(arguments: &Arguments, programs: &[cargo::Program]) -> Result<Vec<Test>> {
     let mut tests = Vec::new();
     for program in programs {

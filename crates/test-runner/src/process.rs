@@ -1,4 +1,4 @@
-//! One process with a time limit, and its output so far.
+//! Processes with a time limit and recorded output.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -9,30 +9,30 @@ use anyhow::{Context as _, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
-/// End of a process.
+/// Result of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// Exit status 0.
     Success,
-    /// Another exit status, or a signal.
+    /// Another exit status, or death by a signal.
     Failure,
-    /// The time limit: the process and all that it started were killed.
+    /// The time limit passed, and the process was killed with all descendants.
     TimeLimit,
 }
 
-/// A process that has ended.
+/// Exited process.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// How.
+    /// Result.
     pub(crate) end: End,
-    /// Standard output and standard error, in the order of their lines.
+    /// Standard output and standard error, interleaved by line.
     pub(crate) output: String,
-    /// Time from start to end.
+    /// Time from start to exit.
     pub(crate) duration: Duration,
 }
 
-/// Runs a command to its end, or kills it and its descendants at the time limit. Its output passes
-/// through the file `log`, so that a process which is killed has told what it did so far.
+/// Runs a command, and kills the process with all descendants at the time limit. Output goes
+/// through the file `log`, which also preserves the output of a killed process.
 ///
 /// # Errors
 /// The command cannot be started, or `log` cannot be written.
@@ -52,12 +52,12 @@ pub(crate) fn run(command: &mut Command, limit: Duration, log: &Path) -> Result<
     };
     let duration = started.elapsed();
     let output = String::from_utf8_lossy(&fs::read(log)?).into_owned();
-    // The next run of the same test writes it again.
+    // A file that remains is overwritten by the next run.
     let _ = fs::remove_file(log);
     Ok(Ended { end, output, duration })
 }
 
-/// Waits for the end of a process; false if it still runs after `limit`.
+/// Waits for a process to exit. Returns false if the process still runs after `limit`.
 fn ends_within(child: &Child, limit: Duration) -> Result<bool> {
     let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     let deadline = Instant::now() + limit;
@@ -76,7 +76,7 @@ fn ends_within(child: &Child, limit: Duration) -> Result<bool> {
     }
 }
 
-/// Kills a process and all that it started, found by their parents.
+/// Kills a process and all descendants.
 fn kill_with_descendants(id: u32) {
     let mut found = vec![id];
     let mut at = 0;
@@ -86,13 +86,13 @@ fn kill_with_descendants(id: u32) {
     }
     for id in found {
         if let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) {
-            // One that has ended meanwhile is what is wanted.
+            // An error means that the process has exited.
             let _ = kill_process(pid, Signal::KILL);
         }
     }
 }
 
-/// Processes that were started by a process and still run.
+/// Lists the running children of a process.
 fn children(id: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
     let lists =

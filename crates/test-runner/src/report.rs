@@ -1,4 +1,4 @@
-//! Results of a run: printed as they come, summed up at the end, and kept in files.
+//! Results of a run: printed during the run, summarised at the end, stored in files.
 
 mod files;
 
@@ -13,36 +13,36 @@ use crate::commit::Commit;
 use crate::process::Ended;
 use crate::test::{Outcome, Test, Verdict};
 
-/// Number of the slowest tests that are printed.
+/// Number of slowest tests in the summary.
 const SLOWEST: usize = 10;
 
-/// Duration from which on a test gets a line of its own when it ends.
+/// Minimum duration for a line in the output of a passing test.
 const NAMED_FROM: Duration = Duration::from_secs(2);
 
 /// Result of a check.
 #[derive(Debug)]
 pub(crate) enum CheckResult {
-    /// It cannot run here; the reason.
+    /// The check cannot run on this host. Contains the reason.
     Skipped(String),
-    /// Its command has ended.
+    /// The command has exited.
     Ended(Ended),
 }
 
-/// A test that failed at the first try and passed at the second.
+/// Test that failed at the first try and passed at the second.
 #[derive(Debug)]
 struct SecondTry {
     name: String,
     first_output: String,
 }
 
-/// All results so far.
+/// Results up to now.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     passed: u64,
     failed: Vec<String>,
     failed_checks: Vec<String>,
     skipped: Vec<String>,
-    /// Tests that failed at the first try, with its output; they wait for the second.
+    /// Names and outputs of tests that failed at the first try.
     waiting: Vec<(String, String)>,
     second_tries: Vec<SecondTry>,
     durations: BTreeMap<String, Duration>,
@@ -51,7 +51,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Duration of a test in the last run, where that is known.
+    /// Returns the duration of a test in the previous run.
     pub(crate) fn last_duration(&self, name: &str) -> Option<Duration> {
         self.last.duration(name)
     }
@@ -61,7 +61,7 @@ impl Report {
         self.phases.push((name.to_owned(), duration));
     }
 
-    /// Counts something that kept the run from its work as a failed check.
+    /// Reports an error of the runner as a failed check.
     pub(crate) fn broken(&mut self, what: &str) {
         println!("FAILED {what}");
         self.failed_checks.push(what.to_owned());
@@ -120,7 +120,7 @@ impl Report {
         }
     }
 
-    /// Takes the tests that wait for a second try, each with the output of the first.
+    /// Takes names and outputs of tests that failed at the first try.
     pub(crate) fn take_failed(&mut self) -> Vec<(String, String)> {
         std::mem::take(&mut self.waiting)
     }
@@ -148,12 +148,12 @@ impl Report {
         }
     }
 
-    /// True unless something failed at its last try.
+    /// Returns true if no check failed and no test failed twice.
     pub(crate) fn is_success(&self) -> bool {
         self.failed.is_empty() && self.failed_checks.is_empty()
     }
 
-    /// Prints all that a person wants to know at the end, and last the line with the counts.
+    /// Prints the summary. The last line has the counts.
     pub(crate) fn print(&self) {
         list("skipped:", &self.skipped);
         let mut slowest: Vec<_> = self.durations.iter().collect();
@@ -179,8 +179,7 @@ impl Report {
         format!("{second}{} passed, {failed} failed, {} skipped", self.passed, self.skipped.len())
     }
 
-    /// Writes the results to files in the target directory: the commit that was run, second tries,
-    /// durations.
+    /// Writes commit and result, second tries and durations to files in the target directory.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -199,7 +198,7 @@ impl Report {
     }
 }
 
-/// Prints lines with a heading, unless there are none.
+/// Prints a heading and lines. Prints nothing if there are no lines.
 fn list(heading: &str, lines: &[impl AsRef<str>]) {
     if !lines.is_empty() {
         println!("\n{heading}");

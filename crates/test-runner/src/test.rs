@@ -1,4 +1,4 @@
-//! One test: a name in a program.
+//! Single tests.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,37 +10,37 @@ use crate::cargo::Program;
 use crate::limits::{self, Lane};
 use crate::process::{self, End};
 
-/// A test of a program.
+/// Test in a program.
 #[derive(Clone, Debug)]
 pub(crate) struct Test {
     program: Program,
     name: String,
 }
 
-/// Result of one try of a test.
+/// Result of a try.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// What the test came to.
+    /// Verdict.
     pub(crate) verdict: Verdict,
-    /// Its duration.
+    /// Time from start to exit.
     pub(crate) duration: Duration,
 }
 
-/// What a try came to.
+/// Verdict of a try.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It passed.
+    /// The test passed.
     Passed,
-    /// It could not run here; the reasons, a line each.
+    /// The test cannot run on this host. Contains one reason per line.
     Skipped(String),
-    /// It failed; its output, with a last line about the time limit if that was reached.
+    /// The test failed. Contains the output, and a last line if the time limit passed.
     Failed(String),
 }
 
-/// The tests of a program, in its order.
+/// Lists the tests of a program.
 ///
 /// # Errors
-/// The program does not list its tests.
+/// The program cannot be run, or lists no tests.
 pub(crate) fn list(program: &Program) -> Result<Vec<Test>> {
     let out = Command::new(&program.path)
         .args(["--list", "--format", "terse"])
@@ -55,8 +55,8 @@ pub(crate) fn list(program: &Program) -> Result<Vec<Test>> {
 }
 
 impl Test {
-    /// Package and name, such as `e2e upgrade::calls_go_on`; the target as well where it is neither
-    /// `tests` nor that of unit tests.
+    /// Returns package and name, such as `e2e upgrade::calls_continue`. Special targets are part of
+    /// the name, such as `turn-proto costs::binding`.
     pub(crate) fn full_name(&self) -> String {
         let Program { package, target, .. } = &self.program;
         let is_usual = target == "tests" || target.replace('-', "_") == package.replace('-', "_");
@@ -64,17 +64,18 @@ impl Test {
         format!("{package} {of}{}", self.name)
     }
 
-    /// The lane in which it runs.
+    /// Returns the lane of the test.
     pub(crate) fn lane(&self) -> Lane {
         limits::lane(&self.program.package)
     }
 
-    /// The package of the test.
+    /// Returns the package name.
     pub(crate) fn package(&self) -> &str {
         &self.program.package
     }
 
-    /// Runs the test in a process of its own, with files of the run in `directory`.
+    /// Runs the test in a separate process at the given priority. `directory` is for temporary
+    /// files.
     ///
     /// # Errors
     /// The program cannot be started.
@@ -103,8 +104,8 @@ impl Test {
     }
 }
 
-/// What a program came to that ended well: it has run the one test, or has ignored it with a
-/// reason.
+/// Returns the verdict for a program with exit status 0: the test passed or is ignored. Anything
+/// else is a failure.
 fn of_output(name: &str, output: &str) -> Verdict {
     let ignored = format!("test {name} ... ignored");
     if let Some(line) = output.lines().find(|line| line.starts_with(&ignored)) {

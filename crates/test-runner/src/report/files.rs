@@ -6,16 +6,16 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The commit that was run last, and the result.
+/// Commit and result of the last run.
 const TESTED: &str = "tested";
 
-/// Outputs of first tries of tests that passed at the second, of all runs.
+/// Outputs of first tries of tests that passed at the second try, over all runs.
 const SECOND_TRIES: &str = "second-tries";
 
 /// Duration of each test in the last run, in milliseconds.
 const DURATIONS: &str = "test-durations";
 
-/// The target directory, with what the last run left there.
+/// Target directory, with the durations of the previous run.
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
@@ -23,7 +23,7 @@ pub(super) struct Directory {
 }
 
 impl Default for Directory {
-    /// The directory of cargo.
+    /// Uses the target directory of cargo.
     fn default() -> Self {
         Self::at(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()).into())
     }
@@ -48,7 +48,7 @@ impl Directory {
         fs::write(self.path.join(TESTED), text)
     }
 
-    /// Tests that did not run keep their old durations.
+    /// Writes durations. Tests that did not run keep the previous duration.
     pub(super) fn write_durations(&self, durations: &BTreeMap<String, Duration>) -> io::Result<()> {
         let mut all = self.durations.clone();
         all.extend(durations.iter().map(|(name, duration)| (name.clone(), *duration)));
