@@ -15,8 +15,9 @@ use turn_types::IpFamily::V4;
 /// Port of the metrics.
 const METRICS: u16 = 9641;
 
-/// Time between two packets of a flow, in each direction.
-const PACKET_EVERY: Duration = Duration::from_millis(2);
+/// Time between two packets of a flow, in each direction. A socket's buffer has room for some 270
+/// of them: no pause of a restart on a busy machine is as long as 2.7 s.
+const PACKET_EVERY: Duration = Duration::from_millis(10);
 
 /// Time between two looks of a worker at the counters of the kernel path, and a little more.
 const COUNTED_EVERY: Duration = Duration::from_millis(1500);
@@ -27,7 +28,7 @@ const COUNTED_WITHIN: Duration = Duration::from_secs(10);
 /// The mode without a kernel path.
 const OFF: &str = "\"off\"";
 
-/// Time for some hundred packets.
+/// Time for a hundred packets.
 const A_WHILE: Duration = Duration::from_secs(1);
 
 /// A server that relays by this mode of the kernel path. Without one each packet waits for the next

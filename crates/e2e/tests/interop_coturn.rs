@@ -37,7 +37,11 @@ impl Scene {
     }
 
     fn uclient_to(&self, identity: &[&str], options: &[&str], server: &str) -> Tool {
-        uclient(&self.lab, identity, options, server)
+        let mut tool = uclient(&self.lab, identity, options, server);
+        if !tool.ok {
+            tool.output += &self.server.ask(&["why"]).output;
+        }
+        tool
     }
 }
 

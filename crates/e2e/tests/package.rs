@@ -155,8 +155,9 @@ fn the_package_under_coturns_names_serves_its_configuration() {
     let options =
         ["--server", &server, "--user", "alice", "--password", "battery", "--seconds", "1"];
     call_through(&machine, &[&["turnpike", "demo"][..], &options].concat());
-    machine.succeed(&["systemctl", "reload", "coturn"]);
+    let reloaded = machine.run(&["systemctl", "reload", "coturn"]);
     let log = fs::read_to_string(machine.path("/var/log/turnserver/turn.log")).expect("the log");
+    assert!(reloaded.ok, "{}\n{log}", machine.journal_of("coturn"));
     assert!(log.contains("ready") && log.contains("reload"), "{log}");
     let main = machine.succeed(&["systemctl", "show", "--property=MainPID", "--value", "coturn"]);
     let pid = machine.succeed(&["cat", "/var/run/turnserver.pid"]);

@@ -26,7 +26,7 @@ use test_support::for_each_seed;
 use turn_proto::{DropReason, EndReason};
 
 /// Worlds with fixed seeds, and as many threads as share them.
-const WORLDS: u64 = 1000;
+const WORLDS: u64 = 400;
 const THREADS: u64 = 2;
 
 /// Sums over all worlds.

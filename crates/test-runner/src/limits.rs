@@ -22,7 +22,7 @@ pub(crate) const COMPUTING_NICE: i32 = 10;
 
 /// Time limit of tests in [`Lane::Computing`]. The longest takes a quarter of the limit on two idle
 /// cores.
-const COMPUTING_LIMIT: Duration = Duration::from_secs(120);
+const COMPUTING_LIMIT: Duration = Duration::from_secs(240);
 
 /// Time limit of tests in [`Lane::Waiting`].
 const WAITING_LIMIT: Duration = Duration::from_secs(240);

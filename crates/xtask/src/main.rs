@@ -11,6 +11,7 @@ mod chart;
 mod deny;
 mod docs;
 mod fuzz;
+mod mutants;
 mod soak;
 mod tidy;
 
@@ -19,8 +20,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-const USAGE: &str = "usage: cargo xtask bpf [--check] | chart | deny | docs | fuzz --minutes N [TARGET…] | soak --minutes N | tidy
-             | words [--lower | CRATE | FILE]
+const USAGE: &str = "usage: cargo xtask bpf [--check] | chart | deny | docs | fuzz --minutes N [TARGET…] | mutants CRATE [OPTION…] | soak --minutes N
+             | tidy | words [--lower | CRATE | FILE]
   bpf    compile crates/*/bpf/*.bpf.c to the committed objects beside them;
          with --check, only verify that they match the sources
   chart  test the Helm chart with helm, which is built first
@@ -28,6 +29,8 @@ const USAGE: &str = "usage: cargo xtask bpf [--check] | chart | deny | docs | fu
   docs   write docs/configuration.md, docs/configuration.schema.json and docs/operate/tuning.md
   fuzz   run all or the given targets of fuzz/fuzz_targets for N minutes each; new coverage goes to
          fuzz/corpus, crashes to fuzz/artifacts
+  mutants  test the tests of CRATE with cargo-mutants and its OPTIONs, such as --file 'src/policy/**'; survivors
+         are in target/mutants
   soak   connect and disconnect clients for N minutes, then check for leaks
   tidy   check dependencies between crates, circular imports, file sizes, leftovers, width of comments,
          test files that never run, wording
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         ["docs"] => docs::write(&root()),
         ["deny"] => deny::run(&root()),
         ["fuzz", "--minutes", minutes, targets @ ..] => fuzz::run(&root(), minutes, targets),
+        ["mutants", name, options @ ..] => mutants::run(&root(), name, options),
         ["soak", "--minutes", minutes] => soak::run(&root(), minutes),
         ["tidy"] => check(),
         ["words"] => tidy::words::print(&root(), None),

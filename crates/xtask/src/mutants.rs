@@ -1,0 +1,59 @@
+//! Mutation testing with cargo-mutants: changes one expression at a time, and reports the changes
+//! that no test of the crate notices.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+const INSTALL: &str = "cargo install --locked cargo-mutants";
+
+/// Crates whose code decides about rights, limits, lengths, keys and fates.
+const CRATES: [&str; 4] = ["stun-wire", "turn-proto", "turn-session", "state-format"];
+
+/// Seconds until a run of the tests counts as a hang.
+const TIMEOUT: &str = "--timeout=180";
+
+/// Tests the mutants of a crate. `options` are options of cargo-mutants, such as `--file GLOB` or
+/// `--shard 1/8`. Results are in `target/mutants/CRATE`.
+///
+/// # Errors
+/// No such crate, cargo-mutants is not installed, or a mutant survived.
+pub(crate) fn run(root: &Path, name: &str, options: &[&str]) -> Result<()> {
+    ensure!(CRATES.contains(&name), "{name}: no such crate; there are {}", CRATES.join(", "));
+    let installed = Command::new("cargo").args(["mutants", "--version"]).output();
+    let installed = installed.is_ok_and(|output| output.status.success());
+    ensure!(installed, "cargo-mutants is not installed: {INSTALL}");
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    let results = root.join(target).join("mutants").join(name);
+    std::fs::create_dir_all(&results)
+        .with_context(|| format!("cannot make {}", results.display()))?;
+    let status = Command::new("cargo")
+        .args(["mutants", "--package", name, "--test-package", name, "--no-shuffle", TIMEOUT])
+        .arg("--output")
+        .arg(&results)
+        .args(options)
+        .current_dir(root)
+        .status()
+        .context("cannot run cargo mutants")?;
+    ensure!(status.success(), "survivors are in {}/mutants.out/missed.txt", results.display());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_crates_are_refused() {
+        let refused = run(&crate::root(), "turnpike", &[]).unwrap_err().to_string();
+        assert!(refused.starts_with("turnpike: no such crate; there are stun-wire"), "{refused}");
+    }
+
+    #[test]
+    fn the_crates_exist() {
+        for name in CRATES {
+            assert!(crate::root().join("crates").join(name).join("Cargo.toml").exists(), "{name}");
+        }
+    }
+}
