@@ -75,7 +75,7 @@ impl Lab {
             v6: addresses(["fd77:1::2", "fd77:1::1", "fd77:2::1", "fd77:2::2"]),
         };
         for host in Host::ALL {
-            ip(&["netns", "add", &lab.namespace(host)])
+            add_namespace(&lab.namespace(host))
                 .map_err(|error| format!("network namespaces cannot be made here ({error})"))?;
             lab.without_duplicate_detection(host)?;
         }
@@ -285,6 +285,17 @@ impl Drop for Lab {
 fn addresses([client, listen, relay, peer]: [&str; 4]) -> Addresses {
     let read = |text: &str| text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
     Addresses { client: read(client), listen: read(listen), relay: read(relay), peer: read(peer) }
+}
+
+/// Adds a namespace. One of a killed test with the same process id is deleted first.
+fn add_namespace(name: &str) -> Result<(), String> {
+    ip(&["netns", "add", name]).or_else(|error| {
+        if !error.contains("File exists") {
+            return Err(error);
+        }
+        ip(&["netns", "delete", name])?;
+        ip(&["netns", "add", name])
+    })
 }
 
 fn ip(arguments: &[&str]) -> Result<(), String> {
