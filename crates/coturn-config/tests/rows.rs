@@ -110,6 +110,7 @@ fn rows_that_coturn_does_not_read_are_left_out() {
     );
     assert!(settings.realms.is_empty() && settings.secrets.is_empty());
     assert!(settings.peers.allow.is_empty() && settings.token_keys.is_empty());
+    assert_eq!(import.rows.iter().map(|row| row.count).sum::<usize>(), 5);
     assert!(import.rows.iter().all(|row| !matches!(row.fate, Fate::Taken(_))), "{:?}", import.rows);
 }
 

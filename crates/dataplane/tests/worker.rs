@@ -157,6 +157,8 @@ fn a_relay_that_is_ready_when_its_allocation_ends_is_forgotten() {
     let mut alice = TurnUser::allocated(LOCALHOST, world.server);
     let relayed = alice.relayed(IpFamily::V4);
     alice.permit(PEER);
+    peer.send(relayed, b"in time");
+    assert_eq!(alice.hear().payload, b"in time");
 
     // Both sockets are ready in the same turn; the listener, with the end, has its turn first.
     let released = world.hold();
@@ -167,7 +169,7 @@ fn a_relay_that_is_ready_when_its_allocation_ends_is_forgotten() {
     drop(released);
 
     alice.wait_for(&Event::Released);
-    assert_eq!(world.totals().volume(Leg::FromPeers).packets, 0);
+    assert_eq!(world.totals().volume(Leg::FromPeers).packets, 1, "the one that came in time");
     world.assert_adds_up();
 }
 
@@ -195,11 +197,14 @@ fn a_new_policy_acts_at_once() {
     let mut peer = End::at(PEER);
     let mut alice = TurnUser::allocated(LOCALHOST, world.server);
     let channel = alice.bind_channel(peer.addr());
+    alice.say(channel, &[b"still allowed"], IpMeta::DEFAULT);
+    assert_eq!(peer.receive().bytes, b"still allowed");
     let deny = ["127.0.0.0/8".parse().unwrap()];
     let peer_rules = PeerRules::new(&[], &deny, &[LOCALHOST]);
     world.apply(Policy { peer_rules, ..world.policy.clone() });
 
     alice.say(channel, &[b"not any more"], IpMeta::DEFAULT);
+    assert_eq!(world.count(Series::Drop(DropReason::ChannelNotBound)), 1);
     world.assert_adds_up();
     assert!(peer.is_quiet());
     assert_eq!(world.all_sessions().len(), 1);

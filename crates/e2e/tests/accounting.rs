@@ -91,7 +91,11 @@ fn a_session_that_goes_on_is_recorded_at_each_interval() {
 fn full_files_are_put_aside_by_the_confined_server() {
     let small = "file = \"sessions.jsonl\"\nrotate_at = \"64 KiB\"\nfiles = 1\ninterim = \"1 s\"";
     let Some(scene) = Scene::new(small) else { return };
-    assert!(scene.server.json(&["status"])["confinement"].to_string().contains("true"));
+    let confinement = &scene.server.json(&["status"])["confinement"];
+    assert_eq!(
+        (&confinement["landlock"]["on"], &confinement["seccomp"]["on"]),
+        (&true.into(), &true.into())
+    );
     let until = Instant::now() + PATIENCE;
     while !std::fs::exists(scene.server.config_file().with_file_name("sessions.jsonl.1"))
         .unwrap_or(false)

@@ -26,6 +26,17 @@ fn calls_with(lab: &Lab, options: &[&str]) -> bool {
     out.output.contains("Total lost packets 0")
 }
 
+/// Requests that the server has refused for a reason.
+fn refusals(server: &Server, reason: &str) -> u64 {
+    server.json(&["status"])["refusals"][reason].as_u64().unwrap_or_default()
+}
+
+/// True if a call fails, and for this reason.
+fn is_refused(server: &Server, reason: &str, call: impl Fn() -> bool) -> bool {
+    let before = refusals(server, reason);
+    !call() && refusals(server, reason) > before
+}
+
 /// A database in the server's host.
 fn database_in(lab: &Lab, kind: DatabaseKind) -> Option<DatabaseServer> {
     let namespace = lab.namespace(Host::Server);
@@ -61,7 +72,8 @@ fn is_shared_with_coturn(kind: DatabaseKind) {
         assert!(added.ok, "{}", added.output);
     };
     for name in ["ours", "theirs"] {
-        assert!(!calls(&lab, name, "battery-staple"), "{name} is known not to be there");
+        let call = || calls(&lab, name, "battery-staple");
+        assert!(is_refused(&server, "unknown_user", call), "{name} is known not to be there");
     }
     add("ours", "battery-staple");
     database.turnadmin(&["-a", "-u", "theirs", "-r", "turn.test", "-p", "battery-staple"]);
@@ -76,11 +88,12 @@ fn is_shared_with_coturn(kind: DatabaseKind) {
     let deleted = server.ask(&["user", "delete", "theirs", "--config", &file]);
     assert!(deleted.ok, "{}", deleted.output);
     database.turnadmin(&["-d", "-u", "ours", "-r", "turn.test"]);
-    for (name, port) in [("theirs", COTURN), ("ours", TURNPIKE)] {
-        eventually(&format!("{name} is gone at {port}"), || {
-            !calls_at(&lab, port, name, "battery-staple")
-        });
-    }
+    eventually("ours is gone", || {
+        is_refused(&server, "unknown_user", || calls(&lab, "ours", "battery-staple"))
+    });
+    eventually("theirs is gone at coturn's server", || {
+        !calls_at(&lab, COTURN, "theirs", "battery-staple")
+    });
 }
 
 #[test]
@@ -128,7 +141,7 @@ fn rules_are_live(kind: DatabaseKind) {
     let server = Server::start(&lab, &config);
 
     let by_secret = || calls_with(&lab, &["-u", "mallory", "-W", SECRET]);
-    assert!(!by_secret());
+    assert!(is_refused(&server, "unknown_user", by_secret));
     database.turnadmin(&["-s", SECRET, "-r", "turn.test"]);
     eventually("a secret of turnadmin is taken", by_secret);
 
@@ -136,11 +149,14 @@ fn rules_are_live(kind: DatabaseKind) {
     database.turnadmin(&["-a", "-u", "alice", "-r", "tenant.test", "-p", "battery-staple"]);
     database.turnadmin(&["-O", "-o", PAGE, "-r", "tenant.test"]);
     eventually("an origin chooses its realm", || calls_with(&lab, &tenant));
-    assert!(!calls(&lab, "alice", "battery-staple"), "she is of the other realm");
+    let elsewhere = || calls(&lab, "alice", "battery-staple");
+    assert!(is_refused(&server, "unknown_user", elsewhere), "she is of the other realm");
 
     // Two clients that call each other have an allocation each.
     database.turnadmin(&["-g", "-r", "tenant.test", "--user-quota=1"]);
-    eventually("a limit of turnadmin counts", || !calls_with(&lab, &tenant));
+    eventually("a limit of turnadmin counts", || {
+        is_refused(&server, "user_quota", || calls_with(&lab, &tenant))
+    });
     if kind == DatabaseKind::Sqlite {
         // Of this file turnadmin 4.6 deletes no limit.
         database.run("DELETE FROM turn_realm_option");
@@ -150,15 +166,16 @@ fn rules_are_live(kind: DatabaseKind) {
     eventually("it is gone", || calls_with(&lab, &tenant));
 
     deny(&database, kind, &relay, true);
-    eventually("a peer is denied", || !by_secret());
+    eventually("a peer is denied", || is_refused(&server, "peer_forbidden", by_secret));
     database.pause();
-    assert!(!by_secret(), "the last known rules stay in force");
+    let is_denied = is_refused(&server, "peer_forbidden", by_secret);
+    assert!(is_denied, "the last known rules stay in force");
     database.resume();
     deny(&database, kind, &relay, false);
     eventually("the peer is allowed again", by_secret);
 
     database.turnadmin(&["-X", SECRET, "-r", "turn.test"]);
-    eventually("a deleted secret is of no use", || !by_secret());
+    eventually("a deleted secret is of no use", || is_refused(&server, "unknown_user", by_secret));
     let log = server.process.output();
     assert!(log.contains("the rules of the database are in force"), "{log}");
     assert!(!log.contains(SECRET), "{log}");
@@ -205,7 +222,8 @@ fn works_with(kind: DatabaseKind) {
     assert_eq!(status["confinement"]["landlock"]["on"], true, "{status}");
     assert_eq!(status["confinement"]["seccomp"]["on"], true, "{status}");
 
-    assert!(!calls(&lab, "alice", "battery-staple"));
+    let alice = || calls(&lab, "alice", "battery-staple");
+    assert!(is_refused(&server, "unknown_user", alice));
     database.turnadmin(&["-a", "-u", "alice", "-r", "turn.test", "-p", "battery-staple"]);
     eventually("a user of turnadmin relays", || calls(&lab, "alice", "battery-staple"));
     let file = server.config_file().display().to_string();

@@ -44,10 +44,14 @@ fn clients_and_peers_are_served_by_the_named_interfaces_alone() {
     let mut server = start(&clients, &peers);
     let served = call(&lab, PATIENCE);
     assert!(served.ok, "{}", served.output);
+    let status = server.json(&["status"]);
+    assert_ne!(status["traffic"]["from_clients"]["packets"], 0, "{status:#}");
     assert!(server.stop());
 
     let mut server = start("lo", &peers);
     let unheard = call(&lab, Duration::from_secs(4));
     assert!(!unheard.ok, "{}", unheard.output);
+    let status = server.json(&["status"]);
+    assert_eq!(status["traffic"]["from_clients"]["packets"], 0, "{status:#}");
     assert!(server.stop());
 }

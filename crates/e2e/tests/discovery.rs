@@ -83,6 +83,7 @@ fn padding_passes_in_fragments() {
     let Some((lab, mut server)) = discovering("") else { return };
     let padded = discover(&lab, lab.v4.client, &["-m", "-P"]);
     assert_says(&padded, "No NAT! (Endpoint Independent Mapping)");
+    assert_says(&padded, "Other addr");
     let Some(_nat) = require(Nat::start(&lab, Dependence::Nowhere, Dependence::AtPort)) else {
         return;
     };

@@ -90,7 +90,9 @@ fn versions_kinds_of_keys_names_and_protocols_are_those_of_tls() {
         assert_has(&out, &format!("Cipher is {suite}"));
     }
     for suite in ["AES128-GCM-SHA256", "AES128-SHA", "ECDHE-RSA-AES128-SHA"] {
-        assert_has(&scene.s_client(&["-dtls1_2", "-cipher", suite]), "Cipher is (NONE)");
+        let out = scene.s_client(&["-dtls1_2", "-cipher", suite]);
+        assert_has(&out, "Cipher is (NONE)");
+        assert_has(&out, "alert handshake failure");
     }
     let out = scene.s_client(&["-dtls1", "-cipher DEFAULT@SECLEVEL=0"]);
     assert_has(&out, "alert protocol version");
@@ -173,6 +175,7 @@ fn clients_whose_certificates_are_asked_for_do_not_get_past_that_over_dtls() {
     assert!(!out.contains("Protocol  : DTLSv1.2\n    Cipher    : ECDHE"), "{out}");
     let status = scene.server.json(&["status"]);
     assert_eq!(status["associations"]["begun"], 0, "{status:#}");
+    assert!(status["drops"]["not_stun"].as_u64() >= Some(1), "its hellos came: {status:#}");
 }
 
 #[test]

@@ -131,6 +131,8 @@ fn access_tokens() {
     assert!(scene.server.ask(&["reload"]).ok);
     let refused = scene.uclient_to(&["-e", &peer], &["-J", "-c", "-n", "1"], &listen);
     assert!(!refused.ok, "an unknown key was taken:\n{}", refused.output);
+    let refusals = &scene.server.json(&["status"])["refusals"];
+    assert!(refusals["unknown_token_key"].as_u64() > Some(0), "{refusals:#}");
     let log = scene.server.process.output();
     assert!(!log.contains("ODkwMT"), "keys are not logged:\n{log}");
 }
@@ -251,6 +253,8 @@ fn time_limited_credentials() {
         &listen,
     );
     assert!(!wrong.ok, "a wrong secret must not allocate:\n{}", wrong.output);
+    let refusals = &scene.server.json(&["status"])["refusals"];
+    assert!(refusals["wrong_secret"].as_u64() > Some(0), "{refusals:#}");
 
     // The log has the user part of "time:bob".
     let log = scene.server.process.output();

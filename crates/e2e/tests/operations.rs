@@ -96,7 +96,7 @@ fn a_session_is_shown_and_can_be_ended() {
     let line = log_line(&scene.server, "ended_by_operator");
     assert!(line.contains("alice") && line.contains(&id), "{line}");
     let again = scene.server.ask(&["session", "end", &id]);
-    assert!(!again.ok, "there is no such session any more: {}", again.output);
+    assert!(!again.ok && again.output.contains("there is no live session"), "{}", again.output);
 }
 
 /// The one log line that contains `text`.
@@ -190,6 +190,8 @@ fn sigterm_drains_and_ends_when_the_last_call_has() {
         PATIENCE,
     );
     assert!(!newcomer.ok, "a draining server takes nobody new:\n{}", newcomer.output);
+    let refusals = &scene.json(&["status"])["refusals"];
+    assert!(refusals["draining"].as_u64() > Some(0), "{refusals:#}\n{}", newcomer.output);
     for session in scene.sessions() {
         let ended = scene.server.ask(&["session", "end", session["id"].as_str().expect("an id")]);
         assert!(ended.ok, "{}", ended.output);

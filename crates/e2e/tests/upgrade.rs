@@ -59,7 +59,10 @@ fn no_packet_is_lost(mode: &str) {
         server.upgrade_times(5);
         sleep(Duration::from_secs(1));
     });
-    assert_eq!(server.json(&["status"])["allocations"]["live"], 202);
+    let status = server.json(&["status"]);
+    assert_eq!(status["allocations"]["live"], 202);
+    let by_kernel = &status["offload"]["by_kernel"]["to_peers"]["packets"];
+    assert_eq!(by_kernel.as_u64() > Some(0), mode != "off", "{by_kernel} by {mode}");
     server.wait_for_first_to_end();
     drop(idle);
 }

@@ -165,6 +165,7 @@ mod tests {
             items(&fake)
         };
         let applied = apply(fake.host(), &mut fake.state(), before, again).unwrap();
+        assert!(!applied.is_empty());
         assert!(applied.iter().all(|applied| applied.item != "rps"), "{applied:?}");
     }
 

@@ -28,12 +28,20 @@ fn flood(world: &mut World, hosts: core::ops::Range<u8>, each: u16, method: Meth
     answered.count()
 }
 
+/// Floods until a datagram without credentials is answered no more.
+fn use_up(world: &mut World) {
+    for method in [Method::ALLOCATE, Method::BINDING] {
+        flood(world, 0..255, 20, method);
+        let mut stranger = Client::at("198.51.100.9:9999");
+        assert!(!is_answered(world, &mut stranger, method), "the budget is used up");
+    }
+}
+
 #[test]
 fn forged_datagrams_keep_nobody_from_a_connection() {
     let mut world = granting(2000);
     for transport in [Transport::Tcp, Transport::Tls, Transport::Dtls] {
-        flood(&mut world, 0..255, 20, Method::ALLOCATE);
-        flood(&mut world, 0..255, 20, Method::BINDING);
+        use_up(&mut world);
         let mut client = Client::at("198.51.100.7:5000").over(transport);
         assert!(is_answered(&mut world, &mut client, Method::BINDING), "{transport:?}");
         client.allocate(&mut world);
@@ -45,14 +53,13 @@ fn forged_datagrams_keep_nobody_from_logging_in_who_has_a_nonce() {
     let mut world = granting(2000);
     let mut client = Client::at("198.51.100.7:5000");
     client.log_in(&mut world);
-    flood(&mut world, 0..255, 20, Method::ALLOCATE);
-    flood(&mut world, 0..255, 20, Method::BINDING);
+    use_up(&mut world);
     client.allocate(&mut world);
     // The same for whoever has to be told that a password is wrong.
     let mut wrong = Client::at("198.51.100.8:5000");
     world.advance(secs(2));
     wrong.log_in(&mut world);
-    flood(&mut world, 0..255, 20, Method::ALLOCATE);
+    use_up(&mut world);
     wrong.password = "looking-glass";
     let request = wrong.sealed(&mut world, Method::ALLOCATE, |_| ());
     let Fate::Reply(reply) = world.from_client(&wrong.path, &request) else {
@@ -66,7 +73,8 @@ fn a_flood_from_three_addresses_leaves_the_rest_of_their_network_alone() {
     for flooded in [Method::BINDING, Method::ALLOCATE] {
         let mut world = granting(2000);
         for _ in 0..10 {
-            flood(&mut world, 1..4, 1000, flooded);
+            let answered = flood(&mut world, 1..4, 1000, flooded);
+            assert!(answered < 3000, "their own share is bounded: {answered}");
             world.advance(secs(1) / 10);
         }
         for host in 10..200 {
@@ -194,6 +202,7 @@ fn without_a_nonce_of_its_address_a_datagram_costs_no_verification() {
         let request = forged.sealed(&mut world, Method::ALLOCATE, |_| ());
         world.from_client(&forged.path, &request);
     }
+    assert!(world.refusals().contains(&Refusal::InvalidNonce), "they were judged");
     assert_eq!(world.looked_up, 0);
     client.allocate(&mut world);
 }

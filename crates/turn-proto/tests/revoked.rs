@@ -94,10 +94,20 @@ fn a_user_is_cut_off_and_the_others_stay() {
 fn a_look_up_from_before_does_not_let_a_user_in() {
     let mut world = World::with(all_ways());
     let mut alice = Client::new(1);
-    alice.allocate(&mut world);
+    let request = alice.sealed(&mut world, Method::ALLOCATE, |builder| {
+        builder.requested_transport(17);
+    });
+    world.hold = true;
+    assert!(matches!(world.from_client(&alice.path, &request), Fate::Wait));
     let name: Arc<str> = alice.user.into();
     revoke(&mut world, |revoked| revoked.refuse_name(REALM.into(), name));
     // The database still has the user: the answer is judged when it comes.
+    let _earlier = world.refusals();
+    let answers = world.release();
+    let [(_, answer)] = &answers[..] else { panic!("{} answers", answers.len()) };
+    assert_eq!(alice.decode(&request, answer.clone()).code(), Some(401));
+    assert_eq!(world.refusals(), [Refusal::CredentialRevoked]);
+    assert_eq!(live(&world), [""; 0]);
     refused(&mut world, &mut alice);
 }
 
@@ -168,5 +178,5 @@ fn sessions_of_a_removed_secret_or_key_end_on_request() {
     assert_eq!(ended, 2, "in parts");
     let live = live(&world);
     assert_eq!(live.len(), 3);
-    assert!(!live.contains(&"carol".to_owned()), "{live:?}");
+    assert_eq!(live[..2], ["alice", "bob"], "neither carol nor the first token: {live:?}");
 }

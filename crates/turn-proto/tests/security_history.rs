@@ -71,6 +71,7 @@ fn loopback_is_out_of_reach_in_every_spelling() {
     for ip in LOOPBACKS {
         out_of_reach(&mut world, &mut client, ip);
     }
+    client.permit(&mut world, &[PEER, PEER_V6]).success();
 }
 
 /// CVE-2026-73212: IPv4-compatible, 6to4 and NAT64 forms of internal addresses. 8656-policy-01,
@@ -85,6 +86,7 @@ fn internal_networks_are_out_of_reach_in_every_spelling() {
     {
         out_of_reach(&mut world, &mut client, ip);
     }
+    client.permit(&mut world, &[PEER, PEER_V6]).success();
 }
 
 /// Wide allow rules do not allow other spellings of a denied address.

@@ -245,6 +245,7 @@ fn packets_of_each_channel_follow_merged_ones() {
 fn packets_follow_those_from_before_the_route() {
     for hook in HOOKS {
         inside(|| {
+            let mut judged = 0;
             let proof = Proof { holds: LONG, renew_every: LONG };
             let mut world = World::with(Duration::ZERO, proof, |_| {});
             for flow in four(&mut world) {
@@ -261,11 +262,13 @@ fn packets_follow_those_from_before_the_route() {
                     let late = direction.relays();
                     let in_time = begun.elapsed() < Duration::from_millis(4);
                     assert!(!in_time || (follow, late) == ([false; 2], false), "{follow:?} {late}");
+                    judged += u32::from(in_time);
                     direction.leave(4);
                     sleep(SETTLED);
                     assert!(direction.relays());
                 }
             }
+            assert!(judged > 0, "this machine is too slow");
         });
     }
 }

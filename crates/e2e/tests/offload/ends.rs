@@ -107,6 +107,7 @@ fn a_permission_without_refresh() {
     std::thread::sleep(end.saturating_duration_since(Instant::now()));
     std::thread::sleep(A_SECOND);
     assert!(!call.to_client(b"to the client"), "the permission has run out");
+    assert!(call.to_peer(b"to the peer"), "its channel has not");
 }
 
 #[test]

@@ -126,6 +126,15 @@ fn no_service_of_the_host_is_reached_by_an_address_of_a_prefix() {
         let (there, _back) = (one.bind(other.relayed()), other.bind(one.relayed()));
         one.send(there, b"to the other");
         assert!(other.receive(ON_ITS_WAY).is_some());
+        // There is a permission for its other ports now.
+        one.indicate(target, b"to the service");
+        one.send(there, b"behind it");
+        assert_eq!(other.receive(ON_ITS_WAY).as_deref(), Some(&b"behind it"[..]));
         assert!(service.recv(&mut [0; 16]).is_err(), "nothing came");
+        assert_eq!(scene.session(&one)["dropped_packets"], 1, "{:#}", scene.session(&one));
+        // The service hears others.
+        let own = scene.lab.socket(Host::Server, (any, 0));
+        own.send_to(b"from the host", target).expect("sent");
+        wait_until(|| format!("{target} is heard"), || service.recv(&mut [0; 16]).is_ok());
     }
 }

@@ -40,6 +40,7 @@ fn one_malformed_peer_address_spoils_all() {
         reply.refused(400);
         assert_eq!(permissions(&world), 0, "{value:?}");
     }
+    client.permit(&mut world, &[PEER]).success();
 }
 
 #[test]
@@ -105,6 +106,8 @@ fn a_forbidden_peer_gets_403_and_installs_nothing() {
         client.permit(&mut world, &[PEER, forbidden]).refused(403);
         assert_eq!(permissions(&world), 0, "{forbidden}");
     }
+    client.permit(&mut world, &[PEER]).success();
+    assert_eq!(permissions(&world), 1);
 }
 
 #[test]

@@ -187,6 +187,7 @@ fn a_forbidden_peer_gets_403() {
     }
     let record = world.record();
     assert_eq!((record.permissions, record.channels), (0, 0));
+    client.bind(&mut world, 0x4000, PEER).success();
 }
 
 #[test]

@@ -145,5 +145,7 @@ fn a_web_service_decides_about_allocations() {
 fn without_the_service_the_rules_alone_decide_if_that_is_wanted() {
     let nobody = free_port();
     assert!(Scene::new(nobody, "when_silent = \"serve\"").relays(""));
-    assert!(!Scene::new(nobody, "").relays(""));
+    let scene = Scene::new(nobody, "");
+    assert!(!scene.relays(""));
+    assert!(scene.why().contains("authorizer_unavailable"), "{}", scene.why());
 }

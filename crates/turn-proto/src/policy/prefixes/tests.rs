@@ -100,11 +100,11 @@ fn a_pair_is_not_given_while_its_next_port_is_held() {
     let pair = |random| network.claim(WorkerId(0), PortRequirement::EvenWithNext, random);
     let (one, two) = (pair(1).unwrap(), pair(2).unwrap());
     assert!(pair(3).is_none(), "both addresses are in use");
-    let (kept, address) = (one.next.unwrap(), one.at);
+    let (kept, other) = (one.next.unwrap(), two.at);
     drop((one.lease, two));
     for random in 0..100 {
-        let again = pair(random << 96);
-        assert!(again.is_none_or(|again| again.at != address), "its next port is in use");
+        let again = pair(random << 96).unwrap();
+        assert_eq!(again.at, other, "the next port of the first is in use");
     }
     drop(kept);
 }
