@@ -1,6 +1,5 @@
 //! From names and passwords to keys (RFC 8489 §9.2.2, §14.4, §18.5.1).
 
-use alloc::borrow::Cow;
 use alloc::string::String;
 use core::fmt;
 
@@ -8,11 +7,11 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hmac::Mac as _;
 use md5::{Digest as _, Md5};
-use precis_profiles::precis_core::profile::PrecisFastInvocation as _;
 use sha2::Sha256;
 use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::integrity::keyed_sha1;
+use crate::opaque_string::{PrecisError, opaque_string};
 
 /// Both long-term keys of a user in a realm: all a server needs to keep of a password.
 #[derive(Clone, PartialEq, Eq)]
@@ -48,26 +47,6 @@ impl fmt::Debug for LongTermKeys {
         f.write_str("LongTermKeys(<secret>)")
     }
 }
-
-/// Text that cannot be an OpaqueString (RFC 8265 §4.2).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum PrecisError {
-    /// No characters at all.
-    Empty,
-    /// A character that is not allowed, as a control character.
-    Forbidden,
-}
-
-impl fmt::Display for PrecisError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Empty => "empty text",
-            Self::Forbidden => "text with a forbidden character",
-        })
-    }
-}
-
-impl core::error::Error for PrecisError {}
 
 /// The 16-byte key of a long-term credential (RFC 8489 §9.2.2): MD5 of `username:realm:password`.
 ///
@@ -131,21 +110,6 @@ pub fn userhash(username: &str, realm: &str) -> Result<[u8; 32], PrecisError> {
     hash.update(b":");
     hash.update(realm.as_bytes());
     Ok(hash.finalize().into())
-}
-
-/// The OpaqueString profile (RFC 8265 §4.2): other spaces become U+0020, the text is normalised to
-/// NFC, control characters and the like are refused. Printable ASCII is returned as it is.
-///
-/// # Errors
-/// The text is empty or has a character that the profile forbids.
-pub fn opaque_string(text: &str) -> Result<Cow<'_, str>, PrecisError> {
-    if text.is_empty() {
-        return Err(PrecisError::Empty);
-    }
-    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-        return Ok(Cow::Borrowed(text));
-    }
-    precis_profiles::OpaqueString::enforce(text).map_err(|_| PrecisError::Forbidden)
 }
 
 /// The password of a time-limited credential: base64 of HMAC-SHA1 of the username, keyed with the

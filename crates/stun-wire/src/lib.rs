@@ -30,6 +30,7 @@ mod header;
 mod integrity;
 mod message;
 mod nonce;
+mod opaque_string;
 mod packet;
 mod stream;
 pub mod value;
@@ -42,8 +43,7 @@ pub use channel::{
 };
 pub use classic::ClassicMessage;
 pub use credentials::{
-    LongTermKeys, PrecisError, long_term_key_md5, long_term_key_sha256, opaque_string,
-    time_limited_password, userhash,
+    LongTermKeys, long_term_key_md5, long_term_key_sha256, time_limited_password, userhash,
 };
 pub use data_header::{DATA_HEADER_LEN_MAX, write_data_header};
 pub use error::{ParseError, ValueError};
@@ -54,6 +54,7 @@ pub use header::{
 pub use integrity::{IntegrityKey, IntegrityKind};
 pub use message::{Integrity, Message, UNKNOWN_REQUIRED_MAX};
 pub use nonce::{NONCE_COOKIE_LEN, SecurityFeatures};
+pub use opaque_string::{PrecisError, opaque_string};
 pub use packet::{PacketKind, classify, classify_rfc5766};
 pub use stream::{Cut, next_message, next_message_rfc5766};
 pub use value::{AccessToken, AccessTokenBlock, ChangeRequest, Icmp, PasswordAlgorithm};
