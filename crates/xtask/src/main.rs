@@ -1,9 +1,10 @@
 //! Automation: `cargo xtask docs` writes the generated documentation, `cargo xtask bpf` compiles
 //! the BPF programs, `cargo xtask fuzz` runs the fuzz targets, `cargo xtask soak` searches for
 //! leaks, `cargo xtask deny` and `cargo xtask tidy` run checks beyond the compiler's (the same
-//! checks run as tests).
+//! checks run as tests). `cargo xtask no-std` and `cargo xtask cross` compile without std and for the
+//! other architecture.
 //!
-//! Invariant: a task reads and writes this repository alone.
+//! Invariant: a task reads and writes this repository and cargo's target directory alone.
 #![forbid(unsafe_code)]
 
 mod bpf;
@@ -12,15 +13,17 @@ mod deny;
 mod docs;
 mod fuzz;
 mod mutants;
+mod no_std;
 mod soak;
 mod tidy;
+mod toolchain;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
 
-const USAGE: &str = "usage: cargo xtask bpf [--check] | chart | deny | docs | fuzz --minutes N [TARGET…] | mutants CRATE [OPTION…] | soak --minutes N
+const USAGE: &str = "usage: cargo xtask bpf [--check] | chart | deny | docs | fuzz --minutes N [TARGET…] | mutants CRATE [OPTION…] | no-std | soak --minutes N
              | tidy | words [--lower | CRATE | FILE]
   bpf    compile crates/*/bpf/*.bpf.c to the committed objects beside them;
          with --check, only verify that they match the sources
@@ -31,6 +34,7 @@ const USAGE: &str = "usage: cargo xtask bpf [--check] | chart | deny | docs | fu
          fuzz/corpus, crashes to fuzz/artifacts
   mutants  test the tests of CRATE with cargo-mutants and its OPTIONs, such as --file 'src/policy/**'; survivors
          are in target/mutants
+  no-std check that the crates with #![no_std] and their dependencies build without std
   soak   connect and disconnect clients for N minutes, then check for leaks
   tidy   check dependencies between crates, circular imports, file sizes, leftovers, width of comments,
          test files that never run, wording
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
         ["deny"] => deny::run(&root()),
         ["fuzz", "--minutes", minutes, targets @ ..] => fuzz::run(&root(), minutes, targets),
         ["mutants", name, options @ ..] => mutants::run(&root(), name, options),
+        ["no-std"] => no_std::run(&root()),
         ["soak", "--minutes", minutes] => soak::run(&root(), minutes),
         ["tidy"] => check(),
         ["words"] => tidy::words::print(&root(), None),
