@@ -9,6 +9,8 @@
 
 mod bpf;
 mod chart;
+mod cross;
+mod debian;
 mod deny;
 mod docs;
 mod fuzz;
@@ -23,11 +25,13 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-const USAGE: &str = "usage: cargo xtask bpf [--check] | chart | deny | docs | fuzz --minutes N [TARGET…] | mutants CRATE [OPTION…] | no-std | soak --minutes N
+const USAGE: &str = "usage: cargo xtask bpf [--check] | chart | cross [--all] | deny | docs | fuzz --minutes N [TARGET…] | mutants CRATE [OPTION…] | no-std | soak --minutes N
              | tidy | words [--lower | CRATE | FILE]
   bpf    compile crates/*/bpf/*.bpf.c to the committed objects beside them;
          with --check, only verify that they match the sources
   chart  test the Helm chart with helm, which is built first
+  cross  check the product for the other processor architecture, aarch64 or x86-64; with --all, every
+         crate with its tests
   deny   check licences, sources and versions of dependencies by deny.toml
   docs   write docs/configuration.md, docs/configuration.schema.json and docs/operate/tuning.md
   fuzz   run all or the given targets of fuzz/fuzz_targets for N minutes each; new coverage goes to
@@ -49,6 +53,8 @@ fn main() -> ExitCode {
         ["bpf"] => bpf::write(&root()),
         ["bpf", "--check"] => bpf::check(&root()),
         ["chart"] => chart::run(&root()),
+        ["cross"] => cross::run(&root(), false),
+        ["cross", "--all"] => cross::run(&root(), true),
         ["docs"] => docs::write(&root()),
         ["deny"] => deny::run(&root()),
         ["fuzz", "--minutes", minutes, targets @ ..] => fuzz::run(&root(), minutes, targets),

@@ -90,6 +90,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_crates_that_claim_it_build_without_std() {
+        run(&crate::root()).unwrap();
+    }
+
+    #[test]
     fn the_core_claims_no_std() {
         let names = claimants(&crate::root()).unwrap();
         for name in ["turn-types", "stun-wire", "state-format", "turn-proto", "turn-client"] {
