@@ -10,6 +10,7 @@ mod never_panics;
 mod oracle;
 mod other_rfcs;
 mod rfc5769_vectors;
+mod rfc8265_s4_opaque_string;
 mod rfc8489_b1;
 mod rfc8489_s14_attributes;
 mod rfc8489_s5_header;

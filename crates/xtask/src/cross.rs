@@ -1,5 +1,5 @@
-//! Type check of the product for the other processor architecture: on x86-64 for aarch64, on aarch64
-//! for x86-64.
+//! Type check of the product for the other processor architecture: on x86-64 for aarch64, on
+//! aarch64 for x86-64.
 //!
 //! The check covers all Rust code of the product and of its dependencies: conditional compilation,
 //! types of libc, bindings of C libraries. It compiles no C code and links nothing, so that the C

@@ -1,8 +1,8 @@
 //! Automation: `cargo xtask docs` writes the generated documentation, `cargo xtask bpf` compiles
 //! the BPF programs, `cargo xtask fuzz` runs the fuzz targets, `cargo xtask soak` searches for
 //! leaks, `cargo xtask deny` and `cargo xtask tidy` run checks beyond the compiler's (the same
-//! checks run as tests). `cargo xtask no-std` and `cargo xtask cross` compile without std and for the
-//! other architecture.
+//! checks run as tests). `cargo xtask no-std` and `cargo xtask cross` compile without std and for
+//! the other architecture.
 //!
 //! Invariant: a task reads and writes this repository and cargo's target directory alone.
 #![forbid(unsafe_code)]
