@@ -87,12 +87,11 @@ fn wait_until_idle(server: &Server) {
 
 #[test]
 fn nothing_stays_of_clients_that_came_and_went() {
-    let minutes =
-        std::env::var("TURNPIKE_SOAK_MINUTES").ok().map(|text| text.parse::<f64>().unwrap());
+    let minutes = std::env::var("SOAK_MINUTES").ok().map(|text| text.parse::<f64>().unwrap());
     let until = minutes.map(|minutes| Instant::now() + Duration::from_secs_f64(minutes * 60.0));
     let server = Server::start_secure(
-        "[quotas]\nallocations_per_user = 0\n[dtls]\nsessions_per_address = 0\n\
-         [tcp]\nconnections_per_address = 0",
+        "[quotas]\nallocations_per_user = 0\nnew_peers_per_second = 0\n\
+         [dtls]\nsessions_per_address = 0\n[tcp]\nconnections_per_address = 0",
     );
     let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
     peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();

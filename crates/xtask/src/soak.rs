@@ -16,11 +16,19 @@ pub(crate) fn run(root: &Path, minutes: &str) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     for arguments in [
         &["build", "--locked", "--package=turnpike"][..],
-        &["test", "--locked", "--package=turn-bench", "--test=soak", "--", "--nocapture"],
+        &[
+            "test",
+            "--locked",
+            "--package=turn-bench",
+            "--test=tests",
+            "--",
+            "soak::",
+            "--nocapture",
+        ],
     ] {
         let status = Command::new(&cargo)
             .args(arguments)
-            .env("TURNPIKE_SOAK_MINUTES", minutes)
+            .env("SOAK_MINUTES", minutes)
             .current_dir(root)
             .status()
             .context("cannot run cargo")?;
