@@ -20,9 +20,9 @@ const BINDING: [u8; 20] = [0, 1, 0, 0, 0x21, 0x12, 0xA4, 0x42, 1, 1, 1, 1, 1, 1,
 /// state of its encryption stays.
 const IDLE_KIB_MAX: u64 = 32;
 
-/// Idle clients; `TURNPIKE_IDLE=10000` makes it ten thousand.
+/// Idle clients; `E2E_IDLE=10000` makes it ten thousand.
 fn idle_clients() -> u64 {
-    std::env::var("TURNPIKE_IDLE").ok().and_then(|text| text.parse().ok()).unwrap_or(1000)
+    std::env::var("E2E_IDLE").ok().and_then(|text| text.parse().ok()).unwrap_or(1000)
 }
 
 /// The certificate is not verified here.

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use e2e::{Config, Host, Lab, Server, Tool, echo_peer, require};
 
-/// Datagrams of each flood; `TURNPIKE_FLOOD=1000000` makes it a million.
+/// Datagrams of each flood; `E2E_FLOOD=1000000` makes it a million.
 fn datagrams() -> u64 {
-    std::env::var("TURNPIKE_FLOOD").ok().and_then(|text| text.parse().ok()).unwrap_or(50_000)
+    std::env::var("E2E_FLOOD").ok().and_then(|text| text.parse().ok()).unwrap_or(50_000)
 }
 
 /// Growth without state for unauthenticated clients: the allocator's rounding and lazily touched
@@ -79,7 +79,7 @@ impl Scene {
         let (after, received) = (self.server.resident_kib(), self.received() - earlier);
         println!("{words:?}: resident {before} KiB before, {after} KiB after; {received} received");
         // The kernel may drop most of a flood.
-        assert!(received > 1000, "{words:?}: {received} received");
+        assert!(received > 500, "{words:?}: {received} received");
         assert!(after <= before + SLACK_KIB, "{words:?}: {before} KiB before, {after} KiB after");
     }
 }

@@ -97,8 +97,8 @@ fn an_allocation_without_refresh() {
 /// Permissions last 5 minutes, by the RFC and in the settings.
 #[test]
 fn a_permission_without_refresh() {
-    if std::env::var_os("TURNPIKE_LONG").is_none() {
-        return e2e::skip("takes more than five minutes; TURNPIKE_LONG=1 runs it");
+    if std::env::var_os("E2E_LONG").is_none() {
+        return e2e::skip("takes more than five minutes; E2E_LONG=1 runs it");
     }
     let Some((scene, call)) = scene("xdp") else { return };
     let end = Instant::now() + Duration::from_secs(300);
