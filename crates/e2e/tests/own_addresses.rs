@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use e2e::{Config, Host, Lab, Server, require};
-use stun_wire::{AttributeType, Class, MessageBuilder, Method, TransactionId};
+use stun_wire::{AttributeType, Class, Message, MessageBuilder, Method, TransactionId, value};
 use turn_types::IpFamily;
 
 /// Longest time for an answer or an expected event: the machine may be busy.
@@ -13,6 +13,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Time after which a datagram counts as dropped.
 const QUIET: Duration = Duration::from_millis(500);
+
+/// Forbidden (RFC 8656 §19).
+const FORBIDDEN: Option<u16> = Some(403);
 
 const UDP: u8 = 17;
 const TCP: u8 = 6;
@@ -43,48 +46,54 @@ impl Client {
 
     fn allocate(&mut self, protocol: u8, relay: IpFamily) {
         let family = if relay == IpFamily::V4 { 1 } else { 2 };
-        let granted = self.ask(Method::ALLOCATE, |request| {
+        let refused = self.ask(Method::ALLOCATE, |request| {
             request.requested_transport(protocol).requested_address_family(family);
         });
-        assert!(granted, "an open relay grants an allocation");
+        assert_eq!(refused, None, "an open relay grants an allocation");
     }
 
-    /// True if the server grants a request.
-    fn ask(&mut self, method: Method, fill: impl Fn(&mut MessageBuilder<'_>)) -> bool {
+    /// Error code of a request, if the server refuses it.
+    fn ask(&mut self, method: Method, fill: impl Fn(&mut MessageBuilder<'_>)) -> Option<u16> {
         let mut bytes = [0; 256];
         let mut request =
             MessageBuilder::new(&mut bytes, Class::Request, method, TransactionId([7; 12]));
         fill(&mut request);
         let len = request.finish().expect("it fits");
         let mut answer = [0; 1024];
-        match self {
+        let len = match self {
             Self::Datagrams(socket) => {
                 socket.send(&bytes[..len]).expect("sent");
-                socket.recv(&mut answer).expect("an answer");
+                socket.recv(&mut answer).expect("an answer")
             }
             Self::Stream(stream) => {
                 stream.write_all(&bytes[..len]).expect("sent");
                 stream.read_exact(&mut answer[..20]).expect("an answer");
                 let len = usize::from(u16::from_be_bytes([answer[2], answer[3]]));
                 stream.read_exact(&mut answer[20..20 + len]).expect("an answer");
+                20 + len
             }
-        }
-        // The bits of the class: a success, or an error.
-        match (answer[0] & 1, answer[1] & 0x10) {
-            (1, 0) => true,
-            (1, _) => false,
-            _ => panic!("no answer: {answer:?}"),
+        };
+        let answer = Message::parse(&answer[..len]).expect("a message");
+        match answer.class() {
+            Class::Success => None,
+            Class::Error => {
+                let error = answer.first(AttributeType::ERROR_CODE).expect("its code");
+                Some(value::error_code(error).expect("a code").0)
+            }
+            Class::Request | Class::Indication => panic!("no answer: {answer:?}"),
         }
     }
 
-    fn may_reach(&mut self, peer: IpAddr) -> bool {
+    /// Error code of a permission for a peer, if the server refuses it.
+    fn permission(&mut self, peer: IpAddr) -> Option<u16> {
         let peer = SocketAddr::new(peer, 0);
         self.ask(Method::CREATE_PERMISSION, |request| {
             request.xor_address(AttributeType::XOR_PEER_ADDRESS, peer);
         })
     }
 
-    fn may_connect(&mut self, peer: SocketAddr) -> bool {
+    /// Error code of a connection to a peer, if it does not come about.
+    fn connection(&mut self, peer: SocketAddr) -> Option<u16> {
         self.ask(Method::CONNECT, |request| {
             request.xor_address(AttributeType::XOR_PEER_ADDRESS, peer);
         })
@@ -130,11 +139,16 @@ fn assert_refused(lab: &Lab, ip: IpAddr) {
     let service = lab.socket(Host::Server, (family.unspecified(), 5000));
     let _listener = lab.listener(Host::Server, (family.unspecified(), 5001));
     let mut client = Client::by_udp(lab, family);
-    assert!(!client.may_reach(ip), "a permission for {ip}");
+    assert_eq!(client.permission(ip), FORBIDDEN, "a permission for {ip}");
     client.send(SocketAddr::new(ip, 5000));
     assert!(!comes(&service, QUIET), "a datagram reached the host itself at {ip}");
     let mut client = Client::by_tcp(lab, family);
-    assert!(!client.may_connect(SocketAddr::new(ip, 5001)), "a connection to {ip}");
+    let refused = client.connection(SocketAddr::new(ip, 5001));
+    assert_eq!(refused, FORBIDDEN, "a connection to {ip}");
+    // Others reach the service.
+    let other = lab.socket(Host::Server, (family.unspecified(), 0));
+    other.send_to(b"from the host", (ip, 5000)).expect("sent");
+    assert!(comes(&service, PATIENCE), "the service hears at {ip}");
 }
 
 #[test]
@@ -171,13 +185,13 @@ fn an_address_that_becomes_the_hosts_while_a_client_sends_to_it() {
     let peer = lab.socket(Host::Peer, (ip, 5000));
     let service = lab.socket(Host::Server, (IpFamily::V4.unspecified(), 5000));
     let mut client = Client::by_udp(&lab, IpFamily::V4);
-    assert!(client.may_reach(ip));
+    assert_eq!(client.permission(ip), None);
     client.send(SocketAddr::new(ip, 5000));
     assert!(comes(&peer, PATIENCE));
 
     at(Host::Server, "addr add 9.9.8.8/32 dev lo");
     let deadline = Instant::now() + PATIENCE;
-    while client.may_reach(ip) {
+    while client.permission(ip) != FORBIDDEN {
         assert!(Instant::now() < deadline, "it became the host's own address");
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -189,7 +203,7 @@ fn an_address_that_becomes_the_hosts_while_a_client_sends_to_it() {
 
     at(Host::Server, "addr del 9.9.8.8/32 dev lo");
     let deadline = Instant::now() + PATIENCE;
-    while !client.may_reach(ip) {
+    while client.permission(ip).is_some() {
         assert!(Instant::now() < deadline, "it is the host's no more");
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -201,7 +215,7 @@ fn wait_until_refused(lab: &Lab, ip: &str) {
     let ip: IpAddr = ip.parse().expect("an address");
     let mut client = Client::by_udp(lab, IpFamily::of(ip));
     let deadline = Instant::now() + PATIENCE;
-    while client.may_reach(ip) {
+    while client.permission(ip) != FORBIDDEN {
         assert!(Instant::now() < deadline, "{ip} is the host's own");
         std::thread::sleep(Duration::from_millis(20));
     }
