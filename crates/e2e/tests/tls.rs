@@ -79,11 +79,14 @@ fn versions_kinds_of_keys_names_and_protocols_are_those_of_the_rfcs() {
         assert_has(&scene.s_client(&["-tls1_2", "-cipher", suite]), &format!("Cipher is {suite}"));
     }
     for suite in ["AES128-GCM-SHA256", "AES128-SHA", "ECDHE-RSA-AES128-SHA"] {
-        assert_has(&scene.s_client(&["-tls1_2", "-cipher", suite]), "Cipher is (NONE)");
+        let out = scene.s_client(&["-tls1_2", "-cipher", suite]);
+        assert_has(&out, "Cipher is (NONE)");
+        assert_has(&out, "SSL alert number");
     }
     for version in ["-tls1", "-tls1_1"] {
         let out = scene.s_client(&[version, "-cipher DEFAULT@SECLEVEL=0"]);
         assert_has(&out, "Cipher is (NONE)");
+        assert_has(&out, "SSL alert number");
     }
 }
 
