@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::param::clock_ticks_per_second;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 /// Result of a process.
@@ -27,8 +28,17 @@ pub(crate) struct Ended {
     pub(crate) end: End,
     /// Standard output and standard error, interleaved by line.
     pub(crate) output: String,
+    /// Times of the process.
+    pub(crate) times: Times,
+}
+
+/// Times of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Times {
     /// Time from start to exit.
     pub(crate) duration: Duration,
+    /// Processor time of the process and of descendants that were waited for.
+    pub(crate) processor: Duration,
 }
 
 /// Runs a command, and kills the process with all descendants at the time limit. Output goes
@@ -43,18 +53,21 @@ pub(crate) fn run(command: &mut Command, limit: Duration, log: &Path) -> Result<
     let mut child = command
         .spawn()
         .with_context(|| format!("cannot run {}", command.get_program().display()))?;
-    let end = if ends_within(&child, limit)? {
-        if child.wait()?.success() { End::Success } else { End::Failure }
-    } else {
+    let is_in_time = ends_within(&child, limit)?;
+    if !is_in_time {
         kill_with_descendants(child.id());
-        child.wait()?;
-        End::TimeLimit
+    }
+    let processor = processor_time(child.id()).unwrap_or_default();
+    let end = match child.wait()?.success() {
+        _ if !is_in_time => End::TimeLimit,
+        true => End::Success,
+        false => End::Failure,
     };
-    let duration = started.elapsed();
+    let times = Times { duration: started.elapsed(), processor };
     let output = String::from_utf8_lossy(&fs::read(log)?).into_owned();
     // A file that remains is overwritten by the next run.
     let _ = fs::remove_file(log);
-    Ok(Ended { end, output, duration })
+    Ok(Ended { end, output, times })
 }
 
 /// Waits for a process to exit. Returns false if the process still runs after `limit`.
@@ -74,6 +87,17 @@ fn ends_within(child: &Child, limit: Duration) -> Result<bool> {
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Returns the processor time of an exited process and of its descendants that were waited for.
+fn processor_time(id: u32) -> Option<Duration> {
+    /// Index of utime after the program's name, which may contain spaces. The next three fields are
+    /// stime, and both for descendants (proc_pid_stat(5)).
+    const UTIME: usize = 11;
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    let fields = stat.rsplit_once(") ")?.1.split(' ').skip(UTIME).take(4);
+    let ticks: u64 = fields.map(|field| field.parse::<u64>().unwrap_or(0)).sum();
+    Some(Duration::from_secs(ticks) / u32::try_from(clock_ticks_per_second()).ok()?)
 }
 
 /// Kills a process and all descendants.
@@ -120,6 +144,13 @@ mod tests {
         assert_eq!((ended.end, &*ended.output), (End::Success, "out\nerr\n"));
         assert_eq!(run_shell("exit 3", Duration::from_secs(60)).end, End::Failure);
         assert_eq!(run_shell("kill -9 $$; true", Duration::from_secs(60)).end, End::Failure);
+    }
+
+    #[test]
+    fn the_processor_time_includes_descendants() {
+        let busy = "(i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done); true";
+        let times = run_shell(busy, Duration::from_secs(60)).times;
+        assert!(times.processor > Duration::ZERO, "{times:?}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use self::files::Directory;
 use crate::checks::{Check, test_counts};
 use crate::commit::Commit;
-use crate::process::Ended;
+use crate::process::{Ended, Times};
 use crate::test::{Outcome, Test, Verdict};
 
 /// Number of slowest tests in the summary.
@@ -45,7 +45,7 @@ pub(crate) struct Report {
     /// Names and outputs of tests that failed at the first try.
     waiting: Vec<(String, String)>,
     second_tries: Vec<SecondTry>,
-    durations: BTreeMap<String, Duration>,
+    times: BTreeMap<String, Times>,
     phases: Vec<(String, Duration)>,
     last: Directory,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Report {
 impl Report {
     /// Returns the duration of a test in the previous run.
     pub(crate) fn last_duration(&self, name: &str) -> Option<Duration> {
-        self.last.duration(name)
+        Some(self.last.times(name)?.duration)
     }
 
     /// Adds a phase of the run.
@@ -81,15 +81,19 @@ impl Report {
                 self.skipped.push(format!("{name}: {reason}"));
             }
             CheckResult::Ended(ended) if succeeded => {
-                println!("{:7.1} s  {name}", ended.duration.as_secs_f64());
+                println!("{:7.1} s  {name}", ended.times.duration.as_secs_f64());
                 let [passed, _, ignored] =
                     if check.has_tests { test_counts(&ended.output) } else { [1, 0, 0] };
                 self.passed += passed;
                 self.skipped.extend((0..ignored).map(|_| format!("{name}: ignored")));
-                self.phases.push((name, ended.duration));
+                self.phases.push((name, ended.times.duration));
             }
             CheckResult::Ended(ended) => {
-                println!("FAILED {name} ({:.1} s)\n{}", ended.duration.as_secs_f64(), ended.output);
+                println!(
+                    "FAILED {name} ({:.1} s)\n{}",
+                    ended.times.duration.as_secs_f64(),
+                    ended.output
+                );
                 self.failed_checks.push(name);
             }
         }
@@ -100,15 +104,15 @@ impl Report {
         let name = test.full_name();
         let outcome = outcome.unwrap_or_else(|error| Outcome {
             verdict: Verdict::Failed(format!("{error:#}")),
-            duration: Duration::ZERO,
+            times: Times::default(),
         });
-        let seconds = outcome.duration.as_secs_f64();
-        let longest = self.durations.entry(name.clone()).or_default();
-        *longest = outcome.duration.max(*longest);
+        let seconds = outcome.times.duration.as_secs_f64();
+        let longest = self.times.entry(name.clone()).or_default();
+        *longest = outcome.times.max(*longest);
         match outcome.verdict {
             Verdict::Passed => {
                 self.passed += 1;
-                if outcome.duration >= NAMED_FROM {
+                if outcome.times.duration >= NAMED_FROM {
                     println!("{seconds:7.1} s  {name}");
                 }
             }
@@ -156,13 +160,16 @@ impl Report {
     /// Prints the summary. The last line has the counts.
     pub(crate) fn print(&self) {
         list("skipped:", &self.skipped);
-        let mut slowest: Vec<_> = self.durations.iter().collect();
-        slowest.sort_by_key(|(_, duration)| std::cmp::Reverse(**duration));
-        let line = |(name, duration): (&String, &Duration)| {
-            format!("{:7.1} s  {name}", duration.as_secs_f64())
-        };
-        list("slowest tests:", &slowest.into_iter().take(SLOWEST).map(line).collect::<Vec<_>>());
-        let phases = self.phases.iter().map(|(name, duration)| line((name, duration)));
+        let line =
+            |name: &str, duration: Duration| format!("{:7.1} s  {name}", duration.as_secs_f64());
+        let mut slowest: Vec<_> = self.times.iter().collect();
+        slowest.sort_by_key(|(_, times)| std::cmp::Reverse(times.duration));
+        let slowest = slowest.into_iter().take(SLOWEST).map(|(name, times)| {
+            let processor = times.processor.as_secs_f64();
+            format!("{} ({processor:.1} s of processor time)", line(name, times.duration))
+        });
+        list("slowest tests:", &slowest.collect::<Vec<_>>());
+        let phases = self.phases.iter().map(|(name, duration)| line(name, *duration));
         list("phases (checks and tests run at the same time):", &phases.collect::<Vec<_>>());
         let names: Vec<&str> = self.second_tries.iter().map(|one| &*one.name).collect();
         list("PASSED AT THE SECOND TRY, a fault to explain (see target/second-tries):", &names);
@@ -187,9 +194,7 @@ impl Report {
         let verdict = if self.is_success() { "passed" } else { "failed" };
         let result = format!("{commit}\n{verdict}\n{}\n", self.counts());
         self.last.write_result(&result).context("cannot write the result")?;
-        self.last
-            .write_durations(&self.durations)
-            .context("cannot write the durations of the tests")?;
+        self.last.write_times(&self.times).context("cannot write the times of the tests")?;
         for SecondTry { name, first_output } in &self.second_tries {
             let text = format!("== {name}, at {commit}\n{first_output}\n");
             self.last.add_second_try(&text).context("cannot write the second tries")?;
@@ -211,7 +216,7 @@ mod tests {
     use super::*;
 
     fn outcome(verdict: Verdict) -> Result<Outcome> {
-        Ok(Outcome { verdict, duration: Duration::from_secs(1) })
+        Ok(Outcome { verdict, times: Times::default() })
     }
 
     #[test]

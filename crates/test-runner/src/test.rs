@@ -2,13 +2,12 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
 use crate::cargo::Program;
 use crate::limits::{self, Lane};
-use crate::process::{self, End};
+use crate::process::{self, End, Times};
 
 /// Test in a program.
 #[derive(Clone, Debug)]
@@ -22,8 +21,8 @@ pub(crate) struct Test {
 pub(crate) struct Outcome {
     /// Verdict.
     pub(crate) verdict: Verdict,
-    /// Time from start to exit.
-    pub(crate) duration: Duration,
+    /// Times of the process.
+    pub(crate) times: Times,
 }
 
 /// Verdict of a try.
@@ -100,7 +99,7 @@ impl Test {
                 limit.as_secs()
             )),
         };
-        Ok(Outcome { verdict, duration: ended.duration })
+        Ok(Outcome { verdict, times: ended.times })
     }
 }
 

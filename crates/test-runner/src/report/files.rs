@@ -6,20 +6,22 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::process::Times;
+
 /// Commit and result of the last run.
 const TESTED: &str = "tested";
 
 /// Outputs of first tries of tests that passed at the second try, over all runs.
 const SECOND_TRIES: &str = "second-tries";
 
-/// Duration of each test in the last run, in milliseconds.
-const DURATIONS: &str = "test-durations";
+/// Duration and processor time of each test in the last run, in milliseconds.
+const TIMES: &str = "test-times";
 
-/// Target directory, with the durations of the previous run.
+/// Target directory, with the times of the previous run.
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
-    durations: BTreeMap<String, Duration>,
+    times: BTreeMap<String, Times>,
 }
 
 impl Default for Directory {
@@ -31,16 +33,18 @@ impl Default for Directory {
 
 impl Directory {
     fn at(path: PathBuf) -> Self {
-        let text = fs::read_to_string(path.join(DURATIONS)).unwrap_or_default();
+        let text = fs::read_to_string(path.join(TIMES)).unwrap_or_default();
         let read = |line: &str| {
-            let (milliseconds, name) = line.split_once(' ')?;
-            Some((name.to_owned(), Duration::from_millis(milliseconds.parse().ok()?)))
+            let mut fields = line.splitn(3, ' ');
+            let mut time = || Some(Duration::from_millis(fields.next()?.parse().ok()?));
+            let times = Times { duration: time()?, processor: time()? };
+            Some((fields.next()?.to_owned(), times))
         };
-        Self { path, durations: text.lines().filter_map(read).collect() }
+        Self { path, times: text.lines().filter_map(read).collect() }
     }
 
-    pub(super) fn duration(&self, name: &str) -> Option<Duration> {
-        self.durations.get(name).copied()
+    pub(super) fn times(&self, name: &str) -> Option<Times> {
+        self.times.get(name).copied()
     }
 
     pub(super) fn write_result(&self, text: &str) -> io::Result<()> {
@@ -48,12 +52,14 @@ impl Directory {
         fs::write(self.path.join(TESTED), text)
     }
 
-    /// Writes durations. Tests that did not run keep the previous duration.
-    pub(super) fn write_durations(&self, durations: &BTreeMap<String, Duration>) -> io::Result<()> {
-        let mut all = self.durations.clone();
-        all.extend(durations.iter().map(|(name, duration)| (name.clone(), *duration)));
-        let lines = all.iter().map(|(name, duration)| format!("{} {name}\n", duration.as_millis()));
-        fs::write(self.path.join(DURATIONS), lines.collect::<String>())
+    /// Writes times. Tests that did not run keep the previous times.
+    pub(super) fn write_times(&self, times: &BTreeMap<String, Times>) -> io::Result<()> {
+        let mut all = self.times.clone();
+        all.extend(times.iter().map(|(name, times)| (name.clone(), *times)));
+        let lines = all.iter().map(|(name, Times { duration, processor })| {
+            format!("{} {} {name}\n", duration.as_millis(), processor.as_millis())
+        });
+        fs::write(self.path.join(TIMES), lines.collect::<String>())
     }
 
     pub(super) fn add_second_try(&self, text: &str) -> io::Result<()> {
@@ -68,20 +74,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_and_second_tries_are_found_by_the_next_run() {
+    fn times_and_second_tries_are_found_by_the_next_run() {
         let path = std::env::temp_dir().join(format!("run-files-{}", std::process::id()));
         let first = Directory::at(path.clone());
         first.write_result("0123\npassed\n").unwrap();
-        let seconds = |seconds| Duration::from_secs(seconds);
-        first.write_durations(&BTreeMap::from([("a b::c".to_owned(), seconds(3))])).unwrap();
+        let seconds = |seconds| Times {
+            duration: Duration::from_secs(seconds),
+            processor: Duration::from_millis(seconds),
+        };
+        first.write_times(&BTreeMap::from([("a b::c".to_owned(), seconds(3))])).unwrap();
         first.add_second_try("one\n").unwrap();
         let next = Directory::at(path.clone());
-        assert_eq!((next.duration("a b::c"), next.duration("a b::d")), (Some(seconds(3)), None));
-        next.write_durations(&BTreeMap::from([("a b::d".to_owned(), seconds(4))])).unwrap();
+        assert_eq!((next.times("a b::c"), next.times("a b::d")), (Some(seconds(3)), None));
+        next.write_times(&BTreeMap::from([("a b::d".to_owned(), seconds(4))])).unwrap();
         next.add_second_try("two\n").unwrap();
         let last = Directory::at(path.clone());
         assert_eq!(
-            (last.duration("a b::c"), last.duration("a b::d")),
+            (last.times("a b::c"), last.times("a b::d")),
             (Some(seconds(3)), Some(seconds(4)))
         );
         assert_eq!(fs::read_to_string(path.join(SECOND_TRIES)).unwrap(), "one\ntwo\n");
