@@ -61,10 +61,11 @@ fn every_character_is_judged_as_by_another_implementation() {
     }
 }
 
-/// Neighbours decide about the characters of RFC 5892 appendix A.
+/// Neighbours decide about the characters of RFC 5892 appendix A, which may be neighbours as well.
 #[test]
 fn every_neighbour_is_judged_as_by_another_implementation() {
-    for c in ('\0'..=char::MAX).filter(|c| opaque_string(c.encode_utf8(&mut [0; 4])).is_ok()) {
+    let alone = |c: &char| opaque_string(c.encode_utf8(&mut [0; 4])).is_ok();
+    for c in ('\0'..=char::MAX).filter(alone).chain(INTERESTING) {
         for (before, after) in [
             ("\u{375}", ""),
             ("", "\u{5F3}"),
@@ -82,6 +83,17 @@ fn every_neighbour_is_judged_as_by_another_implementation() {
             ("", "\u{B7}l"),
         ] {
             compare(&format!("{before}{c}{after}"));
+        }
+    }
+}
+
+#[test]
+fn every_three_characters_of_the_rules_are_judged_as_by_another_implementation() {
+    for first in INTERESTING {
+        for second in INTERESTING {
+            for third in INTERESTING {
+                compare(&String::from_iter([first, second, third]));
+            }
         }
     }
 }
