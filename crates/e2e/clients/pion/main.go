@@ -115,7 +115,6 @@ func relayTCP(client *turn.Client, open func(string) net.Conn, server, peer stri
 	if !bytes.Equal(heard, sent) {
 		fail("the stream came back altered")
 	}
-	check("close", called.Close())
 	fmt.Printf("echoed %d bytes\n", len(sent))
 
 	check("permission", client.CreatePermission(address))
@@ -125,6 +124,7 @@ func relayTCP(client *turn.Client, open func(string) net.Conn, server, peer stri
 	_, err = io.Copy(calling, calling)
 	check("echo", err)
 	check("close", calling.Close())
+	check("close", called.Close())
 	fmt.Println("a peer was served")
 	// The end of the allocation is that of its connections, with what is on its way: so it is told when all
 	// has arrived.
