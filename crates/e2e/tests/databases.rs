@@ -1,24 +1,42 @@
 //! The confined server with users in databases that it shares with coturn.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use e2e::{Config, Host, Lab, Running, Server, Tool, require};
+use e2e::{Account, Caller, Config, Host, Lab, Running, Server, Tool, require};
 use test_support::{DatabaseKind, DatabaseServer, eventually};
+use turn_client::Families;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-const TURNPIKE: &str = "3478";
-const COTURN: &str = "3488";
+const TURNPIKE: u16 = 3478;
+const COTURN: u16 = 3488;
 
-/// A call of coturn's client, in which every message comes back.
-fn calls(lab: &Lab, name: &str, password: &str) -> bool {
+/// Two clients of one account call each other at Turnpike's port.
+fn calls(lab: &Lab, name: &'static str, password: &'static str) -> bool {
     calls_at(lab, TURNPIKE, name, password)
 }
 
-fn calls_at(lab: &Lab, port: &str, name: &str, password: &str) -> bool {
-    calls_with(lab, &["-p", port, "-u", name, "-w", password])
+/// Two clients of one account call each other. Returns false if the server refuses one of them.
+fn calls_at(lab: &Lab, port: u16, name: &'static str, password: &'static str) -> bool {
+    let server = SocketAddr::new(lab.v4.listen, port);
+    let account = Account { name, password };
+    let ask = || {
+        let socket = lab.socket(Host::Client, (lab.v4.client, 0));
+        Caller::ask(socket, server, account, Families::Unsaid)
+    };
+    let (Ok(mut first), Ok(mut second)) = (ask(), ask()) else { return false };
+    let (one, other) = (first.relayed(), second.relayed());
+    first.permit(other.ip());
+    let channel = second.bind(one);
+    second.send(channel, b"hello");
+    let heard = first.data(PATIENCE).expect("a datagram of the other client");
+    first.release();
+    second.release();
+    (heard.peer, &*heard.payload) == (other, b"hello")
 }
 
+/// A call of coturn's client, in which every message comes back.
 fn calls_with(lab: &Lab, options: &[&str]) -> bool {
     let mut client = lab.command(Host::Client, "turnutils_uclient");
     client.args(["-y", "-c", "-m", "1", "-n", "2", "-r", "3480"]).args(options);
@@ -48,7 +66,7 @@ fn coturn_beside(lab: &Lab, database: &DatabaseServer) -> Running {
     let mut command = lab.command(Host::Server, "turnserver");
     command.args(["-n", "--no-cli", "--lt-cred-mech", "--realm=turn.test", "--log-file=stdout"]);
     command.args(["--simple-log", "--no-tls", "--no-dtls", "--allow-loopback-peers"]);
-    command.args(["--listening-port", COTURN, "--min-port=20000", "--max-port=20999"]);
+    command.args(["--listening-port", &COTURN.to_string(), "--min-port=20000", "--max-port=20999"]);
     command.arg(format!("--listening-ip={}", lab.v4.listen));
     command.arg(format!("--relay-ip={}", lab.v4.relay));
     Running::start(command.arg("--pidfile=/dev/null").arg(database.coturn_option()))
@@ -234,7 +252,12 @@ fn works_with(kind: DatabaseKind) {
     eventually("a user of turnpike relays", || calls(&lab, "bob", "correct-horse"));
 
     database.pause();
-    assert!(calls(&lab, "alice", "battery-staple"), "she was known before");
+    // The server asks the database again once a confirmation is some seconds old.
+    eventually("the server gives the database up", || {
+        assert!(calls(&lab, "alice", "battery-staple"), "she was known before");
+        let line = "users whom it has confirmed within the last hour log in, others cannot";
+        server.process.output().contains(line)
+    });
     database.resume();
     database.stop();
     assert!(calls(&lab, "alice", "battery-staple"), "she was known before");
@@ -247,11 +270,9 @@ fn works_with(kind: DatabaseKind) {
     eventually("a new user relays", || calls(&lab, "carol", "battery-staple"));
     let log = server.process.output();
     assert!(!log.contains("turn-password"));
-    for line in [
-        "users whom it has confirmed within the last hour log in, others cannot",
-        "the user database is read again",
-        "the tables of the user database are read again",
-    ] {
+    for line in
+        ["the user database is read again", "the tables of the user database are read again"]
+    {
         is_logged(&server, line);
     }
 }
