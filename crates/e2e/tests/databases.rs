@@ -27,7 +27,9 @@ fn calls_at(lab: &Lab, port: u16, name: &'static str, password: &'static str) ->
     };
     let (Ok(mut first), Ok(mut second)) = (ask(), ask()) else { return false };
     let (one, other) = (first.relayed(), second.relayed());
-    first.permit(other.ip());
+    if first.refusal(other).is_some() {
+        return false;
+    }
     let channel = second.bind(one);
     second.send(channel, b"hello");
     let heard = first.data(PATIENCE).expect("a datagram of the other client");
@@ -130,6 +132,8 @@ fn coturn_and_turnpike_share_one_redis() {
 }
 
 const SECRET: &str = "a-secret-of-the-database";
+/// User name of a credential from the secret, with the time of its end.
+const MALLORY: &str = "4102444800:mallory";
 const PAGE: &str = "https://meet.tenant.test";
 
 /// Adds or deletes an address that no client may reach; `turnadmin` has no word for it.
@@ -158,7 +162,8 @@ fn rules_are_live(kind: DatabaseKind) {
     );
     let server = Server::start(&lab, &config);
 
-    let by_secret = || calls_with(&lab, &["-u", "mallory", "-W", SECRET]);
+    let password = stun_wire::time_limited_password(SECRET.as_bytes(), MALLORY).leak();
+    let by_secret = || calls(&lab, MALLORY, password);
     assert!(is_refused(&server, "unknown_user", by_secret));
     database.turnadmin(&["-s", SECRET, "-r", "turn.test"]);
     eventually("a secret of turnadmin is taken", by_secret);
