@@ -48,7 +48,6 @@ fn relays_tcp_to_peers_and_from_them() {
     assert!(output.contains("echoed 400000 bytes"), "{output}");
     let relayed = output.split("relayed address ").nth(1).and_then(|rest| rest.lines().next());
     let relayed: SocketAddr = relayed.expect("an address").parse().expect("an address");
-    assert_eq!(echo.join().expect("echoed"), relayed, "the call left by the relayed address");
 
     let mut call = lab.connect(Host::Peer, relayed);
     call.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -65,6 +64,7 @@ fn relays_tcp_to_peers_and_from_them() {
     let _told = lab.connect(Host::Peer, relayed);
     assert!(program.wait(PATIENCE), "{}", program.output());
     assert!(program.output().contains("a peer was served"), "{}", program.output());
+    assert_eq!(echo.join().expect("echoed"), relayed, "the call left by the relayed address");
     let status = server.json(&["status"]);
     assert_eq!(status["allocations"]["live"], 0, "{status:#}");
 }

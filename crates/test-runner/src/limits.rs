@@ -12,7 +12,7 @@ pub(crate) enum Lane {
 }
 
 /// Number of concurrent tests of [`Lane::Waiting`]. Each uses at most a third of a core on average.
-pub(crate) const WAITING: usize = 8;
+pub(crate) const WAITING: usize = 6;
 
 /// Number of concurrent tests of [`Lane::Computing`] per core.
 pub(crate) const COMPUTING_PER_CORE: usize = 1;

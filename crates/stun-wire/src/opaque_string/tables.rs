@@ -1,8 +1,8 @@
 //! Sets of code points by Unicode 6.3, the version of the IANA registry of PRECIS.
 //!
 //! A set is the sorted list of the code points at which membership changes. Every set is limited to
-//! the code points that the FreeformClass allows, always or by a rule of context. `tests/rfc8265_s4_opaque_string.rs` compares the sets with
-//! those of `precis-profiles`.
+//! the code points that the FreeformClass allows, always or by a rule of context.
+//! `tests/rfc8265_s4_opaque_string.rs` compares the sets with those of `precis-profiles`.
 
 /// Returns true if `set` contains `c`.
 pub(super) fn contains(set: &[u32], c: char) -> bool {
