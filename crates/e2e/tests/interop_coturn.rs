@@ -217,8 +217,7 @@ fn negative_protocol_tests_leave_it_serving() {
     let mut client = scene.lab.command(Host::Client, "turnutils_uclient");
     client.args(["-u", "alice", "-w", "correct-horse-battery", "-c", "-N", "-R", "-n", "5"]);
     client.args(["-e", &scene.lab.v4.peer.to_string(), &scene.lab.v4.listen.to_string()]);
-    // It waits for ever once the server has dropped one of the messages that it damages at random,
-    // which may be the first.
+    // It does not end against a server that drops its packets.
     eventually("its requests are judged", || {
         drop(Tool::run(&mut client, Duration::from_secs(5)));
         let status = scene.server.json(&["status"]);
