@@ -129,7 +129,7 @@ fn a_client_that_begins_anew_from_the_same_port_is_served_anew() {
     let world = world();
     let alice = DtlsUser::allocated(world.server);
     let again = alice.stream.get_ref().0.try_clone().unwrap();
-    // It has crashed, and says nothing more: OpenSSL sends no close_notify for a dropped session.
+    // It has crashed and sends nothing more: OpenSSL sends no close_notify for a dropped session.
     drop(alice);
     let mut again = DtlsUser::connect_by(again, world.server);
     assert_eq!(world.count(Series::AssociationsEnded(AssociationEnd::Replaced)), 1);

@@ -132,7 +132,7 @@ fn coturn_and_turnpike_share_one_redis() {
 }
 
 const SECRET: &str = "a-secret-of-the-database";
-/// User name of a credential from the secret, with the time of its end.
+/// User name of a credential of the secret, with its expiry.
 const MALLORY: &str = "4102444800:mallory";
 const PAGE: &str = "https://meet.tenant.test";
 
@@ -257,7 +257,7 @@ fn works_with(kind: DatabaseKind) {
     eventually("a user of turnpike relays", || calls(&lab, "bob", "correct-horse"));
 
     database.pause();
-    // The server asks the database again once a confirmation is some seconds old.
+    // The server queries the database again once a confirmation is some seconds old.
     eventually("the server gives the database up", || {
         assert!(calls(&lab, "alice", "battery-staple"), "she was known before");
         let line = "users whom it has confirmed within the last hour log in, others cannot";

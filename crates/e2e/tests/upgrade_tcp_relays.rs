@@ -26,7 +26,7 @@ fn echo(lab: &Lab) -> Receiver<SocketAddr> {
     let (caller, receiver) = channel();
     thread::spawn(move || {
         let (mut stream, from) = listener.accept().expect("a call");
-        // The receiver is gone if the test has failed.
+        // The receiver no longer exists if the test has failed.
         let _ = caller.send(from);
         let mut back = stream.try_clone().expect("a second handle");
         std::io::copy(&mut stream, &mut back).expect("echoed");
@@ -69,7 +69,7 @@ fn upgrade(server: &mut Server) {
 
 /// A client's connection to a peer, then its relay, at which a peer calls: the first process does
 /// not stay for any of them. No stream ends during an upgrade: a stream over TLS that has ended in
-/// one direction stays with its process.
+/// one direction remains in its process.
 #[track_caller]
 fn streams_go_on(transport: &str) {
     let Some(client) = require(pion()) else { return };
