@@ -133,10 +133,12 @@ static __always_inline struct punt_state *enter(struct found found, __u64 now, _
 	if (!state)
 		return 0;
 	__u64 fine = bpf_ktime_get_ns();
-	/* A merged packet behind others that have left has a sequence of its own, with its own limits. */
+	/* A merged packet behind others that have left has a sequence of its own, with its own limits; so has every packet
+	 * behind others that the stack dropped. */
 	int has_left = why == PASS_MERGED && inside(state) <= state->lowest &&
 		       (!state->settles || fine - state->first >= SETTLE_TIME);
-	if (!*(volatile __u32 *)&found.entry->punting || has_left)
+	int is_dropped = (__s64)(fine - state->last) >= (__s64)PUNT_TIME_MAX;
+	if (!*(volatile __u32 *)&found.entry->punting || has_left || is_dropped)
 		start(found.entry, state, fine, why, 0);
 	note_entered(state, fine, 1);
 	return state;

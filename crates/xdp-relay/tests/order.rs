@@ -180,6 +180,29 @@ fn packets_follow_merged_ones_however_long_they_take() {
     });
 }
 
+/// The limits of a sequence do not count from packets that the stack dropped.
+#[test]
+fn packets_follow_merged_ones_behind_dropped_ones() {
+    each(&[Hook::Tc], LONG, |direction| {
+        merged(direction, &direction.frames(&[direction.flow; 3]));
+        direction.leave(1);
+        sleep(Duration::from_millis(60));
+        let begun = Instant::now();
+        merged(direction, &direction.frames(&[direction.flow; 3]));
+        sleep(PAUSE);
+        let follows = direction.relays();
+        direction.leave(3);
+        sleep(PAUSE);
+        let last = direction.relays();
+        in_time(begun)?;
+        assert_eq!((follows, last), (false, false));
+        direction.leave(2);
+        sleep(PAUSE);
+        assert!(direction.relays());
+        Some(())
+    });
+}
+
 impl Direction<'_> {
     /// Datagrams of flows.
     fn frames(&self, flows: &[Known]) -> Vec<Datagram> {
