@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod autogroup;
 mod busy;
 mod cargo;
 mod checks;
@@ -22,6 +23,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 
 use crate::arguments::{Arguments, USAGE};
+use crate::autogroup::LowPriority;
 use crate::busy::BusyProcesses;
 use crate::checks::Check;
 use crate::report::Report;
@@ -61,6 +63,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
     report.phase("build of the tests", building.elapsed());
     let tests = chosen(arguments, &programs)?;
 
+    let _low = LowPriority::of_session();
     let _busy = BusyProcesses::start(arguments.busy).context("cannot start a busy process")?;
     for round in 1..=arguments.rounds {
         if arguments.rounds > 1 {
