@@ -15,6 +15,10 @@ use crate::{Caller, Config, Host, Lab};
 /// Silence after which no more packets are expected: longer than any pause of a server.
 const SILENCE: Duration = Duration::from_secs(5);
 
+/// Highest number of packets on the way in a direction. The buffer of a socket holds about 270: a
+/// pause of the server loses no packet.
+const ON_THE_WAY_MAX: u32 = 200;
+
 /// A call through a channel.
 #[derive(Debug)]
 pub struct Call {
@@ -47,13 +51,18 @@ impl Call {
     }
 
     /// Sends both ways, a packet `every` so often, until told to stop, and counts how many packets
-    /// each side has sent.
+    /// each side has sent. Sending pauses while 200 packets have not arrived at
+    /// [`Self::missing_at_peer`] or [`Self::missing_at_client`].
     ///
     /// # Panics
     /// The system refuses, or was called with this `sent` before.
     pub fn send(&self, every: Duration, stop: &AtomicBool, sent: &Sent) {
         let mut number = 0_u32;
         while !stop.load(Ordering::Relaxed) {
+            if number >= sent.arrived() + ON_THE_WAY_MAX {
+                sleep(every);
+                continue;
+            }
             self.caller.send(self.channel, &packet(number, b'c'));
             // While nobody serves an error may come back.
             drop(self.peer.send(&packet(number, b'p')));
@@ -77,7 +86,7 @@ impl Call {
             let mut bytes = [0; 2000];
             self.peer.recv(&mut bytes).ok().map(|len| bytes[..len].to_vec())
         };
-        missing((b'c', ordered), receive, sent)
+        missing((b'c', ordered), receive, (sent, &sent.at_peer))
     }
 
     /// The same of the peer's packets at the client.
@@ -87,7 +96,7 @@ impl Call {
     #[must_use]
     #[track_caller]
     pub fn missing_at_client(&self, ordered: bool, sent: &Sent) -> Vec<u32> {
-        missing((b'p', ordered), || self.caller.receive(SILENCE), sent)
+        missing((b'p', ordered), || self.caller.receive(SILENCE), (sent, &sent.at_client))
     }
 }
 
@@ -95,7 +104,7 @@ impl Call {
 fn missing(
     (from, ordered): (u8, bool),
     receive: impl Fn() -> Option<Vec<u8>>,
-    sent: &Sent,
+    (sent, arrived): (&Sent, &AtomicU32),
 ) -> Vec<u32> {
     let mut times: BTreeMap<u32, u32> = BTreeMap::new();
     let mut before = None;
@@ -115,6 +124,7 @@ fn missing(
         let is_behind = before.is_some_and(|before| number < before);
         assert!(!(ordered && is_behind), "{number} behind {before:?}");
         before = Some(number);
+        arrived.fetch_max(number + 1, Ordering::Relaxed);
         *times.entry(number).or_default() += 1;
     }
     assert!(times.values().all(|times| *times == 1), "a packet came twice");
@@ -143,6 +153,10 @@ impl Drop for Stop<'_> {
 #[derive(Debug, Default)]
 pub struct Sent {
     so_far: AtomicU32,
+    /// Number of the next packet at the peer: one more than the highest that arrived.
+    at_peer: AtomicU32,
+    /// The same at the client.
+    at_client: AtomicU32,
     all: OnceLock<u32>,
 }
 
@@ -151,6 +165,13 @@ impl Sent {
     #[must_use]
     pub fn so_far(&self) -> u32 {
         self.so_far.load(Ordering::Relaxed)
+    }
+
+    /// Number of the next packet at the slower end.
+    fn arrived(&self) -> u32 {
+        let [at_peer, at_client] =
+            [&self.at_peer, &self.at_client].map(|at| at.load(Ordering::Relaxed));
+        at_peer.min(at_client)
     }
 
     /// The number in all, when no more are sent.

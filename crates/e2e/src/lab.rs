@@ -223,11 +223,13 @@ impl Lab {
     /// # Errors
     /// A reason to skip the test.
     pub fn behave_as_cards(&self) -> Result<(), String> {
+        // The server is notified of changes of its interfaces only, and the features of these
+        // depend on the interfaces of the other hosts.
         for (host, end) in [
             (Host::Client, Host::Server),
+            (Host::Peer, Host::Server),
             (Host::Server, Host::Client),
             (Host::Server, Host::Peer),
-            (Host::Peer, Host::Server),
         ] {
             self.behave_as_card(host, &Self::end_towards(end))?;
         }

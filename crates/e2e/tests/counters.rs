@@ -15,8 +15,7 @@ use turn_types::IpFamily::V4;
 /// Port of the metrics.
 const METRICS: u16 = 9641;
 
-/// Time between two packets of a flow, in each direction. A socket's buffer has room for some 270
-/// of them: no pause of a restart on a busy machine is as long as 2.7 s.
+/// Time between two packets of a flow, in each direction.
 const PACKET_EVERY: Duration = Duration::from_millis(10);
 
 /// Time between two looks of a worker at the counters of the kernel path, and a little more.

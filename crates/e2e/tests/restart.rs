@@ -12,8 +12,7 @@ use turn_types::IpFamily;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Time between two packets of a flow, in each direction. A socket's buffer has room for some 270
-/// of them: no pause of a restart on a busy machine is as long as 2.7 s.
+/// Time between two packets of a flow, in each direction.
 const PACKET_EVERY: Duration = Duration::from_millis(10);
 
 /// Kills of a server, one soon after the other: the keeper lets the calls go at the third.

@@ -1,24 +1,25 @@
 //! Relays for TCP (RFC 6062) and their connections go on in the next process.
 
-use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr};
+use std::io::{BufReader, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use e2e::{Config, Host, Lab, Running, SecureScene, Server, pion, pion_run, require};
+use e2e::{Config, Host, Lab, Running, SecureScene, Server, Stop, pion, pion_run, require};
 use test_support::eventually;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A stream of ten megabytes takes some seconds, and its pipes are paused for it again and again.
+/// A rate at which the pipes of a stream are paused often.
 const SLOWLY: &str = "[tcp]\nrelaying = true\n[quotas]\nbytes_per_second = \"3 MiB\"\n";
 
-/// Pieces of 4000 bytes of the client's stream.
-const PIECES: u32 = 2500;
+/// Upgrades during each stream.
+const UPGRADES: usize = 3;
 
-/// Bytes of the peer's stream.
-const SAID: u32 = 6_000_000;
+/// Last byte of the peer's stream, after repeated runs of 0 to 250.
+const LAST: u8 = 251;
 
 /// Echoes all that the first caller sends. The receiver gets the caller's address.
 fn echo(lab: &Lab) -> Receiver<SocketAddr> {
@@ -46,25 +47,44 @@ fn wait_for_bytes(server: &Server, before: u64) {
     eventually("data are relayed", || bytes(server) > before);
 }
 
-/// Upgrades until `is_done`; returns how often.
-#[track_caller]
-fn upgrade_until(server: &mut Server, is_done: impl Fn() -> bool) -> usize {
-    let deadline = Instant::now() + PATIENCE;
-    let mut upgrades = 0;
-    while !is_done() {
-        assert!(Instant::now() < deadline, "it does not end: {}", server.process.output());
-        upgrade(server);
-        upgrades += 1;
-    }
-    upgrades
-}
-
 /// Upgrades, and demands that the next process has the allocation.
 #[track_caller]
 fn upgrade(server: &mut Server) {
     server.upgrade_times(1);
     let status = server.json(&["status"]);
     assert_eq!(status["took_over"]["allocations"], 1, "{}", server.process.output());
+}
+
+/// Upgrades several times, after new data of the stream each.
+#[track_caller]
+fn upgrade_in_stream(server: &mut Server) {
+    for _ in 0..UPGRADES {
+        wait_for_bytes(server, bytes(server));
+        upgrade(server);
+    }
+}
+
+/// Sends bytes until `is_enough`, then the last byte. Returns the number of bytes.
+fn say(call: &mut TcpStream, is_enough: &AtomicBool) -> usize {
+    let round: Vec<u8> = (0..LAST).collect();
+    let mut bytes = 1;
+    while !is_enough.load(Ordering::Relaxed) {
+        call.write_all(&round).expect("said");
+        bytes += round.len();
+    }
+    call.write_all(&[LAST]).expect("said");
+    bytes
+}
+
+/// Receives and checks bytes up to the last byte. Returns the number of bytes.
+fn hear(back: &mut TcpStream) -> usize {
+    let bytes = BufReader::new(back).bytes().map(|byte| byte.expect("heard"));
+    let mut heard = 0;
+    for (byte, expected) in bytes.take_while(|byte| *byte != LAST).zip((0..LAST).cycle()) {
+        assert_eq!(byte, expected, "the stream came back altered");
+        heard += 1;
+    }
+    heard + 1
 }
 
 /// A client's connection to a peer, then its relay, at which a peer calls: the first process does
@@ -78,11 +98,9 @@ fn streams_go_on(transport: &str) {
     };
     let echo = echo(&lab);
     let config = Config::for_lab(&lab);
-    let mut program = Running::start(&mut pion_run(&lab, &client, &config, (PIECES, transport)));
-    wait_for_bytes(&server, 0);
-    let has = |word| program.output().contains(word);
-    let upgrades = upgrade_until(&mut server, || has("echoed"));
-    assert!(upgrades > 0, "it was over before");
+    let mut program = Running::listening(&mut pion_run(&lab, &client, &config, (1, transport)));
+    upgrade_in_stream(&mut server);
+    program.end_input();
     server.wait_for_first_to_end();
     program.wait_for("relayed address ", PATIENCE);
     let output = program.output();
@@ -92,21 +110,19 @@ fn streams_go_on(transport: &str) {
     assert_eq!(caller, relayed, "the call left by the relayed address");
 
     upgrade(&mut server);
-    let before = bytes(&server);
     let mut call = lab.connect(Host::Peer, relayed);
     call.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    let said: Vec<u8> = (0..SAID).map(|at| (at % 251) as u8).collect();
-    let mut saying = call.try_clone().expect("a second handle");
+    let mut back = call.try_clone().expect("a second handle");
+    let is_enough = AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| saying.write_all(&said).expect("said"));
-        let hearing = scope.spawn(|| {
-            let mut heard = vec![0; said.len()];
-            call.read_exact(&mut heard).expect("heard");
-            assert!(heard == said, "the stream came back altered");
-        });
-        wait_for_bytes(&server, before);
-        let upgrades = upgrade_until(&mut server, || hearing.is_finished());
-        assert!(upgrades > 0, "it was over before");
+        let said = scope.spawn(|| say(&mut call, &is_enough));
+        let heard = scope.spawn(|| hear(&mut back));
+        {
+            // Also if an upgrade fails.
+            let _stop = Stop::at_end(&is_enough);
+            upgrade_in_stream(&mut server);
+        }
+        assert_eq!(heard.join().expect("heard"), said.join().expect("said"));
     });
     call.shutdown(Shutdown::Write).expect("ended");
     assert_eq!(call.read(&mut [0; 1]).expect("the end"), 0, "more came back than was said");

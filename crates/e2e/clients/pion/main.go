@@ -1,6 +1,7 @@
 // Relays datagrams through a TURN server with pion's client and compares what comes back.
 //
-// The peer is an echo server at PEER; every datagram must return unaltered.
+// The peer is an echo server at PEER; every datagram must return unaltered. It sends COUNT of them, and more until its
+// standard input ends.
 // With the transport tcp-relay, or tls-relay, the peer is an echo server for TCP, and is to call back.
 // With COUNT 0 it binds a channel to PEER, and prints what that sends, until it is killed.
 // Usage: pion SERVER USERNAME PASSWORD REALM PEER COUNT TRANSPORT
@@ -14,6 +15,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/pion/dtls/v2"
@@ -60,7 +62,9 @@ func main() {
 	if count == 0 {
 		listen(relay, peer)
 	}
-	for n := 0; n < count; n++ {
+	enough := endOfInput()
+	n := 0
+	for ; n < count || !enough.Load(); n++ {
 		// The first packets travel as Send indications, until pion's channel is bound.
 		// Over TCP pion reads no message of fewer than 9 bytes until more follows, so one needs 5 bytes of data.
 		sent := bytes.Repeat([]byte{byte(n)}, 5+n%1200)
@@ -75,7 +79,18 @@ func main() {
 		}
 	}
 	check("close", relay.Close())
-	fmt.Printf("echoed %d of %d\n", count, count)
+	fmt.Printf("echoed %d datagrams\n", n)
+}
+
+// Becomes true when the standard input ends.
+func endOfInput() *atomic.Bool {
+	ended := new(atomic.Bool)
+	go func() {
+		_, err := io.Copy(io.Discard, os.Stdin)
+		check("input", err)
+		ended.Store(true)
+	}()
+	return ended
 }
 
 // Prints each datagram of the peer as a line, and sends to it now and then, by which pion binds the channel.
@@ -104,18 +119,7 @@ func relayTCP(client *turn.Client, open func(string) net.Conn, server, peer stri
 	check("peer", err)
 	called, err := relay.DialWithConn(dial(), "tcp", peer)
 	check("dial", err)
-	sent := bytes.Repeat([]byte("a stream that comes back as it was sent "), 100*pieces)
-	go func() {
-		_, err := called.Write(sent)
-		check("send", err)
-	}()
-	heard := make([]byte, len(sent))
-	_, err = io.ReadFull(called, heard)
-	check("receive", err)
-	if !bytes.Equal(heard, sent) {
-		fail("the stream came back altered")
-	}
-	fmt.Printf("echoed %d bytes\n", len(sent))
+	fmt.Printf("echoed %d pieces\n", echoPieces(called, pieces))
 
 	check("permission", client.CreatePermission(address))
 	fmt.Println("relayed address", relay.Addr())
@@ -132,6 +136,38 @@ func relayTCP(client *turn.Client, open func(string) net.Conn, server, peer stri
 	check("accept", err)
 	check("close", told.Close())
 	check("close", relay.Close())
+}
+
+// Sends so many pieces, more until the standard input ends, and a last one. Returns their number when all have returned.
+func echoPieces(called net.Conn, pieces int) int {
+	piece := bytes.Repeat([]byte("a stream that comes back as it was sent "), 100)
+	last := bytes.Repeat([]byte("."), len(piece))
+	enough := endOfInput()
+	sent := make(chan int, 1)
+	go func() {
+		n := 1
+		for ; n < pieces || !enough.Load(); n++ {
+			_, err := called.Write(piece)
+			check("send", err)
+		}
+		_, err := called.Write(last)
+		check("send", err)
+		sent <- n
+	}()
+	heard := make([]byte, len(piece))
+	for back := 1; ; back++ {
+		_, err := io.ReadFull(called, heard)
+		check("receive", err)
+		if bytes.Equal(heard, last) {
+			if n := <-sent; n != back {
+				fail(fmt.Sprintf("%d pieces of %d came back", back, n))
+			}
+			return back
+		}
+		if !bytes.Equal(heard, piece) {
+			fail("the stream came back altered")
+		}
+	}
 }
 
 // An association: each message is a record of its own, and there is one other end.
