@@ -199,6 +199,14 @@ mod tests {
         }
 
         #[test]
+        fn shared_values_read_back(text: String, list: Vec<u16>) {
+            let text: Arc<str> = text.into();
+            prop_assert_eq!(again(&text), Ok(text));
+            let list: Arc<[u16]> = list.into();
+            prop_assert_eq!(again(&list), Ok(list));
+        }
+
+        #[test]
         fn no_bytes_cause_a_panic(bytes: Vec<u8>) {
             let _ = Reader::new(&bytes).last::<Everything>();
         }
