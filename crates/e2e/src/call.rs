@@ -8,6 +8,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use stun_wire::ChannelNumber;
+use test_support::eventually;
 use turn_types::IpFamily;
 
 use crate::{Caller, Config, Host, Lab};
@@ -165,6 +166,16 @@ impl Sent {
     #[must_use]
     pub fn so_far(&self) -> u32 {
         self.so_far.load(Ordering::Relaxed)
+    }
+
+    /// Waits until so many more packets have arrived at both ends.
+    ///
+    /// # Panics
+    /// This takes more than 30 s.
+    #[track_caller]
+    pub fn wait_for_more(&self, packets: u32) {
+        let enough = self.arrived() + packets;
+        eventually("more packets arrive", || self.arrived() >= enough);
     }
 
     /// Number of the next packet at the slower end.

@@ -279,6 +279,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("log of the server:\n{}", self.process.output());
+        }
         for process in &self.successors {
             // Those that have ended are gone.
             drop(Command::new("kill").args(["-KILL", &process.to_string()]).output());

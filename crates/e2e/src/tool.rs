@@ -34,6 +34,7 @@ impl Tool {
         let stdout = collect(child.stdout.take());
         let stderr = collect(child.stderr.take());
         let deadline = Instant::now() + limit;
+        let mut killed = String::new();
         let ok = loop {
             match child.try_wait() {
                 Ok(Some(status)) => break status.success(),
@@ -43,12 +44,13 @@ impl Tool {
                 Ok(None) | Err(_) => {
                     drop(child.kill());
                     drop(child.wait());
+                    killed = format!("killed after {limit:?}\n");
                     break false;
                 }
             }
         };
         let text = |thread: JoinHandle<String>| thread.join().unwrap_or_default();
-        Self { ok, output: text(stdout) + &text(stderr) }
+        Self { ok, output: text(stdout) + &text(stderr) + &killed }
     }
 }
 

@@ -27,9 +27,6 @@ const COUNTED_WITHIN: Duration = Duration::from_secs(10);
 /// The mode without a kernel path.
 const OFF: &str = "\"off\"";
 
-/// Time for a hundred packets.
-const A_WHILE: Duration = Duration::from_secs(1);
-
 /// A server that relays by this mode of the kernel path. Without one each packet waits for the next
 /// process.
 fn config(lab: &Lab, mode: &str) -> Config {
@@ -108,7 +105,7 @@ fn go_on(lab: &Lab, config: &Config, server: &mut Server, take_over: impl Fn(&mu
                 take_over(server);
                 assert_go_on(&before, &counters(lab));
             }
-            sleep(A_WHILE);
+            sent.wait_for_more(100);
             [to_peer, to_client]
         };
         for missing in all_arrive {

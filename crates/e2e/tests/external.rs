@@ -3,6 +3,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -11,11 +12,8 @@ use stun_wire::{AttributeType, Class, Message, MessageBuilder, Method};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A STUN server in the client's host, which tells everyone the address in `told`; with none it is
-/// silent.
-fn stun_server(lab: &Lab, told: Arc<Mutex<Option<IpAddr>>>) -> SocketAddr {
-    stun_server_that_tells(lab, move |_| *told.lock().expect("a lock"))
-}
+/// Requests at the start without an answer.
+const UNANSWERED: u32 = 2;
 
 /// A STUN server in the client's host, which tells each sender the address that `told` has for it.
 fn stun_server_that_tells(
@@ -46,20 +44,18 @@ fn stun_server_that_tells(
 fn the_public_address_is_found_and_followed() {
     let Some(lab) = require(Lab::new()) else { return };
     let public = |last: &str| Some(format!("198.51.100.{last}").parse().expect("an address"));
-    let told = Arc::new(Mutex::new(None));
-    let at = stun_server(&lab, Arc::clone(&told));
+    let told = Arc::new(Mutex::new(public("7")));
+    // Silent at first: the server asks again.
+    let (to_tell, asked) = (Arc::clone(&told), AtomicU32::new(0));
+    let at = stun_server_that_tells(&lab, move |_| {
+        let is_silent = asked.fetch_add(1, Ordering::Relaxed) < UNANSWERED;
+        if is_silent { None } else { *to_tell.lock().expect("a lock") }
+    });
     let mut config = Config::for_lab(&lab);
     config.listen = vec![format!("{}:3478", lab.v4.listen)];
     config.relay = vec![lab.v4.listen];
     config.relay_keys = format!("external = \"auto\"\nexternal_stun = [\"{at}\"]");
-    // Silent at first: the server waits.
-    let later = Arc::clone(&told);
-    let starts = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_secs(2));
-        *later.lock().expect("a lock") = public("7");
-    });
     let server = Server::start(&lab, &config);
-    starts.join().expect("it was told");
     let relay = || server.json(&["status"])["relay"][0]["public"].clone();
     assert_eq!(relay(), "198.51.100.7");
     // Another address, at a change of the host.

@@ -4,6 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use e2e::{Config, Host, Lab, Server, Tool, echo_peer, require};
+use test_support::eventually;
 
 /// Datagrams of each flood; `E2E_FLOOD=1000000` makes it a million.
 fn datagrams() -> u64 {
@@ -13,6 +14,9 @@ fn datagrams() -> u64 {
 /// Growth without state for unauthenticated clients: the allocator's rounding and lazily touched
 /// buffers.
 const SLACK_KIB: u64 = 1024;
+
+/// Datagrams after which a leak of 64 bytes for each exceeds [`SLACK_KIB`].
+const RECEIVED_MIN: u64 = SLACK_KIB * 1024 / 64;
 
 struct Scene {
     lab: Lab,
@@ -70,16 +74,18 @@ impl Scene {
         status["traffic"]["from_clients"]["packets"].as_u64().expect("a number")
     }
 
-    /// Runs a flood twice, the first one to warm up, and compares memory around the second.
+    /// Runs a flood to warm up, and compares memory around others, of which the kernel may drop
+    /// most.
     #[track_caller]
     fn assert_memory_stays(&self, words: &[&str]) {
         self.flood(words);
         let (before, earlier) = (self.server.resident_kib(), self.received());
-        self.flood(words);
+        eventually("the server receives enough", || {
+            self.flood(words);
+            self.received() > earlier + RECEIVED_MIN
+        });
         let (after, received) = (self.server.resident_kib(), self.received() - earlier);
         println!("{words:?}: resident {before} KiB before, {after} KiB after; {received} received");
-        // The kernel may drop most of a flood.
-        assert!(received > 500, "{words:?}: {received} received");
         assert!(after <= before + SLACK_KIB, "{words:?}: {before} KiB before, {after} KiB after");
     }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use e2e::{Certificates, Config, Host, Lab, Running, Server, Tool};
 use e2e::{coturn, echo_peer, prometheus, repository, require};
 use serde_json::Value;
+use test_support::eventually;
 
 /// Longest time for a rate to be seen: several scrapes under other people's load.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -209,8 +210,11 @@ fn a_server_under_load_fills_every_panel() {
     scene.wait_for("sum(turnpike_allocations{transport=\"tls\"})", 1.0);
 
     let to = scene.lab.v4.listen.to_string();
-    let refused = Tool::run(scene.caller().args(["-w", "wrong", "-n", "1", &to]), PATIENCE);
-    assert!(!refused.ok, "{}", refused.output);
+    eventually("a wrong password is refused", || {
+        let refused = Tool::run(scene.caller().args(["-w", "wrong", "-n", "1", &to]), PATIENCE);
+        assert!(!refused.ok, "{}", refused.output);
+        scene.server.json(&["status"])["refusals"]["wrong_password"].is_u64()
+    });
     let ended = Tool::run(scene.caller().args(["-n", "1", &to]), PATIENCE);
     assert!(ended.ok, "{}", ended.output);
     scene.wait_for(&format!("sum(increase(turnpike_session_bytes_count[{RANGE}]))"), 0.0);

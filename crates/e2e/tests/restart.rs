@@ -81,7 +81,7 @@ fn a_crash_loses_what_the_server_had_in_its_hands() {
             assert_eq!(status["took_over"]["allocations"], 2, "{}", server.process.output());
             wait_for_copies(&mut server);
         }
-        sleep(Duration::from_secs(1));
+        all.iter().for_each(|sent| sent.wait_for_more(100));
         drop(stop);
         for (call, missing) in missing.into_iter().enumerate() {
             let deaths: Vec<u32> = deaths.iter().map(|sent| sent[call]).collect();

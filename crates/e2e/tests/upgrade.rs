@@ -5,13 +5,14 @@ use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, sleep};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
 use e2e::{
     Call, Caller, Config, Data, Host, Lab, Running, SecureScene, Sent, Server, Stop, Tool, binary,
     echo_peer, pion, pion_run, pion_run_to, require, said,
 };
+use test_support::eventually;
 use turn_client::{AllocateOptions, EvenPort};
 use turn_types::IpFamily;
 
@@ -56,7 +57,7 @@ fn no_packet_is_lost(mode: &str) {
         // Also if an upgrade fails.
         let _stop = Stop::at_end(&stop);
         server.upgrade_times(5);
-        sleep(Duration::from_secs(1));
+        all.iter().for_each(|sent| sent.wait_for_more(100));
     });
     let status = server.json(&["status"]);
     assert_eq!(status["allocations"]["live"], 202);
@@ -299,10 +300,7 @@ fn a_process_that_dies_at_any_point_leaves_everything() {
                 ReadsSome(len) => drop(stream.read_exact(&mut vec![0; len])),
                 Hangs => {
                     let before = failures(&server);
-                    let until = Instant::now() + PATIENCE;
-                    while failures(&server) == before && Instant::now() < until {
-                        sleep(Duration::from_millis(50));
-                    }
+                    eventually("the server gives up", || failures(&server) > before);
                 }
             }
         }
