@@ -182,6 +182,8 @@ impl<T: Value> Value for Secret<T> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString as _;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -213,6 +215,12 @@ mod tests {
     }
 
     #[test]
+    fn keys_read_back() {
+        let read = again(&Secret::new([7_u8; 32])).map(|key| *key.expose());
+        assert_eq!(read, Ok([7; 32]));
+    }
+
+    #[test]
     fn a_count_is_believed_as_far_as_there_are_bytes() {
         let bytes = [255, 255, 255, 255, 1, 2];
         assert_eq!(Reader::new(&bytes).last::<Vec<u8>>(), Err(Malformed::Truncated));
@@ -222,5 +230,6 @@ mod tests {
         assert_eq!(Reader::new(&[2]).last::<bool>(), Err(Malformed::NoValue("truth value")));
         let text = Reader::new(&[1, 0, 0, 0, 0xFF]).last::<String>();
         assert_eq!(text, Err(Malformed::NoValue("text in UTF-8")));
+        assert_eq!(text.unwrap_err().to_string(), "no text in UTF-8");
     }
 }

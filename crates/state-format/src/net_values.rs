@@ -125,7 +125,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn addresses_read_back(address: SocketAddr, ip: IpAddr, scope: u32) {
+        fn addresses_and_times_read_back(address: SocketAddr, ip: IpAddr, scope: u32, nanos: u64) {
+            let time = Instant::from_nanos(nanos);
+            prop_assert_eq!(again(&time), Ok(time));
             prop_assert_eq!(again(&address), Ok(address));
             prop_assert_eq!(again(&ip), Ok(ip));
             let local = SocketAddr::V6(SocketAddrV6::new([0xfe80, 0, 0, 0, 0, 0, 0, 1].into(), 7, 0, scope));
