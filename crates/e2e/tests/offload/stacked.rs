@@ -59,11 +59,16 @@ fn both_have_the_program(kind: &str) {
     let end = Lab::end_towards(Host::Server);
     scene.lab.run(Host::Peer, "ethtool", &["-K", &end, "tx", "on"]);
     scene.wait_for_kernel(&call);
-    for n in 0..200_u64 {
-        let payload = n.to_be_bytes();
-        assert!(call.to_peer(&payload) && call.to_client(&payload), "{kind}: {n}");
-    }
-    assert!(scene.traffic("partial_checksums").as_u64() > Some(100), "{kind}");
+    // On a busy machine the sockets relay many of them.
+    let partial = || scene.traffic("partial_checksums");
+    let what = || format!("{kind}: {} partial checksums by the kernel", partial());
+    wait_until(what, || {
+        for n in 0..50_u64 {
+            let payload = n.to_be_bytes();
+            assert!(call.to_peer(&payload) && call.to_client(&payload), "{kind}: {n}");
+        }
+        partial().as_u64() > Some(100)
+    });
 }
 
 #[test]
