@@ -82,9 +82,15 @@ func main() {
 	fmt.Printf("echoed %d datagrams\n", n)
 }
 
-// Becomes true when the standard input ends.
+// Becomes true when the standard input ends, and is true where there is none.
 func endOfInput() *atomic.Bool {
 	ended := new(atomic.Bool)
+	input, err := os.Stdin.Stat()
+	check("input", err)
+	if input.Mode()&os.ModeNamedPipe == 0 {
+		ended.Store(true)
+		return ended
+	}
 	go func() {
 		_, err := io.Copy(io.Discard, os.Stdin)
 		check("input", err)

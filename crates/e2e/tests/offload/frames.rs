@@ -105,9 +105,13 @@ fn checksums_that_senders_leave_to_be_completed() {
             scene.lab.run(other, "ethtool", &["-K", &end, "tx", "off"]);
             for call in calls(&scene) {
                 scene.wait_for_kernel(&call);
-                let before = of_this_machine(&scene);
-                exchange(&call);
-                assert!(of_this_machine(&scene) >= before + LENGTHS.len() as u64 - 2, "{mode}");
+                // On a busy machine the sockets relay many of them.
+                let enough = of_this_machine(&scene) + LENGTHS.len() as u64;
+                let what = || format!("{mode}: {} of {enough}", of_this_machine(&scene));
+                wait_until(what, || {
+                    exchange(&call);
+                    of_this_machine(&scene) >= enough
+                });
             }
         }
         for host in [Host::Client, Host::Peer] {
