@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// A program that is started has copies of this process's descriptors for less than that.
@@ -61,6 +61,16 @@ pub struct Lab {
 const CARD: [&str; 4] = ["gro", "on", "tx", "off"];
 
 static COUNTER: AtomicU32 = AtomicU32::new(0);
+
+/// Next port of UDP in this process. No port is used twice: the server would take a client at the
+/// port of an earlier one for that client.
+static NEXT_PORT: AtomicU16 = AtomicU16::new(10_000);
+
+/// Replaces port 0.
+fn with_port((ip, port): (IpAddr, u16)) -> SocketAddr {
+    let port = if port == 0 { NEXT_PORT.fetch_add(1, Ordering::Relaxed) } else { port };
+    SocketAddr::new(ip, port)
+}
 
 impl Lab {
     /// Builds the hosts and links.
@@ -143,18 +153,18 @@ impl Lab {
         text
     }
 
-    /// A UDP socket of a host, bound to one of its addresses; port 0 is any.
+    /// A UDP socket of a host, bound to one of its addresses; port 0 is a new one.
     ///
     /// # Panics
     /// The socket cannot be opened.
     #[must_use]
     #[track_caller]
     pub fn socket(&self, host: Host, at: (IpAddr, u16)) -> UdpSocket {
-        self.open(host, move || UdpSocket::bind(SocketAddr::from(at)))
+        self.open(host, move || UdpSocket::bind(with_port(at)))
     }
 
     /// A UDP socket of a host that sends bursts in one call, bound to one of its addresses; port 0
-    /// is any.
+    /// is a new one.
     ///
     /// # Panics
     /// The socket cannot be opened.
@@ -162,7 +172,7 @@ impl Lab {
     #[track_caller]
     pub fn burst_socket(&self, host: Host, at: (IpAddr, u16)) -> linux_net::UdpSocket {
         let options = linux_net::UdpOptions::default();
-        let bind = move || linux_net::UdpSocket::bind(SocketAddr::from(at), &options);
+        let bind = move || linux_net::UdpSocket::bind(with_port(at), &options);
         self.open(host, bind).0
     }
 
