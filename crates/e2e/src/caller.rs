@@ -191,25 +191,25 @@ impl Caller {
     /// The server refuses, or does not answer.
     #[track_caller]
     pub fn bind(&mut self, peer: SocketAddr) -> ChannelNumber {
-        let channel = self.client.bind_channel(self.now(), PeerAddr(peer));
-        let channel = channel.unwrap_or_else(|error| panic!("{error}"));
-        self.wait("a channel", |event| matches!(event, Event::ChannelReady { .. }).then_some(()));
-        channel
+        self.try_bind(peer).unwrap_or_else(|code| panic!("a channel to {peer} is refused: {code}"))
     }
 
-    /// Asks for a channel to a peer, and returns the error code if it is refused.
+    /// Binds a channel to a peer.
+    ///
+    /// # Errors
+    /// The error code, if the server refuses.
     ///
     /// # Panics
     /// When the server does not answer.
     #[track_caller]
-    pub fn refusal(&mut self, peer: SocketAddr) -> Option<u16> {
-        let asked = self.client.bind_channel(self.now(), PeerAddr(peer));
-        asked.unwrap_or_else(|error| panic!("{error}"));
+    pub fn try_bind(&mut self, peer: SocketAddr) -> Result<ChannelNumber, u16> {
+        let channel = self.client.bind_channel(self.now(), PeerAddr(peer));
+        let channel = channel.unwrap_or_else(|error| panic!("{error}"));
         self.wait("a channel or a refusal", |event| {
             if let Event::Refused { code, .. } = event {
-                return Some(Some(*code));
+                return Some(Err(*code));
             }
-            matches!(event, Event::ChannelReady { .. }).then_some(None)
+            matches!(event, Event::ChannelReady { .. }).then_some(Ok(channel))
         })
     }
 

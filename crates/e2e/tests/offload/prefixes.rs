@@ -121,7 +121,7 @@ fn no_service_of_the_host_is_reached_by_an_address_of_a_prefix() {
         let caller = || scene.caller(scene.lab.v4.client, server, family);
         let (mut one, mut other) = (caller(), caller());
         let target = std::net::SocketAddr::new(other.relayed().ip(), local(&service).port());
-        assert_eq!(one.refusal(target), Some(403), "{target}");
+        assert_eq!(one.try_bind(target), Err(403), "{target}");
         // The address itself is a peer.
         let (there, _back) = (one.bind(other.relayed()), other.bind(one.relayed()));
         one.send(there, b"to the other");
