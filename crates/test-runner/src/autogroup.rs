@@ -34,8 +34,9 @@ impl LowPriority<'static> {
 impl<'a> LowPriority<'a> {
     fn at(file: &'a Path) -> Option<Self> {
         let before = nice(&fs::read_to_string(file).ok()?)?;
-        (before < NICE && fs::write(file, NICE.to_string()).is_ok())
-            .then_some(Self { file, before })
+        let is_lowered = before < NICE && fs::write(file, NICE.to_string()).is_ok();
+        // Not `then_some`: a value that is made and dropped writes the file.
+        is_lowered.then(|| Self { file, before })
     }
 }
 
