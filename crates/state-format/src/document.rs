@@ -93,5 +93,7 @@ mod tests {
         longer.push(0);
         let refused = read_document::<u64>(&longer);
         assert_eq!(refused, Err(DocumentError::Content(Malformed::Trailing)));
+        let said = refused.map_err(|error| error.to_string()).unwrap_err();
+        assert_eq!(said, "its content cannot be read: there is more behind its end");
     }
 }
