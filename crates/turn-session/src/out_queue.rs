@@ -262,6 +262,28 @@ mod tests {
         assert!(queue.is_empty());
     }
 
+    #[test]
+    fn a_message_of_which_nothing_left_may_still_be_dropped() {
+        let mut queue = OutQueue::default();
+        push(&mut queue, 1, 60, true).0.unwrap();
+        queue.sent(0, |_| panic!("not whole"));
+        assert_eq!(push(&mut queue, 2, 60, true), (Ok(()), vec![1]));
+    }
+
+    #[test]
+    fn memory_of_a_burst_is_freed_once_all_of_it_left() {
+        let mut queue = OutQueue::default();
+        assert!(queue.is_empty());
+        push(&mut queue, 1, 60, true).0.unwrap();
+        queue.sent(20, |_| panic!("not whole"));
+        queue.shrink();
+        assert_eq!((queue.len(), queue.is_empty()), (40, false));
+        assert_eq!(all(&queue), [1; 40]);
+        queue.sent(40, |_| ());
+        queue.shrink();
+        assert_eq!((queue.bytes.capacity(), queue.messages.capacity()), (0, 0));
+    }
+
     proptest! {
         /// Under any pushes and takes, whole messages leave in order, each has one fate, and the
         /// queue stays within its bound.

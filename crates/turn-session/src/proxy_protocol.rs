@@ -216,6 +216,29 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_headers_are_read_and_no_longer_ones() {
+        let line = |len: usize| [b"PROXY UNKNOWN ", &vec![b'x'; len - 16][..], b"\r\n"].concat();
+        let wanted = Header { len: LINE_MAX, ends: None };
+        assert_eq!(read(&line(LINE_MAX)), Ok(Some(wanted)));
+        assert_eq!(read(&line(LINE_MAX + 1)[..LINE_MAX - 1]), Ok(None), "one byte may follow");
+        assert_eq!(read(&line(LINE_MAX + 1)[..LINE_MAX]), Err(Malformed::TooLong));
+
+        let wanted = Header { len: HEADER_MAX, ends: ends("0.0.0.0:0", "0.0.0.0:0") };
+        assert_eq!(read(&v2(0x21, 0x11, &[0; HEADER_MAX - FIXED])), Ok(Some(wanted)));
+        let longer = v2(0x21, 0x11, &[0; HEADER_MAX - FIXED + 1]);
+        assert_eq!(read(&longer), Err(Malformed::TooLong));
+    }
+
+    /// Elsewhere a header is no client's protocol, and tells of a load balancer that is not known.
+    #[test]
+    fn a_header_is_recognised_by_all_of_its_beginning() {
+        assert!(is_header(b"PROXY TCP4 ") && is_header(&v2(0x21, 0x11, &V4)));
+        for other in [&b""[..], b"PROXY", b"GET / HTTP/1.1", &SIGNATURE[..11]] {
+            assert!(!is_header(other), "{other:?}");
+        }
+    }
+
+    #[test]
     fn the_binary_header_names_both_ends_and_may_have_more() {
         let wanted = ends("192.0.2.1:4660", "198.51.100.2:3478");
         let plain = v2(0x21, 0x11, &V4);

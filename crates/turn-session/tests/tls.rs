@@ -134,6 +134,33 @@ fn the_queue_is_bounded_and_excess_plaintext_refused() {
     assert_eq!(heard, meant);
 }
 
+/// What is behind a piece of which not all was taken would arrive in its place.
+#[test]
+fn nothing_is_written_behind_a_piece_that_does_not_fit() {
+    let (mut tls, mut client) = agreed();
+    let meant = pattern(300_000);
+    let first = tls.write([&meant[..250_000], &meant[250_000..]]);
+    assert!(first < 250_000, "{first}");
+    assert_eq!(to_client(&mut tls, &mut client), meant[..first]);
+}
+
+/// A connection reads as much as its buffer has room for, with a record on top.
+#[test]
+fn as_much_is_read_from_the_network_as_there_is_room_for() {
+    let record = 17 << 10;
+    for (room, most) in
+        [(0, 4096), (record, 4096), (record + 4097, 4097), (record + 60_000, 60_000)]
+    {
+        assert_eq!(Tls::most(room), most, "{room}");
+    }
+}
+
+#[test]
+fn the_name_that_a_client_asked_for_is_known() {
+    let (tls, _client) = agreed();
+    assert_eq!(tls.server_name(), Some("turn.example.org"));
+}
+
 #[test]
 fn other_protocols_get_an_alert_and_other_bytes_are_refused() {
     let (config, roots) = server();

@@ -97,3 +97,23 @@ pub(crate) fn is_authority(hello: &ClientHello<'_>) -> bool {
         .alpn()
         .is_some_and(|mut offered| offered.next() == Some(ACME_TLS) && offered.next().is_none())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_has_its_own_answer_until_all_are_removed() {
+        let challenges = Challenges::default();
+        assert!(!challenges.has_http());
+        for (token, answer) in [("one", "one.key"), ("two", "two.key")] {
+            challenges.answer_http(token.to_owned(), answer.to_owned());
+        }
+        assert!(challenges.has_http() && !challenges.has_tls());
+        assert_eq!(challenges.key_authorization("two").as_deref(), Some("two.key"));
+        assert_eq!(challenges.key_authorization("three"), None);
+        challenges.clear();
+        assert!(!challenges.has_http());
+        assert_eq!(challenges.key_authorization("two"), None);
+    }
+}

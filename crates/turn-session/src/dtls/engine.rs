@@ -85,3 +85,17 @@ pub trait DtlsEngine: fmt::Debug + Send {
     /// True if the handshake is complete.
     fn is_established(&self) -> bool;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_datagram_is_left_to_be_sent_again() {
+        let mut exchange = Exchange { input: vec![1], output: vec![2, 2, 3], ends: vec![2, 3] };
+        assert!(exchange.datagrams().eq([&[2, 2][..], &[3]]));
+        exchange.clear();
+        assert_eq!(exchange.datagrams().count(), 0);
+        assert!(exchange.input.is_empty() && exchange.output.is_empty());
+    }
+}

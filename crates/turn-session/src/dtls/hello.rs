@@ -182,3 +182,112 @@ fn take_long(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = bytes.split_first_chunk::<2>()?;
     rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The message's fields behind the random.
+    struct Parts {
+        session: Vec<u8>,
+        cookie: Vec<u8>,
+        suites: Vec<u8>,
+        compression: Vec<u8>,
+        extensions: Vec<u8>,
+    }
+
+    fn parts(cookie: &[u8]) -> Parts {
+        Parts {
+            session: vec![4; 32],
+            cookie: cookie.to_vec(),
+            suites: vec![0xC0, 0x2B, 0xC0, 0x2F],
+            compression: vec![0],
+            // A list of two, the second of which is empty.
+            extensions: vec![0, 10, 0, 10, 0, 2, 0, 23, 0, 23, 0, 0],
+        }
+    }
+
+    fn short(bytes: &[u8]) -> Vec<u8> {
+        [&[bytes.len() as u8], bytes].concat()
+    }
+
+    fn datagram(record: u8, message: u8, parts: &Parts) -> Vec<u8> {
+        let Parts { session, cookie, suites, compression, extensions } = parts;
+        let random = [[0xFE, 0xFD].as_slice(), &[7; 32]].concat();
+        let suites = [&(suites.len() as u16).to_be_bytes(), &suites[..]].concat();
+        let (session, cookie, compression) = (short(session), short(cookie), short(compression));
+        let body = [&random, &session, &cookie, &suites, &compression, extensions]
+            .map(|part| &part[..])
+            .concat();
+        let len = (body.len() as u32).to_be_bytes();
+        let mut out = vec![HANDSHAKE, 0xFE, 0xFF, 0, 0, 0, 0, 0, 0, 0, record];
+        out.extend(((body.len() + HANDSHAKE_HEADER) as u16).to_be_bytes());
+        out.extend([CLIENT_HELLO, len[1], len[2], len[3], 0, message, 0, 0, 0]);
+        out.extend(&len[1..]);
+        out.extend(body);
+        out
+    }
+
+    /// OpenSSL counts from the hello that it never got: it is what the client sent.
+    #[test]
+    fn an_earlier_hello_is_restored_byte_for_byte() {
+        let second = datagram(9, 3, &parts(&[5; 32]));
+        let hello = Hello::read(&second).unwrap();
+        assert_eq!(hello.cookie(), [5; 32]);
+        assert_eq!((hello.len(), hello.is_empty()), (second.len(), false));
+        for back in 1..=3 {
+            let mut restored = vec![0xFF; 3];
+            hello.without_cookie(back.into(), &mut restored);
+            assert_eq!(restored, datagram(9 - back, 3 - back, &parts(&[])), "{back}");
+        }
+    }
+
+    #[test]
+    fn records_and_messages_are_counted_together() {
+        for (record, message, is_read) in
+            [(0, 0, true), (7, 7, true), (200, 7, true), (200, 8, false), (6, 7, false)]
+        {
+            let datagram = datagram(record, message, &parts(&[]));
+            let read = Hello::read(&datagram);
+            assert_eq!(read.is_ok(), is_read, "record {record}, message {message}");
+            assert!(is_read || read == Err(HelloError::Malformed));
+        }
+    }
+
+    #[test]
+    fn the_longest_hello_is_read_and_no_longer_one() {
+        let room = HELLO_MAX - datagram(0, 0, &parts(&[])).len();
+        for (more, wanted) in [(room, Ok(())), (room + 1, Err(HelloError::Piece))] {
+            let mut parts = parts(&[]);
+            parts.extensions.extend(vec![0; more]);
+            let list = parts.extensions.len() - 2;
+            parts.extensions[..2].copy_from_slice(&(list as u16).to_be_bytes());
+            parts.extensions[10..12].copy_from_slice(&(more as u16).to_be_bytes());
+            assert_eq!(Hello::read(&datagram(0, 0, &parts)).map(|_| ()), wanted);
+        }
+    }
+
+    #[test]
+    fn each_field_has_its_form() {
+        let is_read = |change: fn(&mut Parts)| {
+            let mut parts = parts(&[]);
+            change(&mut parts);
+            match Hello::read(&datagram(0, 0, &parts)) {
+                Ok(_) => true,
+                Err(why) => {
+                    assert_eq!(why, HelloError::Malformed);
+                    false
+                }
+            }
+        };
+        assert!(is_read(|_| ()));
+        assert!(is_read(|parts| parts.extensions.clear()), "extensions are optional");
+        assert!(!is_read(|parts| parts.session.push(4)));
+        assert!(!is_read(|parts| parts.suites.clear()));
+        assert!(!is_read(|parts| parts.suites.push(0xC0)), "half a suite");
+        assert!(!is_read(|parts| parts.compression.clear()));
+        assert!(!is_read(|parts| parts.extensions.push(0)), "behind the list");
+        assert!(!is_read(|parts| parts.extensions[1] -= 1), "shorter than its content");
+        assert!(!is_read(|parts| parts.extensions[5] += 1), "the second lacks a byte");
+    }
+}

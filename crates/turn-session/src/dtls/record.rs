@@ -137,5 +137,11 @@ mod tests {
         assert!(!is_dtls(&[]));
         assert!(begins_handshake(&TWO) && !begins_handshake(&TWO[16..]));
         assert!(!begins_handshake(&TWO[..13]));
+        // Type of the record, both bytes of the epoch, type of the message.
+        for at in [0, 3, 4, RECORD_HEADER] {
+            let mut other = TWO;
+            other[at] += 1;
+            assert!(!begins_handshake(&other), "byte {at}");
+        }
     }
 }

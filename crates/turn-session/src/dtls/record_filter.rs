@@ -111,8 +111,11 @@ mod tests {
             |pieces: &[u8]| RecordFilter::default().admits(&record(HANDSHAKE, 0, pieces), false);
         assert!(admits(&piece(100, 2, 0, &[1; 50])));
         assert!(admits(&[piece(100, 2, 0, &[1; 50]), piece(100, 2, 50, &[1; 50])].concat()));
-        assert!(!admits(&piece(650_000, 2, 0, &[1; 10])), "longer than any is");
-        assert!(!admits(&piece(100, 99, 0, &[1; 10])), "far ahead");
+        let longest = u32::try_from(MESSAGE_MAX).unwrap();
+        assert!(admits(&piece(longest, 2, 0, &[1; 10])));
+        assert!(!admits(&piece(longest + 1, 2, 0, &[1; 10])), "longer than any is");
+        assert!(admits(&piece(100, 15, 0, &[1; 10])));
+        assert!(!admits(&piece(100, 16, 0, &[1; 10])), "far ahead");
         assert!(!admits(&piece(5, 2, 0, &[1; 10])), "more than all of it");
         assert!(!admits(&piece(100, 2, 0, &[1; 50])[..40]), "cut off");
         assert!(!admits(&[]));
@@ -124,6 +127,8 @@ mod tests {
         let early = record(APPLICATION_DATA, 1, &[0; 40]);
         let taken = (0..100).filter(|_| guard.admits(&early, false)).count();
         assert_eq!(taken, usize::from(EARLY_RECORDS_MAX));
+        let finished = record(HANDSHAKE, 1, &[0; 40]);
+        assert!(!guard.admits(&finished, false), "records of any type count");
         assert!(guard.admits(&early, true), "data is for what comes after");
         let late = record(HANDSHAKE, 1, &[0; 40]);
         let taken = (0..100).filter(|_| guard.admits(&late, true)).count();

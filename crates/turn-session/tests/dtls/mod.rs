@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use self::support::*;
 use openssl::ssl::{ErrorCode, SslVersion};
-use turn_session::dtls::{Answer, CookieHandler, Cookies, DtlsConfig, DtlsEnd, Exchange};
+use turn_session::dtls::{Answer, CookieHandler, Cookies, DtlsConfig, DtlsEnd, Exchange, NotSent};
 use turn_session::{Certificates, CipherSuite, KeyExchange, TlsRules};
 
 #[test]
@@ -46,6 +46,7 @@ fn the_certificate_is_for_the_name_that_is_asked_for() {
         let certificate = client.ssl().peer_certificate().unwrap();
         let names = certificate.subject_alt_names().unwrap();
         assert_eq!(names[0].dnsname(), Some(shown), "{name:?}");
+        assert_eq!(server.engine.as_ref().unwrap().server_name(), name);
     }
 }
 
@@ -89,12 +90,26 @@ fn versions_before_1_2_are_refused_without_a_cookie() {
 }
 
 #[test]
+fn a_record_has_some_data_and_no_more_than_it_may() {
+    let (_client, mut server) = established();
+    let mut exchange = Exchange::default();
+    let engine = server.engine.as_mut().unwrap();
+    for len in [0, 16385] {
+        assert_eq!(engine.write(&vec![1; len], &mut exchange), Err(NotSent), "{len} bytes");
+    }
+    assert_eq!(exchange.datagrams().count(), 0);
+    assert_eq!(engine.write(&[1; 16384], &mut exchange), Ok(()));
+}
+
+#[test]
 fn either_end_sends_close_notify() {
     let (mut client, mut server) = established();
     client.shutdown().unwrap();
     let _ = carry(&mut client, &mut server, &mut || false);
     assert_eq!(server.end, Some(DtlsEnd::ByClient));
     assert!(server.engine.as_mut().unwrap().write(b"x", &mut Exchange::default()).is_err());
+    server.close();
+    assert_eq!(server.out.len(), 1, "close_notify is answered");
 
     let (mut client, mut server) = established();
     server.close();
@@ -220,7 +235,8 @@ fn suite_and_group_are_the_chosen_ones() {
     assert_eq!(suite, "ECDHE-ECDSA-CHACHA20-POLY1305");
 
     let mut server = Server::new(config_with(&rules));
-    let mut client = client_with(|context| context.set_groups_list("X25519").unwrap());
+    // The group of its certificate, too: the certificate is no reason to fail.
+    let mut client = client_with(|context| context.set_groups_list("X25519:P-256").unwrap());
     let carried = carry(&mut client, &mut server, &mut || false);
     assert!(carried.is_err() || server.end.is_some(), "there is no group in common");
 

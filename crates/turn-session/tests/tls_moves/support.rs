@@ -164,6 +164,7 @@ impl Scene {
         let (one, two) = said.split_at(12_000);
         assert_eq!(self.tls().write([one, two]), said.len());
         assert!(self.deliver_to_client() == said, "to the client");
+        assert!(!self.tls().has_ended());
     }
 }
 

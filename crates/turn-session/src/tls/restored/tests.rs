@@ -141,6 +141,19 @@ fn records_stay_in_order_where_the_first_does_not_fit() {
     }
 }
 
+/// A client that goes on where nobody reads holds no more memory than two records.
+#[test]
+fn unread_plaintext_is_bounded() {
+    let mut ends = Ends::new(Version::V13);
+    for len in [PLAINTEXT_MAX, PLAINTEXT_MAX] {
+        let record = ends.record(Kind::Data, &vec![1; len]);
+        assert_eq!(ends.server.take(&record, &mut []).unwrap(), 0);
+    }
+    let record = ends.record(Kind::Data, b"more");
+    let failed = ends.server.take(&record, &mut []).unwrap_err();
+    assert_eq!(failed.to_string(), TlsError::no_room().to_string());
+}
+
 #[test]
 fn empty_records_are_taken_within_a_bound() {
     for version in VERSIONS {
