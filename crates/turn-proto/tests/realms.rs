@@ -351,6 +351,24 @@ fn a_realm_has_a_total_of_its_own() {
     third.allocate(&mut world);
 }
 
+#[test]
+fn the_servers_own_realm_has_a_total_as_well() {
+    let mut policy = tenants(|_| ());
+    policy.realms = policy
+        .realms
+        .with_own_allocations_max(1)
+        .map(|realm| realm.quotas.allocations_total = if *realm.name == *OTHER { 2 } else { 0 });
+    let mut world = World::with(policy);
+    Client::new(1000).allocate(&mut world);
+    Client::new(1001).as_bob().try_allocate(&mut world, |_| ()).refused(486);
+    assert_eq!(world.refusals().last(), Some(&Refusal::RealmQuota));
+    let tenant = |port| Client::new(port).from_page(PAGE).of_realm(OTHER);
+    tenant(1002).allocate(&mut world);
+    tenant(1003).allocate(&mut world);
+    tenant(1004).try_allocate(&mut world, |_| ()).refused(486);
+    assert_eq!(world.refusals().last(), Some(&Refusal::RealmQuota));
+}
+
 /// A reload changes one realm's peers, and takes another realm away.
 #[test]
 fn a_reload_acts_on_its_realm() {

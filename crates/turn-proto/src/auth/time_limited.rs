@@ -121,12 +121,33 @@ mod tests {
             ("99999999999:43", 43, "99999999999"),
             ("99999999999:a:43", 43, "99999999999:a"),
             ("1800000000:a", 1_800_000_000, "a"),
+            // Only the first looks like a time, however far ahead it is.
+            ("1800000000:42", 1_800_000_000, "42"),
             ("0:alice", 0, "alice"),
             ("1700000000:älice", 1_700_000_000, "älice"),
         ] {
             let expected = TimeLimitedName { expires: UnixSeconds(expires), account };
             assert_eq!(TimeLimitedName::parse(name, ':', NOW), Some(expected), "{name}");
         }
+    }
+
+    #[test]
+    fn a_question_mark_means_limits_where_the_policy_says_so() {
+        let limits = |name, in_names| {
+            let limited = TimeLimitedName::parse(name, ':', NOW).unwrap();
+            let (account, limits) = limited.limits(in_names);
+            (account, limits.map(|limits| limits.is_some()))
+        };
+        for (name, account, whole) in [
+            ("1700000000:alice?allocations=2", "alice", "alice?allocations=2"),
+            ("1700000000:?allocations=2", "?allocations=2", "?allocations=2"),
+        ] {
+            assert_eq!(limits(name, true), (account, Ok(true)), "{name}");
+            assert_eq!(limits(name, false), (whole, Ok(false)), "{name}");
+        }
+        assert_eq!(limits("1700000000:?what", false), ("?what", Ok(false)));
+        assert!(limits("1700000000:?what", true).1.is_err());
+        assert_eq!(limits("1700000000:alice", true), ("alice", Ok(false)));
     }
 
     #[test]

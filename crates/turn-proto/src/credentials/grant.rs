@@ -178,3 +178,37 @@ impl Grant {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grant(user: &str, keys: Keys) -> Grant {
+        Grant { user: user.into(), keys, ..Grant::anonymous("example.org".into()) }
+    }
+
+    fn password(user: &str, byte: u8) -> Grant {
+        let keys = UserKeys { md5: Secret::new([byte; 16]), sha256: None };
+        grant(user, Keys::LongTerm(keys))
+    }
+
+    fn token(byte: u8) -> Grant {
+        let mac = Secret::new(Arc::from([byte; 20]));
+        grant("kid", Keys::Token(TokenKeys { kid: "kid".into(), mac }))
+    }
+
+    /// Users of tokens share the name of the key: only what was shown last tells them apart.
+    #[test]
+    fn an_allocation_moves_with_its_user_or_its_own_token() {
+        let ann = password("ann", 1);
+        assert!(ann.may_be_moved_by(&ann));
+        assert!(ann.may_be_moved_by(&password("ann", 2)), "a new password");
+        assert!(!ann.may_be_moved_by(&password("bob", 1)));
+        assert!(token(1).may_be_moved_by(&token(1)));
+        assert!(!token(1).may_be_moved_by(&token(2)));
+        assert!(!token(1).may_be_moved_by(&password("kid", 1)));
+        assert!(!password("kid", 1).may_be_moved_by(&token(1)));
+        let elsewhere = Grant { realm: "elsewhere.example".into(), ..ann.clone() };
+        assert!(!ann.may_be_moved_by(&elsewhere));
+    }
+}

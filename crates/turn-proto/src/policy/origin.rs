@@ -83,8 +83,10 @@ mod tests {
             ("http://10.0.0.1", "http://10.0.0.1:80"),
             ("http://[2001:DB8::1]:8080", "http://[2001:db8::1]:8080"),
             ("https://[2001:db8::1]", "https://[2001:db8::1]:443"),
+            ("https://[2001:db8::]", "https://[2001:db8::]:443"),
         ] {
-            assert_eq!(text.parse::<Origin>().unwrap().as_str(), origin);
+            let read = text.parse::<Origin>().unwrap();
+            assert_eq!((read.as_str(), &*format!("{read}")), (origin, origin));
         }
     }
 
@@ -97,6 +99,8 @@ mod tests {
             "meet.example.org",
             "https://",
             "://host",
+            "://host:1",
+            "a_b://host:1",
             "https://host:",
             "https://host:0",
             "https://host:65536",

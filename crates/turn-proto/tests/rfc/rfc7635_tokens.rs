@@ -3,6 +3,7 @@
 use aes_gcm::aead::{Aead, Payload};
 use aes_gcm::{Aes128Gcm, Aes256Gcm, KeyInit as _};
 use stun_wire::*;
+use turn_proto::limits::{TOKEN_BYTES_MAX, TOKEN_MAC_KEY_BYTES_MIN};
 use turn_proto::{EndReason, Policy, Refusal, TokenAlgorithm, TokenAuthority, TokenKey};
 use turn_types::{Secret, Transport, UnixSeconds};
 
@@ -53,7 +54,7 @@ impl Mint {
             timestamp: (self.made << 16) | 0x1234,
             lifetime_secs: self.lifetime,
         };
-        let mut plain = [0; 256];
+        let mut plain = [0; 600];
         let len = block.write(&mut plain).unwrap();
         self.sealing(&plain[..len])
     }
@@ -228,6 +229,22 @@ fn an_altered_token_is_refused() {
     assert_eq!(refusal(&mut world, "long", weak), Refusal::BadToken);
     let long = mint.sealing(&[0; 600]);
     assert_eq!(refusal(&mut world, "long", long), Refusal::BadToken);
+}
+
+#[test]
+fn the_shortest_session_key_and_the_longest_token_are_taken() {
+    let mut world = world();
+    let mint = |len| Mint { mac_key: vec![0x3C; len], ..Mint::at(world.now.unix) };
+    let shortest = mint(TOKEN_MAC_KEY_BYTES_MIN).token();
+    // All else of a token has as many bytes whatever its key.
+    let longest = TOKEN_BYTES_MAX - (mint(100).token().bytes.len() - 100);
+    let (longer, longest) = (mint(longest + 1).token(), mint(longest).token());
+    assert_eq!(longest.bytes.len(), TOKEN_BYTES_MAX);
+    for (port, token) in [(2000, shortest), (2001, longest)] {
+        let mut client = Client::new(port).with_token("long", token);
+        client.try_allocate(&mut world, |_| ()).success();
+    }
+    assert_eq!(refusal(&mut world, "long", longer), Refusal::BadToken);
 }
 
 /// 7635-9-01: a request with a token is judged by it alone, though the password be right.

@@ -65,6 +65,18 @@ fn the_narrower_limit_counts() {
     assert!(!nobody.allow_peer([10, 0, 0, 1].into(), [10, 0, 0, 1].into()));
 }
 
+/// Behind a translator a client names an address that packets do not carry: either is allowed.
+#[test]
+fn a_peer_is_allowed_by_either_of_its_addresses() {
+    let [named, local, other] =
+        ["203.0.113.9", "2001:db8::9", "198.51.100.9"].map(|ip| ip.parse().unwrap());
+    for text in ["peers=203.0.113.0/24", "peers=2001:db8::/32"] {
+        let limits = limits(text);
+        assert!(limits.allow_peer(local, named) && limits.allow_peer(named, local), "{text}");
+        assert!(!limits.allow_peer(other, other), "{text}");
+    }
+}
+
 #[test]
 fn no_other_spelling_of_a_peer_passes() {
     let ours = limits("peers=203.0.113.0/24,2001:db8::/32");

@@ -248,6 +248,21 @@ fn the_longest_rule_decides_and_denies_at_a_tie() {
 }
 
 #[test]
+fn a_denied_peer_is_denied_by_the_longest_rule_at_its_place() {
+    let denied = ["198.51.0.0/16", "198.51.100.0/24", "2001:db8::/32"];
+    let places = denied.iter().enumerate().map(|(line, prefix)| PlacedRule {
+        prefix: prefix.parse().unwrap(),
+        place: std::format!("turnpike.toml:{line}").into(),
+    });
+    let rules = rules(&[], &denied, &[]).with_places(places);
+    let place = |peer| rules.denying_rule(ip(peer)).map(|rule| &*rule.place);
+    assert_eq!(place("198.51.100.1"), Some("turnpike.toml:1"));
+    assert_eq!(place("::ffff:198.51.1.1"), Some("turnpike.toml:0"));
+    assert_eq!(place("2001:db8::1"), Some("turnpike.toml:2"));
+    assert_eq!(place("203.0.113.1"), None);
+}
+
+#[test]
 fn a_rule_of_one_family_says_nothing_of_the_other() {
     let v6 = rules(&["::/0"], &[], &[]);
     assert_eq!(v6.judge(ip("10.0.0.1")), Denied);

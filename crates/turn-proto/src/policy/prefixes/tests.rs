@@ -70,6 +70,34 @@ fn addresses_of_a_subnet_are_of_it_and_tell_nothing_of_each_other() {
     assert_eq!(numbers.len(), 1000, "the numbers alone differ");
 }
 
+/// Who knows one relayed address knows nothing of the next one.
+#[test]
+fn numbers_are_drawn_and_not_counted() {
+    let network = prefix("10.0.0.0/8", 1);
+    let mut held = Vec::new();
+    let mut number = |random| {
+        let claimed = network.claim(WorkerId(0), PortRequirement::Any, random).unwrap();
+        let number = network.number_of(claimed.at.ip());
+        held.push(claimed);
+        number
+    };
+    // The table, and the place in it.
+    let tables: Vec<_> = (0..8).map(|n: u32| number(u128::from(n) << 80) >> 16).collect();
+    assert_eq!(tables, [0, 1, 2, 3, 0, 1, 2, 3]);
+    let draw = |n: u32| u128::from(n.wrapping_mul(0x9E37_79B9)) << 96;
+    let places: Vec<_> = (1..=100).map(|n| i64::from(number(draw(n)) & 0xFFFF)).collect();
+    let neighbours = places.windows(2).filter(|two| (two[1] - two[0]).abs() < 100).count();
+    assert!(neighbours < 10, "{places:?}");
+
+    let (wide, worker) = (prefix("2001:db8:1:2::/64", 1), WorkerId(0));
+    let above = |random: u128| {
+        let claimed = wide.claim(worker, PortRequirement::Any, random).unwrap();
+        let IpAddr::V6(ip) = claimed.at.ip() else { panic!("{}", claimed.at) };
+        ip.to_bits() as u64 >> 18
+    };
+    assert_eq!([1, 0x1234_5678, (1 << 46) - 1].map(above), [1, 0x1234_5678, (1 << 46) - 1]);
+}
+
 #[test]
 fn a_relay_is_open_at_its_port_alone() {
     let network = prefix("2001:db8::/64", 2);
@@ -117,6 +145,9 @@ fn leases_belong_to_their_prefix() {
     assert!(one.has_lease(&claimed.lease) && one.has_lease(&next));
     assert!(!other.has_lease(&claimed.lease) && !other.has_lease(&next));
     assert!(!one.contains(ip("192.0.2.1")) && one.contains(ip("2001:db8::ffff:1")));
+    assert!(one == one.clone() && one != other);
+    let ports = [0, 1, 2].map(|worker| prefix("2001:db8::/64", 2).port_of(WorkerId(worker)));
+    assert_eq!(ports, [Some(50_000), Some(50_002), None]);
 }
 
 proptest! {
