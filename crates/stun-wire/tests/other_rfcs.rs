@@ -50,6 +50,30 @@ fn response_port() {
     }
 }
 
+/// 5780-7.6-01: the message is whole once as many zeros follow as it announces.
+#[test]
+fn padding_is_announced_before_it_is_sent() {
+    for padding in [0, 4, 1480, 65_000] {
+        let mut out = vec![0xFF; 100];
+        let id = TransactionId(common::ID);
+        let mut builder = MessageBuilder::new(&mut out, Class::Success, Method::BINDING, id);
+        builder.response_port(0x1234);
+        let len = builder.finish_before_padding(padding).unwrap();
+        assert_eq!(len, 20 + 8 + 4, "the header, an attribute, and the header of PADDING");
+        out.resize(len, 0);
+        out.resize(len + usize::from(padding), 0);
+        let message = Message::parse(&out).unwrap();
+        let announced = message.first(AttributeType::PADDING).unwrap();
+        assert_eq!(announced, vec![0; padding.into()]);
+        assert!(message.first(AttributeType::RESPONSE_PORT).is_some());
+    }
+    let mut out = [0; 31];
+    let id = TransactionId(common::ID);
+    let mut builder = MessageBuilder::new(&mut out, Class::Success, Method::BINDING, id);
+    builder.response_port(0x1234);
+    assert_eq!(builder.finish_before_padding(4), None, "there is no room for its header");
+}
+
 /// 5780-7-01: encoded like MAPPED-ADDRESS.
 #[test]
 fn response_origin_and_other_address() {

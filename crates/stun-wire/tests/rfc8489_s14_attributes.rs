@@ -54,6 +54,9 @@ fn first_of_a_type_counts() {
     assert_eq!(value::lifetime(first), Ok(1));
     let all: Vec<_> = message.attributes().map(|found| value::lifetime(found.value)).collect();
     assert_eq!(all, [Ok(1), Ok(2)]);
+    let all: Vec<_> = message.all(AttributeType::LIFETIME).map(value::lifetime).collect();
+    assert_eq!(all, [Ok(1), Ok(2)]);
+    assert_eq!(message.all(AttributeType::USERNAME).count(), 0);
 }
 
 /// 8489-14-03: an attribute that runs past the message makes it malformed.
@@ -260,6 +263,12 @@ fn password_algorithms() {
     assert_eq!(value::password_algorithms(&[]).count(), 0);
     let odd: Vec<_> = value::password_algorithms(&[0, 2, 0]).collect();
     assert_eq!(odd, [Err(ValueError::Length)]);
+}
+
+#[test]
+fn password_algorithms_have_the_rfc_names() {
+    let name = |number| PasswordAlgorithm(number).name();
+    assert_eq!([1, 2, 3].map(name), [Some("MD5"), Some("SHA-256"), None]);
 }
 
 /// 8489-14.12-01: exactly one entry.

@@ -110,6 +110,7 @@ fn first_byte_tells_the_protocol() {
 fn methods_have_the_rfc_numbers_and_names() {
     for (method, number, name) in [
         (Method::BINDING, 1, "Binding"),
+        (Method::SHARED_SECRET, 2, "SharedSecret"),
         (Method::ALLOCATE, 3, "Allocate"),
         (Method::REFRESH, 4, "Refresh"),
         (Method::SEND, 6, "Send"),
@@ -123,6 +124,8 @@ fn methods_have_the_rfc_numbers_and_names() {
         assert_eq!((method.number(), method.name()), (number, Some(name)));
         assert_eq!(Method::new(number), Some(method));
     }
-    assert_eq!(Method::new(0xFFF).unwrap().name(), None);
+    let other = Method::new(0xFFF).unwrap();
+    assert_eq!(other.name(), None);
+    assert_eq!(format!("{:?} {other:?}", Method::ALLOCATE), "Allocate Method(0xFFF)");
     assert_eq!(Method::new(0x1000), None);
 }
