@@ -252,7 +252,12 @@ fn an_authority_that_verifies_a_name_gets_the_certificate_of_its_challenge_alone
     // RFC 8737 §3: it offers this protocol and nothing else.
     assert!(!is_answered(&config, &[AUTHORITY, b"stun.turn"]));
     assert!(!is_answered(&config, &[b"stun.turn"]), "there is no certificate for clients");
+    assert!(!config.expects_challenge(), "over HTTP");
+    challenges.answer_http("token".to_owned(), "token.key".to_owned());
+    assert!(config.expects_challenge());
+    assert_eq!(config.key_authorization("token").as_deref(), Some("token.key"));
+    assert_eq!(config.key_authorization("other"), None);
     challenges.clear();
-    assert!(!is_answered(&config, &[AUTHORITY]));
+    assert!(!is_answered(&config, &[AUTHORITY]) && !config.expects_challenge());
     assert!(!config.can_serve());
 }

@@ -96,3 +96,19 @@ fn write_protocol_error(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Resul
         fmt::Display::fmt(error, f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_certificate_is_told_from_other_alerts() {
+        use AlertDescription::{BadCertificate, CertificateUnknown, HandshakeFailure};
+        for (alert, is_refused) in
+            [(BadCertificate, true), (CertificateUnknown, true), (HandshakeFailure, false)]
+        {
+            let text = TlsError::from(Error::AlertReceived(alert)).to_string();
+            assert_eq!(text.contains("refused the certificate"), is_refused, "{text}");
+        }
+    }
+}
