@@ -14,6 +14,17 @@ const CRATES: [&str; 4] = ["stun-wire", "turn-proto", "turn-session", "state-for
 /// Seconds until a run of the tests counts as a hang.
 const TIMEOUT: &str = "--timeout=180";
 
+/// Tests of a crate in its two quick programs. The others count instructions, which a change of any
+/// code changes, or try interleavings; the examples in its documentation take longer to compile
+/// than all its tests to run.
+fn tests(root: &Path, name: &str) -> Vec<String> {
+    let mut programs = vec!["--lib"];
+    if root.join("crates").join(name).join("tests/main.rs").exists() {
+        programs.extend(["--test", "tests"]);
+    }
+    programs.into_iter().map(|arg| format!("--cargo-test-arg={arg}")).collect()
+}
+
 /// Tests the mutants of a crate. `options` are options of cargo-mutants, such as `--file GLOB` or
 /// `--shard 1/8`. Results are in `target/mutants/CRATE`.
 ///
@@ -25,11 +36,18 @@ pub(crate) fn run(root: &Path, name: &str, options: &[&str]) -> Result<()> {
     let installed = installed.is_ok_and(|output| output.status.success());
     ensure!(installed, "cargo-mutants is not installed: {INSTALL}");
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    let results = root.join(target).join("mutants").join(name);
+    let mutants = root.join(target).join("mutants");
+    let results = mutants.join(name);
     std::fs::create_dir_all(&results)
         .with_context(|| format!("cannot make {}", results.display()))?;
     let status = Command::new("cargo")
         .args(["mutants", "--package", name, "--test-package", name, "--no-shuffle", TIMEOUT])
+        .args(tests(root, name))
+        // Compiled once for each mutant, and run for milliseconds.
+        .arg(format!("--cargo-arg=--config=profile.dev.package.{name}.opt-level=0"))
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        // Dependencies stay compiled for the next run.
+        .env("CARGO_TARGET_DIR", mutants.join("build"))
         .arg("--output")
         .arg(&results)
         .args(options)
@@ -55,5 +73,12 @@ mod tests {
         for name in CRATES {
             assert!(crate::root().join("crates").join(name).join("Cargo.toml").exists(), "{name}");
         }
+    }
+
+    #[test]
+    fn the_quick_programs_run() {
+        let named = |name| tests(&crate::root(), name).join(" ").replace("--cargo-test-arg=", "");
+        assert_eq!(named("state-format"), "--lib");
+        assert_eq!(named("turn-proto"), "--lib --test tests");
     }
 }
