@@ -209,12 +209,6 @@ mod tests {
         }
 
         #[test]
-        fn keys_read_back(key: [u8; 16]) {
-            let read = again(&Secret::new(key)).map(|secret| *secret.expose());
-            prop_assert_eq!(read, Ok(key));
-        }
-
-        #[test]
         fn no_bytes_cause_a_panic(bytes: Vec<u8>) {
             let _ = Reader::new(&bytes).last::<Everything>();
         }

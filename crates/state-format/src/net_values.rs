@@ -135,12 +135,6 @@ mod tests {
         }
 
         #[test]
-        fn times_read_back(nanos: u64) {
-            let time = Instant::from_nanos(nanos);
-            prop_assert_eq!(again(&time), Ok(time));
-        }
-
-        #[test]
         fn no_bytes_cause_a_panic(bytes: alloc::vec::Vec<u8>) {
             let _ = Reader::new(&bytes).last::<ClientPath>();
             let _ = Reader::new(&bytes).last::<Prefix>();

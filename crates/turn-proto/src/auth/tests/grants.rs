@@ -1,0 +1,79 @@
+//! Grants of allocations, when their users ask again.
+
+use super::*;
+
+/// Ann's allocation is on the 5-tuple; these requests are sealed with her key all the same.
+#[test]
+fn the_key_of_an_allocation_proves_nothing_for_another_user_or_realm() {
+    let mut policy = policy();
+    let known = Grant {
+        user: "ann".into(),
+        account: "ann".into(),
+        keys: Keys::LongTerm(keys("bob", "right")),
+        ..Grant::anonymous(REALM.into())
+    };
+    let elsewhere = Grant {
+        realm: "elsewhere.example".into(),
+        keys: Keys::LongTerm(keys("ann", "right")),
+        ..known.clone()
+    };
+    for (user, known) in [("bob", &known), ("ann", &elsewhere)] {
+        policy.auth.open = false;
+        let bytes = Ask::by(user, "right", &policy).bytes();
+        let message = Message::parse(&bytes).unwrap();
+        let step = |policy: &Policy| {
+            authenticate(policy.own_rules(), NOW, client(), &message, Some(known), true)
+        };
+        assert!(matches!(step(&policy), AuthStep::NeedUser { known: false, .. }), "{user}");
+        let outage = authenticate_found(
+            policy.own_rules(),
+            NOW,
+            client(),
+            &message,
+            Some(known),
+            &UserAnswer::Unavailable,
+        );
+        assert_eq!(refused(&outage), Refusal::UserDatabaseUnavailable, "{user}");
+        // Where anybody is let in, it is nobody's.
+        policy.auth.open = true;
+        assert!(accepted(step(&policy)).0.is_anonymous(), "{user}");
+    }
+}
+
+#[test]
+fn a_removed_secret_refreshes_nothing_and_asks_nobody() {
+    let policy = policy();
+    let name = "1700000060:alice";
+    let known = Grant {
+        user: name.into(),
+        account: "alice".into(),
+        keys: Keys::LongTerm(keys(name, "made before")),
+        expires: Some(UnixSeconds(1_700_000_060)),
+        ..Grant::anonymous(REALM.into())
+    };
+    let ask = Ask::by(name, "made before", &policy).with(|ask| ask.method = Method::REFRESH);
+    let bytes = ask.bytes();
+    let message = Message::parse(&bytes).unwrap();
+    let step = authenticate(policy.own_rules(), NOW, client(), &message, Some(&known), true);
+    assert_eq!(refused(&step), Refusal::WrongSecret);
+}
+
+#[test]
+fn a_grant_counts_as_long_as_what_proved_it() {
+    let mut policy = policy();
+    let ann = Grant {
+        user: "ann".into(),
+        keys: Keys::LongTerm(keys("ann", "right")),
+        ..Grant::anonymous(REALM.into())
+    };
+    let limited = Grant { expires: Some(UnixSeconds(1_700_000_060)), ..ann.clone() };
+    let anybody = Grant::anonymous(REALM.into());
+    let counts = |policy: &Policy| {
+        [&ann, &limited, &anybody].map(|grant| is_still_accepted(policy.own_rules(), grant))
+    };
+    assert_eq!(counts(&policy), [true, false, true]);
+    policy.auth.users = false;
+    assert_eq!(counts(&policy), [false, false, true]);
+    policy.auth.open = true;
+    assert_eq!(counts(&policy), [true; 3]);
+}
