@@ -171,6 +171,16 @@ mod tests {
     }
 
     #[test]
+    fn what_has_passed_is_waited_for_only_under_a_rate() {
+        let start = Instant::ZERO + Duration::from_secs(7);
+        let mut bucket = Bucket::new(100_000, start);
+        assert_eq!(bucket.carry(start, 1), None, "there is enough");
+        assert!(bucket.carry(start, 300_000).is_some_and(|until| until > start));
+        bucket.set_rate(0);
+        assert_eq!(bucket.carry(start, 300_000), None, "the limit was lifted");
+    }
+
+    #[test]
     fn the_largest_packet_passes_at_the_lowest_rate() {
         let mut bucket = Bucket::new(1, Instant::ZERO);
         assert!(bucket.take(Instant::ZERO, PACKET_MAX));

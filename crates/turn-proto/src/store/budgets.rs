@@ -200,3 +200,21 @@ impl SpentBudgets {
         due
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever floods in the name of a network leaves a few responses for each other address.
+    #[test]
+    fn an_address_gets_no_more_than_its_share_of_the_reserve() {
+        let mut budget = NetworkBudget::new(&mut Random::new([1; 32]));
+        let rate = UnauthenticatedBudget { per_second: 400 };
+        let mut taken = |last| {
+            let ip = IpAddr::from([198, 51, 100, last]);
+            (0..1000).filter(|_| budget.take(Instant::ZERO, ip, rate)).count()
+        };
+        // One second of a quarter of the rate, and the share.
+        assert_eq!([taken(1), taken(2), taken(3)], [104, 4, 4]);
+    }
+}

@@ -113,3 +113,68 @@ impl ExpectedClients {
         self.sweep_at = self.by_client.values().map(|client| client.expires).min();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use turn_types::{ClientAddr, ServerAddr, SocketId, Transport};
+
+    use super::*;
+    use crate::random::Random;
+
+    const START: Instant = Instant::from_nanos(5);
+
+    fn five_tuple(port: u16) -> FiveTuple {
+        FiveTuple {
+            transport: Transport::Udp,
+            client: ClientAddr(([198, 51, 100, 1], port).into()),
+            server: ServerAddr(([203, 0, 113, 1], 3478).into()),
+        }
+    }
+
+    fn client(port: u16, expires: Instant) -> ExpectedClient {
+        ExpectedClient {
+            allocation: AllocationId(port.into()),
+            path: ClientPath { five_tuple: five_tuple(port), socket: SocketId(0) },
+            grant: Grant::anonymous("example.org".into()),
+            transaction: TransactionId([1; 12]),
+            granted: Granted { lifetime: 600, ticket: None },
+            expires,
+            asked: None,
+        }
+    }
+
+    #[test]
+    fn a_client_is_expected_until_its_allocation_ends() {
+        let mut expected = ExpectedClients::new(Random::new([1; 32]).hasher());
+        let [first, second] = [600, 700].map(|secs| START + Duration::from_secs(secs));
+        assert_eq!(expected.next_sweep(), None);
+        expected.insert(client(1, second));
+        expected.insert(client(2, first));
+        assert_eq!(expected.next_sweep(), Some(first));
+        let before = Instant::from_nanos(first.as_nanos() - 1);
+        assert!(expected.get(&five_tuple(2), before).is_some());
+        assert!(expected.get(&five_tuple(2), first).is_none());
+        assert!(expected.has(&five_tuple(2)) && !expected.has(&five_tuple(3)));
+        expected.sweep(first);
+        assert!(!expected.has(&five_tuple(2)) && expected.has(&five_tuple(1)));
+        assert_eq!(expected.next_sweep(), Some(second));
+        // What was forgotten is expected nowhere else, and what stays still is.
+        assert_eq!(expected.insert(client(2, second)), None);
+        let elsewhere = ExpectedClient { allocation: AllocationId(1), ..client(3, second) };
+        assert_eq!(expected.insert(elsewhere), Some(five_tuple(1)));
+    }
+
+    #[test]
+    fn no_more_clients_are_expected_than_may_be() {
+        let mut expected = ExpectedClients::new(Random::new([1; 32]).hasher());
+        for port in 1..=EXPECTED_CLIENTS_MAX {
+            assert!(!expected.is_full(), "{port}");
+            expected.insert(client(port.try_into().unwrap(), START));
+        }
+        assert!(expected.is_full());
+        expected.remove(&five_tuple(1));
+        assert!(!expected.is_full());
+    }
+}

@@ -91,6 +91,16 @@ mod tests {
     }
 
     #[test]
+    fn one_peer_takes_the_memory_of_one() {
+        let mut list = Vec::new();
+        let capacities = [1_u64, 2, 3, 4, 5].map(|peer| {
+            insert_sparingly(&mut list, 0, peer);
+            list.capacity()
+        });
+        assert_eq!(capacities, [1, 2, 4, 4, 8]);
+    }
+
+    #[test]
     fn ends_exactly_and_is_replaced_not_doubled() {
         let mut permissions = Permissions::default();
         let end = Instant::ZERO + Duration::from_secs(300);

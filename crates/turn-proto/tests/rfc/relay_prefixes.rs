@@ -1,7 +1,7 @@
 //! Relayed addresses of a routed prefix: what RFC 8656 says of ports holds for addresses.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use stun_wire::Method;
 use turn_proto::{DropReason, EndReason, PeerRules, Policy, Refusal, RelayPrefix};
@@ -52,6 +52,23 @@ fn each_allocation_has_an_address_of_its_own_and_no_socket_of_its_own() {
     let v4 = Client::new(101).allocate(&mut world);
     assert_eq!(v4.ip(), ip(RELAY_V4), "the other family is as before");
     assert!(!world.socket_at(v4).is_shared());
+}
+
+/// Who has one relayed address cannot guess those of others.
+#[test]
+fn addresses_tell_nothing_of_each_other() {
+    let mut world = World::with(routed(NETWORK));
+    let hosts = (1..=100).map(|port| {
+        let relayed = Client::new(port).allocate_v6(&mut world);
+        let IpAddr::V6(ip) = relayed.ip() else { panic!("{relayed}") };
+        ip.to_bits() as u64
+    });
+    let hosts: Vec<u64> = hosts.collect();
+    for (what, shift, bits) in [("number", 0, 16), ("bits above the number", 18, 46)] {
+        let parts: Vec<_> = hosts.iter().map(|host| host >> shift & ((1 << bits) - 1)).collect();
+        let near = parts.windows(2).filter(|two| two[0].abs_diff(two[1]) < 100).count();
+        assert!(near < 10, "{what}: {parts:?}");
+    }
 }
 
 #[test]
