@@ -326,6 +326,19 @@ fn new_peers_of_an_account_are_bounded_from_all_its_addresses_together() {
 }
 
 #[test]
+fn new_peers_of_an_account_count_one_by_one_in_a_request() {
+    let mut world = limited(|quotas| quotas.new_peers_per_second = 2);
+    let call: Vec<_> = (0..64).map(|number| format!("192.0.2.{number}:1")).collect();
+    let call: Vec<_> = call.iter().map(String::as_str).collect();
+    let permitted = (1..=50).filter(|host| {
+        let mut client = Client::at(&format!("198.51.100.{host}:1"));
+        client.allocate(&mut world);
+        client.permit(&mut world, &call).code().is_none()
+    });
+    assert_eq!(permitted.count(), 40, "as many peers as twenty addresses may have");
+}
+
+#[test]
 fn the_allocations_of_an_address_are_bounded_whoever_they_are_of() {
     let mut world = limited(|quotas| quotas.allocations_per_customer = 2);
     Client::at("198.51.100.7:1").allocate(&mut world);

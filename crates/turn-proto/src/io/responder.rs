@@ -132,3 +132,17 @@ pub(crate) fn write_alternate(builder: &mut MessageBuilder<'_>, alternate: Alter
         builder.alternate_domain(domain);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client that refreshes after the lifetime that it was told is late otherwise by a part of a
+    /// second at most, and never told of none while it has some.
+    #[test]
+    fn a_lifetime_is_told_in_whole_seconds_rounded_up() {
+        let told = [(0, 0), (0, 1), (599, 999_999_999), (600, 0), (600, 1), (u64::MAX, 0)]
+            .map(|(secs, nanos)| whole_seconds(Duration::new(secs, nanos)));
+        assert_eq!(told, [0, 1, 600, 600, 601, u32::MAX]);
+    }
+}

@@ -1,4 +1,5 @@
 //! A server of TURN alone: RFC 8656 does not ask for Binding, and the operator may switch it off.
+//! A server of Binding alone.
 
 use stun_wire::Method;
 use turn_proto::{DropReason, Policy};
@@ -17,4 +18,24 @@ fn binding_is_dropped_and_turn_is_served() {
     drops(&mut world, &mut client);
     client.allocate(&mut world);
     drops(&mut world, &mut client);
+}
+
+#[test]
+fn turn_is_dropped_and_binding_is_served() {
+    let mut world = World::with(Policy { stun_only: true, tcp_relaying: true, ..policy() });
+    let mut client = Client::new(1000);
+    for method in [
+        Method::ALLOCATE,
+        Method::REFRESH,
+        Method::CREATE_PERMISSION,
+        Method::CHANNEL_BIND,
+        Method::CONNECT,
+        Method::CONNECTION_BIND,
+    ] {
+        let request = client.bare(method, |_| ());
+        let fate = world.from_client(&client.path, &request);
+        assert_eq!(fate.dropped(), DropReason::UnexpectedMethod, "{method:?}");
+    }
+    let request = client.bare(Method::BINDING, |_| ());
+    assert_eq!(client.exchange(&mut world, &request).code(), None);
 }
