@@ -88,3 +88,29 @@ impl fmt::Display for ValueError {
 }
 
 impl core::error::Error for ValueError {}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString as _;
+
+    use super::*;
+
+    /// Series of metrics are named by them: another name is another series.
+    #[test]
+    fn names_are_stable_and_errors_are_told() {
+        for (error, name) in [
+            (ParseError::TooShort, "too_short"),
+            (ParseError::NotStun, "not_stun"),
+            (ParseError::BadCookie, "bad_cookie"),
+            (ParseError::LengthNotMultipleOfFour, "length_not_multiple_of_four"),
+            (ParseError::LengthMismatch, "length_mismatch"),
+            (ParseError::AttributeOverrun, "attribute_overrun"),
+            (ParseError::Fingerprint, "fingerprint"),
+            (ParseError::NotChannelData, "not_channel_data"),
+        ] {
+            assert_eq!(error.name(), name);
+            assert!(!error.to_string().is_empty());
+        }
+        assert_eq!(ValueError::Utf8.to_string(), "not UTF-8");
+    }
+}
