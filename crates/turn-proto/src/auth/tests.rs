@@ -1,4 +1,4 @@
-mod grants;
+mod known;
 
 use super::nonce::mint;
 use super::*;
@@ -391,39 +391,6 @@ fn a_new_policy_lets_nobody_in() {
     let policy = Policy::new(REALM.into(), AuthPolicy::new(Secret::new([3; 32])));
     let refused = refused(&first(&policy, &Ask::by("ann", "right", &policy)));
     assert_eq!(refused, Refusal::UnknownUser);
-}
-
-#[test]
-fn the_user_of_the_allocation_is_not_looked_up_again() {
-    let mut policy = policy();
-    let known = Grant {
-        user: "ann".into(),
-        account: "acc".into(),
-        keys: Keys::LongTerm(keys("ann", "right")),
-        ..Grant::anonymous(REALM.into())
-    };
-    let step = |policy: &Policy, ask: &Ask| {
-        let bytes = ask.bytes();
-        authenticate(
-            policy.own_rules(),
-            NOW,
-            client(),
-            &Message::parse(&bytes).unwrap(),
-            Some(&known),
-            true,
-        )
-    };
-    let (grant, _) = accepted(step(&policy, &Ask::by("ann", "right", &policy)));
-    assert_eq!((&*grant.user, &*grant.account), ("ann", "acc"));
-    let hash = userhash("ann", REALM).unwrap().to_vec();
-    let hashed =
-        Ask::by("ann", "right", &policy).with(|ask| (ask.user, ask.userhash) = (None, Some(hash)));
-    accepted(step(&policy, &hashed));
-    // Another user, or another password than then, is asked for as ever.
-    assert!(matches!(step(&policy, &Ask::by("bob", "right", &policy)), AuthStep::NeedUser { .. }));
-    assert!(matches!(step(&policy, &Ask::by("ann", "new", &policy)), AuthStep::NeedUser { .. }));
-    policy.auth.users = false;
-    assert_eq!(refused(&step(&policy, &Ask::by("ann", "new", &policy))), Refusal::UnknownUser);
 }
 
 #[test]
