@@ -210,11 +210,15 @@ mod tests {
     fn an_address_gets_no_more_than_its_share_of_the_reserve() {
         let mut budget = NetworkBudget::new(&mut Random::new([1; 32]));
         let rate = UnauthenticatedBudget { per_second: 400 };
-        let mut taken = |last| {
+        let mut taken = |now, last| {
             let ip = IpAddr::from([198, 51, 100, last]);
-            (0..1000).filter(|_| budget.take(Instant::ZERO, ip, rate)).count()
+            (0..1000).filter(|_| budget.take(now, ip, rate)).count()
         };
+        let start = Instant::ZERO;
         // One second of a quarter of the rate, and the share.
-        assert_eq!([taken(1), taken(2), taken(3)], [104, 4, 4]);
+        assert_eq!([1, 2, 3].map(|last| taken(start, last)), [104, 4, 4]);
+        // A share is a 256th part of the rate.
+        assert_eq!(taken(start + SECOND, 1), 100);
+        assert_eq!(taken(start + SECOND * 4, 1), 101);
     }
 }
