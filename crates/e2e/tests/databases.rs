@@ -30,7 +30,7 @@ fn calls_at(lab: &Lab, port: u16, name: &'static str, password: &'static str) ->
     };
     let (Ok(mut first), Ok(mut second)) = (ask(), ask()) else { return false };
     let (one, other) = (first.relayed(), second.relayed());
-    // A new rule may end any step.
+    // A new rule may refuse any request.
     let Ok(_) = first.try_bind(other) else { return false };
     let Ok(channel) = second.try_bind(one) else { return false };
     second.send(channel, b"hello");
@@ -134,7 +134,7 @@ fn coturn_and_turnpike_share_one_redis() {
 }
 
 const SECRET: &str = "a-secret-of-the-database";
-/// User name of a credential of the secret, with its expiry.
+/// Time-limited user name, with its expiry.
 const MALLORY: &str = "4102444800:mallory";
 const PAGE: &str = "https://meet.tenant.test";
 

@@ -45,7 +45,7 @@ fn the_public_address_is_found_and_followed() {
     let Some(lab) = require(Lab::new()) else { return };
     let public = |last: &str| Some(format!("198.51.100.{last}").parse().expect("an address"));
     let told = Arc::new(Mutex::new(public("7")));
-    // Silent at first: the server asks again.
+    // No answer at first: the server repeats its request.
     let (to_tell, asked) = (Arc::clone(&told), AtomicU32::new(0));
     let at = stun_server_that_tells(&lab, move |_| {
         let is_silent = asked.fetch_add(1, Ordering::Relaxed) < UNANSWERED;

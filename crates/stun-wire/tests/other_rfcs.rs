@@ -50,7 +50,7 @@ fn response_port() {
     }
 }
 
-/// 5780-7.6-01: the message is whole once as many zeros follow as it announces.
+/// 5780-7.6-01: the message is complete after the announced number of zeros.
 #[test]
 fn padding_is_announced_before_it_is_sent() {
     for padding in [0, 4, 1480, 65_000] {

@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(read(&longer), Err(Malformed::TooLong));
     }
 
-    /// Elsewhere a header is no client's protocol, and tells of a load balancer that is not known.
+    /// On other listeners, a header shows that a load balancer is not configured.
     #[test]
     fn a_header_is_recognised_by_all_of_its_beginning() {
         assert!(is_header(b"PROXY TCP4 ") && is_header(&v2(0x21, 0x11, &V4)));

@@ -134,7 +134,7 @@ fn the_queue_is_bounded_and_excess_plaintext_refused() {
     assert_eq!(heard, meant);
 }
 
-/// What is behind a piece of which not all was taken would arrive in its place.
+/// After a piece that was taken in part, the next piece would arrive in place of its rest.
 #[test]
 fn nothing_is_written_behind_a_piece_that_does_not_fit() {
     let (mut tls, mut client) = agreed();
@@ -144,7 +144,7 @@ fn nothing_is_written_behind_a_piece_that_does_not_fit() {
     assert_eq!(to_client(&mut tls, &mut client), meant[..first]);
 }
 
-/// A connection reads as much as its buffer has room for, with a record on top.
+/// A read leaves space in the buffer for the plaintext of one record.
 #[test]
 fn as_much_is_read_from_the_network_as_there_is_room_for() {
     let record = 17 << 10;

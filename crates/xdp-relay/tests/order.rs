@@ -160,6 +160,19 @@ fn segments_of_one_packet_count_each() {
     });
 }
 
+/// Checks that two packets follow three merged ones, and the next packet is relayed.
+fn two_follow_three(direction: &mut Direction<'_>, begun: Instant, follows: bool) -> Option<()> {
+    direction.leave(3);
+    sleep(PAUSE);
+    let last = direction.relays();
+    in_time(begun)?;
+    assert_eq!((follows, last), (false, false));
+    direction.leave(2);
+    sleep(PAUSE);
+    assert!(direction.relays());
+    Some(())
+}
+
 #[test]
 fn packets_follow_merged_ones_however_long_they_take() {
     each(&[Hook::Tc], LONG, |direction| {
@@ -168,15 +181,7 @@ fn packets_follow_merged_ones_however_long_they_take() {
         // As long as the kernel path waited once, whatever the stack did.
         sleep(Duration::from_millis(20));
         let follows = direction.relays();
-        direction.leave(3);
-        sleep(PAUSE);
-        let last = direction.relays();
-        in_time(begun)?;
-        assert_eq!((follows, last), (false, false));
-        direction.leave(2);
-        sleep(PAUSE);
-        assert!(direction.relays());
-        Some(())
+        two_follow_three(direction, begun, follows)
     });
 }
 
@@ -191,15 +196,7 @@ fn packets_follow_merged_ones_behind_dropped_ones() {
         merged(direction, &direction.frames(&[direction.flow; 3]));
         sleep(PAUSE);
         let follows = direction.relays();
-        direction.leave(3);
-        sleep(PAUSE);
-        let last = direction.relays();
-        in_time(begun)?;
-        assert_eq!((follows, last), (false, false));
-        direction.leave(2);
-        sleep(PAUSE);
-        assert!(direction.relays());
-        Some(())
+        two_follow_three(direction, begun, follows)
     });
 }
 

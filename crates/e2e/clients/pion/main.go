@@ -1,7 +1,7 @@
 // Relays datagrams through a TURN server with pion's client and compares what comes back.
 //
-// The peer is an echo server at PEER; every datagram must return unaltered. It sends COUNT of them, and more until its
-// standard input ends.
+// The peer is an echo server at PEER; every datagram must return unaltered. The client sends COUNT datagrams, and
+// more until its standard input ends.
 // With the transport tcp-relay, or tls-relay, the peer is an echo server for TCP, and is to call back.
 // With COUNT 0 it binds a channel to PEER, and prints what that sends, until it is killed.
 // Usage: pion SERVER USERNAME PASSWORD REALM PEER COUNT TRANSPORT
@@ -82,7 +82,7 @@ func main() {
 	fmt.Printf("echoed %d datagrams\n", n)
 }
 
-// Becomes true when the standard input ends, and is true where there is none.
+// Becomes true when the standard input ends; true at once unless the input is a pipe.
 func endOfInput() *atomic.Bool {
 	ended := new(atomic.Bool)
 	input, err := os.Stdin.Stat()

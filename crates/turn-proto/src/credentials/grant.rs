@@ -197,7 +197,7 @@ mod tests {
         grant("kid", Keys::Token(TokenKeys { kid: "kid".into(), mac }))
     }
 
-    /// Users of tokens share the name of the key: only what was shown last tells them apart.
+    /// Users of tokens share the key's name: the session key tells one user from another.
     #[test]
     fn an_allocation_moves_with_its_user_or_its_own_token() {
         let ann = password("ann", 1);

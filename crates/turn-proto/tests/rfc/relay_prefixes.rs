@@ -54,7 +54,7 @@ fn each_allocation_has_an_address_of_its_own_and_no_socket_of_its_own() {
     assert!(!world.socket_at(v4).is_shared());
 }
 
-/// Who has one relayed address cannot guess those of others.
+/// A client cannot guess the relayed addresses of other clients.
 #[test]
 fn addresses_tell_nothing_of_each_other() {
     let mut world = World::with(routed(NETWORK));

@@ -236,7 +236,7 @@ fn the_shortest_session_key_and_the_longest_token_are_taken() {
     let mut world = world();
     let mint = |len| Mint { mac_key: vec![0x3C; len], ..Mint::at(world.now.unix) };
     let shortest = mint(TOKEN_MAC_KEY_BYTES_MIN).token();
-    // All else of a token has as many bytes whatever its key.
+    // The length of the other fields does not depend on the key.
     let longest = TOKEN_BYTES_MAX - (mint(100).token().bytes.len() - 100);
     let (longer, longest) = (mint(longest + 1).token(), mint(longest).token());
     assert_eq!(longest.bytes.len(), TOKEN_BYTES_MAX);

@@ -187,7 +187,7 @@ fn take_long(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 mod tests {
     use super::*;
 
-    /// The message's fields behind the random.
+    /// Fields of the message after the random.
     struct Parts {
         session: Vec<u8>,
         cookie: Vec<u8>,
@@ -228,7 +228,7 @@ mod tests {
         out
     }
 
-    /// OpenSSL counts from the hello that it never got: it is what the client sent.
+    /// OpenSSL receives the client's earlier hello, and counts from it.
     #[test]
     fn an_earlier_hello_is_restored_byte_for_byte() {
         let second = datagram(9, 3, &parts(&[5; 32]));

@@ -28,7 +28,7 @@ fn the_user_of_the_allocation_is_not_looked_up_again() {
     let hashed =
         Ask::by("ann", "right", &policy).with(|ask| (ask.user, ask.userhash) = (None, Some(hash)));
     accepted(step(&policy, &hashed));
-    // Another user, or another password than then, is asked for as ever.
+    // Another user, or another password, causes a look-up.
     assert!(matches!(step(&policy, &Ask::by("bob", "right", &policy)), AuthStep::NeedUser { .. }));
     assert!(matches!(step(&policy, &Ask::by("ann", "new", &policy)), AuthStep::NeedUser { .. }));
     policy.auth.users = false;
@@ -67,7 +67,7 @@ fn the_key_of_an_allocation_proves_nothing_for_another_user_or_realm() {
             &UserAnswer::Unavailable,
         );
         assert_eq!(refused(&outage), Refusal::UserDatabaseUnavailable, "{user}");
-        // Where anybody is let in, it is nobody's.
+        // An open relay accepts the request as anonymous.
         policy.auth.open = true;
         assert!(accepted(step(&policy)).0.is_anonymous(), "{user}");
     }

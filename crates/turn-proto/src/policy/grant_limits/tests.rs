@@ -65,7 +65,7 @@ fn the_narrower_limit_counts() {
     assert!(!nobody.allow_peer([10, 0, 0, 1].into(), [10, 0, 0, 1].into()));
 }
 
-/// Behind a translator a client names an address that packets do not carry: either is allowed.
+/// With a translator, the named address differs from the one in packets: either is allowed.
 #[test]
 fn a_peer_is_allowed_by_either_of_its_addresses() {
     let [named, local, other] =

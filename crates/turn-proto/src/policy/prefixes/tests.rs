@@ -70,7 +70,7 @@ fn addresses_of_a_subnet_are_of_it_and_tell_nothing_of_each_other() {
     assert_eq!(numbers.len(), 1000, "the numbers alone differ");
 }
 
-/// Who knows one relayed address knows nothing of the next one.
+/// A relayed address reveals no other relayed address.
 #[test]
 fn numbers_are_drawn_and_not_counted() {
     let network = prefix("10.0.0.0/8", 1);

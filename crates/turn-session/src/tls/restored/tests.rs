@@ -141,7 +141,7 @@ fn records_stay_in_order_where_the_first_does_not_fit() {
     }
 }
 
-/// A client that goes on where nobody reads holds no more memory than two records.
+/// A connection holds at most two records of plaintext that the server has not read.
 #[test]
 fn unread_plaintext_is_bounded() {
     let mut ends = Ends::new(Version::V13);
