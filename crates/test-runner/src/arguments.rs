@@ -45,6 +45,33 @@ impl Arguments {
         Ok(found)
     }
 
+    /// Returns a line that says which checks and tests are selected.
+    pub(crate) fn chosen(&self) -> String {
+        if self.runs_checks {
+            return "all checks and tests".to_owned();
+        }
+        let packages = self.packages.iter().map(|package| format!(" of {package}"));
+        let texts = self.texts.iter().map(|text| format!(" {text}"));
+        let words: String = packages.chain(texts).collect();
+        format!("tests{}", if words.is_empty() { " of all packages" } else { &words })
+    }
+
+    /// Returns the packages and texts that select no test. `tests` has package and full name.
+    pub(crate) fn without_tests<'a>(
+        &'a self,
+        tests: impl Iterator<Item = (&'a str, String)> + Clone,
+    ) -> Vec<&'a str> {
+        let packages = self
+            .packages
+            .iter()
+            .filter(|chosen| !tests.clone().any(|(package, _)| package == **chosen));
+        let texts = self
+            .texts
+            .iter()
+            .filter(|text| !tests.clone().any(|(_, full_name)| full_name.contains(&***text)));
+        packages.chain(texts).map(String::as_str).collect()
+    }
+
     /// Returns true for a selected test.
     pub(crate) fn includes(&self, package: &str, full_name: &str) -> bool {
         let of_package =
@@ -80,6 +107,20 @@ mod tests {
         assert_eq!((some.runs_checks, some.rounds, some.busy), (false, 20, 4));
         assert!(some.includes("e2e", "e2e upgrade::a") && !some.includes("e2e", "e2e tls::b"));
         assert!(!some.includes("turn-proto", "turn-proto upgrade::a"));
+    }
+
+    #[test]
+    fn a_selection_says_what_it_consists_of() {
+        assert_eq!(parse("").unwrap().chosen(), "all checks and tests");
+        assert_eq!(parse("--no-checks").unwrap().chosen(), "tests of all packages");
+        assert_eq!(parse("-p e2e upgrade").unwrap().chosen(), "tests of e2e upgrade");
+    }
+
+    #[test]
+    fn words_that_select_nothing_are_named() {
+        let tests = [("e2e", "e2e upgrade::a".to_owned())];
+        let arguments = parse("-p e2e -p e3e upgrade downgrade").unwrap();
+        assert_eq!(arguments.without_tests(tests.into_iter()), ["e3e", "downgrade"]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ const NICE: i32 = 10;
 const FILE: &str = "/proc/self/autogroup";
 
 /// Lower priority of the session. Dropping the value restores the previous priority; an interrupted
-/// run does not.
+/// run does not. Of two concurrent runs in one session, the first to end restores it for both.
 #[derive(Debug)]
 pub(crate) struct LowPriority<'a> {
     file: &'a Path,

@@ -19,23 +19,9 @@ pub(crate) struct Check {
 
 /// Returns all checks, in starting order.
 pub(crate) fn all() -> Vec<Check> {
-    let formatting = requires(
-        &["cargo", "fmt", "--version"],
-        "rustfmt is not installed (rustup component add rustfmt)",
-    );
-    let lints = requires(
-        &["cargo", "clippy", "--version"],
-        "clippy is not installed (rustup component add clippy)",
-    );
     let mut checks = vec![
-        Check { missing: formatting, ..check("formatting", "cargo fmt --all --check") },
-        Check {
-            missing: lints,
-            ..check(
-                "lints",
-                "cargo clippy --locked --workspace --all-targets --quiet -- -D warnings",
-            )
-        },
+        check("formatting", "cargo fmt --all --check"),
+        check("lints", "cargo clippy --locked --workspace --all-targets --quiet -- -D warnings"),
         check(
             "documentation",
             "cargo doc --locked --workspace --no-deps --document-private-items --quiet",
@@ -67,12 +53,6 @@ pub(crate) fn all() -> Vec<Check> {
 fn check(name: &'static str, command: &str) -> Check {
     let command = command.split_whitespace().map(str::to_owned).collect();
     Check { name, command, missing: None, has_tests: false }
-}
-
-/// Returns the reason if the command fails.
-fn requires(command: &[&str], reason: &str) -> Option<String> {
-    let found = Command::new(command[0]).args(&command[1..]).output();
-    (!found.is_ok_and(|out| out.status.success())).then(|| reason.to_owned())
 }
 
 impl Check {

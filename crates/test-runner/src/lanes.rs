@@ -12,7 +12,7 @@ use crate::checks::Check;
 use crate::limits::{COMPUTING_NICE, COMPUTING_PER_CORE, Lane, WAITING};
 use crate::process::{self, End};
 use crate::report::{CheckResult, Report};
-use crate::test::{Outcome, Test, Verdict};
+use crate::test::{Outcome, Test, Try};
 
 /// Time limit of a check: six times the first compilation on two cores.
 const CHECK_LIMIT: Duration = Duration::from_secs(1800);
@@ -27,8 +27,8 @@ enum Done<'a> {
 }
 
 /// Runs the checks one by one, because cargo locks the build directory, and concurrently the tests
-/// of each lane.
-pub(crate) fn run(checks: &[Check], tests: &[Test], report: &mut Report) {
+/// of each lane. `seeds` is the start of the tests' fresh seeds.
+pub(crate) fn run(checks: &[Check], tests: &[Test], seeds: u64, report: &mut Report) {
     let work = std::env::temp_dir().join(format!("run-tests-{}", std::process::id()));
     if let Err(error) = std::fs::create_dir_all(&work) {
         report.broken(&format!("{}: {error}", work.display()));
@@ -50,8 +50,9 @@ pub(crate) fn run(checks: &[Check], tests: &[Test], report: &mut Report) {
             let (sender, work) = (sender.clone(), &work);
             scope.spawn(move || {
                 while let Some(test) = take(queue) {
+                    let outcome = test.run(Try { directory: work, nice, seeds });
                     // The receiver lives as long as this scope.
-                    let _ = sender.send(Done::Test(test, test.run(work, nice)));
+                    let _ = sender.send(Done::Test(test, outcome));
                 }
             });
         }
@@ -94,22 +95,22 @@ fn run_checks<'a>(checks: &'a [Check], work: &Path, sender: &Sender<Done<'a>>) {
     }
 }
 
-/// Runs failed tests once more, one by one. Returns false if no test failed.
+/// Runs failed tests once more, one by one, with the same seeds. Returns false if no test failed.
 ///
 /// # Errors
 /// The temporary directory cannot be created.
-pub(crate) fn second_tries(tests: &[Test], report: &mut Report) -> Result<bool> {
+pub(crate) fn second_tries(seeds: u64, report: &mut Report) -> Result<bool> {
     let failed = report.take_failed();
     if failed.is_empty() {
         return Ok(false);
     }
     let work = std::env::temp_dir().join(format!("run-tests-{}-again", std::process::id()));
     std::fs::create_dir_all(&work).with_context(|| format!("{}", work.display()))?;
-    for (name, first) in failed {
-        let Some(test) = tests.iter().find(|test| test.full_name() == name) else { continue };
+    for (test, first) in failed {
+        let name = test.full_name();
         println!("again, alone: {name}");
         let started = Instant::now();
-        let second = test.run(&work, USUAL);
+        let second = test.run(Try { directory: &work, nice: USUAL, seeds });
         report.second_try(&name, &first, second, started.elapsed());
     }
     let _ = std::fs::remove_dir_all(&work);
@@ -123,12 +124,5 @@ impl CheckResult {
             Self::Skipped(_) => true,
             Self::Ended(ended) => ended.end == End::Success,
         }
-    }
-}
-
-impl Outcome {
-    /// Returns true unless the test failed.
-    pub(crate) fn is_success(&self) -> bool {
-        !matches!(self.verdict, Verdict::Failed(_))
     }
 }

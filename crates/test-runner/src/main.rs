@@ -15,8 +15,11 @@ mod lanes;
 mod limits;
 mod process;
 mod report;
+mod skips;
 mod test;
 
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher as _, RandomState};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -56,6 +59,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
     let started = Instant::now();
     let mut report = Report::default();
     let commit = commit::current();
+    report.begin(&commit, &arguments.chosen())?;
     let checks = if arguments.runs_checks { checks::all() } else { Vec::new() };
 
     let building = Instant::now();
@@ -71,19 +75,20 @@ fn run(arguments: &Arguments) -> Result<bool> {
         }
         let of_first: &[Check] = if round == 1 { &checks } else { &[] };
         let running = Instant::now();
-        lanes::run(of_first, &tests, &mut report);
+        let seeds = fresh_seeds();
+        lanes::run(of_first, &tests, seeds, &mut report);
         report.phase(
             if of_first.is_empty() { "tests" } else { "tests and checks" },
             running.elapsed(),
         );
         let alone = Instant::now();
-        if lanes::second_tries(&tests, &mut report)? {
+        if lanes::second_tries(seeds, &mut report)? {
             report.phase("second tries", alone.elapsed());
         }
     }
     report.phase("all", started.elapsed());
     report.print();
-    report.keep(&commit)?;
+    report.keep(&commit.until(commit::current()), &arguments.chosen())?;
     Ok(report.is_success())
 }
 
@@ -93,7 +98,20 @@ fn chosen(arguments: &Arguments, programs: &[cargo::Program]) -> Result<Vec<Test
     for program in programs {
         tests.extend(test::list(program)?);
     }
+    let mut names = BTreeSet::new();
+    if let Some(twice) = tests.iter().map(Test::full_name).find(|name| !names.insert(name.clone()))
+    {
+        anyhow::bail!("two tests have the name {twice}");
+    }
+    let named = tests.iter().map(|test| (test.package(), test.full_name()));
+    let without = arguments.without_tests(named);
+    anyhow::ensure!(without.is_empty(), "no test has the name {}", without.join(", "));
     tests.retain(|test| arguments.includes(test.package(), &test.full_name()));
     anyhow::ensure!(!tests.is_empty(), "no test has such a name");
     Ok(tests)
+}
+
+/// Draws a start for the tests' fresh seeds.
+fn fresh_seeds() -> u64 {
+    RandomState::new().hash_one(0) >> 32
 }

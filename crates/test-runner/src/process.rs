@@ -41,19 +41,25 @@ pub(crate) struct Times {
     pub(crate) processor: Duration,
 }
 
-/// Runs a command, and kills the process with all descendants at the time limit. Output goes
-/// through the file `log`, which also preserves the output of a killed process.
+/// Variable in the environment of each process that [`run`] starts. Contains the path of the log:
+/// descendants are found by it even if their parents have exited.
+const STARTED_FOR: &str = "STARTED_FOR_LOG";
+
+/// Runs a command, and kills the process with all descendants at the time limit. Descendants that
+/// survive a failed process are killed as well. Output goes through the file `log`, which also
+/// preserves the output of a killed process.
 ///
 /// # Errors
 /// The command cannot be started, or `log` cannot be written.
 pub(crate) fn run(command: &mut Command, limit: Duration, log: &Path) -> Result<Ended> {
     let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
     let started = Instant::now();
-    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).env(STARTED_FOR, log);
     let mut child = command
         .spawn()
         .with_context(|| format!("cannot run {}", command.get_program().display()))?;
-    let is_in_time = ends_within(&child, limit)?;
+    let waited = ends_within(&child, limit);
+    let is_in_time = matches!(waited, Ok(true));
     if !is_in_time {
         kill_with_descendants(child.id());
     }
@@ -63,6 +69,10 @@ pub(crate) fn run(command: &mut Command, limit: Duration, log: &Path) -> Result<
         true => End::Success,
         false => End::Failure,
     };
+    if end != End::Success {
+        started_for(log).into_iter().for_each(kill);
+    }
+    waited?;
     let times = Times { duration: started.elapsed(), processor };
     let output = String::from_utf8_lossy(&fs::read(log)?).into_owned();
     // A file that remains is overwritten by the next run.
@@ -108,12 +118,26 @@ fn kill_with_descendants(id: u32) {
         found.extend(children(*parent));
         at += 1;
     }
-    for id in found {
-        if let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) {
-            // An error means that the process has exited.
-            let _ = kill_process(pid, Signal::KILL);
-        }
+    found.into_iter().for_each(kill);
+}
+
+fn kill(id: u32) {
+    if let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) {
+        // An error means that the process has exited.
+        let _ = kill_process(pid, Signal::KILL);
     }
+}
+
+/// Lists running processes that were started for the log.
+fn started_for(log: &Path) -> Vec<u32> {
+    let mark = format!("{STARTED_FOR}={}", log.display()).into_bytes();
+    let is_marked = |process: &Path| {
+        let environment = fs::read(process.join("environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == mark)
+    };
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbered = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbered.filter(|id: &u32| is_marked(Path::new(&format!("/proc/{id}")))).collect()
 }
 
 /// Lists the running children of a process.
@@ -161,6 +185,17 @@ mod tests {
         let child =
             ended.output.lines().find_map(|line| line.strip_prefix("child ")).expect("its id");
         assert!(ended.output.starts_with("begun\n"), "{}", ended.output);
+        wait_for_end(child);
+    }
+
+    #[test]
+    fn descendants_of_exited_parents_end_with_a_failed_process() {
+        let ended = run_shell("(sleep 1001 & echo child $!); exit 1", Duration::from_secs(60));
+        assert_eq!(ended.end, End::Failure);
+        wait_for_end(ended.output.trim().strip_prefix("child ").expect("its id"));
+    }
+
+    fn wait_for_end(child: &str) {
         let state = || fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
         // Dead, if not yet collected by the first process.
         let is_dead = || state().is_empty() || state().contains(") Z ");

@@ -42,8 +42,8 @@ pub(crate) struct Report {
     failed: Vec<String>,
     failed_checks: Vec<String>,
     skipped: Vec<String>,
-    /// Names and outputs of tests that failed at the first try.
-    waiting: Vec<(String, String)>,
+    /// Tests that failed at the first try, and their outputs.
+    waiting: Vec<(Test, String)>,
     second_tries: Vec<SecondTry>,
     times: BTreeMap<String, Times>,
     phases: Vec<(String, Duration)>,
@@ -79,6 +79,11 @@ impl Report {
             CheckResult::Skipped(reason) => {
                 println!("skipped {name}: {reason}");
                 self.skipped.push(format!("{name}: {reason}"));
+            }
+            CheckResult::Ended(ended)
+                if succeeded && check.has_tests && test_counts(&ended.output)[0] == 0 =>
+            {
+                self.broken(&format!("{name}: no test ran\n{}", ended.output));
             }
             CheckResult::Ended(ended) if succeeded => {
                 println!("{:7.1} s  {name}", ended.times.duration.as_secs_f64());
@@ -119,17 +124,17 @@ impl Report {
             Verdict::Skipped(reason) => self.skipped.push(format!("{} {reason}", test.package())),
             Verdict::Failed(output) => {
                 println!("FAILED at the first try: {name} ({seconds:.1} s)\n{output}\n");
-                self.waiting.push((name, output));
+                self.waiting.push((test.clone(), output));
             }
         }
     }
 
-    /// Takes names and outputs of tests that failed at the first try.
-    pub(crate) fn take_failed(&mut self) -> Vec<(String, String)> {
+    /// Takes tests that failed at the first try, and their outputs.
+    pub(crate) fn take_failed(&mut self) -> Vec<(Test, String)> {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Adds the second try of a test.
+    /// Adds the second try of a test. A test that is skipped there has failed.
     pub(crate) fn second_try(
         &mut self,
         name: &str,
@@ -138,18 +143,18 @@ impl Report {
         duration: Duration,
     ) {
         let seconds = duration.as_secs_f64();
-        let said = match &second {
-            Ok(Outcome { verdict: Verdict::Failed(output), .. }) => output.clone(),
-            Ok(_) => String::new(),
+        let said = match second.map(|outcome| outcome.verdict) {
+            Ok(Verdict::Passed) => {
+                self.second_tries
+                    .push(SecondTry { name: name.to_owned(), first_output: first.to_owned() });
+                return;
+            }
+            Ok(Verdict::Skipped(reason)) => format!("skipped: {reason}"),
+            Ok(Verdict::Failed(output)) => output,
             Err(error) => format!("{error:#}"),
         };
-        if second.is_ok_and(|outcome| outcome.is_success()) {
-            self.second_tries
-                .push(SecondTry { name: name.to_owned(), first_output: first.to_owned() });
-        } else {
-            println!("FAILED at the second try: {name} ({seconds:.1} s)\n{said}\n");
-            self.failed.push(name.to_owned());
-        }
+        println!("FAILED at the second try: {name} ({seconds:.1} s)\n{said}\n");
+        self.failed.push(name.to_owned());
     }
 
     /// Returns true if no check failed and no test failed twice.
@@ -186,13 +191,24 @@ impl Report {
         format!("{second}{} passed, {failed} failed, {} skipped", self.passed, self.skipped.len())
     }
 
-    /// Writes commit and result, second tries and durations to files in the target directory.
+    /// Writes the commit before the run, so that an aborted run leaves no earlier result.
     ///
     /// # Errors
     /// A file cannot be written.
-    pub(crate) fn keep(&self, commit: &Commit) -> Result<()> {
+    pub(crate) fn begin(&self, commit: &Commit, chosen: &str) -> Result<()> {
+        self.last
+            .write_result(&format!("{commit}\nnot finished\n{chosen}\n"))
+            .context("cannot write the commit")
+    }
+
+    /// Writes commit and result, second tries and durations to files in the target directory.
+    /// `chosen` says which tests and checks the run consists of.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub(crate) fn keep(&self, commit: &Commit, chosen: &str) -> Result<()> {
         let verdict = if self.is_success() { "passed" } else { "failed" };
-        let result = format!("{commit}\n{verdict}\n{}\n", self.counts());
+        let result = format!("{commit}\n{verdict}\n{chosen}\n{}\n", self.counts());
         self.last.write_result(&result).context("cannot write the result")?;
         self.last.write_times(&self.times).context("cannot write the times of the tests")?;
         for SecondTry { name, first_output } in &self.second_tries {
@@ -225,14 +241,11 @@ mod tests {
         report.second_try("e2e a::b", "first output", outcome(Verdict::Passed), Duration::ZERO);
         assert!(report.is_success());
         assert_eq!(report.counts(), "1 passed at the second try\n0 passed, 0 failed, 0 skipped");
-        report.second_try(
-            "e2e a::c",
-            "",
-            outcome(Verdict::Failed("again".to_owned())),
-            Duration::ZERO,
-        );
+        let again = |said: fn(String) -> Verdict| outcome(said("again".to_owned()));
+        report.second_try("e2e a::c", "", again(Verdict::Failed), Duration::ZERO);
+        report.second_try("e2e a::d", "", again(Verdict::Skipped), Duration::ZERO);
         assert!(!report.is_success());
-        assert_eq!(report.counts(), "1 passed at the second try\n0 passed, 1 failed, 0 skipped");
+        assert_eq!(report.counts(), "1 passed at the second try\n0 passed, 2 failed, 0 skipped");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::cargo::Program;
 use crate::limits::{self, Lane};
 use crate::process::{self, End, Times};
+use crate::skips;
 
 /// Test in a program.
 #[derive(Clone, Debug)]
@@ -49,8 +50,29 @@ pub(crate) fn list(program: &Program) -> Result<Vec<Test>> {
         .with_context(|| format!("cannot run {}", program.path.display()))?;
     ensure!(out.status.success(), "{} does not list its tests", program.path.display());
     let lines = String::from_utf8_lossy(&out.stdout).into_owned();
-    let names = lines.lines().filter_map(|line| line.strip_suffix(": test"));
-    Ok(names.map(|name| Test { program: program.clone(), name: name.to_owned() }).collect())
+    names(&lines)
+        .map(|names| {
+            names.map(|name| Test { program: program.clone(), name: name.to_owned() }).collect()
+        })
+        .with_context(|| format!("{} has no test harness", program.path.display()))
+}
+
+/// Reads a list of tests. Returns `None` if a line is no test: programs without a harness ignore
+/// `--list`.
+fn names(list: &str) -> Option<impl Iterator<Item = &str>> {
+    let lines = list.lines().map(|line| line.strip_suffix(": test"));
+    lines.clone().all(|name| name.is_some()).then(|| lines.flatten())
+}
+
+/// Circumstances of a try.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Try<'a> {
+    /// Directory for temporary files.
+    pub(crate) directory: &'a Path,
+    /// Priority of the process.
+    pub(crate) nice: i32,
+    /// Start of the fresh seeds. A second try with the same start repeats the first one's seeds.
+    pub(crate) seeds: u64,
 }
 
 impl Test {
@@ -73,24 +95,29 @@ impl Test {
         &self.program.package
     }
 
-    /// Runs the test in a separate process at the given priority. `directory` is for temporary
-    /// files.
+    /// Runs the test in a separate process.
     ///
     /// # Errors
     /// The program cannot be started.
-    pub(crate) fn run(&self, directory: &Path, nice: i32) -> Result<Outcome> {
+    pub(crate) fn run(&self, Try { directory, nice, seeds }: Try<'_>) -> Result<Outcome> {
         let file = self.full_name().replace([' ', ':', '/'], "_");
         let skips = directory.join(format!("{file}.skipped"));
         let mut command = Command::new("nice");
         command.args(["-n", &nice.to_string()]).arg(&self.program.path);
         command.args(["--exact", &self.name, "--nocapture", "--test-threads=1"]);
         command.current_dir(&self.program.directory).env("SKIPPED_TESTS", &skips);
+        command.env("FRESH_SEEDS", seeds.to_string());
         let limit = limits::time_limit(&self.program.package, &self.full_name());
         let ended = process::run(&mut command, limit, &directory.join(format!("{file}.log")))?;
         let skipped = std::fs::read_to_string(&skips).unwrap_or_default();
         let _ = std::fs::remove_file(&skips);
         let verdict = match ended.end {
-            End::Success if !skipped.is_empty() => Verdict::Skipped(skipped.trim_end().to_owned()),
+            End::Success if !skipped.is_empty() && self.may_be_skipped() => {
+                Verdict::Skipped(skipped.trim_end().to_owned())
+            }
+            End::Success if !skipped.is_empty() => {
+                Verdict::Failed(format!("skipped, but every test is requested: {skipped}"))
+            }
             End::Success => of_output(&self.name, &ended.output),
             End::Failure => Verdict::Failed(ended.output),
             End::TimeLimit => Verdict::Failed(format!(
@@ -100,6 +127,10 @@ impl Test {
             )),
         };
         Ok(Outcome { verdict, times: ended.times })
+    }
+
+    fn may_be_skipped(&self) -> bool {
+        !skips::every_test() || skips::is_expected(&self.full_name())
     }
 }
 
@@ -134,6 +165,14 @@ mod tests {
             of_output("a::b", ignored),
             Verdict::Skipped("a::b: ignored by hand".to_owned())
         );
+    }
+
+    #[test]
+    fn a_program_without_a_harness_lists_no_tests() {
+        let of = |list| names(list).map(|names| names.collect::<Vec<_>>());
+        assert_eq!(of("a::b: test\nc: test\n"), Some(vec!["a::b", "c"]));
+        assert_eq!(of(""), Some(Vec::new()));
+        assert_eq!(of("everything works\n"), None);
     }
 
     #[test]

@@ -1,14 +1,19 @@
 //! Seeds of a test: fixed ones, which find old faults again, and fresh ones, which search for new
 //! faults.
 
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, RandomState};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Number of seeds drawn by this process.
+static DRAWN: AtomicU64 = AtomicU64::new(0);
 
 /// Runs `test` with each of the fixed seeds, then with fresh ones: one for four fixed seeds, at
 /// least one.
 ///
 /// `SEEDS=n` draws `n` fresh seeds instead. `SEED=n` (decimal, or hexadecimal with `0x`) runs that
-/// seed alone. A test that panics prints the seed to repeat it with.
+/// seed alone. `FRESH_SEEDS=n` determines the fresh seeds: the test runner uses it to repeat a test
+/// with the same seeds. A test that panics prints the seed to repeat it with.
 ///
 /// # Panics
 /// When `SEED` or `SEEDS` is not a number.
@@ -39,9 +44,18 @@ pub fn fresh_seed() -> u64 {
 
 /// Ten digits at most: they are typed.
 fn draw() -> u64 {
-    // The standard library takes its keys from the operating system, which is all that is wanted
-    // here.
-    RandomState::new().hash_one(0) >> 32
+    let seed = match variable("FRESH_SEEDS") {
+        Some(start) => drawn_from(start, DRAWN.fetch_add(1, Ordering::Relaxed)),
+        // The standard library takes its keys from the operating system, which is all that is
+        // wanted here.
+        None => RandomState::new().hash_one(0),
+    };
+    seed >> 32
+}
+
+/// The same value for the same arguments, in each process.
+fn drawn_from(start: u64, index: u64) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one((start, index))
 }
 
 fn variable(name: &str) -> Option<u64> {
@@ -97,6 +111,14 @@ mod tests {
         let drawn: BTreeSet<_> = (0..100).map(|_| draw()).collect();
         assert!(drawn.len() > 95, "{}", drawn.len());
         assert!(drawn.iter().all(|seed| *seed < 1 << 32));
+    }
+
+    #[test]
+    fn seeds_drawn_from_one_start_repeat_and_differ_from_each_other() {
+        let drawn = |start| [0, 1, 2].map(|index| drawn_from(start, index) >> 32);
+        assert_eq!(drawn(7), drawn(7));
+        let all: BTreeSet<_> = [drawn(7), drawn(8)].concat().into_iter().collect();
+        assert_eq!(all.len(), 6);
     }
 
     #[test]
