@@ -38,4 +38,4 @@ pub use secure::SecureScene;
 pub use server::{Account, Config, Server, binary};
 pub use test_support::{require, skip};
 pub use tool::{Running, Tool, repository};
-pub use uclient::{assert_echoed, uclient};
+pub use uclient::{assert_conflict_is_refused, assert_echoed, uclient};

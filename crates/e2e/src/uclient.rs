@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{ECHO_PORT, Host, Lab, Tool};
+use crate::{ECHO_PORT, Host, Lab, Server, Tool};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -10,14 +10,33 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const CHANNEL_CONFLICT: &str = "channel bind: error 400 (Bad Request)";
 
 /// Runs it in the client's host to its end. `identity` is its user and the peer's address (`-u`,
-/// `-w`, `-e`), `server` the address of a listener.
+/// `-w`, `-e`), `server` the address of a listener. After a conflict of channels it runs once more,
+/// with both outputs in the result: see [`assert_conflict_is_refused`].
 #[must_use]
 pub fn uclient(lab: &Lab, identity: &[&str], options: &[&str], server: &str) -> Tool {
     let mut command = lab.command(Host::Client, "turnutils_uclient");
     command.args(identity).args(["-r", &ECHO_PORT.to_string(), "-p", "3478"]);
     command.args(options).arg(server);
     let first = Tool::run(&mut command, PATIENCE);
-    if first.output.contains(CHANNEL_CONFLICT) { Tool::run(&mut command, PATIENCE) } else { first }
+    if !first.output.contains(CHANNEL_CONFLICT) {
+        return first;
+    }
+    let second = Tool::run(&mut command, PATIENCE);
+    Tool { output: first.output + &second.output, ..second }
+}
+
+/// Checks that the server has counted a conflict of channels if uclient reports one: other requests
+/// with the answer 400 are no conflict.
+///
+/// # Panics
+/// It is otherwise.
+#[track_caller]
+pub fn assert_conflict_is_refused(tool: &Tool, server: &Server) {
+    if tool.output.contains(CHANNEL_CONFLICT) {
+        let refusals = server.json(&["status"])["refusals"].take();
+        let conflicts = refusals["channel_conflict"].as_u64();
+        assert!(conflicts > Some(0), "{refusals:#}\n{}", tool.output);
+    }
 }
 
 /// Checks that so many messages came back, and none is lost.

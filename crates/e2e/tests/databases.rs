@@ -102,17 +102,18 @@ fn is_shared_with_coturn(kind: DatabaseKind) {
     // The bound of a second is of two times, which a test of user-db states.
     for name in ["ours", "theirs"] {
         for port in [TURNPIKE, COTURN] {
-            eventually(&format!("{name} relays at {port}"), || {
-                calls_at(&lab, port, name, "battery-staple")
-            });
+            let call = || calls_at(&lab, port, name, "battery-staple");
+            eventually(&format!("{name} relays at {port}"), call);
+            assert!(call(), "{name} relays again at {port}");
         }
     }
     let deleted = server.ask(&["user", "delete", "theirs", "--config", &file]);
     assert!(deleted.ok, "{}", deleted.output);
     database.turnadmin(&["-d", "-u", "ours", "-r", "turn.test"]);
-    eventually("ours is gone", || {
-        is_refused(&server, "unknown_user", || calls(&lab, "ours", "battery-staple"))
-    });
+    for name in ["ours", "theirs"] {
+        let call = || calls(&lab, name, "battery-staple");
+        eventually("the user is gone", || is_refused(&server, "unknown_user", call));
+    }
     eventually("theirs is gone at coturn's server", || {
         !calls_at(&lab, COTURN, "theirs", "battery-staple")
     });

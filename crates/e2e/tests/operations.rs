@@ -155,7 +155,7 @@ fn sighup_reloads_and_logs_the_changes() {
     scene.config.tables = "[quotas]\nallocations_per_user = 7\n".to_owned();
     scene.server.rewrite(&scene.config);
     scene.server.process.signal("HUP");
-    scene.server.process.wait_for("quotas.allocations_per_user", PATIENCE);
+    scene.server.process.wait_for("reload: quotas.allocations_per_user is in force", PATIENCE);
 }
 
 #[test]

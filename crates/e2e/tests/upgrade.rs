@@ -29,6 +29,11 @@ fn server(lab: &Lab, mode: &str) -> (Config, Server) {
     (config, server)
 }
 
+/// Packets to peers that the kernel has relayed.
+fn by_kernel(server: &Server) -> Option<u64> {
+    server.json(&["status"])["offload"]["by_kernel"]["to_peers"]["packets"].as_u64()
+}
+
 #[track_caller]
 fn no_packet_is_lost(mode: &str) {
     let Some(lab) = require(Lab::new()) else { return };
@@ -57,12 +62,15 @@ fn no_packet_is_lost(mode: &str) {
         // Also if an upgrade fails.
         let _stop = Stop::at_end(&stop);
         server.upgrade_times(5);
+        let before = by_kernel(&server);
         all.iter().for_each(|sent| sent.wait_for_more(100));
+        if mode != "off" {
+            eventually("the kernel relays for the last process", || by_kernel(&server) > before);
+        }
     });
     let status = server.json(&["status"]);
     assert_eq!(status["allocations"]["live"], 202);
-    let by_kernel = &status["offload"]["by_kernel"]["to_peers"]["packets"];
-    assert_eq!(by_kernel.as_u64() > Some(0), mode != "off", "{by_kernel} by {mode}");
+    assert_eq!(by_kernel(&server) > Some(0), mode != "off", "{status:#}");
     server.wait_for_first_to_end();
     drop(idle);
 }
@@ -216,6 +224,7 @@ fn a_process_that_fails_changes_nothing() {
 /// A process dies that has got everything: the server takes it back.
 #[track_caller]
 fn fail_to_take_over(server: &Server) {
+    let before = failures(server);
     let path = server.config_file().with_file_name("control.next");
     let mut stream = UnixStream::connect(&path).expect("the server takes upgrades");
     stream.set_read_timeout(Some(Duration::from_millis(300))).expect("a time");
@@ -224,6 +233,8 @@ fn fail_to_take_over(server: &Server) {
         let mut bytes = [0; 4096];
         while stream.read(&mut bytes).is_ok_and(|len| len > 0) {}
     }
+    drop(stream);
+    eventually("the server goes on", || failures(server) > before);
 }
 
 /// Acts of a process that fails, in this order.

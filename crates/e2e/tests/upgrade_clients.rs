@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use e2e::{
     Certificates, Config, EchoCall, Host, Lab, Rounds, Running, SecureScene, Server, Stop, aioice,
-    assert_echoed, coturn, echo_peer, require, uclient,
+    assert_conflict_is_refused, assert_echoed, coturn, echo_peer, require, uclient,
 };
+use serde_json::Value;
 use test_support::eventually;
 use turn_client::Families;
 use turn_types::IpFamily;
@@ -135,7 +136,8 @@ fn coturns_clients_notice_nothing() {
         eventually("all relay", || {
             let sessions = server.json(&["sessions"]);
             let sessions = sessions["sessions"].as_array().expect("a list");
-            sessions.iter().filter(|one| one["to_peers"]["packets"] != 0).count() == clients.len()
+            let relays = |one: &&Value| one["to_peers"]["packets"].as_u64() > Some(0);
+            sessions.iter().filter(relays).count() == clients.len()
         });
         let before = made(&server);
         let mut upgrades = 0;
@@ -148,6 +150,7 @@ fn coturns_clients_notice_nothing() {
         for (client, (options, listen, peer)) in running.into_iter().zip(&clients) {
             let tool = client.join().expect("no panic");
             println!("{options:?} at {listen} to {peer}:");
+            assert_conflict_is_refused(&tool, &server);
             assert_echoed(&tool, MESSAGES.parse().expect("a number"));
         }
     });

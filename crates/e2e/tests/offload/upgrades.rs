@@ -19,9 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A little more than the time after which a keeper takes a death for one of another cause.
 const EARLY_DEATH: Duration = Duration::from_secs(11);
 
-/// Attempts: now and then the sockets get a packet of each direction, and those behind it wait for
-/// it.
-const ATTEMPTS: usize = 10;
+/// Attempts, of which one may fail: now and then the sockets get a packet of each direction, and
+/// those behind it wait for it.
+const ATTEMPTS: usize = 3;
 
 /// Datagrams of an attempt.
 const DATAGRAMS: u64 = 20;
@@ -39,6 +39,18 @@ fn exchange(call: &Call) -> [u64; 2] {
     arrived
 }
 
+/// Checks that most datagrams arrive, in all attempts but one.
+#[track_caller]
+fn mostly(mode: &str, mut attempt: impl FnMut() -> [u64; 2]) {
+    let (mut all, mut enough) = (Vec::new(), 0);
+    while enough < ATTEMPTS - 1 {
+        assert!(all.len() < ATTEMPTS, "{mode}: {all:?} to the peer, and to the client");
+        let arrived = attempt();
+        enough += usize::from(arrived.iter().all(|arrived| *arrived >= DATAGRAMS * 3 / 4));
+        all.push(arrived);
+    }
+}
+
 #[test]
 fn the_kernel_relays_while_no_process_serves() {
     by_xdp_and_tc(|mode| {
@@ -48,7 +60,7 @@ fn the_kernel_relays_while_no_process_serves() {
             let session = scene.session(&call.caller);
             session["to_peers"]["packets"].as_u64().expect("packets")
         };
-        let went_on = (0..ATTEMPTS).any(|_| {
+        mostly(mode, || {
             scene.wait_for_kernel(&call);
             let before = counted(&scene);
             let process = said::hang(&scene.server);
@@ -57,9 +69,8 @@ fn the_kernel_relays_while_no_process_serves() {
             // The server has taken everything back.
             scene.wait_for_kernel(&call);
             assert!(counted(&scene) > before + arrived[0], "{mode}: {before}, {arrived:?}");
-            arrived.iter().all(|arrived| *arrived > DATAGRAMS / 2)
+            arrived
         });
-        assert!(went_on, "{mode}");
         let before = counted(&scene);
         let upgraded = scene.server.upgrade(&[]);
         assert!(upgraded.ok, "{}", upgraded.output);
@@ -99,16 +110,15 @@ fn the_kernel_relays_while_the_server_restarts() {
             return;
         };
         let call = scene.call(V4, V4);
-        let went_on = (0..ATTEMPTS).any(|_| {
+        mostly(mode, || {
             scene.wait_for_kernel(&call);
             end(&mut scene, "USR1");
             let arrived = exchange(&call);
             start_next(&scene, 1);
             scene.wait_for_kernel(&call);
             scene.assert_attached(mode);
-            arrived.iter().all(|arrived| *arrived > DATAGRAMS / 2)
+            arrived
         });
-        assert!(went_on, "{mode}");
 
         // Not for ever: routes that no server looks after end.
         end(&mut scene, "USR1");
@@ -135,7 +145,12 @@ fn the_kernel_relays_while_the_server_is_dead() {
         let _keeper = scene.server.keeper(&scene.lab);
         let call = scene.call(V4, V4);
         scene.server.process.wait_for("a keeper has copies", PATIENCE);
-        let went_on = (0..ATTEMPTS).any(|_| {
+        let mut has_died = false;
+        mostly(mode, || {
+            // A server that dies soon after it has taken the calls over may have died of them.
+            if std::mem::replace(&mut has_died, true) {
+                sleep(EARLY_DEATH);
+            }
             scene.wait_for_kernel(&call);
             // Several times the interval of copies.
             sleep(Duration::from_secs(1));
@@ -149,11 +164,8 @@ fn the_kernel_relays_while_the_server_is_dead() {
             scene.server.process.wait_for("a keeper has copies", PATIENCE);
             scene.wait_for_kernel(&call);
             scene.assert_attached(mode);
-            // A server that dies soon after it has taken the calls over may have died of them.
-            sleep(EARLY_DEATH);
-            arrived.iter().all(|arrived| *arrived > DATAGRAMS / 2)
+            arrived
         });
-        assert!(went_on, "{mode}");
         let upgraded = scene.server.upgrade(&[]);
         assert!(upgraded.ok, "{}", upgraded.output);
         scene.wait_for_kernel(&call);
