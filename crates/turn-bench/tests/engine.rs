@@ -11,7 +11,7 @@ use turn_bench::outcome::Traffic;
 use turn_bench::session::SessionOptions;
 use turn_bench::traffic::{Backend, Direction, Shape, TrafficSpec, Transport};
 
-use crate::support::{Peer, Server, TRANSPORTS, free_address};
+use crate::support::{Delay, Peer, Server, TRANSPORTS, free_address};
 
 const DIRECTIONS: [Direction; 3] =
     [Direction::ClientToPeer, Direction::PeerToClient, Direction::Echo];
@@ -64,6 +64,19 @@ fn at_a_modest_rate_everything_arrives_whichever_way_it_goes() {
             }
         }
         assert_eq!(bench.close(), 0);
+    }
+}
+
+/// Answers that belong to an earlier announcement of the run arrive all the time.
+#[test]
+fn a_peer_at_the_end_of_a_long_way_takes_part() {
+    let (server, peer) = (Server::start(""), Peer::start());
+    let way = Delay::start(peer.address, Duration::from_millis(70));
+    let mut bench = open(&server, way.address, 1);
+    for direction in DIRECTIONS {
+        let spec = spec(Shape::Audio, direction, Some(100));
+        let traffic = bench.run(&spec, 1, Backend::Sockets).unwrap();
+        assert!(traffic.delivered > 0, "{traffic:?}");
     }
 }
 

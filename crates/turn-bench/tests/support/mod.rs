@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+mod delay;
+
 use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
@@ -13,6 +15,8 @@ use std::thread::{self, JoinHandle};
 use turn_bench::engine::{self, PeerOptions};
 use turn_bench::session::Login;
 use turn_bench::traffic::Transport;
+
+pub(crate) use self::delay::Delay;
 
 /// All transports.
 pub(crate) const TRANSPORTS: [Transport; 5] =
