@@ -37,6 +37,10 @@ fn main() -> ExitCode {
     if words == [busy::WORD] {
         busy::work();
     }
+    if words.iter().any(|word| word == "--help" || word == "-h") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     let arguments = match Arguments::parse(words.iter().map(String::as_str)) {
         Ok(arguments) => arguments,
         Err(wrong) => {
