@@ -17,7 +17,8 @@ fn found(log: &str) -> Vec<String> {
     std::fs::copy("/etc/fail2ban/filter.d/common.conf", filters.join("common.conf"))
         .expect("fail2ban's");
     let file = directory.join("log");
-    std::fs::write(&file, log).expect("a log");
+    // fail2ban leaves a line out until its end is written.
+    std::fs::write(&file, format!("{log}\n")).expect("a log");
     let mut command = Command::new("fail2ban-regex");
     command.args(["--out", "ip"]).arg(&file).arg(filters.join("turnpike.conf"));
     let out = Tool::run(&mut command, PATIENCE);
