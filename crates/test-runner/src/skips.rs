@@ -4,9 +4,11 @@
 const EVERY_TEST: &str = "EVERY_TEST";
 
 /// Start of the full name, and the reason.
-const EXPECTED: [(&str, &str); 3] = [
+const EXPECTED: [(&str, &str); 5] = [
     ("e2e offload::order::", "takes minutes: run by hand with PACKETS"),
     ("e2e offload::ends::a_permission_without_refresh", "takes minutes: run by hand with E2E_LONG"),
+    ("e2e helm::", "wants a program that takes minutes to build: run by `cargo xtask chart`"),
+    ("xtask cross::", "wants the other architecture's standard library, from rustup"),
     (
         "e2e offload::stacked::",
         "wants a kernel with bonds, which kernels for virtual machines lack",
