@@ -126,6 +126,131 @@ fn a_client_has_as_many_connections_as_it_may() {
     assert_eq!(refused, PeerRefusal::TooMany);
 }
 
+/// A Connect whose peer accepts it after the time is over has failed: the connection is closed
+/// already, and its number is told to nobody.
+#[test]
+fn a_peer_that_accepts_too_late_is_not_told() {
+    let mut world = tcp_world();
+    let mut client = alice(1);
+    allocate(&mut world, &mut client);
+    let (request, pending, connection) = calling(&mut world, &mut client);
+    world.advance(limits::CONNECT_WITHIN + secs(1));
+    assert_eq!(closed(&mut world), [connection]);
+    let connected = Event::PeerConnected { pending, connection, result: Ok(()) };
+    let (_, bytes) = world.handle_event(connected).unwrap();
+    client.decode(&request, bytes).refused(447);
+    world.carry_out();
+    assert_eq!(closed(&mut world), [], "it is closed once");
+    assert_eq!(world.record().connections, 0);
+}
+
+/// The operator ends the allocation of a Connect while its peer accepts: the connection belongs to
+/// nobody, and is closed.
+#[test]
+fn a_peer_that_accepts_what_was_ended_is_closed() {
+    let mut world = tcp_world();
+    let mut client = alice(1);
+    allocate(&mut world, &mut client);
+    let (request, pending, connection) = calling(&mut world, &mut client);
+    let id = world.record().id;
+    assert!(world.server.end_allocation(world.now, id, EndReason::EndedByOperator));
+    world.carry_out();
+    closed(&mut world);
+    let connected = Event::PeerConnected { pending, connection, result: Ok(()) };
+    let (_, bytes) = world.handle_event(connected).unwrap();
+    client.decode(&request, bytes).refused(447);
+    world.carry_out();
+    assert_eq!(closed(&mut world), [connection]);
+}
+
+/// A Connect that waits for its peer, while commands are held.
+fn calling(world: &mut World, client: &mut Client) -> (Vec<u8>, PendingId, ConnectionId) {
+    world.hold = true;
+    let request = connect_request(world, client, PEER);
+    assert!(matches!(world.from_client(&client.path, &request), Fate::Wait));
+    let Command::Tcp(command) = world.held.remove(0) else { panic!() };
+    let TcpCommand::Connect { pending, connection, .. } = command else { panic!() };
+    (request, pending, connection)
+}
+
+/// Takes the connections that held commands close.
+fn closed(world: &mut World) -> Vec<ConnectionId> {
+    let held = std::mem::take(&mut world.held).into_iter();
+    held.filter_map(|command| match command {
+        Command::Tcp(TcpCommand::Close { connection }) => Some(connection),
+        _ => None,
+    })
+    .collect()
+}
+
+#[test]
+fn a_connection_can_be_bound_until_its_time_is_over() {
+    // 6062-5.4-02
+    let waits = limits::BIND_WITHIN;
+    for (after, code) in [(waits - std::time::Duration::from_nanos(1), None), (waits, Some(400))] {
+        let mut world = tcp_world();
+        let mut client = alice(1);
+        let relayed = allocate(&mut world, &mut client);
+        client.permit(&mut world, &[PEER]).success();
+        let (id, ..) = world.peer_connects(relayed, PEER).unwrap();
+        world.advance_silently(after);
+        assert_eq!(bind(&mut world, &mut alice(2), id).code(), code, "after {after:?}");
+    }
+}
+
+/// The end of one wait takes no other connection with it.
+#[test]
+fn each_connection_has_its_own_end() {
+    let mut world = tcp_world();
+    let mut client = alice(1);
+    let relayed = allocate(&mut world, &mut client);
+    client.permit(&mut world, &[PEER]).success();
+    world.peer_connects(relayed, PEER).unwrap();
+    world.advance(secs(15));
+    let (late, ..) = world.peer_connects(relayed, "192.0.2.10:9").unwrap();
+    world.advance(secs(16));
+    assert_eq!(world.connections.keys().collect::<Vec<_>>(), [&late]);
+    bind(&mut world, &mut alice(2), late).success();
+}
+
+/// The end of one relayed address of two takes the connections of its family with it, and no other.
+#[test]
+fn a_half_takes_its_own_connections_with_it() {
+    let mut world = tcp_world();
+    let mut client = alice(1);
+    let reply = client.ask(&mut world, Method::ALLOCATE, |builder| {
+        builder.requested_transport(6).additional_address_family(2);
+    });
+    reply.success();
+    let stays = connect(&mut world, &mut client, PEER);
+    connect(&mut world, &mut client, PEER_V6);
+    client.refresh_half(&mut world, 2, 0).success();
+    assert_eq!(world.connections.keys().collect::<Vec<_>>(), [&stays]);
+    assert_eq!(world.record().connections, 1);
+    bind(&mut world, &mut alice(2), stays).success();
+}
+
+#[test]
+fn a_worker_has_as_many_connections_as_it_may() {
+    let mut world = tcp_world();
+    let each = limits::CONNECTIONS_PER_ALLOCATION_MAX;
+    let mut relayed = Vec::new();
+    for number in 0..=limits::CONNECTIONS_MAX / each {
+        let mut client = alice(number as u16 + 1);
+        relayed.push(allocate(&mut world, &mut client));
+        client.permit(&mut world, &[PEER]).success();
+    }
+    let one_too_many = relayed.pop().unwrap();
+    for relayed in relayed {
+        for port in 1..=each {
+            world.peer_connects(relayed, &format!("192.0.2.10:{port}")).unwrap();
+        }
+    }
+    assert_eq!(world.connections.len(), limits::CONNECTIONS_MAX);
+    let refused = world.peer_connects(one_too_many, PEER).unwrap_err();
+    assert_eq!(refused, PeerRefusal::TooMany);
+}
+
 #[test]
 fn a_peer_on_this_host_is_another_relay() {
     let mut world = tcp_world();
