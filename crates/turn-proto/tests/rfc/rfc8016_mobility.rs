@@ -359,6 +359,39 @@ fn one_that_nobody_comes_back_for_ends_in_time() {
     assert_eq!(world.ends(), [EndReason::Expired]);
 }
 
+/// An allocation that has expired and is not reclaimed yet has no ticket any more: a client that is
+/// told of a success would send to nobody.
+#[test]
+fn a_ticket_expires_with_its_allocation() {
+    for (age, code) in [(599, None), (600, Some(400))] {
+        let mut world = world();
+        let (_, ticket) = allocate(&mut world, &mut Client::new(1000));
+        world.advance_silently(secs(age));
+        let reply = refresh_by(&mut world, &mut Client::new(2000), &ticket);
+        assert_eq!(reply.code(), code, "after {age} s");
+    }
+}
+
+/// A relayed address that has expired, to the moment, does not come back by a ticket.
+#[test]
+fn a_ticket_refreshes_no_expired_half() {
+    let mut world = world();
+    let mut old = Client::new(1000);
+    let reply = old.try_allocate(&mut world, |b| {
+        b.mobility_ticket(&[]);
+        b.additional_address_family(2);
+    });
+    let reply = reply.success();
+    let (ticket, relayed) = (ticket_of(&reply), reply.relayed());
+    old.refresh_half(&mut world, 1, 1200).success();
+    world.advance_silently(secs(599));
+    old.permit(&mut world, &[PEER, PEER_V6]).success();
+    world.advance_silently(secs(1));
+    refresh_by(&mut world, &mut Client::new(2000), &ticket).success();
+    world.from_peer(relayed[0], PEER, b"x").to_client();
+    world.from_peer(relayed[1], PEER_V6, b"x").dropped();
+}
+
 /// Routes follow: the old 5-tuple's are withdrawn before the new one's are installed.
 #[test]
 fn routes_move_with_the_client() {
