@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use stun_wire::{AttributeType, Method};
 use turn_proto::{
-    Command, Departure, DropReason, EndReason, Event, Fetch, Policy, Refusal, Renamed,
+    Command, Departure, DropReason, EndReason, Event, Fetch, Policy, Refusal, Renamed, limits,
 };
 use turn_types::{ClientPath, RelayId, RelayedAddr, SocketId, Transport, WorkerId};
 
@@ -613,6 +613,97 @@ fn without_a_ticket_of_ours_nothing_waits() {
     assert_eq!(none, DropReason::NoAllocation);
 }
 
+/// Only a Refresh by ticket may bring an allocation, and only where clients may move: data behind
+/// another request whose user is looked up does not wait.
+#[test]
+fn other_requests_with_a_ticket_let_nothing_wait() {
+    for (method, mobility) in [(Method::CREATE_PERMISSION, true), (Method::REFRESH, false)] {
+        let mut moving = Moving::new();
+        let mut third = Client::new(3000);
+        let world = &mut moving.workers.worlds[2];
+        world.apply(Policy { mobility, ..world.policy.clone() });
+        let request = third.sealed(world, method, |b| {
+            b.mobility_ticket(&moving.ticket);
+        });
+        world.hold = true;
+        assert!(matches!(world.from_client(&third.path, &request), Fate::Wait));
+        let none = third.send_channel(world, 0x4000, b"x").dropped();
+        assert_eq!(none, DropReason::NoAllocation, "{method:?}");
+    }
+}
+
+/// Packets behind a Refresh that no worker answers are given up with it, and hold no memory.
+#[test]
+fn what_waits_for_a_worker_that_hangs_is_given_up() {
+    let mut moving = Moving::new();
+    let mut third = Client::new(3000);
+    let world = &mut moving.workers.worlds[2];
+    let request = third.sealed(world, Method::REFRESH, |b| {
+        b.mobility_ticket(&moving.ticket);
+    });
+    assert!(matches!(world.from_client(&third.path, &request), Fate::Wait));
+    third.send_channel(world, 0x4000, b"x").queued();
+    world.advance(limits::PENDING_LIFETIME - secs(1));
+    assert_eq!(world.after_queue, []);
+    world.advance(secs(1));
+    assert_eq!(world.after_queue, [Err(DropReason::NoAllocation)]);
+}
+
+/// The allocation of a client that did not come in time arrives without it, to the moment, and
+/// waits for another ticket.
+#[test]
+fn a_client_is_expected_until_the_end_that_it_was_told() {
+    let mut moving = Moving::new();
+    for world in &mut moving.workers.worlds {
+        world.advance_silently(secs(599));
+    }
+    let [home, there, _] = &mut moving.workers.worlds;
+    moving.old.refresh(home, Some(3600)).success();
+    moving.old.permit(home, &[PEER]).success();
+    moving.new.send_channel(there, 0x4000, b"x").queued();
+    let Some((1, Command::Fetch { fetch, .. })) = moving.workers.next_command() else { panic!() };
+    let parcel = moving.workers.depart(0, &fetch);
+    moving.workers.worlds[1].advance_silently(secs(1));
+    moving.workers.arrive(1, parcel);
+    let lost = moving.workers.worlds[1].from_peer(moving.relayed, PEER, b"x").dropped();
+    assert_eq!(lost, DropReason::StreamClosed);
+    let late = moving.new.send_channel(&mut moving.workers.worlds[1], 0x4000, b"x").dropped();
+    assert_eq!(late, DropReason::NoAllocation);
+    let mut third = Client::new(3000);
+    moving.workers.refresh_by(2, &mut third, &moving.ticket).success();
+}
+
+/// LIFETIME 0 by ticket at another worker.
+#[test]
+fn an_allocation_can_be_given_back_at_another_worker() {
+    let mut moving = Moving::new();
+    let mut third = Client::new(3000);
+    let request = third.sealed(&mut moving.workers.worlds[2], Method::REFRESH, |b| {
+        b.mobility_ticket(&moving.ticket).lifetime(0);
+    });
+    let reply = moving.workers.ask(2, &third, &request).success();
+    assert_eq!((reply.lifetime(), reply.has(AttributeType::MOBILITY_TICKET)), (0, false));
+    assert_eq!(moving.workers.worlds[0].ends(), [EndReason::Deleted]);
+    let (path, world) = (third.path.five_tuple, &mut moving.workers.worlds[2]);
+    assert!(!world.server.serves(&path), "nobody is expected there");
+    third.try_allocate(world, |_| ()).success();
+}
+
+/// A worker serves the clients of its allocations, and those whose allocations may be on their way.
+#[test]
+fn a_worker_serves_those_that_it_has_or_expects() {
+    let mut moving = Moving::new();
+    let (old, new) = (moving.old.path.five_tuple, moving.new.path.five_tuple);
+    let serves = |workers: &mut Workers| {
+        [0, 1].map(|at| [old, new].map(|client| workers.worlds[at].server.serves(&client)))
+    };
+    assert_eq!(serves(&mut moving.workers), [[true, false], [false, true]]);
+    moving.arrive();
+    assert_eq!(serves(&mut moving.workers), [[false, false], [false, true]]);
+    moving.new.refresh(&mut moving.workers.worlds[1], Some(0)).success();
+    assert_eq!(serves(&mut moving.workers), [[false, false], [false, false]]);
+}
+
 /// A client that sends more than its queue takes loses the newest, and is told of by a reason of
 /// its own.
 #[test]
@@ -627,7 +718,7 @@ fn a_queue_is_bounded() {
         }
     };
     assert_eq!(full, DropReason::Moving);
-    assert_eq!(taken, turn_proto::limits::QUEUED_BYTES_PER_CLIENT_MAX / (1004 + 128));
+    assert_eq!(taken, limits::QUEUED_BYTES_PER_CLIENT_MAX / (1004 + 128));
     moving.workers.exchange();
     assert_eq!(moving.workers.worlds[1].after_queue.len(), taken);
 }
