@@ -15,8 +15,8 @@ use turn_proto::{
     Revoked, TakenOver, TakeoverError, Traffic, UserAnswer, Verdict,
 };
 use turn_types::{
-    AllocationId, ClientPath, IpFamily, IpMeta, PeerAddr, PendingId, Prefix, RelayId, RelayedAddr,
-    SocketId, Transport, WorkerId,
+    AllocationId, ClientPath, IpFamily, IpMeta, PeerAddr, PendingId, Prefix, RelayId,
+    RelayProtocol, RelayedAddr, SocketId, Transport, WorkerId,
 };
 
 use crate::support::*;
@@ -236,6 +236,22 @@ fn the_old_process_takes_everything_back() {
     client.refresh(&mut world, None).success();
 }
 
+#[test]
+fn routes_are_set_again_after_a_move_that_was_given_up() {
+    let mut world = World::new();
+    bound(&mut world);
+    let routes = world.routes.clone();
+    world.server.withdraw_all(|transport| transport != Transport::Udp);
+    world.carry_out();
+    assert_eq!((routes.len(), &world.routes), (1, &routes), "of another transport");
+    world.server.withdraw_all(|transport| transport == Transport::Udp);
+    world.carry_out();
+    assert!(world.routes.is_empty());
+    world.server.set_all_routes(world.now);
+    world.carry_out();
+    assert_eq!(world.routes, routes);
+}
+
 /// Ids of allocations that have changed since the last call.
 fn changed(world: &mut World) -> Vec<AllocationId> {
     let mut ids: Vec<_> = world.server.take_changed(usize::MAX).collect();
@@ -399,6 +415,19 @@ fn traffic_is_counted_by_one_process_alone() {
     assert_eq!((both(&old, &new), counted(&new).to_peer_bytes), (relayed, 8000));
 }
 
+/// The kernel's last count of an allocation may come when its end was handled.
+#[test]
+fn traffic_told_after_the_end_of_its_allocation_counts() {
+    let mut world = World::new();
+    let (mut client, _) = bound(&mut world);
+    client.send_channel(&mut world, 0x4000, b"1").to_peer();
+    client.refresh(&mut world, Some(0)).success();
+    let late = Traffic { to_peer_packets: 2, to_peer_bytes: 300, ..Traffic::default() };
+    world.server.carried_late(&client.path.five_tuple, &late);
+    let counted = *world.server.carried_traffic().of(Transport::Udp, IpFamily::V4);
+    assert_eq!((counted.to_peer_packets, counted.to_peer_bytes), (3, 301));
+}
+
 /// Each way in which an allocation changes or ends by itself, or by its operator's word.
 #[test]
 fn expiry_moves_and_new_rules_are_changes() {
@@ -510,9 +539,13 @@ fn what_does_not_fit_is_refused() {
     let mut twice = next(&old, policy());
     take(&mut twice, &state, &sockets).unwrap();
     refused(twice, TakeoverError::Exists);
-    let mut same = next(&old, policy());
-    Client::new(1000).allocate(&mut same);
-    refused(same, TakeoverError::Exists);
+    // The 5-tuple is that of an allocation with another id, or the id that of another 5-tuple.
+    for (worker, port) in [(WorkerId(4), 1000), (WorkerId(3), 1001)] {
+        let mut same = World::worker(worker, policy(), Arc::new(TestRegistry::default()));
+        same.now = old.now;
+        Client::new(port).allocate(&mut same);
+        refused(same, TakeoverError::Exists);
+    }
 }
 
 /// The next process has its own numbers for listeners and connections, and some not at all.
@@ -629,6 +662,8 @@ fn clients_over_streams_and_their_connections_with_peers_go_on() {
     });
     let relayed = reply.success().relayed()[0];
     client.permit(&mut world, &[PEER]).success();
+    let copy = world.server.copy(world.record().id).unwrap();
+    assert_eq!(copy.protocol(), RelayProtocol::Tcp);
     let (connection, ..) = world.peer_connects(relayed, PEER).unwrap();
     let before = world.connections.clone();
     let mut world = restart(world, rules());
