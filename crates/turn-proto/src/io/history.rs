@@ -54,3 +54,23 @@ impl SessionHistory {
         self.drops.sort_by_key(|(_, count)| core::cmp::Reverse(*count));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_of_a_fast_path_count_with_those_of_their_reason() {
+        let drops = alloc::vec![(DropReason::NoPermission, 3), (DropReason::Bandwidth, 2)];
+        let mut history = SessionHistory { drops, ..SessionHistory::default() };
+        history.add_drops(DropReason::ChannelNotBound, 0);
+        history.add_drops(DropReason::Bandwidth, 2);
+        history.add_drops(DropReason::NoAllocation, 1);
+        let expected = [
+            (DropReason::Bandwidth, 4),
+            (DropReason::NoPermission, 3),
+            (DropReason::NoAllocation, 1),
+        ];
+        assert_eq!(history.drops, expected);
+    }
+}

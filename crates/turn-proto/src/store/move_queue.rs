@@ -139,4 +139,22 @@ mod tests {
         while queues.poll().is_some() {}
         queues.push(packet(2, 0, 60_000)).unwrap();
     }
+
+    #[test]
+    fn all_clients_fill_the_memory_to_the_last_byte_and_each_poll_frees_its_own() {
+        let mut queues = queues();
+        let of_client = QUEUED_BYTES_PER_CLIENT_MAX / 8;
+        let clients = u16::try_from(QUEUED_BYTES_MAX / QUEUED_BYTES_PER_CLIENT_MAX).unwrap();
+        for port in 0..clients {
+            for number in 0..8 {
+                queues.push(packet(port, number, of_client - QUEUED_PACKET_OVERHEAD)).unwrap();
+            }
+        }
+        assert_eq!(queues.push(packet(clients, 0, 0)), Err(QueueFull));
+        queues.release(&packet(0, 0, 0).path.five_tuple);
+        assert!(queues.poll().is_some());
+        let same = || packet(clients, 0, of_client - QUEUED_PACKET_OVERHEAD);
+        assert_eq!(queues.push(same()), Ok(()));
+        assert_eq!(queues.push(same()), Err(QueueFull));
+    }
 }
