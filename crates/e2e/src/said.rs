@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use crate::Server;
 
-/// Longest time until a server has said all that it has to say.
-const SAID: Duration = Duration::from_millis(100);
+/// Longest time until a server begins its answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Silence that ends an answer.
+const SILENCE: Duration = Duration::from_millis(100);
 
 /// A next process that has got everything, and does no more: no socket is served until it is gone.
 ///
@@ -17,16 +20,14 @@ const SAID: Duration = Duration::from_millis(100);
 pub fn hang(server: &Server) -> UnixStream {
     let path = server.config_file().with_file_name("control.next");
     let mut stream = UnixStream::connect(path).expect("the server takes upgrades");
-    stream.set_read_timeout(Some(SAID)).expect("a time");
     for said in [hello(1), step(COPY), step(LEAVE)] {
         stream.write_all(&said).expect("said");
-        let (mut bytes, mut heard) = ([0; 4096], 0);
-        while let Ok(len) = stream.read(&mut bytes)
-            && len > 0
-        {
-            heard += len;
-        }
-        assert!(heard > 0, "the server answers each");
+        let mut bytes = [0; 4096];
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+        let heard = stream.read(&mut bytes);
+        assert!(heard.is_ok_and(|len| len > 0), "the server answers each");
+        stream.set_read_timeout(Some(SILENCE)).expect("a time");
+        while stream.read(&mut bytes).is_ok_and(|len| len > 0) {}
     }
     stream
 }

@@ -90,9 +90,7 @@ fn no_packet_is_lost_by_xdp() {
     no_packet_is_lost("xdp");
 }
 
-/// Clients with connections over TCP and TLS go on in the next process, and sessions of DTLS stay
-/// with the one that has them, however many others come behind it. A client that has asked for a
-/// pair of ports comes for the second one behind an upgrade.
+/// A client that has asked for a pair of ports comes for the second one behind an upgrade.
 #[test]
 fn a_reserved_port_is_kept_for_its_client() {
     let Some(lab) = require(Lab::new()) else { return };
