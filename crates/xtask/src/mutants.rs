@@ -6,6 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::toolchain;
+
 const INSTALL: &str = "cargo install --locked cargo-mutants";
 
 /// Crates whose code decides about rights, limits, lengths, keys and fates.
@@ -29,12 +31,14 @@ fn tests(root: &Path, name: &str) -> Vec<String> {
 /// `--shard 1/8`. Results are in `target/mutants/CRATE`.
 ///
 /// # Errors
-/// No such crate, cargo-mutants is not installed, or a mutant survived.
+/// No such crate, cargo-mutants is not installed, the options select no mutant, or a mutant
+/// survived.
 pub(crate) fn run(root: &Path, name: &str, options: &[&str]) -> Result<()> {
     ensure!(CRATES.contains(&name), "{name}: no such crate; there are {}", CRATES.join(", "));
     let installed = Command::new("cargo").args(["mutants", "--version"]).output();
     let installed = installed.is_ok_and(|output| output.status.success());
     ensure!(installed, "cargo-mutants is not installed: {INSTALL}");
+    ensure_mutants(&list(root, name, options)?, options)?;
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     let mutants = root.join(target).join("mutants");
     let results = mutants.join(name);
@@ -60,6 +64,22 @@ pub(crate) fn run(root: &Path, name: &str, options: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// Returns the selected mutants, a line each.
+fn list(root: &Path, name: &str, options: &[&str]) -> Result<String> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["mutants", "--package", name]).args(options).current_dir(root);
+    if !options.contains(&"--list") {
+        cargo.arg("--list");
+    }
+    toolchain::output(&mut cargo)
+}
+
+/// cargo-mutants itself succeeds without mutants, for example if no file has the name in `--file`.
+fn ensure_mutants(list: &str, options: &[&str]) -> Result<()> {
+    ensure!(!list.trim().is_empty(), "no mutant is selected by: {}", options.join(" "));
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,6 +88,13 @@ mod tests {
     fn unknown_crates_are_refused() {
         let refused = run(&crate::root(), "turnpike", &[]).unwrap_err().to_string();
         assert!(refused.starts_with("turnpike: no such crate; there are stun-wire"), "{refused}");
+    }
+
+    #[test]
+    fn options_that_select_no_mutant_are_refused() {
+        let refused = ensure_mutants("\n", &["--file", "typo"]).unwrap_err().to_string();
+        assert_eq!(refused, "no mutant is selected by: --file typo");
+        assert!(ensure_mutants("src/a.rs:1:1: replace f with ()\n", &[]).is_ok());
     }
 
     #[test]

@@ -24,6 +24,9 @@ const SOURCE: &str = "rust-web-src";
 /// Directory of std's source in a sysroot, where cargo searches for it.
 const SYSROOT_SOURCE: &str = "lib/rustlib/src/rust";
 
+/// Variable with the path of a file, to which each skipped test adds a line (`test_support::skip`).
+const SKIPPED_TESTS: &str = "SKIPPED_TESTS";
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Sanitizer {
     Address,
@@ -42,19 +45,35 @@ impl Sanitizer {
 /// Runs the tests of crates under one sanitizer or under both: `[address|thread] [CRATE…]`.
 ///
 /// # Errors
-/// A crate does not exist or does not compile, a test fails, or a sanitizer reports an error.
+/// A crate does not exist or does not compile, a test fails or is skipped, or a sanitizer reports
+/// an error.
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> Result<()> {
     let (sanitizers, crates) = parse(root, arguments)?;
     let mut failed = Vec::new();
     for sanitizer in sanitizers {
         println!("{} sanitizer: {}", sanitizer.name(), crates.join(", "));
         let mut cargo = test(root, sanitizer, &crates)?;
-        if let Err(error) = toolchain::run(&mut cargo) {
-            eprintln!("{error:#}");
-            failed.push(sanitizer.name());
+        let skips = toolchain::target_directory(root).join(format!("skipped-{}", sanitizer.name()));
+        fs::write(&skips, "").with_context(|| format!("cannot write {}", skips.display()))?;
+        cargo.env(SKIPPED_TESTS, &skips);
+        for result in [toolchain::run(&mut cargo), ensure_no_skips(&skips)] {
+            if let Err(error) = result {
+                eprintln!("{error:#}");
+                failed.push(sanitizer.name());
+            }
         }
     }
-    ensure!(failed.is_empty(), "errors under the sanitizers: {}", failed.join(", "));
+    failed.dedup();
+    ensure!(failed.is_empty(), "failures under the sanitizers: {}", failed.join(", "));
+    Ok(())
+}
+
+/// Fails with the skipped tests and their reasons. A sanitizer finds nothing in a skipped test, so
+/// a run without root or third-party programs would succeed and prove nothing.
+fn ensure_no_skips(path: &Path) -> Result<()> {
+    let skips =
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    ensure!(skips.is_empty(), "{} tests are skipped:\n{}", skips.lines().count(), skips.trim_end());
     Ok(())
 }
 
@@ -156,6 +175,18 @@ mod tests {
             "memory: neither a sanitizer (address, thread) nor a crate"
         );
         assert!(refused(&["thread", "address"]).starts_with("address: "));
+    }
+
+    #[test]
+    fn skipped_tests_are_a_failure() {
+        let path = std::env::temp_dir().join(format!("xtask-skips-{}", std::process::id()));
+        fs::write(&path, "").unwrap();
+        assert!(ensure_no_skips(&path).is_ok());
+        fs::write(&path, "a::b: no root\nc: no tshark\n").unwrap();
+        let error = ensure_no_skips(&path).unwrap_err().to_string();
+        fs::remove_file(&path).unwrap();
+        assert_eq!(error, "2 tests are skipped:\na::b: no root\nc: no tshark");
+        assert!(ensure_no_skips(&path).is_err(), "a missing file proves nothing");
     }
 
     #[test]

@@ -116,13 +116,32 @@ fn resolve(modules: &BTreeMap<Module, Imports>, mut path: Module) -> Module {
     for _ in 0..FOLLOWED {
         let module = path.longest(|candidate| modules.contains_key(candidate));
         let Some(name) = path.after(&module) else { return module };
-        let exported = modules.get(&module).and_then(|imports| imports.exports.get(name));
-        match exported {
-            Some(exported) if *exported != path => path = exported.clone(),
+        match exported(modules, &module, name, FOLLOWED) {
+            Some(exported) if exported != path => path = exported,
             _ => return module,
         }
     }
     path.longest(|candidate| modules.contains_key(candidate))
+}
+
+/// The path for which a re-exported name of a module stands. `depth` limits the re-exports of all
+/// items that are followed.
+fn exported(
+    modules: &BTreeMap<Module, Imports>,
+    module: &Module,
+    name: &str,
+    depth: usize,
+) -> Option<Module> {
+    let imports = modules.get(module)?;
+    if imports.items.contains(name) || depth == 0 {
+        return None;
+    }
+    imports.exports.get(name).cloned().or_else(|| {
+        imports.globs.iter().filter(|glob| *glob != module).find_map(|glob| {
+            let own = modules.get(glob)?.items.contains(name).then(|| glob.child(name));
+            own.or_else(|| exported(modules, glob, name, depth - 1))
+        })
+    })
 }
 
 /// Reads the modules of a directory.
@@ -142,13 +161,13 @@ fn collect(
             }
         } else if path.extension().is_some_and(|ending| ending == "rs") && stem != "tests" {
             let is_root = matches!(stem, "lib" | "main") && parent.is_root();
-            let module = if is_root { Module::root() } else { parent.child(stem) };
+            let is_folder = stem == "mod" && !parent.is_root();
+            let module = if is_root || is_folder { parent.clone() } else { parent.child(stem) };
             let text = fs::read_to_string(&path)?;
-            let imports = Imports::of(&module, &text);
-            modules.insert(
-                module,
-                imports.with_context(|| format!("cannot parse {}", path.display()))?,
-            );
+            let imports = Imports::of(&module, &text)
+                .with_context(|| format!("cannot parse {}", path.display()))?;
+            // A library and a program in one folder have the same root.
+            modules.entry(module).or_default().extend(imports);
         }
     }
     Ok(())
@@ -213,6 +232,42 @@ mod tests {
             .map(|path| resolve(&modules, path.clone()).to_string())
             .collect();
         assert_eq!(targets, BTreeSet::from(["a".to_owned(), "a::b".to_owned()]));
+    }
+
+    #[test]
+    fn an_export_of_all_items_leads_to_where_they_are_from() {
+        let modules = modules(&[
+            ("a", "mod b; pub use b::*; pub struct Own;"),
+            ("a::b", "pub use self::c::*; pub struct Thing;"),
+            ("a::b::c", "pub enum Deep {} pub fn shadowed() {} pub use super::*;"),
+            ("d", "use crate::a::{Thing, Deep, Own, Missing};"),
+        ]);
+        let target = |name: &str| {
+            let path = Module::root().child("a").child(name);
+            resolve(&modules, path).to_string()
+        };
+        assert_eq!(["Thing", "Deep", "Own"].map(target), ["a::b", "a::b::c", "a"]);
+        assert_eq!(target("Missing"), "a");
+    }
+
+    #[test]
+    fn a_library_and_a_program_export_together_and_mod_files_are_folders() -> Result<()> {
+        let root = std::env::temp_dir().join(format!("xtask-roots-{}", std::process::id()));
+        fs::create_dir_all(root.join("a"))?;
+        let files = [
+            ("lib.rs", "pub use a::Thing;"),
+            ("main.rs", "use b::Other;"),
+            ("a/mod.rs", "pub struct Thing; use crate::Other;"),
+            ("b.rs", "pub struct Other; use crate::Thing;"),
+        ];
+        for (name, text) in files {
+            fs::write(root.join(name), text)?;
+        }
+        let edges = edges(&root)?;
+        fs::remove_dir_all(&root)?;
+        let [circle] = &of_files(&edges)[..] else { panic!("one circle of files: {edges:?}") };
+        assert_eq!(circle.members, ["a", "b"]);
+        Ok(())
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use toml::Table;
 
 /// Permitted dependencies of a crate: always, and in its tests besides.
 struct Row {
@@ -137,12 +138,16 @@ const TEST_SUPPORT: &str = "test-support";
 const FORBIDDEN: [(&str, &str); 3] =
     [("dataplane", "tokio"), ("linux-net", "tokio"), ("xdp-relay", "tokio")];
 
+/// The lint of the workspace that the crates in [`UNSAFE`] lack.
+const UNSAFE_CODE: &str = "unsafe_code";
+
 /// Crates that hold `unsafe` code, and so have lints of their own.
 const UNSAFE: [&str; 3] = ["lab-net", "linux-net", "xdp-relay"];
 
 pub(super) fn check(root: &Path) -> Result<Vec<String>> {
     let mut slips = Vec::new();
     let packages = packages(root)?;
+    let workspace = read_manifest(&root.join("Cargo.toml"))?;
     let ours: Vec<&str> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
     for package in &packages {
         let name = package["name"].as_str().unwrap_or_default();
@@ -165,17 +170,47 @@ pub(super) fn check(root: &Path) -> Result<Vec<String>> {
                 slips.push(format!("{name}: must not use {used}"));
             }
         }
-        slips.extend(check_manifest(name, package)?);
+        slips.extend(check_manifest(name, package, &workspace)?);
     }
     Ok(slips)
 }
 
-/// The workspace's lints, which forbid `unsafe` code.
-fn check_manifest(name: &str, package: &Value) -> Result<Option<String>> {
+/// Checks that a crate has the lints of the workspace, but perhaps the one against `unsafe` code.
+fn check_manifest(name: &str, package: &Value, workspace: &Table) -> Result<Vec<String>> {
     let path = package["manifest_path"].as_str().context("cargo named no manifest")?;
-    let manifest = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
-    let inherits = manifest.contains("[lints]\nworkspace = true");
-    Ok((inherits == UNSAFE.contains(&name)).then(|| format!("{name}: has to use the workspace's lints, unless it is in the list of crates with unsafe code")))
+    let manifest = read_manifest(Path::new(path))?;
+    if !UNSAFE.contains(&name) {
+        let inherits = manifest.get("lints").and_then(|lints| lints.get("workspace"));
+        let inherits = inherits.and_then(toml::Value::as_bool) == Some(true);
+        let slip =
+            "has to use the workspace's lints, as it is not in the list of crates with unsafe code";
+        return Ok(if inherits { Vec::new() } else { vec![format!("{name}: {slip}")] });
+    }
+    let lints = omitted_lints(workspace, &manifest);
+    Ok(lints.iter().map(|lint| format!("{name}: its lints omit {lint} of the workspace")).collect())
+}
+
+/// Returns the workspace's lints, except [`UNSAFE_CODE`], that a manifest lacks or has at another
+/// level.
+fn omitted_lints(workspace: &Table, manifest: &Table) -> Vec<String> {
+    let wanted = workspace.get("workspace").and_then(|workspace| workspace.get("lints"));
+    let own = manifest.get("lints");
+    let mut omitted = Vec::new();
+    for (tool, lints) in wanted.and_then(toml::Value::as_table).into_iter().flatten() {
+        for (lint, level) in lints.as_table().into_iter().flatten() {
+            let own = own.and_then(|own| own.get(tool)?.get(lint));
+            if own != Some(level) && lint != UNSAFE_CODE {
+                omitted.push(format!("{tool}.{lint} = {level}"));
+            }
+        }
+    }
+    omitted
+}
+
+fn read_manifest(path: &Path) -> Result<Table> {
+    let name = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+    text.parse().with_context(|| format!("cannot parse {name}"))
 }
 
 fn packages(root: &Path) -> Result<Vec<Value>> {
@@ -191,4 +226,18 @@ fn packages(root: &Path) -> Result<Vec<Value>> {
     let packages = metadata["packages"].as_array_mut().map(std::mem::take).unwrap_or_default();
     ensure!(!packages.is_empty(), "cargo metadata lists no packages");
     Ok(packages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lints_of_the_workspace_are_missed_in_a_list_of_their_own() {
+        let workspace = "[workspace.lints.rust]\nunsafe_code = \"forbid\"\nmissing_docs = \"warn\"\n\
+            [workspace.lints.clippy]\ntodo = \"deny\"\nuse_self = \"warn\"\n";
+        let own = "[lints.rust]\nmissing_docs = \"warn\"\n[lints.clippy]\ntodo = \"warn\"\n";
+        let omitted = omitted_lints(&workspace.parse().unwrap(), &own.parse().unwrap());
+        assert_eq!(omitted, ["clippy.todo = \"deny\"", "clippy.use_self = \"warn\""]);
+    }
 }

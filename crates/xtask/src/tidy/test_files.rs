@@ -1,11 +1,12 @@
-//! Files of integration tests. Tests in a file that no test program includes never run.
+//! Files of tests. Integration tests in a file that no test program includes never run. A module
+//! `tests` of a library must be compiled for tests only, because other checks exempt it by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result};
-use syn::{Expr, Item, ItemMod, Lit, Meta};
+use syn::{Attribute, Expr, Item, ItemMod, Lit, Meta};
 
 use super::files;
 
@@ -15,12 +16,17 @@ type Files = BTreeMap<PathBuf, String>;
 /// Name of folders with test data. Rust files in them are not modules.
 const DATA: &str = "fixtures";
 
-/// Returns the files below the `tests` of each crate that no test program includes.
+/// Returns the files below the `tests` of each crate that no test program includes, and the modules
+/// `tests` that are part of a library or a program.
 pub(super) fn check(root: &Path) -> Result<Vec<String>> {
     let mut crates: BTreeMap<PathBuf, Files> = BTreeMap::new();
+    let mut modules = Vec::new();
     for path in files(root)? {
         let name = path.strip_prefix(root).unwrap_or(&path);
         let parts: Vec<_> = name.iter().collect();
+        if name.ends_with("tests.rs") || name.ends_with("tests/mod.rs") {
+            modules.push(path.clone());
+        }
         let Some(depth) = parts.iter().position(|part| *part == "tests") else { continue };
         // `src/…/tests/…` contains modules of a library.
         let own: PathBuf = parts[..depth].iter().collect();
@@ -33,7 +39,7 @@ pub(super) fn check(root: &Path) -> Result<Vec<String>> {
             crates.entry(own).or_default().insert(inside, text);
         }
     }
-    let mut slips = Vec::new();
+    let mut slips = in_products(root, &modules)?;
     for (own, files) in crates {
         let manifest = fs::read_to_string(root.join(&own).join("Cargo.toml"))?;
         let left = forgotten(&manifest, &files).with_context(|| format!("in {}", own.display()))?;
@@ -45,6 +51,46 @@ pub(super) fn check(root: &Path) -> Result<Vec<String>> {
         }));
     }
     Ok(slips)
+}
+
+/// Returns the modules `tests` in `src` that no parent declares with `#[cfg(test)]`.
+fn in_products(root: &Path, modules: &[PathBuf]) -> Result<Vec<String>> {
+    let mut slips = Vec::new();
+    for path in modules {
+        let name = path.strip_prefix(root).unwrap_or(path);
+        if !name.iter().any(|part| part == "src") {
+            continue;
+        }
+        let parent = folder(if path.ends_with("mod.rs") { folder(path) } else { path });
+        let files = [
+            parent.with_extension("rs"),
+            parent.join("mod.rs"),
+            parent.join("lib.rs"),
+            parent.join("main.rs"),
+        ];
+        let mut declared = false;
+        for file in files.iter().filter(|file| file.is_file()) {
+            declared |= declares_tests(&fs::read_to_string(file)?)
+                .with_context(|| format!("cannot parse {}", file.display()))?;
+        }
+        if !declared {
+            let name = name.display();
+            slips.push(format!("{name}: declare it with #[cfg(test)], or give it another name"));
+        }
+    }
+    Ok(slips)
+}
+
+/// Returns true if the file declares `#[cfg(test)] mod tests;`.
+fn declares_tests(text: &str) -> Result<bool> {
+    let is_for_tests = |attribute: &Attribute| {
+        attribute.path().is_ident("cfg")
+            && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
+    };
+    Ok(syn::parse_file(text)?.items.iter().any(|item| {
+        let Item::Mod(module) = item else { return false };
+        module.ident == "tests" && module.attrs.iter().any(is_for_tests)
+    }))
 }
 
 /// Returns the files that no test program includes.
@@ -159,6 +205,23 @@ mod tests {
     fn left(manifest: &str, files: &[(&str, &str)]) -> Vec<String> {
         let files = files.iter().map(|(name, text)| (name.into(), (*text).to_owned())).collect();
         forgotten(manifest, &files).unwrap().iter().map(|file| file.display().to_string()).collect()
+    }
+
+    #[test]
+    fn a_module_of_tests_is_not_part_of_the_product() {
+        assert!(declares_tests("mod a;\n#[cfg(test)]\nmod tests;\n").unwrap());
+        for text in ["mod tests;", "#[cfg(unix)] mod tests;", "#[cfg(test)] mod other;"] {
+            assert!(!declares_tests(text).unwrap(), "{text}");
+        }
+        let root = std::env::temp_dir().join(format!("xtask-tests-{}", std::process::id()));
+        let file = root.join("src/a/tests.rs");
+        fs::create_dir_all(folder(&file)).unwrap();
+        fs::write(&file, "").unwrap();
+        fs::write(root.join("src/a.rs"), "mod tests;").unwrap();
+        let slips = in_products(&root, &[file]);
+        fs::remove_dir_all(&root).unwrap();
+        let slip = "src/a/tests.rs: declare it with #[cfg(test)], or give it another name";
+        assert_eq!(slips.unwrap(), [slip]);
     }
 
     #[test]

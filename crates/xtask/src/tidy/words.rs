@@ -158,9 +158,12 @@ fn rates(groups: &BTreeMap<String, Vec<Page>>) -> BTreeMap<String, [Rate; 3]> {
     groups.iter().map(|(name, pages)| (name.clone(), sum(pages).rates())).collect()
 }
 
-/// Returns each rate above its bound, and each bound far above its rate.
+/// Returns each rate above its bound, each bound far above its rate, and each raised bound.
 pub(super) fn check(root: &Path) -> Result<Vec<String>> {
-    Ok(compare(&rates(&read(root)?), &bounds::read(root)?))
+    let all = bounds::read(root)?;
+    let mut slips = compare(&rates(&read(root)?), &all);
+    slips.extend(bounds::raised(root, &all));
+    Ok(slips)
 }
 
 fn compare(rates: &BTreeMap<String, [Rate; 3]>, all: &BTreeMap<String, Bounds>) -> Vec<String> {

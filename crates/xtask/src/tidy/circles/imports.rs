@@ -6,7 +6,7 @@ use std::fmt;
 use anyhow::Result;
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
-use syn::{Attribute, ItemFn, ItemImpl, ItemMacro, ItemMod, ItemUse, Macro, UseTree};
+use syn::{Attribute, Item, ItemFn, ItemImpl, ItemMacro, ItemMod, ItemUse, Macro, UseTree};
 
 /// A path within a crate, of a module or of an item.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,6 +82,10 @@ pub(super) struct Imports {
     pub(super) paths: BTreeSet<Module>,
     /// Re-exported names, with the paths they stand for.
     pub(super) exports: BTreeMap<String, Module>,
+    /// Modules whose items are all re-exported.
+    pub(super) globs: BTreeSet<Module>,
+    /// Names of the module's own items.
+    pub(super) items: BTreeSet<String>,
 }
 
 impl Imports {
@@ -93,7 +97,18 @@ impl Imports {
         let file = syn::parse_file(text)?;
         let mut reader = Reader { module, imports: Self::default() };
         reader.visit_file(&file);
+        reader.imports.items = file.items.iter().filter_map(name_of).collect();
         Ok(reader.imports)
+    }
+
+    /// Adds the imports of another root of the same crate.
+    pub(super) fn extend(&mut self, other: Self) {
+        self.paths.extend(other.paths);
+        self.globs.extend(other.globs);
+        self.items.extend(other.items);
+        for (name, path) in other.exports {
+            self.exports.entry(name).or_insert(path);
+        }
     }
 }
 
@@ -116,7 +131,10 @@ impl Reader<'_> {
             UseTree::Rename(rename) => {
                 self.named(names, &rename.ident.to_string(), Some(rename.rename.to_string()));
             }
-            UseTree::Glob(_) => self.path(names),
+            UseTree::Glob(_) => {
+                self.path(names);
+                self.imports.globs.extend(self.lead_or_child(names));
+            }
         }
     }
 
@@ -127,15 +145,18 @@ impl Reader<'_> {
         }
         self.path(&whole);
         let here = here.or_else(|| whole.last().cloned()).unwrap_or_default();
-        // Children are named without `self::` as well.
-        let led = self.module.lead(&whole).or_else(|| {
-            let mut below = vec!["self".to_owned()];
-            below.extend(whole);
-            self.module.lead(&below)
-        });
-        if let Some(led) = led {
+        if let Some(led) = self.lead_or_child(&whole) {
             self.imports.exports.insert(here, led);
         }
+    }
+
+    /// Resolves a path. Children are named without `self::` as well.
+    fn lead_or_child(&self, names: &[String]) -> Option<Module> {
+        self.module.lead(names).or_else(|| {
+            let mut below = vec!["self".to_owned()];
+            below.extend_from_slice(names);
+            self.module.lead(&below)
+        })
     }
 
     fn path(&mut self, names: &[String]) {
@@ -248,6 +269,24 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         self.path(&names);
         visit::visit_path(self, path);
     }
+}
+
+/// Name of an item, except of an import.
+fn name_of(item: &Item) -> Option<String> {
+    let name = match item {
+        Item::Const(item) => &item.ident,
+        Item::Enum(item) => &item.ident,
+        Item::Fn(item) => &item.sig.ident,
+        Item::Macro(item) => item.ident.as_ref()?,
+        Item::Mod(item) => &item.ident,
+        Item::Static(item) => &item.ident,
+        Item::Struct(item) => &item.ident,
+        Item::Trait(item) => &item.ident,
+        Item::Type(item) => &item.ident,
+        Item::Union(item) => &item.ident,
+        _ => return None,
+    };
+    Some(name.to_string())
 }
 
 fn is_for_tests(attribute: &Attribute) -> bool {

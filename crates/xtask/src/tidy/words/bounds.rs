@@ -8,8 +8,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+
+use crate::toolchain;
 
 /// Path of the file from the root of the workspace.
 pub(super) const FILE: &str = "crates/xtask/words/bounds.tsv";
@@ -76,7 +79,7 @@ impl Rate {
 /// Reads the file.
 ///
 /// # Errors
-/// The file cannot be read, or a line is not a name and three numbers.
+/// The file cannot be read, or a line is not a name and three numbers from 0.
 pub(super) fn read(root: &Path) -> Result<BTreeMap<String, Bounds>> {
     let text =
         fs::read_to_string(root.join(FILE)).with_context(|| format!("cannot read {FILE}"))?;
@@ -96,13 +99,52 @@ fn parse(text: &str) -> Result<BTreeMap<String, Bounds>> {
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let mut columns = line.split('\t');
         let name = columns.next().unwrap_or_default();
-        let numbers: Vec<f64> = columns.filter_map(|column| column.parse().ok()).collect();
-        let Ok(bounds) = Bounds::try_from(numbers) else {
-            bail!("{FILE}: a name and three numbers are separated by tabs: {line}");
+        let numbers: Option<Vec<f64>> = columns.map(|column| column.parse().ok()).collect();
+        let bounds = numbers.and_then(|numbers| Bounds::try_from(numbers).ok());
+        // No rate exceeds a bound that is not a number.
+        let is_bound = |bound: &f64| bound.is_finite() && *bound >= 0.0;
+        let Some(bounds) = bounds.filter(|bounds| bounds.iter().all(is_bound)) else {
+            bail!("{FILE}: a name and three numbers from 0 are separated by tabs: {line}");
         };
         all.insert(name.to_owned(), bounds);
     }
     Ok(all)
+}
+
+/// Returns each bound above the committed one. The committed file is that of the last commit, or
+/// that of the commit before if nothing has changed since. Without git or such a commit, prints the
+/// reason and returns nothing.
+pub(super) fn raised(root: &Path, all: &BTreeMap<String, Bounds>) -> Vec<String> {
+    let before = committed(root, "HEAD")
+        .and_then(|last| if last == *all { committed(root, "HEAD^") } else { Ok(last) });
+    match before {
+        Ok(before) => compare(&before, all),
+        Err(reason) => {
+            eprintln!("{FILE} is not compared with a commit: {reason:#}");
+            Vec::new()
+        }
+    }
+}
+
+/// Bounds of a commit.
+fn committed(root: &Path, commit: &str) -> Result<BTreeMap<String, Bounds>> {
+    let mut git = Command::new("git");
+    git.args(["show", &format!("{commit}:{FILE}")]).current_dir(root);
+    parse(&toolchain::output(&mut git)?)
+}
+
+fn compare(before: &BTreeMap<String, Bounds>, all: &BTreeMap<String, Bounds>) -> Vec<String> {
+    let mut slips = Vec::new();
+    for (name, bounds) in all {
+        let Some(before) = before.get(name) else { continue };
+        for (kind, (bound, before)) in bounds.iter().zip(before).enumerate() {
+            if bound > before {
+                let kind = KINDS[kind];
+                slips.push(format!("{FILE}: {name}: {kind} rise from {before:.1} to {bound:.1}"));
+            }
+        }
+    }
+    slips
 }
 
 fn text(all: &BTreeMap<String, Bounds>) -> String {
@@ -157,5 +199,20 @@ mod tests {
         lower(&mut bounds, &[("a".to_owned(), rates), ("new".to_owned(), rates)].into());
         assert_eq!(text(&bounds), format!("{HEADER}a\t51.0\t40.0\t8.0\n"));
         assert!(parse("a\t1.0\t2.0\n").is_err());
+    }
+
+    #[test]
+    fn a_raised_bound_is_reported_and_a_new_one_is_not() {
+        let before = parse("a\t1.0\t2.0\t3.0\ngone\t1.0\t1.0\t1.0\n").unwrap();
+        let all = parse("a\t0.5\t2.5\t3.0\nnew\t9.0\t9.0\t9.0\n").unwrap();
+        assert_eq!(compare(&before, &all), [format!("{FILE}: a: openings rise from 2.0 to 2.5")]);
+        assert!(raised(&std::env::temp_dir(), &all).is_empty(), "there is nothing to compare");
+    }
+
+    #[test]
+    fn bounds_that_no_rate_exceeds_are_refused() {
+        for bound in ["NaN", "inf", "-1.0", "x\t1.0"] {
+            assert!(parse(&format!("a\t{bound}\t1.0\t1.0\n")).is_err(), "{bound}");
+        }
     }
 }
