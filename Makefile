@@ -1,4 +1,4 @@
-# Two commands: `make run` starts a server, `make test` runs every test. Both install what is missing.
+# Two commands: `make run` starts a server, `make test` runs the checks and tests. Both install what is missing.
 
 .PHONY: run test build fmt lint docs
 

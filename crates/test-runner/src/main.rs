@@ -1,4 +1,4 @@
-//! Runs every check and every test of the workspace: `make test`.
+//! Runs the checks and tests of the workspace: `make test`.
 //!
 //! Each test runs in a separate process with a time limit. After the last test, each failed test
 //! runs once more while no other test runs. Success there is reported as "passed at the second try"
