@@ -28,8 +28,11 @@ const COMPUTING_LIMIT: Duration = Duration::from_secs(240);
 const WAITING_LIMIT: Duration = Duration::from_secs(240);
 
 /// Tests with a higher limit: start of the full name, limit in seconds, reason.
-const LONGER: [(&str, u64, &str); 1] =
-    [("e2e package::", 600, "installs packages in a Debian machine that is made on the first run")];
+const LONGER: [(&str, u64, &str); 3] = [
+    ("e2e package::", 600, "installs packages in a Debian machine that is made on the first run"),
+    ("e2e offload::ends::a_permission_without_refresh", 600, "waits five minutes, by hand"),
+    ("e2e offload::order::", 1800, "sends ten million packets, by hand"),
+];
 
 /// Packages of [`Lane::Waiting`].
 const WAITING_PACKAGES: [&str; 2] = ["e2e", "turn-bench"];

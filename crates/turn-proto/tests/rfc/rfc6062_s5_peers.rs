@@ -176,9 +176,9 @@ fn calling(world: &mut World, client: &mut Client) -> (Vec<u8>, PendingId, Conne
 /// Takes the connections that held commands close.
 fn closed(world: &mut World) -> Vec<ConnectionId> {
     let held = std::mem::take(&mut world.held).into_iter();
-    held.filter_map(|command| match command {
-        Command::Tcp(TcpCommand::Close { connection }) => Some(connection),
-        _ => None,
+    held.filter_map(|command| {
+        let Command::Tcp(TcpCommand::Close { connection }) = command else { return None };
+        Some(connection)
     })
     .collect()
 }

@@ -284,7 +284,13 @@ fn name_of(item: &Item) -> Option<String> {
         Item::Trait(item) => &item.ident,
         Item::Type(item) => &item.ident,
         Item::Union(item) => &item.ident,
-        _ => return None,
+        Item::ExternCrate(_)
+        | Item::ForeignMod(_)
+        | Item::Impl(_)
+        | Item::TraitAlias(_)
+        | Item::Use(_)
+        | Item::Verbatim(_)
+        | _ => return None,
     };
     Some(name.to_string())
 }
