@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::Server;
 
-/// Longest time until a server begins its answer.
+/// Longest time until the first byte of a server's answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Silence that ends an answer.
+/// Silence after the last byte of an answer.
 const SILENCE: Duration = Duration::from_millis(100);
 
 /// A next process that has got everything, and does no more: no socket is served until it is gone.

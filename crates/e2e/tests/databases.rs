@@ -112,7 +112,7 @@ fn is_shared_with_coturn(kind: DatabaseKind) {
     database.turnadmin(&["-d", "-u", "ours", "-r", "turn.test"]);
     for name in ["ours", "theirs"] {
         let call = || calls(&lab, name, "battery-staple");
-        eventually("the user is gone", || is_refused(&server, "unknown_user", call));
+        eventually(&format!("{name} is gone"), || is_refused(&server, "unknown_user", call));
     }
     eventually("theirs is gone at coturn's server", || {
         !calls_at(&lab, COTURN, "theirs", "battery-staple")

@@ -90,7 +90,7 @@ fn no_packet_is_lost_by_xdp() {
     no_packet_is_lost("xdp");
 }
 
-/// A client that has asked for a pair of ports comes for the second one behind an upgrade.
+/// A client that requested a pair of ports gets the second port after an upgrade.
 #[test]
 fn a_reserved_port_is_kept_for_its_client() {
     let Some(lab) = require(Lab::new()) else { return };

@@ -45,7 +45,7 @@ impl Arguments {
         Ok(found)
     }
 
-    /// Returns a line that says which checks and tests are selected.
+    /// Returns a line about the selected checks and tests.
     pub(crate) fn chosen(&self) -> String {
         if self.runs_checks {
             return "all checks and tests".to_owned();

@@ -191,7 +191,7 @@ impl Report {
         format!("{second}{} passed, {failed} failed, {} skipped", self.passed, self.skipped.len())
     }
 
-    /// Writes the commit before the run, so that an aborted run leaves no earlier result.
+    /// Writes the commit before the run: an aborted run leaves no earlier result.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -202,7 +202,7 @@ impl Report {
     }
 
     /// Writes commit and result, second tries and durations to files in the target directory.
-    /// `chosen` says which tests and checks the run consists of.
+    /// `chosen` is the line about the selected checks and tests.
     ///
     /// # Errors
     /// A file cannot be written.

@@ -1,6 +1,6 @@
 //! Tests that may be skipped where every test is requested.
 
-/// Variable that makes a skipped test a failed one, except for tests in [`EXPECTED`].
+/// Variable with which a skipped test has failed, except for tests in [`EXPECTED`].
 const EVERY_TEST: &str = "EVERY_TEST";
 
 /// Start of the full name, and the reason.

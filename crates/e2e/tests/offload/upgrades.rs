@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const EARLY_DEATH: Duration = Duration::from_secs(11);
 
 /// Attempts, of which one may fail: now and then the sockets get a packet of each direction, and
-/// those behind it wait for it.
+/// later packets wait for it.
 const ATTEMPTS: usize = 3;
 
 /// Datagrams of an attempt.

@@ -107,7 +107,7 @@ impl Run<'_> {
             let begin = clock::now() + u64::try_from(lead.as_nanos()).unwrap_or(u64::MAX);
             let plan = Plan::new(self.line.run, self.spec, self.flows, begin);
             let question = Body::Start { plan, clock: self.clock };
-            // Answers to an earlier plan may come late.
+            // A response to an earlier plan may be late.
             let answer = |body: &Body| started(body).filter(|(told, _)| *told == plan);
             if let Some((_, theirs)) = self.line.ask(question, lead, answer)?
                 && clock::now() < begin

@@ -7,13 +7,13 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Interval of looks at the end of the test.
+/// Interval of checks for the end of the test.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Forwards datagrams of one relayed address to a peer after a time, and answers at once. It ends
-/// with this value.
+/// Forwards datagrams of one relayed address to a peer after a time, and the peer's immediately,
+/// until it is dropped.
 pub(crate) struct Delay {
-    /// Address in place of the peer's.
+    /// Address for clients instead of the peer's.
     pub(crate) address: SocketAddr,
     halt: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,

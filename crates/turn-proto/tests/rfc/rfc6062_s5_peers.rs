@@ -126,8 +126,8 @@ fn a_client_has_as_many_connections_as_it_may() {
     assert_eq!(refused, PeerRefusal::TooMany);
 }
 
-/// A Connect whose peer accepts it after the time is over has failed: the connection is closed
-/// already, and its number is told to nobody.
+/// A Connect whose peer accepts it after the time limit has failed: the server has closed the
+/// connection, and the response to the client has no number.
 #[test]
 fn a_peer_that_accepts_too_late_is_not_told() {
     let mut world = tcp_world();
@@ -144,8 +144,7 @@ fn a_peer_that_accepts_too_late_is_not_told() {
     assert_eq!(world.record().connections, 0);
 }
 
-/// The operator ends the allocation of a Connect while its peer accepts: the connection belongs to
-/// nobody, and is closed.
+/// The server closes a connection that a peer accepts after the operator has ended the allocation.
 #[test]
 fn a_peer_that_accepts_what_was_ended_is_closed() {
     let mut world = tcp_world();
@@ -163,7 +162,7 @@ fn a_peer_that_accepts_what_was_ended_is_closed() {
     assert_eq!(closed(&mut world), [connection]);
 }
 
-/// A Connect that waits for its peer, while commands are held.
+/// Sends a Connect, and stores the commands from then on.
 fn calling(world: &mut World, client: &mut Client) -> (Vec<u8>, PendingId, ConnectionId) {
     world.hold = true;
     let request = connect_request(world, client, PEER);

@@ -359,8 +359,7 @@ fn one_that_nobody_comes_back_for_ends_in_time() {
     assert_eq!(world.ends(), [EndReason::Expired]);
 }
 
-/// An allocation that has expired and is not reclaimed yet has no ticket any more: a client that is
-/// told of a success would send to nobody.
+/// A ticket is void when its allocation has expired, also before the server reclaims it.
 #[test]
 fn a_ticket_expires_with_its_allocation() {
     for (age, code) in [(599, None), (600, Some(400))] {
@@ -372,7 +371,7 @@ fn a_ticket_expires_with_its_allocation() {
     }
 }
 
-/// A relayed address that has expired, to the moment, does not come back by a ticket.
+/// A ticket does not renew a relayed address that expires at that moment.
 #[test]
 fn a_ticket_refreshes_no_expired_half() {
     let mut world = world();

@@ -16,6 +16,7 @@ pub mod forge;
 mod invariants;
 mod notices;
 pub mod tcp;
+pub mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};

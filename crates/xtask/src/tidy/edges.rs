@@ -175,7 +175,7 @@ pub(super) fn check(root: &Path) -> Result<Vec<String>> {
     Ok(slips)
 }
 
-/// Checks that a crate has the lints of the workspace, but perhaps the one against `unsafe` code.
+/// Checks that a crate has the lints of the workspace; [`UNSAFE`] crates may lack [`UNSAFE_CODE`].
 fn check_manifest(name: &str, package: &Value, workspace: &Table) -> Result<Vec<String>> {
     let path = package["manifest_path"].as_str().context("cargo named no manifest")?;
     let manifest = read_manifest(Path::new(path))?;

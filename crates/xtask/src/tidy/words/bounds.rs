@@ -101,7 +101,7 @@ fn parse(text: &str) -> Result<BTreeMap<String, Bounds>> {
         let name = columns.next().unwrap_or_default();
         let numbers: Option<Vec<f64>> = columns.map(|column| column.parse().ok()).collect();
         let bounds = numbers.and_then(|numbers| Bounds::try_from(numbers).ok());
-        // No rate exceeds a bound that is not a number.
+        // No rate exceeds NaN.
         let is_bound = |bound: &f64| bound.is_finite() && *bound >= 0.0;
         let Some(bounds) = bounds.filter(|bounds| bounds.iter().all(is_bound)) else {
             bail!("{FILE}: a name and three numbers from 0 are separated by tabs: {line}");
