@@ -269,6 +269,43 @@ fn one_customer_takes_a_part_of_the_look_ups() {
     assert!(wait(&mut Client::at("192.0.2.2:1")));
 }
 
+/// A look-up is charged as the response behind it, which is free then: as many are answered as the
+/// budget has responses.
+#[test]
+fn a_request_whose_user_is_looked_up_is_charged_once() {
+    const BUDGET: u32 = 200;
+    let mut world = granting(BUDGET);
+    world.no_database = true;
+    let mut client = Client::at("198.51.100.7:5000");
+    client.log_in(&mut world);
+    let requests = (0..10 * BUDGET).filter(|_| {
+        let request = client.sealed(&mut world, Method::ALLOCATE, |_| ());
+        matches!(world.from_client(&client.path, &request), Fate::Reply(_))
+    });
+    assert_eq!(requests.count(), BUDGET as usize);
+    assert_eq!(world.looked_up, BUDGET);
+}
+
+/// The longest request that may wait is one packet of an Ethernet.
+#[test]
+fn long_requests_wait_for_no_user() {
+    let mut world = World::new();
+    let mut client = Client::new(1);
+    client.log_in(&mut world);
+    let mut of_length = |len: usize| {
+        let bare = client.sealed(&mut world, Method::ALLOCATE, |_| ()).len();
+        let padding = vec![0; len - bare - 4];
+        let request = client.sealed(&mut world, Method::ALLOCATE, |builder| {
+            builder.requested_transport(17).attribute(AttributeType(0xC0DE), &padding[8..]);
+        });
+        assert_eq!(request.len(), len);
+        let before = world.looked_up;
+        (client.exchange(&mut world, &request).code(), world.looked_up - before)
+    };
+    assert_eq!(of_length(limits::WAITING_REQUEST_MAX + 4), (Some(400), 0));
+    assert_eq!(of_length(limits::WAITING_REQUEST_MAX), (None, 1));
+}
+
 fn limited(change: impl FnOnce(&mut Quotas)) -> World {
     let mut policy = policy();
     policy.quotas.permissions = 128;

@@ -241,3 +241,31 @@ fn an_answer_that_never_comes_leaves_nothing() {
     // Its place in the quotas is free again, and so is its 5-tuple.
     alice.allocate(&mut world);
 }
+
+/// Requests that wait for the authorizer take a part of the places, and free theirs at its answer.
+#[test]
+fn requests_that_wait_for_the_authorizer_are_bounded() {
+    let mut policy = with_secret();
+    policy.auth.authorizer = Some(WhenSilent::Refuse);
+    let mut world = World::with(policy);
+    world.hold = true;
+    let mut port = 0;
+    let mut ask = |world: &mut World| {
+        port += 1;
+        let mut client = named(port, "1900003600:alice".to_owned());
+        let request = client.sealed(world, Method::ALLOCATE, |builder| {
+            builder.requested_transport(17);
+        });
+        client.refusal_unless_it_waits(world, &request)
+    };
+    for number in 0..limits::PENDING_AUTHORIZATIONS_MAX {
+        assert_eq!(ask(&mut world), None, "{number}");
+    }
+    assert_eq!(ask(&mut world), Some(500));
+    for _ in 0..2 {
+        let Command::Authorize { pending, .. } = world.held.remove(0) else { panic!() };
+        let denied = Event::Authorized { pending, answer: Authorization::Denied };
+        assert!(world.handle_event(denied).is_some());
+    }
+    assert_eq!([(); 3].map(|()| ask(&mut world)), [None, None, Some(500)]);
+}

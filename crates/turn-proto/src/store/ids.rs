@@ -46,3 +46,20 @@ impl Ids {
         RelayId::shared(self.relays)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An id may come back that was given long ago, and the id of a worker with another number:
+    /// neither makes this worker give one twice.
+    #[test]
+    fn goes_on_behind_later_ids_of_its_own_number_alone() {
+        let mut ids = Ids::new(WorkerId(1));
+        for taken in [(1, 7), (1, 3), (2, 90), (2, 1)] {
+            ids.go_on_behind(AllocationId::new(WorkerId(taken.0), taken.1));
+            assert_eq!(ids.last_allocation(), AllocationId::new(WorkerId(1), 7), "{taken:?}");
+        }
+        assert_eq!(ids.next_allocation(), AllocationId::new(WorkerId(1), 8));
+    }
+}

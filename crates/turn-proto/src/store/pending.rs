@@ -436,6 +436,40 @@ mod tests {
         assert!(pending.ends.0.len() <= 2 * PENDING_MAX + 1);
         assert!(pending.lookup_ends.0.len() <= 2 * PENDING_MAX + 1);
         assert_eq!(pending.entries.len(), 1);
+        assert_eq!(pending.next_end(), Some(Instant::ZERO + USER_LOOKUP_WITHIN));
+        assert!(pending.take_expired(Instant::ZERO + PENDING_LIFETIME).is_some());
+    }
+
+    #[test]
+    fn look_ups_that_are_overdue_together_are_all_found() {
+        let mut pending = new();
+        let ids = [1, 2, 3].map(|port| wait(&mut pending, Instant::ZERO, port));
+        pending.take(ids[1]);
+        let overdue = Instant::ZERO + USER_LOOKUP_WITHIN;
+        let found = std::iter::from_fn(|| pending.take_overdue_lookup(overdue));
+        assert_eq!(found.collect::<Vec<_>>(), [ids[0], ids[2]]);
+    }
+
+    /// Clients with an allocation have places that others do not take, and requests behind their
+    /// look-ups have more.
+    #[test]
+    fn places_are_kept_for_those_that_have_proved_more() {
+        let mut pending = new();
+        let known = |number: usize| {
+            let mut known = lookup(u16::try_from(number).unwrap());
+            known.known = true;
+            known
+        };
+        for number in 0..PENDING_MAX {
+            assert!(!pending.is_full());
+            let next = known(number);
+            assert_eq!(pending.has_room_for(&next), number < PENDING_USERS_MAX, "{number}");
+            let key = (next.request.path.five_tuple, TransactionId([1; 12]));
+            pending.insert(Instant::ZERO, key, Waiting::User(next));
+        }
+        assert!(pending.is_full());
+        pending.take_oldest();
+        assert!(!pending.is_full());
     }
 
     #[test]

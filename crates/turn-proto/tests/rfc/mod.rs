@@ -27,3 +27,4 @@ mod rfc8656_s18_attributes;
 mod rfc8656_s21_security;
 mod session_history;
 mod takeover;
+mod takeover_questions;

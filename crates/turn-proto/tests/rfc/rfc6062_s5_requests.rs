@@ -260,6 +260,38 @@ fn a_peer_that_does_not_answer_is_given_thirty_seconds() {
     assert_eq!(world.record().connections, 0);
 }
 
+/// Peers that do not answer leave room for others, and for those that come after them.
+#[test]
+fn connects_that_wait_are_bounded() {
+    let mut world = tcp_world();
+    let mut clients = Vec::new();
+    for port in 1..=33 {
+        let mut client = alice(port);
+        allocate(&mut world, &mut client);
+        clients.push(client);
+    }
+    let silent = |number: usize| format!("192.0.2.10:{}", 1000 + number);
+    world.silent.extend((0..100).map(|number| addr(&silent(number))));
+    let mut wait = |world: &mut World, client: usize, number: usize| {
+        let client = &mut clients[client];
+        let request = connect_request(world, client, &silent(number));
+        client.refusal_unless_it_waits(world, &request)
+    };
+    for number in 0..limits::PENDING_CONNECTS_MAX {
+        assert_eq!(wait(&mut world, number / 32, number % 32), None, "{number}");
+    }
+    assert_eq!(wait(&mut world, 32, 0), Some(508));
+    for _ in 0..2 {
+        let (&connection, &(_, pending)) = world.connections.iter().next().unwrap();
+        let pending = pending.unwrap();
+        world.connections.remove(&connection);
+        let failed = Event::PeerConnected { pending, connection, result: Err(ConnectError) };
+        assert!(world.handle_event(failed).is_some());
+    }
+    let after = [0, 1, 2].map(|number| wait(&mut world, 32, number));
+    assert_eq!(after, [None, None, Some(508)]);
+}
+
 #[test]
 fn every_connection_has_a_number_of_its_own() {
     // 6062-5.2-07

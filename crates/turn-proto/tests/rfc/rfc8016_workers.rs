@@ -500,6 +500,59 @@ fn a_worker_serves_those_that_it_has_or_expects() {
     assert_eq!(serves(&mut moving.workers), [[false, false], [false, false]]);
 }
 
+/// A worker that expects as many clients as it may asks no other for more.
+#[test]
+fn the_clients_that_a_worker_expects_are_bounded() {
+    let mut workers = Workers::new();
+    let mut wait_at_1 = |number: usize| {
+        let port = u16::try_from(number).unwrap();
+        let mut old = Client::new(port);
+        let world = &mut workers.worlds[0];
+        let allocated = old.try_allocate(world, |b| {
+            b.mobility_ticket(&[]);
+        });
+        let ticket = ticket_of(&allocated.success());
+        let mut new = Client::at(&format!("192.0.2.200:{port}"));
+        new.nonce = None;
+        workers.refresh_by(1, &mut new, &ticket).code()
+    };
+    for number in 1..=limits::EXPECTED_CLIENTS_MAX {
+        assert_eq!(wait_at_1(number), None, "{number}");
+    }
+    assert_eq!(wait_at_1(limits::EXPECTED_CLIENTS_MAX + 1), Some(508));
+}
+
+/// A request is counted once, though it waits for its user and then for its allocation: its packet
+/// says so.
+#[test]
+fn a_queued_request_tells_that_it_had_waited_for_its_user() {
+    let mut moving = Moving::new();
+    let permit = |client: &mut Client, world: &mut World| {
+        client.sealed(world, Method::CREATE_PERMISSION, |b| {
+            b.xor_address(AttributeType::XOR_PEER_ADDRESS, addr(PEER));
+        })
+    };
+    // The user of an expected client is known.
+    let world = &mut moving.workers.worlds[1];
+    let request = permit(&mut moving.new, world);
+    moving.workers.ask(1, &moving.new, &request).success();
+    assert_eq!(moving.workers.worlds[1].had_waited, [false]);
+    // That of one who has not begun to move yet is looked up.
+    let mut third = Client::new(3000);
+    let world = &mut moving.workers.worlds[2];
+    let request = permit(&mut third, world);
+    let refresh = third.sealed(world, Method::REFRESH, |b| {
+        b.mobility_ticket(&moving.ticket);
+    });
+    world.hold = true;
+    for request in [&request, &refresh] {
+        assert!(matches!(world.from_client(&third.path, request), Fate::Wait));
+    }
+    assert!(world.release().is_empty());
+    assert_eq!(moving.workers.exchange().len(), 2, "answers to both");
+    assert_eq!(moving.workers.worlds[2].had_waited, [true]);
+}
+
 /// A client that sends more than its queue takes loses the newest, and is told of by a reason of
 /// its own.
 #[test]

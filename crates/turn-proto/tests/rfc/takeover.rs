@@ -22,15 +22,15 @@ use turn_types::{
 use crate::support::*;
 
 /// An allocation on its way between two processes.
-struct Left {
+pub(crate) struct Left {
     departure: Departure,
-    state: Vec<u8>,
+    pub(crate) state: Vec<u8>,
     /// Its relay sockets, by the names that they had.
-    sockets: Vec<(RelayId, RelayedAddr)>,
+    pub(crate) sockets: Vec<(RelayId, RelayedAddr)>,
 }
 
 /// All allocations leave.
-fn leave(world: &mut World) -> Vec<Left> {
+pub(crate) fn leave(world: &mut World) -> Vec<Left> {
     let ids: Vec<AllocationId> = world.server.allocations().map(|record| record.id).collect();
     world.server.withdraw_all(|_| true);
     world.carry_out();
@@ -60,7 +60,7 @@ const fn as_before(path: &ClientPath) -> Option<SocketId> {
     Some(path.socket)
 }
 
-fn take(
+pub(crate) fn take(
     world: &mut World,
     state: &[u8],
     sockets: &[(RelayId, RelayedAddr)],
@@ -76,7 +76,7 @@ fn take(
 }
 
 /// The next process takes everything.
-fn restart(mut old: World, policy: Policy) -> World {
+pub(crate) fn restart(mut old: World, policy: Policy) -> World {
     let mut new = next(&old, policy);
     for Left { state, sockets, .. } in leave(&mut old) {
         take(&mut new, &state, &sockets).unwrap();

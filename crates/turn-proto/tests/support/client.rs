@@ -197,6 +197,14 @@ impl Client {
         Reply::decode(self, request, bytes)
     }
 
+    /// Sends a request, and returns the code of its refusal; `None`: it waits.
+    pub fn refusal_unless_it_waits(&self, world: &mut World, request: &[u8]) -> Option<u16> {
+        match world.from_client(&self.path, request) {
+            Fate::Wait => None,
+            other => self.decode(request, other.reply()).code(),
+        }
+    }
+
     /// An authentic request and its answer.
     pub fn ask(
         &mut self,

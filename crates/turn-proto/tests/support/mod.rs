@@ -23,7 +23,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use stun_wire::{LongTermKeys, userhash};
+use stun_wire::{LongTermKeys, Message, Method, userhash};
 use turn_proto::*;
 use turn_types::*;
 
@@ -231,6 +231,8 @@ pub struct World {
     pub outgoing: Vec<Command>,
     /// Fates of data that waited for its client's allocation, in this order.
     pub after_queue: Vec<Result<(PeerAddr, Vec<u8>), DropReason>>,
+    /// Which of the packets in that queue had waited for a user before.
+    pub had_waited: Vec<bool>,
     /// Other workers share its registry and its ports.
     pub is_shared: bool,
     pub opened: u32,
@@ -288,6 +290,7 @@ impl World {
             held: Vec::new(),
             outgoing: Vec::new(),
             after_queue: Vec::new(),
+            had_waited: Vec::new(),
             is_shared: false,
             opened: 0,
             looked_up: 0,
@@ -478,7 +481,8 @@ impl World {
 
     /// A packet that has waited for its client's allocation.
     fn hand_in_again(&mut self, packet: &QueuedPacket) -> Option<(ClientPath, Vec<u8>)> {
-        let QueuedPacket { path, meta, bytes, .. } = packet;
+        let QueuedPacket { path, meta, bytes, has_waited } = packet;
+        self.had_waited.push(*has_waited);
         match self.server.handle_client(self.now, path, *meta, bytes, &mut self.reply) {
             Verdict::ToPeer { peer, start, len, .. } => {
                 let payload = bytes[start.into()..][..len.into()].to_vec();
@@ -495,7 +499,8 @@ impl World {
         }
     }
 
-    fn carry_out_one(&mut self, command: Command) -> Option<(ClientPath, Vec<u8>)> {
+    /// Carries out a command. Returns the answer to the request that waited for it.
+    pub fn carry_out_one(&mut self, command: Command) -> Option<(ClientPath, Vec<u8>)> {
         let event = match command {
             Command::FindUser { pending, realm, user } => {
                 self.looked_up += 1;
@@ -602,6 +607,8 @@ impl World {
 
     pub fn handle_event(&mut self, event: Event) -> Option<(ClientPath, Vec<u8>)> {
         let answer = self.server.handle_event(self.now, event, &mut self.reply)?;
+        let method = Message::parse(&self.reply[..answer.len.into()]).unwrap().method();
+        assert_eq!(answer.held, method == Method::CONNECTION_BIND, "its stream was held");
         Some((answer.to, self.reply[..answer.len.into()].to_vec()))
     }
 

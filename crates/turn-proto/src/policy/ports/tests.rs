@@ -31,6 +31,7 @@ fn a_range_is_never_empty_or_privileged() {
     assert_eq!(PortRange::new(2000, 1999), None);
     assert_eq!(range(1024, 65_535).count(), 64_512);
     assert_eq!(range(2000, 2000).count(), 1);
+    assert_eq!((PortRange::DYNAMIC.min(), PortRange::DYNAMIC.max()), (49_152, 65_535));
     assert_eq!(std::format!("{}", PortRange::DYNAMIC), "49152-65535");
 }
 
