@@ -1,4 +1,4 @@
-# Two commands: `make run` starts a server, `make test` runs the checks and tests. Both install what is missing.
+# `make build` builds the server, `make run` starts one, `make test` runs the checks and tests. Each installs what is missing.
 
 .PHONY: run test build fmt lint docs
 

@@ -14,7 +14,8 @@ use turn_proto::{DropReason, EndReason};
 use turn_types::{IpFamily, IpMeta, Transport};
 
 use crate::support::dtls::{
-    DtlsUser, begin, config, cookie, handshake_offering, hello, receive, socket, socket_at,
+    DtlsUser, begin, begin_all, config, cookie, handshake_offering, hello, receive, socket,
+    socket_at,
 };
 use crate::support::end::End;
 use crate::support::stream::StreamUser;
@@ -254,13 +255,15 @@ fn a_cookie_begins_one_association() {
 fn use_up_share(world: &World) {
     let flood = socket(world.server);
     let used_up = Series::AssociationsRefused(AssociationRefusal::Share);
-    for number in 0..u32::MAX {
+    let random = |number: u64| {
         let mut random = [0; 32];
-        random[..4].copy_from_slice(&number.to_be_bytes());
-        begin(&flood, random);
-        if number % 64 == 0 && world.count(used_up) > 0 {
-            return;
-        }
+        random[..8].copy_from_slice(&number.to_be_bytes());
+        random
+    };
+    let mut numbers = 0_u64..;
+    while world.count(used_up) == 0 {
+        let randoms: Vec<_> = numbers.by_ref().take(32).map(random).collect();
+        begin_all(&flood, &randoms);
     }
 }
 

@@ -63,13 +63,13 @@ fn run(arguments: &Arguments) -> Result<bool> {
     let started = Instant::now();
     let mut report = Report::default();
     let commit = commit::current();
-    report.begin(&commit, &arguments.chosen())?;
     let checks = if arguments.runs_checks { checks::all() } else { Vec::new() };
 
     let building = Instant::now();
     let programs = cargo::build_tests()?;
     report.phase("build of the tests", building.elapsed());
     let tests = chosen(arguments, &programs)?;
+    report.begin(&commit, &arguments.chosen())?;
 
     let _low = LowPriority::of_session();
     let _busy = BusyProcesses::start(arguments.busy).context("cannot start a busy process")?;
@@ -109,7 +109,11 @@ fn chosen(arguments: &Arguments, programs: &[cargo::Program]) -> Result<Vec<Test
     }
     let named = tests.iter().map(|test| (test.package(), test.full_name()));
     let without = arguments.without_tests(named);
-    anyhow::ensure!(without.is_empty(), "no test has the name {}", without.join(", "));
+    anyhow::ensure!(
+        without.is_empty(),
+        "no package, or no test has a name with {}",
+        without.join(", ")
+    );
     tests.retain(|test| arguments.includes(test.package(), &test.full_name()));
     anyhow::ensure!(!tests.is_empty(), "no test has such a name");
     Ok(tests)

@@ -39,7 +39,8 @@ struct SecondTry {
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     passed: u64,
-    failed: Vec<String>,
+    /// Names and outputs of tests that failed twice.
+    failed: Vec<(String, String)>,
     failed_checks: Vec<String>,
     skipped: Vec<String>,
     /// Tests that failed at the first try, and their outputs.
@@ -154,7 +155,7 @@ impl Report {
             Err(error) => format!("{error:#}"),
         };
         println!("FAILED at the second try: {name} ({seconds:.1} s)\n{said}\n");
-        self.failed.push(name.to_owned());
+        self.failed.push((name.to_owned(), said));
     }
 
     /// Returns true if no check failed and no test failed twice.
@@ -178,7 +179,9 @@ impl Report {
         list("phases (checks and tests run at the same time):", &phases.collect::<Vec<_>>());
         let names: Vec<&str> = self.second_tries.iter().map(|one| &*one.name).collect();
         list("PASSED AT THE SECOND TRY, a fault to explain (see target/second-tries):", &names);
-        list("failed:", &[&self.failed_checks[..], &self.failed].concat());
+        list("failed checks:", &self.failed_checks);
+        let names: Vec<&str> = self.failed.iter().map(|(name, _)| &**name).collect();
+        list("failed (see target/failures):", &names);
         println!("\n{}", self.counts());
     }
 
@@ -211,6 +214,11 @@ impl Report {
         let result = format!("{commit}\n{verdict}\n{chosen}\n{}\n", self.counts());
         self.last.write_result(&result).context("cannot write the result")?;
         self.last.write_times(&self.times).context("cannot write the times of the tests")?;
+        let failures =
+            self.failed.iter().map(|(name, said)| format!("== {name}, at {commit}\n{said}\n"));
+        self.last
+            .write_failures(&failures.collect::<String>())
+            .context("cannot write the failures")?;
         for SecondTry { name, first_output } in &self.second_tries {
             let text = format!("== {name}, at {commit}\n{first_output}\n");
             self.last.add_second_try(&text).context("cannot write the second tries")?;

@@ -89,6 +89,7 @@ fn check() -> Result<()> {
         eprintln!("{slip}");
     }
     anyhow::ensure!(slips.is_empty(), "{} to tidy", slips.len());
+    println!("nothing to tidy");
     Ok(())
 }
 

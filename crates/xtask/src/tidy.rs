@@ -4,6 +4,7 @@
 mod circles;
 mod comments;
 mod edges;
+mod functions;
 mod security_page;
 mod test_files;
 mod text;
@@ -20,6 +21,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     slips.extend(circles::check(root)?);
     slips.extend(text::check(root)?);
     slips.extend(width::check(root)?);
+    slips.extend(functions::check(root)?);
     slips.extend(test_files::check(root)?);
     slips.extend(security_page::check(root)?);
     slips.extend(words::check(root)?);
@@ -94,6 +96,11 @@ mod tests {
     #[test]
     fn comments_are_as_wide_as_code() {
         assert_eq!(width::check(&crate::root()).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn each_crate_has_the_limit_of_function_length() {
+        assert_eq!(functions::check(&crate::root()).unwrap(), [""; 0]);
     }
 
     #[test]

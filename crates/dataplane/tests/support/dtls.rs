@@ -236,12 +236,32 @@ pub(crate) fn hello(random: [u8; 32], cookie: &[u8]) -> Vec<u8> {
 /// Sends a hello, and returns the same with the cookie that it is answered.
 pub(crate) fn verified(socket: &UdpSocket, random: [u8; 32]) -> Vec<u8> {
     socket.send(&hello(random, &[])).unwrap();
-    let mut answer = receive(socket);
-    // Of a handshake before this one something may be there still.
-    while answer[13] != 3 {
-        answer = receive(socket);
+    hello(random, cookie(&receive_cookie(socket)))
+}
+
+/// The next answer with a cookie. Of handshakes before it something may be there still.
+fn receive_cookie(socket: &UdpSocket) -> Vec<u8> {
+    std::iter::repeat_with(|| receive(socket)).find(|answer| answer[13] == 3).unwrap()
+}
+
+/// Begins so many handshakes at once: on a busy machine both ends wait for each other less often.
+/// Those of lost answers are left out.
+pub(crate) fn begin_all(socket: &UdpSocket, randoms: &[[u8; 32]]) {
+    /// The last byte of a record's number, which an answer has from its hello.
+    const NUMBER_AT: usize = 10;
+    for (number, random) in (0..).zip(randoms) {
+        let mut first = hello(*random, &[]);
+        first[NUMBER_AT] = number;
+        socket.send(&first).unwrap();
     }
-    hello(random, cookie(&answer))
+    let mut room = [0; 2048];
+    let answers =
+        std::iter::from_fn(|| socket.recv(&mut room).ok().map(|len| room[..len].to_vec()));
+    let answers: Vec<_> = answers.filter(|answer| answer[13] == 3).take(randoms.len()).collect();
+    for answer in answers {
+        let random = randoms[usize::from(answer[NUMBER_AT])];
+        socket.send(&hello(random, cookie(&answer))).unwrap();
+    }
 }
 
 /// Sends a hello, and once more with its cookie. Returns that.

@@ -305,11 +305,12 @@ pub(crate) fn alice() -> User {
     User { name: USER.into(), keys, allocations_max: None }
 }
 
-/// An address of this host that no other world of this process relays from, so that ports which
-/// were closed stay free.
+/// An address of this host that no other world relays from, so that ports which were closed stay
+/// free: tests run side by side in processes of their own, and all worlds draw the same ports.
 pub(crate) fn relay_address() -> IpAddr {
     static LAST: AtomicU8 = AtomicU8::new(0);
-    IpAddr::from([127, 1, 0, LAST.fetch_add(1, Ordering::Relaxed) + 1])
+    let [.., high, low] = std::process::id().to_be_bytes();
+    IpAddr::from([127, high.max(1), low, LAST.fetch_add(1, Ordering::Relaxed) + 1])
 }
 
 /// Relays from loopback of both families; peers may be at [`PEER`], `::1` and [`NOWHERE`].

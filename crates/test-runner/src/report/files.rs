@@ -14,6 +14,9 @@ const TESTED: &str = "tested";
 /// Outputs of first tries of tests that passed at the second try, over all runs.
 const SECOND_TRIES: &str = "second-tries";
 
+/// Outputs of the tests that failed twice in the last run.
+const FAILURES: &str = "failures";
+
 /// Duration and processor time of each test in the last run, in milliseconds.
 const TIMES: &str = "test-times";
 
@@ -50,6 +53,10 @@ impl Directory {
     pub(super) fn write_result(&self, text: &str) -> io::Result<()> {
         fs::create_dir_all(&self.path)?;
         fs::write(self.path.join(TESTED), text)
+    }
+
+    pub(super) fn write_failures(&self, text: &str) -> io::Result<()> {
+        fs::write(self.path.join(FAILURES), text)
     }
 
     /// Writes times. Tests that did not run keep the previous times.
