@@ -5,6 +5,7 @@
 
 pub mod connection;
 pub mod dtls;
+pub mod dtls_session;
 pub mod server;
 /// The world of the simulation, whose checks the session keeps.
 #[path = "../../crates/turn-proto/tests/sim/mod.rs"]

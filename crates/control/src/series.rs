@@ -150,9 +150,10 @@ turn_types::labels! {
         NotCompleted => "handshake_timeout",
         /// Too many handshakes were not done, and it was the oldest.
         CrowdedOut => "crowded_out",
-        /// The client broke the rules of DTLS, such as by a second handshake within the
-        /// association.
+        /// The client sent a fatal alert, or broke the rules of DTLS otherwise.
         Broken => "broken",
+        /// Its keys have protected as much as they may, or too many forged records came.
+        KeysUsedUp => "keys_used_up",
         /// The client began anew from the same address and port.
         Replaced => "replaced",
         /// It had no allocation and said nothing for long.

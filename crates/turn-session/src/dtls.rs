@@ -7,30 +7,41 @@
 //!                              <------------  HelloVerifyRequest (cookie)
 //! ClientHello (cookie)         ------------>           CookieHandler: verified; an engine starts
 //!                              <------------  ServerHello .. ServerHelloDone
-//! ClientKeyExchange .. Finished ----------->           engine
+//! ClientKeyExchange .. Finished ----------->           engine: OpenSSL
 //!                              <------------  ChangeCipherSpec, Finished
+//! data                         <----------->           engine: records of our own
 //! ```
 //!
 //! Before a client returns the cookie, and so shows that it receives at its address, the server
 //! keeps no state and sends nothing larger than it received (RFC 6347 §4.2.1). Each verified
-//! session has a [`DtlsEngine`].
+//! session has a [`DtlsEngine`]: OpenSSL does the handshake, and a record layer of our own goes on
+//! with the keys. Its [state](DtlsState) can move to another process.
 
+mod association;
 mod context;
 mod cookie;
 mod cookie_handler;
 mod engine;
+mod handshake;
 mod hello;
-mod openssl;
+mod keys;
+mod limits;
+mod protection;
 mod record;
 mod record_filter;
+mod replay;
+mod session;
+mod state;
 
+pub use association::resume;
 pub use context::DtlsConfig;
 pub use cookie::Cookies;
 pub use cookie_handler::{ANSWER_MAX, Answer, CookieHandler, HelloOutcome};
 pub use engine::{DtlsEnd, DtlsEngine, Exchange, NotSent, Refused};
+pub use handshake::DtlsError;
 pub use hello::{HELLO_MAX, Hello, HelloError};
-pub use openssl::DtlsError;
 pub use record::{begins_handshake, is_dtls};
+pub use state::DtlsState;
 
 /// Most bytes that a datagram adds to its plaintext: the header, an explicit nonce and a tag (RFC
 /// 6347 §4.1, RFC 5288 §3), with a margin.

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod address_pair;
+mod aead;
 mod certificates;
 pub mod dtls;
 mod first_bytes;

@@ -6,6 +6,9 @@ mod connection;
 #[path = "../../../fuzz/src/dtls.rs"]
 #[expect(unreachable_pub, reason = "public in the crate it comes from")]
 mod dtls;
+#[path = "../../../fuzz/src/dtls_session.rs"]
+#[expect(unreachable_pub, reason = "public in the crate it comes from")]
+mod dtls_session;
 
 use std::path::Path;
 
@@ -27,4 +30,14 @@ fn first_flights() {
 #[test]
 fn beginnings_of_connections() {
     replay("connection_beginning", connection::beginning);
+}
+
+#[test]
+fn sessions() {
+    replay("dtls_session", dtls_session::session);
+}
+
+#[test]
+fn states_of_sessions() {
+    replay("dtls_state", dtls_session::state);
 }

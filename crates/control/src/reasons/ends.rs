@@ -109,6 +109,9 @@ pub(super) const fn session(reason: AssociationEnd) -> &'static str {
             "Somebody begins handshakes and leaves them: see the log for the address."
         }
         AssociationEnd::Broken => "The client breaks the rules of DTLS.",
+        AssociationEnd::KeysUsedUp => {
+            "The client may begin anew at once; with little traffic, look for whoever forges its records."
+        }
     }
 }
 

@@ -22,9 +22,9 @@ use crate::report::Sent;
 struct Decrypted {
     /// Bytes written.
     len: usize,
-    /// Records without data.
+    /// Datagrams without data.
     empty: u64,
-    /// Records that were refused.
+    /// Datagrams that were refused, or have nothing but repeated or forged records.
     refused: u64,
     /// Pieces of data beyond one of each record.
     more: u64,
@@ -36,6 +36,7 @@ pub(super) const fn session_end(end: DtlsEnd) -> AssociationEnd {
         DtlsEnd::ByClient => AssociationEnd::ByClient,
         DtlsEnd::Failed => AssociationEnd::Failed,
         DtlsEnd::Broken => AssociationEnd::Broken,
+        DtlsEnd::KeysUsedUp => AssociationEnd::KeysUsedUp,
     }
 }
 
@@ -218,7 +219,11 @@ fn decrypt<'a>(
             }
         }
         let pieces = plain.len() - before;
-        done.empty += u64::from(pieces == 0);
+        match (pieces, exchange.take_discarded()) {
+            (0, 0) => done.empty += 1,
+            (0, _) => done.refused += 1,
+            _ => {}
+        }
         done.more += pieces.saturating_sub(1) as u64;
     }
     done

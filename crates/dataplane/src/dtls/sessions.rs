@@ -191,7 +191,7 @@ mod tests {
     use std::net::IpAddr;
     use std::sync::Arc;
 
-    use turn_session::dtls::{DtlsEnd, NotSent, Refused};
+    use turn_session::dtls::{DtlsEnd, DtlsState, NotSent, Refused};
     use turn_types::{ClientAddr, ServerAddr, Transport};
 
     use super::*;
@@ -220,6 +220,9 @@ mod tests {
         }
         fn is_established(&self) -> bool {
             false
+        }
+        fn state(&self) -> Option<DtlsState> {
+            None
         }
     }
 

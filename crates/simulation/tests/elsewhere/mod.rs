@@ -121,4 +121,8 @@ pub(crate) const ELSEWHERE: &[(Series, &str)] = &[
         Series::AssociationsEnded(AssociationEnd::Broken),
         "e2e/tests/dtls.rs::a_second_handshake_within_an_association_is_refused",
     ),
+    (
+        Series::AssociationsEnded(AssociationEnd::KeysUsedUp),
+        "turn-session/src/dtls/session/tests.rs::keys_protect_no_more_than_they_may",
+    ),
 ];

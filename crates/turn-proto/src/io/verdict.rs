@@ -213,7 +213,8 @@ turn_types::labels! {
         DtlsBusy => "dtls_busy",
         /// A DTLS client came with a cookie that has begun an association already, which has ended.
         DtlsCookieUsed => "dtls_cookie_used",
-        /// A DTLS record that its session has no use for, as far as it can be judged without keys.
+        /// A DTLS record that its session has no use for: it was repeated or forged, or has no
+        /// place there.
         DtlsRefused => "dtls_refused",
         /// Larger than the outgoing link, with DF set (RFC 8656 §14).
         TooBigForLink => "too_big_for_link",

@@ -3,15 +3,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ::openssl::ssl::{
+use openssl::ssl::{
     AlpnError, NameType, SniError, SslAlert, SslContext, SslContextBuilder, SslMethod, SslOptions,
     SslRef, SslSessionCacheMode, SslVerifyMode, SslVersion,
 };
 
+use super::association::Association;
 use super::cookie_handler::CookieHandler;
 use super::engine::DtlsEngine;
+use super::handshake::{DtlsError, Handshake};
 use super::hello::Hello;
-use super::openssl::{DtlsError, OpenSsl};
 use crate::Certificates;
 use crate::certificates::ALPN;
 use crate::tls_rules::TlsRules;
@@ -79,7 +80,8 @@ impl DtlsConfig {
     /// # Errors
     /// Out of memory.
     pub fn begin(&self, hello: &Hello<'_>) -> Result<Box<dyn DtlsEngine>, DtlsError> {
-        Ok(Box::new(OpenSsl::begin(&self.context, hello)?))
+        let handshake = Handshake::begin(&self.context, hello)?;
+        Ok(Box::new(Association::Handshake(Box::new(handshake))))
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::cookie::{COOKIE_LEN, Cookies};
 use super::hello::{Hello, HelloError};
-use super::record::{ALERT, HANDSHAKE, HANDSHAKE_HEADER, RECORD_HEADER};
+use super::record::{ALERT, DTLS_1_0, DTLS_1_2, FATAL, HANDSHAKE, HANDSHAKE_HEADER, RECORD_HEADER};
 use crate::AddressPair;
 
 /// The longest answer: a HelloVerifyRequest.
@@ -17,13 +17,7 @@ const SHORTEST_HELLO: usize = RECORD_HEADER + HANDSHAKE_HEADER + 2 + 32 + 1 + 1 
 
 const HELLO_VERIFY_REQUEST: u8 = 3;
 
-/// Versions of DTLS. Records before the negotiation carry the older one, which all clients accept
-/// (RFC 6347 §4.2.1).
-const DTLS_1_0: u16 = 0xFEFF;
-const DTLS_1_2: u16 = 0xFEFD;
-
-/// Level and description of a fatal alert (RFC 5246 §7.2).
-const FATAL: u8 = 2;
+/// Description of a fatal alert (RFC 5246 §7.2).
 const PROTOCOL_VERSION: u8 = 70;
 
 /// Answers first messages.

@@ -1,6 +1,8 @@
-//! Interface of a DTLS library for one session, free of the library's own types.
+//! Interface of one session.
 
 use std::fmt;
+
+use super::state::DtlsState;
 
 /// Datagrams between the network and DTLS sessions. A thread uses one for all its sessions, so that
 /// none keeps buffers of its own.
@@ -8,6 +10,10 @@ use std::fmt;
 pub struct Exchange {
     /// The received datagram, until it is read.
     pub(super) input: Vec<u8>,
+    /// Bytes of it that were read.
+    pub(super) read: usize,
+    /// Records that were repeated or not authentic.
+    pub(super) discarded: u64,
     /// Outgoing datagrams, concatenated, and the end of each.
     pub(super) output: Vec<u8>,
     pub(super) ends: Vec<usize>,
@@ -20,9 +26,33 @@ impl Exchange {
         starts.zip(&self.ends).map(|(start, &end)| &self.output[start..end])
     }
 
+    /// Records that were repeated, too old or not authentic, since the last call.
+    pub const fn take_discarded(&mut self) -> u64 {
+        std::mem::replace(&mut self.discarded, 0)
+    }
+
+    /// Replaces the received datagram.
+    pub(super) fn accept(&mut self, datagram: &[u8]) {
+        self.input.clear();
+        self.input.extend_from_slice(datagram);
+        self.read = 0;
+    }
+
+    /// Adds a datagram to send, unless nothing is written.
+    pub(super) fn send<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        let before = self.output.len();
+        let written = write(&mut self.output);
+        if self.output.len() > before {
+            self.ends.push(self.output.len());
+        }
+        written
+    }
+
     /// Removes all datagrams.
     pub fn clear(&mut self) {
         self.input.clear();
+        self.read = 0;
+        self.discarded = 0;
         self.output.clear();
         self.ends.clear();
     }
@@ -35,8 +65,10 @@ pub enum DtlsEnd {
     ByClient,
     /// The handshake failed: no cipher suite or application protocol in common, or worse.
     Failed,
-    /// The client began another handshake within it, or broke its rules otherwise.
+    /// The client sent a fatal alert, or broke the rules of the protocol.
     Broken,
+    /// The keys have protected as much as they may, or were tried too often.
+    KeysUsedUp,
 }
 
 /// The datagram went no further: it is too many, too long or makes no sense.
@@ -84,6 +116,10 @@ pub trait DtlsEngine: fmt::Debug + Send {
 
     /// True if the handshake is complete.
     fn is_established(&self) -> bool;
+
+    /// The state of an established session, by which another process [goes on](super::resume) with
+    /// it; `None` before, and after its end.
+    fn state(&self) -> Option<DtlsState>;
 }
 
 #[cfg(test)]
@@ -92,7 +128,11 @@ mod tests {
 
     #[test]
     fn no_datagram_is_left_to_be_sent_again() {
-        let mut exchange = Exchange { input: vec![1], output: vec![2, 2, 3], ends: vec![2, 3] };
+        let mut exchange = Exchange::default();
+        exchange.accept(&[1]);
+        exchange.send(|out| out.extend([2, 2]));
+        exchange.send(|_| ());
+        exchange.send(|out| out.push(3));
         assert!(exchange.datagrams().eq([&[2, 2][..], &[3]]));
         exchange.clear();
         assert_eq!(exchange.datagrams().count(), 0);

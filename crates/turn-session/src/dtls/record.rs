@@ -13,8 +13,17 @@ pub(super) const ALERT: u8 = 21;
 pub(super) const HANDSHAKE: u8 = 22;
 pub(super) const APPLICATION_DATA: u8 = 23;
 
-/// The type of a ClientHello (RFC 5246 §7.4).
+/// Types of messages of a handshake (RFC 5246 §7.4).
 pub(super) const CLIENT_HELLO: u8 = 1;
+pub(super) const FINISHED: u8 = 20;
+
+/// Versions of DTLS. Records before the negotiation carry the older one, which all clients accept
+/// (RFC 6347 §4.2.1).
+pub(super) const DTLS_1_0: u16 = 0xFEFF;
+pub(super) const DTLS_1_2: u16 = 0xFEFD;
+
+/// Level of an alert that ends a session (RFC 5246 §7.2).
+pub(super) const FATAL: u8 = 2;
 
 /// Offset of the epoch in a record's header; the sequence number follows.
 const EPOCH_AT: usize = 3;
@@ -23,6 +32,7 @@ const EPOCH_AT: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record<'a> {
     pub(super) content: u8,
+    pub(super) version: u16,
     pub(super) epoch: u16,
     /// Its number in the epoch, of 48 bits.
     pub(super) number: u64,
@@ -61,13 +71,14 @@ pub fn begins_handshake(datagram: &[u8]) -> bool {
 /// Takes the first record of a datagram, and returns the rest.
 pub(super) fn take_record(datagram: &[u8]) -> Option<(Record<'_>, &[u8])> {
     let (header, rest) = datagram.split_first_chunk::<RECORD_HEADER>()?;
-    let [content, major, _minor, epoch @ .., _, _, _, _, _, _, _, _] = *header;
+    let [content, major, minor, epoch @ .., _, _, _, _, _, _, _, _] = *header;
     let [.., n0, n1, n2, n3, n4, n5, len0, len1] = *header;
     let (body, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes([len0, len1])))?;
     // All versions of DTLS; the handshake negotiates the version.
     (major == 0xFE).then_some((
         Record {
             content,
+            version: u16::from_be_bytes([major, minor]),
             epoch: u16::from_be_bytes(epoch),
             number: u64::from_be_bytes([0, 0, n0, n1, n2, n3, n4, n5]),
             body,
@@ -114,7 +125,9 @@ mod tests {
     #[test]
     fn records_are_read_one_by_one() {
         let (first, rest) = take_record(&TWO).unwrap();
-        assert_eq!(first, Record { content: HANDSHAKE, epoch: 0, number: 7, body: &[1, 2, 3] });
+        let expected =
+            Record { content: HANDSHAKE, version: DTLS_1_2, epoch: 0, number: 7, body: &[1, 2, 3] };
+        assert_eq!(first, expected);
         let (second, rest) = take_record(rest).unwrap();
         assert_eq!((second.content, second.epoch, second.body), (23, 1, &[8, 9][..]));
         assert!(rest.is_empty());

@@ -1,12 +1,11 @@
-//! Filter of records before the DTLS library, by their unencrypted fields.
+//! Filter of a handshake's records before the DTLS library, by their unencrypted fields.
 //!
 //! A DTLS library buffers fragments of messages until they are complete, and records of the next
 //! epoch until its keys exist. A client with a valid cookie may still be hostile: each of these is
 //! bounded before the library buffers it.
 
-use super::record::{
-    ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE, Record, take_piece, take_record,
-};
+use super::limits::{EARLY_RECORD_MAX, EARLY_RECORDS_MAX};
+use super::record::{ALERT, CHANGE_CIPHER_SPEC, HANDSHAKE, Record, take_piece, take_record};
 
 /// Longest handshake message of a client, as declared in any fragment. A ClientKeyExchange has less
 /// than 200 bytes; client certificates are not requested.
@@ -16,29 +15,21 @@ const MESSAGE_MAX: usize = super::HELLO_MAX;
 /// less.
 const MESSAGE_NUMBER_MAX: u16 = 15;
 
-/// Encrypted records before the handshake is done: one Finished, each time that it is sent.
-const EARLY_RECORDS_MAX: u8 = 8;
-
-/// Encrypted handshake records after it: a Finished that is sent again for our answer to it was
-/// lost.
-const LATE_HANDSHAKE_MAX: u8 = 16;
-
-/// Counters of the bounded records.
+/// Number of encrypted records that were admitted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RecordFilter {
-    early: u8,
-    late: u8,
+    early: usize,
 }
 
 impl RecordFilter {
     /// True if a datagram may reach the library.
-    pub(super) fn admits(&mut self, mut datagram: &[u8], established: bool) -> bool {
+    pub(super) fn admits(&mut self, mut datagram: &[u8]) -> bool {
         if datagram.is_empty() {
             return false;
         }
         while !datagram.is_empty() {
             let Some((record, rest)) = take_record(datagram) else { return false };
-            if !self.admits_record(&record, established) {
+            if !self.admits_record(&record) {
                 return false;
             }
             datagram = rest;
@@ -46,18 +37,17 @@ impl RecordFilter {
         true
     }
 
-    fn admits_record(&mut self, record: &Record<'_>, established: bool) -> bool {
+    fn admits_record(&mut self, record: &Record<'_>) -> bool {
         match (record.epoch, record.content) {
-            // Unencrypted: anyone can forge it.
-            (0, _) if established => false,
             (0, HANDSHAKE) => admits_pieces(record.body),
             (0, CHANGE_CIPHER_SPEC | ALERT) => true,
-            (1, HANDSHAKE) if established => take_one(&mut self.late, LATE_HANDSHAKE_MAX),
-            (1, ALERT | APPLICATION_DATA) if established => true,
-            (1, HANDSHAKE | ALERT | APPLICATION_DATA) => {
-                take_one(&mut self.early, EARLY_RECORDS_MAX)
+            // A client has no data to send before our Finished has answered its own.
+            (1, HANDSHAKE | ALERT) => {
+                let admits =
+                    self.early < EARLY_RECORDS_MAX && record.body.len() <= EARLY_RECORD_MAX;
+                self.early += usize::from(admits);
+                admits
             }
-            // A third set of keys comes with a second handshake, which there is none of.
             (_, _) => false,
         }
     }
@@ -78,12 +68,6 @@ fn admits_pieces(mut body: &[u8]) -> bool {
         body = rest;
     }
     true
-}
-
-fn take_one(count: &mut u8, most: u8) -> bool {
-    let more = *count < most;
-    *count += u8::from(more);
-    more
 }
 
 #[cfg(test)]
@@ -107,8 +91,7 @@ mod tests {
 
     #[test]
     fn fragments_of_oversized_messages_are_dropped() {
-        let admits =
-            |pieces: &[u8]| RecordFilter::default().admits(&record(HANDSHAKE, 0, pieces), false);
+        let admits = |pieces: &[u8]| RecordFilter::default().admits(&record(HANDSHAKE, 0, pieces));
         assert!(admits(&piece(100, 2, 0, &[1; 50])));
         assert!(admits(&[piece(100, 2, 0, &[1; 50]), piece(100, 2, 50, &[1; 50])].concat()));
         let longest = u32::try_from(MESSAGE_MAX).unwrap();
@@ -122,31 +105,24 @@ mod tests {
     }
 
     #[test]
-    fn records_that_would_be_kept_are_few() {
+    fn records_that_would_be_kept_are_few_and_short() {
         let mut guard = RecordFilter::default();
-        let early = record(APPLICATION_DATA, 1, &[0; 40]);
-        let taken = (0..100).filter(|_| guard.admits(&early, false)).count();
-        assert_eq!(taken, usize::from(EARLY_RECORDS_MAX));
-        let finished = record(HANDSHAKE, 1, &[0; 40]);
-        assert!(!guard.admits(&finished, false), "records of any type count");
-        assert!(guard.admits(&early, true), "data is for what comes after");
-        let late = record(HANDSHAKE, 1, &[0; 40]);
-        let taken = (0..100).filter(|_| guard.admits(&late, true)).count();
-        assert_eq!(taken, usize::from(LATE_HANDSHAKE_MAX));
+        let finished = record(HANDSHAKE, 1, &[0; EARLY_RECORD_MAX]);
+        assert!(!guard.admits(&record(HANDSHAKE, 1, &[0; EARLY_RECORD_MAX + 1])));
+        let taken = (0..100).filter(|_| guard.admits(&finished)).count();
+        assert_eq!(taken, EARLY_RECORDS_MAX);
+        assert!(!guard.admits(&record(ALERT, 1, &[0; 40])), "records of any type count");
     }
 
     #[test]
-    fn records_without_use_for_a_session_are_dropped() {
-        let admits =
-            |datagram: &[u8], established| RecordFilter::default().admits(datagram, established);
-        assert!(!admits(&record(ALERT, 0, &[2, 40]), true), "in the clear");
-        assert!(!admits(&record(HANDSHAKE, 0, &piece(10, 0, 0, &[1; 10])), true), "in the clear");
-        assert!(!admits(&record(APPLICATION_DATA, 0, b"data"), false), "in the clear");
-        assert!(!admits(&record(APPLICATION_DATA, 2, b"data"), true), "keys that there are not");
-        assert!(!admits(&record(24, 1, b"heartbeat"), true));
-        let data = record(APPLICATION_DATA, 1, b"data");
-        assert!(admits(&[&data[..], &data].concat(), true));
-        assert!(!admits(&[&data[..], b"more"].concat(), true), "something behind it");
-        assert!(!admits(&[], true));
+    fn records_without_use_for_a_handshake_are_dropped() {
+        let admits = |datagram: &[u8]| RecordFilter::default().admits(datagram);
+        for (content, epoch) in [(23, 0), (23, 1), (HANDSHAKE, 2), (20, 1), (24, 0), (24, 1)] {
+            assert!(!admits(&record(content, epoch, b"data")), "{content} of epoch {epoch}");
+        }
+        let alert = record(ALERT, 0, &[2, 40]);
+        assert!(admits(&[&alert[..], &alert].concat()));
+        assert!(!admits(&[&alert[..], b"more"].concat()), "something behind it");
+        assert!(!admits(&[]));
     }
 }

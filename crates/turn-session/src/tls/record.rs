@@ -1,13 +1,12 @@
 //! Protection of records with known keys: TLS 1.3 (RFC 8446 §5), and the AEAD suites of TLS 1.2
 //! (RFC 5246 §6.2.3.3) with AES-GCM (RFC 5288) and ChaCha20-Poly1305 (RFC 7905).
 
-use aws_lc_rs::aead::{
-    AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey,
-};
+use aws_lc_rs::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce};
 use rustls::{ContentType, Error, InvalidMessage, PeerMisbehaved};
 
 use super::framing::HEADER;
-use super::state::{Cipher, DirectionState, Version};
+use super::state::{DirectionState, Version};
+use crate::aead::{Cipher, TAG};
 
 /// Most plaintext of one record.
 pub(super) const PLAINTEXT_MAX: usize = 1 << 14;
@@ -15,12 +14,6 @@ pub(super) const PLAINTEXT_MAX: usize = 1 << 14;
 /// Most encrypted bytes waiting to be written: no more plaintext is accepted above it, so that
 /// queued data can still be dropped (see [`OutQueue`](crate::OutQueue)).
 pub(super) const CIPHERTEXT_BYTES: usize = 64 << 10;
-
-/// Length of the tag of each cipher.
-const TAG: usize = 16;
-
-/// Length of the explicit part of the nonce, in records of AES-GCM in TLS 1.2.
-const EXPLICIT: usize = 8;
 
 /// Most records of data with one key of AES-GCM: the limit of rustls, a little below the 2^24.5 of
 /// RFC 8446 §5.5.
@@ -92,12 +85,7 @@ impl Direction {
         if state.sequence >= SEQUENCE_LIMIT {
             return None;
         }
-        let algorithm = match state.cipher {
-            Cipher::Aes128Gcm => &AES_128_GCM,
-            Cipher::Aes256Gcm => &AES_256_GCM,
-            Cipher::ChaCha20Poly1305 => &CHACHA20_POLY1305,
-        };
-        let key = LessSafeKey::new(UnboundKey::new(algorithm, state.key.expose()).ok()?);
+        let key = state.cipher.prepare(&state.key)?;
         let iv = state.iv.expose().try_into().ok()?;
         Some(Self { version, state, iv, key })
     }
@@ -208,9 +196,9 @@ impl Direction {
 
     /// Length of the explicit part of the nonce in each record.
     const fn explicit(&self) -> usize {
-        match (self.version, self.state.cipher) {
-            (Version::V12, Cipher::Aes128Gcm | Cipher::Aes256Gcm) => EXPLICIT,
-            (Version::V12, Cipher::ChaCha20Poly1305) | (Version::V13, _) => 0,
+        match self.version {
+            Version::V12 => self.state.cipher.explicit_in_12(),
+            Version::V13 => 0,
         }
     }
 
@@ -246,7 +234,7 @@ fn inner_content(plaintext: &[u8]) -> Result<(Kind, usize), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tls::state::KeyBytes;
+    use crate::aead::KeyBytes;
 
     fn direction() -> Direction {
         let (key, iv) = (KeyBytes::new(&[1; 16]), KeyBytes::new(&[2; NONCE_LEN]));

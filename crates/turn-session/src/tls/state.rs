@@ -4,11 +4,9 @@ use std::fmt;
 
 use rustls::pki_types::DnsName;
 use rustls::{ConnectionTrafficSecrets, ProtocolVersion};
-use state_format::{Malformed, Reader, Value, Writer, fields, variants};
-use zeroize::Zeroizing;
+use state_format::{fields, variants};
 
-/// Length of the longest key.
-const KEY_MAX: usize = 32;
+use crate::aead::{Cipher, KeyBytes};
 
 /// State of a TLS connection after its handshake, as it goes to another process: the keys of both
 /// directions, and all bytes on their way. Keys are wiped when it is dropped; the bytes of its
@@ -50,17 +48,6 @@ pub(super) enum Version {
     V13,
 }
 
-/// AEAD that protects records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cipher {
-    Aes128Gcm,
-    Aes256Gcm,
-    ChaCha20Poly1305,
-}
-
-/// Secret bytes, wiped when dropped.
-pub(super) struct KeyBytes(Zeroizing<Vec<u8>>);
-
 fields!(TlsState {
     1 => version,
     2 => reading,
@@ -72,7 +59,6 @@ fields!(TlsState {
 });
 fields!(DirectionState { 1 => cipher, 2 => sequence, 3 => key, 4 => iv });
 variants!(Version, "version of TLS" { 2 => V12, 3 => V13 });
-variants!(Cipher, "cipher of TLS" { 1 => Aes128Gcm, 2 => Aes256Gcm, 3 => ChaCha20Poly1305 });
 
 impl TlsState {
     /// Returns false for values that no connection has, beside its keys and the partial record.
@@ -116,30 +102,5 @@ impl DirectionState {
         };
         let (key, iv) = (KeyBytes::new(key.as_ref()), KeyBytes::new(iv.as_ref()));
         Some(Self { cipher, sequence, key, iv })
-    }
-}
-
-impl KeyBytes {
-    pub(super) fn new(bytes: &[u8]) -> Self {
-        Self(Zeroizing::new(bytes.to_vec()))
-    }
-
-    pub(super) fn expose(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl Value for KeyBytes {
-    fn write(&self, out: &mut Writer) {
-        out.sized(|out| out.put(self.expose()));
-    }
-
-    fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let len = input.count()?;
-        if len > KEY_MAX {
-            return Err(Malformed::NoValue("key of TLS"));
-        }
-        // Not by way of a vector that grows: it would leave copies behind.
-        input.take(len).map(Self::new)
     }
 }

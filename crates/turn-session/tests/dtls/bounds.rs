@@ -76,3 +76,15 @@ fn a_lost_finished_is_sent_again() {
     server.say(b"hello");
     assert_eq!(carry(&mut client, &mut server, &mut || false).unwrap(), [b"hello"]);
 }
+
+/// The server ends: a client within its handshake is told, and need not wait for its own timers.
+#[test]
+fn a_handshake_that_does_not_go_on_is_told_to_the_client() {
+    let (mut client, mut server, _) = half_open();
+    server.close();
+    assert_eq!(server.out.len(), 1);
+    let error = carry(&mut client, &mut server, &mut || false).unwrap_err();
+    assert!(error.to_string().contains("alert internal error"), "{error}");
+    server.close();
+    assert!(server.out.is_empty(), "once");
+}

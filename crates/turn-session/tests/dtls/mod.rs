@@ -6,6 +6,7 @@
 
 mod bounds;
 mod first_flight;
+mod moves;
 mod support;
 
 use std::sync::Arc;

@@ -9,9 +9,10 @@ use openssl::ssl::{
     ErrorCode, SslContext, SslContextBuilder, SslMethod, SslOptions, SslStream, SslVerifyMode,
     SslVersion,
 };
+use state_format::{Reader, Value as _, Writer};
 use turn_session::dtls::{
-    ANSWER_MAX, Answer, CookieHandler, Cookies, DtlsConfig, DtlsEnd, DtlsEngine, Exchange,
-    HelloOutcome, begins_handshake,
+    ANSWER_MAX, Answer, CookieHandler, Cookies, DtlsConfig, DtlsEnd, DtlsEngine, DtlsState,
+    Exchange, HelloOutcome, begins_handshake, resume,
 };
 use turn_session::{AddressPair, Certificate, Certificates, TlsRules};
 
@@ -130,6 +131,20 @@ impl Server {
 
     pub(crate) fn is_established(&self) -> bool {
         self.engine.as_ref().is_some_and(|engine| engine.is_established())
+    }
+
+    /// The state of its session, as another process reads it.
+    pub(crate) fn state(&self) -> DtlsState {
+        let mut out = Writer::new();
+        self.engine.as_ref().unwrap().state().unwrap().write(&mut out);
+        Reader::new(&out.into_bytes()).last().unwrap()
+    }
+
+    /// Goes on in another process, which skips so many numbers.
+    pub(crate) fn moves(&mut self, skipped: u64) {
+        let mut state = self.state();
+        state.skip(skipped);
+        self.engine = Some(resume(state).unwrap());
     }
 
     fn drain(&mut self) {

@@ -127,7 +127,11 @@ const PERMITTED: &[Row] = &[
     ),
     row(TEST_SUPPORT, &[], &[]),
     row("test-runner", &[], &[]),
-    row("turnpike-fuzz", &["turn-types", "stun-wire", "turn-proto", "turn-session"], &[]),
+    row(
+        "turnpike-fuzz",
+        &["turn-types", "stun-wire", "state-format", "turn-proto", "turn-session"],
+        &[],
+    ),
     row("xtask", &["settings", "host-tuning", "admin", "coturn-config"], &[]),
 ];
 

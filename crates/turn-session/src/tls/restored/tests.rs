@@ -5,8 +5,9 @@ use rustls::AlertDescription as Alert;
 use state_format::{Reader, Value as _, Writer};
 
 use super::*;
+use crate::aead::{Cipher, KeyBytes};
 use crate::tls::record::{GCM_RECORDS_MAX, SEQUENCE_LIMIT};
-use crate::tls::state::{Cipher, DirectionState, KeyBytes};
+use crate::tls::state::DirectionState;
 
 const CIPHERS: [Cipher; 3] = [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::ChaCha20Poly1305];
 const VERSIONS: [Version; 2] = [Version::V12, Version::V13];

@@ -1,0 +1,100 @@
+//! One session from its first message to its end: OpenSSL's handshake, and then a record layer of
+//! our own, which takes little memory and can move to another process.
+
+use super::engine::{DtlsEnd, DtlsEngine, Exchange, NotSent, Refused};
+use super::handshake::{Handshake, Progress};
+use super::session::Session;
+use super::state::DtlsState;
+
+/// The server's end of a session.
+#[derive(Debug)]
+pub(super) enum Association {
+    Handshake(Box<Handshake>),
+    Established(Box<Session>),
+}
+
+/// Goes on with a session of another process; `None`: the state is none of a session. No other
+/// process may write with the numbers that it has from here on: see [`DtlsState`].
+#[must_use]
+pub fn resume(state: DtlsState) -> Option<Box<dyn DtlsEngine>> {
+    let session = Session::resume(state)?;
+    Some(Box::new(Association::Established(Box::new(session))))
+}
+
+impl Association {
+    /// Goes on with a handshake. OpenSSL's part is freed when it is complete.
+    fn shake_hands(&mut self, exchange: &mut Exchange) -> Result<(), DtlsEnd> {
+        let Self::Handshake(handshake) = self else { return Ok(()) };
+        let before = exchange.datagrams().count();
+        match handshake.go_on(exchange)? {
+            Progress::Waits => {}
+            Progress::Established => {
+                let last_flight = exchange.datagrams().skip(before).map(<[u8]>::to_vec).collect();
+                let Some(session) = handshake.session(last_flight) else {
+                    return Err(handshake.end(DtlsEnd::Failed));
+                };
+                *self = Self::Established(Box::new(session));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl DtlsEngine for Association {
+    fn take(&mut self, datagram: &[u8], exchange: &mut Exchange) -> Result<(), Refused> {
+        match self {
+            Self::Handshake(handshake) => handshake.take(datagram, exchange),
+            Self::Established(session) => session.take(datagram, exchange),
+        }
+    }
+
+    fn read(&mut self, room: &mut [u8], exchange: &mut Exchange) -> Result<Option<usize>, DtlsEnd> {
+        match self {
+            Self::Handshake(_) => self.shake_hands(exchange).map(|()| None),
+            Self::Established(session) => session.read(room, exchange),
+        }
+    }
+
+    fn write(&mut self, plaintext: &[u8], exchange: &mut Exchange) -> Result<(), NotSent> {
+        match self {
+            Self::Handshake(_) => Err(NotSent),
+            Self::Established(session) => session.write(plaintext, exchange),
+        }
+    }
+
+    fn resend(&mut self, exchange: &mut Exchange) -> Result<(), DtlsEnd> {
+        match self {
+            Self::Handshake(_) => {
+                // Without input, so that OpenSSL looks at its timer.
+                exchange.input.clear();
+                self.shake_hands(exchange)
+            }
+            Self::Established(session) => session.ended(),
+        }
+    }
+
+    fn close(&mut self, exchange: &mut Exchange) {
+        match self {
+            Self::Handshake(handshake) => handshake.close(exchange),
+            Self::Established(session) => session.close(exchange),
+        }
+    }
+
+    fn server_name(&self) -> Option<&str> {
+        match self {
+            Self::Handshake(handshake) => handshake.server_name(),
+            Self::Established(session) => session.server_name(),
+        }
+    }
+
+    fn is_established(&self) -> bool {
+        matches!(self, Self::Established(_))
+    }
+
+    fn state(&self) -> Option<DtlsState> {
+        match self {
+            Self::Handshake(_) => None,
+            Self::Established(session) => session.state(),
+        }
+    }
+}

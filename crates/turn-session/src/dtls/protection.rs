@@ -1,0 +1,209 @@
+//! Protection of records with the keys of a session (RFC 6347 §4.1, RFC 5246 §6.2.3.3) by AES-GCM
+//! (RFC 5288) or ChaCha20-Poly1305 (RFC 7905).
+
+use aws_lc_rs::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce};
+
+use super::keys::DirectionKeys;
+use super::record::{DTLS_1_2, RECORD_HEADER, Record};
+use super::replay::ReplayWindow;
+use super::state::{Reading, Writing};
+use super::{PLAINTEXT_MAX, limits};
+use crate::aead::TAG;
+
+/// The epoch of the keys: there is one handshake.
+pub(super) const EPOCH: u16 = 1;
+
+/// Numbers of records have 48 bits, and do not wrap (RFC 6347 §4.1).
+const NUMBER_LIMIT: u64 = 1 << 48;
+
+/// Nothing was protected: the keys may protect no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KeysUsedUp;
+
+/// Why the content of a record is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotOpened {
+    /// It came before, or is older than the window.
+    Repeated,
+    /// It is not authentic, or no record of this session.
+    Forged,
+    /// More forgeries were tried than the keys may have to refuse.
+    KeysUsedUp,
+}
+
+/// The direction to the client.
+pub(super) struct Sealer {
+    state: Writing,
+    key: LessSafeKey,
+}
+
+/// The direction from the client.
+pub(super) struct Opener {
+    state: Reading,
+    key: LessSafeKey,
+}
+
+impl Sealer {
+    /// Goes on where its state is; `None`: the state is none of a session.
+    pub(super) fn new(state: Writing) -> Option<Self> {
+        let key = prepare(&state.keys)?;
+        (state.next < NUMBER_LIMIT).then_some(Self { state, key })
+    }
+
+    pub(super) const fn state(&self) -> &Writing {
+        &self.state
+    }
+
+    /// Appends a record with at most [`PLAINTEXT_MAX`] bytes to `out`.
+    ///
+    /// # Errors
+    /// The keys may protect no more data. An alert is sent all the same, as long as there is a
+    /// number for it.
+    pub(super) fn seal(
+        &mut self,
+        content: u8,
+        plaintext: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), KeysUsedUp> {
+        debug_assert!(plaintext.len() <= PLAINTEXT_MAX);
+        let is_data = content == super::record::APPLICATION_DATA;
+        let is_used_up = is_data && self.state.blocks >= limits::BLOCKS_PER_KEY_MAX;
+        if is_used_up || self.state.next >= NUMBER_LIMIT {
+            return Err(KeysUsedUp);
+        }
+        let keys = &self.state.keys;
+        let explicit = keys.cipher.explicit_in_12();
+        let number = numbered(self.state.next);
+        let [len0, len1] = length(explicit + plaintext.len() + TAG);
+        let [v0, v1] = DTLS_1_2.to_be_bytes();
+        out.reserve(RECORD_HEADER + explicit + plaintext.len() + TAG);
+        out.extend_from_slice(&[content, v0, v1]);
+        out.extend_from_slice(&number);
+        out.extend_from_slice(&[len0, len1]);
+        out.extend_from_slice(&number[..explicit]);
+        let start = out.len();
+        out.extend_from_slice(plaintext);
+        let nonce = nonce(keys, number, number);
+        let aad = Aad::from(associated(content, number, plaintext.len()));
+        let tag = self.key.seal_in_place_separate_tag(nonce, aad, &mut out[start..]);
+        let tag = tag.expect("a record is shorter than what a cipher takes");
+        out.extend_from_slice(tag.as_ref());
+        self.state.next += 1;
+        self.state.blocks += blocks(plaintext.len());
+        Ok(())
+    }
+}
+
+impl Opener {
+    /// Goes on where its state is; `None`: the state is none of a session.
+    pub(super) fn new(state: Reading) -> Option<Self> {
+        let key = prepare(&state.keys)?;
+        Some(Self { state, key })
+    }
+
+    pub(super) const fn state(&self) -> &Reading {
+        &self.state
+    }
+
+    /// Decrypts a record to the front of `room`, and returns the length of its content. After an
+    /// error `room` holds nothing of use.
+    ///
+    /// # Errors
+    /// Why its content is not used.
+    pub(super) fn open(
+        &mut self,
+        record: &Record<'_>,
+        room: &mut [u8],
+    ) -> Result<usize, NotOpened> {
+        if record.epoch != EPOCH || record.version != DTLS_1_2 {
+            return Err(NotOpened::Forged);
+        }
+        if !self.state.window.is_new(record.number) {
+            return Err(NotOpened::Repeated);
+        }
+        let keys = &self.state.keys;
+        let number = numbered(record.number);
+        let parts = split(record.body, keys.cipher.explicit_in_12(), room.len());
+        let (explicit, ciphertext, tag) = parts.ok_or(NotOpened::Forged)?;
+        let mut of_record = number;
+        of_record[..explicit.len()].copy_from_slice(explicit);
+        let nonce = nonce(keys, number, of_record);
+        let aad = Aad::from(associated(record.content, number, ciphertext.len()));
+        let plaintext = &mut room[..ciphertext.len()];
+        let opened = self.key.open_separate_gather(nonce, aad, ciphertext, tag, plaintext);
+        if opened.is_err() {
+            self.state.forged += 1;
+            let may_go_on = self.state.forged < limits::FORGERIES_PER_KEY_MAX;
+            return Err(if may_go_on { NotOpened::Forged } else { NotOpened::KeysUsedUp });
+        }
+        self.state.window.mark(record.number);
+        Ok(plaintext.len())
+    }
+}
+
+/// A window with the authentic ones of these records.
+pub(super) fn window_after<'a>(
+    keys: DirectionKeys,
+    records: impl Iterator<Item = Record<'a>>,
+) -> Option<Reading> {
+    let reading = Reading { keys, window: ReplayWindow::default(), forged: 0 };
+    let mut opener = Opener::new(reading)?;
+    let mut room = Vec::new();
+    for record in records {
+        room.resize(record.body.len(), 0);
+        let _is_authentic = opener.open(&record, &mut room).is_ok();
+    }
+    Some(Reading { forged: 0, ..opener.state })
+}
+
+fn prepare(keys: &DirectionKeys) -> Option<LessSafeKey> {
+    let fits = keys.fixed.expose().len() == keys.cipher.fixed_in_12();
+    keys.cipher.prepare(&keys.key).filter(|_| fits)
+}
+
+/// The explicit part of the nonce, ciphertext and tag of a record whose content fits into `room`.
+fn split(body: &[u8], explicit: usize, room: usize) -> Option<(&[u8], &[u8], &[u8])> {
+    let (explicit, rest) = body.split_at_checked(explicit)?;
+    let len = rest.len().checked_sub(TAG)?;
+    let (ciphertext, tag) = rest.split_at(len);
+    (len <= PLAINTEXT_MAX.min(room)).then_some((explicit, ciphertext, tag))
+}
+
+/// Epoch and number as they stand in a record's header.
+const fn numbered(number: u64) -> [u8; 8] {
+    (((EPOCH as u64) << 48) | number).to_be_bytes()
+}
+
+/// The nonce of a record. RFC 5288 leaves the explicit part of AES-GCM to the sender: ours is epoch
+/// and number, of which no two records are alike.
+fn nonce(keys: &DirectionKeys, number: [u8; 8], explicit: [u8; 8]) -> Nonce {
+    let mut nonce = [0; NONCE_LEN];
+    let fixed = keys.fixed.expose();
+    nonce[..fixed.len()].copy_from_slice(fixed);
+    let rest = &mut nonce[NONCE_LEN - 8..];
+    if fixed.len() < NONCE_LEN {
+        rest.copy_from_slice(&explicit);
+    } else {
+        rest.iter_mut().zip(number).for_each(|(byte, number)| *byte ^= number);
+    }
+    Nonce::assume_unique_for_key(nonce)
+}
+
+/// RFC 5246 §6.2.3.3: epoch and number, type, version, length of the plaintext.
+fn associated(content: u8, number: [u8; 8], len: usize) -> [u8; 13] {
+    let mut associated = [0; 13];
+    associated[..8].copy_from_slice(&number);
+    let ([v0, v1], [len0, len1]) = (DTLS_1_2.to_be_bytes(), length(len));
+    associated[8..].copy_from_slice(&[content, v0, v1, len0, len1]);
+    associated
+}
+
+/// The length of a record, which 16 bits hold.
+const fn length(len: usize) -> [u8; 2] {
+    (len as u16).to_be_bytes()
+}
+
+/// Blocks of 16 bytes that a record takes of what a key may protect: content, tag and lengths.
+const fn blocks(len: usize) -> u64 {
+    len.div_ceil(16) as u64 + 2
+}

@@ -1,0 +1,237 @@
+//! An established session: the record layer with known keys.
+
+use std::fmt;
+
+use super::engine::{DtlsEnd, Exchange, NotSent, Refused};
+use super::limits::ANSWERS_MAX;
+use super::protection::{EPOCH, KeysUsedUp, NotOpened, Opener, Sealer};
+use super::record::{
+    ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, CLIENT_HELLO, FATAL, FINISHED, HANDSHAKE, Record,
+    take_record,
+};
+use super::state::{DtlsState, Reading, Writing};
+use super::{PLAINTEXT_MAX, keys::DirectionKeys};
+
+/// Levels and descriptions of alerts (RFC 5246 §7.2).
+const WARNING: u8 = 1;
+const CLOSE_NOTIFY: u8 = 0;
+const NO_RENEGOTIATION: u8 = 100;
+
+/// The server's end of an established session.
+pub(super) struct Session {
+    opener: Opener,
+    sealer: Sealer,
+    server_name: Option<Box<str>>,
+    /// The last datagrams of the handshake, until the client has shown that it has them.
+    last_flight: Vec<Vec<u8>>,
+    answers: u8,
+    ended: Option<DtlsEnd>,
+    /// close_notify was sent.
+    is_closed: bool,
+}
+
+/// What a record means.
+enum Meaning {
+    Data(usize),
+    Nothing,
+    End(DtlsEnd),
+}
+
+impl Session {
+    /// Goes on with the keys of a handshake, of which these were the last datagrams.
+    pub(super) fn begin(
+        reading: Reading,
+        writing: (DirectionKeys, u64),
+        server_name: Option<String>,
+        last_flight: Vec<Vec<u8>>,
+    ) -> Option<Self> {
+        let (keys, next) = writing;
+        let writing = Writing { keys, next, blocks: 0 };
+        let answers = ANSWERS_MAX;
+        Self::resume(DtlsState { reading, writing, server_name, last_flight, answers })
+    }
+
+    /// Goes on from a state; `None`: it is none of a session.
+    pub(super) fn resume(state: DtlsState) -> Option<Self> {
+        let DtlsState { reading, writing, server_name, last_flight, answers } = state;
+        Some(Self {
+            opener: Opener::new(reading)?,
+            sealer: Sealer::new(writing)?,
+            server_name: server_name.map(String::into_boxed_str),
+            last_flight,
+            answers,
+            ended: None,
+            is_closed: false,
+        })
+    }
+
+    /// Returns its state, unless it has ended.
+    pub(super) fn state(&self) -> Option<DtlsState> {
+        self.ended.is_none().then(|| DtlsState {
+            reading: self.opener.state().clone(),
+            writing: self.sealer.state().clone(),
+            server_name: self.server_name.as_deref().map(str::to_owned),
+            last_flight: self.last_flight.clone(),
+            answers: self.answers,
+        })
+    }
+
+    /// Returns an error if it has ended.
+    pub(super) fn ended(&self) -> Result<(), DtlsEnd> {
+        self.ended.map_or(Ok(()), Err)
+    }
+
+    pub(super) fn server_name(&self) -> Option<&str> {
+        self.server_name.as_deref()
+    }
+
+    /// Accepts a datagram of whole records.
+    pub(super) fn take(&self, datagram: &[u8], exchange: &mut Exchange) -> Result<(), Refused> {
+        if self.ended.is_some() || !is_whole(datagram) {
+            return Err(Refused);
+        }
+        exchange.accept(datagram);
+        Ok(())
+    }
+
+    /// Decrypts the records up to the next one with data.
+    pub(super) fn read(
+        &mut self,
+        room: &mut [u8],
+        exchange: &mut Exchange,
+    ) -> Result<Option<usize>, DtlsEnd> {
+        self.ended()?;
+        // Answers are written beside the input.
+        let input = std::mem::take(&mut exchange.input);
+        let mut at = exchange.read;
+        let mut found = Ok(None);
+        while let Some((record, rest)) = take_record(&input[at..]) {
+            at = input.len() - rest.len();
+            match self.take_one(&record, room, exchange) {
+                Meaning::Nothing => {}
+                Meaning::Data(len) => {
+                    found = Ok(Some(len));
+                    break;
+                }
+                Meaning::End(how) => {
+                    found = Err(self.end(how));
+                    break;
+                }
+            }
+        }
+        (exchange.input, exchange.read) = (input, at);
+        found
+    }
+
+    fn take_one(
+        &mut self,
+        record: &Record<'_>,
+        room: &mut [u8],
+        exchange: &mut Exchange,
+    ) -> Meaning {
+        if record.epoch != EPOCH {
+            // A flight of the handshake that is repeated: its end is encrypted.
+            return Meaning::Nothing;
+        }
+        let len = match self.opener.open(record, room) {
+            Ok(len) => len,
+            Err(NotOpened::Repeated | NotOpened::Forged) => {
+                exchange.discarded += 1;
+                return Meaning::Nothing;
+            }
+            Err(NotOpened::KeysUsedUp) => return Meaning::End(DtlsEnd::KeysUsedUp),
+        };
+        match (record.content, &room[..len]) {
+            (APPLICATION_DATA, _) => {
+                if !self.last_flight.is_empty() {
+                    // It has come to an end for the client as well.
+                    self.last_flight = Vec::new();
+                }
+                Meaning::Data(len)
+            }
+            (ALERT, [_, CLOSE_NOTIFY]) => Meaning::End(DtlsEnd::ByClient),
+            (ALERT, [FATAL, _]) => Meaning::End(DtlsEnd::Broken),
+            (HANDSHAKE, [kind, ..]) => {
+                self.answer(*kind, exchange);
+                Meaning::Nothing
+            }
+            _ => Meaning::Nothing,
+        }
+    }
+
+    /// Answers a message of a handshake, a few times in all.
+    fn answer(&mut self, kind: u8, exchange: &mut Exchange) {
+        let Some(left) = self.answers.checked_sub(1) else { return };
+        match kind {
+            FINISHED => {
+                for datagram in &self.last_flight {
+                    exchange.send(|out| out.extend_from_slice(datagram));
+                }
+            }
+            // There is no other one: the client may go on without (RFC 5246 §7.2.2).
+            CLIENT_HELLO => self.alert(WARNING, NO_RENEGOTIATION, exchange),
+            _ => return,
+        }
+        self.answers = left;
+    }
+
+    pub(super) fn write(
+        &mut self,
+        plaintext: &[u8],
+        exchange: &mut Exchange,
+    ) -> Result<(), NotSent> {
+        if plaintext.is_empty() || plaintext.len() > PLAINTEXT_MAX || self.ended.is_some() {
+            return Err(NotSent);
+        }
+        let sealer = &mut self.sealer;
+        let sealed = exchange.send(|out| sealer.seal(APPLICATION_DATA, plaintext, out));
+        sealed.map_err(|KeysUsedUp| {
+            self.end(DtlsEnd::KeysUsedUp);
+            NotSent
+        })
+    }
+
+    /// Sends close_notify, once and not behind a fatal alert.
+    pub(super) fn close(&mut self, exchange: &mut Exchange) {
+        if !self.is_closed && self.ended != Some(DtlsEnd::Broken) {
+            self.alert(WARNING, CLOSE_NOTIFY, exchange);
+        }
+        self.is_closed = true;
+        self.end(DtlsEnd::ByClient);
+    }
+
+    fn alert(&mut self, level: u8, description: u8, exchange: &mut Exchange) {
+        let sealer = &mut self.sealer;
+        // Without a number that is free, nothing more is sent.
+        let _sent = exchange.send(|out| sealer.seal(ALERT, &[level, description], out));
+    }
+
+    fn end(&mut self, how: DtlsEnd) -> DtlsEnd {
+        *self.ended.get_or_insert(how)
+    }
+}
+
+/// Returns true for whole records of a session, perhaps behind those of its handshake.
+fn is_whole(mut datagram: &[u8]) -> bool {
+    let mut is_of_session = false;
+    while !datagram.is_empty() {
+        let Some((record, rest)) = take_record(datagram) else { return false };
+        match (record.epoch, record.content) {
+            (EPOCH, APPLICATION_DATA | ALERT | HANDSHAKE) => is_of_session = true,
+            // Unencrypted: anyone can forge it, and it means nothing.
+            (0, HANDSHAKE | CHANGE_CIPHER_SPEC) => {}
+            _ => return false,
+        }
+        datagram = rest;
+    }
+    is_of_session
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("ended", &self.ended).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! State of a session that goes to another process, or of which another process keeps a copy.
+
+use std::fmt;
+
+use state_format::fields;
+
+use super::keys::DirectionKeys;
+use super::replay::ReplayWindow;
+
+/// State of a session after its handshake. Keys are wiped when it is dropped; the bytes of its
+/// [`Value`](state_format::Value) are as secret as the keys.
+///
+/// Two processes that write with the same number would reveal what both wrote. So one that goes on
+/// from a state that is not the last one [skips](Self::skip) more numbers than the other one can
+/// have used meanwhile.
+pub struct DtlsState {
+    pub(super) reading: Reading,
+    pub(super) writing: Writing,
+    /// SNI, in lower case.
+    pub(super) server_name: Option<String>,
+    /// The last datagrams of the handshake, until the client has shown that it has them.
+    pub(super) last_flight: Vec<Vec<u8>>,
+    /// Answers to messages of the handshake that may still be given.
+    pub(super) answers: u8,
+}
+
+/// From the client.
+#[derive(Clone)]
+pub(super) struct Reading {
+    pub(super) keys: DirectionKeys,
+    pub(super) window: ReplayWindow,
+    /// Records that failed to verify.
+    pub(super) forged: u64,
+}
+
+/// To the client.
+#[derive(Clone)]
+pub(super) struct Writing {
+    pub(super) keys: DirectionKeys,
+    /// Number of the next record; none was protected with it.
+    pub(super) next: u64,
+    /// Blocks that were protected.
+    pub(super) blocks: u64,
+}
+
+fields!(DtlsState {
+    1 => reading,
+    2 => writing,
+    3 => server_name,
+    4 => last_flight,
+    5 => answers,
+});
+fields!(Reading { 1 => keys, 2 => window, 3 => forged });
+fields!(Writing { 1 => keys, 2 => next, 3 => blocks });
+
+impl DtlsState {
+    /// Skips so many records that another process may have written since this state was taken.
+    pub const fn skip(&mut self, records: u64) {
+        self.writing.next = self.writing.next.saturating_add(records);
+        // As if each of them had filled a packet of an Ethernet.
+        let blocks = records.saturating_mul(1500 / 16 + 2);
+        self.writing.blocks = self.writing.blocks.saturating_add(blocks);
+    }
+}
+
+impl fmt::Debug for DtlsState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { writing: Writing { keys, .. }, .. } = self;
+        f.debug_struct("DtlsState").field("cipher", &keys.cipher).finish_non_exhaustive()
+    }
+}
