@@ -35,12 +35,9 @@ turn_types::labels! {
         Waited => "waited",
         /// An ICMP error that the client was told of.
         IcmpReported => "icmp_reported",
-        /// A datagram of DTLS that brought no message: it was part of a handshake, said that the
-        /// client goes, or was repeated or forged.
+        /// A datagram of DTLS that brought no message: it was part of a handshake, or said that the
+        /// client goes.
         Dtls => "dtls",
-        /// A datagram of DTLS for a session that stays with the process before an upgrade, which
-        /// got it, and counts it as well.
-        PassedOn => "passed_on",
     }
 }
 

@@ -6,21 +6,23 @@
 //! sent from there.
 //!
 //! `hello.rs` answers ClientHellos, `records.rs` decrypts and encrypts, `waiting.rs` defers
-//! handshakes for which a turn has no time, `lifetime.rs` ends sessions, `staying.rs` passes
-//! datagrams on to processes from before an upgrade.
+//! handshakes for which a turn has no time, `lifetime.rs` ends sessions, `moving.rs` passes them
+//! on to the next process.
 
 mod hello;
 mod lifetime;
+mod moving;
 mod queue;
 mod records;
 mod sessions;
-mod staying;
 mod used_cookies;
 mod waiting;
 
 use std::ops::Range;
 use std::sync::Arc;
 
+use control::Series;
+use turn_proto::DropReason;
 use turn_session::dtls::{DtlsConfig, begins_handshake};
 use turn_types::{ClientPath, Instant, SocketId, Transport};
 
@@ -29,6 +31,7 @@ use crate::context::Context;
 use crate::egress::Datagram;
 use crate::io::Net;
 use crate::udp::DtlsDatagram;
+pub use moving::SessionLost;
 use queue::HandshakeQueue;
 use sessions::Sessions;
 use used_cookies::UsedCookies;
@@ -110,10 +113,11 @@ impl Dtls {
         self.settings.only
     }
 
-    /// Returns the list for deferred datagrams; `None`: DTLS is not served, unless it
-    /// `is_for_others`, that is for sessions of earlier processes.
-    pub(crate) fn deferred(&mut self, is_for_others: bool) -> Option<&mut Vec<DtlsDatagram>> {
-        (is_for_others || self.settings.config.is_some()).then_some(&mut self.deferred)
+    /// Returns the list for deferred datagrams; `None`: DTLS is not served, and the process before
+    /// has left no session.
+    pub(crate) fn deferred(&mut self) -> Option<&mut Vec<DtlsDatagram>> {
+        let serves = self.settings.config.is_some() || self.sessions.len() > 0;
+        serves.then_some(&mut self.deferred)
     }
 
     pub(crate) const fn has_deferred(&self) -> bool {
@@ -161,7 +165,10 @@ impl Dtls {
         match known {
             _ if records.is_empty() => {}
             Some(id) => self.take_records_within_share(cx, message, &records, id),
-            None => Self::pass_on(cx, message, &records, &path),
+            None => {
+                let stray = Series::Drop(DropReason::DtlsStray);
+                cx.observer.count(stray, records.len() as u64);
+            }
         }
         self.records = records;
     }

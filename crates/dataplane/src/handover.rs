@@ -68,6 +68,7 @@ impl Update {
                 let Inheritance {
                     progress,
                     streams,
+                    sessions,
                     tcp_relays,
                     peers,
                     losses,
@@ -81,6 +82,7 @@ impl Update {
                     copies: copies.open(settings, net)?,
                     progress,
                     streams,
+                    sessions,
                     tcp_relays,
                     peers,
                     losses,

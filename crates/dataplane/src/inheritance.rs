@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use turn_proto::{Progress, ReservedPort};
-use turn_types::{AllocationId, RelayId, RelayProtocol, RelayedAddr, SocketId};
+use turn_types::{AllocationId, RelayId, RelayProtocol, RelayedAddr};
 
 use crate::copies::Copies;
 use crate::io::Net;
@@ -20,6 +20,8 @@ pub struct Inheritance<S, T, A, C> {
     pub progress: Vec<(AllocationId, Progress)>,
     /// Clients' connections over TCP and TLS.
     pub streams: Vec<InheritedStream<T>>,
+    /// Sessions of DTLS: their states, with their keys.
+    pub sessions: Vec<Vec<u8>>,
     /// Relays for TCP.
     pub tcp_relays: Vec<InheritedTcpRelay<A>>,
     /// Connections with peers.
@@ -27,8 +29,8 @@ pub struct Inheritance<S, T, A, C> {
     /// Datagrams that UDP sockets have lost to full receive buffers and that were counted, by the
     /// socket's address: the kernel goes on to add them up.
     pub losses: Vec<(SocketAddr, u32)>,
-    /// Sessions of DTLS that stay, and relayed addresses, the oldest processes first.
-    pub staying: Vec<StayingSessions<C>>,
+    /// Relayed addresses that stay, the oldest processes first.
+    pub staying: Vec<StayingAddresses<C>>,
     /// Ports that clients of all workers have reserved: with the first worker.
     pub reserved: Vec<ReservedPort>,
     /// The number of allocations that leave, those of earlier copies among them.
@@ -49,6 +51,7 @@ impl<S, T, A, C> Inheritance<S, T, A, C> {
             copies,
             progress: Vec::new(),
             streams: Vec::new(),
+            sessions: Vec::new(),
             tcp_relays: Vec::new(),
             peers: Vec::new(),
             losses: Vec::new(),
@@ -64,6 +67,7 @@ impl<S, T, A, C> Inheritance<S, T, A, C> {
             copies,
             progress,
             streams,
+            sessions,
             tcp_relays,
             peers,
             staying,
@@ -77,6 +81,7 @@ impl<S, T, A, C> Inheritance<S, T, A, C> {
         self.copies.ended.extend(copies.ended);
         self.progress.extend(progress);
         self.streams.extend(streams);
+        self.sessions.extend(sessions);
         self.tcp_relays.extend(tcp_relays);
         self.peers.extend(peers);
         self.staying.extend(staying);
@@ -84,29 +89,15 @@ impl<S, T, A, C> Inheritance<S, T, A, C> {
     }
 }
 
-/// Sessions of DTLS that stay with one process, which has their keys. The next one gets the
-/// datagrams of their clients, and passes them on.
+/// Relayed addresses of allocations that stay with one process: clients that leave may have them as
+/// their peers. Those of prefixes need no socket, so that the kernel would not keep the next
+/// process from giving them to others.
 #[derive(Debug)]
-pub struct StayingSessions<C> {
-    /// The sessions.
-    pub sessions: Vec<StayingSession>,
-    /// Relayed addresses of all allocations that stay, also of clients with connections: clients
-    /// that leave may have them as their peers. Those of prefixes need no socket, so that the
-    /// kernel would not keep the next process from giving them to others.
+pub struct StayingAddresses<C> {
+    /// The addresses, and what is relayed from them.
     pub addresses: Vec<(RelayedAddr, RelayProtocol)>,
-    /// The way to the process.
+    /// The way to the process, which tells its end.
     pub conduit: C,
-}
-
-/// A session of DTLS that stays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StayingSession {
-    /// Address of its client.
-    pub client: SocketAddr,
-    /// Address of this server that the client sends to.
-    pub server: SocketAddr,
-    /// Its number in the process that has it.
-    pub number: SocketId,
 }
 
 /// A relay for TCP (RFC 6062), for the next process.

@@ -33,10 +33,6 @@ pub const BYTES_PER_GATHERING: usize = 256 << 10;
 /// from which its datagrams come.
 pub const CONDUIT_BUFFER: usize = 4 << 20;
 
-/// Earlier processes that datagrams of DTLS are passed on to: each lives until its last client is
-/// gone, and nobody upgrades so often within the life of a call.
-pub const EARLIER_PROCESSES_MAX: usize = 8;
-
 /// Ids of allocations that a worker which has left keeps for itself: clients that stay with it may
 /// allocate anew. The next process goes on behind them, of 2⁴⁸ in all.
 pub const IDS_KEPT: u64 = 1 << 20;

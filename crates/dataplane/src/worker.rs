@@ -22,10 +22,10 @@ use turn_types::{Instant, IpFamily, RelayId, SocketId, WorkerId};
 use crate::context::{Connections, Context, Message, Output};
 use crate::copies::{CopiesFor, Copying, Unsent};
 use crate::dtls::{Dtls, DtlsSettings};
-use crate::earlier::EarlierSessions;
+use crate::earlier::EarlierProcesses;
 use crate::egress::Egress;
 use crate::handshake_budget::HandshakeBudget;
-use crate::io::{Kernel, Net, UdpIo as _};
+use crate::io::{ConduitIo as _, Kernel, Net, UdpIo as _};
 use crate::limits::{
     CIPHERTEXT_PER_READ, MESSAGES_PER_GATHERING, MESSAGES_PER_RECEIVE, READS_PER_TURN,
     RING_ROUNDS_PER_TURN, SOCKETS_PER_TURN, SOCKETS_SENT_EARLY,
@@ -108,7 +108,7 @@ pub struct Worker<N: Net = Kernel> {
     paused_copying: Option<Copying<N>>,
     /// The listeners are this process's.
     listens: bool,
-    /// The way from the next process, for sessions of DTLS, which stay here.
+    /// The way to the next process, by which each knows that the other one lives.
     conduit: Option<N::Conduit>,
     /// The same for allocations that were between two workers when this one left.
     late_conduit: Option<N::Conduit>,
@@ -210,7 +210,7 @@ impl<N: Net> Worker<N> {
                 server,
                 sockets,
                 rx: RxBatch::new(MESSAGES_PER_GATHERING + MESSAGES_PER_RECEIVE),
-                earlier: EarlierSessions::default(),
+                earlier: EarlierProcesses::default(),
                 egress: Egress::new(tx, Arc::clone(&spec.counters)),
                 observer: Observer::new(spec.id, spec.counters, spec.log),
                 handshakes: HandshakeBudget::new(hasher),
@@ -241,7 +241,7 @@ impl<N: Net> Worker<N> {
         self.serve_datagrams();
         self.serve_ring();
         self.serve_earlier();
-        self.serve_passed();
+        self.look_at_next();
         self.serve_streams();
         self.serve_requests();
         self.serve_messages();
@@ -337,12 +337,11 @@ impl<N: Net> Worker<N> {
 
     fn receive_from_clients(&mut self, listener: SocketId) -> bool {
         self.make_room_to_receive();
-        let is_for_others = !self.cx.earlier.is_empty();
         let more = receive_from_clients(
             &mut self.cx,
             listener,
             self.dtls.is_alone(),
-            self.dtls.deferred(is_for_others),
+            self.dtls.deferred(),
         );
         self.settle();
         if self.dtls.has_deferred() {
@@ -383,25 +382,23 @@ impl<N: Net> Worker<N> {
         more
     }
 
-    /// Lets go of the sessions and addresses of earlier processes that have ended.
+    /// Lets go of the addresses of earlier processes that have ended.
     fn serve_earlier(&mut self) {
         let Context { net, earlier, scratch, .. } = &mut self.cx;
         self.ready.earlier().iter().for_each(|index| earlier.serve(net, *index, scratch));
     }
 
-    /// Serves sessions of DTLS that have stayed here: the next process passes on what comes for
-    /// them.
-    fn serve_passed(&mut self) {
-        if !self.ready.has_passed() {
+    /// Looks at the next process, which may have ended.
+    fn look_at_next(&mut self) {
+        if !self.ready.has_news_of_next() {
             return;
         }
-        self.make_room_to_receive();
-        let Self { cx, dtls, conduit, .. } = self;
-        if conduit.as_ref().is_some_and(|conduit| !dtls.receive_passed(cx, conduit)) {
+        let Self { cx, conduit, .. } = self;
+        if conduit.as_ref().is_some_and(|conduit| conduit.receive(&mut cx.scratch).is_err()) {
             self.end_unreachable();
+            self.settle();
+            self.send_gathered();
         }
-        self.settle();
-        self.send_gathered();
     }
 
     /// Serves TCP connections: each is read once, so that none delays the others.

@@ -377,18 +377,18 @@ fn a_worker_that_stops_says_so() {
     assert_eq!(totals.value(Series::AssociationsEnded(AssociationEnd::Shutdown)), 1);
 }
 
-/// The next process has the listeners. When it is gone, and none has come behind it, no datagram
-/// finds its session.
+/// The next process goes on with sessions, and not with handshakes.
 #[test]
-fn sessions_that_stay_end_with_the_last_way_to_them() {
+fn a_client_within_its_handshake_is_told_that_it_does_not_go_on() {
     let world = world();
-    let mut alice = DtlsUser::allocated(world.server);
-    let left = world.channels.leave().unwrap();
+    let socket = socket(world.server);
+    begin(&socket, [9; 32]);
+    eventually("it has begun", || world.count(Series::AssociationsHalfOpen) == 1);
+    world.channels.leave().unwrap();
     world.channels.forget();
-    assert_eq!(world.all_sessions().len(), 1, "it stays");
-    drop(left);
-    eventually("it has ended", || world.all_sessions().is_empty());
-    assert_eq!(alice.read(), None, "it hears of it");
+    let alert = std::iter::repeat_with(|| receive(&socket)).find(|said| said[0] == 21).unwrap();
+    assert_eq!(alert[11..], [0, 2, 2, 80], "fatal, internal error");
+    eventually("nothing of it is left", || world.count(Series::AssociationsLive) == 0);
 }
 
 #[test]

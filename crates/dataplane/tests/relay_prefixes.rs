@@ -145,31 +145,30 @@ fn a_relay_for_tcp_calls_and_is_called_at_its_own_address() {
     world.assert_adds_up();
 }
 
-/// The next process gets the allocation of a client over UDP, and the address alone of one over
-/// DTLS, to which its peer's data comes as before.
+/// The next process gets the allocations of clients over UDP and DTLS, the latter with its session.
+/// Taken back, both go on here.
 #[test]
-fn an_address_that_stays_is_told_and_goes_on_to_be_relayed_from() {
+fn a_session_of_dtls_leaves_with_its_allocation() {
     let (policy, dtls) = (prefix::policy(1), Some(config()));
     let world = World::start(Start { policy, dtls, ..Start::default() });
     let mut peer = End::at(PEER);
-    let (_leaves, left_at) = allocated(&world);
-    let mut stays = DtlsUser::allocated(world.server);
-    let channel = stays.bind_channel(peer.addr());
-    for takes_over in [false, true] {
+    let (_other, left_at) = allocated(&world);
+    let mut client = DtlsUser::allocated(world.server);
+    let channel = client.bind_channel(peer.addr());
+    for _ in 0..2 {
         let left = world.channels.leave().unwrap();
-        assert_eq!(left[0].copies.changed.len(), 1);
-        let [staying] = &left[0].staying[..] else { panic!("{left:?}") };
-        assert_eq!(staying.addresses, [(RelayedAddr(stays.relayed()), RelayProtocol::Udp)]);
-        assert_eq!(staying.sessions.len(), 1);
-        if takes_over {
-            world.channels.forget();
-        } else {
-            world.channels.take_back();
-        }
+        assert_eq!((left[0].copies.changed.len(), left[0].sessions.len()), (2, 1));
+        assert!(left[0].staying.is_empty());
+        world.channels.take_back();
         peer.send(left_at, b"for the other");
-        peer.send(stays.relayed(), b"as before");
-        assert_eq!(stays.hear(), (Some(channel), b"as before".to_vec()));
+        peer.send(client.relayed(), b"as before");
+        assert_eq!(client.hear(), (Some(channel), b"as before".to_vec()));
     }
+    world.channels.leave().unwrap();
+    world.channels.forget();
+    eventually("the next process has it", || {
+        world.count(Series::AssociationsLive) == 0 && world.all_sessions().is_empty()
+    });
 }
 
 /// A connection to a peer is being opened, so that the client's own one stays, without a session of
@@ -191,6 +190,5 @@ fn an_address_of_a_client_with_a_connection_is_told_as_well() {
     let left = world.channels.leave().unwrap();
     let [staying] = &left[0].staying[..] else { panic!("{left:?}") };
     assert_eq!(staying.addresses, [(RelayedAddr(relayed), RelayProtocol::Tcp)]);
-    assert!(staying.sessions.is_empty());
     world.channels.take_back();
 }

@@ -72,13 +72,13 @@ impl Scene {
 }
 
 /// A client over DTLS that prints all that the peer sends to it.
-struct Staying {
+struct OverDtls {
     program: Running,
     relayed: SocketAddr,
     peer: UdpSocket,
 }
 
-impl Staying {
+impl OverDtls {
     fn new(scene: &Scene) -> Option<Self> {
         let client = require(pion())?;
         let peer = scene.lab.socket(Host::Peer, (scene.lab.v4.peer, e2e::ECHO_PORT));
@@ -109,34 +109,36 @@ impl Staying {
     }
 }
 
-/// In upgrades one behind the other; only the first process has the session.
+/// In upgrades one behind the other.
 #[test]
-fn an_address_that_stays_is_given_to_no_other_client_until_its_process_has_ended() {
+fn an_address_goes_on_with_its_client_and_is_given_to_no_other() {
     let Some(mut scene) = Scene::new() else { return };
-    let Some(mut staying) = Staying::new(&scene) else { return };
-    staying.assert_relays("before");
+    let Some(mut client) = OverDtls::new(&scene) else { return };
+    client.assert_relays("before");
     for number in 0..3 {
         scene.server.upgrade_times(1);
         let mut callers = scene.exhaust();
         let relayed: Vec<_> = callers.iter().map(Caller::relayed).collect();
-        assert!(!relayed.contains(&staying.relayed), "{relayed:?}");
+        assert!(!relayed.contains(&client.relayed), "{relayed:?}");
         let [other] = &mut callers[..] else { panic!("{relayed:?}") };
         // Data reaches the right one of both.
         other.permit(scene.lab.v4.peer);
-        staying.assert_relays(&format!("data {number}"));
+        client.assert_relays(&format!("data {number}"));
         assert!(other.data(ON_ITS_WAY).is_none());
-        staying.peer.send_to(b"for the other", other.relayed()).expect("sent");
+        client.peer.send_to(b"for the other", other.relayed()).expect("sent");
         let data = other.data(PATIENCE).expect("data");
         assert_eq!(data.payload, b"for the other");
         Scene::release(callers);
     }
-    assert!(!staying.program.output().contains("for the other"));
-    // It ends with its client.
-    scene.server.process.signal("TERM");
+    assert!(!client.program.output().contains("for the other"));
     scene.server.wait_for_first_to_end();
+    // It is free when the session of its client has ended.
+    let user = scene.config.accounts[0].name;
+    let ended = scene.server.ask(&["session", "end", "--yes", "--user", user]);
+    assert!(ended.ok, "{}", ended.output);
     eventually("the address is free", || {
         let callers = scene.exhaust();
-        let has_it = callers.iter().any(|caller| caller.relayed() == staying.relayed);
+        let has_it = callers.iter().any(|caller| caller.relayed() == client.relayed);
         Scene::release(callers);
         has_it
     });

@@ -268,7 +268,7 @@ impl Server {
             process = over.to,
             allocations = over.allocations,
             pause_us = over.pause.as_micros() as u64,
-            "the next process serves; this one ends with its last client over DTLS"
+            "the next process serves; this one ends with its last client"
         );
         let deadline = asked_for(self.configured_drain());
         self.drain(Draining::told_to_end(None, deadline, Instant::now()))

@@ -28,7 +28,7 @@ impl Dtls {
     ) -> Option<SocketId> {
         // Taken out for the call: copying it costs as much as a part of the cookie.
         let Some(config) = self.settings.config.take() else {
-            // Only sessions of earlier processes are served.
+            // Only sessions of the process before are served.
             cx.egress.dropped(DropReason::NotStun);
             return hello.known;
         };
@@ -141,7 +141,6 @@ impl Dtls {
         let permit = self.admit(cx, hello)?;
         let id = self.sessions.next_id().ok_or(AssociationRefusal::Total)?;
         cx.observer.count(Series::AssociationsBegun, 1);
-        cx.earlier.replace(&cx.net, &hello.path.five_tuple);
         let now = cx.now.instant;
         self.sessions.insert(Session {
             engine,
@@ -151,7 +150,6 @@ impl Dtls {
             began: now,
             last_record: now,
             established: false,
-            stays: false,
             _permit: permit,
         });
         self.sweep_at = Some((now + RESEND_EVERY).earliest(self.sweep_at));

@@ -56,17 +56,6 @@ impl Dtls {
         }
     }
 
-    /// Ends the sessions that do not [stay](Self::keep_allocated): their clients begin anew with
-    /// the next process. One within its handshake notices by its own deadline.
-    pub(crate) fn end_others<N: Net>(&mut self, cx: &mut Context<N>) {
-        self.drop_queue(cx);
-        let others = self.sessions.iter().filter(|session| !session.stays);
-        let others: Vec<_> = others.map(|session| session.path.socket).collect();
-        for id in others {
-            self.end(cx, id, AssociationEnd::Shutdown);
-        }
-    }
-
     /// Ends all sessions: the server stops.
     pub(crate) fn end_all<N: Net>(&mut self, cx: &mut Context<N>) {
         self.drop_queue(cx);

@@ -30,8 +30,6 @@ pub(super) struct Session {
     pub(super) last_record: Instant,
     /// True if the handshake was complete when it was last checked.
     pub(super) established: bool,
-    /// It stays in this process while the next one serves.
-    pub(super) stays: bool,
     pub(super) _permit: Admitted,
 }
 
@@ -65,6 +63,8 @@ pub(super) struct Sessions {
     exchange: Exchange,
     /// Buffer for a message to encrypt.
     pub(super) plain: Vec<u8>,
+    /// Another process may go on with them: none sends or receives here.
+    is_paused: bool,
 }
 
 impl Default for Sessions {
@@ -76,6 +76,7 @@ impl Default for Sessions {
             half_open_count: 0,
             exchange: Exchange::default(),
             plain: Vec::new(),
+            is_paused: false,
         }
     }
 }
@@ -104,9 +105,21 @@ impl Sessions {
         self.slab.get_mut(id)
     }
 
-    /// Returns a session, and the buffer for its datagrams.
+    /// Returns a session, and the buffer for its datagrams; `None` while they are paused.
     pub(super) fn with_exchange(&mut self, id: SocketId) -> Option<(&mut Session, &mut Exchange)> {
+        if self.is_paused {
+            return None;
+        }
         Some((self.slab.get_mut(id)?, &mut self.exchange))
+    }
+
+    /// Lets no session send or receive from here on.
+    pub(super) const fn pause(&mut self) {
+        self.is_paused = true;
+    }
+
+    pub(super) const fn go_on(&mut self) {
+        self.is_paused = false;
     }
 
     pub(super) fn remove(&mut self, id: SocketId) -> Option<Box<Session>> {
@@ -176,10 +189,6 @@ impl Sessions {
     pub(super) fn iter(&self) -> impl Iterator<Item = &Session> {
         self.slab.iter()
     }
-
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Session> {
-        self.slab.iter_mut()
-    }
 }
 
 fn key(path: &ClientPath) -> Key {
@@ -248,7 +257,6 @@ mod tests {
             began: Instant::ZERO,
             last_record: Instant::ZERO,
             established: false,
-            stays: false,
             _permit: Arc::new(Admission::new(limits)).admit(client).unwrap(),
         });
         (id, evicted)

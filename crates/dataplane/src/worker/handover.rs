@@ -13,10 +13,9 @@
 //! ```
 //!
 //! Meanwhile datagrams and bytes wait in the sockets, which are the same in both. Behind stay
-//! clients whose connections are within a handshake or a request; what comes for sessions of DTLS
-//! is passed on by the next process. Relayed addresses that stay are held there until this process
-//! has ended, and the ones that have left are held here: clients on both sides may be each other's
-//! peers.
+//! clients whose connections are within a handshake or a request. Relayed addresses that stay are
+//! held there until this process has ended, and the ones that have left are held here: clients on
+//! both sides may be each other's peers.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -32,7 +31,7 @@ use turn_types::{
 use super::Worker;
 use crate::context::Context;
 use crate::copies::{Copied, Copies, CopiesFor, Copying, Missing};
-use crate::inheritance::{Inheritance, Inherited, InheritedStream, StayingSessions};
+use crate::inheritance::{Inheritance, Inherited, InheritedStream, StayingAddresses};
 use crate::io::{Net, Source, StreamIo as _, UdpIo as _};
 use crate::limits::{IDS_KEPT, RING_ROUNDS_PER_TURN};
 use crate::stream::LeftStream;
@@ -42,6 +41,8 @@ use crate::token::Token;
 #[derive(Debug)]
 pub(super) struct Left<N: Net> {
     streams: Vec<LeftStream<N>>,
+    /// Clients of sessions of DTLS.
+    sessions: Vec<FiveTuple>,
     /// The allocations that the next process has.
     copied: Copied,
     /// Relayed addresses that stay, as far as the next process knows.
@@ -56,14 +57,10 @@ impl<N: Net> LeftStream<N> {
     }
 }
 
-/// Returns true for an allocation that the next process can have: its client uses UDP or one of the
-/// connections that have `left`.
+/// Returns true for an allocation that the next process can have: its client uses UDP, or one of
+/// the connections and sessions that have `left`.
 fn may_leave(client: FiveTuple, left: &HashSet<FiveTuple>) -> bool {
-    match client.transport {
-        Transport::Udp => true,
-        Transport::Tcp | Transport::Tls => left.contains(&client),
-        Transport::Dtls => false,
-    }
+    client.transport == Transport::Udp || left.contains(&client)
 }
 
 impl<N: Net> Worker<N> {
@@ -83,7 +80,7 @@ impl<N: Net> Worker<N> {
                 self.withdraw_routes_of_connections();
                 let (copied, missing) = self.take_copied();
                 let addresses = BTreeSet::new();
-                (Left { streams: Vec::new(), copied, addresses }, missing)
+                (Left { streams: Vec::new(), sessions: Vec::new(), copied, addresses }, missing)
             },
             |left| (left, Missing::default()),
         );
@@ -109,7 +106,7 @@ impl<N: Net> Worker<N> {
 
     fn inherit(
         &mut self,
-        Left { streams, copied, addresses }: &mut Left<N>,
+        Left { streams, sessions, copied, addresses }: &mut Left<N>,
         is_first: bool,
         missing: Missing,
     ) -> io::Result<Inherited<N>> {
@@ -119,12 +116,15 @@ impl<N: Net> Worker<N> {
         let mut out = Writer::new();
         let inherited = streams[told..].iter().map(|left| left.inherit(&mut out));
         let inherited = inherited.collect::<io::Result<Vec<_>>>()?;
-        let clients: HashSet<FiveTuple> =
-            streams.iter().map(|left| left.state.five_tuple()).collect();
+        // Told once: nothing changes behind it.
+        let left = if is_first { self.dtls.leave() } else { Vec::new() };
+        sessions.extend(left.iter().map(|session| session.five_tuple));
+        let of_streams = streams.iter().map(|left| left.state.five_tuple());
+        let clients: HashSet<FiveTuple> = of_streams.chain(sessions.iter().copied()).collect();
         let (of_streams, stay) = self.separate_staying(&clients);
         let kept = stay.into_iter().flat_map(|id| self.cx.server.addresses_of(id));
         let kept = kept.filter(|(at, _)| addresses.insert(*at)).collect();
-        let staying = self.keep_sessions(is_first, kept)?;
+        let staying = self.keep_addresses(is_first, kept)?;
         let cx = &mut self.cx;
         let mut ids: BTreeSet<AllocationId> = cx.server.take_changed(usize::MAX).collect();
         ids.extend(missing.changed);
@@ -151,6 +151,7 @@ impl<N: Net> Worker<N> {
             progress: progress.collect(),
             copies,
             streams: inherited,
+            sessions: left.into_iter().map(|session| session.state).collect(),
             tcp_relays,
             peers,
             losses: cx.sockets.losses(),
@@ -203,29 +204,24 @@ impl<N: Net> Worker<N> {
         server.reserved_ports()
     }
 
-    /// Sessions of DTLS and relayed addresses that stay here, and with earlier processes, for the
-    /// next one. Behind the first call it has the sessions.
-    fn keep_sessions(
+    /// Relayed addresses that stay here, and with earlier processes, for the next one. Behind the
+    /// first call it has those of earlier ones.
+    fn keep_addresses(
         &mut self,
         is_first: bool,
         addresses: Vec<(RelayedAddr, RelayProtocol)>,
-    ) -> io::Result<Vec<StayingSessions<N::Conduit>>> {
-        let Self { cx, dtls, conduit, late_conduit, .. } = self;
-        let (mut staying, mut sessions) = (Vec::new(), Vec::new());
-        if is_first {
-            staying = cx.earlier.copies()?;
-            sessions = dtls.keep_allocated(&mut cx.server);
-        }
-        if !sessions.is_empty() || !addresses.is_empty() {
+    ) -> io::Result<Vec<StayingAddresses<N::Conduit>>> {
+        let Self { cx, conduit, late_conduit, .. } = self;
+        let mut staying = if is_first { cx.earlier.copies()? } else { Vec::new() };
+        if !addresses.is_empty() {
             let (own, next) = cx.net.conduits()?;
             if is_first {
                 cx.net.watch(Source::Conduit(&own), Token::Conduit.number(), Interest::Read)?;
                 *conduit = Some(own);
             } else {
-                // Nothing comes by it. The next process knows by it that this one lives.
                 *late_conduit = Some(own);
             }
-            staying.push(StayingSessions { sessions, addresses, conduit: next });
+            staying.push(StayingAddresses { addresses, conduit: next });
         }
         Ok(staying)
     }
@@ -302,8 +298,9 @@ impl<N: Net> Worker<N> {
             }
             return;
         };
-        let Self { cx, streams: all, conduit, late_conduit, tcp_relay, .. } = self;
+        let Self { cx, streams: all, dtls, conduit, late_conduit, tcp_relay, .. } = self;
         (*conduit, *late_conduit) = (None, None);
+        dtls.take_back();
         all.take_back(cx, streams);
         tcp_relay.go_on(cx, all);
         cx.server.set_all_routes(cx.now);
@@ -336,18 +333,17 @@ impl<N: Net> Worker<N> {
         all.forget(cx, streams);
         cx.sockets.leave_shared(&cx.net);
         of_next.extend(cx.earlier.leave(&cx.net));
-        dtls.end_others(cx);
+        dtls.forget(cx);
         self.settle();
         self.send_gathered();
         self.is_busy = true;
     }
 
-    /// No later process is there: nothing comes for the sessions of DTLS that have stayed here, and
-    /// addresses of prefixes that have may be given to others.
+    /// No later process is there: addresses of prefixes that have stayed here may be given to
+    /// others.
     pub(super) fn end_unreachable(&mut self) {
         self.conduit = None;
-        let Self { cx, dtls, .. } = self;
-        dtls.end_all(cx);
+        let cx = &mut self.cx;
         let ids: Vec<AllocationId> = cx.server.clients().map(|(id, _)| id).collect();
         for id in ids {
             if cx.server.is_of_prefix(id) {

@@ -24,8 +24,8 @@ pub(super) struct Ready {
     acceptors: Vec<u32>,
     /// Connections with peers.
     peers: Vec<(ConnectionId, Readiness)>,
-    /// The next process has passed something on.
-    has_passed: bool,
+    /// The next process has ended.
+    has_news_of_next: bool,
     /// Earlier processes that have ended.
     earlier: Vec<u32>,
     /// Number of events.
@@ -43,7 +43,7 @@ impl Ready {
             writable: Vec::with_capacity(capacity),
             acceptors: Vec::with_capacity(capacity),
             peers: Vec::with_capacity(capacity),
-            has_passed: false,
+            has_news_of_next: false,
             earlier: Vec::new(),
             reported: 0,
         }
@@ -52,7 +52,7 @@ impl Ready {
     /// Begins the next report.
     pub(super) fn clear(&mut self) {
         self.reported = 0;
-        self.has_passed = false;
+        self.has_news_of_next = false;
         self.earlier.clear();
         self.listeners.clear();
         self.relays.clear();
@@ -71,7 +71,7 @@ impl Ready {
         match Token::of(event.token) {
             // Served in every turn.
             Token::Ring => {}
-            Token::Conduit => self.has_passed = true,
+            Token::Conduit => self.has_news_of_next = true,
             Token::Earlier(index) => self.earlier.push(index),
             // A receive call also clears a pending error of the socket.
             Token::Listener(id) => self.listeners.push((id, true)),
@@ -159,9 +159,9 @@ impl Ready {
         self.rounds() > 0
     }
 
-    /// Returns true if datagrams wait that the next process has passed on.
-    pub(super) const fn has_passed(&self) -> bool {
-        self.has_passed
+    /// Returns true if the next process has ended, perhaps.
+    pub(super) const fn has_news_of_next(&self) -> bool {
+        self.has_news_of_next
     }
 
     /// Returns the earlier processes that have ended.

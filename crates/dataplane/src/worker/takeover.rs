@@ -11,7 +11,8 @@ use turn_types::{AllocationId, ClientPath, RelayId, SocketId, Transport};
 use super::Worker;
 use crate::context::Context;
 use crate::copies::{CopiedAllocation, CopiedRelay, Copies};
-use crate::earlier::EarlierSessions;
+use crate::dtls::{Dtls, SessionLost};
+use crate::earlier::EarlierProcesses;
 use crate::inheritance::Inherited;
 use crate::io::{Net, UdpIo as _};
 use crate::report::Condition;
@@ -27,6 +28,9 @@ pub enum NotTaken {
     /// A client's connection.
     #[error("connection of a client: {0}")]
     Connection(ConnectionLost),
+    /// A client's session of DTLS.
+    #[error("session of a client: {0}")]
+    Session(SessionLost),
     /// A connection with a peer.
     #[error("connection with a peer: {0}")]
     Peer(ConnectionLost),
@@ -68,13 +72,13 @@ impl<N: Net> Default for Taken<N> {
 /// The number of the socket by which a client of another process is reached here.
 fn socket_of<N: Net>(
     sockets: &Sockets<N>,
-    streams: &Streams<N>,
+    (streams, dtls): (&Streams<N>, &Dtls),
     path: &ClientPath,
 ) -> Option<SocketId> {
     match path.five_tuple.transport {
         Transport::Udp => sockets.listener_at(path.five_tuple.server).map(|(id, _)| id),
         Transport::Tcp | Transport::Tls => streams.of_client(&path.five_tuple),
-        Transport::Dtls => None,
+        Transport::Dtls => dtls.of_client(&path.five_tuple),
     }
 }
 
@@ -101,6 +105,7 @@ impl<N: Net> Worker<N> {
             copies,
             progress,
             streams,
+            sessions,
             tcp_relays,
             peers,
             losses,
@@ -108,11 +113,15 @@ impl<N: Net> Worker<N> {
             reserved,
             ..
         } = inheritance;
-        self.cx.earlier = EarlierSessions::new(staying);
+        self.cx.earlier = EarlierProcesses::new(staying);
         let mut refused = Vec::new();
         for stream in streams {
             let taken = self.streams.inherit(&mut self.cx, stream);
             refused.extend(taken.err().map(NotTaken::Connection));
+        }
+        for session in sessions {
+            let taken = self.dtls.inherit(&mut self.cx, &session);
+            refused.extend(taken.err().map(NotTaken::Session));
         }
         for peer in peers {
             let taken = self.tcp_relay.inherit(&self.cx, &mut self.streams, peer);
@@ -171,8 +180,8 @@ impl<N: Net> Worker<N> {
         state: Vec<u8>,
         mut relays: Vec<TakenRelay<N>>,
     ) {
-        let Self { cx, streams, taken, .. } = self;
-        let socket_of = |path: &ClientPath| socket_of(&cx.sockets, streams, path);
+        let Self { cx, streams, dtls, taken, .. } = self;
+        let socket_of = |path: &ClientPath| socket_of(&cx.sockets, (streams, dtls), path);
         let renamed = match cx.server.take_over(cx.now, Reader::new(&state), socket_of) {
             Ok(TakenOver { renamed, .. }) => renamed,
             Err(why) => {

@@ -16,7 +16,7 @@ use dataplane::io::Conduit;
 use dataplane::limits::COPIES_WAITING;
 use dataplane::{
     Copies, Inheritance, InheritedStream, InheritedTcpRelay, Listener, RelaySettings,
-    StayingSession, StayingSessions, WorkerChannels,
+    StayingAddresses, WorkerChannels,
 };
 use linux_net::{Clock, TcpListener, TcpStream, UdpSocket, force_receive_buffer};
 use tokio::sync::mpsc::UnboundedSender;
@@ -30,7 +30,7 @@ use super::copying;
 use super::counting;
 use super::messages::{
     Bytes, Hello, KernelPathPart, LastPart, Leaving, Listening, News, Offer, ProgressPart,
-    SessionPart, StayingPart, Step, StreamPart, TcpRelayPart,
+    StayingPart, Step, StreamPart, TcpRelayPart,
 };
 use super::parked::{Parked, Parking};
 use super::passing::{Inlet as _, Outlet};
@@ -329,7 +329,7 @@ impl Giving {
         })?;
         self.offer(&mut parking, &[])?;
         let mut left = self.leave()?;
-        // The sessions of DTLS end with this process.
+        // The clients that stay end with this process.
         left.iter_mut().for_each(|worker| worker.staying.clear());
         let allocations = count(&left);
         let mut copies = HandedOut::default();
@@ -445,6 +445,7 @@ fn hand_out(
             copies,
             progress,
             streams,
+            sessions,
             tcp_relays,
             peers,
             losses,
@@ -464,6 +465,7 @@ fn hand_out(
             progress,
             staying,
             streams,
+            sessions: sessions.into_iter().map(Bytes).collect(),
             tcp_relays,
             peers,
             losses,
@@ -485,18 +487,12 @@ fn hand_out(
 }
 
 fn staying_part(
-    StayingSessions { sessions, addresses, conduit }: StayingSessions<Conduit>,
+    StayingAddresses { addresses, conduit }: StayingAddresses<Conduit>,
 ) -> (StayingPart, Conduit) {
-    let part = |StayingSession { client, server, number }| SessionPart {
-        client,
-        server,
-        number: number.0,
-    };
-    let sessions = sessions.into_iter().map(part).collect();
     let listening = addresses.iter().filter(|(_, protocol)| *protocol == RelayProtocol::Tcp);
     let listening = listening.map(|(at, _)| *at).collect();
     let addresses = addresses.into_iter().map(|(at, _)| at).collect();
-    (StayingPart { sessions, addresses, listening }, conduit)
+    (StayingPart { addresses, listening }, conduit)
 }
 
 fn parts_of(streams: Vec<InheritedStream<TcpStream>>) -> (Vec<StreamPart>, Vec<TcpStream>) {

@@ -94,7 +94,7 @@ pub(super) enum News {
     /// Copies of one worker, while it serves. Descriptors follow: see [`CopyPart`].
     Copies(CopyPart),
     /// The rest of one worker, which serves no more. Descriptors follow: of its copies, of the ways
-    /// to processes with sessions that stay, of clients' connections, of relays for TCP, of
+    /// to processes with addresses that stay, of clients' connections, of relays for TCP, of
     /// connections with peers.
     Last(LastPart),
     /// Progress of allocations for which the kernel has relayed since, of each worker: it relays no
@@ -118,6 +118,8 @@ pub(super) struct LastPart {
     /// The oldest process first.
     pub(super) staying: Vec<StayingPart>,
     pub(super) streams: Vec<StreamPart>,
+    /// Sessions of DTLS.
+    pub(super) sessions: Vec<Bytes>,
     pub(super) tcp_relays: Vec<TcpRelayPart>,
     /// Connections with peers.
     pub(super) peers: Vec<StreamPart>,
@@ -143,22 +145,12 @@ pub(super) struct StreamPart {
     pub(super) remote: SocketAddr,
 }
 
-/// Sessions of DTLS that stay with one process, and relayed addresses of its allocations.
+/// Relayed addresses that stay with one process.
 #[derive(Debug)]
 pub(super) struct StayingPart {
-    pub(super) sessions: Vec<SessionPart>,
     pub(super) addresses: Vec<RelayedAddr>,
     /// The ones of them that relay TCP.
     pub(super) listening: Vec<RelayedAddr>,
-}
-
-/// A session of DTLS that stays.
-#[derive(Debug)]
-pub(super) struct SessionPart {
-    pub(super) client: SocketAddr,
-    pub(super) server: SocketAddr,
-    /// In the process that has it.
-    pub(super) number: u32,
 }
 
 /// A server introduces itself to a keeper.
@@ -201,18 +193,17 @@ pub(super) struct CopyPart {
 impl LastPart {
     /// Of a worker of which there is nothing but copies.
     pub(super) fn of_copies(copies: CopyPart) -> Self {
-        let (progress, staying, streams) = (Vec::new(), Vec::new(), Vec::new());
-        let (tcp_relays, peers, losses) = (Vec::new(), Vec::new(), Vec::new());
-        let (reserved, allocations) = (Vec::new(), copies.changed.len() as u64);
+        let allocations = copies.changed.len() as u64;
         Self {
             copies,
-            progress,
-            staying,
-            streams,
-            tcp_relays,
-            peers,
-            losses,
-            reserved,
+            progress: Vec::new(),
+            staying: Vec::new(),
+            streams: Vec::new(),
+            sessions: Vec::new(),
+            tcp_relays: Vec::new(),
+            peers: Vec::new(),
+            losses: Vec::new(),
+            reserved: Vec::new(),
             allocations,
         }
     }
@@ -297,11 +288,11 @@ fields!(LastPart {
     7 => losses or Vec::new(),
     8 => allocations or 0,
     9 => reserved or Vec::new(),
+    10 => sessions or Vec::new(),
 });
 fields!(TcpRelayPart { 1 => relay, 2 => at });
 fields!(StreamPart { 1 => state, 2 => remote });
-fields!(StayingPart { 1 => sessions, 2 => addresses or Vec::new(), 3 => listening or Vec::new() });
-fields!(SessionPart { 1 => client, 2 => server, 3 => number });
+fields!(StayingPart { 2 => addresses or Vec::new(), 3 => listening or Vec::new() });
 fields!(KeeperHello { 1 => version, 2 => process, 3 => feeds });
 fields!(CopyPart {
     1 => worker,

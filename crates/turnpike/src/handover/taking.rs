@@ -13,19 +13,19 @@ use control::EarlierTotals;
 use dataplane::io::Conduit;
 use dataplane::{
     Copies, Inheritance, InheritedSocket, InheritedStream, InheritedTcpRelay, RelaySettings,
-    StayingSession, StayingSessions, Update, tcp_relay_from_fd,
+    StayingAddresses, Update, tcp_relay_from_fd,
 };
 use linux_net::{Clock, TcpListener, TcpStream};
 use state_format::Value;
-use turn_types::{AllocationId, Instant, RelayProtocol, RelayedAddr, Secret, SocketId, WorkerId};
+use turn_types::{AllocationId, Instant, RelayProtocol, RelayedAddr, Secret, WorkerId};
 use xdp_relay::ParkedPath;
 
 use super::PATIENCE;
 use super::copying;
 use super::counting;
 use super::messages::{
-    Hello, KeeperHello, KernelPathPart, LastPart, Leaving, Listening, News, Offer, SessionPart,
-    StayingPart, Step, StreamPart, TcpRelayPart,
+    Hello, KeeperHello, KernelPathPart, LastPart, Leaving, Listening, News, Offer, StayingPart,
+    Step, StreamPart, TcpRelayPart,
 };
 use super::parked::{Found, Parked};
 use super::passing::{Inlet, Outlet as _};
@@ -433,26 +433,20 @@ impl Predecessor {
 
     fn receive_last(&mut self, last: LastPart) -> io::Result<Last> {
         let LastPart { copies, progress, staying, streams, tcp_relays, peers, losses, .. } = last;
-        let LastPart { reserved, allocations, .. } = last;
+        let LastPart { sessions, reserved, allocations, .. } = last;
         // Versions that did not tell sent the progress of all.
         let told = usize::try_from(allocations).unwrap_or(usize::MAX);
         let allocations = told.max(copies.changed.len() + progress.len());
         let copies = copying::copies(&mut self.source, copies)?;
         let conduits = self.source.receive_descriptors(staying.len())?;
         let staying = staying.into_iter().zip(conduits).map(|(part, fd)| {
-            let session = |SessionPart { client, server, number }| StayingSession {
-                client,
-                server,
-                number: SocketId(number),
-            };
-            let StayingPart { sessions, addresses, listening } = part;
+            let StayingPart { addresses, listening } = part;
             let listening: BTreeSet<RelayedAddr> = listening.into_iter().collect();
             let relays = |at| {
                 if listening.contains(at) { RelayProtocol::Tcp } else { RelayProtocol::Udp }
             };
             let addresses = addresses.iter().map(|at| (*at, relays(at))).collect();
-            let sessions = sessions.into_iter().map(session).collect();
-            Ok(StayingSessions { sessions, addresses, conduit: Conduit::from_fd(fd)? })
+            Ok(StayingAddresses { addresses, conduit: Conduit::from_fd(fd)? })
         });
         let staying = staying.collect::<io::Result<_>>()?;
         let streams = self.receive_streams(streams)?;
@@ -469,6 +463,7 @@ impl Predecessor {
             copies,
             progress,
             streams,
+            sessions: sessions.into_iter().map(|session| session.0).collect(),
             tcp_relays,
             peers,
             losses,
