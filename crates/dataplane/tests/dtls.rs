@@ -261,9 +261,12 @@ fn use_up_share(world: &World) {
         random
     };
     let mut numbers = 0_u64..;
-    while world.count(used_up) == 0 {
+    loop {
         let randoms: Vec<_> = numbers.by_ref().take(32).map(random).collect();
         begin_all(&flood, &randoms);
+        if world.count(used_up) > 0 {
+            return;
+        }
     }
 }
 

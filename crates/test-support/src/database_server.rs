@@ -7,6 +7,7 @@ mod tls;
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -76,9 +77,7 @@ impl DatabaseServer {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("db-{}-{number}", std::process::id()));
         fs::create_dir_all(&directory).expect("a directory");
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = free.local_addr().expect("its address").port();
-        drop(free);
+        let port = own_port(number);
         let through: Vec<String> = through.iter().map(|word| (*word).to_owned()).collect();
         let Some(program) = program else {
             let server =
@@ -338,6 +337,18 @@ db.commit()";
             kill(signal, child.parse().expect("a process id"));
         }
     }
+}
+
+/// A free port below those that the system gives out by itself: one of these could be another
+/// test's before the server has it. Each process begins to search elsewhere.
+fn own_port(number: u32) -> u16 {
+    const PORTS: Range<u32> = 10_000..30_000;
+    let first = std::process::id().wrapping_mul(8).wrapping_add(number);
+    let mut ports = (0..PORTS.end - PORTS.start).map(|further| {
+        let place = first.wrapping_add(further) % (PORTS.end - PORTS.start);
+        u16::try_from(PORTS.start + place).expect("it is a port")
+    });
+    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a free port")
 }
 
 impl Drop for DatabaseServer {

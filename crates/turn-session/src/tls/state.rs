@@ -10,7 +10,7 @@ use crate::aead::{Cipher, KeyBytes};
 
 /// State of a TLS connection after its handshake, as it goes to another process: the keys of both
 /// directions, and all bytes on their way. Keys are wiped when it is dropped; the bytes of its
-/// [`Value`] are as secret as the keys.
+/// [`Value`](state_format::Value) are as secret as the keys.
 ///
 /// Only one process may go on from a state: two would encrypt different data with the same nonce,
 /// which reveals both. The process that [left](super::Tls::leave) may [resume](super::Tls::resume)
