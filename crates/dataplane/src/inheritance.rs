@@ -20,8 +20,8 @@ pub struct Inheritance<S, T, A, C> {
     pub progress: Vec<(AllocationId, Progress)>,
     /// Clients' connections over TCP and TLS.
     pub streams: Vec<InheritedStream<T>>,
-    /// Sessions of DTLS: their states, with their keys.
-    pub sessions: Vec<Vec<u8>>,
+    /// Sessions of DTLS.
+    pub sessions: Vec<InheritedSession>,
     /// Relays for TCP.
     pub tcp_relays: Vec<InheritedTcpRelay<A>>,
     /// Connections with peers.
@@ -109,6 +109,18 @@ pub struct InheritedTcpRelay<A> {
     pub at: SocketAddr,
     /// Its socket, which listens.
     pub socket: A,
+}
+
+/// A session of DTLS, for the next process.
+pub struct InheritedSession {
+    /// Its state: its keys among it.
+    pub state: Vec<u8>,
+}
+
+impl std::fmt::Debug for InheritedSession {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InheritedSession").finish_non_exhaustive()
+    }
 }
 
 /// A connection of a client or with a peer, for the next process.

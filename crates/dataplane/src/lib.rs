@@ -47,7 +47,9 @@ pub use admission::{Admission, ConnectionLimits};
 pub use copies::{CopiedAllocation, CopiedRelay, Copies};
 pub use dtls::{DtlsSettings, SessionLost};
 pub use handover::{Entrance, InheritedSocket, Update};
-pub use inheritance::{Inheritance, InheritedStream, InheritedTcpRelay, StayingAddresses};
+pub use inheritance::{
+    Inheritance, InheritedSession, InheritedStream, InheritedTcpRelay, StayingAddresses,
+};
 pub use kept::KeptWorker;
 pub use report::{LogAddresses, LogOptions, PseudonymKey, TRACED};
 pub use sockets::{Listener, NetOptions, RelaySettings};

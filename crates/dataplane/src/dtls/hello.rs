@@ -150,6 +150,7 @@ impl Dtls {
             began: now,
             last_record: now,
             established: false,
+            has_left: false,
             _permit: permit,
         });
         self.sweep_at = Some((now + RESEND_EVERY).earliest(self.sweep_at));

@@ -26,7 +26,10 @@ impl Dtls {
                 session.engine.resend(exchange).map_err(session_end)
             };
             match outcome {
-                Ok(()) => self.send_exchange(cx, id),
+                Ok(()) => {
+                    self.look_at_handshake(cx, id);
+                    self.send_exchange(cx, id);
+                }
                 Err(end) => self.end(cx, id, end),
             }
         }

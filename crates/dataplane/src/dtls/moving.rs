@@ -7,11 +7,12 @@
 use control::AssociationEnd;
 use state_format::{Malformed, Reader, Value as _, Writer, fields};
 use turn_session::dtls::{DtlsState, resume};
-use turn_types::{ClientPath, FiveTuple, Instant, ServerAddr, SocketId};
+use turn_types::{ClientPath, FiveTuple, Instant, ServerAddr, SocketId, Transport};
 
 use super::Dtls;
 use super::sessions::Session;
 use crate::context::Context;
+use crate::inheritance::InheritedSession;
 use crate::io::Net;
 use crate::limits::SWEEP_SESSIONS_EVERY;
 
@@ -26,20 +27,13 @@ struct SessionState {
 
 fields!(SessionState { 1 => five_tuple, 2 => random, 3 => began, 4 => last_record, 5 => keys });
 
-/// A session that goes to the next process.
-pub(crate) struct LeftSession {
-    pub(crate) five_tuple: FiveTuple,
-    /// Its state, keys among it.
-    pub(crate) state: Vec<u8>,
-}
-
 /// Why a session of another process is of no use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionLost {
     /// Its state cannot be read.
     #[error("its state cannot be read: {0}")]
     Malformed(Malformed),
-    /// Its keys or numbers are none of a session.
+    /// Its keys or numbers are none of a session, or its client has one already.
     #[error("its state fits no session")]
     Misfit,
     /// Nothing listens at the address of this server that it uses.
@@ -53,22 +47,30 @@ pub enum SessionLost {
 impl Dtls {
     /// Copies the established sessions for the next process. From here on none of them sends or
     /// receives, until they are [taken back](Self::take_back) or [forgotten](Self::forget).
-    pub(crate) fn leave(&mut self) -> Vec<LeftSession> {
+    pub(crate) fn leave(&mut self) -> Vec<InheritedSession> {
         self.sessions.pause();
         let mut out = Writer::new();
-        let leave = |session: &Session| {
-            let Session { engine, path, random, began, last_record, .. } = session;
+        let leave = |session: &mut Session| {
+            let keys = session.engine.state();
+            session.has_left = keys.is_some();
+            let Session { path, random, began, last_record, .. } = session;
             let state = SessionState {
                 five_tuple: path.five_tuple,
                 random: *random,
                 began: *began,
                 last_record: *last_record,
-                keys: engine.state()?,
+                keys: keys?,
             };
             state.write(&mut out);
-            Some(LeftSession { five_tuple: path.five_tuple, state: out.take_bytes() })
+            Some(InheritedSession { state: out.take_bytes() })
         };
-        self.sessions.iter().filter_map(leave).collect()
+        self.sessions.iter_mut().filter_map(leave).collect()
+    }
+
+    /// The clients of established sessions.
+    pub(crate) fn clients(&self) -> impl Iterator<Item = FiveTuple> {
+        let established = self.sessions.iter().filter(|session| session.established);
+        established.map(|session| session.path.five_tuple)
     }
 
     /// The next process has failed: the sessions go on here.
@@ -79,17 +81,18 @@ impl Dtls {
     /// The next process serves: forgets the sessions that it has, without a word to their clients,
     /// and ends the handshakes, whose clients begin anew.
     pub(crate) fn forget<N: Net>(&mut self, cx: &mut Context<N>) {
-        self.sessions.go_on();
         self.drop_queue(cx);
-        let all: Vec<_> = self.sessions.iter().map(|one| (one.path, one.established)).collect();
-        for (path, established) in all {
-            if established {
-                self.sessions.remove(path.socket);
-                // Its allocation has left; the name that it asked for is all that is there.
-                cx.server.close(cx.now, &path.five_tuple);
-            } else {
-                self.end(cx, path.socket, AssociationEnd::Shutdown);
-            }
+        let (left, others): (Vec<_>, Vec<_>) =
+            self.sessions.iter().map(|one| (one.path, one.has_left)).partition(|(_, left)| *left);
+        for (path, _) in left {
+            self.sessions.remove(path.socket);
+            // Its allocation has left; the name that it asked for is all that is there.
+            cx.server.close(cx.now, &path.five_tuple);
+        }
+        // What has left cannot say anything any more.
+        self.sessions.go_on();
+        for (path, _) in others {
+            self.end(cx, path.socket, AssociationEnd::Shutdown);
         }
     }
 
@@ -100,10 +103,14 @@ impl Dtls {
     pub(crate) fn inherit<N: Net>(
         &mut self,
         cx: &mut Context<N>,
-        state: &[u8],
+        session: &InheritedSession,
     ) -> Result<(), SessionLost> {
-        let state: SessionState = Reader::new(state).last().map_err(SessionLost::Malformed)?;
+        let state: Result<SessionState, _> = Reader::new(&session.state).last();
+        let state = state.map_err(SessionLost::Malformed)?;
         let SessionState { five_tuple, random, began, last_record, keys } = state;
+        if five_tuple.transport != Transport::Dtls || self.sessions.find(&five_tuple).is_some() {
+            return Err(SessionLost::Misfit);
+        }
         let engine = resume(keys).ok_or(SessionLost::Misfit)?;
         let lost = SessionLost::Listener(five_tuple.server);
         let (listener, _) = cx.sockets.listener_at(five_tuple.server).ok_or(lost)?;
@@ -119,6 +126,7 @@ impl Dtls {
             began,
             last_record,
             established: false,
+            has_left: false,
             _permit: self.settings.admission.keep(five_tuple.client.0.ip()),
         });
         self.sessions.establish(id);

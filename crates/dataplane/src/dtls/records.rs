@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use control::{AssociationEnd, Fate, Histogram, Leg, Series};
 use turn_proto::DropReason;
-use turn_session::dtls::{DtlsEnd, Exchange};
+use turn_session::dtls::{DtlsEnd, Exchange, PLAINTEXT_MAX};
 use turn_types::{ClientPath, IpMeta, SocketId};
 
 use super::Dtls;
@@ -88,7 +88,7 @@ impl Dtls {
         id: SocketId,
     ) {
         let Some((session, exchange)) = self.sessions.with_exchange(id) else { return };
-        let (path, began) = (session.path, session.began);
+        let path = session.path;
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
         let received = cx.rx.message(message);
@@ -110,16 +110,7 @@ impl Dtls {
         if !plain.is_empty() {
             session.last_record = cx.now.instant;
         }
-        if session.engine.is_established() && self.sessions.establish(id) {
-            if let Some(session) = self.sessions.get_mut(id)
-                && let Some(name) = session.engine.server_name()
-            {
-                cx.server.set_server_name(path.five_tuple, name);
-            }
-            cx.observer.count(Series::AssociationsEstablished, 1);
-            cx.observer
-                .record_time(Histogram::DtlsHandshake, cx.now.instant.saturating_since(began));
-        }
+        self.look_at_handshake(cx, id);
         self.send_exchange(cx, id);
         if let Some(message) = filled {
             for range in &plain {
@@ -130,6 +121,21 @@ impl Dtls {
         if let Some(end) = done.ended {
             self.end(cx, id, session_end(end));
         }
+    }
+
+    /// Notes that the handshake of a session is complete, if it is.
+    pub(super) fn look_at_handshake<N: Net>(&mut self, cx: &mut Context<N>, id: SocketId) {
+        let is_established = |session: &mut Session| session.engine.is_established();
+        if !self.sessions.get_mut(id).is_some_and(is_established) || !self.sessions.establish(id) {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        if let Some(name) = session.engine.server_name() {
+            cx.server.set_server_name(session.path.five_tuple, name);
+        }
+        cx.observer.count(Series::AssociationsEstablished, 1);
+        let time = cx.now.instant.saturating_since(session.began);
+        cx.observer.record_time(Histogram::DtlsHandshake, time);
     }
 
     /// Serves the content of one record.
@@ -178,7 +184,11 @@ impl Dtls {
             && let Some(flow) = session.flow(sockets, meta)
         {
             if session.engine.write(&plain, exchange).is_err() {
-                egress.unsent(sent, DropReason::TooLong);
+                let is_too_long = plain.len() > PLAINTEXT_MAX;
+                egress.unsent(
+                    sent,
+                    if is_too_long { DropReason::TooLong } else { DropReason::StreamClosed },
+                );
             }
             for record in exchange.datagrams() {
                 egress.datagram(flow, &[record], sent, (rx, sockets));

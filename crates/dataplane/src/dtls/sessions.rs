@@ -30,6 +30,8 @@ pub(super) struct Session {
     pub(super) last_record: Instant,
     /// True if the handshake was complete when it was last checked.
     pub(super) established: bool,
+    /// The next process has it, if that serves.
+    pub(super) has_left: bool,
     pub(super) _permit: Admitted,
 }
 
@@ -186,6 +188,10 @@ impl Sessions {
         ids
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Session> {
+        self.slab.iter_mut()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Session> {
         self.slab.iter()
     }
@@ -257,6 +263,7 @@ mod tests {
             began: Instant::ZERO,
             last_record: Instant::ZERO,
             established: false,
+            has_left: false,
             _permit: Arc::new(Admission::new(limits)).admit(client).unwrap(),
         });
         (id, evicted)

@@ -116,12 +116,14 @@ impl<N: Net> Worker<N> {
         let mut out = Writer::new();
         let inherited = streams[told..].iter().map(|left| left.inherit(&mut out));
         let inherited = inherited.collect::<io::Result<Vec<_>>>()?;
-        // Told once: nothing changes behind it.
-        let left = if is_first { self.dtls.leave() } else { Vec::new() };
-        sessions.extend(left.iter().map(|session| session.five_tuple));
+        if is_first {
+            sessions.extend(self.dtls.clients());
+        }
         let of_streams = streams.iter().map(|left| left.state.five_tuple());
         let clients: HashSet<FiveTuple> = of_streams.chain(sessions.iter().copied()).collect();
         let (of_streams, stay) = self.separate_staying(&clients);
+        // Behind the last packets that this process relays.
+        let left = if is_first { self.dtls.leave() } else { Vec::new() };
         let kept = stay.into_iter().flat_map(|id| self.cx.server.addresses_of(id));
         let kept = kept.filter(|(at, _)| addresses.insert(*at)).collect();
         let staying = self.keep_addresses(is_first, kept)?;
@@ -151,7 +153,7 @@ impl<N: Net> Worker<N> {
             progress: progress.collect(),
             copies,
             streams: inherited,
-            sessions: left.into_iter().map(|session| session.state).collect(),
+            sessions: left,
             tcp_relays,
             peers,
             losses: cx.sockets.losses(),

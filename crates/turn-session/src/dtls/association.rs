@@ -3,6 +3,7 @@
 
 use super::engine::{DtlsEnd, DtlsEngine, Exchange, NotSent, Refused};
 use super::handshake::{Handshake, Progress};
+use super::record::changes_keys;
 use super::session::Session;
 use super::state::DtlsState;
 
@@ -29,9 +30,15 @@ impl Association {
         match handshake.go_on(exchange)? {
             Progress::Waits => {}
             Progress::Established => {
-                let last_flight = exchange.datagrams().skip(before).map(<[u8]>::to_vec).collect();
+                // OpenSSL may have sent the flight before it once more.
+                let last_flight = exchange.datagrams().skip(before);
+                let last_flight = last_flight.skip_while(|datagram| !changes_keys(datagram));
+                let last_flight = last_flight.map(<[u8]>::to_vec).collect();
                 let Some(session) = handshake.session(last_flight) else {
-                    return Err(handshake.end(DtlsEnd::Failed));
+                    // The client is not to take it for complete.
+                    exchange.clear();
+                    handshake.close(exchange);
+                    return Err(DtlsEnd::Failed);
                 };
                 *self = Self::Established(Box::new(session));
             }

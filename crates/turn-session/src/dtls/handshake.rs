@@ -145,10 +145,12 @@ impl Handshake {
         let [client_random, server_random] = randoms(ssl)?;
         let keys = derive(suite, &master_secret, &client_random, &server_random);
         let [client, server] = keys.filter(|_| len == MASTER_SECRET)?;
+        // The Finished was encrypted.
+        let next = Some(self.next[1]).filter(|next| *next > 0)?;
         let early = self.early.iter().filter_map(|record| Some(take_record(record)?.0));
         let reading = window_after(client, early)?;
         let server_name = self.server_name().map(str::to_owned);
-        Session::begin(reading, (server, self.next[1]), server_name, last_flight)
+        Session::begin(reading, (server, next), server_name, last_flight)
     }
 
     /// Tells the client that the handshake does not go on, unless that was told.

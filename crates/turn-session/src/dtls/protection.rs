@@ -50,6 +50,11 @@ impl Sealer {
         (state.next < NUMBER_LIMIT).then_some(Self { state, key })
     }
 
+    /// Returns true if the keys may protect no more data.
+    pub(super) const fn is_used_up(&self) -> bool {
+        self.state.blocks >= limits::BLOCKS_PER_KEY_MAX || self.state.next >= NUMBER_LIMIT
+    }
+
     pub(super) const fn state(&self) -> &Writing {
         &self.state
     }
@@ -67,8 +72,7 @@ impl Sealer {
     ) -> Result<(), KeysUsedUp> {
         debug_assert!(plaintext.len() <= PLAINTEXT_MAX);
         let is_data = content == super::record::APPLICATION_DATA;
-        let is_used_up = is_data && self.state.blocks >= limits::BLOCKS_PER_KEY_MAX;
-        if is_used_up || self.state.next >= NUMBER_LIMIT {
+        if is_data && self.is_used_up() || self.state.next >= NUMBER_LIMIT {
             return Err(KeysUsedUp);
         }
         let keys = &self.state.keys;
@@ -89,7 +93,7 @@ impl Sealer {
         let tag = tag.expect("a record is shorter than what a cipher takes");
         out.extend_from_slice(tag.as_ref());
         self.state.next += 1;
-        self.state.blocks += blocks(plaintext.len());
+        self.state.blocks = self.state.blocks.saturating_add(blocks(plaintext.len()));
         Ok(())
     }
 }
@@ -98,7 +102,9 @@ impl Opener {
     /// Goes on where its state is; `None`: the state is none of a session.
     pub(super) fn new(state: Reading) -> Option<Self> {
         let key = prepare(&state.keys)?;
-        Some(Self { state, key })
+        let goes_on =
+            state.forged < limits::FORGERIES_PER_KEY_MAX && state.window.end() <= NUMBER_LIMIT;
+        goes_on.then_some(Self { state, key })
     }
 
     pub(super) const fn state(&self) -> &Reading {
@@ -132,7 +138,7 @@ impl Opener {
         let plaintext = &mut room[..ciphertext.len()];
         let opened = self.key.open_separate_gather(nonce, aad, ciphertext, tag, plaintext);
         if opened.is_err() {
-            self.state.forged += 1;
+            self.state.forged = self.state.forged.saturating_add(1);
             let may_go_on = self.state.forged < limits::FORGERIES_PER_KEY_MAX;
             return Err(if may_go_on { NotOpened::Forged } else { NotOpened::KeysUsedUp });
         }
@@ -175,7 +181,7 @@ const fn numbered(number: u64) -> [u8; 8] {
 }
 
 /// The nonce of a record. RFC 5288 leaves the explicit part of AES-GCM to the sender: ours is epoch
-/// and number, of which no two records are alike.
+/// and number, of which no two records are alike. OpenSSL's Finished has 64 random bits there.
 fn nonce(keys: &DirectionKeys, number: [u8; 8], explicit: [u8; 8]) -> Nonce {
     let mut nonce = [0; NONCE_LEN];
     let fixed = keys.fixed.expose();

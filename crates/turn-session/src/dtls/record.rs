@@ -100,6 +100,17 @@ const fn number([high, middle, low]: [u8; 3]) -> usize {
     u32::from_be_bytes([0, high, middle, low]) as usize
 }
 
+/// True if a datagram has a ChangeCipherSpec.
+pub(super) fn changes_keys(mut datagram: &[u8]) -> bool {
+    while let Some((record, rest)) = take_record(datagram) {
+        if record.content == CHANGE_CIPHER_SPEC {
+            return true;
+        }
+        datagram = rest;
+    }
+    false
+}
+
 /// Adds `by` to the numbers of the records of epoch 0 in an outgoing datagram.
 pub(super) fn renumber(mut datagram: &mut [u8], by: u64) {
     while let Some((record, rest)) = take_record(datagram) {

@@ -27,6 +27,11 @@ impl ReplayWindow {
         behind < WIDTH && self.seen >> behind & 1 == 0
     }
 
+    /// The number above that of the newest record.
+    pub(super) const fn end(&self) -> u64 {
+        self.next
+    }
+
     /// Marks a record as received.
     pub(super) const fn mark(&mut self, number: u64) {
         if number >= self.next {

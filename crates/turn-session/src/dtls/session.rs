@@ -54,6 +54,9 @@ impl Session {
     /// Goes on from a state; `None`: it is none of a session.
     pub(super) fn resume(state: DtlsState) -> Option<Self> {
         let DtlsState { reading, writing, server_name, last_flight, answers } = state;
+        if reading.keys.cipher != writing.keys.cipher {
+            return None;
+        }
         Some(Self {
             opener: Opener::new(reading)?,
             sealer: Sealer::new(writing)?,
@@ -101,6 +104,10 @@ impl Session {
         exchange: &mut Exchange,
     ) -> Result<Option<usize>, DtlsEnd> {
         self.ended()?;
+        if self.sealer.is_used_up() {
+            // The client would hear nothing any more. It is told, and may begin anew.
+            return Err(self.end(DtlsEnd::KeysUsedUp));
+        }
         // Answers are written beside the input.
         let input = std::mem::take(&mut exchange.input);
         let mut at = exchange.read;
@@ -185,10 +192,7 @@ impl Session {
         }
         let sealer = &mut self.sealer;
         let sealed = exchange.send(|out| sealer.seal(APPLICATION_DATA, plaintext, out));
-        sealed.map_err(|KeysUsedUp| {
-            self.end(DtlsEnd::KeysUsedUp);
-            NotSent
-        })
+        sealed.map_err(|KeysUsedUp| NotSent)
     }
 
     /// Sends close_notify, once and not behind a fatal alert.

@@ -465,7 +465,7 @@ fn hand_out(
             progress,
             staying,
             streams,
-            sessions: sessions.into_iter().map(Bytes).collect(),
+            sessions: sessions.into_iter().map(|session| Bytes(session.state)).collect(),
             tcp_relays,
             peers,
             losses,

@@ -12,8 +12,8 @@ use anyhow::anyhow;
 use control::EarlierTotals;
 use dataplane::io::Conduit;
 use dataplane::{
-    Copies, Inheritance, InheritedSocket, InheritedStream, InheritedTcpRelay, RelaySettings,
-    StayingAddresses, Update, tcp_relay_from_fd,
+    Copies, Inheritance, InheritedSession, InheritedSocket, InheritedStream, InheritedTcpRelay,
+    RelaySettings, StayingAddresses, Update, tcp_relay_from_fd,
 };
 use linux_net::{Clock, TcpListener, TcpStream};
 use state_format::Value;
@@ -463,7 +463,10 @@ impl Predecessor {
             copies,
             progress,
             streams,
-            sessions: sessions.into_iter().map(|session| session.0).collect(),
+            sessions: sessions
+                .into_iter()
+                .map(|state| InheritedSession { state: state.0 })
+                .collect(),
             tcp_relays,
             peers,
             losses,
