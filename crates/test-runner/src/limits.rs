@@ -37,15 +37,22 @@ const LONGER: [(&str, u64, &str); 3] = [
 /// Packages of [`Lane::Waiting`].
 const WAITING_PACKAGES: [&str; 2] = ["e2e", "turn-bench"];
 
-/// Returns the lane for the tests of a package.
-pub(crate) fn lane(package: &str) -> Lane {
-    if WAITING_PACKAGES.contains(&package) { Lane::Waiting } else { Lane::Computing }
+/// Further tests of [`Lane::Waiting`], by the start of the full name. They use up a share of
+/// processor time, which returns with the clock: at a low priority it returns faster.
+const WAITING_TESTS: [&str; 2] =
+    ["dataplane dtls::an_address_has_a_share", "dataplane dtls::a_tls_handshake_waits"];
+
+/// Returns the lane for a test.
+pub(crate) fn lane(package: &str, full_name: &str) -> Lane {
+    let waits = WAITING_PACKAGES.contains(&package)
+        || WAITING_TESTS.iter().any(|start| full_name.starts_with(start));
+    if waits { Lane::Waiting } else { Lane::Computing }
 }
 
 /// Returns the time after which a test is killed and has failed.
 pub(crate) fn time_limit(package: &str, full_name: &str) -> Duration {
     let longer = LONGER.iter().find(|(start, ..)| full_name.starts_with(start));
-    match (longer, lane(package)) {
+    match (longer, lane(package, full_name)) {
         (Some((_, seconds, _)), _) => Duration::from_secs(*seconds),
         (None, Lane::Waiting) => WAITING_LIMIT,
         (None, Lane::Computing) => COMPUTING_LIMIT,

@@ -87,7 +87,7 @@ impl Test {
 
     /// Returns the lane of the test.
     pub(crate) fn lane(&self) -> Lane {
-        limits::lane(&self.program.package)
+        limits::lane(&self.program.package, &self.full_name())
     }
 
     /// Returns the package name.
