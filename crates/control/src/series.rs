@@ -149,7 +149,7 @@ turn_types::labels! {
         CrowdedOut => "crowded_out",
         /// The client sent a fatal alert, or broke the rules of DTLS otherwise.
         Broken => "broken",
-        /// Its keys have protected as much as they may, or too many forged records came.
+        /// Keys reached the limit of protected data or of forged records.
         KeysUsedUp => "keys_used_up",
         /// The client began anew from the same address and port.
         Replaced => "replaced",

@@ -6,8 +6,8 @@
 //! sent from there.
 //!
 //! `hello.rs` answers ClientHellos, `records.rs` decrypts and encrypts, `waiting.rs` defers
-//! handshakes for which a turn has no time, `lifetime.rs` ends sessions, `moving.rs` passes them
-//! on to the next process.
+//! handshakes for which an iteration has no time, `lifetime.rs` ends sessions, `moving.rs`
+//! exports them to the successor and imports those of the predecessor.
 
 mod hello;
 mod lifetime;
@@ -113,8 +113,8 @@ impl Dtls {
         self.settings.only
     }
 
-    /// Returns the list for deferred datagrams; `None`: DTLS is not served, and the process before
-    /// has left no session.
+    /// Returns the list for deferred datagrams; `None`: DTLS is not served, and no session was
+    /// imported.
     pub(crate) fn deferred(&mut self) -> Option<&mut Vec<DtlsDatagram>> {
         let serves = self.settings.config.is_some() || self.sessions.len() > 0;
         serves.then_some(&mut self.deferred)

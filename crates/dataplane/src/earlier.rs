@@ -1,8 +1,7 @@
-//! Relayed addresses that stay with earlier processes of this server: of clients whose connections
-//! could not leave.
+//! Relayed addresses of clients whose connections could not leave a predecessor.
 //!
-//! They are held here until their process has ended, which a way tells that both got with the
-//! hand-over: no other client gets them, and clients here may have them as their peers.
+//! This process reserves the addresses until the end of the predecessor, which closes a socket pair
+//! of the hand-over. No other client can get a reserved address; clients here can use it as a peer.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,7 +14,7 @@ use crate::inheritance::StayingAddresses;
 use crate::io::{ConduitIo as _, Net, Source};
 use crate::token::Token;
 
-/// Earlier processes, the oldest first; `None`: it is gone.
+/// Predecessors, oldest first; `None` after exit.
 #[derive(Debug)]
 pub(crate) struct EarlierProcesses<N: Net>(Vec<Option<Process<N>>>);
 
@@ -38,7 +37,7 @@ impl<N: Net> Default for EarlierProcesses<N> {
 }
 
 impl<N: Net> EarlierProcesses<N> {
-    /// These processes, the oldest first.
+    /// Builds the list of predecessors, oldest first.
     pub(crate) fn new(staying: Vec<StayingAddresses<N::Conduit>>) -> Self {
         let process = |StayingAddresses { addresses, conduit }| {
             Some(Process { conduit, addresses, held: BTreeMap::new() })
@@ -147,7 +146,7 @@ mod tests {
         (1..20).filter(|host| server.hold(at(*host), RelayProtocol::Udp).is_none()).collect()
     }
 
-    /// A process that has these addresses; the first one lives as long as its end of the way.
+    /// Builds a predecessor with these addresses, which lives as long as the first value.
     fn process(net: &Kernel, hosts: &[u8]) -> (Conduit, StayingAddresses<Conduit>) {
         let (own, conduit) = net.conduits().unwrap();
         let addresses = hosts.iter().map(|host| (at(*host), RelayProtocol::Udp)).collect();

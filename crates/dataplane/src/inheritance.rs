@@ -29,7 +29,7 @@ pub struct Inheritance<S, T, A, C> {
     /// Datagrams that UDP sockets have lost to full receive buffers and that were counted, by the
     /// socket's address: the kernel goes on to add them up.
     pub losses: Vec<(SocketAddr, u32)>,
-    /// Relayed addresses that stay, the oldest processes first.
+    /// Relayed addresses of predecessors, oldest first.
     pub staying: Vec<StayingAddresses<C>>,
     /// Ports that clients of all workers have reserved: with the first worker.
     pub reserved: Vec<ReservedPort>,
@@ -89,14 +89,13 @@ impl<S, T, A, C> Inheritance<S, T, A, C> {
     }
 }
 
-/// Relayed addresses of allocations that stay with one process: clients that leave may have them as
-/// their peers. Those of prefixes need no socket, so that the kernel would not keep the next
-/// process from giving them to others.
+/// Relayed addresses of allocations that one predecessor serves. Clients of the successor can have
+/// them as peers. Addresses of a prefix have no socket: the kernel does not reserve them.
 #[derive(Debug)]
 pub struct StayingAddresses<C> {
-    /// The addresses, and what is relayed from them.
+    /// Addresses with the relayed protocol.
     pub addresses: Vec<(RelayedAddr, RelayProtocol)>,
-    /// The way to the process, which tells its end.
+    /// Socket to the process; closed at its exit.
     pub conduit: C,
 }
 
@@ -111,9 +110,9 @@ pub struct InheritedTcpRelay<A> {
     pub socket: A,
 }
 
-/// A session of DTLS, for the next process.
+/// DTLS session for the successor.
 pub struct InheritedSession {
-    /// Its state: its keys among it.
+    /// Exported state, with keys.
     pub state: Vec<u8>,
 }
 

@@ -108,7 +108,7 @@ pub struct Worker<N: Net = Kernel> {
     paused_copying: Option<Copying<N>>,
     /// The listeners are this process's.
     listens: bool,
-    /// The way to the next process, by which each knows that the other one lives.
+    /// Socket to the successor; each process detects the exit of its counterpart.
     conduit: Option<N::Conduit>,
     /// The same for allocations that were between two workers when this one left.
     late_conduit: Option<N::Conduit>,
@@ -382,13 +382,13 @@ impl<N: Net> Worker<N> {
         more
     }
 
-    /// Lets go of the addresses of earlier processes that have ended.
+    /// Releases the addresses of predecessors that have exited.
     fn serve_earlier(&mut self) {
         let Context { net, earlier, scratch, .. } = &mut self.cx;
         self.ready.earlier().iter().for_each(|index| earlier.serve(net, *index, scratch));
     }
 
-    /// Looks at the next process, which may have ended.
+    /// Checks for the exit of the successor.
     fn look_at_next(&mut self) {
         if !self.ready.has_news_of_next() {
             return;

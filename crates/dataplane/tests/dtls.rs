@@ -380,7 +380,7 @@ fn a_worker_that_stops_says_so() {
     assert_eq!(totals.value(Series::AssociationsEnded(AssociationEnd::Shutdown)), 1);
 }
 
-/// The next process goes on with sessions, and not with handshakes.
+/// The successor continues sessions, not handshakes.
 #[test]
 fn a_client_within_its_handshake_is_told_that_it_does_not_go_on() {
     let world = world();

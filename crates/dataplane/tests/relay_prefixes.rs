@@ -145,8 +145,8 @@ fn a_relay_for_tcp_calls_and_is_called_at_its_own_address() {
     world.assert_adds_up();
 }
 
-/// The next process gets the allocations of clients over UDP and DTLS, the latter with its session.
-/// Taken back, both go on here.
+/// Allocations of clients over UDP and DTLS are exported, the latter with the session. After a
+/// rollback both continue.
 #[test]
 fn a_session_of_dtls_leaves_with_its_allocation() {
     let (policy, dtls) = (prefix::policy(1), Some(config()));

@@ -109,7 +109,7 @@ impl OverDtls {
     }
 }
 
-/// In upgrades one behind the other.
+/// Three upgrades in a row.
 #[test]
 fn an_address_goes_on_with_its_client_and_is_given_to_no_other() {
     let Some(mut scene) = Scene::new() else { return };

@@ -79,7 +79,7 @@ pub struct ServerHost {
     rng: Rng,
     /// The process that serves, if there is one.
     serving: Option<Process>,
-    /// Processes before it, which have clients yet.
+    /// Predecessors that serve clients yet.
     staying: Vec<Staying>,
     /// The next process, beside the one that serves.
     handover: Option<Handover>,

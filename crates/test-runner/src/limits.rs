@@ -37,8 +37,8 @@ const LONGER: [(&str, u64, &str); 3] = [
 /// Packages of [`Lane::Waiting`].
 const WAITING_PACKAGES: [&str; 2] = ["e2e", "turn-bench"];
 
-/// Further tests of [`Lane::Waiting`], by the start of the full name. They use up a share of
-/// processor time, which returns with the clock: at a low priority it returns faster.
+/// Tests of other packages in [`Lane::Waiting`], by the start of the full name. Such a test uses up
+/// a share of processor time, which the clock refills: at a low priority the refill is faster.
 const WAITING_TESTS: [&str; 2] =
     ["dataplane dtls::an_address_has_a_share", "dataplane dtls::a_tls_handshake_waits"];
 

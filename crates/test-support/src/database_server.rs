@@ -339,8 +339,8 @@ db.commit()";
     }
 }
 
-/// A free port below those that the system gives out by itself: one of these could be another
-/// test's before the server has it. Each process begins to search elsewhere.
+/// Returns a free port below the ephemeral range: another test cannot get the port from the system
+/// before the server binds it. The search starts at a number derived from the process id.
 fn own_port(number: u32) -> u16 {
     const PORTS: Range<u32> = 10_000..30_000;
     let first = std::process::id().wrapping_mul(8).wrapping_add(number);

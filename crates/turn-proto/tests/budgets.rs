@@ -269,8 +269,7 @@ fn one_customer_takes_a_part_of_the_look_ups() {
     assert!(wait(&mut Client::at("192.0.2.2:1")));
 }
 
-/// A look-up is charged as the response behind it, which is free then: as many are answered as the
-/// budget has responses.
+/// A look-up is charged in place of its response: the number of responses equals the budget.
 #[test]
 fn a_request_whose_user_is_looked_up_is_charged_once() {
     const BUDGET: u32 = 200;

@@ -52,8 +52,8 @@ impl Cipher {
         }
     }
 
-    /// Length of the part of the nonce that follows from the handshake in version 1.2: the salt of
-    /// AES-GCM (RFC 5288 §3), the IV of ChaCha20-Poly1305 (RFC 7905 §2).
+    /// Length of the nonce part from the handshake in version 1.2: the salt of AES-GCM (RFC 5288
+    /// §3), the IV of ChaCha20-Poly1305 (RFC 7905 §2).
     pub(crate) const fn fixed_in_12(self) -> usize {
         NONCE_LEN - self.explicit_in_12()
     }
@@ -83,7 +83,7 @@ impl Value for KeyBytes {
         if len > KEY_MAX {
             return Err(Malformed::NoValue("key of records"));
         }
-        // Not by way of a vector that grows: it would leave copies behind.
+        // A vector that grows would not wipe its previous buffers.
         input.take(len).map(Self::new)
     }
 }

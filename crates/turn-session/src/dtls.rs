@@ -14,8 +14,8 @@
 //!
 //! Before a client returns the cookie, and so shows that it receives at its address, the server
 //! keeps no state and sends nothing larger than it received (RFC 6347 §4.2.1). Each verified
-//! session has a [`DtlsEngine`]: OpenSSL does the handshake, and a record layer of our own goes on
-//! with the keys. Its [state](DtlsState) can move to another process.
+//! session has a [`DtlsEngine`]: OpenSSL does the handshake, and a separate record layer uses the
+//! keys. The [state](DtlsState) of an established session can move to another process.
 
 mod association;
 mod context;

@@ -28,7 +28,7 @@ impl Dtls {
     ) -> Option<SocketId> {
         // Taken out for the call: copying it costs as much as a part of the cookie.
         let Some(config) = self.settings.config.take() else {
-            // Only sessions of the process before are served.
+            // Only imported sessions are served.
             cx.egress.dropped(DropReason::NotStun);
             return hello.known;
         };

@@ -27,7 +27,7 @@ impl Dtls {
             };
             match outcome {
                 Ok(()) => {
-                    self.look_at_handshake(cx, id);
+                    self.check_handshake(cx, id);
                     self.send_exchange(cx, id);
                 }
                 Err(end) => self.end(cx, id, end),

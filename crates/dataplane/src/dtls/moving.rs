@@ -1,8 +1,8 @@
-//! Sessions that go to the next process, and the ones that come from the one before.
+//! Export of sessions to the successor, and import of the predecessor's.
 //!
-//! A session is keys and numbers, so that it goes as a copy. From then on this process sends
-//! nothing by its own, unless it [takes them back](Dtls::take_back): two records with one number
-//! and one key would reveal what both say.
+//! A session consists of keys and numbers, and is exported as a copy. After the export this process
+//! sends no record, unless a rollback [resumes](Dtls::take_back) the sessions: two records with the
+//! same key and number would reveal both plaintexts.
 
 use control::AssociationEnd;
 use state_format::{Malformed, Reader, Value as _, Writer, fields};
@@ -16,7 +16,7 @@ use crate::inheritance::InheritedSession;
 use crate::io::Net;
 use crate::limits::SWEEP_SESSIONS_EVERY;
 
-/// A session as another process gets it. Keys are in it.
+/// Exported form of a session. Contains keys.
 struct SessionState {
     five_tuple: FiveTuple,
     random: [u8; 32],
@@ -27,26 +27,26 @@ struct SessionState {
 
 fields!(SessionState { 1 => five_tuple, 2 => random, 3 => began, 4 => last_record, 5 => keys });
 
-/// Why a session of another process is of no use.
+/// Error of an import: the session has ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionLost {
-    /// Its state cannot be read.
+    /// The state is malformed.
     #[error("its state cannot be read: {0}")]
     Malformed(Malformed),
-    /// Its keys or numbers are none of a session, or its client has one already.
+    /// Keys or numbers are invalid, or the client has another session here.
     #[error("its state fits no session")]
     Misfit,
-    /// Nothing listens at the address of this server that it uses.
+    /// No listener has the server address of the session.
     #[error("nothing listens at {} any more", .0.0)]
     Listener(ServerAddr),
     /// The table is full.
-    #[error("there is no room for it")]
+    #[error("the table of sessions is full")]
     NoRoom,
 }
 
 impl Dtls {
-    /// Copies the established sessions for the next process. From here on none of them sends or
-    /// receives, until they are [taken back](Self::take_back) or [forgotten](Self::forget).
+    /// Exports the established sessions. No session sends or receives until
+    /// [`take_back`](Self::take_back) or [`forget`](Self::forget).
     pub(crate) fn leave(&mut self) -> Vec<InheritedSession> {
         self.sessions.pause();
         let mut out = Writer::new();
@@ -67,39 +67,39 @@ impl Dtls {
         self.sessions.iter_mut().filter_map(leave).collect()
     }
 
-    /// The clients of established sessions.
+    /// Returns the clients of established sessions.
     pub(crate) fn clients(&self) -> impl Iterator<Item = FiveTuple> {
         let established = self.sessions.iter().filter(|session| session.established);
         established.map(|session| session.path.five_tuple)
     }
 
-    /// The next process has failed: the sessions go on here.
+    /// Resumes the sessions: the successor has failed.
     pub(crate) const fn take_back(&mut self) {
         self.sessions.go_on();
     }
 
-    /// The next process serves: forgets the sessions that it has, without a word to their clients,
-    /// and ends the handshakes, whose clients begin anew.
+    /// Removes the exported sessions without an alert, and ends handshakes with one: the successor
+    /// serves.
     pub(crate) fn forget<N: Net>(&mut self, cx: &mut Context<N>) {
         self.drop_queue(cx);
         let (left, others): (Vec<_>, Vec<_>) =
             self.sessions.iter().map(|one| (one.path, one.has_left)).partition(|(_, left)| *left);
         for (path, _) in left {
             self.sessions.remove(path.socket);
-            // Its allocation has left; the name that it asked for is all that is there.
+            // The allocation was exported too; this removes the server name of the client.
             cx.server.close(cx.now, &path.five_tuple);
         }
-        // What has left cannot say anything any more.
+        // Exported sessions are removed and can send no record.
         self.sessions.go_on();
         for (path, _) in others {
             self.end(cx, path.socket, AssociationEnd::Shutdown);
         }
     }
 
-    /// Takes a session of another process. It counts among all, whatever the limits are now.
+    /// Imports a session of the predecessor, regardless of current limits.
     ///
     /// # Errors
-    /// It cannot be what another process had, or nothing listens for it any more: it has ended.
+    /// The state is invalid, or the listener or table entry is missing: the session has ended.
     pub(crate) fn inherit<N: Net>(
         &mut self,
         cx: &mut Context<N>,

@@ -88,7 +88,7 @@ impl Dtls {
         id: SocketId,
     ) {
         let Some((session, exchange)) = self.sessions.with_exchange(id) else { return };
-        let path = session.path;
+        let (path, was_established) = (session.path, session.established);
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
         let received = cx.rx.message(message);
@@ -110,7 +110,9 @@ impl Dtls {
         if !plain.is_empty() {
             session.last_record = cx.now.instant;
         }
-        self.look_at_handshake(cx, id);
+        if !was_established {
+            self.check_handshake(cx, id);
+        }
         self.send_exchange(cx, id);
         if let Some(message) = filled {
             for range in &plain {
@@ -123,8 +125,8 @@ impl Dtls {
         }
     }
 
-    /// Notes that the handshake of a session is complete, if it is.
-    pub(super) fn look_at_handshake<N: Net>(&mut self, cx: &mut Context<N>, id: SocketId) {
+    /// Marks a session as established after its handshake.
+    pub(super) fn check_handshake<N: Net>(&mut self, cx: &mut Context<N>, id: SocketId) {
         let is_established = |session: &mut Session| session.engine.is_established();
         if !self.sessions.get_mut(id).is_some_and(is_established) || !self.sessions.establish(id) {
             return;

@@ -30,7 +30,7 @@ pub(super) struct Session {
     pub(super) last_record: Instant,
     /// True if the handshake was complete when it was last checked.
     pub(super) established: bool,
-    /// The next process has it, if that serves.
+    /// True if the session was exported to the successor.
     pub(super) has_left: bool,
     pub(super) _permit: Admitted,
 }
@@ -65,7 +65,7 @@ pub(super) struct Sessions {
     exchange: Exchange,
     /// Buffer for a message to encrypt.
     pub(super) plain: Vec<u8>,
-    /// Another process may go on with them: none sends or receives here.
+    /// True after an export: no session sends or receives.
     is_paused: bool,
 }
 
@@ -115,7 +115,7 @@ impl Sessions {
         Some((self.slab.get_mut(id)?, &mut self.exchange))
     }
 
-    /// Lets no session send or receive from here on.
+    /// Stops all sending and receiving.
     pub(super) const fn pause(&mut self) {
         self.is_paused = true;
     }

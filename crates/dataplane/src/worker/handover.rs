@@ -13,9 +13,9 @@
 //! ```
 //!
 //! Meanwhile datagrams and bytes wait in the sockets, which are the same in both. Behind stay
-//! clients whose connections are within a handshake or a request. Relayed addresses that stay are
-//! held there until this process has ended, and the ones that have left are held here: clients on
-//! both sides may be each other's peers.
+//! clients whose connections are within a handshake or a request. Each process reserves the relayed
+//! addresses of its counterpart until the exit of this process: clients of both can be each other's
+//! peers.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -41,7 +41,7 @@ use crate::token::Token;
 #[derive(Debug)]
 pub(super) struct Left<N: Net> {
     streams: Vec<LeftStream<N>>,
-    /// Clients of sessions of DTLS.
+    /// Clients of exported DTLS sessions.
     sessions: Vec<FiveTuple>,
     /// The allocations that the next process has.
     copied: Copied,
@@ -57,8 +57,8 @@ impl<N: Net> LeftStream<N> {
     }
 }
 
-/// Returns true for an allocation that the next process can have: its client uses UDP, or one of
-/// the connections and sessions that have `left`.
+/// Returns true if the allocation of a client can be exported: over UDP, or over a connection or
+/// session in `left`.
 fn may_leave(client: FiveTuple, left: &HashSet<FiveTuple>) -> bool {
     client.transport == Transport::Udp || left.contains(&client)
 }
@@ -122,7 +122,7 @@ impl<N: Net> Worker<N> {
         let of_streams = streams.iter().map(|left| left.state.five_tuple());
         let clients: HashSet<FiveTuple> = of_streams.chain(sessions.iter().copied()).collect();
         let (of_streams, stay) = self.separate_staying(&clients);
-        // Behind the last packets that this process relays.
+        // After the last packet that this process relays.
         let left = if is_first { self.dtls.leave() } else { Vec::new() };
         let kept = stay.into_iter().flat_map(|id| self.cx.server.addresses_of(id));
         let kept = kept.filter(|(at, _)| addresses.insert(*at)).collect();
@@ -206,8 +206,8 @@ impl<N: Net> Worker<N> {
         server.reserved_ports()
     }
 
-    /// Relayed addresses that stay here, and with earlier processes, for the next one. Behind the
-    /// first call it has those of earlier ones.
+    /// Returns relayed addresses of this process, and in the first call of predecessors, for the
+    /// successor.
     fn keep_addresses(
         &mut self,
         is_first: bool,
@@ -341,8 +341,8 @@ impl<N: Net> Worker<N> {
         self.is_busy = true;
     }
 
-    /// No later process is there: addresses of prefixes that have stayed here may be given to
-    /// others.
+    /// Ends the allocations with addresses of prefixes: the successor has exited, and the addresses
+    /// are no longer reserved.
     pub(super) fn end_unreachable(&mut self) {
         self.conduit = None;
         let cx = &mut self.cx;

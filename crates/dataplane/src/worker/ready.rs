@@ -24,7 +24,7 @@ pub(super) struct Ready {
     acceptors: Vec<u32>,
     /// Connections with peers.
     peers: Vec<(ConnectionId, Readiness)>,
-    /// The next process has ended.
+    /// The socket to the successor is readable.
     has_news_of_next: bool,
     /// Earlier processes that have ended.
     earlier: Vec<u32>,
@@ -159,7 +159,7 @@ impl Ready {
         self.rounds() > 0
     }
 
-    /// Returns true if the next process has ended, perhaps.
+    /// Returns true if the socket to the successor is readable, as after its exit.
     pub(super) const fn has_news_of_next(&self) -> bool {
         self.has_news_of_next
     }

@@ -28,7 +28,7 @@ pub enum NotTaken {
     /// A client's connection.
     #[error("connection of a client: {0}")]
     Connection(ConnectionLost),
-    /// A client's session of DTLS.
+    /// DTLS session of a client.
     #[error("session of a client: {0}")]
     Session(SessionLost),
     /// A connection with a peer.

@@ -239,15 +239,15 @@ pub(crate) fn verified(socket: &UdpSocket, random: [u8; 32]) -> Vec<u8> {
     hello(random, cookie(&receive_cookie(socket)))
 }
 
-/// The next answer with a cookie. Of handshakes before it something may be there still.
+/// Receives the next HelloVerifyRequest, and skips datagrams of previous handshakes.
 fn receive_cookie(socket: &UdpSocket) -> Vec<u8> {
     std::iter::repeat_with(|| receive(socket)).find(|answer| answer[13] == 3).unwrap()
 }
 
-/// Begins so many handshakes at once: on a busy machine both ends wait for each other less often.
-/// Those of lost answers are left out.
+/// Starts several handshakes concurrently: on a busy machine both ends wait for each other less
+/// often. Handshakes without a HelloVerifyRequest are left out.
 pub(crate) fn begin_all(socket: &UdpSocket, randoms: &[[u8; 32]]) {
-    /// The last byte of a record's number, which an answer has from its hello.
+    /// Offset of the last byte of a record number. A HelloVerifyRequest repeats the number.
     const NUMBER_AT: usize = 10;
     for (number, random) in (0..).zip(randoms) {
         let mut first = hello(*random, &[]);

@@ -305,8 +305,8 @@ pub(crate) fn alice() -> User {
     User { name: USER.into(), keys, allocations_max: None }
 }
 
-/// An address of this host that no other world relays from, so that ports which were closed stay
-/// free: tests run side by side in processes of their own, and all worlds draw the same ports.
+/// Returns a relay address of this world only. Tests run in separate processes at the same time,
+/// and all worlds draw the same ports.
 pub(crate) fn relay_address() -> IpAddr {
     static LAST: AtomicU8 = AtomicU8::new(0);
     let [.., high, low] = std::process::id().to_be_bytes();

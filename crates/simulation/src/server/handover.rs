@@ -27,7 +27,7 @@ const COPYING_BEYOND: Duration = Duration::from_secs(3);
 const PAUSE_MAX: Duration = Duration::from_millis(300);
 const ABSENCE_MAX: Duration = Duration::from_secs(4);
 
-/// Longest time that a process stays for its last clients.
+/// Longest time that a predecessor serves its last clients.
 const STAY_MAX: Duration = Duration::from_secs(400);
 
 /// The point at which a next process dies.
@@ -59,7 +59,7 @@ pub(super) struct Handover {
     has_left: bool,
 }
 
-/// A process that has passed everything on, but clients that could not leave.
+/// Predecessor with clients that could not leave.
 pub(super) struct Staying {
     pub(super) process: Process,
     until: Instant,
@@ -153,7 +153,7 @@ impl ServerHost {
         let listeners = process.listeners();
         let left = self.without_faults(|_| leave(&mut process));
         let mut parts = left.expect("copies of simulated sockets");
-        // The clients that stay end with this process.
+        // Clients that could not leave lose their calls.
         parts.iter_mut().for_each(|part| part.staying.clear());
         let workers = process.workers.iter_mut();
         let progress = if self.rng.below(2) == 0 {
@@ -296,7 +296,7 @@ impl ServerHost {
         })
     }
 
-    /// The next process serves, the one before stays for its last clients.
+    /// Starts the successor; the predecessor serves its last clients.
     fn replace(&mut self, mut before: Process, next: NextProcess, now: Instant) {
         before.post_all(|| Request::Drain(true));
         before.turn();

@@ -51,8 +51,7 @@ impl Ids {
 mod tests {
     use super::*;
 
-    /// An id may come back that was given long ago, and the id of a worker with another number:
-    /// neither makes this worker give one twice.
+    /// Neither an old id of this worker nor an id of another worker number makes an id repeat.
     #[test]
     fn goes_on_behind_later_ids_of_its_own_number_alone() {
         let mut ids = Ids::new(WorkerId(1));

@@ -450,8 +450,7 @@ mod tests {
         assert_eq!(found.collect::<Vec<_>>(), [ids[0], ids[2]]);
     }
 
-    /// Clients with an allocation have places that others do not take, and requests behind their
-    /// look-ups have more.
+    /// Entries are reserved for clients with an allocation, and more for requests after a look-up.
     #[test]
     fn places_are_kept_for_those_that_have_proved_more() {
         let mut pending = new();

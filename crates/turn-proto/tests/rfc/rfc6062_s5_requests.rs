@@ -260,7 +260,7 @@ fn a_peer_that_does_not_answer_is_given_thirty_seconds() {
     assert_eq!(world.record().connections, 0);
 }
 
-/// Peers that do not answer leave room for others, and for those that come after them.
+/// Silent peers do not use up all entries, and free entries are used again.
 #[test]
 fn connects_that_wait_are_bounded() {
     let mut world = tcp_world();

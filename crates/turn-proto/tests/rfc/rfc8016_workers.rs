@@ -500,7 +500,7 @@ fn a_worker_serves_those_that_it_has_or_expects() {
     assert_eq!(serves(&mut moving.workers), [[false, false], [false, false]]);
 }
 
-/// A worker that expects as many clients as it may asks no other for more.
+/// A worker at the limit of expected clients refuses further moves.
 #[test]
 fn the_clients_that_a_worker_expects_are_bounded() {
     let mut workers = Workers::new();
@@ -522,8 +522,8 @@ fn the_clients_that_a_worker_expects_are_bounded() {
     assert_eq!(wait_at_1(limits::EXPECTED_CLIENTS_MAX + 1), Some(508));
 }
 
-/// A request is counted once, though it waits for its user and then for its allocation: its packet
-/// says so.
+/// A request that waits for a user and then for an allocation is counted once: the queued packet is
+/// marked.
 #[test]
 fn a_queued_request_tells_that_it_had_waited_for_its_user() {
     let mut moving = Moving::new();
@@ -537,7 +537,7 @@ fn a_queued_request_tells_that_it_had_waited_for_its_user() {
     let request = permit(&mut moving.new, world);
     moving.workers.ask(1, &moving.new, &request).success();
     assert_eq!(moving.workers.worlds[1].had_waited, [false]);
-    // That of one who has not begun to move yet is looked up.
+    // The user of a client before its move is looked up.
     let mut third = Client::new(3000);
     let world = &mut moving.workers.worlds[2];
     let request = permit(&mut third, world);

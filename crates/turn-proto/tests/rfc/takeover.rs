@@ -22,7 +22,7 @@ use turn_types::{
 use crate::support::*;
 
 /// An allocation on its way between two processes.
-pub(crate) struct Left {
+pub(crate) struct ReleasedAllocation {
     departure: Departure,
     pub(crate) state: Vec<u8>,
     /// Its relay sockets, by the names that they had.
@@ -30,7 +30,7 @@ pub(crate) struct Left {
 }
 
 /// All allocations leave.
-pub(crate) fn leave(world: &mut World) -> Vec<Left> {
+pub(crate) fn leave(world: &mut World) -> Vec<ReleasedAllocation> {
     let ids: Vec<AllocationId> = world.server.allocations().map(|record| record.id).collect();
     world.server.withdraw_all(|_| true);
     world.carry_out();
@@ -38,13 +38,13 @@ pub(crate) fn leave(world: &mut World) -> Vec<Left> {
     ids.into_iter().map(|id| take_out(world, id)).collect()
 }
 
-fn take_out(world: &mut World, id: AllocationId) -> Left {
+fn take_out(world: &mut World, id: AllocationId) -> ReleasedAllocation {
     let departure = world.server.leave(id).unwrap();
     let mut out = Writer::new();
     departure.write(&mut out);
     let sockets = departure.relays().map(|relay| (relay, world.sockets.remove(&relay).unwrap()));
     let sockets = sockets.collect();
-    Left { departure, state: out.into_bytes(), sockets }
+    ReleasedAllocation { departure, state: out.into_bytes(), sockets }
 }
 
 /// A process with these rules that has nothing yet, at the time of the old one.
@@ -78,7 +78,7 @@ pub(crate) fn take(
 /// The next process takes everything.
 pub(crate) fn restart(mut old: World, policy: Policy) -> World {
     let mut new = next(&old, policy);
-    for Left { state, sockets, .. } in leave(&mut old) {
+    for ReleasedAllocation { state, sockets, .. } in leave(&mut old) {
         take(&mut new, &state, &sockets).unwrap();
     }
     new
@@ -223,7 +223,7 @@ fn the_old_process_takes_everything_back() {
     let (mut client, relayed) = bound(&mut world);
     let before = world.record();
     let routes = world.routes.clone();
-    for Left { departure, sockets, .. } in leave(&mut world) {
+    for ReleasedAllocation { departure, sockets, .. } in leave(&mut world) {
         assert_eq!(world.server.allocation_count(), 0);
         world.sockets.extend(sockets);
         world.server.take_back(world.now, departure);
@@ -315,7 +315,7 @@ fn a_client_that_stays_and_one_that_leaves_reach_each_other() {
     let ids: Vec<AllocationId> = old.server.allocations().map(|record| record.id).collect();
     old.server.withdraw_all(|_| true);
     old.carry_out();
-    let Left { departure, state, sockets } = take_out(&mut old, ids[0]);
+    let ReleasedAllocation { departure, state, sockets } = take_out(&mut old, ids[0]);
     let mut new = next(&old, policy());
     take(&mut new, &state, &sockets).unwrap();
 
@@ -518,7 +518,7 @@ fn what_does_not_fit_is_refused() {
     let mut old = World::new();
     let (_, relayed) = bound(&mut old);
     let mut left = leave(&mut old);
-    let Left { state, sockets, .. } = left.remove(0);
+    let ReleasedAllocation { state, sockets, .. } = left.remove(0);
     let refused = |mut world: World, error| {
         let before = world.server.allocation_count();
         assert_eq!(take(&mut world, &state, &sockets), Err(error));
@@ -553,7 +553,7 @@ fn what_does_not_fit_is_refused() {
 fn clients_are_reached_by_the_sockets_of_the_next_process() {
     let mut old = World::new();
     let (client, _) = bound(&mut old);
-    let Left { state, .. } = leave(&mut old).remove(0);
+    let ReleasedAllocation { state, .. } = leave(&mut old).remove(0);
     let mut world = next(&old, policy());
     let none = |_: &ClientPath| None;
     let refused = world.server.take_over(world.now, Reader::new(&state), none);
@@ -576,7 +576,7 @@ fn clients_are_reached_by_the_sockets_of_the_next_process() {
 fn damaged_states_do_no_harm() {
     let mut old = World::new();
     bound(&mut old);
-    let Left { state, sockets, .. } = leave(&mut old).remove(0);
+    let ReleasedAllocation { state, sockets, .. } = leave(&mut old).remove(0);
     for len in 0..state.len() {
         let mut world = next(&old, policy());
         let refused = take(&mut world, &state[..len], &sockets);
@@ -603,7 +603,7 @@ fn damaged_states_do_no_harm() {
 
 /// A state with all that an allocation of a client over UDP can have, written by a world of its
 /// own.
-fn full_state() -> (World, Left) {
+fn full_state() -> (World, ReleasedAllocation) {
     let mut world = World::with(Policy { mobility: true, ..policy() });
     let mut client = Client::new(1000);
     let reply = client.try_allocate(&mut world, |b| {

@@ -1,4 +1,4 @@
-//! What a process asks a server about allocations that come from another process, or go to one.
+//! Queries of a server about exported and imported allocations.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use stun_wire::Method;
 use turn_proto::{Command, EndReason, Policy, Quotas, RelayPrefix, WhenSilent};
 use turn_types::{AllocationId, ClientPath, ConnectionId, RelayedAddr, Transport, WorkerId};
 
-use super::takeover::{Left, leave, next, restart, take};
+use super::takeover::{ReleasedAllocation, leave, next, restart, take};
 use crate::support::tcp::{alice, tcp_world};
 use crate::support::*;
 
-/// The rate that an allocation was granted is reserved for it in the next process as well.
+/// The successor reserves the granted rate of an allocation.
 #[test]
 fn the_reserved_rates_are_taken_over() {
     let rules = || {
@@ -30,8 +30,8 @@ fn the_reserved_rates_are_taken_over() {
     Client::new(4).allocate(&mut world);
 }
 
-/// A client that has lost its connection comes back by its ticket, whoever has its 5-tuple by then,
-/// and whether or not the next process has its listener.
+/// A disconnected client returns by its ticket, also if another client has the 5-tuple or the
+/// successor has no such listener.
 #[test]
 fn clients_that_are_gone_are_taken_over_beside_others() {
     let rules = || Policy { mobility: true, ..policy() };
@@ -47,7 +47,7 @@ fn clients_that_are_gone_are_taken_over_beside_others() {
     let mut new = next(&world, rules());
     let mut left = leave(&mut world);
     left.reverse();
-    for Left { state, sockets, .. } in &left {
+    for ReleasedAllocation { state, sockets, .. } in &left {
         take(&mut new, state, sockets).unwrap();
     }
     assert_eq!(new.server.allocation_count(), 2);
@@ -67,7 +67,7 @@ fn clients_that_are_gone_are_taken_over_beside_others() {
     assert_eq!(taken.collect::<Vec<_>>(), [false, true]);
 }
 
-/// What is given back leaves no port, no place in the quotas and no route, and may come again.
+/// A removed import releases port, quota and route, and can be imported again.
 #[test]
 fn an_allocation_that_is_given_back_may_come_again() {
     let rules = || Policy { quotas: Quotas { allocations_per_user: 1, ..UNLIMITED }, ..policy() };
@@ -76,7 +76,7 @@ fn an_allocation_that_is_given_back_may_come_again() {
     client.allocate(&mut old);
     client.bind(&mut old, 0x4000, PEER).success();
     let mut new = next(&old, rules());
-    let Left { state, sockets, .. } = leave(&mut old).remove(0);
+    let ReleasedAllocation { state, sockets, .. } = leave(&mut old).remove(0);
     let id = take(&mut new, &state, &sockets).unwrap().id;
     assert_eq!(new.routes.len(), 1);
     new.server.give_back(AllocationId::new(WorkerId(3), 77));
@@ -142,8 +142,7 @@ fn addresses_of_a_prefix_are_known_as_such() {
     assert!(!is_of_prefix("203.0.113.1:50000"));
 }
 
-/// The time that a request has waited is told while it waits for its user, the authorizer or its
-/// relay sockets.
+/// The arrival time is available while a request waits for a user, the authorizer or relay sockets.
 #[test]
 fn a_waiting_request_has_a_time_of_arrival() {
     let mut world = World::new();

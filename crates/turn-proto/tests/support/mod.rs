@@ -231,7 +231,7 @@ pub struct World {
     pub outgoing: Vec<Command>,
     /// Fates of data that waited for its client's allocation, in this order.
     pub after_queue: Vec<Result<(PeerAddr, Vec<u8>), DropReason>>,
-    /// Which of the packets in that queue had waited for a user before.
+    /// Marks of queued packets: true after a wait for a user.
     pub had_waited: Vec<bool>,
     /// Other workers share its registry and its ports.
     pub is_shared: bool,
@@ -499,7 +499,7 @@ impl World {
         }
     }
 
-    /// Carries out a command. Returns the answer to the request that waited for it.
+    /// Carries out a command. Returns the response of the waiting request.
     pub fn carry_out_one(&mut self, command: Command) -> Option<(ClientPath, Vec<u8>)> {
         let event = match command {
             Command::FindUser { pending, realm, user } => {

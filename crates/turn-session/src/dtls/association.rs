@@ -1,5 +1,5 @@
-//! One session from its first message to its end: OpenSSL's handshake, and then a record layer of
-//! our own, which takes little memory and can move to another process.
+//! Session from the first message to the end: a handshake by OpenSSL, then a record layer with
+//! little memory, which can move to another process.
 
 use super::engine::{DtlsEnd, DtlsEngine, Exchange, NotSent, Refused};
 use super::handshake::{Handshake, Progress};
@@ -14,8 +14,8 @@ pub(super) enum Association {
     Established(Box<Session>),
 }
 
-/// Goes on with a session of another process; `None`: the state is none of a session. No other
-/// process may write with the numbers that it has from here on: see [`DtlsState`].
+/// Resumes a session of another process; `None`: the state is invalid. No other process may write
+/// with its record numbers afterwards: see [`DtlsState`].
 #[must_use]
 pub fn resume(state: DtlsState) -> Option<Box<dyn DtlsEngine>> {
     let session = Session::resume(state)?;
@@ -23,19 +23,19 @@ pub fn resume(state: DtlsState) -> Option<Box<dyn DtlsEngine>> {
 }
 
 impl Association {
-    /// Goes on with a handshake. OpenSSL's part is freed when it is complete.
+    /// Continues a handshake. Frees OpenSSL's object after completion.
     fn shake_hands(&mut self, exchange: &mut Exchange) -> Result<(), DtlsEnd> {
         let Self::Handshake(handshake) = self else { return Ok(()) };
         let before = exchange.datagrams().count();
         match handshake.go_on(exchange)? {
             Progress::Waits => {}
             Progress::Established => {
-                // OpenSSL may have sent the flight before it once more.
+                // The same call can have retransmitted the previous flight.
                 let last_flight = exchange.datagrams().skip(before);
                 let last_flight = last_flight.skip_while(|datagram| !changes_keys(datagram));
                 let last_flight = last_flight.map(<[u8]>::to_vec).collect();
                 let Some(session) = handshake.session(last_flight) else {
-                    // The client is not to take it for complete.
+                    // The client must not regard the handshake as complete.
                     exchange.clear();
                     handshake.close(exchange);
                     return Err(DtlsEnd::Failed);
@@ -72,7 +72,7 @@ impl DtlsEngine for Association {
     fn resend(&mut self, exchange: &mut Exchange) -> Result<(), DtlsEnd> {
         match self {
             Self::Handshake(_) => {
-                // Without input, so that OpenSSL looks at its timer.
+                // Without input OpenSSL checks its timer.
                 exchange.input.clear();
                 self.shake_hands(exchange)
             }

@@ -10,7 +10,7 @@ use super::state::DtlsState;
 pub struct Exchange {
     /// The received datagram, until it is read.
     pub(super) input: Vec<u8>,
-    /// Bytes of it that were read.
+    /// Number of bytes read from `input`.
     pub(super) read: usize,
     /// Records that were repeated or not authentic.
     pub(super) discarded: u64,
@@ -67,7 +67,7 @@ pub enum DtlsEnd {
     Failed,
     /// The client sent a fatal alert, or broke the rules of the protocol.
     Broken,
-    /// The keys have protected as much as they may, or were tried too often.
+    /// The limit of protected data or of forged records was reached.
     KeysUsedUp,
 }
 
@@ -117,8 +117,8 @@ pub trait DtlsEngine: fmt::Debug + Send {
     /// True if the handshake is complete.
     fn is_established(&self) -> bool;
 
-    /// The state of an established session, by which another process [goes on](super::resume) with
-    /// it; `None` before, and after its end.
+    /// Returns the state of an established session, for [`resume`](super::resume) in another
+    /// process; `None` before and after.
     fn state(&self) -> Option<DtlsState>;
 }
 

@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 use super::engine::{DtlsEnd, Exchange, Refused};
 use super::hello::Hello;
 use super::keys::{MASTER_SECRET, RANDOM, Suite, derive};
-use super::protection::{EPOCH, window_after};
+use super::protection::{EPOCH, reading_after};
 use super::record::{ALERT, FATAL, RECORD_HEADER, renumber, take_record};
 use super::record_filter::RecordFilter;
 use super::session::Session;
@@ -31,11 +31,10 @@ pub struct DtlsError(#[from] ErrorStack);
 
 /// The server's end of a handshake.
 pub(super) struct Handshake {
-    /// Its exchange is empty but while OpenSSL is at work.
+    /// OpenSSL with an exchange that is empty except during calls.
     stream: SslStream<Exchange>,
     filter: RecordFilter,
-    /// Offset of the record numbers in the clear, so that they continue from the
-    /// HelloVerifyRequest's.
+    /// Offset of unencrypted record numbers, to continue from the HelloVerifyRequest's.
     renumber_by: u64,
     /// Datagrams with encrypted records of the client, by which the session knows their numbers.
     early: Vec<Vec<u8>>,
@@ -63,7 +62,7 @@ impl Handshake {
             let mut said = Vec::new();
             hello.without_cookie(back, &mut said);
             stream.get_mut().input = said;
-            // It waits for the next one.
+            // OpenSSL waits for the following hello.
             match stream.do_handshake() {
                 Err(error) if error.code() == ErrorCode::WANT_READ => {}
                 Ok(()) => return Err(ErrorStack::get().into()),
@@ -82,7 +81,7 @@ impl Handshake {
         })
     }
 
-    /// Accepts a datagram of whole records.
+    /// Accepts a datagram of complete records.
     pub(super) fn take(&mut self, datagram: &[u8], exchange: &mut Exchange) -> Result<(), Refused> {
         if self.ended.is_some() || !self.filter.admits(datagram) {
             return Err(Refused);
@@ -98,8 +97,8 @@ impl Handshake {
         Ok(())
     }
 
-    /// Goes on with the accepted datagram; without one, sends the last flight again if the client
-    /// has not answered it in time (RFC 6347 §4.2.4).
+    /// Processes the accepted datagram; without one, retransmits the last flight after a timeout
+    /// (RFC 6347 §4.2.4).
     pub(super) fn go_on(&mut self, exchange: &mut Exchange) -> Result<Progress, DtlsEnd> {
         if let Some(how) = self.ended {
             return Err(how);
@@ -119,7 +118,7 @@ impl Handshake {
         }
     }
 
-    /// Gives the records in clear their numbers, and notes the last ones.
+    /// Renumbers unencrypted records, and stores the last numbers.
     fn look_at_output(&mut self, exchange: &mut Exchange, before: usize) {
         let mut start = before.checked_sub(1).map_or(0, |last| exchange.ends[last]);
         for &end in &exchange.ends[before..] {
@@ -148,14 +147,14 @@ impl Handshake {
         // The Finished was encrypted.
         let next = Some(self.next[1]).filter(|next| *next > 0)?;
         let early = self.early.iter().filter_map(|record| Some(take_record(record)?.0));
-        let reading = window_after(client, early)?;
+        let reading = reading_after(client, early)?;
         let server_name = self.server_name().map(str::to_owned);
         Session::begin(reading, (server, next), server_name, last_flight)
     }
 
-    /// Tells the client that the handshake does not go on, unless that was told.
+    /// Sends a fatal alert, unless the handshake has ended.
     pub(super) fn close(&mut self, exchange: &mut Exchange) {
-        /// Something here, and nothing that the client did (RFC 5246 §7.2.2).
+        /// Description of an alert about a server-side cause (RFC 5246 §7.2.2).
         const INTERNAL_ERROR: u8 = 80;
         if self.ended.is_none() {
             let number = self.next[0].to_be_bytes();
@@ -197,7 +196,7 @@ impl fmt::Debug for Handshake {
 
 impl Read for Exchange {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        // A datagram is read as a whole; the excess of one longer than any record is useless.
+        // A single read consumes the datagram; bytes beyond the longest record are useless.
         let len = self.input.len().min(room.len());
         if len < RECORD_HEADER {
             return Err(io::ErrorKind::WouldBlock.into());

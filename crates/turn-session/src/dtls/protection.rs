@@ -16,16 +16,16 @@ pub(super) const EPOCH: u16 = 1;
 /// Numbers of records have 48 bits, and do not wrap (RFC 6347 §4.1).
 const NUMBER_LIMIT: u64 = 1 << 48;
 
-/// Nothing was protected: the keys may protect no more.
+/// Error of sealing: the keys have reached their limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeysUsedUp;
 
-/// Why the content of a record is not used.
+/// Error of opening a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotOpened {
-    /// It came before, or is older than the window.
+    /// Repeated record, or older than the window.
     Repeated,
-    /// It is not authentic, or no record of this session.
+    /// Record without a valid tag, or of another epoch or version.
     Forged,
     /// More forgeries were tried than the keys may have to refuse.
     KeysUsedUp,
@@ -44,7 +44,7 @@ pub(super) struct Opener {
 }
 
 impl Sealer {
-    /// Goes on where its state is; `None`: the state is none of a session.
+    /// Continues from a state; `None`: the state is invalid.
     pub(super) fn new(state: Writing) -> Option<Self> {
         let key = prepare(&state.keys)?;
         (state.next < NUMBER_LIMIT).then_some(Self { state, key })
@@ -99,7 +99,7 @@ impl Sealer {
 }
 
 impl Opener {
-    /// Goes on where its state is; `None`: the state is none of a session.
+    /// Continues from a state; `None`: the state is invalid.
     pub(super) fn new(state: Reading) -> Option<Self> {
         let key = prepare(&state.keys)?;
         let goes_on =
@@ -111,16 +111,12 @@ impl Opener {
         &self.state
     }
 
-    /// Decrypts a record to the front of `room`, and returns the length of its content. After an
-    /// error `room` holds nothing of use.
+    /// Decrypts a record to the start of `out`, and returns the length of the plaintext. After an
+    /// error `out` contains no valid data.
     ///
     /// # Errors
-    /// Why its content is not used.
-    pub(super) fn open(
-        &mut self,
-        record: &Record<'_>,
-        room: &mut [u8],
-    ) -> Result<usize, NotOpened> {
+    /// The record is repeated or forged, or the keys have reached their limit.
+    pub(super) fn open(&mut self, record: &Record<'_>, out: &mut [u8]) -> Result<usize, NotOpened> {
         if record.epoch != EPOCH || record.version != DTLS_1_2 {
             return Err(NotOpened::Forged);
         }
@@ -129,13 +125,13 @@ impl Opener {
         }
         let keys = &self.state.keys;
         let number = numbered(record.number);
-        let parts = split(record.body, keys.cipher.explicit_in_12(), room.len());
+        let parts = split(record.body, keys.cipher.explicit_in_12(), out.len());
         let (explicit, ciphertext, tag) = parts.ok_or(NotOpened::Forged)?;
         let mut of_record = number;
         of_record[..explicit.len()].copy_from_slice(explicit);
         let nonce = nonce(keys, number, of_record);
         let aad = Aad::from(associated(record.content, number, ciphertext.len()));
-        let plaintext = &mut room[..ciphertext.len()];
+        let plaintext = &mut out[..ciphertext.len()];
         let opened = self.key.open_separate_gather(nonce, aad, ciphertext, tag, plaintext);
         if opened.is_err() {
             self.state.forged = self.state.forged.saturating_add(1);
@@ -147,8 +143,8 @@ impl Opener {
     }
 }
 
-/// A window with the authentic ones of these records.
-pub(super) fn window_after<'a>(
+/// Returns the reading state after these records, of which forged ones are ignored.
+pub(super) fn reading_after<'a>(
     keys: DirectionKeys,
     records: impl Iterator<Item = Record<'a>>,
 ) -> Option<Reading> {
@@ -167,21 +163,21 @@ fn prepare(keys: &DirectionKeys) -> Option<LessSafeKey> {
     keys.cipher.prepare(&keys.key).filter(|_| fits)
 }
 
-/// The explicit part of the nonce, ciphertext and tag of a record whose content fits into `room`.
-fn split(body: &[u8], explicit: usize, room: usize) -> Option<(&[u8], &[u8], &[u8])> {
+/// Splits a record body into explicit nonce, ciphertext of at most `max` bytes, and tag.
+fn split(body: &[u8], explicit: usize, max: usize) -> Option<(&[u8], &[u8], &[u8])> {
     let (explicit, rest) = body.split_at_checked(explicit)?;
     let len = rest.len().checked_sub(TAG)?;
     let (ciphertext, tag) = rest.split_at(len);
-    (len <= PLAINTEXT_MAX.min(room)).then_some((explicit, ciphertext, tag))
+    (len <= PLAINTEXT_MAX.min(max)).then_some((explicit, ciphertext, tag))
 }
 
-/// Epoch and number as they stand in a record's header.
+/// Returns epoch and number in the form of a record header.
 const fn numbered(number: u64) -> [u8; 8] {
     (((EPOCH as u64) << 48) | number).to_be_bytes()
 }
 
-/// The nonce of a record. RFC 5288 leaves the explicit part of AES-GCM to the sender: ours is epoch
-/// and number, of which no two records are alike. OpenSSL's Finished has 64 random bits there.
+/// Returns the nonce of a record. RFC 5288 allows any unique explicit part: this server uses epoch
+/// and number. The Finished of OpenSSL has 64 random bits instead.
 fn nonce(keys: &DirectionKeys, number: [u8; 8], explicit: [u8; 8]) -> Nonce {
     let mut nonce = [0; NONCE_LEN];
     let fixed = keys.fixed.expose();
@@ -209,7 +205,7 @@ const fn length(len: usize) -> [u8; 2] {
     (len as u16).to_be_bytes()
 }
 
-/// Blocks of 16 bytes that a record takes of what a key may protect: content, tag and lengths.
+/// Number of 16-byte blocks charged for a record: plaintext, tag and lengths.
 const fn blocks(len: usize) -> u64 {
     len.div_ceil(16) as u64 + 2
 }

@@ -22,7 +22,7 @@ pub(super) const FINISHED: u8 = 20;
 pub(super) const DTLS_1_0: u16 = 0xFEFF;
 pub(super) const DTLS_1_2: u16 = 0xFEFD;
 
-/// Level of an alert that ends a session (RFC 5246 §7.2).
+/// Level of a fatal alert (RFC 5246 §7.2).
 pub(super) const FATAL: u8 = 2;
 
 /// Offset of the epoch in a record's header; the sequence number follows.

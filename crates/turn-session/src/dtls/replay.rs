@@ -2,8 +2,8 @@
 
 use state_format::fields;
 
-/// Records of which it is known whether they came, back from the newest one. RFC 6347 asks for 32
-/// at least; batches that several queues of a card deliver are further apart.
+/// Width of the window in records. RFC 6347 requires at least 32; batches from several queues of a
+/// network card are further apart.
 const WIDTH: u64 = 128;
 
 /// Numbers of the records that were received. Only those of authentic records enter it.
@@ -11,14 +11,14 @@ const WIDTH: u64 = 128;
 pub(super) struct ReplayWindow {
     /// The number above the newest record.
     next: u64,
-    /// Bit `n` stands for the record `n` numbers before the newest one.
+    /// Bit `n`: the record `n` numbers before the newest was received.
     seen: u128,
 }
 
 fields!(ReplayWindow { 1 => next, 2 => seen });
 
 impl ReplayWindow {
-    /// Returns true if a record of this number did not come yet. One that is too old may have.
+    /// Returns true for a number within or after the window that was not received.
     pub(super) const fn is_new(&self, number: u64) -> bool {
         if number >= self.next {
             return true;
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// As a set of all numbers has it, for those that are no older than the window.
+        /// Equivalence to a set of all numbers, for numbers within the window.
         #[test]
         fn a_number_is_new_once(steps in prop::collection::vec((0..3_u8, 0..200_u64), 0..300)) {
             let mut window = ReplayWindow::default();

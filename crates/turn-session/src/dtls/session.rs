@@ -30,15 +30,15 @@ pub(super) struct Session {
     is_closed: bool,
 }
 
-/// What a record means.
-enum Meaning {
+/// Effect of a record.
+enum Effect {
     Data(usize),
     Nothing,
     End(DtlsEnd),
 }
 
 impl Session {
-    /// Goes on with the keys of a handshake, of which these were the last datagrams.
+    /// Starts with the keys and the last datagrams of a handshake.
     pub(super) fn begin(
         reading: Reading,
         writing: (DirectionKeys, u64),
@@ -51,7 +51,7 @@ impl Session {
         Self::resume(DtlsState { reading, writing, server_name, last_flight, answers })
     }
 
-    /// Goes on from a state; `None`: it is none of a session.
+    /// Resumes from a state; `None`: the state is invalid.
     pub(super) fn resume(state: DtlsState) -> Option<Self> {
         let DtlsState { reading, writing, server_name, last_flight, answers } = state;
         if reading.keys.cipher != writing.keys.cipher {
@@ -88,7 +88,7 @@ impl Session {
         self.server_name.as_deref()
     }
 
-    /// Accepts a datagram of whole records.
+    /// Accepts a datagram of complete records.
     pub(super) fn take(&self, datagram: &[u8], exchange: &mut Exchange) -> Result<(), Refused> {
         if self.ended.is_some() || !is_whole(datagram) {
             return Err(Refused);
@@ -97,7 +97,7 @@ impl Session {
         Ok(())
     }
 
-    /// Decrypts the records up to the next one with data.
+    /// Decrypts records up to the first with data.
     pub(super) fn read(
         &mut self,
         room: &mut [u8],
@@ -105,22 +105,22 @@ impl Session {
     ) -> Result<Option<usize>, DtlsEnd> {
         self.ended()?;
         if self.sealer.is_used_up() {
-            // The client would hear nothing any more. It is told, and may begin anew.
+            // No data can be sent. The close_notify lets the client reconnect.
             return Err(self.end(DtlsEnd::KeysUsedUp));
         }
-        // Answers are written beside the input.
+        // Responses are written to the same exchange.
         let input = std::mem::take(&mut exchange.input);
         let mut at = exchange.read;
         let mut found = Ok(None);
         while let Some((record, rest)) = take_record(&input[at..]) {
             at = input.len() - rest.len();
             match self.take_one(&record, room, exchange) {
-                Meaning::Nothing => {}
-                Meaning::Data(len) => {
+                Effect::Nothing => {}
+                Effect::Data(len) => {
                     found = Ok(Some(len));
                     break;
                 }
-                Meaning::End(how) => {
+                Effect::End(how) => {
                     found = Err(self.end(how));
                     break;
                 }
@@ -135,38 +135,38 @@ impl Session {
         record: &Record<'_>,
         room: &mut [u8],
         exchange: &mut Exchange,
-    ) -> Meaning {
+    ) -> Effect {
         if record.epoch != EPOCH {
             // A flight of the handshake that is repeated: its end is encrypted.
-            return Meaning::Nothing;
+            return Effect::Nothing;
         }
         let len = match self.opener.open(record, room) {
             Ok(len) => len,
             Err(NotOpened::Repeated | NotOpened::Forged) => {
                 exchange.discarded += 1;
-                return Meaning::Nothing;
+                return Effect::Nothing;
             }
-            Err(NotOpened::KeysUsedUp) => return Meaning::End(DtlsEnd::KeysUsedUp),
+            Err(NotOpened::KeysUsedUp) => return Effect::End(DtlsEnd::KeysUsedUp),
         };
         match (record.content, &room[..len]) {
             (APPLICATION_DATA, _) => {
                 if !self.last_flight.is_empty() {
-                    // It has come to an end for the client as well.
+                    // The client has received our Finished.
                     self.last_flight = Vec::new();
                 }
-                Meaning::Data(len)
+                Effect::Data(len)
             }
-            (ALERT, [_, CLOSE_NOTIFY]) => Meaning::End(DtlsEnd::ByClient),
-            (ALERT, [FATAL, _]) => Meaning::End(DtlsEnd::Broken),
+            (ALERT, [_, CLOSE_NOTIFY]) => Effect::End(DtlsEnd::ByClient),
+            (ALERT, [FATAL, _]) => Effect::End(DtlsEnd::Broken),
             (HANDSHAKE, [kind, ..]) => {
                 self.answer(*kind, exchange);
-                Meaning::Nothing
+                Effect::Nothing
             }
-            _ => Meaning::Nothing,
+            _ => Effect::Nothing,
         }
     }
 
-    /// Answers a message of a handshake, a few times in all.
+    /// Responds to a handshake message, within a limit per session.
     fn answer(&mut self, kind: u8, exchange: &mut Exchange) {
         let Some(left) = self.answers.checked_sub(1) else { return };
         match kind {
@@ -175,7 +175,7 @@ impl Session {
                     exchange.send(|out| out.extend_from_slice(datagram));
                 }
             }
-            // There is no other one: the client may go on without (RFC 5246 §7.2.2).
+            // Renegotiation is declined; the client may continue (RFC 5246 §7.2.2).
             CLIENT_HELLO => self.alert(WARNING, NO_RENEGOTIATION, exchange),
             _ => return,
         }
@@ -195,7 +195,7 @@ impl Session {
         sealed.map_err(|KeysUsedUp| NotSent)
     }
 
-    /// Sends close_notify, once and not behind a fatal alert.
+    /// Sends close_notify, once and not after a fatal alert.
     pub(super) fn close(&mut self, exchange: &mut Exchange) {
         if !self.is_closed && self.ended != Some(DtlsEnd::Broken) {
             self.alert(WARNING, CLOSE_NOTIFY, exchange);
@@ -215,7 +215,7 @@ impl Session {
     }
 }
 
-/// Returns true for whole records of a session, perhaps behind those of its handshake.
+/// Returns true for complete records of a session, optionally after unencrypted ones.
 fn is_whole(mut datagram: &[u8]) -> bool {
     let mut is_of_session = false;
     while !datagram.is_empty() {

@@ -10,9 +10,8 @@ use super::replay::ReplayWindow;
 /// State of a session after its handshake. Keys are wiped when it is dropped; the bytes of its
 /// [`Value`](state_format::Value) are as secret as the keys.
 ///
-/// Two processes that write with the same number would reveal what both wrote. So one that goes on
-/// from a state that is not the last one [skips](Self::skip) more numbers than the other one can
-/// have used meanwhile.
+/// Two records with the same key and number would reveal both plaintexts. A process that resumes
+/// from an outdated state must [skip](Self::skip) more numbers than were used since.
 pub struct DtlsState {
     pub(super) reading: Reading,
     pub(super) writing: Writing,
@@ -20,11 +19,11 @@ pub struct DtlsState {
     pub(super) server_name: Option<String>,
     /// The last datagrams of the handshake, until the client has shown that it has them.
     pub(super) last_flight: Vec<Vec<u8>>,
-    /// Answers to messages of the handshake that may still be given.
+    /// Remaining number of responses to handshake messages.
     pub(super) answers: u8,
 }
 
-/// From the client.
+/// State of the direction from the client.
 #[derive(Clone)]
 pub(super) struct Reading {
     pub(super) keys: DirectionKeys,
@@ -33,7 +32,7 @@ pub(super) struct Reading {
     pub(super) forged: u64,
 }
 
-/// To the client.
+/// State of the direction to the client.
 #[derive(Clone)]
 pub(super) struct Writing {
     pub(super) keys: DirectionKeys,
@@ -57,7 +56,7 @@ impl DtlsState {
     /// Skips so many records that another process may have written since this state was taken.
     pub const fn skip(&mut self, records: u64) {
         self.writing.next = self.writing.next.saturating_add(records);
-        // As if each of them had filled a packet of an Ethernet.
+        // Charged as Ethernet packets of maximum length.
         let blocks = records.saturating_mul(1500 / 16 + 2);
         self.writing.blocks = self.writing.blocks.saturating_add(blocks);
     }

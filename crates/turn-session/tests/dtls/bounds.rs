@@ -2,22 +2,6 @@
 
 use super::support::*;
 
-/// The client's second flight, not yet taken: the server waits for it.
-fn half_open() -> (Client, Server, Vec<Vec<u8>>) {
-    let (mut client, mut server) = (client(), Server::new(config()));
-    for _ in 0..2 {
-        go_on(&mut client).unwrap();
-        while let Some(datagram) = client.get_mut().outgoing.pop_front() {
-            server.take(&datagram);
-        }
-        client.get_mut().incoming.append(&mut server.out);
-    }
-    go_on(&mut client).unwrap();
-    assert!(server.engine.is_some() && !server.is_established());
-    let flight = client.get_mut().outgoing.drain(..).collect();
-    (client, server, flight)
-}
-
 #[test]
 fn a_giant_message_in_pieces_ends_at_the_guard() {
     let (mut client, mut server, flight) = half_open();
@@ -77,7 +61,7 @@ fn a_lost_finished_is_sent_again() {
     assert_eq!(carry(&mut client, &mut server, &mut || false).unwrap(), [b"hello"]);
 }
 
-/// The server ends: a client within its handshake is told, and need not wait for its own timers.
+/// A client within a handshake gets an alert at a shutdown, and need not wait for its timers.
 #[test]
 fn a_handshake_that_does_not_go_on_is_told_to_the_client() {
     let (mut client, mut server, _) = half_open();

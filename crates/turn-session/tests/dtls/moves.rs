@@ -1,4 +1,4 @@
-//! Sessions that go on in another process, and what the record layer refuses.
+//! Sessions that move to another process, and records that the record layer refuses.
 
 use openssl::ssl::ErrorCode;
 use turn_session::dtls::{DtlsEnd, Exchange, resume};
@@ -6,7 +6,7 @@ use turn_session::{CipherSuite, TlsRules};
 
 use super::support::*;
 
-/// Number of a record, behind its epoch.
+/// Number of a record, after its epoch.
 fn number(record: &[u8]) -> u64 {
     assert_eq!(record[3..5], [0, 1], "of the first keys");
     record[5..11].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
@@ -49,7 +49,7 @@ fn the_name_that_was_asked_for_goes_along() {
     assert_eq!(server.engine.as_ref().unwrap().server_name(), Some("other.example.org"));
 }
 
-/// Two records with one number and one key would reveal what both say.
+/// Two records with the same key and number would reveal both plaintexts.
 #[test]
 fn no_number_comes_twice() {
     let (_client, mut server) = established();
@@ -135,16 +135,7 @@ fn several_records_in_one_datagram_are_read_one_by_one() {
 /// it repeats its own part, a few times.
 #[test]
 fn the_last_flight_is_sent_again_after_a_move() {
-    let (mut client, mut server) = (client(), Server::new(config()));
-    for _ in 0..2 {
-        go_on(&mut client).unwrap();
-        while let Some(datagram) = client.get_mut().outgoing.pop_front() {
-            server.take(&datagram);
-        }
-        client.get_mut().incoming.append(&mut server.out);
-    }
-    go_on(&mut client).unwrap();
-    let flight: Vec<_> = client.get_mut().outgoing.drain(..).collect();
+    let (mut client, mut server, flight) = half_open();
     flight.iter().for_each(|datagram| server.take(datagram));
     assert!(server.is_established());
     server.out.clear();

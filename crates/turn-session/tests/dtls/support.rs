@@ -140,7 +140,7 @@ impl Server {
         Reader::new(&out.into_bytes()).last().unwrap()
     }
 
-    /// Goes on in another process, which skips so many numbers.
+    /// Moves the session to another process, which skips `skipped` numbers.
     pub(crate) fn moves(&mut self, skipped: u64) {
         let mut state = self.state();
         state.skip(skipped);
@@ -252,4 +252,20 @@ pub(crate) fn established() -> (Client, Server) {
     carry(&mut client, &mut server, &mut || false).unwrap();
     assert!(server.is_established() && client.ssl().is_init_finished());
     (client, server)
+}
+
+/// The client's second flight, not yet taken: the server waits for it.
+pub(crate) fn half_open() -> (Client, Server, Vec<Vec<u8>>) {
+    let (mut client, mut server) = (client(), Server::new(config()));
+    for _ in 0..2 {
+        go_on(&mut client).unwrap();
+        while let Some(datagram) = client.get_mut().outgoing.pop_front() {
+            server.take(&datagram);
+        }
+        client.get_mut().incoming.append(&mut server.out);
+    }
+    go_on(&mut client).unwrap();
+    assert!(server.engine.is_some() && !server.is_established());
+    let flight = client.get_mut().outgoing.drain(..).collect();
+    (client, server, flight)
 }

@@ -329,7 +329,7 @@ impl Giving {
         })?;
         self.offer(&mut parking, &[])?;
         let mut left = self.leave()?;
-        // The clients that stay end with this process.
+        // Clients that could not leave lose their calls.
         left.iter_mut().for_each(|worker| worker.staying.clear());
         let allocations = count(&left);
         let mut copies = HandedOut::default();

@@ -145,7 +145,7 @@ pub(super) struct StreamPart {
     pub(super) remote: SocketAddr,
 }
 
-/// Relayed addresses that stay with one process.
+/// Relayed addresses of one predecessor.
 #[derive(Debug)]
 pub(super) struct StayingPart {
     pub(super) addresses: Vec<RelayedAddr>,

@@ -1,4 +1,4 @@
-//! Length of functions: clippy reads one configuration for a crate, so that each has the limit.
+//! Maximum function length: each configuration of clippy must repeat the limit of the workspace.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A session, and a client that knows its keys.
+//! A session, and a client with its keys.
 
 use super::*;
 use crate::aead::{Cipher, KeyBytes};
@@ -27,9 +27,9 @@ struct Ends {
     exchange: Exchange,
 }
 
-/// What the session made of a datagram.
+/// Effect of a datagram on the session.
 #[derive(Debug, PartialEq)]
-enum Made {
+enum Reception {
     Data(Vec<u8>),
     Nothing,
     Refused,
@@ -57,20 +57,20 @@ impl Ends {
         }
     }
 
-    fn takes(&mut self, datagram: &[u8]) -> Made {
+    fn takes(&mut self, datagram: &[u8]) -> Reception {
         if self.session.take(datagram, &mut self.exchange).is_err() {
-            return Made::Refused;
+            return Reception::Refused;
         }
         let mut room = vec![0; 1 << 15];
         match self.session.read(&mut room, &mut self.exchange) {
-            Ok(None) => Made::Nothing,
-            Ok(Some(len)) => Made::Data(room[..len].to_vec()),
-            Err(end) => Made::End(end),
+            Ok(None) => Reception::Nothing,
+            Ok(Some(len)) => Reception::Data(room[..len].to_vec()),
+            Err(end) => Reception::End(end),
         }
     }
 
     /// The client sends a record.
-    fn hears(&mut self, content: u8, plaintext: &[u8]) -> Made {
+    fn hears(&mut self, content: u8, plaintext: &[u8]) -> Reception {
         let mut record = Vec::new();
         self.client.seal(content, plaintext, &mut record).unwrap();
         self.takes(&record)
@@ -101,7 +101,7 @@ fn a_repeated_finished_is_answered_a_few_times_and_until_there_is_data() {
     let mut ends = Ends::new();
     let mut answered = 0;
     for _ in 0..100 {
-        assert_eq!(ends.hears(HANDSHAKE, &[FINISHED, 0, 0, 12]), Made::Nothing);
+        assert_eq!(ends.hears(HANDSHAKE, &[FINISHED, 0, 0, 12]), Reception::Nothing);
         let sent = ends.sent();
         assert!(sent.is_empty() || sent == FLIGHT);
         answered += usize::from(!sent.is_empty());
@@ -109,12 +109,12 @@ fn a_repeated_finished_is_answered_a_few_times_and_until_there_is_data() {
     assert_eq!(answered, usize::from(ANSWERS_MAX));
 
     let mut ends = Ends::new();
-    assert_eq!(ends.hears(APPLICATION_DATA, b"data"), Made::Data(b"data".to_vec()));
-    assert_eq!(ends.hears(HANDSHAKE, &[FINISHED, 0, 0, 12]), Made::Nothing);
+    assert_eq!(ends.hears(APPLICATION_DATA, b"data"), Reception::Data(b"data".to_vec()));
+    assert_eq!(ends.hears(HANDSHAKE, &[FINISHED, 0, 0, 12]), Reception::Nothing);
     assert!(ends.sent().is_empty(), "the client has it");
 }
 
-/// A flight of a client may be one datagram, which begins without encryption.
+/// A flight of a client can be a single datagram that starts with unencrypted records.
 #[test]
 fn a_finished_behind_other_messages_of_its_flight_is_answered() {
     let mut ends = Ends::new();
@@ -122,40 +122,40 @@ fn a_finished_behind_other_messages_of_its_flight_is_answered() {
     flight.extend([CHANGE_CIPHER_SPEC, 0xFE, 0xFD, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 1]);
     let in_clear = flight.clone();
     ends.client.seal(HANDSHAKE, &[FINISHED, 0, 0, 12], &mut flight).unwrap();
-    assert_eq!(ends.takes(&flight), Made::Nothing);
+    assert_eq!(ends.takes(&flight), Reception::Nothing);
     assert_eq!(ends.sent(), FLIGHT);
-    assert_eq!(ends.takes(&in_clear), Made::Refused, "anyone may have sent this");
+    assert_eq!(ends.takes(&in_clear), Reception::Refused, "anyone may have sent this");
 }
 
 #[test]
 fn another_handshake_is_declined_a_few_times() {
     let mut ends = Ends::new();
     for _ in 0..100 {
-        assert_eq!(ends.hears(HANDSHAKE, &[CLIENT_HELLO, 0, 0, 40]), Made::Nothing);
+        assert_eq!(ends.hears(HANDSHAKE, &[CLIENT_HELLO, 0, 0, 40]), Reception::Nothing);
     }
     let declined = vec![WARNING, NO_RENEGOTIATION];
     assert_eq!(ends.alerts(), vec![declined; ANSWERS_MAX.into()]);
-    assert_eq!(ends.hears(APPLICATION_DATA, b"data"), Made::Data(b"data".to_vec()));
+    assert_eq!(ends.hears(APPLICATION_DATA, b"data"), Reception::Data(b"data".to_vec()));
 }
 
 #[test]
 fn alerts_end_a_session_if_they_are_fatal_or_close_it() {
     for (alert, made) in [
-        (&[WARNING, CLOSE_NOTIFY][..], Made::End(DtlsEnd::ByClient)),
-        (&[FATAL, CLOSE_NOTIFY], Made::End(DtlsEnd::ByClient)),
-        (&[FATAL, 20], Made::End(DtlsEnd::Broken)),
-        (&[WARNING, 90], Made::Nothing),
-        (&[FATAL], Made::Nothing),
-        (&[FATAL, 20, 0], Made::Nothing),
-        (&[], Made::Nothing),
+        (&[WARNING, CLOSE_NOTIFY][..], Reception::End(DtlsEnd::ByClient)),
+        (&[FATAL, CLOSE_NOTIFY], Reception::End(DtlsEnd::ByClient)),
+        (&[FATAL, 20], Reception::End(DtlsEnd::Broken)),
+        (&[WARNING, 90], Reception::Nothing),
+        (&[FATAL], Reception::Nothing),
+        (&[FATAL, 20, 0], Reception::Nothing),
+        (&[], Reception::Nothing),
     ] {
         let mut ends = Ends::new();
         assert_eq!(ends.hears(ALERT, alert), made, "{alert:?}");
         let goes_on = ends.session.state().is_some();
-        assert_eq!(goes_on, made == Made::Nothing);
+        assert_eq!(goes_on, made == Reception::Nothing);
         let written = ends.session.write(b"data", &mut ends.exchange);
         assert_eq!(written.is_ok(), goes_on);
-        assert_eq!(ends.hears(APPLICATION_DATA, b"data") == Made::Refused, !goes_on);
+        assert_eq!(ends.hears(APPLICATION_DATA, b"data") == Reception::Refused, !goes_on);
     }
 }
 
@@ -174,11 +174,11 @@ fn close_notify_is_answered_and_a_fatal_alert_is_not() {
 #[test]
 fn unknown_content_means_nothing() {
     let mut ends = Ends::new();
-    assert_eq!(ends.hears(CHANGE_CIPHER_SPEC, &[1]), Made::Refused);
-    assert_eq!(ends.hears(24, b"heartbeat"), Made::Refused);
-    assert_eq!(ends.hears(HANDSHAKE, b""), Made::Nothing);
-    assert_eq!(ends.hears(HANDSHAKE, &[0]), Made::Nothing);
-    assert_eq!(ends.hears(APPLICATION_DATA, b""), Made::Data(Vec::new()));
+    assert_eq!(ends.hears(CHANGE_CIPHER_SPEC, &[1]), Reception::Refused);
+    assert_eq!(ends.hears(24, b"heartbeat"), Reception::Refused);
+    assert_eq!(ends.hears(HANDSHAKE, b""), Reception::Nothing);
+    assert_eq!(ends.hears(HANDSHAKE, &[0]), Reception::Nothing);
+    assert_eq!(ends.hears(APPLICATION_DATA, b""), Reception::Data(Vec::new()));
     assert!(ends.sent().is_empty());
 }
 
@@ -188,8 +188,8 @@ fn keys_protect_no_more_than_they_may() {
     assert_eq!(ends.session.write(b"three", &mut ends.exchange), Ok(()));
     assert_eq!(ends.sent().len(), 1);
     assert_eq!(ends.session.write(b"more", &mut ends.exchange), Err(NotSent));
-    // Whatever the client sends next is answered with the end.
-    assert_eq!(ends.hears(APPLICATION_DATA, b"x"), Made::End(DtlsEnd::KeysUsedUp));
+    // The following record of the client ends the session.
+    assert_eq!(ends.hears(APPLICATION_DATA, b"x"), Reception::End(DtlsEnd::KeysUsedUp));
     ends.session.close(&mut ends.exchange);
     assert_eq!(ends.alerts(), [[WARNING, CLOSE_NOTIFY]], "the client may begin anew");
     assert!(ends.session.state().is_none());
@@ -209,6 +209,6 @@ fn keys_are_not_tried_without_end() {
     let mut record = Vec::new();
     ends.client.seal(APPLICATION_DATA, b"data", &mut record).unwrap();
     *record.last_mut().unwrap() ^= 1;
-    assert_eq!(ends.takes(&record), Made::Nothing);
-    assert_eq!(ends.takes(&record), Made::End(DtlsEnd::KeysUsedUp));
+    assert_eq!(ends.takes(&record), Reception::Nothing);
+    assert_eq!(ends.takes(&record), Reception::End(DtlsEnd::KeysUsedUp));
 }
