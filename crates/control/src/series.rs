@@ -107,6 +107,8 @@ turn_types::labels! {
         PeerBroken => "peer_broken",
         /// It was one with a peer's connection, and the allocation ended.
         AllocationEnded => "allocation_ended",
+        /// Its TLS handshake was not complete when another process took over.
+        Shutdown => "shutdown",
     }
 }
 

@@ -75,13 +75,16 @@ impl Admission {
         Ok(Admitted { admission: Arc::clone(self), customer: None })
     }
 
-    /// Counts a connection that another process has admitted, even beyond the limits.
-    pub(crate) fn keep(self: &Arc<Self>, client: IpAddr) -> Admitted {
-        let customer = Prefix::customer(client);
+    /// Counts a connection that another process has admitted, even beyond the limits. `None`: its
+    /// client is not known yet.
+    pub(crate) fn keep(self: &Arc<Self>, client: Option<IpAddr>) -> Admitted {
+        let customer = client.map(Prefix::customer);
         let mut counts = self.counts();
         counts.total += 1;
-        *counts.by_customer.entry(customer).or_default() += 1;
-        Admitted { admission: Arc::clone(self), customer: Some(customer) }
+        if let Some(customer) = customer {
+            *counts.by_customer.entry(customer).or_default() += 1;
+        }
+        Admitted { admission: Arc::clone(self), customer }
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -148,7 +151,7 @@ mod tests {
     #[test]
     fn connections_of_the_process_before_are_kept_and_count() {
         let admission = admission(2, 1);
-        let kept: Vec<_> = (0..3).map(|_| admission.keep([192, 0, 2, 1].into())).collect();
+        let kept: Vec<_> = (0..3).map(|_| admission.keep(Some([192, 0, 2, 1].into()))).collect();
         let refused = admission.admit([192, 0, 2, 2].into()).unwrap_err();
         assert_eq!(refused, LimitReached::Total);
         drop(kept);

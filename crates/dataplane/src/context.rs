@@ -8,7 +8,6 @@ use linux_net::RxBatch;
 use turn_proto::{Answer, ReplyBuffer, Server, Verdict};
 use turn_types::{ClientPath, Instant, IpMeta, Now, PendingId, Prefix, SocketId, WorkerId};
 
-use crate::earlier::EarlierProcesses;
 use crate::egress::{Egress, zeros};
 use crate::handshake_budget::{HandshakeBudget, NoTime, Step, Work};
 use crate::io::Net;
@@ -27,7 +26,6 @@ pub(crate) struct Context<N: Net> {
     pub(crate) sockets: Sockets<N>,
     pub(crate) rx: RxBatch,
     pub(crate) egress: Egress,
-    pub(crate) earlier: EarlierProcesses<N>,
     pub(crate) observer: Observer,
     pub(crate) handshakes: HandshakeBudget,
     /// Buffer for replies that are not sent as plain datagrams of this batch.

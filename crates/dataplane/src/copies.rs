@@ -113,7 +113,7 @@ impl Copied {
         self.known.contains_key(&id)
     }
 
-    /// Copies these allocations, which have changed, as far as they `may_go`.
+    /// Copies these allocations, which have changed.
     ///
     /// # Errors
     /// No descriptors left for the sockets.
@@ -121,9 +121,8 @@ impl Copied {
         &mut self,
         of: (WorkerId, &mut Server, &Sockets<N>),
         ids: impl IntoIterator<Item = AllocationId>,
-        may_go: impl Fn(&AllocationCopy) -> bool,
     ) -> io::Result<Copies<N::Udp>> {
-        match self.copy_possible(of, ids.into_iter().collect(), may_go) {
+        match self.copy_possible(of, ids.into_iter().collect(), |_| true) {
             (copies, None) => Ok(copies),
             (_, Some(uncopied)) => Err(uncopied.why),
         }

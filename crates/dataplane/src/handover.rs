@@ -15,7 +15,7 @@ use turn_types::{AllocationId, WorkerId};
 
 use crate::copies::{CopiedAllocation, CopiedRelay, Copies, CopiesFor};
 use crate::inheritance::Inheritance;
-use crate::io::{Conduit, Kernel, Net};
+use crate::io::{Kernel, Net};
 use crate::limits::LEAVE_DEADLINE;
 use crate::sockets::{NetOptions, RelaySettings};
 use crate::workers::{WorkerChannels, WorkerMessage};
@@ -24,7 +24,7 @@ use crate::workers::{WorkerChannels, WorkerMessage};
 const FULL_PAUSE: Duration = Duration::from_millis(1);
 
 /// Part of one worker.
-type Left = Inheritance<UdpSocket, TcpStream, TcpListener, Conduit>;
+type Left = Inheritance<UdpSocket, TcpStream, TcpListener>;
 
 /// Parts of a worker of another process, for one that does not serve yet.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub enum Update<S = InheritedSocket> {
     /// All copies so far are to be taken, and then this is answered.
     Reached(SyncSender<()>),
     /// The rest: it serves no more. One worker gets one of these.
-    Last(Box<Inheritance<S, TcpStream, TcpListener, Conduit>>),
+    Last(Box<Inheritance<S, TcpStream, TcpListener>>),
     /// Progress of allocations since, by the kernel path there.
     Progress(Vec<(AllocationId, Progress)>),
     /// This process serves.
@@ -72,7 +72,6 @@ impl Update {
                     tcp_relays,
                     peers,
                     losses,
-                    staying,
                     reserved,
                     allocations,
                     ..
@@ -86,7 +85,6 @@ impl Update {
                     tcp_relays,
                     peers,
                     losses,
-                    staying,
                     reserved,
                     allocations,
                 }))

@@ -3,15 +3,15 @@
 use std::net::SocketAddr;
 
 use turn_proto::{Progress, ReservedPort};
-use turn_types::{AllocationId, RelayId, RelayProtocol, RelayedAddr};
+use turn_types::{AllocationId, RelayId};
 
 use crate::copies::Copies;
 use crate::io::Net;
 
-/// Part of one worker, with UDP sockets of type `S`, connections of type `T`, listening sockets of
-/// type `A`, and ways to earlier processes of type `C`.
+/// Part of one worker, with UDP sockets of type `S`, connections of type `T` and listening sockets
+/// of type `A`.
 #[derive(Debug)]
-pub struct Inheritance<S, T, A, C> {
+pub struct Inheritance<S, T, A> {
     /// The UDP listeners, in order.
     pub listeners: Vec<S>,
     /// The allocations that the next process has no copies of, or older ones.
@@ -29,8 +29,6 @@ pub struct Inheritance<S, T, A, C> {
     /// Datagrams that UDP sockets have lost to full receive buffers and that were counted, by the
     /// socket's address: the kernel goes on to add them up.
     pub losses: Vec<(SocketAddr, u32)>,
-    /// Relayed addresses of predecessors, oldest first.
-    pub staying: Vec<StayingAddresses<C>>,
     /// Ports that clients of all workers have reserved: with the first worker.
     pub reserved: Vec<ReservedPort>,
     /// The number of allocations that leave, those of earlier copies among them.
@@ -39,9 +37,9 @@ pub struct Inheritance<S, T, A, C> {
 
 /// Part of a worker with these sockets.
 pub(crate) type Inherited<N> =
-    Inheritance<<N as Net>::Udp, <N as Net>::Stream, <N as Net>::Acceptor, <N as Net>::Conduit>;
+    Inheritance<<N as Net>::Udp, <N as Net>::Stream, <N as Net>::Acceptor>;
 
-impl<S, T, A, C> Inheritance<S, T, A, C> {
+impl<S, T, A> Inheritance<S, T, A> {
     /// Of a worker of which there is nothing but copies.
     #[must_use]
     pub fn of_copies(copies: Copies<S>) -> Self {
@@ -55,7 +53,6 @@ impl<S, T, A, C> Inheritance<S, T, A, C> {
             tcp_relays: Vec::new(),
             peers: Vec::new(),
             losses: Vec::new(),
-            staying: Vec::new(),
             reserved: Vec::new(),
             allocations,
         }
@@ -70,7 +67,6 @@ impl<S, T, A, C> Inheritance<S, T, A, C> {
             sessions,
             tcp_relays,
             peers,
-            staying,
             reserved,
             allocations,
             ..
@@ -84,19 +80,8 @@ impl<S, T, A, C> Inheritance<S, T, A, C> {
         self.sessions.extend(sessions);
         self.tcp_relays.extend(tcp_relays);
         self.peers.extend(peers);
-        self.staying.extend(staying);
         self.reserved.extend(reserved);
     }
-}
-
-/// Relayed addresses of allocations that one predecessor serves. Clients of the successor can have
-/// them as peers. Addresses of a prefix have no socket: the kernel does not reserve them.
-#[derive(Debug)]
-pub struct StayingAddresses<C> {
-    /// Addresses with the relayed protocol.
-    pub addresses: Vec<(RelayedAddr, RelayProtocol)>,
-    /// Socket to the process; closed at its exit.
-    pub conduit: C,
 }
 
 /// A relay for TCP (RFC 6062), for the next process.

@@ -4,7 +4,6 @@
 //! [`Kernel`] is Linux; simulations put another implementation of [`Net`] in its place. A worker is
 //! compiled for each of them, so the packet path has no indirect call.
 
-mod conduit;
 mod kernel;
 
 use std::fmt;
@@ -22,7 +21,6 @@ use xdp_relay::{
     AllocationCounters, Flow, FlowCookie, FlowCounters, FlowId, KernelPathError, RingDatagram,
 };
 
-pub use conduit::Conduit;
 pub use kernel::Kernel;
 
 /// Time, readiness and sockets of one worker.
@@ -35,8 +33,6 @@ pub trait Net: fmt::Debug + Sized + 'static {
     type Acceptor: AcceptIo<Stream = Self::Stream>;
     /// Routes of the kernel path.
     type Routes: RouteTable;
-    /// One end of a way between two processes of a hand-over.
-    type Conduit: ConduitIo;
 
     /// The time, monotonic and of the wall.
     fn now(&self) -> Now;
@@ -87,12 +83,6 @@ pub trait Net: fmt::Debug + Sized + 'static {
     /// Address in use or not available, no descriptors left.
     fn listen(&self, at: SocketAddr, options: &TcpOptions) -> io::Result<Self::Acceptor>;
 
-    /// Makes both ends of a way to another process.
-    ///
-    /// # Errors
-    /// No descriptors left.
-    fn conduits(&self) -> io::Result<(Self::Conduit, Self::Conduit)>;
-
     /// Sends all datagrams of `tx`, which is empty afterwards. `on_fail` gets the tag of each one
     /// that was not sent.
     fn send(
@@ -115,8 +105,6 @@ pub enum Source<'a, N: Net> {
     Acceptor(&'a N::Acceptor),
     /// The ring of the kernel path.
     Ring(&'a <N::Routes as RouteTable>::Ring),
-    /// A way to another process.
-    Conduit(&'a N::Conduit),
 }
 
 /// UDP sockets by the numbers that datagrams are sent by.
@@ -228,29 +216,6 @@ pub trait AcceptIo: fmt::Debug {
     /// # Errors
     /// No descriptors left, no route, or the two addresses are connected already.
     fn connect(&self, to: SocketAddr, options: &TcpOptions) -> io::Result<Self::Stream>;
-}
-
-/// One end of a way to another process, for messages with bounds. Nothing waits.
-pub trait ConduitIo: fmt::Debug + Sized {
-    /// Sends a message, which is not empty. Returns false if it was not sent, as there is no room
-    /// for it.
-    ///
-    /// # Errors
-    /// The other process is gone.
-    fn send(&self, message: &[u8]) -> io::Result<bool>;
-
-    /// Receives a message, as far as `room` holds it, and returns its length; `None`: there is none
-    /// now.
-    ///
-    /// # Errors
-    /// The other process is gone, which is reported as readiness.
-    fn receive(&self, room: &mut [u8]) -> io::Result<Option<usize>>;
-
-    /// Makes another descriptor of this end, for another process.
-    ///
-    /// # Errors
-    /// No descriptors left.
-    fn copy(&self) -> io::Result<Self>;
 }
 
 /// Ring by which the kernel path delivers datagrams of peers.

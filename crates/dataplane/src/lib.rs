@@ -23,7 +23,6 @@ mod admission;
 mod context;
 mod copies;
 mod dtls;
-mod earlier;
 mod egress;
 mod handover;
 mod handshake_budget;
@@ -47,9 +46,7 @@ pub use admission::{Admission, ConnectionLimits};
 pub use copies::{CopiedAllocation, CopiedRelay, Copies};
 pub use dtls::{DtlsSettings, SessionLost};
 pub use handover::{Entrance, InheritedSocket, Update};
-pub use inheritance::{
-    Inheritance, InheritedSession, InheritedStream, InheritedTcpRelay, StayingAddresses,
-};
+pub use inheritance::{Inheritance, InheritedSession, InheritedStream, InheritedTcpRelay};
 pub use kept::KeptWorker;
 pub use report::{LogAddresses, LogOptions, PseudonymKey, TRACED};
 pub use sockets::{Listener, NetOptions, RelaySettings};

@@ -29,14 +29,6 @@ pub const MESSAGES_PER_GATHERING: usize = 256;
 /// second-level cache before they are sent.
 pub const BYTES_PER_GATHERING: usize = 256 << 10;
 
-/// Buffer of the way to an earlier process in bytes, as far as the system allows: a listener's,
-/// from which its datagrams come.
-pub const CONDUIT_BUFFER: usize = 4 << 20;
-
-/// Ids of allocations that a worker which has left keeps for itself: clients that stay with it may
-/// allocate anew. The next process goes on behind them, of 2⁴⁸ in all.
-pub const IDS_KEPT: u64 = 1 << 20;
-
 /// Time for a worker to leave its allocations to the next process. It does so between two batches,
 /// and takes some milliseconds for a few thousand; later means that it is stuck, and the hand-over
 /// fails.

@@ -236,17 +236,6 @@ impl<N: Net> Sockets<N> {
         Some((socket.socket.local_addr(), Some(socket)))
     }
 
-    /// Watches the socket that a relay [got](Self::part): the one that it shared goes to the next
-    /// process, and it does not.
-    ///
-    /// # Errors
-    /// No memory left for epoll; the socket is closed then.
-    pub(crate) fn separate(&mut self, net: &N, relay: RelayId) -> io::Result<()> {
-        let Some(socket) = self.parted.remove(relay) else { return Ok(()) };
-        let number = self.shared.separate(relay, socket.socket.local_addr());
-        self.watch_relay(net, number, socket)
-    }
-
     /// Ends the part that a relay has of a socket, and the socket if it was for it alone.
     fn unshare(&mut self, relay: RelayId) {
         if let Some(number) = self.shared.remove(relay) {
@@ -356,12 +345,7 @@ impl<N: Net> UdpTable<N> for Sockets<N> {
         match Token::of(socket.0) {
             Token::Relay(relay) => self.relay(relay).map(|relay| &relay.socket),
             Token::Listener(id) => self.listener(id).map(|listener| &listener.socket),
-            Token::Stream(_)
-            | Token::Peer(_)
-            | Token::Acceptor(_)
-            | Token::Ring
-            | Token::Conduit
-            | Token::Earlier(_) => None,
+            Token::Stream(_) | Token::Peer(_) | Token::Acceptor(_) | Token::Ring => None,
         }
     }
 }

@@ -16,6 +16,7 @@ mod tls;
 use std::io;
 use std::sync::Arc;
 
+use control::StreamEnd;
 use linux_net::Interest;
 use turn_session::TlsConfig;
 use turn_types::{ConnectionId, Instant, Prefix, SocketId};
@@ -66,6 +67,10 @@ pub(crate) struct Streams<N: Net> {
     sweep_at: Option<Instant>,
     /// New connections are for another process.
     accepts: bool,
+    /// No socket is touched: this process does not serve yet.
+    is_held: bool,
+    /// Connections that ended in that time.
+    ended: Vec<(Box<Stream<N>>, StreamEnd)>,
 }
 
 /// Change of the client's side of a pipe (RFC 6062).
@@ -102,6 +107,8 @@ impl<N: Net> Streams<N> {
             pipes: Vec::new(),
             sweep_at: None,
             accepts: true,
+            is_held: false,
+            ended: Vec::new(),
         })
     }
 

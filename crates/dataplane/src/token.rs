@@ -21,10 +21,6 @@ pub(crate) enum Token {
     Peer(ConnectionId),
     /// Ring of the kernel path.
     Ring,
-    /// Way from the next process.
-    Conduit,
-    /// Way to an earlier process, by its index.
-    Earlier(u32),
 }
 
 /// Bit of every number that is not a relay socket's. Relays are counted from zero, and would take
@@ -33,16 +29,12 @@ const NOT_A_RELAY: u64 = 1 << 63;
 
 /// Indices of acceptors are small: no other token has these numbers.
 const RING: u64 = u64::MAX - 1;
-const CONDUIT: u64 = u64::MAX - 2;
 
 /// Bit of acceptors' numbers.
 const ACCEPTOR: u64 = 1 << 62;
 
 /// Bit of peer connections' numbers.
 const PEER: u64 = 1 << 61;
-
-/// Bit of the numbers of ways to earlier processes.
-const EARLIER: u64 = 1 << 60;
 
 /// Highest bit of the [`SocketId`] of a client's TCP connection. Those of listeners are small.
 pub(crate) const STREAM: u32 = 1 << 31;
@@ -78,24 +70,18 @@ impl Token {
             Self::Acceptor(index) => NOT_A_RELAY | ACCEPTOR | index as u64,
             Self::Peer(ConnectionId(number)) => NOT_A_RELAY | PEER | number as u64,
             Self::Ring => RING,
-            Self::Conduit => CONDUIT,
-            Self::Earlier(index) => NOT_A_RELAY | EARLIER | index as u64,
         }
     }
 
     pub(crate) const fn of(number: u64) -> Self {
         if number == RING {
             Self::Ring
-        } else if number == CONDUIT {
-            Self::Conduit
         } else if number & NOT_A_RELAY == 0 {
             Self::Relay(RelayId(number))
         } else if number & ACCEPTOR != 0 {
             Self::Acceptor(number as u32)
         } else if number & PEER != 0 {
             Self::Peer(ConnectionId(number as u32))
-        } else if number & EARLIER != 0 {
-            Self::Earlier(number as u32)
         } else if is_stream(SocketId(number as u32)) {
             Self::Stream(SocketId(number as u32))
         } else {
@@ -126,9 +112,6 @@ mod tests {
             Token::Peer(ConnectionId(u32::MAX)),
             Token::Acceptor(u32::MAX >> 1),
             Token::Ring,
-            Token::Conduit,
-            Token::Earlier(0),
-            Token::Earlier(u32::MAX),
         ] {
             assert_eq!(Token::of(token.number()), token);
         }

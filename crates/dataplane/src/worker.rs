@@ -14,18 +14,15 @@ use std::time::Duration;
 use ahash::RandomState;
 use control::{Authorizer, Histogram, Inbox, Series, StreamEnd, UserDirectory, WorkerCounters};
 use linux_net::{RxBatch, TxBatch};
-use turn_proto::{
-    EndReason, Fetch, HeldAddress, Policy, REPLY_MAX, Server, ServerConfig, SharedRegistry,
-};
+use turn_proto::{EndReason, Fetch, Policy, REPLY_MAX, Server, ServerConfig, SharedRegistry};
 use turn_types::{Instant, IpFamily, RelayId, SocketId, WorkerId};
 
 use crate::context::{Connections, Context, Message, Output};
 use crate::copies::{CopiesFor, Copying, Unsent};
 use crate::dtls::{Dtls, DtlsSettings};
-use crate::earlier::EarlierProcesses;
 use crate::egress::Egress;
 use crate::handshake_budget::HandshakeBudget;
-use crate::io::{ConduitIo as _, Kernel, Net, UdpIo as _};
+use crate::io::{Kernel, Net, UdpIo as _};
 use crate::limits::{
     CIPHERTEXT_PER_READ, MESSAGES_PER_GATHERING, MESSAGES_PER_RECEIVE, READS_PER_TURN,
     RING_ROUNDS_PER_TURN, SOCKETS_PER_TURN, SOCKETS_SENT_EARLY,
@@ -98,8 +95,6 @@ pub struct Worker<N: Net = Kernel> {
     leaving: Vec<Fetch>,
     /// Parts that the next process has, until it serves.
     left: Option<Left<N>>,
-    /// Relayed addresses that the next process has: peers of clients that stay here.
-    of_next: Vec<HeldAddress>,
     /// Parts of the process before, until this one serves.
     taken: Taken<N>,
     /// Copies for a keeper, or for the next process.
@@ -108,10 +103,6 @@ pub struct Worker<N: Net = Kernel> {
     paused_copying: Option<Copying<N>>,
     /// The listeners are this process's.
     listens: bool,
-    /// Socket to the successor; each process detects the exit of its counterpart.
-    conduit: Option<N::Conduit>,
-    /// The same for allocations that were between two workers when this one left.
-    late_conduit: Option<N::Conduit>,
     /// The next turn has work without any readiness.
     is_busy: bool,
     stopping: bool,
@@ -195,13 +186,10 @@ impl<N: Net> Worker<N> {
             ready: Ready::new(),
             leaving: Vec::new(),
             left: None,
-            of_next: Vec::new(),
             taken: Taken::default(),
             copying: None,
             paused_copying: None,
             listens: true,
-            conduit: None,
-            late_conduit: None,
             is_busy: false,
             stopping: false,
             cx: Context {
@@ -210,7 +198,6 @@ impl<N: Net> Worker<N> {
                 server,
                 sockets,
                 rx: RxBatch::new(MESSAGES_PER_GATHERING + MESSAGES_PER_RECEIVE),
-                earlier: EarlierProcesses::default(),
                 egress: Egress::new(tx, Arc::clone(&spec.counters)),
                 observer: Observer::new(spec.id, spec.counters, spec.log),
                 handshakes: HandshakeBudget::new(hasher),
@@ -240,8 +227,6 @@ impl<N: Net> Worker<N> {
         self.serve_waiting_handshakes();
         self.serve_datagrams();
         self.serve_ring();
-        self.serve_earlier();
-        self.look_at_next();
         self.serve_streams();
         self.serve_requests();
         self.serve_messages();
@@ -380,25 +365,6 @@ impl<N: Net> Worker<N> {
         let Some(more) = offload.receive(cx, &mut Clients { streams, dtls }) else { return false };
         self.settle();
         more
-    }
-
-    /// Releases the addresses of predecessors that have exited.
-    fn serve_earlier(&mut self) {
-        let Context { net, earlier, scratch, .. } = &mut self.cx;
-        self.ready.earlier().iter().for_each(|index| earlier.serve(net, *index, scratch));
-    }
-
-    /// Checks for the exit of the successor.
-    fn look_at_next(&mut self) {
-        if !self.ready.has_news_of_next() {
-            return;
-        }
-        let Self { cx, conduit, .. } = self;
-        if conduit.as_ref().is_some_and(|conduit| conduit.receive(&mut cx.scratch).is_err()) {
-            self.end_unreachable();
-            self.settle();
-            self.send_gathered();
-        }
     }
 
     /// Serves TCP connections: each is read once, so that none delays the others.

@@ -6,6 +6,7 @@
 mod copies;
 mod discovery;
 mod dtls;
+mod export;
 mod handshake_queue;
 mod listening_ports;
 mod moves;

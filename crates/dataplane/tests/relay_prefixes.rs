@@ -2,14 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
+use std::net::{SocketAddr, TcpListener};
 
 use control::Series;
-use stun_wire::{AttributeType, Method};
 use test_support::eventually;
 use turn_proto::DropReason;
-use turn_types::{IpFamily, IpMeta, PeerAddr, RelayProtocol, RelayedAddr};
+use turn_types::{IpFamily, IpMeta, PeerAddr};
 
 use crate::support::data::{Alice, Caller};
 use crate::support::dtls::{DtlsUser, config};
@@ -158,7 +156,6 @@ fn a_session_of_dtls_leaves_with_its_allocation() {
     for _ in 0..2 {
         let left = world.channels.leave().unwrap();
         assert_eq!((left[0].copies.changed.len(), left[0].sessions.len()), (2, 1));
-        assert!(left[0].staying.is_empty());
         world.channels.take_back();
         peer.send(left_at, b"for the other");
         peer.send(client.relayed(), b"as before");
@@ -169,26 +166,4 @@ fn a_session_of_dtls_leaves_with_its_allocation() {
     eventually("the next process has it", || {
         world.count(Series::AssociationsLive) == 0 && world.all_sessions().is_empty()
     });
-}
-
-/// A connection to a peer is being opened, so that the client's own one stays, without a session of
-/// DTLS.
-#[test]
-fn an_address_of_a_client_with_a_connection_is_told_as_well() {
-    let world = world();
-    let listener = TcpListener::bind((PEER, 0)).unwrap();
-    let full = listener.local_addr().unwrap();
-    let connect = |_| TcpStream::connect_timeout(&full, Duration::from_millis(200)).ok();
-    let waiting: Vec<TcpStream> = (0..10_000).map_while(connect).collect();
-    assert!(waiting.len() < 10_000, "it is never full");
-    let (mut alice, relayed) = Alice::allocated(world.server);
-    let request = alice.request(Method::CONNECT, |builder| {
-        builder.xor_address(AttributeType::XOR_PEER_ADDRESS, full);
-    });
-    alice.socket.write_all(&request).unwrap();
-    eventually("it is being opened", || world.count(Series::PeersLive) == 1);
-    let left = world.channels.leave().unwrap();
-    let [staying] = &left[0].staying[..] else { panic!("{left:?}") };
-    assert_eq!(staying.addresses, [(RelayedAddr(relayed), RelayProtocol::Tcp)]);
-    world.channels.take_back();
 }

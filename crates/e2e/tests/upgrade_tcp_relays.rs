@@ -41,7 +41,7 @@ fn bytes(server: &Server) -> u64 {
     sessions["sessions"][0]["to_peers"]["bytes"].as_u64().unwrap_or_default()
 }
 
-/// Waits until it has relayed more: a connection that is being bound has to stay.
+/// Waits until it has relayed more: the connection is bound then.
 #[track_caller]
 fn wait_for_bytes(server: &Server, before: u64) {
     eventually("data are relayed", || bytes(server) > before);
@@ -87,9 +87,8 @@ fn hear(back: &mut TcpStream) -> usize {
     heard + 1
 }
 
-/// A client's connection to a peer, then its relay, at which a peer calls: the first process does
-/// not stay for any of them. No stream ends during an upgrade: a stream over TLS that has ended in
-/// one direction remains in its process.
+/// A client's connection to a peer, then its relay, at which a peer calls: all of them move, also
+/// a stream over TLS that has ended in one direction.
 #[track_caller]
 fn streams_go_on(transport: &str) {
     let Some(client) = require(pion()) else { return };

@@ -159,6 +159,11 @@ impl SimHost {
         self.state().rings.push(Rc::downgrade(ring));
     }
 
+    /// The number of packets that were sent and not taken.
+    pub(crate) fn sent(&self) -> usize {
+        self.state().sent.len()
+    }
+
     /// Takes the packets that were sent.
     pub(crate) fn take_sent(&self) -> Vec<Packet> {
         std::mem::take(&mut self.state().sent)

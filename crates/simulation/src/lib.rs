@@ -15,7 +15,6 @@
 mod addresses;
 mod asker;
 mod client;
-mod conduit;
 mod framing;
 mod host;
 mod link;
@@ -33,7 +32,6 @@ mod udp;
 mod watch;
 
 pub use client::{ClientHost, ClientPlan, Login};
-pub use conduit::SimConduit;
 pub use framing::Board;
 pub use host::{Faults, SimHost};
 pub use net::SimNet;

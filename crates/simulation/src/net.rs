@@ -17,7 +17,6 @@ use linux_net::{
 use netsim::{Body, Packet};
 use turn_types::Now;
 
-use crate::conduit::SimConduit;
 use crate::host::{SimHost, State};
 use crate::routes::SimRoutes;
 use crate::socket::SimUdp;
@@ -107,7 +106,6 @@ impl Net for SimNet {
     type Stream = TcpEnd;
     type Acceptor = SimAcceptor;
     type Routes = SimRoutes;
-    type Conduit = SimConduit;
 
     fn now(&self) -> Now {
         self.host.state().now
@@ -149,10 +147,6 @@ impl Net for SimNet {
             Source::Stream(end) => Watched::Stream(end.watched()),
             Source::Acceptor(acceptor) => Watched::Acceptor(Rc::downgrade(&acceptor.backlog)),
             Source::Ring(ring) => Watched::Ring(Rc::downgrade(&ring.0)),
-            Source::Conduit(conduit) => {
-                let [waiting, other] = conduit.watched();
-                Watched::Conduit(waiting, other)
-            }
         };
         self.watched.borrow_mut().set(token, socket, interest);
         Ok(())
@@ -167,9 +161,6 @@ impl Net for SimNet {
             (Source::Acceptor(acceptor), Watched::Acceptor(other)) => {
                 std::ptr::eq(Rc::as_ptr(&acceptor.backlog), other.as_ptr())
             }
-            (Source::Conduit(conduit), Watched::Conduit(other, _)) => {
-                conduit.watched()[0].ptr_eq(other)
-            }
             _ => false,
         });
     }
@@ -180,10 +171,6 @@ impl Net for SimNet {
 
     fn listen(&self, at: SocketAddr, options: &TcpOptions) -> io::Result<SimAcceptor> {
         SimAcceptor::listen(&self.host, at, options.reuse_port)
-    }
-
-    fn conduits(&self) -> io::Result<(SimConduit, SimConduit)> {
-        Ok(SimConduit::pair())
     }
 
     fn send(

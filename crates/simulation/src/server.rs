@@ -16,7 +16,7 @@ use netsim::{Chance, Outbox, Packet, Rng};
 use turn_proto::{Policy, RelayPorts, RelayPrefix, UserAnswer, UserQuery};
 use turn_types::{Instant, Now, Prefix, WorkerId};
 
-use self::handover::{Absence, Handover, Staying};
+use self::handover::{Absence, Handover};
 use self::keeper::Keeper;
 use self::process::Process;
 use crate::host::{Faults, SimHost};
@@ -79,8 +79,6 @@ pub struct ServerHost {
     rng: Rng,
     /// The process that serves, if there is one.
     serving: Option<Process>,
-    /// Predecessors that serve clients yet.
-    staying: Vec<Staying>,
     /// The next process, beside the one that serves.
     handover: Option<Handover>,
     /// No process is there.
@@ -94,8 +92,6 @@ pub struct ServerHost {
     earlier: Vec<Arc<WorkerCounters>>,
     /// One has died.
     has_died: bool,
-    /// One has begun while not every socket could be watched.
-    is_without_watch: bool,
     ran_at: Instant,
     has_work_left: bool,
     /// Runs so far.
@@ -136,7 +132,6 @@ impl ServerHost {
             users,
             rng,
             serving: None,
-            staying: Vec::new(),
             handover: None,
             absence: None,
             keeper: None,
@@ -144,7 +139,6 @@ impl ServerHost {
             prefixes: Vec::new(),
             earlier: Vec::new(),
             has_died: false,
-            is_without_watch: false,
             ran_at: Instant::ZERO,
             has_work_left: true,
             runs: 0,
@@ -198,9 +192,7 @@ impl ServerHost {
             audit = audit.and_then(|()| self.audit_places());
         }
         self.host.take_sent().into_iter().for_each(|packet| out.send(packet));
-        for process in
-            self.serving.iter_mut().chain(self.staying.iter_mut().map(|one| &mut one.process))
-        {
+        if let Some(process) = &mut self.serving {
             process.ask_questions(now.instant, &mut self.rng);
         }
         if let Err(why) = audit {
@@ -210,20 +202,16 @@ impl ServerHost {
 
     /// Turns of all workers.
     fn turn(&mut self, now: Instant) {
-        let Self { serving, staying, keeper, .. } = self;
-        let mut processes: Vec<&mut Process> =
-            serving.iter_mut().chain(staying.iter_mut().map(|one| &mut one.process)).collect();
-        processes.iter_mut().for_each(|process| process.answer_questions(now));
+        let Self { serving, keeper, .. } = self;
+        if let Some(process) = serving {
+            process.answer_questions(now);
+        }
         if let Some(keeper) = keeper {
             keeper.fall_behind();
         }
         self.has_work_left = true;
         for _ in 0..ROUNDS_MAX {
-            let mut all_idle = true;
-            for process in &mut processes {
-                all_idle &= process.turn();
-            }
-            if all_idle {
+            if serving.as_mut().is_none_or(Process::turn) {
                 self.has_work_left = false;
                 break;
             }
@@ -239,12 +227,10 @@ impl ServerHost {
         }
         let after = self.ran_at + Duration::from_nanos(1);
         let left = self.has_work_left.then(|| self.ran_at + MOMENT);
-        let processes = self.serving.iter().chain(self.staying.iter().map(|one| &one.process));
-        let of_processes = processes.filter_map(|process| process.next_wake(self.ran_at)).min();
+        let of_process = self.serving.as_ref().and_then(|process| process.next_wake(self.ran_at));
         let handover = self.handover.as_ref().map(Handover::next_wake);
         let keeper = self.keeper.as_ref().and_then(Keeper::next_wake);
-        let staying = self.staying.iter().map(Staying::next_wake).min();
-        let all = [left, of_processes, self.tcp.next_event(), handover, absence, keeper, staying];
+        let all = [left, of_process, self.tcp.next_event(), handover, absence, keeper];
         let due = all.into_iter().flatten().min();
         due.map(|due| due.max(after).max(self.suspended_until))
     }
@@ -300,9 +286,7 @@ impl ServerHost {
         // No process goes on with what waits, or what this one has left.
         self.has_died |= self.absence.is_some() || self.handover.is_some();
         (self.handover, self.absence, self.keeper) = (None, None, None);
-        let staying = std::mem::take(&mut self.staying);
-        let all = staying.into_iter().map(|one| one.process).chain(self.serving.take());
-        for process in all.collect::<Vec<_>>() {
+        if let Some(process) = self.serving.take() {
             self.end(process, out);
         }
         let counters = self.earlier.iter().map(|counters| &**counters);

@@ -37,6 +37,7 @@ struct Network {
     next_port: u16,
     /// Times at which something becomes visible at an end.
     events: BTreeSet<Instant>,
+    is_frozen: bool,
 }
 
 /// Connections that wait at one listening socket.
@@ -92,7 +93,20 @@ impl TcpNet {
             listening: BTreeMap::new(),
             next_port: 20_000,
             events: BTreeSet::new(),
+            is_frozen: false,
         })))
+    }
+
+    /// Does something in which no connection may be used: not read, not written, not ended.
+    pub(crate) fn untouched<T>(&self, act: impl FnOnce() -> T) -> T {
+        self.0.borrow_mut().is_frozen = true;
+        let done = act();
+        self.0.borrow_mut().is_frozen = false;
+        done
+    }
+
+    fn touch(&self) {
+        assert!(!self.0.borrow().is_frozen, "a process uses a connection before it serves");
     }
 
     /// Sets the time.
@@ -197,6 +211,7 @@ fn is_past(at: Option<Instant>, now: Instant) -> bool {
 impl TcpEnd {
     /// Closes the connection with a reset.
     pub fn reset(self) {
+        self.net.touch();
         self.send_reset();
     }
 
@@ -226,6 +241,7 @@ impl End {
     /// # Errors
     /// The connection was reset or refused.
     pub fn read(&self, room: &mut [u8]) -> io::Result<ReadOutcome> {
+        self.net.touch();
         let now = self.net.now();
         let mut connection = self.connection.borrow_mut();
         let incoming = connection.incoming(self.side);
@@ -261,6 +277,7 @@ impl End {
     /// # Errors
     /// The connection was reset, refused, or ended by this end.
     pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.net.touch();
         let now = self.net.now();
         let mut connection = self.connection.borrow_mut();
         if is_past(connection.incoming(self.side).reset_at, now) {
@@ -285,6 +302,11 @@ impl End {
 
     /// Ends this direction.
     pub fn end_sending(&self) {
+        self.net.touch();
+        self.end();
+    }
+
+    fn end(&self) {
         let mut connection = self.connection.borrow_mut();
         let outgoing = connection.outgoing(self.side);
         if outgoing.ended_at.is_none() {
@@ -339,7 +361,7 @@ impl Drop for End {
         if unread {
             self.send_reset();
         } else {
-            self.end_sending();
+            self.end();
         }
     }
 }

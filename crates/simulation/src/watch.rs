@@ -7,7 +7,6 @@ use std::rc::Weak;
 use linux_net::{Event, Interest};
 use turn_types::Instant;
 
-use crate::conduit::Waiting;
 use crate::routes::RingState;
 use crate::tcp::{Backlog, End};
 use crate::udp::UdpState;
@@ -19,8 +18,6 @@ pub(crate) enum Watched {
     Stream(Weak<End>),
     Acceptor(Weak<RefCell<Backlog>>),
     Ring(Weak<RefCell<RingState>>),
-    /// The messages that wait at it, and its other end.
-    Conduit(Weak<Waiting>, Weak<Waiting>),
 }
 
 #[derive(Debug)]
@@ -75,7 +72,6 @@ impl Watched {
             Self::Stream(end) => end.strong_count() > 0,
             Self::Acceptor(backlog) => backlog.strong_count() > 0,
             Self::Ring(ring) => ring.strong_count() > 0,
-            Self::Conduit(waiting, _) => waiting.strong_count() > 0,
         }
     }
 }
@@ -96,11 +92,6 @@ impl Entry {
             }
             Watched::Ring(ring) => {
                 Event { readable: ring.upgrade()?.borrow().is_readable(), ..quiet }
-            }
-            Watched::Conduit(waiting, other) => {
-                let hangup = other.strong_count() == 0;
-                let readable = hangup || !waiting.upgrade()?.borrow().is_empty();
-                Event { readable, hangup, ..quiet }
             }
             Watched::Stream(end) => {
                 let end = end.upgrade()?;

@@ -76,7 +76,6 @@ pub use io::verdict::{
 };
 pub use io::worker::{BindRequest, Fetch, Question, WorkerAnswer};
 pub use mobility::handover::{Departure, Renamed};
-pub use mobility::held_address::HeldAddress;
 pub use mobility::reserved::ReservedPort;
 pub use mobility::takeover::{AllocationCopy, TakenOver, TakeoverError};
 pub use policy::alternates::AlternateServers;
@@ -91,7 +90,7 @@ pub use policy::{
     AuthPolicy, DefaultFamily, DiscoverySockets, Lifetimes, NonceKey, Policy, Quotas, RelayAddress,
     SharedSecret, TokenAlgorithm, TokenAuthority, TokenKey, UnauthenticatedBudget, WhenSilent,
 };
-pub use server::{EndedPart, Server, ServerConfig};
+pub use server::{EndedPart, EndedWait, Server, ServerConfig};
 pub use store::Progress;
 pub use store::carried::CarriedTraffic;
 pub use store::population::Population;

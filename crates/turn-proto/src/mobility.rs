@@ -31,7 +31,6 @@ use crate::store::{
 pub(crate) mod by_ticket;
 mod claim;
 pub(crate) mod handover;
-pub(crate) mod held_address;
 pub(crate) mod path;
 mod queue;
 pub(crate) mod reserved;

@@ -15,6 +15,7 @@ use turn_types::{
 mod requests;
 mod state;
 mod takeover;
+mod waits;
 
 use self::state::State;
 use crate::auth;
@@ -34,6 +35,7 @@ use crate::relay::{self, FromClient, FromPeer, SendIndication, icmp};
 use crate::store::carried::CarriedTraffic;
 use crate::store::population::Population;
 use crate::store::{DeferredRequest, SharedRegistry, Slot};
+pub use waits::EndedWait;
 
 /// Configuration of a new server.
 #[derive(Clone)]

@@ -51,9 +51,11 @@ pub struct QueuedMessage {
     pub begun: bool,
     /// It may be dropped in favour of later ones.
     pub droppable: bool,
+    /// Tag that it was pushed with.
+    pub tag: u32,
 }
 
-fields!(QueuedMessage { 1 => left, 2 => begun, 3 => droppable });
+fields!(QueuedMessage { 1 => left, 2 => begun, 3 => droppable, 4 => tag or 0 });
 
 /// Answers exceed the limit: the remote does not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,22 +131,19 @@ impl OutQueue {
             left: u32::try_from(queued.left).unwrap_or(u32::MAX),
             begun: queued.begun,
             droppable: queued.droppable,
+            tag: queued.tag,
         })
     }
 
-    /// The queue of another process; `tag` gives each message one. `None`: the messages have more
-    /// or less bytes.
-    pub fn restore(
-        bytes: Vec<u8>,
-        messages: &[QueuedMessage],
-        tag: impl Fn(&QueuedMessage) -> u32,
-    ) -> Option<Self> {
+    /// The queue of another process. `None`: the messages have more or less bytes.
+    #[must_use]
+    pub fn restore(bytes: Vec<u8>, messages: &[QueuedMessage]) -> Option<Self> {
         let sum: u64 = messages.iter().map(|message| u64::from(message.left)).sum();
         let restored = messages.iter().map(|message| Queued {
             left: message.left as usize,
             begun: message.begun,
             droppable: message.droppable,
-            tag: tag(message),
+            tag: message.tag,
         });
         (sum == bytes.len() as u64)
             .then(|| Self { bytes: bytes.into(), messages: restored.collect() })
@@ -206,15 +205,14 @@ mod tests {
         }
         queue.sent(10, |_| ());
         let messages: Vec<_> = queue.messages().collect();
-        let tag = |message: &QueuedMessage| u32::from(message.droppable);
-        assert!(OutQueue::restore(all(&queue)[1..].to_vec(), &messages, tag).is_none());
-        let mut restored = OutQueue::restore(all(&queue), &messages, tag).unwrap();
+        assert!(OutQueue::restore(all(&queue)[1..].to_vec(), &messages).is_none());
+        let mut restored = OutQueue::restore(all(&queue), &messages).unwrap();
         assert_eq!(all(&restored), all(&queue));
         // The first has begun, and the second is an answer: the third makes place.
-        assert_eq!(push(&mut restored, 9, 30, true), (Ok(()), vec![1]));
+        assert_eq!(push(&mut restored, 9, 30, true), (Ok(()), vec![3]));
         let mut sent = Vec::new();
         restored.sent(usize::MAX, |tag| sent.push(tag));
-        assert_eq!(sent, [1, 0, 9]);
+        assert_eq!(sent, [1, 2, 9]);
     }
 
     fn all(queue: &OutQueue) -> Vec<u8> {

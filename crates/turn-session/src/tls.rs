@@ -83,18 +83,20 @@ impl Tls {
     /// The state is none of a connection.
     pub fn resume(mut state: TlsState) -> Result<Self, TlsError> {
         let partial = Partial::restore(std::mem::take(&mut state.partial));
+        let has_ended = state.has_ended;
         let restored = partial.zip(Restored::new(state));
         let (partial, layer) = restored.ok_or(TlsError(Reason::ForeignState))?;
-        Ok(Self::with(Layer::Restored(Box::new(layer)), partial))
+        let resumed = Self::with(Layer::Restored(Box::new(layer)), partial);
+        Ok(Self { has_ended, ..resumed })
     }
 
-    /// Returns true if it can [leave](Self::leave): its handshake is complete, neither side has
-    /// ended its direction, and it has not failed.
+    /// Returns true if it can [leave](Self::leave): its handshake is complete, and it has not
+    /// failed.
     #[must_use]
     pub fn may_leave(&self) -> bool {
         let may_leave = match &self.layer {
             Layer::Negotiated(negotiated) => negotiated.may_leave(),
-            Layer::Restored(restored) => restored.may_leave(),
+            Layer::Restored(_) => true,
         };
         // rustls may hold bytes that are no record.
         may_leave && self.failure.is_none() && !self.partial.is_foreign()

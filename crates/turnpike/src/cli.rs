@@ -110,9 +110,8 @@ pub(crate) enum Command {
     ///
     /// For a new version, or for settings that need a restart. The new process reads the
     /// configuration, makes itself ready, and then takes the listeners, the clients' connections
-    /// and their allocations; the old one goes on with everything if that fails, and otherwise ends
-    /// with its last client. New connections come to the new one. workers.count stays as
-    /// it is.
+    /// and their allocations; the old one goes on with everything if that fails, and otherwise
+    /// ends. workers.count stays as it is.
     Upgrade(Upgrade),
     /// Keep the calls of the running server for the next one, in case it crashes
     ///

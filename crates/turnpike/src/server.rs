@@ -148,7 +148,10 @@ impl Server {
                     break;
                 },
                 Some(request) = self.requests.recv() => self.answer(request, &mut drain).await,
-                Some(over) = self.handed_over.recv() => drop(drain.replace(self.retire(over))),
+                Some(over) = self.handed_over.recv() => {
+                    self.retire(over);
+                    break;
+                }
                 () = self.threads.one_ended() => {
                     // Its clients are cut off and new ones still come to its sockets: starting
                     // again is better than serving some.
@@ -256,8 +259,8 @@ impl Server {
         stays_empty || drain.is_some_and(is_over)
     }
 
-    /// Another process has the place of this one, which serves those who stay until they end.
-    fn retire(&mut self, over: HandedOver) -> Draining {
+    /// Another process has the place of this one, and all its clients.
+    fn retire(&mut self, over: HandedOver) {
         self.manager.hand_over(over.to);
         if let Some(keeper) = &self.keeper {
             keeper.leave();
@@ -268,10 +271,9 @@ impl Server {
             process = over.to,
             allocations = over.allocations,
             pause_us = over.pause.as_micros() as u64,
-            "the next process serves; this one ends with its last client"
+            "the next process serves; this one ends"
         );
-        let deadline = asked_for(self.configured_drain());
-        self.drain(Draining::told_to_end(None, deadline, Instant::now()))
+        self.handovers = None;
     }
 
     /// Does as a signal is configured to.

@@ -42,6 +42,7 @@ pub(super) const fn connection(reason: StreamEnd) -> &'static str {
         | StreamEnd::DataDone
         | StreamEnd::PeerBroken
         | StreamEnd::AllocationEnded
+        | StreamEnd::Shutdown
         | StreamEnd::Replaced
         | StreamEnd::Idle => "",
         StreamEnd::Broken => {

@@ -67,12 +67,6 @@ impl Dtls {
         self.sessions.iter_mut().filter_map(leave).collect()
     }
 
-    /// Returns the clients of established sessions.
-    pub(crate) fn clients(&self) -> impl Iterator<Item = FiveTuple> {
-        let established = self.sessions.iter().filter(|session| session.established);
-        established.map(|session| session.path.five_tuple)
-    }
-
     /// Resumes the sessions: the successor has failed.
     pub(crate) const fn take_back(&mut self) {
         self.sessions.go_on();
@@ -127,7 +121,7 @@ impl Dtls {
             last_record,
             established: false,
             has_left: false,
-            _permit: self.settings.admission.keep(five_tuple.client.0.ip()),
+            _permit: self.settings.admission.keep(Some(five_tuple.client.0.ip())),
         });
         self.sessions.establish(id);
         let due = cx.now.instant + SWEEP_SESSIONS_EVERY;

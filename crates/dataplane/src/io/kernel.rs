@@ -16,7 +16,7 @@ use xdp_relay::{
     RingDatagram, RingEntry, Routes,
 };
 
-use super::{AcceptIo, Conduit, Net, RingIo, RouteTable, Source, StreamIo, UdpIo, UdpTable};
+use super::{AcceptIo, Net, RingIo, RouteTable, Source, StreamIo, UdpIo, UdpTable};
 use crate::limits::{REST_MAX, SOCKETS_PER_TURN};
 
 /// No other token has this value.
@@ -60,7 +60,6 @@ impl Net for Kernel {
     type Stream = TcpStream;
     type Acceptor = TcpListener;
     type Routes = Routes;
-    type Conduit = Conduit;
 
     fn now(&self) -> Now {
         Clock::now()
@@ -105,7 +104,6 @@ impl Net for Kernel {
             Source::Stream(stream) => self.epoll.add(stream, token, interest),
             Source::Acceptor(acceptor) => self.epoll.add(acceptor, token, interest),
             Source::Ring(ring) => self.epoll.add(ring, token, interest),
-            Source::Conduit(conduit) => self.epoll.add(conduit, token, interest),
         }
     }
 
@@ -115,7 +113,6 @@ impl Net for Kernel {
             Source::Stream(stream) => self.epoll.modify(stream, token, interest),
             Source::Acceptor(acceptor) => self.epoll.modify(acceptor, token, interest),
             Source::Ring(ring) => self.epoll.modify(ring, token, interest),
-            Source::Conduit(conduit) => self.epoll.modify(conduit, token, interest),
         }
     }
 
@@ -126,7 +123,6 @@ impl Net for Kernel {
             Source::Stream(stream) => self.epoll.delete(stream),
             Source::Acceptor(acceptor) => self.epoll.delete(acceptor),
             Source::Ring(ring) => self.epoll.delete(ring),
-            Source::Conduit(conduit) => self.epoll.delete(conduit),
         });
     }
 
@@ -136,10 +132,6 @@ impl Net for Kernel {
 
     fn listen(&self, at: SocketAddr, options: &TcpOptions) -> io::Result<TcpListener> {
         TcpListener::bind(at, options)
-    }
-
-    fn conduits(&self) -> io::Result<(Conduit, Conduit)> {
-        Conduit::pair()
     }
 
     fn send(

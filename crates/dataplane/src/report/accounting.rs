@@ -21,6 +21,7 @@ pub(crate) enum Sent {
 }
 
 impl Sent {
+    /// The order is part of the state of a connection, which goes to other versions as well.
     const ALL: [Self; 10] = [
         Self::Reply,
         Self::ErrorReply,
@@ -93,6 +94,11 @@ impl Tag {
     pub(crate) const fn number(self) -> u32 {
         // A datagram is shorter than 2^16 bytes, and one read of a pipe not much longer.
         (self.bytes as u32) << KIND_BITS | self.sent as u32
+    }
+
+    /// Returns false for a number that [`of`](Self::of) does not know.
+    pub(crate) const fn is_known(number: u32) -> bool {
+        ((number & ((1 << KIND_BITS) - 1)) as usize) < Sent::ALL.len()
     }
 
     pub(crate) const fn of(number: u32) -> Self {

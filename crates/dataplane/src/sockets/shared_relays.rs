@@ -47,14 +47,6 @@ impl SharedRelays {
         number(self.sockets.len() - 1)
     }
 
-    /// Adds a socket for this relay alone, and returns its number.
-    pub(crate) fn separate(&mut self, relay: RelayId, at: SocketAddr) -> RelayId {
-        self.remove(relay);
-        let number = self.add_socket(at);
-        self.put(relay, self.sockets.len() - 1, at.ip());
-        number
-    }
-
     /// The numbers of the sockets for all addresses, in order.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = RelayId> {
         let all = self.sockets.iter().enumerate().filter_map(|(index, socket)| {

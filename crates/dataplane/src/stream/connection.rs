@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::io;
 
+use control::StreamEnd;
 use linux_net::{Interest, ReadOutcome, RxBatch};
 use turn_session::{AddressPair, OutQueue, Outgoing, QueueFull, Tls, TlsConfig, TlsError};
 use turn_types::{ClientAddr, ClientPath, ConnectionId, Instant, ServerAddr, Transport};
@@ -212,7 +213,7 @@ impl<N: Net> Stream<N> {
     }
 
     /// Sends the TLS close_notify, as far as the connection takes it.
-    pub(crate) fn send_close_notify(&mut self) {
+    fn send_close_notify(&mut self) {
         let Self { socket, tls, .. } = self;
         if let Some(tls) = tls {
             tls.end();
@@ -277,9 +278,13 @@ impl<N: Net> Stream<N> {
         self.socket.end_sending();
     }
 
-    /// Closes the connection with a reset.
-    pub(crate) fn reset(self) {
-        self.socket.reset();
+    /// Closes the connection: with a reset where the bytes of a peer are cut off.
+    pub(crate) fn close(mut self, end: StreamEnd) {
+        if end == StreamEnd::PeerBroken {
+            self.socket.reset();
+        } else {
+            self.send_close_notify();
+        }
     }
 
     /// Appends to the partial message.

@@ -1,9 +1,9 @@
-//! Connections that go to the next process, and the ones that come from the one before.
-
-use std::collections::HashSet;
+//! Export of connections to the successor, and import of the predecessor's.
 
 use state_format::Reader;
 use turn_types::{FiveTuple, SocketId};
+
+use control::StreamEnd;
 
 use super::connection::{ConnectionLost, LeftStream, Stream, StreamState};
 use super::{PipeEvent, Streams};
@@ -13,18 +13,22 @@ use crate::io::{Net, Source, StreamIo as _};
 use crate::token::Token;
 
 impl<N: Net> Streams<N> {
-    /// Takes out the connections that another process can go on with, but for the `staying` ones.
-    /// They keep their numbers here.
-    pub(crate) fn leave(&mut self, net: &N, staying: &HashSet<SocketId>) -> Vec<LeftStream<N>> {
-        let may = self.table.iter_mut().filter(|stream| stream.may_leave());
-        let may = may.filter(|stream| !staying.contains(&stream.path.socket));
-        let ids: Vec<SocketId> = may.map(|stream| stream.path.socket).collect();
+    /// Takes out all connections but those within a TLS handshake, whose state rustls does not
+    /// give: they end at the [commit](Self::forget). Numbers here stay in use until then.
+    pub(crate) fn leave(&mut self, cx: &mut Context<N>) -> Vec<LeftStream<N>> {
+        let all = self.table.iter_mut().filter(|stream| !stream.is_handshaking());
+        let ids: Vec<SocketId> = all.map(|stream| stream.path.socket).collect();
         let mut left = Vec::new();
         for id in ids {
-            let Some(detached) = self.table.get_mut(id).and_then(Stream::detach) else { continue };
-            if let Some(stream) = self.table.lift(id) {
-                net.unwatch(Source::Stream(&stream.socket));
-                left.push(stream.leave(detached));
+            match self.table.get_mut(id).and_then(Stream::detach) {
+                Some(detached) => {
+                    if let Some(stream) = self.table.lift(id) {
+                        cx.net.unwatch(Source::Stream(&stream.socket));
+                        left.push(stream.leave(detached));
+                    }
+                }
+                // It broke a moment ago.
+                None => self.close(cx, id, StreamEnd::Broken),
             }
         }
         left
@@ -45,7 +49,8 @@ impl<N: Net> Streams<N> {
         }
     }
 
-    /// Closes the descriptors of connections that have left: the next process has others.
+    /// Closes the descriptors of connections that have left, as the successor has others, and ends
+    /// the connections that have not.
     pub(crate) fn forget(&mut self, cx: &mut Context<N>, left: Vec<LeftStream<N>>) {
         for LeftStream { id, state, .. } in left {
             let five_tuple = state.five_tuple();
@@ -53,6 +58,8 @@ impl<N: Net> Streams<N> {
             // Its allocation has left; the name that it asked for is all that is there.
             cx.server.close(cx.now, &five_tuple);
         }
+        let others: Vec<SocketId> = self.table.iter_mut().map(|one| one.path.socket).collect();
+        others.into_iter().for_each(|id| self.close(cx, id, StreamEnd::Shutdown));
     }
 
     /// Takes a connection of another process. It counts among all, whatever the limits are now.
@@ -69,12 +76,15 @@ impl<N: Net> Streams<N> {
         if socket.remote_addr().ok() != Some(remote) {
             return Err(ConnectionLost::Socket);
         }
-        let permit = self.settings.admission.keep(state.five_tuple().client.0.ip());
+        let permit = self.settings.admission.keep(state.customer());
+        let has_client = state.customer().is_some();
         let id = self.table.next_id().ok_or(ConnectionLost::NoRoom)?;
         let stream = self.restore(cx, LeftStream { id, socket, remote, permit, state })?;
         self.table.insert(stream);
-        self.hold_addresses(cx, id);
-        self.tell_server_name(cx, id);
+        if has_client {
+            self.hold_addresses(cx, id);
+            self.tell_server_name(cx, id);
+        }
         Ok(())
     }
 
@@ -96,13 +106,34 @@ impl<N: Net> Streams<N> {
         Ok(Box::new(stream))
     }
 
-    /// Returns true if another process can go on with this connection.
-    pub(crate) fn may_leave(&mut self, id: SocketId) -> bool {
-        self.table.get_mut(id).is_some_and(|stream| stream.may_leave())
+    /// Puts a request, whose wait has ended, before all that its connection has not served yet.
+    pub(crate) fn unserve(&mut self, id: SocketId, request: &[u8]) {
+        if let Some(stream) = self.table.get_mut(id) {
+            stream.unserve(request);
+        }
     }
 
     /// Returns the number of the connection with these addresses.
     pub(crate) fn of_client(&self, five_tuple: &FiveTuple) -> Option<SocketId> {
         self.table.holder_of(five_tuple.client, five_tuple.server)
+    }
+
+    /// Leaves all sockets alone until [`go_on`](Self::go_on): they are the predecessor's. The ends
+    /// of connections wait.
+    pub(crate) const fn hold(&mut self) {
+        self.is_held = true;
+    }
+
+    /// Returns true while this process does not serve yet.
+    pub(crate) const fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// Closes the connections that have ended meanwhile: this process serves.
+    pub(crate) fn go_on(&mut self) {
+        self.is_held = false;
+        for (stream, end) in std::mem::take(&mut self.ended) {
+            stream.close(end);
+        }
     }
 }

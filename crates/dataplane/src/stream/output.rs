@@ -89,10 +89,11 @@ impl<N: Net> Streams<N> {
         if holds_addresses {
             cx.server.close(cx.now, &stream.path.five_tuple);
         }
-        if end == StreamEnd::PeerBroken {
-            stream.reset();
+        if self.is_held {
+            // The socket is the predecessor's.
+            self.ended.push((stream, end));
         } else {
-            stream.send_close_notify();
+            stream.close(end);
         }
     }
 

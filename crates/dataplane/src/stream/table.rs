@@ -62,7 +62,9 @@ impl<N: Net> StreamTable<N> {
     /// Frees the number and addresses of a connection that was [lifted](Self::lift).
     pub(crate) fn forget(&mut self, id: SocketId, addresses: (ClientAddr, ServerAddr)) {
         self.slab.free(id);
-        self.by_addresses.remove(&addresses);
+        if self.by_addresses.get(&addresses) == Some(&id) {
+            self.by_addresses.remove(&addresses);
+        }
     }
 
     /// Returns the other connection that holds the addresses of this one.

@@ -1,11 +1,9 @@
-//! Relays and connections with peers that go to the next process, and the ones that come from the
-//! one before.
+//! Export of relays for TCP and of connections with peers, and import of the predecessor's.
 //!
-//! An allocation goes with the client's connections of all its pipes, or stays with all of them.
 //! Bytes wait in the sockets meanwhile; the ones that were read and that the other end has not
 //! taken go as state.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -13,7 +11,6 @@ use std::os::fd::OwnedFd;
 use control::StreamEnd;
 use linux_net::{Interest, TcpListener};
 use state_format::{Reader, Value as _, Writer, fields};
-use turn_proto::Server;
 use turn_types::{ConnectionId, FiveTuple, Instant, RelayId, SocketId};
 
 use super::peer::{Peer, Phase, PipeDirection};
@@ -65,40 +62,7 @@ pub fn tcp_relay_from_fd(fd: OwnedFd) -> io::Result<TcpListener> {
     TcpListener::from_fd(fd, &PEER_OPTIONS)
 }
 
-/// Connections of clients that have to stay together.
-#[derive(Debug, Default)]
-struct Party {
-    stays: bool,
-    pipes: Vec<SocketId>,
-}
-
 impl<N: Net> TcpRelay<N> {
-    /// Returns the clients' connections that have to stay: of allocations with a connection to a
-    /// peer that is being made, or to one whose client's connection cannot leave.
-    pub(crate) fn staying(&self, server: &Server, streams: &mut Streams<N>) -> HashSet<SocketId> {
-        let mut parties: BTreeMap<FiveTuple, Party> = BTreeMap::new();
-        for (id, peer) in self.peers.iter() {
-            let Some(client) = server.client_of_connection(id) else { continue };
-            let party = parties.entry(client).or_default();
-            match peer.phase {
-                Phase::Connecting(_) => party.stays = true,
-                Phase::Unbound => {}
-                Phase::Bound(stream) => {
-                    party.stays |= !streams.may_leave(stream);
-                    party.pipes.push(stream);
-                }
-            }
-        }
-        let mut staying = HashSet::new();
-        for (client, Party { stays, pipes }) in parties {
-            let own = streams.of_client(&client);
-            if stays || !own.is_some_and(|own| streams.may_leave(own)) {
-                staying.extend(pipes.into_iter().chain(own));
-            }
-        }
-        staying
-    }
-
     /// Copies the listening sockets of these relays; the ones that relay UDP have none.
     ///
     /// # Errors
@@ -223,13 +187,13 @@ impl<N: Net> TcpRelay<N> {
         true
     }
 
-    /// Lets all pipes go on: their clients' connections have left and come back.
+    /// Lets all pipes go on: after a rollback, or when this process serves.
     pub(crate) fn go_on(&mut self, cx: &mut Context<N>, streams: &mut Streams<N>) {
         let connections: Vec<_> = self.peers.iter().map(|(id, _)| id).collect();
         connections.into_iter().for_each(|connection| self.update(cx, streams, connection));
     }
 
-    /// Lets all pipes go on whose two ends have come, and closes what has come without the rest.
+    /// Closes what has come without the rest. The pipes [go on](Self::go_on) later.
     pub(crate) fn settle_arrived(&mut self, cx: &mut Context<N>, streams: &mut Streams<N>) {
         self.arrived = Arrived::default();
         let peers: Vec<_> = self.peers.iter().map(|(id, peer)| (id, peer.phase)).collect();
@@ -251,7 +215,6 @@ impl<N: Net> TcpRelay<N> {
                 cx.server.connection_ended(connection);
             }
         }
-        self.go_on(cx, streams);
     }
 }
 

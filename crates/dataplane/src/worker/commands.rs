@@ -33,7 +33,10 @@ impl<N: Net> Worker<N> {
                 self.hand_in(event);
             }
         }
-        while let Some(mut notice) = self.cx.server.poll_notice() {
+        // Before this process serves, nothing is decided: a record would be another process's.
+        while !self.streams.is_held()
+            && let Some(mut notice) = self.cx.server.poll_notice()
+        {
             if let Notice::AllocationEnded(record) = &mut notice
                 && let Some(late) = self.offload.complete(record)
             {
@@ -73,7 +76,10 @@ impl<N: Net> Worker<N> {
 
     fn settle_pipes(&mut self) {
         let Self { cx, streams, tcp_relay, .. } = self;
-        while let Some(event) = streams.pop_pipe_event() {
+        // Before this process serves, the other end is another process's.
+        while !streams.is_held()
+            && let Some(event) = streams.pop_pipe_event()
+        {
             match event {
                 PipeEvent::Written(connection) => tcp_relay.update(cx, streams, connection),
                 PipeEvent::Closed(connection) => tcp_relay.client_closed(cx, connection),

@@ -1,5 +1,5 @@
-//! Departure of a worker for the next process: its listeners, clients' connections, and its
-//! allocations with their relay sockets.
+//! Departure of a worker for the next process: its listeners, clients' connections and sessions,
+//! and its allocations with their relay sockets.
 //!
 //! ```text
 //! the old process                           the next one
@@ -12,41 +12,32 @@
 //! forget                                     (or it fails: take_back)
 //! ```
 //!
-//! Meanwhile datagrams and bytes wait in the sockets, which are the same in both. Behind stay
-//! clients whose connections are within a handshake or a request. Each process reserves the relayed
-//! addresses of its counterpart until the exit of this process: clients of both can be each other's
-//! peers.
+//! Meanwhile datagrams and bytes wait in the sockets, which are the same in both. Nobody stays: a
+//! request that waits is served by the next process or refused, and TLS handshakes end.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::mpsc::SyncSender;
 
-use linux_net::Interest;
 use state_format::{Value as _, Writer};
-use turn_proto::{AllocationCopy, EndReason, Progress, ReservedPort};
-use turn_types::{
-    AllocationId, FiveTuple, RelayId, RelayProtocol, RelayedAddr, Transport, WorkerId,
-};
+use turn_proto::{EndedWait, Progress, ReservedPort};
+use turn_types::{AllocationId, Transport, WorkerId};
 
-use super::Worker;
+use super::{Clients, Worker};
 use crate::context::Context;
 use crate::copies::{Copied, Copies, CopiesFor, Copying, Missing};
-use crate::inheritance::{Inheritance, Inherited, InheritedStream, StayingAddresses};
-use crate::io::{Net, Source, StreamIo as _, UdpIo as _};
-use crate::limits::{IDS_KEPT, RING_ROUNDS_PER_TURN};
+use crate::inheritance::{Inheritance, Inherited, InheritedStream};
+use crate::io::{Net, StreamIo as _, UdpIo as _};
+use crate::limits::RING_ROUNDS_PER_TURN;
+use crate::report::Sent;
 use crate::stream::LeftStream;
-use crate::token::Token;
 
 /// Parts that a worker has left. They stay as they are until the next process serves.
 #[derive(Debug)]
 pub(super) struct Left<N: Net> {
     streams: Vec<LeftStream<N>>,
-    /// Clients of exported DTLS sessions.
-    sessions: Vec<FiveTuple>,
     /// The allocations that the next process has.
     copied: Copied,
-    /// Relayed addresses that stay, as far as the next process knows.
-    addresses: BTreeSet<RelayedAddr>,
 }
 
 impl<N: Net> LeftStream<N> {
@@ -57,15 +48,8 @@ impl<N: Net> LeftStream<N> {
     }
 }
 
-/// Returns true if the allocation of a client can be exported: over UDP, or over a connection or
-/// session in `left`.
-fn may_leave(client: FiveTuple, left: &HashSet<FiveTuple>) -> bool {
-    client.transport == Transport::Udp || left.contains(&client)
-}
-
 impl<N: Net> Worker<N> {
-    /// Leaves clients' connections and all allocations that can leave to the next process, and
-    /// returns what it has no [copies](crate::WorkerChannels::copy_to_next) of, with copies of the
+    /// Leaves clients' connections and all allocations to the next process, and returns what it has no [copies](crate::WorkerChannels::copy_to_next) of, with copies of the
     /// listeners. From here on the worker serves no client, until it [forgets](Self::forget) them
     /// or [takes them back](Self::take_back). Called again it returns all that has come from other
     /// workers meanwhile.
@@ -79,17 +63,35 @@ impl<N: Net> Worker<N> {
             || {
                 self.withdraw_routes_of_connections();
                 let (copied, missing) = self.take_copied();
-                let addresses = BTreeSet::new();
-                (Left { streams: Vec::new(), sessions: Vec::new(), copied, addresses }, missing)
+                (Left { streams: Vec::new(), copied }, missing)
             },
             |left| (left, Missing::default()),
         );
+        self.end_waits();
         let inherited = self.inherit(&mut left, is_first, missing);
         self.left = Some(left);
         if inherited.is_err() {
             self.take_back();
         }
         inherited
+    }
+
+    /// Ends the waits of all requests: streams get an answer, or their requests back.
+    fn end_waits(&mut self) {
+        loop {
+            let Self { cx, streams, dtls, .. } = self;
+            let Some(ended) = cx.server.end_wait(cx.now, &mut cx.reply) else { break };
+            match ended {
+                EndedWait::Unserved { path, request } => streams.unserve(path.socket, &request),
+                EndedWait::Refused(answer) => {
+                    streams.answered(answer.to.socket);
+                    cx.answer(&mut Clients { streams, dtls }, answer, Sent::LateError);
+                }
+                EndedWait::Dropped => {}
+            }
+            self.settle();
+        }
+        self.settle();
     }
 
     /// The allocations that the next process has already.
@@ -106,45 +108,35 @@ impl<N: Net> Worker<N> {
 
     fn inherit(
         &mut self,
-        Left { streams, sessions, copied, addresses }: &mut Left<N>,
+        Left { streams, copied }: &mut Left<N>,
         is_first: bool,
         missing: Missing,
     ) -> io::Result<Inherited<N>> {
         let told = streams.len();
-        let staying = self.tcp_relay.staying(&self.cx.server, &mut self.streams);
-        streams.extend(self.streams.leave(&self.cx.net, &staying));
+        streams.extend(self.streams.leave(&mut self.cx));
+        self.settle();
         let mut out = Writer::new();
         let inherited = streams[told..].iter().map(|left| left.inherit(&mut out));
         let inherited = inherited.collect::<io::Result<Vec<_>>>()?;
-        if is_first {
-            sessions.extend(self.dtls.clients());
-        }
-        let of_streams = streams.iter().map(|left| left.state.five_tuple());
-        let clients: HashSet<FiveTuple> = of_streams.chain(sessions.iter().copied()).collect();
-        let (of_streams, stay) = self.separate_staying(&clients);
         // After the last packet that this process relays.
-        let left = if is_first { self.dtls.leave() } else { Vec::new() };
-        let kept = stay.into_iter().flat_map(|id| self.cx.server.addresses_of(id));
-        let kept = kept.filter(|(at, _)| addresses.insert(*at)).collect();
-        let staying = self.keep_addresses(is_first, kept)?;
+        let sessions = if is_first { self.dtls.leave() } else { Vec::new() };
         let cx = &mut self.cx;
         let mut ids: BTreeSet<AllocationId> = cx.server.take_changed(usize::MAX).collect();
         ids.extend(missing.changed);
-        ids.extend(of_streams.into_iter().filter(|id| !copied.has(*id)));
+        let uncopied = cx.server.clients().map(|(id, _)| id).filter(|id| !copied.has(*id));
+        ids.extend(uncopied);
         // Told once: nothing changes behind it.
         let progressed = is_first.then(|| copied.progressed(&cx.server));
         let before: Vec<AllocationId> =
             progressed.into_iter().flatten().filter(|id| !ids.contains(id)).collect();
-        let may_go = |copy: &AllocationCopy| may_leave(copy.client(), &clients);
-        let mut copies = copied.copy((cx.worker, &mut cx.server, &cx.sockets), ids, may_go)?;
+        let mut copies = copied.copy((cx.worker, &mut cx.server, &cx.sockets), ids)?;
         copies.ended.extend(missing.ended);
-        let last = copies.last_id;
-        copies.last_id = AllocationId::new(last.worker(), last.counter() + IDS_KEPT);
         let changed = || copies.changed.iter().map(|changed| changed.id);
         let relays = changed().flat_map(|id| cx.server.relays_of(id));
         let tcp_relays = self.tcp_relay.copy_relays(relays)?;
         let connections = changed().flat_map(|id| cx.server.connections_of(id));
-        let pipes = streams.iter().map(|left| (left.id, left.state.five_tuple())).collect();
+        let pipes: HashMap<_, _> =
+            streams.iter().map(|left| (left.id, left.state.five_tuple())).collect();
         let peers = self.tcp_relay.copy_peers(connections, &pipes)?;
         let progress = before.into_iter().filter_map(|id| Some((id, cx.server.progress(id)?)));
         let listeners = cx.sockets.listeners().iter().map(|listener| listener.socket.copy());
@@ -153,47 +145,13 @@ impl<N: Net> Worker<N> {
             progress: progress.collect(),
             copies,
             streams: inherited,
-            sessions: left,
+            sessions,
             tcp_relays,
             peers,
             losses: cx.sockets.losses(),
-            staying,
             reserved: self.reserved_ports(is_first),
             allocations: copied.count(),
         })
-    }
-
-    /// Gives the relays of allocations that stay sockets of their own. Returns the allocations of
-    /// clients whose connections have left, and those that stay.
-    fn separate_staying(
-        &mut self,
-        left: &HashSet<FiveTuple>,
-    ) -> (Vec<AllocationId>, Vec<AllocationId>) {
-        let (mut of_streams, mut stay) = (Vec::new(), Vec::new());
-        for (id, client) in self.cx.server.clients() {
-            if !may_leave(client, left) {
-                stay.push(id);
-            } else if client.transport != Transport::Udp {
-                of_streams.push(id);
-            }
-        }
-        stay.iter().for_each(|id| self.separate(*id));
-        (of_streams, stay)
-    }
-
-    /// Gives relays of an allocation that stays sockets of their own, or ends it without
-    /// descriptors for them.
-    fn separate(&mut self, id: AllocationId) {
-        let relays: Vec<RelayId> = self.cx.server.relays_of(id).collect();
-        let mut kept = self.part_from_shared_sockets(&relays);
-        let cx = &mut self.cx;
-        for relay in relays {
-            kept &= cx.sockets.separate(&cx.net, relay).is_ok();
-        }
-        if !kept {
-            cx.server.end_allocation(cx.now, id, EndReason::SystemExhausted);
-            self.settle();
-        }
     }
 
     /// The ports that clients of all workers have reserved, told by the first of these. Before the
@@ -204,28 +162,6 @@ impl<N: Net> Worker<N> {
             return Vec::new();
         }
         server.reserved_ports()
-    }
-
-    /// Returns relayed addresses of this process, and in the first call of predecessors, for the
-    /// successor.
-    fn keep_addresses(
-        &mut self,
-        is_first: bool,
-        addresses: Vec<(RelayedAddr, RelayProtocol)>,
-    ) -> io::Result<Vec<StayingAddresses<N::Conduit>>> {
-        let Self { cx, conduit, late_conduit, .. } = self;
-        let mut staying = if is_first { cx.earlier.copies()? } else { Vec::new() };
-        if !addresses.is_empty() {
-            let (own, next) = cx.net.conduits()?;
-            if is_first {
-                cx.net.watch(Source::Conduit(&own), Token::Conduit.number(), Interest::Read)?;
-                *conduit = Some(own);
-            } else {
-                *late_conduit = Some(own);
-            }
-            staying.push(StayingAddresses { addresses, conduit: next });
-        }
-        Ok(staying)
     }
 
     /// Withdraws the routes of clients with connections, and relays the packets that these have
@@ -300,8 +236,7 @@ impl<N: Net> Worker<N> {
             }
             return;
         };
-        let Self { cx, streams: all, dtls, conduit, late_conduit, tcp_relay, .. } = self;
-        (*conduit, *late_conduit) = (None, None);
+        let Self { cx, streams: all, dtls, tcp_relay, .. } = self;
         dtls.take_back();
         all.take_back(cx, streams);
         tcp_relay.go_on(cx, all);
@@ -317,7 +252,7 @@ impl<N: Net> Worker<N> {
         // The keeper has the ones of the next process.
         self.stop_copying();
         self.paused_copying = None;
-        let Self { cx, streams: all, dtls, tcp_relay, of_next, .. } = self;
+        let Self { cx, streams: all, dtls, tcp_relay, .. } = self;
         self.listens = false;
         cx.sockets.unwatch_listeners(&cx.net);
         all.set_accepting(&cx.net, false);
@@ -327,31 +262,13 @@ impl<N: Net> Worker<N> {
                 cx.sockets.leave_relay(&cx.net, relay);
             }
             tcp_relay.forget(&cx.net, departure.relays(), departure.connections());
-            of_next.extend(departure.into_addresses());
         }
-        // An answer that comes late would make an allocation here for a client that the next
-        // process serves.
-        cx.server.forget_waiting(cx.now, |transport| transport == Transport::Udp);
         all.forget(cx, streams);
         cx.sockets.leave_shared(&cx.net);
-        of_next.extend(cx.earlier.leave(&cx.net));
         dtls.forget(cx);
         self.settle();
         self.send_gathered();
         self.is_busy = true;
-    }
-
-    /// Ends the allocations with addresses of prefixes: the successor has exited, and the addresses
-    /// are no longer reserved.
-    pub(super) fn end_unreachable(&mut self) {
-        self.conduit = None;
-        let cx = &mut self.cx;
-        let ids: Vec<AllocationId> = cx.server.clients().map(|(id, _)| id).collect();
-        for id in ids {
-            if cx.server.is_of_prefix(id) {
-                cx.server.end_allocation(cx.now, id, EndReason::Shutdown);
-            }
-        }
     }
 
     /// Copies everything to another process, and then each change. Copies for a keeper wait while

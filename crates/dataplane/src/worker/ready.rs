@@ -24,10 +24,6 @@ pub(super) struct Ready {
     acceptors: Vec<u32>,
     /// Connections with peers.
     peers: Vec<(ConnectionId, Readiness)>,
-    /// The socket to the successor is readable.
-    has_news_of_next: bool,
-    /// Earlier processes that have ended.
-    earlier: Vec<u32>,
     /// Number of events.
     reported: usize,
 }
@@ -43,8 +39,6 @@ impl Ready {
             writable: Vec::with_capacity(capacity),
             acceptors: Vec::with_capacity(capacity),
             peers: Vec::with_capacity(capacity),
-            has_news_of_next: false,
-            earlier: Vec::new(),
             reported: 0,
         }
     }
@@ -52,8 +46,6 @@ impl Ready {
     /// Begins the next report.
     pub(super) fn clear(&mut self) {
         self.reported = 0;
-        self.has_news_of_next = false;
-        self.earlier.clear();
         self.listeners.clear();
         self.relays.clear();
         self.failed.clear();
@@ -71,8 +63,6 @@ impl Ready {
         match Token::of(event.token) {
             // Served in every turn.
             Token::Ring => {}
-            Token::Conduit => self.has_news_of_next = true,
-            Token::Earlier(index) => self.earlier.push(index),
             // A receive call also clears a pending error of the socket.
             Token::Listener(id) => self.listeners.push((id, true)),
             Token::Acceptor(index) => self.acceptors.push(index),
@@ -157,16 +147,6 @@ impl Ready {
         self.listeners.retain(|(_, more)| *more);
         self.relays.retain(|(_, more)| *more);
         self.rounds() > 0
-    }
-
-    /// Returns true if the socket to the successor is readable, as after its exit.
-    pub(super) const fn has_news_of_next(&self) -> bool {
-        self.has_news_of_next
-    }
-
-    /// Returns the earlier processes that have ended.
-    pub(super) fn earlier(&self) -> &[u32] {
-        &self.earlier
     }
 
     /// Returns the `index`-th relay with a filled error queue.

@@ -9,10 +9,8 @@ use turn_proto::{EndReason, Progress, Renamed, ReservedPort, TakenOver, Takeover
 use turn_types::{AllocationId, ClientPath, RelayId, SocketId, Transport};
 
 use super::Worker;
-use crate::context::Context;
 use crate::copies::{CopiedAllocation, CopiedRelay, Copies};
 use crate::dtls::{Dtls, SessionLost};
-use crate::earlier::EarlierProcesses;
 use crate::inheritance::Inherited;
 use crate::io::{Net, UdpIo as _};
 use crate::report::Condition;
@@ -86,6 +84,7 @@ impl<N: Net> Worker<N> {
     /// Takes copies of a worker of another process, which goes on to serve: newer ones take the
     /// place of older ones.
     pub fn take(&mut self, copies: Copies<N::Udp>) {
+        self.streams.hold();
         let Copies { last_id, changed, ended, .. } = copies;
         self.cx.server.go_on_behind(last_id);
         for id in ended {
@@ -109,11 +108,10 @@ impl<N: Net> Worker<N> {
             tcp_relays,
             peers,
             losses,
-            staying,
             reserved,
             ..
         } = inheritance;
-        self.cx.earlier = EarlierProcesses::new(staying);
+        self.streams.hold();
         let mut refused = Vec::new();
         for stream in streams {
             let taken = self.streams.inherit(&mut self.cx, stream);
@@ -136,12 +134,6 @@ impl<N: Net> Worker<N> {
         self.set_progress(progress);
         self.tcp_relay.settle_arrived(&mut self.cx, &mut self.streams);
         self.settle();
-        self.hold_addresses();
-        if let Err(error) = self.cx.earlier.watch(&self.cx.net) {
-            // Their addresses stay in use here, until the next process watches.
-            let details = format_args!("the way to an earlier process: {error}");
-            self.cx.observer.warn(self.cx.now.instant, Condition::Receive, &details);
-        }
         self.cx.sockets.set_losses(&losses);
         let taken = std::mem::take(&mut self.taken);
         let whys = taken.refused.into_values().map(|refused| NotTaken::Allocation(refused.why));
@@ -151,20 +143,16 @@ impl<N: Net> Worker<N> {
     }
 
     /// All workers have [taken over](Self::take_over), and this process is about to serve: takes
-    /// the addresses and ports for which an old copy at another worker may have been in the way.
+    /// the ports for which an old copy at another worker may have been in the way, and lets its
+    /// connections go on.
     pub fn settle_in(&mut self) {
-        self.hold_addresses();
-        let cx = &mut self.cx;
-        for port in std::mem::take(&mut self.taken.reserved) {
+        let Self { cx, streams, tcp_relay, taken, .. } = self;
+        for port in std::mem::take(&mut taken.reserved) {
             cx.server.reserve_again(cx.now, &port);
         }
-    }
-
-    /// Holds addresses of prefixes that allocations of earlier processes have, so that no other
-    /// client gets one.
-    fn hold_addresses(&mut self) {
-        let Context { earlier, server, .. } = &mut self.cx;
-        earlier.hold_addresses(server);
+        streams.go_on();
+        tcp_relay.go_on(cx, streams);
+        self.settle();
     }
 
     /// Takes the progress of allocations that this worker has of the other one.

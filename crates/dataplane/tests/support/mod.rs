@@ -277,6 +277,8 @@ pub(crate) struct Directory {
     pub(crate) asked: Mutex<Vec<UserQuery>>,
     /// Questions are turned away.
     pub(crate) full: Mutex<bool>,
+    /// Questions get no answer.
+    pub(crate) is_silent: Mutex<bool>,
 }
 
 impl UserDirectory for Directory {
@@ -285,6 +287,9 @@ impl UserDirectory for Directory {
         self.asked.lock().unwrap().push(lookup.user.clone());
         if *self.full.lock().unwrap() {
             return Asked::Refused;
+        }
+        if *self.is_silent.lock().unwrap() {
+            return Asked::Taken;
         }
         let answer = if lookup.user == UserQuery::Name(USER.into()) {
             UserAnswer::Known(alice())

@@ -10,14 +10,9 @@ use super::ServerHost;
 use super::process::Process;
 
 impl ServerHost {
-    /// The processes that run.
-    fn processes(&self) -> impl Iterator<Item = &Process> {
-        self.staying.iter().map(|staying| &staying.process).chain(&self.serving)
-    }
-
-    /// The sum of one counter, over the running processes.
+    /// The value of one counter in the running process.
     fn sum(&self, series: Series) -> u64 {
-        self.processes().map(|process| process.sum(series)).sum()
+        self.serving.as_ref().map_or(0, |process| process.sum(series))
     }
 
     /// The same with those of earlier processes.
@@ -26,9 +21,9 @@ impl ServerHost {
         earlier + self.sum(series)
     }
 
-    /// Live allocations of all processes, as counted.
+    /// Live allocations, as counted.
     fn live(&self) -> usize {
-        self.processes().map(Process::live).sum()
+        self.serving.as_ref().map_or(0, Process::live)
     }
 
     /// Listening sockets, UDP and TCP.
@@ -44,9 +39,10 @@ impl ServerHost {
 
     /// Checks what must hold after each step.
     pub(super) fn audit(&self) -> Result<(), String> {
-        // Not of all counters: this runs at each step of each world.
-        let received = received(|series| self.sum(series));
-        let fates = fates(|series| self.sum(series));
+        // Not of all counters: this runs at each step of each world. Messages of a stream may be
+        // received by one process, and sent by the next.
+        let received = received(|series| self.sum_of_all(series));
+        let fates = fates(|series| self.sum_of_all(series));
         if fates > received {
             return Err(format!("{received} packets have {fates} fates"));
         }
@@ -57,7 +53,7 @@ impl ServerHost {
                 return Err(format!("{to:?}: more bytes than were read"));
             }
         }
-        for process in self.processes() {
+        if let Some(process) = &self.serving {
             let (live, (taken, _)) = (process.live(), process.registered());
             if taken < live {
                 return Err(format!("{live} allocations, and {taken} in the quotas"));
@@ -76,49 +72,32 @@ impl ServerHost {
     /// Checks that each allocation is at one worker, with the relayed addresses to itself. Nothing
     /// is to be on its way between workers or processes.
     pub(super) fn audit_places(&mut self) -> Result<(), String> {
-        let mut staying = std::mem::take(&mut self.staying);
-        let mut serving = self.serving.take();
-        let all = staying.iter_mut().map(|staying| &mut staying.process).chain(&mut serving);
-        let audited = self.audit_places_of(all);
-        (self.staying, self.serving) = (staying, serving);
-        audited
-    }
-
-    fn audit_places_of<'a>(
-        &self,
-        processes: impl Iterator<Item = &'a mut Process>,
-    ) -> Result<(), String> {
+        let Some(process) = &mut self.serving else { return Ok(()) };
         let (mut ids, mut relayed) = (BTreeSet::new(), BTreeSet::new());
-        for process in processes {
-            let mut listed = 0;
-            if self.has_died {
-                // A process that goes on behind a dead one may not know the last ids, or any.
-                ids.clear();
-            }
-            for worker in 0..process.workers.len() as u16 {
-                for record in process.allocations(WorkerId(worker), usize::MAX) {
-                    listed += 1;
-                    if !ids.insert(record.id) {
-                        return Err(format!("{} is at two workers", record.id));
-                    }
-                    // Of two addresses one may be gone, and in use by another.
-                    let addresses: Vec<_> =
-                        record.relayed.into_iter().flatten().map(|relayed| relayed.0).collect();
-                    let is_tcp = record.attributes.protocol == RelayProtocol::Tcp;
-                    if let [address] = addresses[..]
-                        && !relayed.insert((is_tcp, address))
-                    {
-                        return Err(format!("two allocations have {address}"));
-                    }
-                    if !is_tcp && !addresses.iter().any(|address| self.host.is_bound(*address)) {
-                        return Err(format!("{addresses:?} have no socket"));
-                    }
+        let mut listed = 0;
+        for worker in 0..process.workers.len() as u16 {
+            for record in process.allocations(WorkerId(worker), usize::MAX) {
+                listed += 1;
+                if !ids.insert(record.id) {
+                    return Err(format!("{} is at two workers", record.id));
+                }
+                // Of two addresses one may be gone, and in use by another.
+                let addresses: Vec<_> =
+                    record.relayed.into_iter().flatten().map(|relayed| relayed.0).collect();
+                let is_tcp = record.attributes.protocol == RelayProtocol::Tcp;
+                if let [address] = addresses[..]
+                    && !relayed.insert((is_tcp, address))
+                {
+                    return Err(format!("two allocations have {address}"));
+                }
+                if !is_tcp && !addresses.iter().any(|address| self.host.is_bound(*address)) {
+                    return Err(format!("{addresses:?} have no socket"));
                 }
             }
-            let live = process.live();
-            if listed != live {
-                return Err(format!("{live} live, {listed} listed"));
-            }
+        }
+        let live = process.live();
+        if listed != live {
+            return Err(format!("{live} live, {listed} listed"));
         }
         Ok(())
     }
@@ -138,9 +117,7 @@ impl ServerHost {
         }
         let (allocations, reservations) = self.serving.as_ref().map_or((0, 0), Process::registered);
         let ports: u32 = self.ports.iter().map(|ports| ports.used()).sum();
-        // A process that could not watch the way to an earlier one holds its addresses.
-        let addresses = if self.is_without_watch { 0 } else { self.addresses_in_use() };
-        let ports = ports as usize + addresses;
+        let ports = ports as usize + self.addresses_in_use();
         let listeners = self.listening();
         // Those that relays share stay for the next ones.
         let shared = self.host.sockets_at_all_addresses();
@@ -192,7 +169,7 @@ impl ServerHost {
         match &self.stopped {
             Some(totals) => totals.clone(),
             None => {
-                let running = self.processes().flat_map(Process::counters);
+                let running = self.serving.iter().flat_map(Process::counters);
                 CounterTotals::of(self.earlier.iter().chain(running).map(|counters| &**counters))
             }
         }

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
-use control::Request;
 use dataplane::limits::COPIES_WAITING;
 use dataplane::{Copies, NotTaken};
 use netsim::{Chance, Outbox};
@@ -15,7 +14,7 @@ use turn_types::{AllocationId, Instant, WorkerId};
 use super::ServerHost;
 use super::keeper::Keeper;
 use super::process::{Listeners, NextProcess, Part, Process};
-use crate::host::Faults;
+use crate::host::{Faults, SimHost};
 use crate::socket::SimUdp;
 
 /// Time in which all copies have come.
@@ -26,9 +25,6 @@ const COPYING_MAX: Duration = Duration::from_secs(10);
 const COPYING_BEYOND: Duration = Duration::from_secs(3);
 const PAUSE_MAX: Duration = Duration::from_millis(300);
 const ABSENCE_MAX: Duration = Duration::from_secs(4);
-
-/// Longest time that a predecessor serves its last clients.
-const STAY_MAX: Duration = Duration::from_secs(400);
 
 /// The point at which a next process dies.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -59,12 +55,6 @@ pub(super) struct Handover {
     has_left: bool,
 }
 
-/// Predecessor with clients that could not leave.
-pub(super) struct Staying {
-    pub(super) process: Process,
-    until: Instant,
-}
-
 /// Everything of a process that is gone, until the next one begins.
 pub(super) struct Absence {
     from: Legacy,
@@ -76,12 +66,6 @@ enum Legacy {
     /// It has left everything to the service manager.
     Parked(Vec<Listeners>, Vec<Part>, Vec<Vec<(AllocationId, Progress)>>),
     Kept(Box<Keeper>),
-}
-
-impl Staying {
-    pub(super) const fn next_wake(&self) -> Instant {
-        self.until
-    }
 }
 
 impl Absence {
@@ -152,9 +136,7 @@ impl ServerHost {
         let Some(mut process) = self.serving.take() else { return };
         let listeners = process.listeners();
         let left = self.without_faults(|_| leave(&mut process));
-        let mut parts = left.expect("copies of simulated sockets");
-        // Clients that could not leave lose their calls.
-        parts.iter_mut().for_each(|part| part.staying.clear());
+        let parts = left.expect("copies of simulated sockets");
         let workers = process.workers.iter_mut();
         let progress = if self.rng.below(2) == 0 {
             workers.map(|worker| worker.worker.withdraw()).collect()
@@ -198,18 +180,12 @@ impl ServerHost {
             keeper.run(now, &mut self.rng);
         }
         if let Some(handover) = self.handover.take() {
-            self.hand_over(handover, now);
+            self.hand_over(handover, now, out);
         }
         if self.absence.as_ref().is_some_and(|absence| absence.until <= now)
             && let Some(absence) = self.absence.take()
         {
             self.begin_again(absence.from);
-        }
-        let is_over = |one: &mut Staying| one.until <= now || one.process.is_idle();
-        for Staying { process, .. } in self.staying.extract_if(.., is_over).collect::<Vec<_>>() {
-            self.end(process, out);
-            // The next one notices.
-            self.has_work_left = true;
         }
     }
 
@@ -225,12 +201,13 @@ impl ServerHost {
     }
 
     /// The next step of a hand-over.
-    fn hand_over(&mut self, mut handover: Handover, now: Instant) {
+    fn hand_over(&mut self, mut handover: Handover, now: Instant, out: &mut Outbox) {
         let Some(mut process) = self.serving.take() else { return };
         let goes_on = if handover.has_left && handover.due <= now {
             if self.let_serve(&mut process, &mut handover) {
-                self.is_without_watch |= handover.is_faulty;
-                return self.replace(process, handover.next, now);
+                self.end(process, out);
+                self.handovers += 1;
+                return self.begin(handover.next);
             }
             false
         } else {
@@ -250,7 +227,7 @@ impl ServerHost {
     /// Copies, and lets the process leave when all has come. False if the hand-over has failed.
     fn copy(&mut self, process: &mut Process, handover: &mut Handover, now: Instant) -> bool {
         let faults = self.faults_of(handover);
-        if !self.host.with_faults(faults, || handover.take_copies()) {
+        if !self.untouched(|host| host.with_faults(faults, || handover.take_copies())) {
             return false;
         }
         if !handover.incomplete.is_empty() {
@@ -268,9 +245,10 @@ impl ServerHost {
             .host
             .with_faults(Faults { exhausted, ..Faults::default() }, || leave(process))
             .ok()
-            .filter(|_| self.host.with_faults(faults, || handover.take_copies()));
+            .filter(|_| self.untouched(|host| host.with_faults(faults, || handover.take_copies())));
         let Some(parts) = left else { return false };
-        let refused = self.host.with_faults(faults, || handover.next.take_over(parts));
+        let refused =
+            self.untouched(|host| host.with_faults(faults, || handover.next.take_over(parts)));
         if !handover.is_faulty {
             self.check_refused(refused);
         }
@@ -296,16 +274,6 @@ impl ServerHost {
         })
     }
 
-    /// Starts the successor; the predecessor serves its last clients.
-    fn replace(&mut self, mut before: Process, next: NextProcess, now: Instant) {
-        before.post_all(|| Request::Drain(true));
-        before.turn();
-        let until = now + self.rng.duration_below(STAY_MAX);
-        self.staying.push(Staying { process: before, until });
-        self.handovers += 1;
-        self.begin(next);
-    }
-
     fn begin(&mut self, next: NextProcess) {
         let process = next.serve(&self.host);
         self.keeper = (self.rng.below(3) > 0).then(|| Keeper::follow(&process));
@@ -319,7 +287,7 @@ impl ServerHost {
             Legacy::Nothing => self.without_faults(Self::begin_anew),
             Legacy::Parked(listeners, parts, progress) => {
                 let mut next = self.prepare(listeners);
-                let refused = self.without_faults(|_| next.take_over(parts));
+                let refused = self.take_over(&mut next, parts);
                 self.check_refused(refused);
                 next.set_progress(progress);
                 self.handovers += 1;
@@ -331,7 +299,7 @@ impl ServerHost {
                 };
                 let mut next = self.prepare(listeners);
                 // Some allocations' newest states are missing, so that two may want the same.
-                let _refused = self.without_faults(|_| next.take_over(parts));
+                let _refused = self.take_over(&mut next, parts);
                 if self.rng.below(4) == 0 {
                     drop(next);
                     return self.wait_for_next(Legacy::Kept(keeper));
@@ -372,6 +340,22 @@ impl ServerHost {
         let Faults { watch, route_refused, .. } = self.plan.faults;
         let some = Faults { watch, route_refused, ..Faults::default() };
         if handover.is_faulty { some } else { Faults::default() }
+    }
+
+    fn take_over(&mut self, next: &mut NextProcess, parts: Vec<Part>) -> Vec<NotTaken> {
+        let none = Faults::default();
+        self.untouched(|host| host.with_faults(none, || next.take_over(parts)))
+    }
+
+    /// Lets a process act that does not serve yet: it sends nothing, and touches no connection.
+    fn untouched<T>(&mut self, act: impl FnOnce(&SimHost) -> T) -> T {
+        let (host, before) = (self.host.clone(), self.host.sent());
+        let done = self.tcp.untouched(|| act(&host));
+        if self.host.sent() != before {
+            let why = "a process has sent something before it served";
+            self.violation.get_or_insert_with(|| why.to_owned());
+        }
+        done
     }
 
     /// A worker that cannot hear its listeners any more stops, which is another matter.

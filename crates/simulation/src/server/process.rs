@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use control::{
-    Asked, Kind, LockedRegistry, Mailbox, Request, Series, SessionFilter, UserDirectory,
-    UserLookup, WorkerCounters,
+    Asked, LockedRegistry, Mailbox, Request, Series, SessionFilter, UserDirectory, UserLookup,
+    WorkerCounters,
 };
 use dataplane::{
     Admission, Copies, DtlsSettings, Inheritance, Listener, LogOptions, NetOptions, NotTaken,
@@ -22,7 +22,6 @@ use turn_proto::{
 use turn_types::{AllocationId, Instant, PendingId, Transport, WorkerId};
 
 use super::{DirectoryFaults, MOMENT, ServerPlan, Users};
-use crate::conduit::SimConduit;
 use crate::host::{Faults, SimHost};
 use crate::net::{LastWait, SimAcceptor, SimNet};
 use crate::routes::{RingState, SimRoutes};
@@ -30,7 +29,7 @@ use crate::socket::SimUdp;
 use crate::tcp::TcpEnd;
 
 /// Part of one worker for the next process.
-pub(super) type Part = Inheritance<SimUdp, TcpEnd, SimAcceptor, SimConduit>;
+pub(super) type Part = Inheritance<SimUdp, TcpEnd, SimAcceptor>;
 
 /// Look-ups that were asked, with the worker that asked.
 #[derive(Default)]
@@ -367,13 +366,6 @@ impl Process {
     pub(super) fn live(&self) -> usize {
         let of = |&transport: &Transport| self.sum(Series::AllocationsLive(transport));
         Transport::ALL.iter().map(of).sum::<u64>() as usize
-    }
-
-    /// Returns true if it has no clients.
-    pub(super) fn is_idle(&self) -> bool {
-        Series::all()
-            .filter(|series| series.family().kind == Kind::Gauge)
-            .all(|gauge| self.sum(gauge) == 0)
     }
 
     /// Allocations and reservations of the registry.

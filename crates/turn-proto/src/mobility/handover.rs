@@ -8,7 +8,6 @@ use turn_types::{AllocationId, ConnectionId, FiveTuple, Instant, Now, RelayId, W
 
 use super::Moves;
 use super::claim::{claim, respond};
-use super::held_address::HeldAddress;
 use super::path::mobile_slot;
 use crate::io::{
     Command, EndReason, Fetch, Notice, Promise, Question, Refusal, ReplyBuffer, Request, Responder,
@@ -54,12 +53,6 @@ impl Departure {
     #[must_use]
     pub fn allocation(&self) -> AllocationId {
         self.snapshot.id
-    }
-
-    /// Another process has the allocation: what is left of it here is its relayed addresses, which
-    /// are peers as long as these are there.
-    pub fn into_addresses(self) -> impl Iterator<Item = HeldAddress> {
-        self.leases.into_ports().map(HeldAddress::new)
     }
 
     /// An allocation on its way to another process.

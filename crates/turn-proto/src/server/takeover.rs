@@ -3,16 +3,12 @@
 use alloc::vec::Vec;
 
 use state_format::Reader;
-use turn_types::{
-    AllocationId, ClientPath, ConnectionId, FiveTuple, Now, RelayProtocol, RelayedAddr, SocketId,
-    Transport,
-};
+use turn_types::{AllocationId, ClientPath, ConnectionId, FiveTuple, Now, SocketId, Transport};
 
 use super::Server;
 use crate::mobility::handover::Departure;
-use crate::mobility::held_address::HeldAddress;
 use crate::mobility::reserved::ReservedPort;
-use crate::mobility::takeover::{AllocationCopy, TakenOver, TakeoverError, claim};
+use crate::mobility::takeover::{AllocationCopy, TakenOver, TakeoverError};
 use crate::store::Progress;
 
 impl Server {
@@ -35,16 +31,6 @@ impl Server {
         self.state.moves().leave(id)
     }
 
-    /// Forgets the requests that wait of clients by these transports: another process serves them
-    /// from here on, and gets their retransmissions.
-    pub fn forget_waiting(&mut self, now: Now, of: impl Fn(Transport) -> bool) {
-        let waiting = self.state.pending.five_tuples();
-        let clients: Vec<FiveTuple> = waiting.filter(|client| of(client.transport)).collect();
-        for client in clients {
-            self.state.abandon_all_of(&client, now.instant);
-        }
-    }
-
     /// Takes an allocation that another process [wrote](Departure::write), as it is: whatever the
     /// quotas are now. Its relay sockets get other names. `socket_of` returns the number that the
     /// socket of a client's path has here.
@@ -60,35 +46,6 @@ impl Server {
     ) -> Result<TakenOver, TakeoverError> {
         let Self { policy, state: own } = self;
         own.moves().take_over(policy, now.instant, state, socket_of)
-    }
-
-    /// The relayed addresses of an allocation: the next process [holds](Self::hold) them if it
-    /// stays here.
-    pub fn addresses_of(
-        &self,
-        id: AllocationId,
-    ) -> impl Iterator<Item = (RelayedAddr, RelayProtocol)> + use<'_> {
-        let allocations = &self.state.allocations;
-        let allocation = allocations.of_id(id).map(|slot| allocations.get(slot));
-        allocation.into_iter().flat_map(|allocation| {
-            let local = allocation.sockets.iter().flatten().map(|socket| socket.local);
-            local.map(|at| (at, allocation.attributes.protocol))
-        })
-    }
-
-    /// Returns true if an allocation has an address of a prefix.
-    #[must_use]
-    pub fn is_of_prefix(&self, id: AllocationId) -> bool {
-        self.addresses_of(id).any(|(at, _)| self.policy.prefix_of(at.0.ip()).is_some())
-    }
-
-    /// Holds a relayed address for an allocation of another process, which clients may have as
-    /// their peer. `None`: nothing is relayed from it here, or it is in use.
-    #[must_use]
-    pub fn hold(&self, at: RelayedAddr, protocol: RelayProtocol) -> Option<HeldAddress> {
-        let lease = claim(&self.policy, at.0).ok()?;
-        lease.mark_open(protocol);
-        Some(HeldAddress::new(lease))
     }
 
     /// The ports that are kept for second Allocates (EVEN-PORT, RFC 8656 §7.2), of all workers that

@@ -78,6 +78,13 @@ impl ExpectedClients {
         Some(client)
     }
 
+    /// Forgets all of them: they use their tickets again.
+    pub(crate) fn clear(&mut self) {
+        self.by_client.clear();
+        self.by_allocation.clear();
+        self.sweep_at = None;
+    }
+
     /// Notes a packet of an expected client. Returns the allocation to be fetched, unless it was
     /// asked for a moment ago.
     pub(crate) fn came(&mut self, five_tuple: &FiveTuple, now: Instant) -> Option<AllocationId> {

@@ -355,10 +355,14 @@ impl Pending {
         self.take(id)
     }
 
-    /// The 5-tuples of requests that wait, the oldest first. One with several comes once for each.
-    pub(crate) fn five_tuples(&self) -> impl Iterator<Item = FiveTuple> {
-        let entries = self.ends.0.iter().filter_map(|(id, _)| self.entries.get(id));
-        entries.map(|entry| entry.key.0)
+    /// Ends the wait of the newest request.
+    pub(crate) fn take_newest(&mut self) -> Option<Waiting> {
+        loop {
+            let (id, _) = self.ends.0.pop_back()?;
+            if let Some(waiting) = self.take(id) {
+                return Some(waiting);
+            }
+        }
     }
 
     /// The end of the next wait, or of the next user look-up.

@@ -129,11 +129,6 @@ impl Leases {
     ) -> Self {
         Self { ports, quota, location }
     }
-
-    /// The ports alone.
-    pub(crate) fn into_ports(self) -> impl Iterator<Item = PortLease> {
-        self.ports.into_iter().flatten()
-    }
 }
 
 /// The leases do not fit the snapshot.

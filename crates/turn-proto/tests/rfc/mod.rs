@@ -28,3 +28,4 @@ mod rfc8656_s21_security;
 mod session_history;
 mod takeover;
 mod takeover_questions;
+mod waits;

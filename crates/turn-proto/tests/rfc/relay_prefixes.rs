@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use stun_wire::Method;
 use turn_proto::{DropReason, EndReason, PeerRules, Policy, Refusal, RelayPrefix};
-use turn_types::{Prefix, RelayProtocol, RelayedAddr};
+use turn_types::Prefix;
 
 use crate::support::tcp::alice;
 use crate::support::*;
@@ -165,38 +165,6 @@ fn a_network_that_is_used_up_is_followed_by_the_ports_of_an_address() {
         assert_eq!(reply.code(), (port == 2).then_some(508));
     }
     assert_eq!(world.refusals().last(), Some(&Refusal::PortsExhausted));
-}
-
-/// An allocation stays with another process, and the next one relays from the same prefix.
-#[test]
-fn an_address_that_is_held_is_given_to_no_client() {
-    let rules = || Policy { relay: Vec::new(), ..routed("203.0.113.8/30") };
-    let mut old = World::with(rules());
-    let mut stays = Client::new(1);
-    let relayed = stays.allocate(&mut old);
-    let id = old.record().id;
-    let addresses: Vec<_> = old.server.addresses_of(id).collect();
-    assert_eq!(addresses, [(RelayedAddr(relayed), RelayProtocol::Udp)]);
-    assert!(old.server.is_of_prefix(id));
-    let mut new = World::with(rules());
-    let hold = |new: &World| new.server.hold(addresses[0].0, RelayProtocol::Udp);
-    let held = hold(&new).unwrap();
-    new.of_others.push(held);
-    assert!(hold(&new).is_none(), "once");
-    assert_ne!(Client::new(2).allocate(&mut new), relayed);
-    Client::new(3).try_allocate(&mut new, |_| ()).refused(508);
-    new.of_others.clear();
-    assert_eq!(Client::new(3).allocate(&mut new), relayed);
-    assert!(hold(&new).is_none(), "in use");
-    // Of no prefix, and of a port that no worker has.
-    for other in ["198.51.100.1:50000", "203.0.113.9:50002"] {
-        let other = RelayedAddr(addr(other));
-        assert!(new.server.hold(other, RelayProtocol::Udp).is_none(), "{other:?}");
-    }
-    let mut ordinary = World::new();
-    Client::new(1).allocate(&mut ordinary);
-    let id = ordinary.record().id;
-    assert!(!ordinary.server.is_of_prefix(id));
 }
 
 #[test]

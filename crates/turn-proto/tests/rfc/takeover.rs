@@ -11,12 +11,12 @@ use state_format::{Malformed, Reader, Writer};
 use stun_wire::{AttributeType, Method};
 use test_support::for_each_seed;
 use turn_proto::{
-    Departure, DropReason, EndReason, Event, HEADER_MAX, PeerRules, Policy, Quotas, RelayPrefix,
-    Revoked, TakenOver, TakeoverError, Traffic, UserAnswer, Verdict,
+    Departure, EndReason, HEADER_MAX, PeerRules, Policy, Quotas, RelayPrefix, Revoked, TakenOver,
+    TakeoverError, Traffic, Verdict,
 };
 use turn_types::{
-    AllocationId, ClientPath, IpFamily, IpMeta, PeerAddr, PendingId, Prefix, RelayId,
-    RelayProtocol, RelayedAddr, SocketId, Transport, WorkerId,
+    AllocationId, ClientPath, IpFamily, IpMeta, PeerAddr, Prefix, RelayId, RelayProtocol,
+    RelayedAddr, SocketId, Transport, WorkerId,
 };
 
 use crate::support::*;
@@ -303,40 +303,6 @@ fn a_server_that_dies_is_followed_by_its_copies() {
     assert_eq!(changed(&mut new), []);
 }
 
-/// Two clients are each other's peers, and one of them stays with the old process: the relayed
-/// address of the other one is a peer for both, as long as the processes hold it.
-#[test]
-fn a_client_that_stays_and_one_that_leaves_reach_each_other() {
-    let mut old = World::new();
-    let (mut leaves, mut stays) = (Client::new(1), Client::new(2));
-    let (of_leaving, of_staying) = (leaves.allocate(&mut old), stays.allocate(&mut old));
-    leaves.bind(&mut old, 0x4000, &of_staying.to_string()).success();
-    stays.bind(&mut old, 0x4000, &of_leaving.to_string()).success();
-    let ids: Vec<AllocationId> = old.server.allocations().map(|record| record.id).collect();
-    old.server.withdraw_all(|_| true);
-    old.carry_out();
-    let ReleasedAllocation { departure, state, sockets } = take_out(&mut old, ids[0]);
-    let mut new = next(&old, policy());
-    take(&mut new, &state, &sockets).unwrap();
-
-    let unknown = leaves.send_channel(&mut new, 0x4000, b"to the other").dropped();
-    assert_eq!(unknown, DropReason::OwnAddress);
-    let addresses: Vec<_> = old.server.addresses_of(ids[1]).collect();
-    let [(at, protocol)] = addresses[..] else { panic!("{addresses:?}") };
-    new.of_others.extend(new.server.hold(at, protocol));
-    leaves.send_channel(&mut new, 0x4000, b"to the other").to_peer();
-    new.from_peer(of_leaving, &of_staying.to_string(), b"from the other").to_client();
-    new.of_others.clear();
-    leaves.send_channel(&mut new, 0x4000, b"to the other").dropped();
-
-    old.of_others.extend(departure.into_addresses());
-    stays.send_channel(&mut old, 0x4000, b"to the other").to_peer();
-    old.from_peer(of_staying, &of_leaving.to_string(), b"from the other").to_client();
-    old.of_others.clear();
-    let gone = stays.send_channel(&mut old, 0x4000, b"to the other").dropped();
-    assert_eq!(gone, DropReason::OwnAddress);
-}
-
 /// What has not moved on is not sent again; whatever could be told of an allocation moves it on.
 #[test]
 fn progress_has_another_count_with_each_step() {
@@ -457,26 +423,6 @@ fn expiry_moves_and_new_rules_are_changes() {
     world.advance(secs(3600));
     assert_eq!(world.ends(), [EndReason::Expired]);
     assert_eq!(changed(&mut world), [id], "it has expired");
-}
-
-/// Its client sends it again, to the next process, which asks for itself.
-#[test]
-fn a_request_that_waited_is_not_answered_behind_the_move() {
-    let mut old = World::new();
-    let mut client = Client::new(1);
-    let request = client.sealed(&mut old, Method::ALLOCATE, |builder| {
-        builder.requested_transport(17);
-    });
-    old.database_hangs = true;
-    assert!(matches!(old.from_client(&client.path, &request), Fate::Wait));
-    old.server.forget_waiting(old.now, |transport| transport != Transport::Udp);
-    let again = old.from_client(&client.path, &request);
-    assert_eq!(again.dropped(), DropReason::AlreadyPending, "of another transport");
-    old.server.forget_waiting(old.now, |transport| transport == Transport::Udp);
-    let found = Event::UserFound { pending: PendingId(0), answer: UserAnswer::Unknown };
-    assert!(old.handle_event(found).is_none());
-    assert!(old.advance_and_hear(secs(60)).is_empty());
-    old.check();
 }
 
 #[test]

@@ -5,8 +5,8 @@ use turn_types::Transport;
 use super::World;
 
 impl World {
-    /// Invariants at any time: every port in use belongs to a socket, a reservation, another
-    /// process or a request on its way, and every allocation counts in the quota once.
+    /// Invariants at any time: every port in use belongs to a socket, a reservation or a
+    /// request on its way, and every allocation counts in the quota once.
     pub fn check(&self) {
         self.check_population();
         if self.hold || !self.held.is_empty() || self.is_shared {
@@ -16,8 +16,7 @@ impl World {
         let of_ports: u32 = self.policy.relay.iter().map(|relay| relay.ports.used()).sum();
         let used = of_ports + of_prefixes;
         let registry = self.registry.0.lock().unwrap();
-        let of_others = self.of_others.len();
-        let expected = self.sockets.len() + registry.reservations() + of_others;
+        let expected = self.sockets.len() + registry.reservations();
         assert_eq!(used as usize, expected, "ports in use");
         assert_eq!(registry.allocations() as usize, self.server.allocation_count(), "quota in use");
         let relayed: u32 = self.server.population().relayed.iter().sum();

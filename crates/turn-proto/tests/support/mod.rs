@@ -248,8 +248,6 @@ pub struct World {
     pub silent: BTreeSet<SocketAddr>,
     /// ConnectionBind requests for other workers.
     pub elsewhere: Vec<BindRequest>,
-    /// Addresses that allocations of another process have.
-    pub of_others: Vec<HeldAddress>,
 }
 
 impl World {
@@ -300,7 +298,6 @@ impl World {
             refusing: BTreeSet::new(),
             silent: BTreeSet::new(),
             elsewhere: Vec::new(),
-            of_others: Vec::new(),
         }
     }
 

@@ -26,10 +26,9 @@ impl Negotiated {
         Ok(Self { connection, has_ended: false, is_closed: false })
     }
 
-    /// Returns true if its keys are agreed, and neither side has ended its direction.
+    /// Returns true if its keys are agreed.
     pub(super) fn may_leave(&self) -> bool {
-        let has_keys = self.is_agreed() && self.version().is_some();
-        has_keys && !self.has_ended && !self.is_closed
+        self.is_agreed() && self.version().is_some()
     }
 
     fn version(&self) -> Option<Version> {
@@ -40,7 +39,7 @@ impl Negotiated {
     /// failed.
     pub(super) fn into_state(self, partial: Vec<u8>) -> TlsState {
         let version = self.version().expect("that of the handshake");
-        let mut connection = self.connection;
+        let Self { mut connection, has_ended, is_closed } = self;
         // An answer to a KeyUpdate may wait for the next write.
         drop(connection.writer().write(&[]));
         let (mut unread, mut unwritten) = (Vec::new(), Vec::new());
@@ -52,7 +51,17 @@ impl Negotiated {
         let secrets = connection.dangerous_extract_secrets().expect("a connection with keys");
         let direction = |secrets| DirectionState::of(secrets).expect("a cipher of `TlsRules`");
         let (reading, writing) = (direction(secrets.rx), direction(secrets.tx));
-        TlsState { version, reading, writing, server_name, partial, unread, unwritten }
+        TlsState {
+            version,
+            reading,
+            writing,
+            server_name,
+            partial,
+            unread,
+            unwritten,
+            has_ended,
+            is_closed,
+        }
     }
 
     pub(super) const fn has_ended(&self) -> bool {

@@ -48,8 +48,7 @@ impl Restored {
         if !state.is_plausible() {
             return None;
         }
-        let TlsState { version, reading, writing, server_name, unread, unwritten, partial: _ } =
-            state;
+        let TlsState { version, reading, writing, server_name, unread, unwritten, .. } = state;
         Some(Self {
             version,
             reading: Direction::new(version, reading)?,
@@ -60,21 +59,24 @@ impl Restored {
             empty: 0,
             warnings: 0,
             renegotiations: 0,
-            has_ended: false,
-            is_closed: false,
+            has_ended: state.has_ended,
+            is_closed: state.is_closed,
         })
-    }
-
-    /// Returns true if neither side has ended its direction.
-    pub(super) const fn may_leave(&self) -> bool {
-        !self.has_ended && !self.is_closed
     }
 
     /// Returns its state, with this partial record.
     pub(super) fn into_state(self, partial: Vec<u8>) -> TlsState {
-        let Self { version, reading, writing, server_name, unread, unwritten, .. } = self;
-        let (reading, writing) = (reading.into_state(), writing.into_state());
-        TlsState { version, reading, writing, server_name, partial, unread, unwritten }
+        TlsState {
+            version: self.version,
+            reading: self.reading.into_state(),
+            writing: self.writing.into_state(),
+            server_name: self.server_name,
+            partial,
+            unread: self.unread,
+            unwritten: self.unwritten,
+            has_ended: self.has_ended,
+            is_closed: self.is_closed,
+        }
     }
 
     pub(super) const fn has_ended(&self) -> bool {

@@ -29,6 +29,10 @@ pub struct TlsState {
     pub(super) unread: Vec<u8>,
     /// Ciphertext that was not written.
     pub(super) unwritten: Vec<u8>,
+    /// The client has sent close_notify.
+    pub(super) has_ended: bool,
+    /// An alert has ended the direction to the client.
+    pub(super) is_closed: bool,
 }
 
 /// Keys and position of one direction.
@@ -56,6 +60,8 @@ fields!(TlsState {
     5 => partial,
     6 => unread,
     7 => unwritten,
+    8 => has_ended or false,
+    9 => is_closed or false,
 });
 fields!(DirectionState { 1 => cipher, 2 => sequence, 3 => key, 4 => iv });
 variants!(Version, "version of TLS" { 2 => V12, 3 => V13 });

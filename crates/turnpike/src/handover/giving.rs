@@ -12,25 +12,24 @@ use std::time::{Duration, Instant};
 
 use admin::PassedOn;
 use control::Workers;
-use dataplane::io::Conduit;
 use dataplane::limits::COPIES_WAITING;
 use dataplane::{
     Copies, Inheritance, InheritedStream, InheritedTcpRelay, Listener, RelaySettings,
-    StayingAddresses, WorkerChannels,
+    WorkerChannels,
 };
 use linux_net::{Clock, TcpListener, TcpStream, UdpSocket, force_receive_buffer};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use turn_proto::Progress;
-use turn_types::{AllocationId, RelayProtocol, Secret, WorkerId};
+use turn_types::{AllocationId, Secret, WorkerId};
 use xdp_relay::ParkedPath;
 
 use super::copying;
 use super::counting;
 use super::messages::{
-    Bytes, Hello, KernelPathPart, LastPart, Leaving, Listening, News, Offer, ProgressPart,
-    StayingPart, Step, StreamPart, TcpRelayPart,
+    Bytes, Hello, KernelPathPart, LastPart, Leaving, Listening, News, Offer, ProgressPart, Step,
+    StreamPart, TcpRelayPart,
 };
 use super::parked::{Parked, Parking};
 use super::passing::{Inlet as _, Outlet};
@@ -46,7 +45,7 @@ const PAUSE_SERVED: Duration = Duration::from_secs(1);
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Part of one worker.
-type Left = Inheritance<UdpSocket, TcpStream, TcpListener, Conduit>;
+type Left = Inheritance<UdpSocket, TcpStream, TcpListener>;
 
 /// Sockets that were handed out. To close thousands takes time, in which the next process would
 /// wait.
@@ -328,9 +327,7 @@ impl Giving {
             kernel_path: path.is_some(),
         })?;
         self.offer(&mut parking, &[])?;
-        let mut left = self.leave()?;
-        // Clients that could not leave lose their calls.
-        left.iter_mut().for_each(|worker| worker.staying.clear());
+        let left = self.leave()?;
         let allocations = count(&left);
         let mut copies = HandedOut::default();
         let parked = hand_out(&mut parking, left, &mut copies)
@@ -449,13 +446,11 @@ fn hand_out(
             tcp_relays,
             peers,
             losses,
-            staying,
             reserved,
             allocations,
             ..
         } = worker;
         let (copies, mut sockets) = copying::message(copies);
-        let (staying, conduits): (_, Vec<_>) = staying.into_iter().map(staying_part).unzip();
         let (streams, mut connections) = parts_of(streams);
         let (peers, mut of_peers) = parts_of(peers);
         let part = |InheritedTcpRelay { relay, at, socket }| (TcpRelayPart { relay, at }, socket);
@@ -463,7 +458,6 @@ fn hand_out(
         outlet.send(&News::Last(LastPart {
             copies,
             progress,
-            staying,
             streams,
             sessions: sessions.into_iter().map(|session| Bytes(session.state)).collect(),
             tcp_relays,
@@ -473,7 +467,6 @@ fn hand_out(
             allocations: allocations as u64,
         }))?;
         let sent = copying::send_sockets(outlet, &sockets)
-            .and_then(|()| send_all(outlet, &conduits))
             .and_then(|()| send_all(outlet, &connections))
             .and_then(|()| send_all(outlet, &listening))
             .and_then(|()| send_all(outlet, &of_peers));
@@ -484,15 +477,6 @@ fn hand_out(
         sent?;
     }
     Ok(())
-}
-
-fn staying_part(
-    StayingAddresses { addresses, conduit }: StayingAddresses<Conduit>,
-) -> (StayingPart, Conduit) {
-    let listening = addresses.iter().filter(|(_, protocol)| *protocol == RelayProtocol::Tcp);
-    let listening = listening.map(|(at, _)| *at).collect();
-    let addresses = addresses.into_iter().map(|(at, _)| at).collect();
-    (StayingPart { addresses, listening }, conduit)
 }
 
 fn parts_of(streams: Vec<InheritedStream<TcpStream>>) -> (Vec<StreamPart>, Vec<TcpStream>) {

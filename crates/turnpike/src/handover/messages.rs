@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use dataplane::RelaySettings;
 use state_format::{Malformed, Reader, Value, Writer, fields, variants};
 use turn_proto::{Progress, ReservedPort};
-use turn_types::{AllocationId, Instant, RelayId, RelayedAddr, Secret, WorkerId};
+use turn_types::{AllocationId, Instant, RelayId, Secret, WorkerId};
 
 use super::passing::Outlet;
 
@@ -93,9 +93,8 @@ pub(super) struct Listening {
 pub(super) enum News {
     /// Copies of one worker, while it serves. Descriptors follow: see [`CopyPart`].
     Copies(CopyPart),
-    /// The rest of one worker, which serves no more. Descriptors follow: of its copies, of the ways
-    /// to processes with addresses that stay, of clients' connections, of relays for TCP, of
-    /// connections with peers.
+    /// The rest of one worker, which serves no more. Descriptors follow: of its copies, of clients'
+    /// connections, of relays for TCP, of connections with peers.
     Last(LastPart),
     /// Progress of allocations for which the kernel has relayed since, of each worker: it relays no
     /// more.
@@ -115,8 +114,6 @@ pub(super) struct LastPart {
     /// Allocations that the next process has no copies of, or older ones.
     pub(super) copies: CopyPart,
     pub(super) progress: Vec<(AllocationId, Progress)>,
-    /// The oldest process first.
-    pub(super) staying: Vec<StayingPart>,
     pub(super) streams: Vec<StreamPart>,
     /// Sessions of DTLS.
     pub(super) sessions: Vec<Bytes>,
@@ -143,14 +140,6 @@ pub(super) struct StreamPart {
     pub(super) state: Bytes,
     /// The other end of its socket.
     pub(super) remote: SocketAddr,
-}
-
-/// Relayed addresses of one predecessor.
-#[derive(Debug)]
-pub(super) struct StayingPart {
-    pub(super) addresses: Vec<RelayedAddr>,
-    /// The ones of them that relay TCP.
-    pub(super) listening: Vec<RelayedAddr>,
 }
 
 /// A server introduces itself to a keeper.
@@ -197,7 +186,6 @@ impl LastPart {
         Self {
             copies,
             progress: Vec::new(),
-            staying: Vec::new(),
             streams: Vec::new(),
             sessions: Vec::new(),
             tcp_relays: Vec::new(),
@@ -281,7 +269,6 @@ fields!(ProgressPart { 1 => allocations });
 fields!(LastPart {
     1 => copies,
     2 => progress,
-    3 => staying,
     4 => streams,
     5 => tcp_relays or Vec::new(),
     6 => peers or Vec::new(),
@@ -292,7 +279,6 @@ fields!(LastPart {
 });
 fields!(TcpRelayPart { 1 => relay, 2 => at });
 fields!(StreamPart { 1 => state, 2 => remote });
-fields!(StayingPart { 2 => addresses or Vec::new(), 3 => listening or Vec::new() });
 fields!(KeeperHello { 1 => version, 2 => process, 3 => feeds });
 fields!(CopyPart {
     1 => worker,

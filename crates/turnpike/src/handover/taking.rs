@@ -10,22 +10,21 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 
 use anyhow::anyhow;
 use control::EarlierTotals;
-use dataplane::io::Conduit;
 use dataplane::{
     Copies, Inheritance, InheritedSession, InheritedSocket, InheritedStream, InheritedTcpRelay,
-    RelaySettings, StayingAddresses, Update, tcp_relay_from_fd,
+    RelaySettings, Update, tcp_relay_from_fd,
 };
 use linux_net::{Clock, TcpListener, TcpStream};
 use state_format::Value;
-use turn_types::{AllocationId, Instant, RelayProtocol, RelayedAddr, Secret, WorkerId};
+use turn_types::{AllocationId, Instant, Secret, WorkerId};
 use xdp_relay::ParkedPath;
 
 use super::PATIENCE;
 use super::copying;
 use super::counting;
 use super::messages::{
-    Hello, KeeperHello, KernelPathPart, LastPart, Leaving, Listening, News, Offer, StayingPart,
-    Step, StreamPart, TcpRelayPart,
+    Hello, KeeperHello, KernelPathPart, LastPart, Leaving, Listening, News, Offer, Step,
+    StreamPart, TcpRelayPart,
 };
 use super::parked::{Found, Parked};
 use super::passing::{Inlet, Outlet as _};
@@ -35,7 +34,7 @@ use super::wire::Wire;
 use crate::failure::{Failure, Result};
 
 /// The rest of one worker.
-type Last = Inheritance<InheritedSocket, TcpStream, TcpListener, Conduit>;
+type Last = Inheritance<InheritedSocket, TcpStream, TcpListener>;
 
 /// The server whose place this process takes.
 pub(crate) struct Predecessor {
@@ -432,23 +431,12 @@ impl Predecessor {
     }
 
     fn receive_last(&mut self, last: LastPart) -> io::Result<Last> {
-        let LastPart { copies, progress, staying, streams, tcp_relays, peers, losses, .. } = last;
+        let LastPart { copies, progress, streams, tcp_relays, peers, losses, .. } = last;
         let LastPart { sessions, reserved, allocations, .. } = last;
         // Versions that did not tell sent the progress of all.
         let told = usize::try_from(allocations).unwrap_or(usize::MAX);
         let allocations = told.max(copies.changed.len() + progress.len());
         let copies = copying::copies(&mut self.source, copies)?;
-        let conduits = self.source.receive_descriptors(staying.len())?;
-        let staying = staying.into_iter().zip(conduits).map(|(part, fd)| {
-            let StayingPart { addresses, listening } = part;
-            let listening: BTreeSet<RelayedAddr> = listening.into_iter().collect();
-            let relays = |at| {
-                if listening.contains(at) { RelayProtocol::Tcp } else { RelayProtocol::Udp }
-            };
-            let addresses = addresses.iter().map(|at| (*at, relays(at))).collect();
-            Ok(StayingAddresses { addresses, conduit: Conduit::from_fd(fd)? })
-        });
-        let staying = staying.collect::<io::Result<_>>()?;
         let streams = self.receive_streams(streams)?;
         let listening = self.source.receive_descriptors(tcp_relays.len())?;
         let relay = |(TcpRelayPart { relay, at }, fd)| {
@@ -470,7 +458,6 @@ impl Predecessor {
             tcp_relays,
             peers,
             losses,
-            staying,
             reserved,
             allocations,
         })

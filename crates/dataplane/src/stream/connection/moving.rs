@@ -1,9 +1,9 @@
-//! A connection taken apart for the next process, and put together there.
+//! A connection taken apart for the successor, and put together there.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use state_format::{Malformed, fields};
+use state_format::{Malformed, fields, variants};
 use turn_session::{OutQueue, QueuedMessage, Tls, TlsState};
 use turn_types::{
     ClientAddr, ClientPath, ConnectionId, FiveTuple, Instant, ServerAddr, SocketId, Transport,
@@ -12,7 +12,7 @@ use turn_types::{
 use super::{State, Stream};
 use crate::admission::Admitted;
 use crate::io::{Net, StreamIo as _};
-use crate::report::{Sent, Tag};
+use crate::report::Tag;
 
 /// A connection without its socket, as another process gets it. Keys are in it.
 pub(crate) struct StreamState {
@@ -21,7 +21,8 @@ pub(crate) struct StreamState {
     server: SocketAddr,
     opened: Instant,
     last_message: Instant,
-    is_new: bool,
+    phase: Phase,
+    /// Bytes that were read and not served: whole requests may be among them.
     partial: Vec<u8>,
     unsent: Vec<u8>,
     messages: Vec<QueuedMessage>,
@@ -35,13 +36,50 @@ fields!(StreamState {
     2 => server,
     3 => opened,
     4 => last_message,
-    5 => is_new,
+    5 => phase,
     6 => partial,
     7 => unsent,
     8 => messages,
     9 => tls,
     10 => pipe,
 });
+
+/// Phase of a connection that carries no data of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Messages are exchanged.
+    Open,
+    /// No whole message was received yet.
+    New,
+    /// The PROXY header of a load balancer is expected.
+    Proxied,
+    /// A final response was sent.
+    Ending,
+}
+
+variants!(Phase, "phase of a connection" { 0 => Open, 1 => New, 2 => Proxied, 3 => Ending });
+
+impl Phase {
+    /// Returns the phase that the successor begins in.
+    const fn of(state: State) -> Self {
+        match state {
+            State::Proxied => Self::Proxied,
+            State::New => Self::New,
+            State::Ending => Self::Ending,
+            // The end of the input is read again, and requests that wait are served again.
+            State::Open | State::Answering | State::Held | State::Data(_) => Self::Open,
+        }
+    }
+
+    const fn state(self) -> State {
+        match self {
+            Self::Open => State::Open,
+            Self::New => State::New,
+            Self::Proxied => State::Proxied,
+            Self::Ending => State::Ending,
+        }
+    }
+}
 
 /// A connection that was taken apart.
 pub(crate) struct LeftStream<N: Net> {
@@ -84,11 +122,10 @@ pub enum ConnectionLost {
 }
 
 impl<N: Net> Stream<N> {
-    /// Returns true if another process can go on with it: between two requests or with the data of
-    /// a peer's connection, and with keys that are agreed. The others end soon.
-    pub(crate) fn may_leave(&self) -> bool {
-        let is_between = matches!(self.state, State::New | State::Open | State::Data(_));
-        is_between && self.waiting == 0 && self.tls.as_ref().is_none_or(Tls::may_leave)
+    /// Puts a request, whose wait has ended, before the bytes that were not served yet.
+    pub(crate) fn unserve(&mut self, request: &[u8]) {
+        self.partial.splice(..0, request.iter().copied());
+        self.waiting = self.waiting.saturating_sub(1);
     }
 
     /// Takes its keys out: it is to [leave](Self::leave). `None`: it is broken, or its TLS cannot
@@ -113,7 +150,7 @@ impl<N: Net> Stream<N> {
             server: path.five_tuple.server.0,
             opened,
             last_message,
-            is_new: state == State::New,
+            phase: Phase::of(state),
             partial,
             unsent: [one, two].concat(),
             messages: out.messages().collect(),
@@ -133,16 +170,16 @@ impl<N: Net> Stream<N> {
         let five_tuple = state.five_tuple();
         let mut stream =
             Self::new(socket, ClientPath { five_tuple, socket: id }, state.opened, permit);
-        let tag = |message: &QueuedMessage| tag(message, state.pipe.is_some());
-        stream.out =
-            OutQueue::restore(state.unsent, &state.messages, tag).ok_or(ConnectionLost::Misfit)?;
+        let is_known = |message: &QueuedMessage| Tag::is_known(message.tag);
+        let messages = Some(&state.messages).filter(|messages| messages.iter().all(is_known));
+        let out = messages.and_then(|messages| OutQueue::restore(state.unsent, messages));
+        stream.out = out.ok_or(ConnectionLost::Misfit)?;
         let tls = state.tls.map(Tls::resume).transpose();
         stream.tls = tls.map_err(|_| ConnectionLost::Misfit)?;
         stream.partial = state.partial;
         stream.state = match state.pipe {
             Some(connection) => State::Data(connection),
-            None if state.is_new => State::New,
-            None => State::Open,
+            None => state.phase.state(),
         };
         // A pipe is read when both of its ends are there.
         stream.is_read = state.pipe.is_none();
@@ -161,18 +198,13 @@ impl StreamState {
         }
     }
 
+    /// Address of the client, for limits; `None`: a load balancer has not named it yet.
+    pub(crate) fn customer(&self) -> Option<IpAddr> {
+        (self.phase != Phase::Proxied).then_some(self.client.ip())
+    }
+
     /// The peer's connection that it is bound to.
     pub(crate) const fn pipe(&self) -> Option<ConnectionId> {
         self.pipe
     }
-}
-
-/// Tag that its fate is counted by; the old process knew better.
-fn tag(message: &QueuedMessage, of_pipe: bool) -> u32 {
-    let sent = match (of_pipe, message.droppable) {
-        (true, _) => Sent::Piped,
-        (false, true) => Sent::ToClient,
-        (false, false) => Sent::Reply,
-    };
-    Tag { sent, bytes: message.left as usize }.number()
 }

@@ -4,7 +4,7 @@ use std::net::UdpSocket as StdSocket;
 use std::os::fd::AsFd as _;
 use std::sync::mpsc::sync_channel;
 
-use turn_types::{RelayId, RelayedAddr};
+use turn_types::RelayId;
 
 use super::*;
 use crate::handover::messages::{Bytes, CopyPart, ProgressPart};
@@ -120,22 +120,6 @@ fn connections_come_with_their_sockets() {
     assert_eq!(sessions, [[4], [5]]);
     let [one] = &inherited.peers[..] else { panic!("not one peer") };
     assert_eq!((&one.state[..], one.remote), (&[3][..], peer.local_addr().unwrap()));
-}
-
-#[test]
-fn addresses_that_stay_come_with_their_way() {
-    let at = |port| SocketAddr::from(([192, 0, 2, 1], port));
-    let addresses = vec![RelayedAddr(at(50_000)), RelayedAddr(at(50_002))];
-    let mut parking = parked(&[socket()], 1);
-    let listening = vec![addresses[1]];
-    let expected = [(addresses[0], RelayProtocol::Udp), (addresses[1], RelayProtocol::Tcp)];
-    let staying = vec![StayingPart { addresses, listening }];
-    parking.send(&News::Last(LastPart { staying, ..last_part() })).unwrap();
-    let (_own, next) = std::os::unix::net::UnixDatagram::pair().unwrap();
-    parking.send_descriptors(&[next.as_fd()]).unwrap();
-    let (_, inherited) = received(parking).unwrap();
-    let [staying] = &inherited.staying[..] else { panic!("not one process") };
-    assert_eq!(staying.addresses, expected);
 }
 
 /// A socket that does not listen is no relay: all that has come is closed.

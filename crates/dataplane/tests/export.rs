@@ -1,0 +1,91 @@
+//! Export of all clients to the successor: nobody stays with this process, and nobody is left
+//! without an answer.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use control::{Series, StreamEnd};
+use stun_wire::{AttributeType, Method};
+use test_support::eventually;
+use turn_proto::Policy;
+
+use crate::support::data::{Alice, code_of};
+use crate::support::{PATIENCE, PEER, Start, World, policy, tls};
+
+/// RFC 6062 §5.2: the peer takes no connection, and the Connect waits.
+#[test]
+fn a_connect_in_flight_is_refused_and_its_client_leaves() {
+    let world = World::start(Start {
+        policy: Policy { tcp_relaying: true, ..policy() },
+        ..Start::default()
+    });
+    let listener = TcpListener::bind((PEER, 0)).unwrap();
+    let full = listener.local_addr().unwrap();
+    let connect = |_| TcpStream::connect_timeout(&full, Duration::from_millis(200)).ok();
+    let waiting: Vec<TcpStream> = (0..10_000).map_while(connect).collect();
+    assert!(waiting.len() < 10_000, "it is never full");
+    let (mut alice, _) = Alice::allocated(world.server);
+    let request = alice.request(Method::CONNECT, |builder| {
+        builder.xor_address(AttributeType::XOR_PEER_ADDRESS, full);
+    });
+    alice.socket.write_all(&request).unwrap();
+    eventually("it is being opened", || world.count(Series::PeersLive) == 1);
+    let left = world.channels.leave().unwrap();
+    let counts = (left[0].streams.len(), left[0].peers.len(), left[0].copies.changed.len());
+    assert_eq!(counts, (1, 0, 1), "{left:?}");
+    world.channels.take_back();
+    assert_eq!(code_of(&alice.read()), Some(447));
+    // She goes on.
+    alice.permit(PEER);
+    world.channels.leave().unwrap();
+    world.channels.forget();
+    eventually("nothing is left", || {
+        world.count(Series::StreamsLive) == 0 && world.all_sessions().is_empty()
+    });
+}
+
+#[test]
+fn a_request_that_waits_for_its_user_is_served_by_whoever_serves_next() {
+    let world = World::new();
+    let mut alice = Alice::connect(world.server);
+    let allocate = alice.request(Method::ALLOCATE, |builder| {
+        builder.requested_transport(17);
+    });
+    let refresh = alice.request(Method::REFRESH, |_| ());
+    *world.directory.is_silent.lock().unwrap() = true;
+    alice.socket.write_all(&[allocate, refresh].concat()).unwrap();
+    eventually("both wait", || world.directory.asked.lock().unwrap().len() == 2);
+    for _ in 0..2 {
+        let left = world.channels.leave().unwrap();
+        assert_eq!(left[0].streams.len(), 1);
+        world.channels.take_back();
+    }
+    *world.directory.is_silent.lock().unwrap() = false;
+    world.channels.leave().unwrap();
+    world.channels.take_back();
+    let answers = [alice.read(), alice.read()].map(|answer| code_of(&answer));
+    assert_eq!(answers, [None, None], "in their order: a Refresh alone would be refused");
+    assert_eq!(world.all_sessions().len(), 1);
+}
+
+/// rustls does not give the state of a handshake.
+#[test]
+fn a_tls_handshake_ends_when_another_process_serves() {
+    let world = World::start(Start { tls: Some(tls::config()), ..Start::default() });
+    let mut client = TcpStream::connect(world.server).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    // The beginning of a ClientHello.
+    client.write_all(&[22, 3, 1, 2, 0, 1]).unwrap();
+    eventually("it is accepted", || world.count(Series::StreamsLive) == 1);
+    // In the turn of the next request it has been read.
+    world.totals();
+    let left = world.channels.leave().unwrap();
+    assert_eq!(left[0].streams.len(), 0);
+    world.channels.forget();
+    let mut heard = Vec::new();
+    client.read_to_end(&mut heard).unwrap();
+    assert_eq!((heard[0], &heard[5..]), (21, &[1, 0][..]), "close_notify");
+    let ended = Series::StreamsEnded(StreamEnd::Shutdown);
+    eventually("it is counted", || world.count(ended) == 1);
+}
