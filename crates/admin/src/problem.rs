@@ -34,8 +34,8 @@ impl Problem {
     pub(crate) fn stopping() -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
-            "the server is stopping",
-            "wait until it is gone, or start it again",
+            "this process of the server is stopping",
+            "if another one takes its place, send the request again; otherwise start the server again",
         )
     }
 

@@ -48,7 +48,10 @@ pub enum Update<S = InheritedSocket> {
     /// Progress of allocations since, by the kernel path there.
     Progress(Vec<(AllocationId, Progress)>),
     /// This process serves.
-    Serve,
+    Serve {
+        /// It takes no new allocations: the other process drained.
+        drains: bool,
+    },
 }
 
 impl Update {
@@ -91,7 +94,7 @@ impl Update {
             }
             Self::Reached(answer) => Update::Reached(answer),
             Self::Progress(progress) => Update::Progress(progress),
-            Self::Serve => Update::Serve,
+            Self::Serve { drains } => Update::Serve { drains },
         })
     }
 }
@@ -102,7 +105,7 @@ impl<S> Update<S> {
         match self {
             Self::Copies(copies) => std::mem::take(&mut copies.shared),
             Self::Last(inheritance) => std::mem::take(&mut inheritance.copies.shared),
-            Self::Reached(_) | Self::Progress(_) | Self::Serve => Vec::new(),
+            Self::Reached(_) | Self::Progress(_) | Self::Serve { .. } => Vec::new(),
         }
     }
 }

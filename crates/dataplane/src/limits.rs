@@ -29,6 +29,10 @@ pub const MESSAGES_PER_GATHERING: usize = 256;
 /// second-level cache before they are sent.
 pub const BYTES_PER_GATHERING: usize = 256 << 10;
 
+/// Ids of allocations that a process skips behind the last one of its predecessor that it knows of:
+/// more than a worker gives between two copies.
+pub const IDS_SKIPPED: u64 = 1 << 20;
+
 /// Time for a worker to leave its allocations to the next process. It does so between two batches,
 /// and takes some milliseconds for a few thousand; later means that it is stuck, and the hand-over
 /// fails.

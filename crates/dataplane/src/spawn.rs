@@ -82,8 +82,8 @@ fn is_to_serve(worker: &mut Worker, updates: &Receiver<Update>) -> bool {
     loop {
         match updates.recv() {
             Ok(Update::Progress(progress)) => worker.set_progress(progress),
-            Ok(Update::Serve) => {
-                worker.settle_in();
+            Ok(Update::Serve { drains }) => {
+                worker.settle_in(drains);
                 return true;
             }
             Ok(Update::Copies(_) | Update::Reached(_) | Update::Last(_)) | Err(_) => return false,
@@ -111,7 +111,7 @@ impl Entrance {
                     tell_refused(id, &worker.take_over(*inherited));
                     return Ok((worker, updates));
                 }
-                Update::Progress(_) | Update::Serve => return Err(nothing()),
+                Update::Progress(_) | Update::Serve { .. } => return Err(nothing()),
             }
             update = next()?;
         }

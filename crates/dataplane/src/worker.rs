@@ -15,7 +15,7 @@ use ahash::RandomState;
 use control::{Authorizer, Histogram, Inbox, Series, StreamEnd, UserDirectory, WorkerCounters};
 use linux_net::{RxBatch, TxBatch};
 use turn_proto::{EndReason, Fetch, Policy, REPLY_MAX, Server, ServerConfig, SharedRegistry};
-use turn_types::{Instant, IpFamily, RelayId, SocketId, WorkerId};
+use turn_types::{AllocationId, Instant, IpFamily, RelayId, SocketId, WorkerId};
 
 use crate::context::{Connections, Context, Message, Output};
 use crate::copies::{CopiesFor, Copying, Unsent};
@@ -44,6 +44,8 @@ use takeover::Taken;
 pub struct WorkerSpec<N: Net = Kernel> {
     /// Number of the worker: unique in the process, and its index among [`control::Workers`].
     pub id: WorkerId,
+    /// Start of the process, since 1970: ids of allocations begin there.
+    pub started: Duration,
     /// Its UDP listeners.
     pub listeners: Vec<Listener<N>>,
     /// Sockets of another process for relays of prefixes; those that are missing are opened.
@@ -161,13 +163,14 @@ impl<N: Net> Worker<N> {
     /// No memory left for epoll; a port of prefixes that another program has.
     pub fn new(spec: WorkerSpec<N>) -> io::Result<Self> {
         let WorkerEndpoint { net, inbox, messages, .. } = spec.endpoint;
-        let server = Server::new(ServerConfig {
+        let mut server = Server::new(ServerConfig {
             worker: spec.id,
             policy: spec.policy.clone(),
             registry: spec.registry,
             seed: spec.seed,
             routes: spec.routes.is_some(),
         });
+        server.go_on_behind(AllocationId::before_first(spec.id, spec.started));
         let tx = if spec.net.gso { TxBatch::new() } else { TxBatch::without_runs() };
         let hasher =
             RandomState::with_seeds(net.random(), net.random(), net.random(), net.random());

@@ -41,7 +41,7 @@ fn a_connect_in_flight_is_refused_and_its_client_leaves() {
     world.channels.leave().unwrap();
     world.channels.forget();
     eventually("nothing is left", || {
-        world.count(Series::StreamsLive) == 0 && world.all_sessions().is_empty()
+        world.count(Series::StreamsLive) == 0 && world.totals().allocations_live() == 0
     });
 }
 

@@ -73,6 +73,7 @@ impl Server {
         for ((id, listener), endpoint) in (0..).zip([first, second]).zip(endpoints) {
             let spec = WorkerSpec {
                 id: WorkerId(id),
+                started: Duration::ZERO,
                 listeners: vec![listener],
                 shared: Vec::new(),
                 acceptors: vec![],

@@ -164,6 +164,6 @@ fn a_session_of_dtls_leaves_with_its_allocation() {
     world.channels.leave().unwrap();
     world.channels.forget();
     eventually("the next process has it", || {
-        world.count(Series::AssociationsLive) == 0 && world.all_sessions().is_empty()
+        world.count(Series::AssociationsLive) == 0 && world.totals().allocations_live() == 0
     });
 }

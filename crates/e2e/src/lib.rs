@@ -35,7 +35,7 @@ pub use machine::{Machine, debian_packed};
 pub use nat::{Dependence, INSIDE, Nat};
 pub use rounds::Rounds;
 pub use secure::SecureScene;
-pub use server::{Account, Config, Server, binary};
+pub use server::{Account, Config, Operator, Server, binary};
 pub use test_support::{require, skip};
 pub use tool::{Running, Tool, repository};
 pub use uclient::{assert_conflict_is_refused, assert_echoed, uclient};

@@ -24,6 +24,32 @@ pub struct Account {
     pub password: &'static str,
 }
 
+/// Commands for a server, also while another process takes its place.
+#[derive(Clone, Debug)]
+pub struct Operator {
+    namespace: String,
+    directory: PathBuf,
+}
+
+impl Operator {
+    /// Runs a command of the program.
+    ///
+    /// # Panics
+    /// It does not end.
+    #[must_use]
+    pub fn ask(&self, arguments: &[&str]) -> Tool {
+        Tool::run(
+            Command::new("ip")
+                .args(["netns", "exec", &self.namespace])
+                .arg(binary())
+                .args(arguments)
+                .arg("--data")
+                .arg(&self.directory),
+            PATIENCE,
+        )
+    }
+}
+
 /// Configuration of the server for a test.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -166,15 +192,13 @@ impl Server {
     /// Runs a command of the binary against this server, such as `status --json`.
     #[must_use]
     pub fn ask(&self, arguments: &[&str]) -> Tool {
-        Tool::run(
-            Command::new("ip")
-                .args(["netns", "exec", &self.namespace])
-                .arg(binary())
-                .args(arguments)
-                .arg("--data")
-                .arg(&self.directory),
-            PATIENCE,
-        )
+        self.operator().ask(arguments)
+    }
+
+    /// An operator of it, who may ask while it is upgraded.
+    #[must_use]
+    pub fn operator(&self) -> Operator {
+        Operator { namespace: self.namespace.clone(), directory: self.directory.clone() }
     }
 
     /// The answer of a command with `--json`.

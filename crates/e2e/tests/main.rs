@@ -38,6 +38,7 @@ mod tls;
 mod turnadmin;
 mod upgrade;
 mod upgrade_clients;
+mod upgrade_operators;
 mod upgrade_prefixes;
 mod upgrade_tcp_relays;
 mod why;

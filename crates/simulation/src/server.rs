@@ -2,10 +2,12 @@
 //! an operator.
 
 mod audit;
+mod ended;
 mod handover;
 mod keeper;
 mod process;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +16,9 @@ use control::{CounterTotals, Request, WorkerCounters};
 use dataplane::ConnectionLimits;
 use netsim::{Chance, Outbox, Packet, Rng};
 use turn_proto::{Policy, RelayPorts, RelayPrefix, UserAnswer, UserQuery};
-use turn_types::{Instant, Now, Prefix, WorkerId};
+use turn_types::{AllocationId, Instant, Now, Prefix, WorkerId};
 
+use self::ended::Ended;
 use self::handover::{Absence, Handover};
 use self::keeper::Keeper;
 use self::process::Process;
@@ -90,6 +93,12 @@ pub struct ServerHost {
     prefixes: Vec<RelayPrefix>,
     /// Counts of processes that have ended.
     earlier: Vec<Arc<WorkerCounters>>,
+    /// The process drains.
+    drains: bool,
+    /// Allocations that an operator has ended.
+    ended: Ended,
+    /// Ids of allocations so far, with the times at which these were made.
+    given: BTreeMap<AllocationId, Instant>,
     /// One has died.
     has_died: bool,
     ran_at: Instant,
@@ -138,6 +147,9 @@ impl ServerHost {
             ports: Vec::new(),
             prefixes: Vec::new(),
             earlier: Vec::new(),
+            drains: false,
+            ended: Ended::default(),
+            given: BTreeMap::new(),
             has_died: false,
             ran_at: Instant::ZERO,
             has_work_left: true,
@@ -237,30 +249,33 @@ impl ServerHost {
 
     // An operator.
 
-    /// Changes the rules.
+    /// Changes the rules. While another process prepares itself, operators have to wait.
     pub fn apply(&mut self, policy: Policy) {
-        let Some(process) = &self.serving else { return };
+        let Some(process) = self.serving.as_ref().filter(|_| self.handover.is_none()) else {
+            return;
+        };
         let policy = Arc::new(process.with_own_tables(policy));
         process.post_all(|| Request::Apply { policy: Arc::clone(&policy), done: Box::new(drop) });
         self.note_tables(&policy);
         self.has_work_left = true;
     }
 
-    /// Begins or ends draining.
+    /// Begins or ends draining, unless another process prepares itself.
     pub fn drain(&mut self, on: bool) {
-        if let Some(process) = &self.serving {
+        if let Some(process) = self.serving.as_ref().filter(|_| self.handover.is_none()) {
             process.post_all(|| Request::Drain(on));
+            self.drains = on;
         }
         self.has_work_left = true;
     }
 
-    /// Ends one allocation of a worker, if it has any.
+    /// Ends one allocation of a worker, if it has any, at any time.
     pub fn end_any(&mut self, worker: WorkerId) {
-        let Some(process) = self.serving.as_mut().filter(|_| self.handover.is_none()) else {
-            return;
-        };
+        let has_left = self.handover.as_ref().is_some_and(Handover::has_left);
+        let Some(process) = self.serving.as_mut().filter(|_| !has_left) else { return };
         for id in process.allocations(worker, 1).into_iter().map(|record| record.id) {
-            process.post(worker, Request::End { id, reply: Box::new(drop) });
+            let reply = self.ended.reply(id, self.ran_at);
+            process.post(worker, Request::End { id, reply });
         }
         self.has_work_left = true;
     }

@@ -26,6 +26,7 @@
 //! serves meanwhile. After a crash the next one gets the copies that a keeper has (keeper.rs,
 //! keeper_link.rs).
 
+mod changes;
 mod copying;
 mod counting;
 mod giving;
@@ -39,6 +40,7 @@ mod room;
 mod taking;
 mod wire;
 
+pub(crate) use changes::{Change, Changes};
 pub(crate) use giving::{Giving, HandedOver, Handovers, ListenerCopies, WorkersToGive};
 pub(crate) use keeper::keep;
 pub(crate) use keeper_link::KeeperLink;

@@ -1,5 +1,6 @@
 //! The life of a running server after its start: signals, operators' requests, draining, the end.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use crate::alternates::Alternates;
 use crate::cli::PathOptions;
 use crate::external::{self, ASKED_EVERY, Answers};
 use crate::failure::{Failure, Result};
-use crate::handover::{HandedOver, Handovers, KeeperLink};
+use crate::handover::{Change, Changes, HandedOver, Handovers, KeeperLink};
 use crate::host_watch::HostWatch;
 use crate::offload::KernelPath;
 use crate::output;
@@ -50,7 +51,9 @@ pub(crate) struct Server {
     pub(crate) paths: PathOptions,
     pub(crate) in_force: InForce,
     pub(crate) handle: Handle,
-    pub(crate) requests: mpsc::Receiver<OperatorRequest>,
+    pub(crate) requests: Requests,
+    /// End of a drain that goes on from the process before.
+    pub(crate) drain_until: Option<turn_types::Instant>,
     pub(crate) signals: Signals,
     pub(crate) manager: ServiceManager,
     /// True if the last reload was refused: another configuration is in force than the files have.
@@ -70,6 +73,53 @@ pub(crate) struct Server {
     pub(crate) keeper: Option<KeeperLink>,
     /// The socket of hand-overs, for its file.
     pub(crate) _handover_socket: SocketFile,
+}
+
+/// Requests of operators, and what they wait for.
+pub(crate) struct Requests {
+    queue: mpsc::Receiver<OperatorRequest>,
+    changes: Changes,
+    /// Request that came as a successor began to prepare itself.
+    deferred: Option<OperatorRequest>,
+    /// Signals that came since.
+    signals: BTreeSet<Signal>,
+}
+
+impl Requests {
+    pub(crate) const fn new(queue: mpsc::Receiver<OperatorRequest>, changes: Changes) -> Self {
+        Self { queue, changes, deferred: None, signals: BTreeSet::new() }
+    }
+
+    /// The next request, with what lets it be carried out. Never while a successor prepares itself.
+    async fn next(&mut self) -> (OperatorRequest, Change) {
+        loop {
+            if !self.changes.are_held() {
+                let next = self.deferred.take();
+                let next = if next.is_some() { next } else { self.queue.recv().await };
+                let Some(request) = next else { std::future::pending().await };
+                match self.changes.begin() {
+                    Some(change) => return (request, change),
+                    None => self.deferred = Some(request),
+                }
+            }
+            self.changes.released().await;
+        }
+    }
+
+    /// Begins what a signal asks for; `None`: it is kept for later.
+    fn begin(&mut self, signal: Signal) -> Option<Change> {
+        let change = self.changes.begin();
+        if change.is_none() {
+            tracing::info!("{signal:?} waits: another process is about to take over");
+            self.signals.insert(signal);
+        }
+        change
+    }
+
+    /// The next signal that was kept and can be carried out now.
+    fn kept_signal(&mut self) -> Option<Signal> {
+        if self.changes.are_held() { None } else { self.signals.pop_first() }
+    }
 }
 
 /// A drain that goes on.
@@ -132,7 +182,7 @@ impl Threads {
 impl Server {
     /// Runs until the server was told to end and has ended.
     pub(crate) async fn run(mut self) -> Result<()> {
-        let mut drain: Option<Draining> = None;
+        let mut drain = self.inherited_drain();
         let mut empty_since: Option<Instant> = None;
         let mut external: JoinSet<Result<Answers>> = JoinSet::new();
         let mut external_look = interval_at(Instant::now() + ASKED_EVERY, ASKED_EVERY);
@@ -147,7 +197,7 @@ impl Server {
                 signal = self.signals.next() => if self.obey(signal, &mut drain).await.is_break() {
                     break;
                 },
-                Some(request) = self.requests.recv() => self.answer(request, &mut drain).await,
+                (request, _change) = self.requests.next() => self.answer(request, &mut drain).await,
                 Some(over) = self.handed_over.recv() => {
                     self.retire(over);
                     break;
@@ -177,7 +227,9 @@ impl Server {
                 silent = self.alternates.changed() => {
                     self.in_force.follow_alternates(&self.handle, silent).await;
                 }
-                _ = revocations_look.tick() => self.in_force.prune_revocations(&self.handle).await,
+                _ = revocations_look.tick() => if let Some(_change) = self.requests.changes.begin() {
+                    self.in_force.prune_revocations(&self.handle).await;
+                },
                 _ = certificates_look.tick() => self.in_force.watch_certificates(&self.handle),
                 _ = watch.tick() => {
                     let looked = watchdog.look(&self.handle.workers);
@@ -188,6 +240,11 @@ impl Server {
                 }
                 () = sleep(DRAIN_LOOK), if drain.is_some() => {}
             }
+            if let Some(signal) = self.requests.kept_signal()
+                && self.obey(signal, &mut drain).await.is_break()
+            {
+                break;
+            }
             if self.is_drained(drain, &mut empty_since) {
                 break;
             }
@@ -197,6 +254,14 @@ impl Server {
 
     /// Does as a signal says. Breaks if it ends a server that was told to end before.
     async fn obey(&mut self, signal: Signal, drain: &mut Option<Draining>) -> ControlFlow<()> {
+        // Its end is none of the changes that could be lost: it ends all.
+        let _change = match signal {
+            Signal::End => None,
+            Signal::Reload | Signal::User1 | Signal::User2 => match self.requests.begin(signal) {
+                Some(change) => Some(change),
+                None => return ControlFlow::Continue(()),
+            },
+        };
         match signal {
             Signal::Reload => drop(self.reload(false).await),
             Signal::End if drain.is_some_and(|drain| drain.told_to_end) => {
@@ -274,6 +339,12 @@ impl Server {
             "the next process serves; this one ends"
         );
         self.handovers = None;
+    }
+
+    /// The drain of the process before goes on.
+    fn inherited_drain(&self) -> Option<Draining> {
+        let left = self.drain_until?.saturating_since(Clock::now().instant);
+        Some(self.drain(Draining { until: Instant::now() + left, told_to_end: false }))
     }
 
     /// Does as a signal is configured to.

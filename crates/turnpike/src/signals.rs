@@ -5,7 +5,7 @@ use std::io;
 use tokio::signal::unix::{self, SignalKind, signal};
 
 /// Meaning of a signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Signal {
     /// SIGHUP: read the configuration again.
     Reload,

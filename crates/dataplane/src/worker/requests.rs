@@ -21,6 +21,14 @@ impl<N: Net> Worker<N> {
 
     fn serve_request(&mut self, request: Request) {
         let now = self.cx.now;
+        // Another process has the allocations: no answer is better than that there are none.
+        let is_own = matches!(
+            request,
+            Request::Refusals { .. } | Request::CountTraffic { .. } | Request::Stop
+        );
+        if !self.listens && !is_own {
+            return;
+        }
         match request {
             Request::Apply { policy, done } => {
                 self.exclude_listening_ports(&policy);

@@ -13,6 +13,7 @@ use crate::copies::{CopiedAllocation, CopiedRelay, Copies};
 use crate::dtls::{Dtls, SessionLost};
 use crate::inheritance::Inherited;
 use crate::io::{Net, UdpIo as _};
+use crate::limits::IDS_SKIPPED;
 use crate::report::Condition;
 use crate::sockets::{RelaySocket, Sockets};
 use crate::stream::{ConnectionLost, Streams};
@@ -86,7 +87,9 @@ impl<N: Net> Worker<N> {
     pub fn take(&mut self, copies: Copies<N::Udp>) {
         self.streams.hold();
         let Copies { last_id, changed, ended, .. } = copies;
-        self.cx.server.go_on_behind(last_id);
+        // Behind a crash, more may have been given since.
+        let counter = last_id.counter() + IDS_SKIPPED;
+        self.cx.server.go_on_behind(AllocationId::new(last_id.worker(), counter));
         for id in ended {
             drop(self.give_back(id));
         }
@@ -144,8 +147,9 @@ impl<N: Net> Worker<N> {
 
     /// All workers have [taken over](Self::take_over), and this process is about to serve: takes
     /// the ports for which an old copy at another worker may have been in the way, and lets its
-    /// connections go on.
-    pub fn settle_in(&mut self) {
+    /// connections go on. `drains`: it takes no new allocations.
+    pub fn settle_in(&mut self, drains: bool) {
+        self.cx.server.drain(drains);
         let Self { cx, streams, tcp_relay, taken, .. } = self;
         for port in std::mem::take(&mut taken.reserved) {
             cx.server.reserve_again(cx.now, &port);

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use control::NoAuthorizer;
 use control::{
-    Asked, CounterTotals, Fate, Leg, LockedRegistry, Mailbox, Reply, Request, Series,
-    SessionFilter, UserDirectory, UserLookup, WorkerCounters,
+    Asked, CounterTotals, Fate, Leg, LockedRegistry, Mailbox, RefusalFilter, Reply, Request,
+    Series, SessionFilter, UserDirectory, UserLookup, WorkerCounters,
 };
 use dataplane::limits::REQUESTS_PER_TURN;
 use dataplane::{
@@ -158,6 +158,7 @@ impl World {
             let counters = Arc::new(WorkerCounters::new());
             let spec = WorkerSpec {
                 id: WorkerId(id),
+                started: Duration::ZERO,
                 listeners,
                 shared: Vec::new(),
                 acceptors: vec![acceptor],
@@ -212,7 +213,8 @@ impl World {
             let reply = Box::new(drop);
             self.mailbox.post(Request::End { id: NOBODY, reply }).unwrap();
         }
-        assert!(!self.ask(|reply| Request::End { id: NOBODY, reply }));
+        // Also one that has handed over answers this.
+        self.ask(|reply| Request::Refusals { filter: RefusalFilter::default(), limit: 0, reply });
         CounterTotals::of([&*self.counters])
     }
 

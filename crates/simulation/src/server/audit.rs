@@ -81,6 +81,12 @@ impl ServerHost {
                 if !ids.insert(record.id) {
                     return Err(format!("{} is at two workers", record.id));
                 }
+                if self.ended.has(record.id) {
+                    return Err(format!("{} lives, and an operator has ended it", record.id));
+                }
+                if *self.given.entry(record.id).or_insert(record.created) != record.created {
+                    return Err(format!("{} was given twice", record.id));
+                }
                 // Of two addresses one may be gone, and in use by another.
                 let addresses: Vec<_> =
                     record.relayed.into_iter().flatten().map(|relayed| relayed.0).collect();

@@ -80,6 +80,11 @@ impl Handover {
         self.due
     }
 
+    /// Returns true if the running process serves no more.
+    pub(super) const fn has_left(&self) -> bool {
+        self.has_left
+    }
+
     /// Takes the copies that have come. False if it dies of them.
     fn take_copies(&mut self) -> bool {
         while let Ok(copies) = self.received.try_recv() {
@@ -162,6 +167,8 @@ impl ServerHost {
         } else {
             self.earlier.extend(process.counters().cloned());
             drop(process);
+            // What has happened since the keeper's last copies may not be known to it.
+            self.ended.forget_since(self.ran_at);
             keeper.iter_mut().for_each(|keeper| keeper.read_some(&mut self.rng));
         }
         self.has_died = true;
@@ -190,6 +197,8 @@ impl ServerHost {
     }
 
     fn wait_for_next(&mut self, from: Legacy) {
+        // A drain ends with a process that has ended.
+        self.drains = false;
         let until = self.ran_at + self.rng.duration_below(ABSENCE_MAX);
         self.absence = Some(Absence { from, until });
     }
@@ -275,7 +284,7 @@ impl ServerHost {
     }
 
     fn begin(&mut self, next: NextProcess) {
-        let process = next.serve(&self.host);
+        let process = next.serve(&self.host, self.drains);
         self.keeper = (self.rng.below(3) > 0).then(|| Keeper::follow(&process));
         self.serving = Some(process);
         self.has_work_left = true;
@@ -312,6 +321,10 @@ impl ServerHost {
 
     /// A process begins with nothing.
     pub(super) fn begin_anew(&mut self) {
+        if self.wall_error < 0 {
+            // It does not know of the ids of others, and its clock is that of an earlier time.
+            self.given.clear();
+        }
         let listeners = |_| Listeners::open(&self.host, &self.plan.listeners);
         let listeners = (0..self.plan.workers).map(listeners).collect();
         let next = self.prepare(listeners);

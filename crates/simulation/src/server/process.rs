@@ -5,6 +5,7 @@ use std::mem::take;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use control::{
     Asked, LockedRegistry, Mailbox, Request, Series, SessionFilter, UserDirectory, UserLookup,
@@ -173,6 +174,8 @@ impl NextProcess {
         let dtls = DtlsSettings { config: plan.dtls.clone(), only: false, admission };
         let registry = Arc::new(LockedRegistry::new());
         let shared_policy = Arc::new(policy.clone());
+        let now = host.state().now;
+        let started = Duration::new(now.unix.0, (now.instant.as_nanos() % 1_000_000_000) as u32);
         let worker = |(id, (mailbox, endpoint, wait, listeners)): (u16, _)| {
             let listeners: Listeners = listeners;
             let counters = Arc::new(WorkerCounters::new());
@@ -181,6 +184,7 @@ impl NextProcess {
             let Listeners { udp, tcp } = listeners.copy();
             let spec = Some(Box::new(WorkerSpec {
                 id: WorkerId(id),
+                started,
                 listeners: udp.into_iter().map(Listener::over).collect(),
                 shared: Vec::new(),
                 acceptors: tcp,
@@ -242,14 +246,14 @@ impl NextProcess {
         }
     }
 
-    /// Lets it serve.
-    pub(super) fn serve(self, host: &SimHost) -> Process {
+    /// Lets it serve; `drains`: it takes no new allocations.
+    pub(super) fn serve(self, host: &SimHost, drains: bool) -> Process {
         let worker = |mut next: NextWorker| {
             next.built(Vec::new());
             let NextWorker { worker, ring, wait, counters, mailbox, listeners, .. } = next;
             host.add_ring(&ring);
             let mut worker = worker.expect("it was built");
-            worker.settle_in();
+            worker.settle_in(drains);
             SimWorker { worker, wait, counters, mailbox, listeners }
         };
         let workers = self.workers.into_iter().map(worker).collect();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use control::{Authorizer, TookOverInfo, UserDirectory, WorkerCounters};
 use dataplane::limits::COPIES_WAITING;
@@ -20,6 +21,8 @@ use crate::handover::{Predecessor, Retiring};
 
 /// Parts that all workers of a server have in common.
 pub(super) struct SharedParts {
+    /// Start of the process, since 1970.
+    pub(super) started: Duration,
     pub(super) streams: StreamSettings,
     pub(super) dtls: DtlsSettings,
     pub(super) policy: Arc<Policy>,
@@ -49,6 +52,7 @@ impl SharedParts {
         let OwnParts { core, listeners, acceptors, endpoint, counters, routes } = own;
         let spec = WorkerSpec {
             id,
+            started: self.started,
             listeners,
             shared: Vec::new(),
             acceptors,
@@ -127,7 +131,8 @@ impl Starting {
         let retiring = retiring.or_fail("the running server took everything back, and goes on")?;
         for worker in news {
             // One that has ended is noticed as one that ends later.
-            let _ = worker.send(Update::Serve);
+            let drains = retiring.as_ref().is_some_and(|one| one.drain_until().is_some());
+            let _ = worker.send(Update::Serve { drains });
         }
         let took_over = before.zip(left).map(|((process, _), left)| TookOverInfo {
             process,

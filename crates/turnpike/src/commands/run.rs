@@ -28,7 +28,9 @@ use crate::cli::PathOptions;
 use crate::confinement::{self, Confinement};
 use crate::failure::{Failure, Result};
 use crate::first_start::{self, Shown};
-use crate::handover::{self, Giving, HandedOver, Handovers, KeeperLink, Predecessor, Retiring};
+use crate::handover::{
+    self, Changes, Giving, HandedOver, Handovers, KeeperLink, Predecessor, Retiring,
+};
 use crate::host_watch::HostWatch;
 use crate::listener_test::OwnListeners;
 use crate::logging::{self, LogLevel};
@@ -36,7 +38,7 @@ use crate::offload::{Beginning, KernelPath};
 use crate::paths::{self, Configuration};
 use crate::process::{self, ProcessOptions};
 use crate::reload::{self, InForce};
-use crate::server::{Server, Threads};
+use crate::server::{Requests, Server, Threads};
 use crate::service_manager::ServiceManager;
 use crate::signals::{Signal, Signals};
 use crate::tables::Tables;
@@ -78,10 +80,13 @@ async fn serve(
     let is_restart = found.is_some();
     // From here on the server ends as it is told to, and not within a system call.
     let signals = Signals::new()?;
-    let mut predecessor = if takes_over {
-        Some(Predecessor::meet(&handover::socket(&settings.control_socket()))?)
+    let (settings, mut predecessor) = if takes_over {
+        let predecessor = Predecessor::meet(&handover::socket(&settings.control_socket()))?;
+        // From here on nothing is reloaded there: what was, may have come after the first look.
+        (paths::load(paths)?.settings, Some(predecessor))
     } else {
-        restart::predecessor(found, &settings)
+        let predecessor = restart::predecessor(found, &settings);
+        (settings, predecessor)
     };
     if let Some(coturn) = &paths.coturn {
         coturn.tell(&settings.data.directory);
@@ -232,16 +237,19 @@ impl Launch<'_> {
             let store = renewal::store(&self.settings);
             tokio::spawn(renewal::renew(order, store, certificates.in_force()));
         }
+        let drain_until = started.retiring.as_ref().and_then(Retiring::drain_until);
         if let Some(retiring) = started.retiring {
             begin_kernel_path(retiring, &prepared.kernel_path).await;
         }
+        let changes = Changes::default();
         let giving = Giving {
             workers: prepared.to_give,
             services: sockets.services,
             serving,
             paths,
             kernel_path: prepared.kernel_path.clone(),
-            counted: handle.workers.clone(),
+            handle: handle.clone(),
+            changes: changes.clone(),
         };
         let (done, handed_over) = unbounded_channel();
         let successor = (sockets.handover, done, started.took_over.is_some());
@@ -256,7 +264,8 @@ impl Launch<'_> {
             paths: self.paths.clone(),
             in_force: InForce::new(self.settings, self.log, self.confinement, prepared.reloadable),
             handle,
-            requests,
+            requests: Requests::new(requests, changes),
+            drain_until,
             signals: self.signals,
             manager: self.manager,
             reload_refused: false,

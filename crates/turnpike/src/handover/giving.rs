@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use admin::PassedOn;
-use control::Workers;
+use control::Handle;
 use dataplane::limits::COPIES_WAITING;
 use dataplane::{
     Copies, Inheritance, InheritedStream, InheritedTcpRelay, Listener, RelaySettings,
@@ -25,6 +25,7 @@ use turn_proto::Progress;
 use turn_types::{AllocationId, Secret, WorkerId};
 use xdp_relay::ParkedPath;
 
+use super::changes::Changes;
 use super::copying;
 use super::counting;
 use super::messages::{
@@ -123,8 +124,9 @@ pub(crate) struct Giving {
     /// Paths of Unix sockets.
     pub(crate) paths: Vec<PassedOn>,
     pub(crate) kernel_path: KernelPath,
-    /// The counters of this process and of earlier ones.
-    pub(crate) counted: Workers,
+    /// Counters and drain.
+    pub(crate) handle: Handle,
+    pub(crate) changes: Changes,
 }
 
 /// Hand-overs are possible as long as this is there. Without it listeners and the kernel path are
@@ -245,6 +247,7 @@ impl Giving {
             Err(error) => return Err(error),
         };
         tracing::info!(process, version, "the next process prepares to take over");
+        let hold = self.changes.hold();
         self.offer(&mut wire, &[io::stderr().as_fd()])?;
         wire.set_patience(PREPARATION_MAX)?;
         wire.expect(Step::Copy)?;
@@ -263,6 +266,7 @@ impl Giving {
             .and_then(|()| wire.expect(Step::Prepared))
             .and_then(|()| self.end(&mut wire));
         prepared.inspect_err(|_| self.take_back())?;
+        hold.make_final();
         let pause = since.elapsed();
         drop(copies);
         self.workers.channels.forget();
@@ -280,6 +284,7 @@ impl Giving {
 
     /// Lets the next process serve.
     fn end(&self, wire: &mut Wire) -> io::Result<()> {
+        wire.send(&News::Drain(self.handle.drain_deadline()))?;
         self.withdraw(wire)?;
         self.pass_on_paths(true);
         wire.send(&Step::Go)
@@ -297,7 +302,7 @@ impl Giving {
         outlet: &mut impl Outlet,
         workers: Vec<Vec<(AllocationId, Progress)>>,
     ) -> io::Result<()> {
-        let totals = self.counted.freeze(self.kernel_path.watch().as_deref());
+        let totals = self.handle.workers.freeze(self.kernel_path.watch().as_deref());
         outlet.send(&News::Totals(counting::write(totals)))?;
         let part = |allocations| ProgressPart { allocations };
         outlet.send(&News::Progress(workers.into_iter().map(part).collect()))
@@ -376,7 +381,7 @@ impl Giving {
     }
 
     fn take_back(&self) {
-        self.counted.thaw();
+        self.handle.workers.thaw();
         self.pass_on_paths(false);
         self.workers.channels.take_back();
         self.workers.set_room(self.workers.receive_buffer);

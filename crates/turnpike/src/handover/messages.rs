@@ -102,6 +102,8 @@ pub(super) enum News {
     /// Counters of all processes so far, as [counting](super::counting) writes them; the progress
     /// follows.
     Totals(Bytes),
+    /// The end of a drain that goes on, from a process that runs; the totals follow.
+    Drain(Option<Instant>),
 }
 
 /// Progress of allocations of one worker.
@@ -264,6 +266,7 @@ variants!(News, "news of a worker" {
     1 => Last(last),
     2 => Progress(parts),
     3 => Totals(totals),
+    4 => Drain(until),
 });
 fields!(ProgressPart { 1 => allocations });
 fields!(LastPart {

@@ -1,6 +1,7 @@
 //! A predecessor that serves no more, and the kernel path that it still has or has left.
 
 use control::EarlierTotals;
+use turn_types::Instant;
 use xdp_relay::ParkedPath;
 
 use super::PATIENCE;
@@ -15,12 +16,18 @@ pub(crate) struct Retiring {
     /// Of one that has ended.
     kernel_path: Option<ParkedPath>,
     totals: Option<EarlierTotals>,
+    /// End of its drain, if it drained.
+    drain_until: Option<Instant>,
 }
 
 impl Retiring {
     /// One that runs: it lets go of the kernel path.
-    pub(super) const fn runs(wire: Wire, totals: Option<EarlierTotals>) -> Self {
-        Self { wire: Some(wire), kernel_path: None, totals }
+    pub(super) const fn runs(
+        wire: Wire,
+        totals: Option<EarlierTotals>,
+        drain_until: Option<Instant>,
+    ) -> Self {
+        Self { wire: Some(wire), kernel_path: None, totals, drain_until }
     }
 
     /// One that has ended. Its kernel path relays no more from here on: this process may refuse a
@@ -34,7 +41,12 @@ impl Retiring {
                 None
             }
         });
-        Self { wire: None, kernel_path, totals }
+        Self { wire: None, kernel_path, totals, drain_until: None }
+    }
+
+    /// The end of its drain, which goes on; `None`: it did not drain, or has ended.
+    pub(crate) const fn drain_until(&self) -> Option<Instant> {
+        self.drain_until
     }
 
     /// Its counters, which go on; `None`: they begin anew.
@@ -44,7 +56,7 @@ impl Retiring {
 
     /// Waits until it has let go of the kernel path, or for some seconds.
     pub(crate) fn wait(self) {
-        let Self { wire, kernel_path, totals: _ } = self;
+        let Self { wire, kernel_path, .. } = self;
         // A process that is gone has let go of it as well.
         if let Some(mut wire) = wire {
             let _ = wire.set_patience(PATIENCE);

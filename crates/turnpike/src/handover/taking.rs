@@ -50,6 +50,8 @@ pub(crate) struct Predecessor {
     kernel_path: Option<ParkedPath>,
     /// Its counters; `None`: they begin anew.
     totals: Option<EarlierTotals>,
+    /// The end of its drain, if it drains.
+    drain_until: Option<Instant>,
 }
 
 /// Where the parts of a predecessor come from.
@@ -188,7 +190,7 @@ impl Predecessor {
     fn read_offer(mut source: Source) -> io::Result<Self> {
         match Offered::read(&mut source) {
             Ok(Offered { nonce_key, workers, services, relay_sockets, errors }) => {
-                let (kernel_path, totals) = (None, None);
+                let (kernel_path, totals, drain_until) = (None, None, None);
                 Ok(Self {
                     source,
                     nonce_key,
@@ -198,6 +200,7 @@ impl Predecessor {
                     errors,
                     kernel_path,
                     totals,
+                    drain_until,
                 })
             }
             Err(error) => {
@@ -375,7 +378,9 @@ impl Predecessor {
                     let copies = copying::copies(&mut self.source, part)?;
                     give(workers, index, Update::Copies(copies))?;
                 }
-                News::Progress(_) | News::Totals(_) => return Err(out_of_turn()),
+                News::Progress(_) | News::Totals(_) | News::Drain(_) => {
+                    return Err(out_of_turn());
+                }
                 News::Last(last) => {
                     let index = usize::from(last.copies.worker.0);
                     let inheritance = self.receive_last(last)?;
@@ -393,6 +398,10 @@ impl Predecessor {
     /// Receives the progress that the kernel path has made since.
     fn receive_progress(&mut self, workers: &[SyncSender<Update>]) -> io::Result<()> {
         let mut news = self.source.receive()?;
+        if let News::Drain(until) = news {
+            self.drain_until = until;
+            news = self.source.receive()?;
+        }
         if let News::Totals(totals) = news {
             self.totals = counting::read(&totals)
                 .inspect_err(|error| {
@@ -498,11 +507,11 @@ impl Predecessor {
         self.receive_progress(workers)?;
         let Source::Running(mut wire) = self.source else { return Err(out_of_turn()) };
         wire.expect(Step::Go)?;
-        // The log goes on where it was.
-        if let Some(errors) = &self.errors {
-            rustix::stdio::dup2_stderr(errors)?;
+        // The log goes on where it was. Nothing may fail from here on: the calls are here.
+        if let Some(Err(error)) = self.errors.as_ref().map(rustix::stdio::dup2_stderr) {
+            tracing::warn!("the log goes to the standard error of the upgrade: {error}");
         }
-        Ok(Retiring::runs(wire, self.totals))
+        Ok(Retiring::runs(wire, self.totals, self.drain_until))
     }
 }
 

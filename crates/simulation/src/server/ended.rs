@@ -1,0 +1,41 @@
+//! Allocations that an operator has ended, as the server has confirmed: no process may have one.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use control::Reply;
+use turn_types::{AllocationId, Instant};
+
+/// Time in which a keeper has got a change: the copies go to it four times a second, and it may
+/// read late.
+const KEPT_WITHIN: Duration = Duration::from_secs(3);
+
+/// Confirmed ends with the times at which they were asked for.
+#[derive(Clone, Default)]
+pub(super) struct Ended(Arc<Mutex<BTreeMap<AllocationId, Instant>>>);
+
+impl Ended {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<AllocationId, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The reply to a request for the end of an allocation.
+    pub(super) fn reply(&self, id: AllocationId, now: Instant) -> Reply<bool> {
+        let all = self.clone();
+        Box::new(move |ended| {
+            if ended {
+                all.all().insert(id, now);
+            }
+        })
+    }
+
+    pub(super) fn has(&self, id: AllocationId) -> bool {
+        self.all().contains_key(&id)
+    }
+
+    /// Forgets the ends of which a keeper may not know.
+    pub(super) fn forget_since(&self, now: Instant) {
+        self.all().retain(|_, at| now.saturating_since(*at) > KEPT_WITHIN);
+    }
+}
