@@ -3,7 +3,7 @@
 //!
 //! The worker sends the changes, to a keeper a few times a second. The sockets go with the first
 //! copy of an allocation; what a keeper has of it is as old as the last copy, so that the newest
-//! permissions and channels may be missing. Clients with connections are not copied.
+//! permissions and channels may be missing. Clients over TCP and TLS are not copied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use state_format::Writer;
 use turn_proto::{AllocationCopy, Server};
-use turn_types::{AllocationId, Instant, RelayId, RelayProtocol, Transport, WorkerId};
+use turn_types::{AllocationId, FiveTuple, Instant, RelayId, RelayProtocol, Transport, WorkerId};
 
+use crate::dtls::Dtls;
 use crate::io::{Net, UdpIo as _};
 use crate::limits::{
     COPIES_AGAIN_AFTER, COPIES_EVERY, COPIES_PER_TURN, COPIES_TO_NEXT_EVERY, LAST_COPIES_PAUSES,
@@ -48,6 +49,9 @@ pub struct CopiedAllocation<S> {
     pub state: Vec<u8>,
     /// Its relays.
     pub relays: Vec<CopiedRelay<S>>,
+    /// For a keeper: the DTLS session of its client, with keys. Older than the allocation's next
+    /// copy, so that numbers of records are [skipped](crate::limits::RECORDS_SKIPPED).
+    pub session: Option<Vec<u8>>,
 }
 
 impl<S> std::fmt::Debug for CopiedAllocation<S> {
@@ -122,7 +126,7 @@ impl Copied {
         of: (WorkerId, &mut Server, &Sockets<N>),
         ids: impl IntoIterator<Item = AllocationId>,
     ) -> io::Result<Copies<N::Udp>> {
-        match self.copy_possible(of, ids.into_iter().collect(), |_| true) {
+        match self.copy_possible(of, ids.into_iter().collect(), |_| true, |_| None) {
             (copies, None) => Ok(copies),
             (_, Some(uncopied)) => Err(uncopied.why),
         }
@@ -134,6 +138,7 @@ impl Copied {
         (worker, server, sockets): (WorkerId, &mut Server, &Sockets<N>),
         ids: Vec<AllocationId>,
         may_go: impl Fn(&AllocationCopy) -> bool,
+        session_of: impl Fn(&FiveTuple) -> Option<Vec<u8>>,
     ) -> (Copies<N::Udp>, Option<Uncopied>) {
         let (last_id, complete) = (server.last_id(), !server.has_changes());
         let (changed, ended) = (Vec::new(), Vec::new());
@@ -152,7 +157,8 @@ impl Copied {
                         self.known.insert(id, Known { relays: known, progress });
                         copy.write(&mut out);
                         let state = out.take_bytes();
-                        copies.changed.push(CopiedAllocation { id, state, relays });
+                        let session = session_of(&copy.client());
+                        copies.changed.push(CopiedAllocation { id, state, relays, session });
                     }
                     Err(why) => {
                         let first = || Uncopied { ids: Vec::new(), why };
@@ -316,14 +322,14 @@ impl<N: Net> Copying<N> {
         &mut self,
         (worker, now): (WorkerId, Instant),
         server: &mut Server,
-        sockets: &Sockets<N>,
+        (sockets, dtls): (&Sockets<N>, &Dtls),
     ) -> Result<(), Unsent> {
         if self.due(server).is_none_or(|due| now < due) {
             return Ok(());
         }
         let (copies, late) = match self.unsent.take() {
             Some(copies) => (copies, None),
-            None => self.copy((worker, now), server, sockets)?,
+            None => self.copy((worker, now), server, (sockets, dtls))?,
         };
         self.due = match self.to.try_send(copies) {
             // One after another, with a turn of packets between.
@@ -343,15 +349,20 @@ impl<N: Net> Copying<N> {
         &mut self,
         (worker, now): (WorkerId, Instant),
         server: &mut Server,
-        sockets: &Sockets<N>,
+        (sockets, dtls): (&Sockets<N>, &Dtls),
     ) -> Result<(Copies<N::Udp>, Option<io::Error>), Unsent> {
         let mut ids: Vec<AllocationId> = Vec::new();
         if self.late_due <= now {
             ids.extend(std::iter::from_fn(|| self.late.pop_first()).take(COPIES_PER_TURN));
         }
         ids.extend(server.take_changed(COPIES_PER_TURN - ids.len()));
-        let (copies, uncopied) =
-            self.copied.copy_possible((worker, server, sockets), ids, is_of_udp);
+        let whom = self.whom;
+        let (copies, uncopied) = self.copied.copy_possible(
+            (worker, server, sockets),
+            ids,
+            |copy| is_copied(copy, whom),
+            |client| dtls.copy_of(client),
+        );
         match uncopied {
             None => Ok((copies, None)),
             Some(Uncopied { why, .. }) if self.whom == CopiesFor::Next => {
@@ -367,13 +378,18 @@ impl<N: Net> Copying<N> {
 
     /// Sends all that has changed, before the worker ends. The other process may be slow, and is
     /// waited for a little.
-    pub(crate) fn send_last(mut self, worker: WorkerId, server: &mut Server, sockets: &Sockets<N>) {
+    pub(crate) fn send_last(
+        mut self,
+        worker: WorkerId,
+        server: &mut Server,
+        (sockets, dtls): (&Sockets<N>, &Dtls),
+    ) {
         self.late_due = Instant::ZERO;
         let mut pauses = 0..LAST_COPIES_PAUSES;
         // Nothing changes any more.
         while let Some(due) = self.due(server) {
             // What finds no descriptors now would find none later.
-            if self.serve((worker, due), server, sockets).is_err() {
+            if self.serve((worker, due), server, (sockets, dtls)).is_err() {
                 return;
             }
             if self.unsent.is_some() {
@@ -386,8 +402,14 @@ impl<N: Net> Copying<N> {
     }
 }
 
-/// Returns true for allocations whose clients and peers have no connections: their sockets are all
-/// that is to be copied.
-fn is_of_udp(copy: &AllocationCopy) -> bool {
-    copy.client().transport == Transport::Udp && copy.protocol() == RelayProtocol::Udp
+/// Returns true for allocations without connections, of clients and of peers: of those, bytes that
+/// were read since would be missing. Sessions of DTLS go to a keeper with them, and to the next
+/// process when this one serves no more.
+fn is_copied(copy: &AllocationCopy, whom: CopiesFor) -> bool {
+    copy.protocol() == RelayProtocol::Udp
+        && match copy.client().transport {
+            Transport::Udp => true,
+            Transport::Dtls => whom == CopiesFor::Keeper,
+            Transport::Tcp | Transport::Tls => false,
+        }
 }

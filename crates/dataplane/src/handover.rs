@@ -164,9 +164,9 @@ impl Copies<InheritedSocket> {
             let socket = socket.map(|socket| socket.of_relay(at, settings, net)).transpose()?;
             Ok(CopiedRelay { relay, at, own, socket })
         };
-        let allocation = |CopiedAllocation { id, state, relays }| {
+        let allocation = |CopiedAllocation { id, state, relays, session }| {
             let relays = relays.into_iter().map(relay).collect::<io::Result<_>>()?;
-            Ok::<_, io::Error>(CopiedAllocation { id, state, relays })
+            Ok::<_, io::Error>(CopiedAllocation { id, state, relays, session })
         };
         let opened = |one: CopiedAllocation<InheritedSocket>| match allocation(one) {
             Ok(allocation) => Some(allocation),

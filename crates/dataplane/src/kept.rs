@@ -18,6 +18,7 @@ pub struct KeptWorker<S> {
 struct KeptAllocation<S> {
     state: Vec<u8>,
     relays: Vec<CopiedRelay<S>>,
+    session: Option<Vec<u8>>,
 }
 
 impl<S> std::fmt::Debug for KeptAllocation<S> {
@@ -45,14 +46,14 @@ impl<S> KeptWorker<S> {
         let Copies { worker: _, last_id, shared, changed, ended, complete: _ } = copies;
         self.last_id = last_id;
         self.shared.extend(shared);
-        for CopiedAllocation { id, state, mut relays } in changed {
+        for CopiedAllocation { id, state, mut relays, session } in changed {
             let before = self.allocations.remove(&id).map(|before| before.relays);
             let mut before = before.unwrap_or_default();
             for relay in &mut relays {
                 let known = before.iter_mut().find(|known| known.relay == relay.relay);
                 relay.socket = relay.socket.take().or_else(|| known?.socket.take());
             }
-            self.allocations.insert(id, KeptAllocation { state, relays });
+            self.allocations.insert(id, KeptAllocation { state, relays, session });
         }
         for id in ended {
             self.allocations.remove(&id);
@@ -67,6 +68,7 @@ impl<S> KeptWorker<S> {
             id: *id,
             state: one.state.clone(),
             relays: one.relays.iter().map(CopiedRelay::lend).collect(),
+            session: one.session.clone(),
         });
         Copies {
             worker: self.last_id.worker(),

@@ -33,6 +33,12 @@ pub const BYTES_PER_GATHERING: usize = 256 << 10;
 /// more than a worker gives between two copies.
 pub const IDS_SKIPPED: u64 = 1 << 20;
 
+/// Numbers of records that a session of DTLS skips when it goes on from a keeper's copy. No number
+/// may be used twice, and the copy is as old as the last change of its allocation: data needs a
+/// permission, whose renewal each five minutes is one, and in that time no session sends so many.
+/// Of 2⁴⁸ numbers in all.
+pub const RECORDS_SKIPPED: u64 = 1 << 32;
+
 /// Time for a worker to leave its allocations to the next process. It does so between two batches,
 /// and takes some milliseconds for a few thousand; later means that it is stuck, and the hand-over
 /// fails.

@@ -47,6 +47,12 @@ impl<T> Slab<T> {
         }
     }
 
+    pub(crate) fn get(&self, id: SocketId) -> Option<&T> {
+        let slot = self.slots.get(index_of(id) as usize)?;
+        let is_current = self.number(index_of(id), slot.generation) == id;
+        slot.entry.as_deref().filter(|_| is_current)
+    }
+
     pub(crate) fn get_mut(&mut self, id: SocketId) -> Option<&mut T> {
         self.slot_mut(id)?.entry.as_deref_mut()
     }

@@ -244,10 +244,16 @@ impl<N: Net> Worker<N> {
     /// Ends all allocations and connections, but what the next process has.
     pub fn finish(mut self) {
         self.forget();
-        self.send_last_copies();
+        let kept = self.send_last_copies();
         self.cx.server.end_all(self.cx.now, EndReason::Shutdown);
         self.settle();
-        self.dtls.end_all(&mut self.cx);
+        if kept {
+            // Their sessions are the next process's: no alert ends them.
+            drop(self.dtls.leave());
+            self.dtls.forget(&mut self.cx);
+        } else {
+            self.dtls.end_all(&mut self.cx);
+        }
         self.settle();
         self.send_gathered();
         self.cx.observer.publish_traffic(&self.cx.server.carried_traffic());
@@ -466,10 +472,11 @@ impl<N: Net> Worker<N> {
         if self.next_copies().is_none() {
             return;
         }
-        let Self { cx, copying, .. } = self;
+        let Self { cx, copying, dtls, .. } = self;
         let Context { worker, now, server, sockets, observer, .. } = cx;
         let Some(copying) = copying else { return };
-        let Err(unsent) = copying.serve((*worker, now.instant), server, sockets) else { return };
+        let served = copying.serve((*worker, now.instant), server, (sockets, dtls));
+        let Err(unsent) = served else { return };
         match unsent {
             Unsent::Late(error) => observer.warn(now.instant, Condition::Copies, &error),
             Unsent::Exhausted(error) => {
@@ -480,15 +487,17 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Sends the keeper all that has changed: it has the calls when this process ends.
-    fn send_last_copies(&mut self) {
+    /// Sends the keeper all that has changed: it has the calls when this process ends. Returns false
+    /// without a keeper.
+    fn send_last_copies(&mut self) -> bool {
         if self.copying.as_ref().is_some_and(|copying| copying.is_for(CopiesFor::Next)) {
             self.copy_to_keeper_again();
         }
-        let Some(copying) = self.copying.take() else { return };
+        let Some(copying) = self.copying.take() else { return false };
         let Context { worker, server, sockets, .. } = &mut self.cx;
-        copying.send_last(*worker, server, sockets);
+        copying.send_last(*worker, server, (sockets, &self.dtls));
         server.keep_changes(false);
+        true
     }
 
     fn stop_copying(&mut self) {

@@ -7,7 +7,10 @@ use std::sync::atomic::AtomicBool;
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-use e2e::{Call, Config, EchoCall, Host, Lab, Running, Sent, Server, Stop, Tool, require};
+use e2e::{
+    Call, Config, EchoCall, Host, Lab, Running, SecureScene, Sent, Server, Stop, Tool, echo_peer,
+    pion, pion_run, require,
+};
 use turn_types::IpFamily;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -293,4 +296,28 @@ fn another_users_process_gets_nothing() {
     crash(&lab, &mut server);
     assert_eq!(server.json(&["status"])["took_over"]["allocations"], 1);
     drop(call);
+}
+
+/// Its session goes on with the keys and numbers of the keeper's copy.
+#[test]
+fn pion_over_dtls_notices_no_crash() {
+    let Some(client) = require(pion()) else { return };
+    let scene = SecureScene::with("[offload]\nmode = \"off\"\n");
+    let Some(SecureScene { lab, mut server, files: _files }) = scene else { return };
+    let _peer = echo_peer(&lab, lab.v4.peer);
+    let _keeper = server.keeper(&lab);
+    let config = Config::for_lab(&lab);
+    let mut program = Running::listening(&mut pion_run(&lab, &client, &config, (1, "dtls")));
+    program.wait_for("relayed address", PATIENCE);
+    for _ in 0..KILLS {
+        wait_for_copies(&mut server);
+        crash(&lab, &mut server);
+        assert_eq!(server.json(&["status"])["took_over"]["allocations"], 1);
+    }
+    assert!(!program.output().contains("echoed"), "{}", program.output());
+    program.end_input();
+    assert!(program.wait(PATIENCE), "{}", program.output());
+    assert!(program.output().contains("echoed"), "{}", program.output());
+    let made = &server.json(&["status"])["allocations"]["total"];
+    assert_eq!(*made, 0, "made since the crash");
 }

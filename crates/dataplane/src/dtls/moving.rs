@@ -44,27 +44,42 @@ pub enum SessionLost {
     NoRoom,
 }
 
+impl Session {
+    /// Exports the session if it is established.
+    fn export(&self) -> Option<Vec<u8>> {
+        let Self { engine, path, random, began, last_record, .. } = self;
+        let state = SessionState {
+            five_tuple: path.five_tuple,
+            random: *random,
+            began: *began,
+            last_record: *last_record,
+            keys: engine.state()?,
+        };
+        let mut out = Writer::new();
+        state.write(&mut out);
+        Some(out.into_bytes())
+    }
+}
+
 impl Dtls {
     /// Exports the established sessions. No session sends or receives until
     /// [`take_back`](Self::take_back) or [`forget`](Self::forget).
     pub(crate) fn leave(&mut self) -> Vec<InheritedSession> {
         self.sessions.pause();
-        let mut out = Writer::new();
         let leave = |session: &mut Session| {
-            let keys = session.engine.state();
-            session.has_left = keys.is_some();
-            let Session { path, random, began, last_record, .. } = session;
-            let state = SessionState {
-                five_tuple: path.five_tuple,
-                random: *random,
-                began: *began,
-                last_record: *last_record,
-                keys: keys?,
-            };
-            state.write(&mut out);
-            Some(InheritedSession { state: out.take_bytes() })
+            let state = session.export();
+            session.has_left = state.is_some();
+            state.map(|state| InheritedSession { state })
         };
         self.sessions.iter_mut().filter_map(leave).collect()
+    }
+
+    /// Exports a copy of an established session, for a keeper. The session goes on.
+    pub(crate) fn copy_of(&self, client: &FiveTuple) -> Option<Vec<u8>> {
+        if client.transport != Transport::Dtls {
+            return None;
+        }
+        self.sessions.get(self.sessions.find(client)?)?.export()
     }
 
     /// Resumes the sessions: the successor has failed.
@@ -90,7 +105,8 @@ impl Dtls {
         }
     }
 
-    /// Imports a session of the predecessor, regardless of current limits.
+    /// Imports a session of the predecessor, regardless of current limits, and skips so many numbers
+    /// of records.
     ///
     /// # Errors
     /// The state is invalid, or the listener or table entry is missing: the session has ended.
@@ -98,10 +114,12 @@ impl Dtls {
         &mut self,
         cx: &mut Context<N>,
         session: &InheritedSession,
+        skipped: u64,
     ) -> Result<(), SessionLost> {
         let state: Result<SessionState, _> = Reader::new(&session.state).last();
         let state = state.map_err(SessionLost::Malformed)?;
-        let SessionState { five_tuple, random, began, last_record, keys } = state;
+        let SessionState { five_tuple, random, began, last_record, mut keys } = state;
+        keys.skip(skipped);
         if five_tuple.transport != Transport::Dtls || self.sessions.find(&five_tuple).is_some() {
             return Err(SessionLost::Misfit);
         }

@@ -103,6 +103,10 @@ impl Sessions {
         self.by_addresses.get(&(client.0, server.0)).copied()
     }
 
+    pub(super) fn get(&self, id: SocketId) -> Option<&Session> {
+        self.slab.get(id)
+    }
+
     pub(super) fn get_mut(&mut self, id: SocketId) -> Option<&mut Session> {
         self.slab.get_mut(id)
     }

@@ -11,9 +11,9 @@ use turn_types::{AllocationId, ClientPath, RelayId, SocketId, Transport};
 use super::Worker;
 use crate::copies::{CopiedAllocation, CopiedRelay, Copies};
 use crate::dtls::{Dtls, SessionLost};
-use crate::inheritance::Inherited;
+use crate::inheritance::{Inherited, InheritedSession};
 use crate::io::{Net, UdpIo as _};
-use crate::limits::IDS_SKIPPED;
+use crate::limits::{IDS_SKIPPED, RECORDS_SKIPPED};
 use crate::report::Condition;
 use crate::sockets::{RelaySocket, Sockets};
 use crate::stream::{ConnectionLost, Streams};
@@ -93,8 +93,16 @@ impl<N: Net> Worker<N> {
         for id in ended {
             drop(self.give_back(id));
         }
-        for CopiedAllocation { id, state, relays } in changed {
+        for CopiedAllocation { id, state, relays, session } in changed {
             let before = self.give_back(id);
+            if let Some(session) = session {
+                // Without it the allocation is refused, which tells.
+                drop(self.dtls.inherit(
+                    &mut self.cx,
+                    &InheritedSession { state: session },
+                    RECORDS_SKIPPED,
+                ));
+            }
             let relays = self.relays(relays, before);
             self.take_allocation(id, state, relays);
         }
@@ -121,7 +129,7 @@ impl<N: Net> Worker<N> {
             refused.extend(taken.err().map(NotTaken::Connection));
         }
         for session in sessions {
-            let taken = self.dtls.inherit(&mut self.cx, &session);
+            let taken = self.dtls.inherit(&mut self.cx, &session, 0);
             refused.extend(taken.err().map(NotTaken::Session));
         }
         for peer in peers {

@@ -104,10 +104,11 @@ fn part(copies: Copies<&SimUdp>) -> Part {
         own,
         socket: socket.map(SimUdp::twin),
     };
-    let allocation = |CopiedAllocation { id, state, relays }| CopiedAllocation {
+    let allocation = |CopiedAllocation { id, state, relays, session }| CopiedAllocation {
         id,
         state,
         relays: Vec::into_iter(relays).map(relay).collect(),
+        session,
     };
     let shared = shared.into_iter().map(SimUdp::twin).collect();
     let changed = changed.into_iter().map(allocation).collect();

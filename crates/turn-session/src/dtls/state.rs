@@ -52,13 +52,20 @@ fields!(DtlsState {
 fields!(Reading { 1 => keys, 2 => window, 3 => forged });
 fields!(Writing { 1 => keys, 2 => next, 3 => blocks });
 
+/// Blocks of a record that is as long as an Ethernet packet.
+const BLOCKS_PER_RECORD: u64 = 1500 / 16 + 2;
+
+/// Most records whose blocks are charged when they are skipped.
+const CHARGED_MAX: u64 = 1 << 20;
+
 impl DtlsState {
-    /// Skips so many records that another process may have written since this state was taken.
+    /// Skips so many records that another process may have written since this state was taken. The
+    /// blocks of a million of them are charged to the key's limit: it is not known how many there
+    /// were.
     pub const fn skip(&mut self, records: u64) {
         self.writing.next = self.writing.next.saturating_add(records);
-        // Charged as Ethernet packets of maximum length.
-        let blocks = records.saturating_mul(1500 / 16 + 2);
-        self.writing.blocks = self.writing.blocks.saturating_add(blocks);
+        let charged = if records < CHARGED_MAX { records } else { CHARGED_MAX };
+        self.writing.blocks = self.writing.blocks.saturating_add(charged * BLOCKS_PER_RECORD);
     }
 }
 

@@ -8,41 +8,53 @@ use turn_session::{Certificates, Tls, TlsError, TlsState, https_config};
 
 use super::support::{Scene, few_suites, hear, server};
 
+/// Each connection is one that has moved before, or not.
+fn scenes() -> [Scene; 2] {
+    let mut moved = Scene::any();
+    moved.moves();
+    [Scene::any(), moved]
+}
+
 #[test]
-fn it_stays_during_its_handshake_and_after_an_end() {
+fn it_stays_during_its_handshake_and_after_a_failure() {
     let (config, _) = server();
     assert!(Tls::new(config).unwrap().leave().is_err());
-    for moved in [false, true] {
-        let scene = || {
-            let mut scene = Scene::any();
-            if moved {
-                scene.moves();
-            }
-            scene
-        };
-        // The client's.
-        let mut ended = scene();
-        ended.client.send_close_notify();
-        assert_eq!(ended.deliver_to_server(usize::MAX), b"");
-        assert!(ended.tls().has_ended());
-        ended.assert_stays();
-        assert_eq!(ended.take(b"ignored").unwrap(), b"");
-        ended.tls().end();
-        ended.deliver_to_client();
-        assert!(ended.client.process_new_packets().unwrap().peer_has_closed());
-        // The server's.
-        let mut ended = scene();
-        ended.tls().end();
-        ended.assert_stays();
-        // Both by a failure: no record, and a record that is altered.
-        for bytes in [&b"GET / HTTP/1.1"[..], &[&[23, 3, 3, 0, 40][..], &[7; 40]].concat()] {
-            let mut failed = scene();
+    // No record, and a record that is altered.
+    for bytes in [&b"GET / HTTP/1.1"[..], &[&[23, 3, 3, 0, 40][..], &[7; 40]].concat()] {
+        for mut failed in scenes() {
             let why = failed.take(bytes).unwrap_err();
             failed.assert_stays();
             assert_eq!(failed.take(b"more"), Err(why));
             assert_eq!(failed.take(b""), Ok(Vec::new()));
             assert_eq!(failed.tls().write([b"no more", b""]), 0);
         }
+    }
+}
+
+#[test]
+fn it_moves_after_the_end_of_one_direction() {
+    for mut ended in scenes() {
+        ended.client.send_close_notify();
+        assert_eq!(ended.deliver_to_server(usize::MAX), b"");
+        ended.moves();
+        assert!(ended.tls().has_ended());
+        assert_eq!(ended.take(b"ignored").unwrap(), b"");
+        assert_eq!(ended.tls().write([b"the rest", b""]), 8);
+        assert_eq!(ended.deliver_to_client(), b"the rest");
+        ended.tls().end();
+        ended.deliver_to_client();
+        assert!(ended.client.process_new_packets().unwrap().peer_has_closed());
+    }
+    for mut ended in scenes() {
+        ended.tls().end();
+        ended.deliver_to_client();
+        ended.moves();
+        assert_eq!(ended.tls().write([b"no more", b""]), 0);
+        // One close_notify is enough.
+        ended.tls().end();
+        assert!(!ended.tls().wants_write());
+        let bytes = ended.says(b"the client goes on");
+        assert_eq!(ended.take(&bytes).unwrap(), b"the client goes on");
     }
 }
 

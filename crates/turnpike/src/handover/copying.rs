@@ -12,13 +12,18 @@ use super::passing::{Inlet, Outlet};
 pub(super) fn message<S>(copies: Copies<S>) -> (CopyPart, Vec<S>) {
     let Copies { worker, last_id, shared: mut sockets, changed, ended, complete } = copies;
     let shared = u32::try_from(sockets.len()).unwrap_or(u32::MAX);
-    let part = |CopiedAllocation { id, state, relays }| {
+    let part = |CopiedAllocation { id, state, relays, session }| {
         let relays = relays.into_iter().map(|CopiedRelay { relay, at, own, socket }| {
             let comes = socket.is_some();
             sockets.extend(socket);
             ChangedRelayPart { part: RelayPart { relay, at, own }, comes }
         });
-        ChangedPart { id, state: Bytes(state), relays: relays.collect() }
+        ChangedPart {
+            id,
+            state: Bytes(state),
+            relays: relays.collect(),
+            session: session.map(Bytes),
+        }
     };
     let changed = changed.into_iter().map(part).collect();
     let nothing = CopyPart::nothing(worker, last_id);
@@ -47,12 +52,17 @@ pub(super) fn copies(
     let mut sockets = inlet.receive_descriptors(part.sockets())?.into_iter().map(InheritedSocket);
     let CopyPart { worker, last_id, shared, changed, ended, complete, .. } = part;
     let shared = sockets.by_ref().take(shared as usize).collect();
-    let allocation = |ChangedPart { id, state, relays }: ChangedPart| {
+    let allocation = |ChangedPart { id, state, relays, session }: ChangedPart| {
         let relays = relays.into_iter().map(|ChangedRelayPart { part, comes }| {
             let RelayPart { relay, at, own } = part;
             CopiedRelay { relay, at, own, socket: if comes { sockets.next() } else { None } }
         });
-        CopiedAllocation { id, state: state.0, relays: relays.collect() }
+        CopiedAllocation {
+            id,
+            state: state.0,
+            relays: relays.collect(),
+            session: session.map(|session| session.0),
+        }
     };
     let changed = changed.into_iter().map(allocation).collect();
     Ok(Copies { worker, last_id, shared, changed, ended, complete })

@@ -370,7 +370,7 @@ mod tests {
         let at = SocketAddr::from(([127, 0, 0, 1], 1));
         let part = RelayPart { relay: RelayId(number), at, own: true };
         let relays = vec![ChangedRelayPart { part, comes: comes.is_some() }];
-        ChangedPart { id: id(number), state: Bytes(vec![state]), relays }
+        ChangedPart { id: id(number), state: Bytes(vec![state]), relays, session: None }
     }
 
     /// A server with a listener, which sends copies.

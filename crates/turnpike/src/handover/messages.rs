@@ -227,6 +227,8 @@ pub(super) struct ChangedPart {
     pub(super) id: AllocationId,
     pub(super) state: Bytes,
     pub(super) relays: Vec<ChangedRelayPart>,
+    /// The DTLS session of its client, for a keeper.
+    pub(super) session: Option<Bytes>,
 }
 
 /// A relay of an allocation that has changed.
@@ -294,7 +296,7 @@ fields!(CopyPart {
     8 => stops or false,
     9 => kernel_path or None,
 });
-fields!(ChangedPart { 1 => id, 2 => state, 3 => relays });
+fields!(ChangedPart { 1 => id, 2 => state, 3 => relays, 4 => session or None });
 fields!(ChangedRelayPart { 1 => part, 2 => comes });
 fields!(RelayPart { 1 => relay, 2 => at, 3 => own });
 
