@@ -31,7 +31,7 @@ use crate::context::Context;
 use crate::egress::Datagram;
 use crate::io::Net;
 use crate::udp::DtlsDatagram;
-pub use moving::SessionLost;
+pub use moving::{InheritedSession, SessionLost};
 use queue::HandshakeQueue;
 use sessions::Sessions;
 use used_cookies::UsedCookies;

@@ -6,6 +6,7 @@ use turn_proto::{Progress, ReservedPort};
 use turn_types::{AllocationId, RelayId};
 
 use crate::copies::Copies;
+use crate::dtls::InheritedSession;
 use crate::io::Net;
 
 /// Part of one worker, with UDP sockets of type `S`, connections of type `T` and listening sockets
@@ -93,18 +94,6 @@ pub struct InheritedTcpRelay<A> {
     pub at: SocketAddr,
     /// Its socket, which listens.
     pub socket: A,
-}
-
-/// DTLS session for the successor.
-pub struct InheritedSession {
-    /// Exported state, with keys.
-    pub state: Vec<u8>,
-}
-
-impl std::fmt::Debug for InheritedSession {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("InheritedSession").finish_non_exhaustive()
-    }
 }
 
 /// A connection of a client or with a peer, for the next process.

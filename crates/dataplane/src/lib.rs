@@ -44,9 +44,9 @@ mod workers;
 
 pub use admission::{Admission, ConnectionLimits};
 pub use copies::{CopiedAllocation, CopiedRelay, Copies};
-pub use dtls::{DtlsSettings, SessionLost};
+pub use dtls::{DtlsSettings, InheritedSession, SessionLost};
 pub use handover::{Entrance, InheritedSocket, Update};
-pub use inheritance::{Inheritance, InheritedSession, InheritedStream, InheritedTcpRelay};
+pub use inheritance::{Inheritance, InheritedStream, InheritedTcpRelay};
 pub use kept::KeptWorker;
 pub use report::{LogAddresses, LogOptions, PseudonymKey, TRACED};
 pub use sockets::{Listener, NetOptions, RelaySettings};

@@ -487,8 +487,8 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Sends the keeper all that has changed: it has the calls when this process ends. Returns false
-    /// without a keeper.
+    /// Sends the keeper all that has changed: it has the calls when this process ends. Returns
+    /// false without a keeper.
     fn send_last_copies(&mut self) -> bool {
         if self.copying.as_ref().is_some_and(|copying| copying.is_for(CopiesFor::Next)) {
             self.copy_to_keeper_again();

@@ -57,9 +57,10 @@ impl AllocationId {
         Self(((worker.0 as u64) << 48) | (counter & 0xFFFF_FFFF_FFFF))
     }
 
-    /// The id before the first one of a process that started so long after 1970: its counter has the
-    /// seconds since 2020 above 16 bits for parts of a second, until 2156. A later process begins
-    /// behind all ids that were given, unless a worker has made 60,000 allocations in each second.
+    /// The id before the first one of a process that started so long after 1970: its counter has
+    /// the seconds since 2020 above 16 bits for parts of a second, until 2156. A later process
+    /// begins behind all ids that were given, unless a worker has made 60,000 allocations in each
+    /// second.
     #[must_use]
     pub const fn before_first(worker: WorkerId, started: Duration) -> Self {
         let since = started.saturating_sub(START_OF_2020);

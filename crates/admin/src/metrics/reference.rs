@@ -15,7 +15,7 @@ const HEAD: &str = "\
 
 `GET /metrics` at the listeners of `http.listen` in [the configuration](../configuration.md). Every metric has the
 labels below and no others: no user, client or session is named. Counters go on through reloads, and through
-[upgrades and restarts](upgrade.md#what-stays): those that the next process does not know are left out, and if it cannot
+[upgrades and restarts](upgrade.md#limits): those that the next process does not know are left out, and if it cannot
 read any they begin at 0 and its log says so. They begin at 0 after a stop or a crash as well. Metrics that begin with
 `process_` are of the process, in the usual names. [Reasons](reasons.md) explains the values of `reason`.
 

@@ -4,6 +4,8 @@
 //! sends no record, unless a rollback [resumes](Dtls::take_back) the sessions: two records with the
 //! same key and number would reveal both plaintexts.
 
+use std::fmt;
+
 use control::AssociationEnd;
 use state_format::{Malformed, Reader, Value as _, Writer, fields};
 use turn_session::dtls::{DtlsState, resume};
@@ -12,7 +14,6 @@ use turn_types::{ClientPath, FiveTuple, Instant, ServerAddr, SocketId, Transport
 use super::Dtls;
 use super::sessions::Session;
 use crate::context::Context;
-use crate::inheritance::InheritedSession;
 use crate::io::Net;
 use crate::limits::SWEEP_SESSIONS_EVERY;
 
@@ -26,6 +27,18 @@ struct SessionState {
 }
 
 fields!(SessionState { 1 => five_tuple, 2 => random, 3 => began, 4 => last_record, 5 => keys });
+
+/// DTLS session for the successor.
+pub struct InheritedSession {
+    /// Exported state, with keys.
+    pub state: Vec<u8>,
+}
+
+impl fmt::Debug for InheritedSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InheritedSession").finish_non_exhaustive()
+    }
+}
 
 /// Error of an import: the session has ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -105,8 +118,8 @@ impl Dtls {
         }
     }
 
-    /// Imports a session of the predecessor, regardless of current limits, and skips so many numbers
-    /// of records.
+    /// Imports a session of the predecessor, regardless of current limits, and skips so many
+    /// numbers of records.
     ///
     /// # Errors
     /// The state is invalid, or the listener or table entry is missing: the session has ended.

@@ -49,9 +49,10 @@ impl<N: Net> LeftStream<N> {
 }
 
 impl<N: Net> Worker<N> {
-    /// Leaves clients' connections and all allocations to the next process, and returns what it has no [copies](crate::WorkerChannels::copy_to_next) of, with copies of the
-    /// listeners. From here on the worker serves no client, until it [forgets](Self::forget) them
-    /// or [takes them back](Self::take_back). Called again it returns all that has come from other
+    /// Leaves clients' connections and all allocations to the next process. Returns those that it
+    /// has no [copies](crate::WorkerChannels::copy_to_next) of, with copies of the listeners. From
+    /// here on the worker serves no client, until it [forgets](Self::forget) them or
+    /// [takes them back](Self::take_back). Called again it returns all that has come from other
     /// workers meanwhile.
     ///
     /// # Errors

@@ -10,8 +10,8 @@ use turn_types::{AllocationId, ClientPath, RelayId, SocketId, Transport};
 
 use super::Worker;
 use crate::copies::{CopiedAllocation, CopiedRelay, Copies};
-use crate::dtls::{Dtls, SessionLost};
-use crate::inheritance::{Inherited, InheritedSession};
+use crate::dtls::{Dtls, InheritedSession, SessionLost};
+use crate::inheritance::Inherited;
 use crate::io::{Net, UdpIo as _};
 use crate::limits::{IDS_SKIPPED, RECORDS_SKIPPED};
 use crate::report::Condition;
