@@ -23,8 +23,10 @@ pub fn first_flight(bytes: &[u8]) {
     let since = Duration::from_secs(1000);
     let mut answer = [0; ANSWER_MAX];
     match front.take(bytes, ends, since, &mut answer) {
-        HelloOutcome::Dropped(_) => {}
-        HelloOutcome::Verified(_) => panic!("nobody knows a cookie"),
+        HelloOutcome::Dropped(_) | HelloOutcome::LaterPiece(_) => {}
+        HelloOutcome::Verified(_) | HelloOutcome::VerifiedPiece(_) => {
+            panic!("nobody knows a cookie")
+        }
         HelloOutcome::Answer(len, what) => {
             assert!(len <= bytes.len() && is_dtls(bytes) && begins_handshake(bytes));
             if what == Answer::Cookie {

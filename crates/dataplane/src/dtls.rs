@@ -5,13 +5,14 @@
 //! served; their contents are decrypted into a message of the receive batch, so that payload is
 //! sent from there.
 //!
-//! `hello.rs` answers ClientHellos, `records.rs` decrypts and encrypts, `waiting.rs` defers
-//! handshakes for which an iteration has no time, `lifetime.rs` ends sessions, `moving.rs`
-//! exports them to the successor and imports those of the predecessor.
+//! `hello.rs` answers ClientHellos, `pieces.rs` joins fragments of them, `records.rs` decrypts and
+//! encrypts, `waiting.rs` defers handshakes for which an iteration has no time, `lifetime.rs` ends
+//! sessions, `moving.rs` exports them to the successor and imports those of the predecessor.
 
 mod hello;
 mod lifetime;
 mod moving;
+mod pieces;
 mod queue;
 mod records;
 mod sessions;
@@ -32,6 +33,7 @@ use crate::egress::Datagram;
 use crate::io::Net;
 use crate::udp::DtlsDatagram;
 pub use moving::{InheritedSession, SessionLost};
+use pieces::HelloPieces;
 use queue::HandshakeQueue;
 use sessions::Sessions;
 use used_cookies::UsedCookies;
@@ -55,6 +57,8 @@ pub(crate) struct Dtls {
     /// Deferred datagrams of the current batch.
     deferred: Vec<DtlsDatagram>,
     used_cookies: UsedCookies,
+    /// Incomplete hellos.
+    pieces: HelloPieces,
     queue: HandshakeQueue,
     /// Ranges of the records in a message.
     records: Vec<Range<usize>>,
@@ -85,6 +89,7 @@ impl Dtls {
             sessions: Sessions::default(),
             deferred: Vec::new(),
             used_cookies: UsedCookies::new(),
+            pieces: HelloPieces::default(),
             queue,
             records: Vec::new(),
             plain: Vec::new(),

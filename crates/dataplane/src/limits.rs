@@ -39,6 +39,16 @@ pub const IDS_SKIPPED: u64 = 1 << 20;
 /// Of 2⁴⁸ numbers in all.
 pub const RECORDS_SKIPPED: u64 = 1 << 32;
 
+/// ClientHellos in fragments of which a worker keeps the first ones: of 2 KiB each, so half a MiB.
+/// More are dropped, and their clients repeat them.
+pub const HELLO_PIECES: usize = 256;
+
+/// The same of one customer.
+pub const HELLO_PIECES_PER_CUSTOMER: usize = 32;
+
+/// Time for the rest of a ClientHello: clients repeat it after a second (RFC 6347 §4.2.4.1).
+pub const HELLO_PIECES_KEPT: Duration = Duration::from_secs(1);
+
 /// Time for a worker to leave its allocations to the next process. It does so between two batches,
 /// and takes some milliseconds for a few thousand; later means that it is stuck, and the hand-over
 /// fails.

@@ -8,7 +8,7 @@ use crate::support;
 
 use control::{AssociationEnd, AssociationRefusal, Fate, HelloAnswer, Series};
 use dataplane::ConnectionLimits;
-use dataplane::limits::{HALF_OPEN_MAX, HALF_OPEN_PER_CUSTOMER};
+use dataplane::limits::{HALF_OPEN_MAX, HALF_OPEN_PER_CUSTOMER, HELLO_PIECES_PER_CUSTOMER};
 use test_support::eventually;
 use turn_proto::{DropReason, EndReason};
 use turn_types::{IpFamily, IpMeta, Transport};
@@ -402,5 +402,62 @@ fn plain_clients_are_dropped_where_only_dtls_is_served() {
     plain.send_to(&binding, world.server).unwrap();
     eventually("counted", || world.count(Series::Drop(DropReason::UdpNotServed)) == 1);
     DtlsUser::allocated(world.server);
+    world.assert_adds_up();
+}
+
+/// The hello of a datagram in two fragments, in a datagram each.
+fn in_two(whole: &[u8], first: usize) -> [Vec<u8>; 2] {
+    let (headers, body) = whole.split_at(25);
+    let (one, two) = body.split_at(first);
+    [(0, one), (first, two)].map(|(at, part)| {
+        let mut piece = [headers, part].concat();
+        piece[11..13].copy_from_slice(&((12 + part.len()) as u16).to_be_bytes());
+        piece[19..22].copy_from_slice(&(at as u32).to_be_bytes()[1..]);
+        piece[22..25].copy_from_slice(&(part.len() as u32).to_be_bytes()[1..]);
+        piece
+    })
+}
+
+/// RFC 6347 §4.2.3. The first fragment has the cookie, and is answered and kept; others need it.
+#[test]
+fn a_hello_in_pieces_is_served_behind_its_cookie() {
+    let world = world();
+    let client = socket(world.server);
+    let random = [9; 32];
+    let [first, second] = in_two(&hello(random, &[]), 36);
+    client.send(&second).unwrap();
+    client.send(&first).unwrap();
+    let answer = receive(&client);
+    assert_eq!((answer[13], world.count(Series::AssociationsBegun)), (3, 0));
+    let in_pieces = Series::Drop(DropReason::DtlsHelloInPieces);
+    assert_eq!(world.count(in_pieces), 1, "before any cookie");
+    let [first, second] = in_two(&hello(random, cookie(&answer)), 70);
+    // In the wrong order, then in the right one, and once more.
+    for piece in [&second, &first, &second, &second] {
+        client.send(piece).unwrap();
+    }
+    assert_eq!(receive(&client)[13], 2, "a ServerHello");
+    eventually("the rest is dropped", || world.count(in_pieces) == 3);
+    assert_eq!(world.count(Series::AssociationsBegun), 1);
+    world.assert_adds_up();
+}
+
+#[test]
+fn a_client_has_a_bounded_number_of_hellos_in_pieces() {
+    let world = world();
+    let clients: Vec<_> = (0..HELLO_PIECES_PER_CUSTOMER + 5)
+        .map(|_| {
+            let client = socket(world.server);
+            client.send(&hello([7; 32], &[])).unwrap();
+            let answer = receive(&client);
+            let [first, _] = in_two(&hello([7; 32], cookie(&answer)), 70);
+            (client, first)
+        })
+        .collect();
+    for (client, first) in &clients {
+        client.send(first).unwrap();
+    }
+    let in_pieces = Series::Drop(DropReason::DtlsHelloInPieces);
+    eventually("some are dropped", || world.count(in_pieces) == 5);
     world.assert_adds_up();
 }

@@ -102,6 +102,15 @@ fn versions_kinds_of_keys_names_and_protocols_are_those_of_tls() {
     assert_eq!(associations["half_open"], 0, "{associations:#}");
 }
 
+/// RFC 6347 §4.2.3: with its cookie the hello has more than a packet.
+#[test]
+fn clients_with_small_packets_send_their_hello_in_pieces() {
+    let Some(scene) = Scene::new() else { return };
+    let out = scene.s_client(&["-dtls1_2", "-mtu 256", "-servername turn.example.org"]);
+    assert_has(&out, "subject=CN = turn\n");
+    assert_has(&out, "Cipher is ECDHE");
+}
+
 #[test]
 fn a_second_handshake_within_an_association_is_refused() {
     let Some(scene) = Scene::new() else { return };

@@ -26,6 +26,7 @@ mod handshake;
 mod hello;
 mod keys;
 mod limits;
+mod pieces;
 mod protection;
 mod record;
 mod record_filter;
@@ -40,6 +41,7 @@ pub use cookie_handler::{ANSWER_MAX, Answer, CookieHandler, HelloOutcome};
 pub use engine::{DtlsEnd, DtlsEngine, Exchange, NotSent, Refused};
 pub use handshake::DtlsError;
 pub use hello::{HELLO_MAX, Hello, HelloError};
+pub use pieces::{HelloPiece, PartialHello};
 pub use record::{begins_handshake, is_dtls};
 pub use state::DtlsState;
 

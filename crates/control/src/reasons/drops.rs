@@ -70,7 +70,7 @@ pub(super) const fn advice(reason: DropReason) -> &'static str {
         }
         DropReason::StreamClosed | DropReason::DtlsStray => "",
         DropReason::DtlsHelloInPieces => {
-            "The client's first message is too large, often for post-quantum key shares: let it use smaller ones."
+            "A few are normal, and clients repeat them. Many come from floods, or from a client with a first message of more than 2,048 bytes."
         }
         DropReason::DtlsMalformed => "Scanners, or a broken client.",
         DropReason::DtlsNoPlace => {

@@ -1,5 +1,7 @@
 //! ClientHellos: a stateless cookie first, then a session within the limits.
 
+use std::convert::Infallible;
+
 use control::{AssociationEnd, AssociationRefusal, Fate, HelloAnswer, Series};
 use turn_proto::DropReason;
 use turn_session::AddressPair;
@@ -58,6 +60,22 @@ impl Dtls {
                 let (random, cookie) = (*verified.random(), CookieMark::of(verified.cookie()));
                 self.take_verified(cx, config, hello, (random, cookie))
             }
+            HelloOutcome::VerifiedPiece(first) => {
+                let is_kept = self.pieces.begin(&hello.path.five_tuple, &first, cx.now.instant);
+                count_piece(cx, is_kept);
+                known
+            }
+            HelloOutcome::LaterPiece(next) => {
+                let (client, now) = (&hello.path.five_tuple, cx.now.instant);
+                let is_added = self.pieces.add(client, &next, now);
+                match self.join_pieces(cx, hello).filter(|_| is_added) {
+                    Some(whole) => self.answer_hello(cx, config, &whole),
+                    None => {
+                        count_piece(cx, is_added);
+                        known
+                    }
+                }
+            }
             HelloOutcome::Answer(len, answered) => {
                 let answered = match answered {
                     Answer::Cookie => HelloAnswer::Cookie,
@@ -79,6 +97,26 @@ impl Dtls {
                 known
             }
         }
+    }
+
+    /// Returns a complete hello as a message of the batch.
+    fn join_pieces<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        ClientHello { path, known, .. }: &ClientHello,
+    ) -> Option<ClientHello> {
+        let FiveTuple { client, .. } = path.five_tuple;
+        let filled = self.pieces.take_whole(&path.five_tuple, |whole| {
+            let copy = |room: &mut [u8]| {
+                // The buffer holds the longest message of a stream.
+                room[..whole.len()].copy_from_slice(whole);
+                Ok::<_, Infallible>(whole.len())
+            };
+            let Ok(message) = cx.rx.fill(client.0, copy);
+            message.map(|message| (message, 0..whole.len()))
+        });
+        let (message, range) = filled.flatten()?;
+        Some(ClientHello { message, range, path: *path, known: *known })
     }
 
     /// Serves a hello of a client that has proved its address by a cookie.
@@ -188,6 +226,15 @@ impl Dtls {
             LimitReached::Total => AssociationRefusal::Total,
             LimitReached::Address => AssociationRefusal::Address,
         })
+    }
+}
+
+/// Counts a fragment of a hello.
+fn count_piece<N: Net>(cx: &Context<N>, is_kept: bool) {
+    if is_kept {
+        cx.observer.count(Series::Fate(Fate::Dtls), 1);
+    } else {
+        cx.egress.dropped(DropReason::DtlsHelloInPieces);
     }
 }
 

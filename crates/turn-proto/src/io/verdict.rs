@@ -200,8 +200,9 @@ turn_types::labels! {
         StreamClosed => "stream_closed",
         /// Of DTLS, and its 5-tuple has no association.
         DtlsStray => "dtls_stray",
-        /// The first message of a DTLS client in pieces, or larger than is taken: it would have to
-        /// be kept before the client has shown that it is there (RFC 6347 §4.2.1).
+        /// A fragment of a DTLS client's first message that does not follow the ones before it, or
+        /// whose client has not shown that it is there (RFC 6347 §4.2.1), or for which there is no
+        /// room; or a first message larger than is taken.
         DtlsHelloInPieces => "dtls_hello_in_pieces",
         /// The first message of a DTLS client, and it does not keep to its form.
         DtlsMalformed => "dtls_malformed",

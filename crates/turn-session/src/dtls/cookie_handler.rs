@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::cookie::{COOKIE_LEN, Cookies};
-use super::hello::{Hello, HelloError};
+use super::hello::{Fields, Hello, HelloError, are_first};
+use super::pieces::HelloPiece;
 use super::record::{ALERT, DTLS_1_0, DTLS_1_2, FATAL, HANDSHAKE, HANDSHAKE_HEADER, RECORD_HEADER};
 use crate::AddressPair;
 
@@ -33,6 +34,10 @@ pub enum HelloOutcome<'a> {
     Answer(usize, Answer),
     /// The client is at its address, and the handshake may begin.
     Verified(Hello<'a>),
+    /// First fragment with a valid cookie: the address of the client is verified.
+    VerifiedPiece(HelloPiece<'a>),
+    /// Fragment after the first, to be added to a verified one.
+    LaterPiece(HelloPiece<'a>),
     /// No answer.
     Dropped(HelloError),
 }
@@ -64,49 +69,97 @@ impl CookieHandler {
     ) -> HelloOutcome<'a> {
         let hello = match Hello::read(datagram) {
             Ok(hello) => hello,
+            Err(HelloError::Piece) => return self.take_piece(datagram, ends, since, answer),
             Err(why) => return HelloOutcome::Dropped(why),
         };
-        // Newer versions have lower numbers.
-        if hello.version > DTLS_1_2 {
-            return HelloOutcome::Answer(refuse_version(&hello, answer), Answer::Version);
+        let numbers = Numbers { record: hello.record, message: hello.message };
+        let fields = (hello.version, hello.random, hello.cookie);
+        match self.judge(numbers, fields, (ends, since), answer) {
+            Some(outcome) => outcome,
+            None => HelloOutcome::Verified(hello),
         }
-        if self.cookies.verify(ends, hello.random, hello.cookie, since) {
-            return HelloOutcome::Verified(hello);
-        }
-        let cookie = self.cookies.make(ends, hello.random, since);
-        HelloOutcome::Answer(ask_again(&hello, &cookie, answer), Answer::Cookie)
     }
+
+    /// Handles a fragment.
+    fn take_piece<'a>(
+        &self,
+        datagram: &'a [u8],
+        ends: AddressPair,
+        since: Duration,
+        answer: &mut [u8; ANSWER_MAX],
+    ) -> HelloOutcome<'a> {
+        let piece = match HelloPiece::read(datagram) {
+            Ok(piece) if !piece.is_first() => return HelloOutcome::LaterPiece(piece),
+            Ok(piece) => piece,
+            Err(why) => return HelloOutcome::Dropped(why),
+        };
+        let numbers = Numbers { record: piece.record, message: piece.piece.message };
+        let has_room = datagram.len() >= ANSWER_MAX;
+        let beginning = Fields::read_beginning(piece.piece.body).filter(|_| has_room);
+        let Some((Fields { version, random, cookie, .. }, _)) = beginning else {
+            return HelloOutcome::Dropped(HelloError::Piece);
+        };
+        if !are_first(numbers.record, numbers.message) {
+            return HelloOutcome::Dropped(HelloError::Malformed);
+        }
+        match self.judge(numbers, (version, random, cookie), (ends, since), answer) {
+            Some(outcome) => outcome,
+            None => HelloOutcome::VerifiedPiece(piece),
+        }
+    }
+
+    /// Returns the answer to a hello; `None`: the cookie is valid.
+    fn judge<'a>(
+        &self,
+        numbers: Numbers,
+        (version, random, cookie): (u16, &[u8; 32], &[u8]),
+        (ends, since): (AddressPair, Duration),
+        answer: &mut [u8; ANSWER_MAX],
+    ) -> Option<HelloOutcome<'a>> {
+        // Newer versions have lower numbers.
+        if version > DTLS_1_2 {
+            let len = refuse_version(numbers, answer);
+            return Some(HelloOutcome::Answer(len, Answer::Version));
+        }
+        if self.cookies.verify(ends, random, cookie, since) {
+            return None;
+        }
+        let cookie = self.cookies.make(ends, random, since);
+        Some(HelloOutcome::Answer(ask_again(numbers, &cookie, answer), Answer::Cookie))
+    }
+}
+
+/// Record number and message number of a hello.
+#[derive(Clone, Copy)]
+struct Numbers {
+    record: u64,
+    message: u16,
 }
 
 /// Writes a HelloVerifyRequest. Its numbers are the hello's (RFC 6347 §4.2.1), and a message that
 /// follows another one has another number.
-fn ask_again(hello: &Hello<'_>, cookie: &[u8; COOKIE_LEN], answer: &mut [u8; ANSWER_MAX]) -> usize {
+fn ask_again(numbers: Numbers, cookie: &[u8; COOKIE_LEN], answer: &mut [u8; ANSWER_MAX]) -> usize {
     const MESSAGE: [u8; 3] = [0, 0, (2 + 1 + COOKIE_LEN) as u8];
-    let [n0, n1] = hello.message.to_be_bytes();
+    let [n0, n1] = numbers.message.to_be_bytes();
     let [l0, l1, l2] = MESSAGE;
     let handshake = [HELLO_VERIFY_REQUEST, l0, l1, l2, n0, n1, 0, 0, 0, l0, l1, l2];
     let [v0, v1] = DTLS_1_0.to_be_bytes();
     let fixed = [v0, v1, COOKIE_LEN as u8];
-    write(hello, HANDSHAKE, [&handshake, &fixed, cookie], answer)
+    write(numbers, HANDSHAKE, [&handshake, &fixed, cookie], answer)
 }
 
-fn refuse_version(hello: &Hello<'_>, answer: &mut [u8; ANSWER_MAX]) -> usize {
-    write(hello, ALERT, [&[FATAL, PROTOCOL_VERSION], &[], &[]], answer)
+fn refuse_version(numbers: Numbers, answer: &mut [u8; ANSWER_MAX]) -> usize {
+    write(numbers, ALERT, [&[FATAL, PROTOCOL_VERSION], &[], &[]], answer)
 }
 
 /// Writes a record with the number of the hello's, and returns how long it is.
-fn write(
-    hello: &Hello<'_>,
-    content: u8,
-    parts: [&[u8]; 3],
-    answer: &mut [u8; ANSWER_MAX],
-) -> usize {
+fn write(numbers: Numbers, content: u8, parts: [&[u8]; 3], answer: &mut [u8; ANSWER_MAX]) -> usize {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     let (header, mut rest) = answer.split_at_mut(RECORD_HEADER);
     header[0] = content;
     header[1..3].copy_from_slice(&DTLS_1_0.to_be_bytes());
     // Epoch 0, which the number has its upper bytes free for.
-    header[3..11].copy_from_slice(&hello.record.to_be_bytes());
+    header[3..11].copy_from_slice(&numbers.record.to_be_bytes());
     header[11..].copy_from_slice(&(len as u16).to_be_bytes());
     for part in parts {
         let (here, behind) = rest.split_at_mut(part.len());

@@ -1,5 +1,5 @@
-//! The first message of a client (RFC 5246 §7.4.1.2, RFC 6347 §4.2.1): read in one piece or not at
-//! all.
+//! ClientHello (RFC 5246 §7.4.1.2, RFC 6347 §4.2.1): the complete message, or the beginning with
+//! the cookie.
 
 use super::record::{
     CLIENT_HELLO, HANDSHAKE, HANDSHAKE_HEADER, RECORD_HEADER, take_piece, take_record,
@@ -38,7 +38,7 @@ pub struct Hello<'a> {
 pub enum HelloError {
     /// It is no ClientHello at all.
     Other,
-    /// A fragment, or a message longer than the limit.
+    /// A fragment without the cookie, or a message longer than the limit.
     Piece,
     /// Malformed.
     Malformed,
@@ -62,10 +62,7 @@ impl<'a> Hello<'a> {
             return Err(HelloError::Piece);
         }
         let alone = behind.is_empty() && more.is_empty();
-        // A client counts its records and messages together at first.
-        let counts =
-            piece.message <= MESSAGES_BEFORE_MAX && u64::from(piece.message) <= record.number;
-        if !(alone && counts) {
+        if !(alone && are_first(record.number, piece.message)) {
             return Err(HelloError::Malformed);
         }
         let fields = Fields::read(piece.body).ok_or(HelloError::Malformed)?;
@@ -126,11 +123,17 @@ impl<'a> Hello<'a> {
     }
 }
 
+/// Returns true if these numbers are possible for a first record and message: clients count both
+/// together.
+pub(super) fn are_first(record: u64, message: u16) -> bool {
+    message <= MESSAGES_BEFORE_MAX && u64::from(message) <= record
+}
+
 /// The fields of the message that are of use before the handshake.
-struct Fields<'a> {
-    version: u16,
-    random: &'a [u8; 32],
-    cookie: &'a [u8],
+pub(super) struct Fields<'a> {
+    pub(super) version: u16,
+    pub(super) random: &'a [u8; 32],
+    pub(super) cookie: &'a [u8],
     /// Offset of the cookie's length in the message.
     cookie_at: usize,
 }
@@ -138,24 +141,25 @@ struct Fields<'a> {
 impl<'a> Fields<'a> {
     /// Parses the whole message, so that a malformed one is rejected here.
     fn read(body: &'a [u8]) -> Option<Self> {
+        let (fields, rest) = Self::read_beginning(body)?;
+        let (suites, rest) = take_long(rest)?;
+        let (compression, extensions) = take_short(rest)?;
+        let has_form = !suites.is_empty()
+            && suites.len().is_multiple_of(2)
+            && !compression.is_empty()
+            && (extensions.is_empty() || are_extensions(extensions));
+        has_form.then_some(fields)
+    }
+
+    /// Parses the message up to the cookie, and returns the rest.
+    pub(super) fn read_beginning(body: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (version, rest) = body.split_first_chunk::<2>()?;
         let (random, rest) = rest.split_first_chunk::<32>()?;
         let (session, rest) = take_short(rest)?;
         let cookie_at = body.len() - rest.len();
         let (cookie, rest) = take_short(rest)?;
-        let (suites, rest) = take_long(rest)?;
-        let (compression, extensions) = take_short(rest)?;
-        let has_form = session.len() <= 32
-            && !suites.is_empty()
-            && suites.len().is_multiple_of(2)
-            && !compression.is_empty()
-            && (extensions.is_empty() || are_extensions(extensions));
-        has_form.then_some(Self {
-            version: u16::from_be_bytes(*version),
-            random,
-            cookie,
-            cookie_at,
-        })
+        let version = u16::from_be_bytes(*version);
+        (session.len() <= 32).then_some((Self { version, random, cookie, cookie_at }, rest))
     }
 }
 
@@ -184,11 +188,11 @@ fn take_long(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// Fields of the message after the random.
-    struct Parts {
+    pub(in super::super) struct Parts {
         session: Vec<u8>,
         cookie: Vec<u8>,
         suites: Vec<u8>,
@@ -196,7 +200,7 @@ mod tests {
         extensions: Vec<u8>,
     }
 
-    fn parts(cookie: &[u8]) -> Parts {
+    pub(in super::super) fn parts(cookie: &[u8]) -> Parts {
         Parts {
             session: vec![4; 32],
             cookie: cookie.to_vec(),
@@ -211,7 +215,7 @@ mod tests {
         [&[bytes.len() as u8], bytes].concat()
     }
 
-    fn datagram(record: u8, message: u8, parts: &Parts) -> Vec<u8> {
+    pub(in super::super) fn datagram(record: u8, message: u8, parts: &Parts) -> Vec<u8> {
         let Parts { session, cookie, suites, compression, extensions } = parts;
         let random = [[0xFE, 0xFD].as_slice(), &[7; 32]].concat();
         let suites = [&(suites.len() as u16).to_be_bytes(), &suites[..]].concat();

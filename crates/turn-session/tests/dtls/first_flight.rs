@@ -45,7 +45,10 @@ fn anything_but_one_whole_hello_is_dropped() {
     let mut answer = [0; ANSWER_MAX];
     let mut dropped = |datagram: &[u8]| match take(datagram, &mut answer) {
         HelloOutcome::Dropped(why) => Some(why),
-        HelloOutcome::Answer(..) | HelloOutcome::Verified(_) => None,
+        HelloOutcome::LaterPiece(_) => Some(HelloError::Piece),
+        HelloOutcome::Answer(..) | HelloOutcome::Verified(_) | HelloOutcome::VerifiedPiece(_) => {
+            None
+        }
     };
     assert_eq!(dropped(&hello), None);
     let changed = |at: usize, to: u8| {
@@ -57,7 +60,7 @@ fn anything_but_one_whole_hello_is_dropped() {
     assert_eq!(dropped(&changed(4, 1)), Some(HelloError::Other), "encrypted");
     assert_eq!(dropped(&changed(13, 2)), Some(HelloError::Other), "a server's");
     assert_eq!(dropped(&changed(14, 9)), Some(HelloError::Piece), "declared to have 590 000 bytes");
-    assert_eq!(dropped(&changed(21, 1)), Some(HelloError::Piece), "not the first piece");
+    assert_eq!(dropped(&changed(21, 1)), Some(HelloError::Malformed), "beyond its end");
     assert_eq!(dropped(&changed(18, 99)), Some(HelloError::Malformed), "the hundredth message");
     assert_eq!(dropped(&[&hello[..], &hello].concat()), Some(HelloError::Malformed), "two");
     assert_eq!(dropped(&hello[..40]), Some(HelloError::Other), "cut off");
@@ -96,8 +99,10 @@ proptest! {
         let mut answer = [0; ANSWER_MAX];
         match take(&bytes, &mut answer) {
             HelloOutcome::Answer(len, _) => prop_assert!(len <= bytes.len()),
-            HelloOutcome::Verified(_) => prop_assert!(false, "without a cookie"),
-            HelloOutcome::Dropped(_) => {}
+            HelloOutcome::Verified(_) | HelloOutcome::VerifiedPiece(_) => {
+                prop_assert!(false, "without a cookie");
+            }
+            HelloOutcome::Dropped(_) | HelloOutcome::LaterPiece(_) => {}
         }
     }
 

@@ -82,7 +82,9 @@ impl Server {
                 HelloOutcome::Verified(hello) => {
                     self.engine = Some(self.config.begin(&hello).unwrap())
                 }
-                HelloOutcome::Dropped(_) => {
+                HelloOutcome::Dropped(_)
+                | HelloOutcome::VerifiedPiece(_)
+                | HelloOutcome::LaterPiece(_) => {
                     self.refused += 1;
                     return;
                 }
