@@ -20,12 +20,18 @@ impl SecureScene {
     /// tools, after reporting a skip.
     #[must_use]
     pub fn with(more: &str) -> Option<Self> {
+        Self::started_by(&[], more)
+    }
+
+    /// The same with a server that these words start, such as a service manager's; none: itself.
+    #[must_use]
+    pub fn started_by(through: &[String], more: &str) -> Option<Self> {
         let lab = require(Lab::new())?;
         let files = Certificates::new(&lab);
         files.make("turn", "turn.example.org", ECDSA, "90");
         files.make("turn-rsa", "turn.example.org", RSA, "90");
         files.make("other", "other.example.org *.other.example.org", ECDSA, "90");
-        let mut config = Config::for_lab(&lab);
+        let mut config = Config { through: through.to_vec(), ..Config::for_lab(&lab) };
         let entries = ["turn", "turn-rsa", "other"].map(|file| files.entry(file)).join(", ");
         let more = more.replace("DIR", &files.path("").display().to_string());
         config.tables = format!("[tls]\ncertificates = [{entries}]\n{more}\n");

@@ -1,4 +1,5 @@
-//! A server dies, and the next one goes on with its calls, which a keeper has had.
+//! A server dies or is restarted, and the next one goes on with its calls, which a keeper or the
+//! service manager has had.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use e2e::{
     Call, Config, EchoCall, Host, Lab, Running, SecureScene, Sent, Server, Stop, Tool, echo_peer,
-    pion, pion_run, require,
+    pion, pion_run, repository, require,
 };
 use turn_types::IpFamily;
 
@@ -320,4 +321,47 @@ fn pion_over_dtls_notices_no_crash() {
     assert!(program.output().contains("echoed"), "{}", program.output());
     let made = &server.json(&["status"])["allocations"]["total"];
     assert_eq!(*made, 0, "made since the crash");
+}
+
+/// Restarts by a service manager with a store of descriptors.
+#[track_caller]
+fn pion_notices_no_restart(transport: &str) {
+    let Some(client) = require(pion()) else { return };
+    let manager = repository().join("crates/e2e/clients/service_manager.py");
+    let through = ["python3".to_owned(), manager.display().to_string()];
+    let scene = SecureScene::started_by(&through, "[offload]\nmode = \"off\"\n");
+    let Some(SecureScene { lab, server, files: _files }) = scene else { return };
+    let _peer = echo_peer(&lab, lab.v4.peer);
+    let config = Config::for_lab(&lab);
+    let mut program = Running::listening(&mut pion_run(&lab, &client, &config, (1, transport)));
+    program.wait_for("relayed address", PATIENCE);
+    let took_over = |server: &Server| {
+        let out = server.ask(&["status", "--json"]).output;
+        let status: serde_json::Value = serde_json::from_str(&out).unwrap_or_default();
+        let took_over = &status["took_over"];
+        Some((took_over["process"].as_u64()?, took_over["allocations"].as_u64()?))
+    };
+    for _ in 0..KILLS {
+        let before = took_over(&server);
+        server.process.signal("HUP");
+        test_support::eventually("the next process serves", || {
+            let now = took_over(&server);
+            now.is_some() && now != before
+        });
+        assert_eq!(took_over(&server).map(|(_, allocations)| allocations), Some(1));
+    }
+    assert!(!program.output().contains("echoed"), "{}", program.output());
+    program.end_input();
+    assert!(program.wait(PATIENCE), "{}", program.output());
+    assert!(program.output().contains("echoed"), "{}", program.output());
+}
+
+#[test]
+fn pion_over_tls_notices_no_restart() {
+    pion_notices_no_restart("tls");
+}
+
+#[test]
+fn pion_over_dtls_notices_no_restart() {
+    pion_notices_no_restart("dtls");
 }
