@@ -67,7 +67,7 @@ pub struct Status {
     /// The process whose calls this one took over, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_over: Option<TookOver>,
-    /// Id of the process that has copies of all calls over UDP for the case of a crash
+    /// Id of the process that has copies of all calls over UDP and DTLS for the case of a crash
     /// (`turnpike keep`), if one has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keeper: Option<u32>,

@@ -73,13 +73,13 @@ impl Handle {
         *self.drain_deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
     }
 
-    /// The process that has copies of all calls over UDP, if one has.
+    /// The process that has copies of all calls over UDP and DTLS, if one has.
     #[must_use]
     pub fn keeper(&self) -> KeeperState {
         self.keeper.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sets the process that has copies of all calls over UDP, for queries.
+    /// Sets the process that has copies of all calls over UDP and DTLS, for queries.
     pub fn set_keeper(&self, keeper: KeeperState) {
         *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = keeper;
     }

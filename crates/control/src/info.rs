@@ -65,7 +65,7 @@ pub enum KeeperState {
     /// There is none.
     #[default]
     Absent,
-    /// The process of this id has copies of all calls over UDP.
+    /// The process of this id has copies of all calls over UDP and DTLS.
     Connected(u32),
     /// One is there that gets no copies, and the reason.
     Unusable(String),

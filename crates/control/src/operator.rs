@@ -53,6 +53,35 @@ pub enum OperatorRequest {
     Revocations(oneshot::Sender<Vec<Revocation>>),
 }
 
+impl OperatorRequest {
+    /// Returns true if it changes anything, beside giving an answer.
+    #[must_use]
+    pub const fn is_change(&self) -> bool {
+        match self {
+            Self::Reload { .. }
+            | Self::Drain { .. }
+            | Self::CancelDrain(_)
+            | Self::Revoke { .. }
+            | Self::Restore { .. } => true,
+            Self::Mint { .. } | Self::Revocations(_) => false,
+        }
+    }
+
+    /// Returns true if nobody waits for the answer any more.
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        match self {
+            Self::Reload { reply, .. } => reply.is_closed(),
+            Self::Drain { reply, .. } => reply.is_closed(),
+            Self::CancelDrain(reply) => reply.is_closed(),
+            Self::Revoke { reply, .. } => reply.is_closed(),
+            Self::Restore { reply, .. } => reply.is_closed(),
+            Self::Mint { reply, .. } => reply.is_closed(),
+            Self::Revocations(reply) => reply.is_closed(),
+        }
+    }
+}
+
 /// A time-limited credential that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MintWish {

@@ -377,28 +377,29 @@ impl<N: Net> Copying<N> {
     }
 
     /// Sends all that has changed, before the worker ends. The other process may be slow, and is
-    /// waited for a little.
+    /// waited for a little. Returns false if it has not got everything.
     pub(crate) fn send_last(
         mut self,
         worker: WorkerId,
         server: &mut Server,
         (sockets, dtls): (&Sockets<N>, &Dtls),
-    ) {
+    ) -> bool {
         self.late_due = Instant::ZERO;
         let mut pauses = 0..LAST_COPIES_PAUSES;
         // Nothing changes any more.
         while let Some(due) = self.due(server) {
             // What finds no descriptors now would find none later.
             if self.serve((worker, due), server, (sockets, dtls)).is_err() {
-                return;
+                return false;
             }
             if self.unsent.is_some() {
                 if pauses.next().is_none() {
-                    return;
+                    return false;
                 }
                 sleep(COPIES_AGAIN_AFTER);
             }
         }
+        true
     }
 }
 

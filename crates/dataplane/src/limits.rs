@@ -33,11 +33,15 @@ pub const BYTES_PER_GATHERING: usize = 256 << 10;
 /// more than a worker gives between two copies.
 pub const IDS_SKIPPED: u64 = 1 << 20;
 
-/// Numbers of records that a session of DTLS skips when it goes on from a keeper's copy. No number
-/// may be used twice, and the copy is as old as the last change of its allocation: data needs a
-/// permission, whose renewal each five minutes is one, and in that time no session sends so many.
-/// Of 2⁴⁸ numbers in all.
+/// Record numbers that a DTLS session skips after an import from a keeper's copy; no number may be
+/// used twice. The copy is as old as the last change of the allocation. Data needs a permission,
+/// and each renewal of a permission, every five minutes, is a change: no session sends so many
+/// records in that time. A session has 2⁴⁸ numbers.
 pub const RECORDS_SKIPPED: u64 = 1 << 32;
+
+/// Bits of a random number of further skipped records: two processes that import the same copy, one
+/// after the other, use different numbers.
+pub const RECORDS_SKIPPED_SPREAD: u32 = 40;
 
 /// ClientHellos in fragments of which a worker keeps the first ones: of 2 KiB each, so half a MiB.
 /// More are dropped, and their clients repeat them.

@@ -67,9 +67,9 @@ pub(crate) struct Streams<N: Net> {
     sweep_at: Option<Instant>,
     /// New connections are for another process.
     accepts: bool,
-    /// No socket is touched: this process does not serve yet.
-    is_held: bool,
-    /// Connections that ended in that time.
+    /// No socket is used: the predecessor has not committed.
+    is_before_commit: bool,
+    /// Connections that have ended before the commit.
     ended: Vec<(Box<Stream<N>>, StreamEnd)>,
 }
 
@@ -107,7 +107,7 @@ impl<N: Net> Streams<N> {
             pipes: Vec::new(),
             sweep_at: None,
             accepts: true,
-            is_held: false,
+            is_before_commit: false,
             ended: Vec::new(),
         })
     }

@@ -488,16 +488,16 @@ impl<N: Net> Worker<N> {
     }
 
     /// Sends the keeper all that has changed: it has the calls when this process ends. Returns
-    /// false without a keeper.
+    /// false if no keeper has everything.
     fn send_last_copies(&mut self) -> bool {
         if self.copying.as_ref().is_some_and(|copying| copying.is_for(CopiesFor::Next)) {
             self.copy_to_keeper_again();
         }
         let Some(copying) = self.copying.take() else { return false };
         let Context { worker, server, sockets, .. } = &mut self.cx;
-        copying.send_last(*worker, server, (sockets, &self.dtls));
+        let kept = copying.send_last(*worker, server, (sockets, &self.dtls));
         server.keep_changes(false);
-        true
+        kept
     }
 
     fn stop_copying(&mut self) {

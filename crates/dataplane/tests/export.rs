@@ -54,7 +54,9 @@ fn a_request_that_waits_for_its_user_is_served_by_whoever_serves_next() {
     });
     let refresh = alice.request(Method::REFRESH, |_| ());
     *world.directory.is_silent.lock().unwrap() = true;
-    alice.socket.write_all(&[allocate, refresh].concat()).unwrap();
+    let binding = alice.request(Method::BINDING, |_| ());
+    let (half, rest) = binding.split_at(binding.len() / 2);
+    alice.socket.write_all(&[&allocate, &refresh, half].concat()).unwrap();
     eventually("both wait", || world.directory.asked.lock().unwrap().len() == 2);
     for _ in 0..2 {
         let left = world.channels.leave().unwrap();
@@ -67,6 +69,8 @@ fn a_request_that_waits_for_its_user_is_served_by_whoever_serves_next() {
     let answers = [alice.read(), alice.read()].map(|answer| code_of(&answer));
     assert_eq!(answers, [None, None], "in their order: a Refresh alone would be refused");
     assert_eq!(world.all_sessions().len(), 1);
+    alice.socket.write_all(rest).unwrap();
+    assert_eq!(code_of(&alice.read()), None);
 }
 
 /// rustls does not give the state of a handshake.

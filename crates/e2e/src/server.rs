@@ -24,7 +24,7 @@ pub struct Account {
     pub password: &'static str,
 }
 
-/// Commands for a server, also while another process takes its place.
+/// Commands for a server, also during upgrades.
 #[derive(Clone, Debug)]
 pub struct Operator {
     namespace: String,
@@ -195,7 +195,7 @@ impl Server {
         self.operator().ask(arguments)
     }
 
-    /// An operator of it, who may ask while it is upgraded.
+    /// Returns an operator of the server, for commands during upgrades.
     #[must_use]
     pub fn operator(&self) -> Operator {
         Operator { namespace: self.namespace.clone(), directory: self.directory.clone() }

@@ -299,7 +299,7 @@ fn another_users_process_gets_nothing() {
     drop(call);
 }
 
-/// Its session goes on with the keys and numbers of the keeper's copy.
+/// The session continues with the keys of the keeper's copy.
 #[test]
 fn pion_over_dtls_notices_no_crash() {
     let Some(client) = require(pion()) else { return };

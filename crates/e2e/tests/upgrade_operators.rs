@@ -1,5 +1,4 @@
-//! Operators change something while another process takes the place of the server: all that was
-//! confirmed to them holds afterwards.
+//! Changes by operators during upgrades: confirmed changes hold afterwards.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -13,12 +12,12 @@ use test_support::eventually;
 use turn_client::Families;
 use turn_types::IpFamily;
 
-/// Upgrades in a row; `E2E_LONG=1` makes more.
+/// Number of upgrades; `E2E_LONG=1` makes more.
 fn upgrades() -> usize {
     if std::env::var_os("E2E_LONG").is_some() { 30 } else { 4 }
 }
 
-/// No kernel path, which would take time at each start.
+/// Starts a server without a kernel path, for short starts.
 fn server(lab: &Lab) -> (Config, Server) {
     let tables = "[offload]\nmode = \"off\"\n".to_owned();
     let config = Config { tables, ..Config::for_lab(lab) };
@@ -26,8 +25,7 @@ fn server(lab: &Lab) -> (Config, Server) {
     (config, server)
 }
 
-/// Revokes one name after another until `is_over`. Returns those that were confirmed, and counts
-/// them.
+/// Revokes one name after another until `is_over`. Returns and counts the confirmed names.
 fn revoke(operator: &Operator, is_over: &AtomicBool, count: &AtomicUsize) -> BTreeSet<String> {
     let mut confirmed = BTreeSet::new();
     let names = (0..).map(|number| format!("user{number}"));
@@ -75,7 +73,7 @@ fn revocations_during_upgrades_are_kept() {
     assert_eq!(missing(&server), [""; 0], "stored");
 }
 
-/// Sessions of one client after another are ended; none is there again later.
+/// No ended session returns.
 #[test]
 fn sessions_that_were_ended_during_upgrades_stay_ended() {
     let Some(lab) = require(Lab::new()) else { return };
@@ -105,7 +103,7 @@ fn sessions_that_were_ended_during_upgrades_stay_ended() {
     }
 }
 
-/// A process has said that it will take over, and prepares itself.
+/// A successor prepares and fails.
 #[test]
 fn changes_wait_until_a_process_that_prepares_itself_has_failed() {
     let Some(lab) = require(Lab::new()) else { return };
@@ -120,15 +118,21 @@ fn changes_wait_until_a_process_that_prepares_itself_has_failed() {
     thread::scope(|scope| {
         let revoked = scope.spawn(|| operator.ask(&["user", "revoke", "alice"]));
         let reloaded = scope.spawn(|| operator.ask(&["reload"]));
+        server.process.signal("HUP");
         thread::sleep(Duration::from_millis(300));
+        let log = server.process.output();
+        assert!(log.contains("Reload waits: another process is about to take over"), "{log}");
         assert!(!revoked.is_finished() && !reloaded.is_finished(), "{}", server.process.output());
-        // What changes nothing is answered.
-        assert!(server.ask(&["status"]).ok);
+        // Queries are answered.
+        assert!(server.ask(&["status"]).ok && server.ask(&["user", "revoked"]).ok);
         drop(stream);
         let (revoked, reloaded) = (revoked.join(), reloaded.join());
         assert!(revoked.is_ok_and(|out| out.ok) && reloaded.is_ok_and(|out| out.ok));
     });
     assert_eq!(revoked(&server), BTreeSet::from(["alice".to_owned()]));
+    // The reload of the command and of the signal.
+    let reloads = || server.process.output().matches("reloaded").count();
+    eventually("the signal is obeyed", || reloads() == 2);
 }
 
 #[test]

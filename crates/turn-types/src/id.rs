@@ -60,7 +60,7 @@ impl AllocationId {
     /// The id before the first one of a process that started so long after 1970: its counter has
     /// the seconds since 2020 above 16 bits for parts of a second, until 2156. A later process
     /// begins behind all ids that were given, unless a worker has made 60,000 allocations in each
-    /// second.
+    /// second, or the clock was set back.
     #[must_use]
     pub const fn before_first(worker: WorkerId, started: Duration) -> Self {
         let since = started.saturating_sub(START_OF_2020);

@@ -44,6 +44,7 @@ pub(crate) use changes::{Change, Changes};
 pub(crate) use giving::{Giving, HandedOver, Handovers, ListenerCopies, WorkersToGive};
 pub(crate) use keeper::keep;
 pub(crate) use keeper_link::KeeperLink;
+pub(crate) use messages::Orders;
 pub(crate) use parked::{Parked, close as close_parked};
 pub(crate) use retiring::Retiring;
 pub(crate) use taking::Predecessor;

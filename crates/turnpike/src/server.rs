@@ -1,6 +1,6 @@
 //! The life of a running server after its start: signals, operators' requests, draining, the end.
 
-use std::collections::BTreeSet;
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::alternates::Alternates;
 use crate::cli::PathOptions;
 use crate::external::{self, ASKED_EVERY, Answers};
 use crate::failure::{Failure, Result};
-use crate::handover::{Change, Changes, HandedOver, Handovers, KeeperLink};
+use crate::handover::{Change, Changes, HandedOver, Handovers, KeeperLink, Orders};
 use crate::host_watch::HostWatch;
 use crate::offload::KernelPath;
 use crate::output;
@@ -52,8 +52,8 @@ pub(crate) struct Server {
     pub(crate) in_force: InForce,
     pub(crate) handle: Handle,
     pub(crate) requests: Requests,
-    /// End of a drain that goes on from the process before.
-    pub(crate) drain_until: Option<turn_types::Instant>,
+    /// Orders that go on from the process before.
+    pub(crate) orders: Orders,
     pub(crate) signals: Signals,
     pub(crate) manager: ServiceManager,
     /// True if the last reload was refused: another configuration is in force than the files have.
@@ -75,50 +75,64 @@ pub(crate) struct Server {
     pub(crate) _handover_socket: SocketFile,
 }
 
-/// Requests of operators, and what they wait for.
+/// Changes that wait while a successor prepares itself; more stay in the queue.
+const DEFERRED_MAX: usize = 16;
+
+/// Requests of operators, and changes that wait.
 pub(crate) struct Requests {
     queue: mpsc::Receiver<OperatorRequest>,
     changes: Changes,
-    /// Request that came as a successor began to prepare itself.
-    deferred: Option<OperatorRequest>,
-    /// Signals that came since.
-    signals: BTreeSet<Signal>,
+    /// Changes that came while a successor prepared itself.
+    deferred: VecDeque<OperatorRequest>,
+}
+
+/// Something to be done for operators.
+enum Order {
+    /// A request, with what lets a change be carried out.
+    Request(OperatorRequest, Option<Change>),
+    /// A signal that has waited.
+    Signal(Signal),
 }
 
 impl Requests {
     pub(crate) const fn new(queue: mpsc::Receiver<OperatorRequest>, changes: Changes) -> Self {
-        Self { queue, changes, deferred: None, signals: BTreeSet::new() }
+        Self { queue, changes, deferred: VecDeque::new() }
     }
 
-    /// The next request, with what lets it be carried out. Never while a successor prepares itself.
-    async fn next(&mut self) -> (OperatorRequest, Change) {
+    /// The next order. Changes wait while a successor prepares itself; those whose callers have
+    /// gone are not carried out.
+    async fn next(&mut self) -> Order {
         loop {
-            if !self.changes.are_held() {
-                let next = self.deferred.take();
-                let next = if next.is_some() { next } else { self.queue.recv().await };
-                let Some(request) = next else { std::future::pending().await };
-                match self.changes.begin() {
-                    Some(change) => return (request, change),
-                    None => self.deferred = Some(request),
-                }
+            if let Some(signal) = self.changes.kept_signal() {
+                return Order::Signal(signal);
             }
-            self.changes.released().await;
+            self.deferred.retain(|request| !request.is_abandoned());
+            let change = if self.deferred.is_empty() { None } else { self.changes.begin() };
+            if change.is_some()
+                && let Some(request) = self.deferred.pop_front()
+            {
+                return Order::Request(request, change);
+            }
+            tokio::select! {
+                Some(request) = self.queue.recv(), if self.deferred.len() < DEFERRED_MAX => {
+                    if !request.is_change() {
+                        return Order::Request(request, None);
+                    }
+                    self.deferred.push_back(request);
+                }
+                () = self.changes.released() => {}
+            }
         }
     }
 
     /// Begins what a signal asks for; `None`: it is kept for later.
-    fn begin(&mut self, signal: Signal) -> Option<Change> {
+    fn begin(&self, signal: Signal) -> Option<Change> {
         let change = self.changes.begin();
         if change.is_none() {
             tracing::info!("{signal:?} waits: another process is about to take over");
-            self.signals.insert(signal);
+            self.changes.keep(signal);
         }
         change
-    }
-
-    /// The next signal that was kept and can be carried out now.
-    fn kept_signal(&mut self) -> Option<Signal> {
-        if self.changes.are_held() { None } else { self.signals.pop_first() }
     }
 }
 
@@ -183,6 +197,11 @@ impl Server {
     /// Runs until the server was told to end and has ended.
     pub(crate) async fn run(mut self) -> Result<()> {
         let mut drain = self.inherited_drain();
+        for signal in std::mem::take(&mut self.orders.signals) {
+            if self.obey(signal, &mut drain).await.is_break() {
+                return self.stop().await;
+            }
+        }
         let mut empty_since: Option<Instant> = None;
         let mut external: JoinSet<Result<Answers>> = JoinSet::new();
         let mut external_look = interval_at(Instant::now() + ASKED_EVERY, ASKED_EVERY);
@@ -197,7 +216,12 @@ impl Server {
                 signal = self.signals.next() => if self.obey(signal, &mut drain).await.is_break() {
                     break;
                 },
-                (request, _change) = self.requests.next() => self.answer(request, &mut drain).await,
+                order = self.requests.next() => match order {
+                    Order::Request(request, _change) => self.answer(request, &mut drain).await,
+                    Order::Signal(signal) => if self.obey(signal, &mut drain).await.is_break() {
+                        break;
+                    },
+                },
                 Some(over) = self.handed_over.recv() => {
                     self.retire(over);
                     break;
@@ -240,11 +264,6 @@ impl Server {
                 }
                 () = sleep(DRAIN_LOOK), if drain.is_some() => {}
             }
-            if let Some(signal) = self.requests.kept_signal()
-                && self.obey(signal, &mut drain).await.is_break()
-            {
-                break;
-            }
             if self.is_drained(drain, &mut empty_since) {
                 break;
             }
@@ -269,6 +288,7 @@ impl Server {
                 return ControlFlow::Break(());
             }
             Signal::End => {
+                self.requests.changes.end();
                 self.manager.stopping();
                 let next = Draining::told_to_end(*drain, self.configured_drain(), Instant::now());
                 *drain = Some(self.drain(next));
@@ -343,7 +363,7 @@ impl Server {
 
     /// The drain of the process before goes on.
     fn inherited_drain(&self) -> Option<Draining> {
-        let left = self.drain_until?.saturating_since(Clock::now().instant);
+        let left = self.orders.drain_until?.saturating_since(Clock::now().instant);
         Some(self.drain(Draining { until: Instant::now() + left, told_to_end: false }))
     }
 

@@ -77,7 +77,7 @@ pub(super) fn metrics(info: &ServerInfo, live: &Live) -> Vec<Metric> {
         .with(info.took_over.map_or(0, |it| it.allocations as u64)),
         Metric::gauge(
             "turnpike_keeper_connected",
-            "1 while another process has copies of all calls over UDP for the case of a crash, otherwise 0",
+            "1 while another process has copies of all calls over UDP and DTLS for the case of a crash, otherwise 0",
         )
         .with(live.has_keeper.into()),
         Metric::gauge("turnpike_draining", "1 while new allocations are refused, otherwise 0")

@@ -2,6 +2,7 @@
 
 mod moving;
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
@@ -26,6 +27,8 @@ pub(crate) struct Stream<N: Net> {
     pub(crate) socket: N::Stream,
     pub(crate) path: ClientPath,
     tls: Option<Tls>,
+    /// Requests without an answer that are to be handled again, before all later input.
+    unserved: VecDeque<Box<[u8]>>,
     /// Beginning of an incomplete message.
     partial: Vec<u8>,
     out: OutQueue,
@@ -107,6 +110,7 @@ impl<N: Net> Stream<N> {
             socket,
             path,
             tls: None,
+            unserved: VecDeque::new(),
             partial: Vec::new(),
             out: OutQueue::default(),
             state: State::New,
@@ -247,19 +251,26 @@ impl<N: Net> Stream<N> {
         }
     }
 
-    /// Returns the partial message as a message of the batch; `None`: there is none.
+    /// Returns the next unserved request, or the partial message, as a message of the batch;
+    /// `None`: there is none.
     pub(crate) fn reread(&mut self, rx: &mut RxBatch) -> Option<usize> {
-        let Self { partial, path, .. } = self;
+        let Self { unserved, partial, path, .. } = self;
+        let bytes = unserved.front().map_or(&partial[..], |request| request);
         let filled = rx.fill(path.five_tuple.client.0, |room| {
-            let Some(room) = room.get_mut(..partial.len()) else { return Ok(0) };
-            room.copy_from_slice(partial);
-            Ok::<_, Infallible>(partial.len())
+            let Some(room) = room.get_mut(..bytes.len()) else { return Ok(0) };
+            room.copy_from_slice(bytes);
+            Ok::<_, Infallible>(bytes.len())
         });
         let Ok(message) = filled;
-        if message.is_some() {
+        if message.is_some() && unserved.pop_front().is_none() {
             partial.clear();
         }
         message
+    }
+
+    /// Returns true if a request is to be handled before further input.
+    pub(crate) fn has_unserved(&self) -> bool {
+        !self.unserved.is_empty()
     }
 
     /// Takes the partial message out.

@@ -6,6 +6,7 @@ use turn_types::{FiveTuple, SocketId};
 use control::StreamEnd;
 
 use super::connection::{ConnectionLost, LeftStream, Stream, StreamState};
+use super::output::finish;
 use super::{PipeEvent, Streams};
 use crate::context::Context;
 use crate::inheritance::InheritedStream;
@@ -106,8 +107,8 @@ impl<N: Net> Streams<N> {
         Ok(Box::new(stream))
     }
 
-    /// Puts a request, whose wait has ended, before all that its connection has not served yet.
-    pub(crate) fn unserve(&mut self, id: SocketId, request: &[u8]) {
+    /// Returns a request without an answer to its connection, before all later input.
+    pub(crate) fn unserve(&mut self, id: SocketId, request: Box<[u8]>) {
         if let Some(stream) = self.table.get_mut(id) {
             stream.unserve(request);
         }
@@ -118,22 +119,22 @@ impl<N: Net> Streams<N> {
         self.table.holder_of(five_tuple.client, five_tuple.server)
     }
 
-    /// Leaves all sockets alone until [`go_on`](Self::go_on): they are the predecessor's. The ends
-    /// of connections wait.
-    pub(crate) const fn hold(&mut self) {
-        self.is_held = true;
+    /// Uses no socket until [`go_on`](Self::go_on): before the commit the predecessor has all of
+    /// them. Ends of connections are deferred.
+    pub(crate) const fn wait_for_commit(&mut self) {
+        self.is_before_commit = true;
     }
 
-    /// Returns true while this process does not serve yet.
-    pub(crate) const fn is_held(&self) -> bool {
-        self.is_held
+    /// Returns true before the commit of the predecessor.
+    pub(crate) const fn is_before_commit(&self) -> bool {
+        self.is_before_commit
     }
 
-    /// Closes the connections that have ended meanwhile: this process serves.
-    pub(crate) fn go_on(&mut self) {
-        self.is_held = false;
+    /// Finishes the deferred ends: this process serves.
+    pub(crate) fn go_on(&mut self, cx: &mut Context<N>) {
+        self.is_before_commit = false;
         for (stream, end) in std::mem::take(&mut self.ended) {
-            stream.close(end);
+            finish(cx, *stream, end);
         }
     }
 }

@@ -5,7 +5,7 @@ use turn_proto::DropReason;
 use turn_session::{Outgoing, QueueFull};
 use turn_types::{FiveTuple, SocketId};
 
-use super::{PipeEvent, State, Streams};
+use super::{PipeEvent, State, Stream, Streams};
 use crate::context::{Context, Message};
 use crate::egress::Egress;
 use crate::io::{Net, Source};
@@ -76,24 +76,18 @@ impl<N: Net> Streams<N> {
     /// Closes a connection and the allocation of its client.
     pub(crate) fn close(&mut self, cx: &mut Context<N>, id: SocketId, end: StreamEnd) {
         let holds_addresses = self.table.holds_addresses(id);
-        let Some(mut stream) = self.table.remove(id) else { return };
+        let Some(stream) = self.table.remove(id) else { return };
         if let State::Data(connection) = stream.state {
             self.pipes.push(PipeEvent::Closed(connection));
         }
-        for tag in stream.give_up() {
-            cx.egress.unsent(Tag::of(tag).sent, DropReason::StreamClosed);
-        }
-        let FiveTuple { client, server, .. } = stream.path.five_tuple;
-        let seconds = cx.now.instant.saturating_since(stream.opened).as_secs();
-        cx.observer.stream_ended(cx.now.instant, (client, server), end, seconds);
         if holds_addresses {
             cx.server.close(cx.now, &stream.path.five_tuple);
         }
-        if self.is_held {
-            // The socket is the predecessor's.
+        if self.is_before_commit {
+            // The socket is the predecessor's, and so is the end of the connection.
             self.ended.push((stream, end));
         } else {
-            stream.close(end);
+            finish(cx, *stream, end);
         }
     }
 
@@ -117,4 +111,15 @@ impl<N: Net> Streams<N> {
         }
         self.reread(id);
     }
+}
+
+/// Counts the end of a connection and closes the socket.
+pub(super) fn finish<N: Net>(cx: &mut Context<N>, mut stream: Stream<N>, end: StreamEnd) {
+    for tag in stream.give_up() {
+        cx.egress.unsent(Tag::of(tag).sent, DropReason::StreamClosed);
+    }
+    let FiveTuple { client, server, .. } = stream.path.five_tuple;
+    let seconds = cx.now.instant.saturating_since(stream.opened).as_secs();
+    cx.observer.stream_ended(cx.now.instant, (client, server), end, seconds);
+    stream.close(end);
 }

@@ -55,6 +55,8 @@ impl<N: Net> Streams<N> {
             State::Data(connection) => return ReadNext::Pipe(connection),
             State::Held => return self.check_error(cx, id),
             _ if stream.is_paused => return self.check_error(cx, id),
+            // A turn of rereads serves them first.
+            _ if stream.has_unserved() => return ReadNext::Wait,
             _ if stream.is_handshaking() => match self.continue_tls(cx, id) {
                 Some(begun) => work = Some(begun),
                 // epoll reports it again.
@@ -97,7 +99,11 @@ impl<N: Net> Streams<N> {
         if matches!(stream.state, State::New | State::Open)
             && let Some(message) = stream.reread(&mut cx.rx)
         {
+            let has_more = stream.has_unserved();
             self.serve(cx, id, message);
+            if has_more {
+                self.reread(id);
+            }
         }
     }
 

@@ -34,7 +34,7 @@ impl<N: Net> Worker<N> {
             }
         }
         // Before this process serves, nothing is decided: a record would be another process's.
-        while !self.streams.is_held()
+        while !self.streams.is_before_commit()
             && let Some(mut notice) = self.cx.server.poll_notice()
         {
             if let Notice::AllocationEnded(record) = &mut notice
@@ -77,7 +77,7 @@ impl<N: Net> Worker<N> {
     fn settle_pipes(&mut self) {
         let Self { cx, streams, tcp_relay, .. } = self;
         // Before this process serves, the other end is another process's.
-        while !streams.is_held()
+        while !streams.is_before_commit()
             && let Some(event) = streams.pop_pipe_event()
         {
             match event {

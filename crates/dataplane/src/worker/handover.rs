@@ -83,7 +83,7 @@ impl<N: Net> Worker<N> {
             let Self { cx, streams, dtls, .. } = self;
             let Some(ended) = cx.server.end_wait(cx.now, &mut cx.reply) else { break };
             match ended {
-                EndedWait::Unserved { path, request } => streams.unserve(path.socket, &request),
+                EndedWait::Unserved { path, request } => streams.unserve(path.socket, request),
                 EndedWait::Refused(answer) => {
                     streams.answered(answer.to.socket);
                     cx.answer(&mut Clients { streams, dtls }, answer, Sent::LateError);

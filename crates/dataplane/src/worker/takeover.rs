@@ -13,7 +13,7 @@ use crate::copies::{CopiedAllocation, CopiedRelay, Copies};
 use crate::dtls::{Dtls, InheritedSession, SessionLost};
 use crate::inheritance::Inherited;
 use crate::io::{Net, UdpIo as _};
-use crate::limits::{IDS_SKIPPED, RECORDS_SKIPPED};
+use crate::limits::{IDS_SKIPPED, RECORDS_SKIPPED, RECORDS_SKIPPED_SPREAD};
 use crate::report::Condition;
 use crate::sockets::{RelaySocket, Sockets};
 use crate::stream::{ConnectionLost, Streams};
@@ -42,6 +42,8 @@ pub(super) struct Taken<N: Net> {
     relays: BTreeMap<AllocationId, [Option<Renamed>; 2]>,
     /// The ones that could not be taken.
     refused: BTreeMap<AllocationId, Refused<N>>,
+    /// Sessions that could not be taken.
+    lost: Vec<NotTaken>,
     /// Ports that its clients have reserved.
     reserved: Vec<ReservedPort>,
 }
@@ -64,7 +66,12 @@ struct TakenRelay<N: Net> {
 
 impl<N: Net> Default for Taken<N> {
     fn default() -> Self {
-        Self { relays: BTreeMap::new(), refused: BTreeMap::new(), reserved: Vec::new() }
+        Self {
+            relays: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            lost: Vec::new(),
+            reserved: Vec::new(),
+        }
     }
 }
 
@@ -85,7 +92,7 @@ impl<N: Net> Worker<N> {
     /// Takes copies of a worker of another process, which goes on to serve: newer ones take the
     /// place of older ones.
     pub fn take(&mut self, copies: Copies<N::Udp>) {
-        self.streams.hold();
+        self.streams.wait_for_commit();
         let Copies { last_id, changed, ended, .. } = copies;
         // Behind a crash, more may have been given since.
         let counter = last_id.counter() + IDS_SKIPPED;
@@ -95,13 +102,11 @@ impl<N: Net> Worker<N> {
         }
         for CopiedAllocation { id, state, relays, session } in changed {
             let before = self.give_back(id);
-            if let Some(session) = session {
-                // Without it the allocation is refused, which tells.
-                drop(self.dtls.inherit(
-                    &mut self.cx,
-                    &InheritedSession { state: session },
-                    RECORDS_SKIPPED,
-                ));
+            if let Some(state) = session {
+                let spread = self.cx.net.random() >> (u64::BITS - RECORDS_SKIPPED_SPREAD);
+                let (session, skipped) = (InheritedSession { state }, RECORDS_SKIPPED + spread);
+                let lost = self.dtls.inherit(&mut self.cx, &session, skipped).err();
+                self.taken.lost.extend(lost.map(NotTaken::Session));
             }
             let relays = self.relays(relays, before);
             self.take_allocation(id, state, relays);
@@ -122,7 +127,7 @@ impl<N: Net> Worker<N> {
             reserved,
             ..
         } = inheritance;
-        self.streams.hold();
+        self.streams.wait_for_commit();
         let mut refused = Vec::new();
         for stream in streams {
             let taken = self.streams.inherit(&mut self.cx, stream);
@@ -148,7 +153,7 @@ impl<N: Net> Worker<N> {
         self.cx.sockets.set_losses(&losses);
         let taken = std::mem::take(&mut self.taken);
         let whys = taken.refused.into_values().map(|refused| NotTaken::Allocation(refused.why));
-        refused.extend(whys);
+        refused.extend(whys.chain(taken.lost));
         self.taken.reserved = reserved;
         refused
     }
@@ -162,7 +167,7 @@ impl<N: Net> Worker<N> {
         for port in std::mem::take(&mut taken.reserved) {
             cx.server.reserve_again(cx.now, &port);
         }
-        streams.go_on();
+        streams.go_on(cx);
         tcp_relay.go_on(cx, streams);
         self.settle();
     }

@@ -131,7 +131,7 @@ impl Starting {
         let retiring = retiring.or_fail("the running server took everything back, and goes on")?;
         for worker in news {
             // One that has ended is noticed as one that ends later.
-            let drains = retiring.as_ref().is_some_and(|one| one.drain_until().is_some());
+            let drains = retiring.as_ref().is_some_and(|one| one.orders().drain_until.is_some());
             let _ = worker.send(Update::Serve { drains });
         }
         let took_over = before.zip(left).map(|((process, _), left)| TookOverInfo {

@@ -237,7 +237,7 @@ impl Launch<'_> {
             let store = renewal::store(&self.settings);
             tokio::spawn(renewal::renew(order, store, certificates.in_force()));
         }
-        let drain_until = started.retiring.as_ref().and_then(Retiring::drain_until);
+        let orders = started.retiring.as_ref().map(Retiring::orders).cloned().unwrap_or_default();
         if let Some(retiring) = started.retiring {
             begin_kernel_path(retiring, &prepared.kernel_path).await;
         }
@@ -265,7 +265,7 @@ impl Launch<'_> {
             in_force: InForce::new(self.settings, self.log, self.confinement, prepared.reloadable),
             handle,
             requests: Requests::new(requests, changes),
-            drain_until,
+            orders,
             signals: self.signals,
             manager: self.manager,
             reload_refused: false,

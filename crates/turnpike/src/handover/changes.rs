@@ -6,9 +6,12 @@
 //! carried out, and after a commit their callers hear that this process stops, and ask the
 //! successor.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
+
+use crate::signals::Signal;
 
 /// Changes by operators, as long as no successor prepares itself.
 #[derive(Clone, Default)]
@@ -26,8 +29,12 @@ struct Shared {
 struct State {
     /// A successor prepares itself.
     is_held: bool,
-    /// A change is being carried out.
+    /// A change is being carried out. There is one at most: all are the main task's.
     is_changing: bool,
+    /// The server was told to end: no successor takes its place.
+    is_ending: bool,
+    /// Signals that wait.
+    signals: BTreeSet<Signal>,
 }
 
 /// A change that is being carried out, until it is dropped.
@@ -44,7 +51,8 @@ impl Shared {
 
 impl Changes {
     /// Returns true while changes have to wait.
-    pub(crate) fn are_held(&self) -> bool {
+    #[cfg(test)]
+    fn are_held(&self) -> bool {
         self.0.state().is_held
     }
 
@@ -56,6 +64,32 @@ impl Changes {
         }
         state.is_changing = true;
         Some(Change(Arc::clone(&self.0)))
+    }
+
+    /// Keeps a signal for the process that serves when the hold is over.
+    pub(crate) fn keep(&self, signal: Signal) {
+        self.0.state().signals.insert(signal);
+    }
+
+    /// The next signal that was kept and can be obeyed now.
+    pub(crate) fn kept_signal(&self) -> Option<Signal> {
+        let mut state = self.0.state();
+        if state.is_held { None } else { state.signals.pop_first() }
+    }
+
+    /// The server was told to end: a hold that goes on ends with a rollback.
+    pub(crate) fn end(&self) {
+        self.0.state().is_ending = true;
+    }
+
+    /// Returns true if the server was told to end.
+    pub(super) fn is_ending(&self) -> bool {
+        self.0.state().is_ending
+    }
+
+    /// The signals that wait, for the successor.
+    pub(super) fn signals(&self) -> BTreeSet<Signal> {
+        self.0.state().signals.clone()
     }
 
     /// Waits until changes may be carried out again.

@@ -29,8 +29,8 @@ use super::changes::Changes;
 use super::copying;
 use super::counting;
 use super::messages::{
-    Bytes, Hello, KernelPathPart, LastPart, Leaving, Listening, News, Offer, ProgressPart, Step,
-    StreamPart, TcpRelayPart,
+    Bytes, Hello, KernelPathPart, LastPart, Leaving, Listening, News, Offer, Orders, ProgressPart,
+    Step, StreamPart, TcpRelayPart,
 };
 use super::parked::{Parked, Parking};
 use super::passing::{Inlet as _, Outlet};
@@ -246,6 +246,9 @@ impl Giving {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
             Err(error) => return Err(error),
         };
+        if self.changes.is_ending() {
+            return Err(io::Error::other("this server was told to end"));
+        }
         tracing::info!(process, version, "the next process prepares to take over");
         let hold = self.changes.hold();
         self.offer(&mut wire, &[io::stderr().as_fd()])?;
@@ -284,7 +287,12 @@ impl Giving {
 
     /// Lets the next process serve.
     fn end(&self, wire: &mut Wire) -> io::Result<()> {
-        wire.send(&News::Drain(self.handle.drain_deadline()))?;
+        if self.changes.is_ending() {
+            return Err(io::Error::other("this server was told to end meanwhile"));
+        }
+        let drain_until = self.handle.drain_deadline();
+        let signals = self.changes.signals().into_iter().collect();
+        wire.send(&News::Orders(Orders { drain_until, signals }))?;
         self.withdraw(wire)?;
         self.pass_on_paths(true);
         wire.send(&Step::Go)

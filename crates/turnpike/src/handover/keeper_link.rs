@@ -102,7 +102,10 @@ impl KeeperLink {
             && wire.send(&CopyPart { stops: true, ..of_none() }).is_ok()
         {
             let process = wire.process();
-            tracing::info!(process, "the keeper has the calls over UDP, for the next server");
+            tracing::info!(
+                process,
+                "the keeper has the calls over UDP and DTLS, for the next server"
+            );
         }
         *keeper = Keeper::Left;
     }
@@ -121,7 +124,10 @@ impl KeeperLink {
             if matches!(*keeper, Keeper::Left) {
                 return wire.send(&CopyPart { farewell: true, ..of_none() });
             }
-            tracing::info!(process = wire.process(), "a keeper has copies of all calls over UDP");
+            tracing::info!(
+                process = wire.process(),
+                "a keeper has copies of all calls over UDP and DTLS"
+            );
             *keeper = Keeper::Connected(wire);
         }
         tell();

@@ -10,6 +10,7 @@ use turn_proto::{Progress, ReservedPort};
 use turn_types::{AllocationId, Instant, RelayId, Secret, WorkerId};
 
 use super::passing::Outlet;
+use crate::signals::Signal;
 
 /// The next process introduces itself.
 #[derive(Debug)]
@@ -102,8 +103,17 @@ pub(super) enum News {
     /// Counters of all processes so far, as [counting](super::counting) writes them; the progress
     /// follows.
     Totals(Bytes),
-    /// The end of a drain that goes on, from a process that runs; the totals follow.
-    Drain(Option<Instant>),
+    /// From a process that runs; the totals follow.
+    Orders(Orders),
+}
+
+/// Orders of operators that the successor goes on with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Orders {
+    /// End of a drain that goes on.
+    pub(crate) drain_until: Option<Instant>,
+    /// Signals that waited.
+    pub(crate) signals: Vec<Signal>,
 }
 
 /// Progress of allocations of one worker.
@@ -268,8 +278,10 @@ variants!(News, "news of a worker" {
     1 => Last(last),
     2 => Progress(parts),
     3 => Totals(totals),
-    4 => Drain(until),
+    4 => Orders(orders),
 });
+fields!(Orders { 1 => drain_until, 2 => signals });
+variants!(Signal, "signal" { 0 => Reload, 1 => End, 2 => User1, 3 => User2 });
 fields!(ProgressPart { 1 => allocations });
 fields!(LastPart {
     1 => copies,

@@ -1,11 +1,10 @@
 //! A predecessor that serves no more, and the kernel path that it still has or has left.
 
 use control::EarlierTotals;
-use turn_types::Instant;
 use xdp_relay::ParkedPath;
 
 use super::PATIENCE;
-use super::messages::Step;
+use super::messages::{Orders, Step};
 use super::wire::Wire;
 
 /// A predecessor that serves no more, and may still have the kernel path.
@@ -16,18 +15,14 @@ pub(crate) struct Retiring {
     /// Of one that has ended.
     kernel_path: Option<ParkedPath>,
     totals: Option<EarlierTotals>,
-    /// End of its drain, if it drained.
-    drain_until: Option<Instant>,
+    /// Orders that go on.
+    orders: Orders,
 }
 
 impl Retiring {
     /// One that runs: it lets go of the kernel path.
-    pub(super) const fn runs(
-        wire: Wire,
-        totals: Option<EarlierTotals>,
-        drain_until: Option<Instant>,
-    ) -> Self {
-        Self { wire: Some(wire), kernel_path: None, totals, drain_until }
+    pub(super) const fn runs(wire: Wire, totals: Option<EarlierTotals>, orders: Orders) -> Self {
+        Self { wire: Some(wire), kernel_path: None, totals, orders }
     }
 
     /// One that has ended. Its kernel path relays no more from here on: this process may refuse a
@@ -41,12 +36,12 @@ impl Retiring {
                 None
             }
         });
-        Self { wire: None, kernel_path, totals, drain_until: None }
+        Self { wire: None, kernel_path, totals, orders: Orders::default() }
     }
 
-    /// The end of its drain, which goes on; `None`: it did not drain, or has ended.
-    pub(crate) const fn drain_until(&self) -> Option<Instant> {
-        self.drain_until
+    /// The orders of operators that go on in this process; none of one that has ended.
+    pub(crate) const fn orders(&self) -> &Orders {
+        &self.orders
     }
 
     /// Its counters, which go on; `None`: they begin anew.

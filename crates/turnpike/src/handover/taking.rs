@@ -23,7 +23,7 @@ use super::PATIENCE;
 use super::copying;
 use super::counting;
 use super::messages::{
-    Hello, KeeperHello, KernelPathPart, LastPart, Leaving, Listening, News, Offer, Step,
+    Hello, KeeperHello, KernelPathPart, LastPart, Leaving, Listening, News, Offer, Orders, Step,
     StreamPart, TcpRelayPart,
 };
 use super::parked::{Found, Parked};
@@ -50,8 +50,8 @@ pub(crate) struct Predecessor {
     kernel_path: Option<ParkedPath>,
     /// Its counters; `None`: they begin anew.
     totals: Option<EarlierTotals>,
-    /// The end of its drain, if it drains.
-    drain_until: Option<Instant>,
+    /// Orders that this process goes on with.
+    orders: Orders,
 }
 
 /// Where the parts of a predecessor come from.
@@ -190,7 +190,7 @@ impl Predecessor {
     fn read_offer(mut source: Source) -> io::Result<Self> {
         match Offered::read(&mut source) {
             Ok(Offered { nonce_key, workers, services, relay_sockets, errors }) => {
-                let (kernel_path, totals, drain_until) = (None, None, None);
+                let (kernel_path, totals, orders) = (None, None, Orders::default());
                 Ok(Self {
                     source,
                     nonce_key,
@@ -200,7 +200,7 @@ impl Predecessor {
                     errors,
                     kernel_path,
                     totals,
-                    drain_until,
+                    orders,
                 })
             }
             Err(error) => {
@@ -378,7 +378,7 @@ impl Predecessor {
                     let copies = copying::copies(&mut self.source, part)?;
                     give(workers, index, Update::Copies(copies))?;
                 }
-                News::Progress(_) | News::Totals(_) | News::Drain(_) => {
+                News::Progress(_) | News::Totals(_) | News::Orders(_) => {
                     return Err(out_of_turn());
                 }
                 News::Last(last) => {
@@ -398,8 +398,8 @@ impl Predecessor {
     /// Receives the progress that the kernel path has made since.
     fn receive_progress(&mut self, workers: &[SyncSender<Update>]) -> io::Result<()> {
         let mut news = self.source.receive()?;
-        if let News::Drain(until) = news {
-            self.drain_until = until;
+        if let News::Orders(orders) = news {
+            self.orders = orders;
             news = self.source.receive()?;
         }
         if let News::Totals(totals) = news {
@@ -511,7 +511,7 @@ impl Predecessor {
         if let Some(Err(error)) = self.errors.as_ref().map(rustix::stdio::dup2_stderr) {
             tracing::warn!("the log goes to the standard error of the upgrade: {error}");
         }
-        Ok(Retiring::runs(wire, self.totals, self.drain_until))
+        Ok(Retiring::runs(wire, self.totals, self.orders))
     }
 }
 

@@ -22,13 +22,14 @@ pub(crate) struct StreamState {
     opened: Instant,
     last_message: Instant,
     phase: Phase,
-    /// Bytes that were read and not served: whole requests may be among them.
     partial: Vec<u8>,
     unsent: Vec<u8>,
     messages: Vec<QueuedMessage>,
     tls: Option<TlsState>,
     /// The peer's connection that it is bound to.
     pipe: Option<ConnectionId>,
+    /// Requests without an answer.
+    unserved: Vec<Vec<u8>>,
 }
 
 fields!(StreamState {
@@ -42,6 +43,7 @@ fields!(StreamState {
     8 => messages,
     9 => tls,
     10 => pipe,
+    11 => unserved or Vec::new(),
 });
 
 /// Phase of a connection that carries no data of a peer.
@@ -122,9 +124,9 @@ pub enum ConnectionLost {
 }
 
 impl<N: Net> Stream<N> {
-    /// Puts a request, whose wait has ended, before the bytes that were not served yet.
-    pub(crate) fn unserve(&mut self, request: &[u8]) {
-        self.partial.splice(..0, request.iter().copied());
+    /// Stores a request without an answer, before all later input.
+    pub(crate) fn unserve(&mut self, request: Box<[u8]>) {
+        self.unserved.push_front(request);
         self.waiting = self.waiting.saturating_sub(1);
     }
 
@@ -143,7 +145,8 @@ impl<N: Net> Stream<N> {
 
     /// Takes the rest of it apart.
     pub(crate) fn leave(self, Detached { remote, tls }: Detached) -> LeftStream<N> {
-        let Self { socket, path, partial, out, state, opened, last_message, permit, .. } = self;
+        let Self { socket, path, unserved, partial, out, state, .. } = self;
+        let (opened, last_message, permit) = (self.opened, self.last_message, self.permit);
         let (one, two) = out.next();
         let state = StreamState {
             client: path.five_tuple.client.0,
@@ -156,6 +159,7 @@ impl<N: Net> Stream<N> {
             messages: out.messages().collect(),
             tls,
             pipe: state.pipe(),
+            unserved: unserved.into_iter().map(<[u8]>::into_vec).collect(),
         };
         LeftStream { id: path.socket, socket, remote, permit, state }
     }
@@ -176,6 +180,7 @@ impl<N: Net> Stream<N> {
         stream.out = out.ok_or(ConnectionLost::Misfit)?;
         let tls = state.tls.map(Tls::resume).transpose();
         stream.tls = tls.map_err(|_| ConnectionLost::Misfit)?;
+        stream.unserved = state.unserved.into_iter().map(Vec::into_boxed_slice).collect();
         stream.partial = state.partial;
         stream.state = match state.pipe {
             Some(connection) => State::Data(connection),
