@@ -54,7 +54,7 @@ pub enum OperatorRequest {
 }
 
 impl OperatorRequest {
-    /// Returns true if it changes anything, beside giving an answer.
+    /// Returns true for a change; false for a query.
     #[must_use]
     pub const fn is_change(&self) -> bool {
         match self {
@@ -67,7 +67,7 @@ impl OperatorRequest {
         }
     }
 
-    /// Returns true if nobody waits for the answer any more.
+    /// Returns true if the caller has closed the reply channel.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
         match self {

@@ -49,8 +49,8 @@ pub struct CopiedAllocation<S> {
     pub state: Vec<u8>,
     /// Its relays.
     pub relays: Vec<CopiedRelay<S>>,
-    /// For a keeper: the DTLS session of its client, with keys. Older than the allocation's next
-    /// copy, so that numbers of records are [skipped](crate::limits::RECORDS_SKIPPED).
+    /// For a keeper: DTLS session of the client, with keys. An import
+    /// [skips](crate::limits::RECORDS_SKIPPED) record numbers.
     pub session: Option<Vec<u8>>,
 }
 
@@ -376,8 +376,8 @@ impl<N: Net> Copying<N> {
         }
     }
 
-    /// Sends all that has changed, before the worker ends. The other process may be slow, and is
-    /// waited for a little. Returns false if it has not got everything.
+    /// Sends all changes at the exit of the worker, with a short timeout for a slow receiver.
+    /// Returns false if changes are missing there.
     pub(crate) fn send_last(
         mut self,
         worker: WorkerId,
@@ -403,9 +403,8 @@ impl<N: Net> Copying<N> {
     }
 }
 
-/// Returns true for allocations without connections, of clients and of peers: of those, bytes that
-/// were read since would be missing. Sessions of DTLS go to a keeper with them, and to the next
-/// process when this one serves no more.
+/// Returns true for allocations without TCP connections: a copy of a connection would lack later
+/// bytes. A keeper gets DTLS sessions with the allocations, a successor gets them in the pause.
 fn is_copied(copy: &AllocationCopy, whom: CopiesFor) -> bool {
     copy.protocol() == RelayProtocol::Udp
         && match copy.client().transport {

@@ -49,7 +49,7 @@ pub enum Update<S = InheritedSocket> {
     Progress(Vec<(AllocationId, Progress)>),
     /// This process serves.
     Serve {
-        /// It takes no new allocations: the other process drained.
+        /// Refuses new allocations: the predecessor drained.
         drains: bool,
     },
 }

@@ -29,8 +29,8 @@ pub const MESSAGES_PER_GATHERING: usize = 256;
 /// second-level cache before they are sent.
 pub const BYTES_PER_GATHERING: usize = 256 << 10;
 
-/// Ids of allocations that a process skips behind the last one of its predecessor that it knows of:
-/// more than a worker gives between two copies.
+/// Skipped allocation ids after the last known id of the predecessor: more than a worker assigns
+/// between two copies.
 pub const IDS_SKIPPED: u64 = 1 << 20;
 
 /// Record numbers that a DTLS session skips after an import from a keeper's copy; no number may be
@@ -50,7 +50,7 @@ pub const HELLO_PIECES: usize = 256;
 /// The same of one customer.
 pub const HELLO_PIECES_PER_CUSTOMER: usize = 32;
 
-/// Time for the rest of a ClientHello: clients repeat it after a second (RFC 6347 §4.2.4.1).
+/// Timeout for an incomplete ClientHello: clients retransmit after a second (RFC 6347 §4.2.4.1).
 pub const HELLO_PIECES_KEPT: Duration = Duration::from_secs(1);
 
 /// Time for a worker to leave its allocations to the next process. It does so between two batches,

@@ -44,7 +44,7 @@ use takeover::Taken;
 pub struct WorkerSpec<N: Net = Kernel> {
     /// Number of the worker: unique in the process, and its index among [`control::Workers`].
     pub id: WorkerId,
-    /// Start of the process, since 1970: ids of allocations begin there.
+    /// Start time of the process, since 1970; part of allocation ids.
     pub started: Duration,
     /// Its UDP listeners.
     pub listeners: Vec<Listener<N>>,
@@ -248,7 +248,7 @@ impl<N: Net> Worker<N> {
         self.cx.server.end_all(self.cx.now, EndReason::Shutdown);
         self.settle();
         if kept {
-            // Their sessions are the next process's: no alert ends them.
+            // The keeper has the sessions: no alert is sent.
             drop(self.dtls.leave());
             self.dtls.forget(&mut self.cx);
         } else {
@@ -487,8 +487,7 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Sends the keeper all that has changed: it has the calls when this process ends. Returns
-    /// false if no keeper has everything.
+    /// Sends all changes to the keeper. Returns false without a keeper or with missing changes.
     fn send_last_copies(&mut self) -> bool {
         if self.copying.as_ref().is_some_and(|copying| copying.is_for(CopiesFor::Next)) {
             self.copy_to_keeper_again();

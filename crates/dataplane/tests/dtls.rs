@@ -405,7 +405,7 @@ fn plain_clients_are_dropped_where_only_dtls_is_served() {
     world.assert_adds_up();
 }
 
-/// The hello of a datagram in two fragments, in a datagram each.
+/// Splits a hello into two fragments.
 fn in_two(whole: &[u8], first: usize) -> [Vec<u8>; 2] {
     let (headers, body) = whole.split_at(25);
     let (one, two) = body.split_at(first);
@@ -418,7 +418,7 @@ fn in_two(whole: &[u8], first: usize) -> [Vec<u8>; 2] {
     })
 }
 
-/// RFC 6347 §4.2.3. The first fragment has the cookie, and is answered and kept; others need it.
+/// RFC 6347 §4.2.3. The first fragment contains the cookie.
 #[test]
 fn a_hello_in_pieces_is_served_behind_its_cookie() {
     let world = world();

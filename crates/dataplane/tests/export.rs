@@ -1,5 +1,4 @@
-//! Export of all clients to the successor: nobody stays with this process, and nobody is left
-//! without an answer.
+//! Export of all clients to the successor, with an answer to each waiting request.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -13,7 +12,7 @@ use turn_proto::Policy;
 use crate::support::data::{Alice, code_of};
 use crate::support::{PATIENCE, PEER, Start, World, policy, tls};
 
-/// RFC 6062 §5.2: the peer takes no connection, and the Connect waits.
+/// RFC 6062 §5.2: the backlog of the peer is full.
 #[test]
 fn a_connect_in_flight_is_refused_and_its_client_leaves() {
     let world = World::start(Start {
@@ -36,7 +35,6 @@ fn a_connect_in_flight_is_refused_and_its_client_leaves() {
     assert_eq!(counts, (1, 0, 1), "{left:?}");
     world.channels.take_back();
     assert_eq!(code_of(&alice.read()), Some(447));
-    // She goes on.
     alice.permit(PEER);
     world.channels.leave().unwrap();
     world.channels.forget();
@@ -73,16 +71,16 @@ fn a_request_that_waits_for_its_user_is_served_by_whoever_serves_next() {
     assert_eq!(code_of(&alice.read()), None);
 }
 
-/// rustls does not give the state of a handshake.
+/// A handshake has no exportable state.
 #[test]
 fn a_tls_handshake_ends_when_another_process_serves() {
     let world = World::start(Start { tls: Some(tls::config()), ..Start::default() });
     let mut client = TcpStream::connect(world.server).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
-    // The beginning of a ClientHello.
+    // An incomplete ClientHello.
     client.write_all(&[22, 3, 1, 2, 0, 1]).unwrap();
     eventually("it is accepted", || world.count(Series::StreamsLive) == 1);
-    // In the turn of the next request it has been read.
+    // The worker reads before it answers.
     world.totals();
     let left = world.channels.leave().unwrap();
     assert_eq!(left[0].streams.len(), 0);

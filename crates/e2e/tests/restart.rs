@@ -1,5 +1,4 @@
-//! A server dies or is restarted, and the next one goes on with its calls, which a keeper or the
-//! service manager has had.
+//! Calls survive crashes, with a keeper, and restarts by a service manager.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -123,7 +123,7 @@ fn changes_wait_until_a_process_that_prepares_itself_has_failed() {
         let log = server.process.output();
         assert!(log.contains("Reload waits: another process is about to take over"), "{log}");
         assert!(!revoked.is_finished() && !reloaded.is_finished(), "{}", server.process.output());
-        // Queries are answered.
+        // Queries do not wait.
         assert!(server.ask(&["status"]).ok && server.ask(&["user", "revoked"]).ok);
         drop(stream);
         let (revoked, reloaded) = (revoked.join(), reloaded.join());

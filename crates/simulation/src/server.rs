@@ -249,7 +249,7 @@ impl ServerHost {
 
     // An operator.
 
-    /// Changes the rules. While another process prepares itself, operators have to wait.
+    /// Changes the rules. Ignored during a hand-over.
     pub fn apply(&mut self, policy: Policy) {
         let Some(process) = self.serving.as_ref().filter(|_| self.handover.is_none()) else {
             return;
@@ -260,7 +260,7 @@ impl ServerHost {
         self.has_work_left = true;
     }
 
-    /// Begins or ends draining, unless another process prepares itself.
+    /// Starts or stops draining. Ignored during a hand-over.
     pub fn drain(&mut self, on: bool) {
         if let Some(process) = self.serving.as_ref().filter(|_| self.handover.is_none()) {
             process.post_all(|| Request::Drain(on));
@@ -269,7 +269,7 @@ impl ServerHost {
         self.has_work_left = true;
     }
 
-    /// Ends one allocation of a worker, if it has any, at any time.
+    /// Ends one allocation of a worker.
     pub fn end_any(&mut self, worker: WorkerId) {
         let has_left = self.handover.as_ref().is_some_and(Handover::has_left);
         let Some(process) = self.serving.as_mut().filter(|_| !has_left) else { return };

@@ -97,7 +97,7 @@ impl TcpNet {
         })))
     }
 
-    /// Does something in which no connection may be used: not read, not written, not ended.
+    /// Runs `act`, which must not read, write or close a connection.
     pub(crate) fn untouched<T>(&self, act: impl FnOnce() -> T) -> T {
         self.0.borrow_mut().is_frozen = true;
         let done = act();

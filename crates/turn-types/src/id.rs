@@ -44,9 +44,9 @@ pub struct PendingId(pub u64);
 /// 2020-01-01, 00:00 UTC, since 1970.
 const START_OF_2020: Duration = Duration::from_secs(1_577_836_800);
 
-/// An allocation, unique over all workers and all processes of a server: the worker in the top
-/// 16 bits, a counter below, which [begins](Self::before_first) with the time of the process's
-/// start. Operators see it as 16 hexadecimal digits.
+/// Allocation id, unique over all workers and all processes of a server: the worker in the top 16
+/// bits, a counter below that starts at the [start time](Self::before_first) of the process.
+/// Operators see 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AllocationId(pub u64);
 
@@ -57,10 +57,10 @@ impl AllocationId {
         Self(((worker.0 as u64) << 48) | (counter & 0xFFFF_FFFF_FFFF))
     }
 
-    /// The id before the first one of a process that started so long after 1970: its counter has
-    /// the seconds since 2020 above 16 bits for parts of a second, until 2156. A later process
-    /// begins behind all ids that were given, unless a worker has made 60,000 allocations in each
-    /// second, or the clock was set back.
+    /// Counter value at the start of a process, which `started` gives since 1970: seconds since
+    /// 2020 (until 2156) above 16 bits for fractions of a second. A later process assigns higher
+    /// ids, except after 60,000 allocations per second and worker, or with a clock that was set
+    /// back.
     #[must_use]
     pub const fn before_first(worker: WorkerId, started: Duration) -> Self {
         let since = started.saturating_sub(START_OF_2020);

@@ -130,7 +130,7 @@ pub(crate) fn prepare(
         receive_buffer: net.recv_buffer,
     };
     let shared = SharedParts {
-        // A clock before 1970 counts as 1970.
+        // 0 for a clock before 1970.
         started: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default(),
         streams,
         dtls,

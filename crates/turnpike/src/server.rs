@@ -52,7 +52,7 @@ pub(crate) struct Server {
     pub(crate) in_force: InForce,
     pub(crate) handle: Handle,
     pub(crate) requests: Requests,
-    /// Orders that go on from the process before.
+    /// Orders from the predecessor.
     pub(crate) orders: Orders,
     pub(crate) signals: Signals,
     pub(crate) manager: ServiceManager,
@@ -75,22 +75,22 @@ pub(crate) struct Server {
     pub(crate) _handover_socket: SocketFile,
 }
 
-/// Changes that wait while a successor prepares itself; more stay in the queue.
+/// Maximum number of deferred changes; more remain in the queue.
 const DEFERRED_MAX: usize = 16;
 
-/// Requests of operators, and changes that wait.
+/// Requests of operators, and deferred changes.
 pub(crate) struct Requests {
     queue: mpsc::Receiver<OperatorRequest>,
     changes: Changes,
-    /// Changes that came while a successor prepared itself.
+    /// Changes that wait for the end of a hand-over.
     deferred: VecDeque<OperatorRequest>,
 }
 
-/// Something to be done for operators.
+/// Next order of an operator.
 enum Order {
-    /// A request, with what lets a change be carried out.
+    /// Request, with a permit for a change.
     Request(OperatorRequest, Option<Change>),
-    /// A signal that has waited.
+    /// Deferred signal.
     Signal(Signal),
 }
 
@@ -99,8 +99,7 @@ impl Requests {
         Self { queue, changes, deferred: VecDeque::new() }
     }
 
-    /// The next order. Changes wait while a successor prepares itself; those whose callers have
-    /// gone are not carried out.
+    /// Returns the next order. Changes wait during a hand-over. Abandoned changes are dropped.
     async fn next(&mut self) -> Order {
         loop {
             if let Some(signal) = self.changes.kept_signal() {
@@ -125,7 +124,7 @@ impl Requests {
         }
     }
 
-    /// Begins what a signal asks for; `None`: it is kept for later.
+    /// Returns a permit for a signal; `None`: the signal is stored for later.
     fn begin(&self, signal: Signal) -> Option<Change> {
         let change = self.changes.begin();
         if change.is_none() {
@@ -273,7 +272,7 @@ impl Server {
 
     /// Does as a signal says. Breaks if it ends a server that was told to end before.
     async fn obey(&mut self, signal: Signal, drain: &mut Option<Draining>) -> ControlFlow<()> {
-        // Its end is none of the changes that could be lost: it ends all.
+        // A signal to end does not wait.
         let _change = match signal {
             Signal::End => None,
             Signal::Reload | Signal::User1 | Signal::User2 => match self.requests.begin(signal) {
@@ -344,7 +343,7 @@ impl Server {
         stays_empty || drain.is_some_and(is_over)
     }
 
-    /// Another process has the place of this one, and all its clients.
+    /// Exits after a commit: the successor has all clients.
     fn retire(&mut self, over: HandedOver) {
         self.manager.hand_over(over.to);
         if let Some(keeper) = &self.keeper {
@@ -361,7 +360,7 @@ impl Server {
         self.handovers = None;
     }
 
-    /// The drain of the process before goes on.
+    /// Continues the drain of the predecessor.
     fn inherited_drain(&self) -> Option<Draining> {
         let left = self.orders.drain_until?.saturating_since(Clock::now().instant);
         Some(self.drain(Draining { until: Instant::now() + left, told_to_end: false }))

@@ -87,7 +87,7 @@ impl Dtls {
         self.sessions.iter_mut().filter_map(leave).collect()
     }
 
-    /// Exports a copy of an established session, for a keeper. The session goes on.
+    /// Returns a copy of an established session, for a keeper.
     pub(crate) fn copy_of(&self, client: &FiveTuple) -> Option<Vec<u8>> {
         if client.transport != Transport::Dtls {
             return None;

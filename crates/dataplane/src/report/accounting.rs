@@ -21,7 +21,7 @@ pub(crate) enum Sent {
 }
 
 impl Sent {
-    /// The order is part of the state of a connection, which goes to other versions as well.
+    /// The order is part of the exported connection state, and must not change.
     const ALL: [Self; 10] = [
         Self::Reply,
         Self::ErrorReply,

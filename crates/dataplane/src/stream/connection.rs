@@ -27,7 +27,7 @@ pub(crate) struct Stream<N: Net> {
     pub(crate) socket: N::Stream,
     pub(crate) path: ClientPath,
     tls: Option<Tls>,
-    /// Requests without an answer that are to be handled again, before all later input.
+    /// Requests without an answer; handled again, before all later input.
     unserved: VecDeque<Box<[u8]>>,
     /// Beginning of an incomplete message.
     partial: Vec<u8>,
@@ -251,8 +251,8 @@ impl<N: Net> Stream<N> {
         }
     }
 
-    /// Returns the next unserved request, or the partial message, as a message of the batch;
-    /// `None`: there is none.
+    /// Returns the next unserved request, or the partial message, as a message of the batch; `None`
+    /// without either.
     pub(crate) fn reread(&mut self, rx: &mut RxBatch) -> Option<usize> {
         let Self { unserved, partial, path, .. } = self;
         let bytes = unserved.front().map_or(&partial[..], |request| request);
@@ -268,7 +268,7 @@ impl<N: Net> Stream<N> {
         message
     }
 
-    /// Returns true if a request is to be handled before further input.
+    /// Returns true if requests precede further input.
     pub(crate) fn has_unserved(&self) -> bool {
         !self.unserved.is_empty()
     }

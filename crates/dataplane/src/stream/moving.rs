@@ -14,8 +14,9 @@ use crate::io::{Net, Source, StreamIo as _};
 use crate::token::Token;
 
 impl<N: Net> Streams<N> {
-    /// Takes out all connections but those within a TLS handshake, whose state rustls does not
-    /// give: they end at the [commit](Self::forget). Numbers here stay in use until then.
+    /// Exports all connections. Connections within a TLS handshake, which has no exportable state,
+    /// are closed at the [commit](Self::forget). Exported connections retain their numbers until
+    /// the commit.
     pub(crate) fn leave(&mut self, cx: &mut Context<N>) -> Vec<LeftStream<N>> {
         let all = self.table.iter_mut().filter(|stream| !stream.is_handshaking());
         let ids: Vec<SocketId> = all.map(|stream| stream.path.socket).collect();
@@ -28,7 +29,7 @@ impl<N: Net> Streams<N> {
                         left.push(stream.leave(detached));
                     }
                 }
-                // It broke a moment ago.
+                // Broken.
                 None => self.close(cx, id, StreamEnd::Broken),
             }
         }
@@ -50,13 +51,12 @@ impl<N: Net> Streams<N> {
         }
     }
 
-    /// Closes the descriptors of connections that have left, as the successor has others, and ends
-    /// the connections that have not.
+    /// Closes the descriptors of exported connections, and closes all other connections.
     pub(crate) fn forget(&mut self, cx: &mut Context<N>, left: Vec<LeftStream<N>>) {
         for LeftStream { id, state, .. } in left {
             let five_tuple = state.five_tuple();
             self.table.forget(id, (five_tuple.client, five_tuple.server));
-            // Its allocation has left; the name that it asked for is all that is there.
+            // The allocation was exported; this removes the server name.
             cx.server.close(cx.now, &five_tuple);
         }
         let others: Vec<SocketId> = self.table.iter_mut().map(|one| one.path.socket).collect();
@@ -107,7 +107,7 @@ impl<N: Net> Streams<N> {
         Ok(Box::new(stream))
     }
 
-    /// Returns a request without an answer to its connection, before all later input.
+    /// Stores a request without an answer in the connection, before all later input.
     pub(crate) fn unserve(&mut self, id: SocketId, request: Box<[u8]>) {
         if let Some(stream) = self.table.get_mut(id) {
             stream.unserve(request);

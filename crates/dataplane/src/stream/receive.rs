@@ -55,7 +55,7 @@ impl<N: Net> Streams<N> {
             State::Data(connection) => return ReadNext::Pipe(connection),
             State::Held => return self.check_error(cx, id),
             _ if stream.is_paused => return self.check_error(cx, id),
-            // A turn of rereads serves them first.
+            // `serve_partial` handles them first.
             _ if stream.has_unserved() => return ReadNext::Wait,
             _ if stream.is_handshaking() => match self.continue_tls(cx, id) {
                 Some(begun) => work = Some(begun),

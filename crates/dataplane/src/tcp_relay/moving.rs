@@ -187,13 +187,13 @@ impl<N: Net> TcpRelay<N> {
         true
     }
 
-    /// Lets all pipes go on: after a rollback, or when this process serves.
+    /// Resumes all pipes: after a rollback, or at the commit of the predecessor.
     pub(crate) fn go_on(&mut self, cx: &mut Context<N>, streams: &mut Streams<N>) {
         let connections: Vec<_> = self.peers.iter().map(|(id, _)| id).collect();
         connections.into_iter().for_each(|connection| self.update(cx, streams, connection));
     }
 
-    /// Closes what has come without the rest. The pipes [go on](Self::go_on) later.
+    /// Closes incomplete pipes. [`go_on`](Self::go_on) resumes the others.
     pub(crate) fn settle_arrived(&mut self, cx: &mut Context<N>, streams: &mut Streams<N>) {
         self.arrived = Arrived::default();
         let peers: Vec<_> = self.peers.iter().map(|(id, peer)| (id, peer.phase)).collect();

@@ -33,7 +33,7 @@ impl<N: Net> Worker<N> {
                 self.hand_in(event);
             }
         }
-        // Before this process serves, nothing is decided: a record would be another process's.
+        // Before the commit a session record would be wrong after a rollback.
         while !self.streams.is_before_commit()
             && let Some(mut notice) = self.cx.server.poll_notice()
         {
@@ -76,7 +76,7 @@ impl<N: Net> Worker<N> {
 
     fn settle_pipes(&mut self) {
         let Self { cx, streams, tcp_relay, .. } = self;
-        // Before this process serves, the other end is another process's.
+        // Before the commit the peer's connection belongs to the predecessor.
         while !streams.is_before_commit()
             && let Some(event) = streams.pop_pipe_event()
         {

@@ -1,5 +1,5 @@
-//! Departure of a worker for the next process: its listeners, clients' connections and sessions,
-//! and its allocations with their relay sockets.
+//! Export of a worker to the successor: listeners, connections and sessions of clients, and
+//! allocations with relay sockets.
 //!
 //! ```text
 //! the old process                           the next one
@@ -12,8 +12,8 @@
 //! forget                                     (or it fails: take_back)
 //! ```
 //!
-//! Meanwhile datagrams and bytes wait in the sockets, which are the same in both. Nobody stays: a
-//! request that waits is served by the next process or refused, and TLS handshakes end.
+//! Datagrams and bytes wait in the shared sockets. All clients are exported: the successor handles
+//! waiting requests, or this process refuses them. TLS handshakes are closed.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -49,11 +49,10 @@ impl<N: Net> LeftStream<N> {
 }
 
 impl<N: Net> Worker<N> {
-    /// Leaves clients' connections and all allocations to the next process. Returns those that it
-    /// has no [copies](crate::WorkerChannels::copy_to_next) of, with copies of the listeners. From
-    /// here on the worker serves no client, until it [forgets](Self::forget) them or
-    /// [takes them back](Self::take_back). Called again it returns all that has come from other
-    /// workers meanwhile.
+    /// Pauses the worker, and exports all connections, sessions and allocations that the successor
+    /// has no [copies](crate::WorkerChannels::copy_to_next) of, with copies of the listeners. The
+    /// pause lasts until the [commit](Self::forget) or the [rollback](Self::take_back). A second
+    /// call exports arrivals from other workers.
     ///
     /// # Errors
     /// No descriptors left for the copies; the worker goes on as before.
@@ -77,7 +76,7 @@ impl<N: Net> Worker<N> {
         inherited
     }
 
-    /// Ends the waits of all requests: streams get an answer, or their requests back.
+    /// Completes all waiting requests: each is refused, or stored in its connection.
     fn end_waits(&mut self) {
         loop {
             let Self { cx, streams, dtls, .. } = self;

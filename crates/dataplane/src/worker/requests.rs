@@ -21,7 +21,7 @@ impl<N: Net> Worker<N> {
 
     fn serve_request(&mut self, request: Request) {
         let now = self.cx.now;
-        // Another process has the allocations: no answer is better than that there are none.
+        // The successor has the allocations: an empty answer would be wrong.
         let is_own = matches!(
             request,
             Request::Refusals { .. } | Request::CountTraffic { .. } | Request::Stop

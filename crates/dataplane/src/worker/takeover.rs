@@ -94,7 +94,7 @@ impl<N: Net> Worker<N> {
     pub fn take(&mut self, copies: Copies<N::Udp>) {
         self.streams.wait_for_commit();
         let Copies { last_id, changed, ended, .. } = copies;
-        // Behind a crash, more may have been given since.
+        // A crashed predecessor may have assigned later ids.
         let counter = last_id.counter() + IDS_SKIPPED;
         self.cx.server.go_on_behind(AllocationId::new(last_id.worker(), counter));
         for id in ended {
@@ -159,8 +159,8 @@ impl<N: Net> Worker<N> {
     }
 
     /// All workers have [taken over](Self::take_over), and this process is about to serve: takes
-    /// the ports for which an old copy at another worker may have been in the way, and lets its
-    /// connections go on. `drains`: it takes no new allocations.
+    /// the ports for which an old copy at another worker may have been in the way, and resumes the
+    /// connections. `drains`: refuses new allocations.
     pub fn settle_in(&mut self, drains: bool) {
         self.cx.server.drain(drains);
         let Self { cx, streams, tcp_relay, taken, .. } = self;

@@ -213,7 +213,7 @@ impl World {
             let reply = Box::new(drop);
             self.mailbox.post(Request::End { id: NOBODY, reply }).unwrap();
         }
-        // Also one that has handed over answers this.
+        // A worker answers this after a commit as well.
         self.ask(|reply| Request::Refusals { filter: RefusalFilter::default(), limit: 0, reply });
         CounterTotals::of([&*self.counters])
     }
@@ -279,7 +279,7 @@ pub(crate) struct Directory {
     pub(crate) asked: Mutex<Vec<UserQuery>>,
     /// Questions are turned away.
     pub(crate) full: Mutex<bool>,
-    /// Questions get no answer.
+    /// Drops all questions.
     pub(crate) is_silent: Mutex<bool>,
 }
 

@@ -39,8 +39,8 @@ impl ServerHost {
 
     /// Checks what must hold after each step.
     pub(super) fn audit(&self) -> Result<(), String> {
-        // Not of all counters: this runs at each step of each world. Messages of a stream may be
-        // received by one process, and sent by the next.
+        // A few counters only: this runs at each step. The predecessor may have received a message
+        // that the successor sends.
         let received = received(|series| self.sum_of_all(series));
         let fates = fates(|series| self.sum_of_all(series));
         if fates > received {

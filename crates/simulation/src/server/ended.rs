@@ -1,4 +1,4 @@
-//! Allocations that an operator has ended, as the server has confirmed: no process may have one.
+//! Allocations with a confirmed end by an operator: no process may have one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,11 +7,10 @@ use std::time::Duration;
 use control::Reply;
 use turn_types::{AllocationId, Instant};
 
-/// Time in which a keeper has got a change: the copies go to it four times a second, and it may
-/// read late.
+/// Maximum age of a keeper's copy: an interval of copies and a slow read.
 const KEPT_WITHIN: Duration = Duration::from_secs(3);
 
-/// Confirmed ends with the times at which they were asked for.
+/// Confirmed ends, with the time of the request.
 #[derive(Clone, Default)]
 pub(super) struct Ended(Arc<Mutex<BTreeMap<AllocationId, Instant>>>);
 
@@ -34,7 +33,7 @@ impl Ended {
         self.all().contains_key(&id)
     }
 
-    /// Forgets the ends of which a keeper may not know.
+    /// Removes ends that a keeper may lack.
     pub(super) fn forget_since(&self, now: Instant) {
         self.all().retain(|_, at| now.saturating_since(*at) > KEPT_WITHIN);
     }

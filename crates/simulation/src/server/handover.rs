@@ -167,7 +167,7 @@ impl ServerHost {
         } else {
             self.earlier.extend(process.counters().cloned());
             drop(process);
-            // What has happened since the keeper's last copies may not be known to it.
+            // The keeper may lack recent changes.
             self.ended.forget_since(self.ran_at);
             keeper.iter_mut().for_each(|keeper| keeper.read_some(&mut self.rng));
         }
@@ -197,7 +197,7 @@ impl ServerHost {
     }
 
     fn wait_for_next(&mut self, from: Legacy) {
-        // A drain ends with a process that has ended.
+        // A new process does not drain.
         self.drains = false;
         let until = self.ran_at + self.rng.duration_below(ABSENCE_MAX);
         self.absence = Some(Absence { from, until });
@@ -322,7 +322,7 @@ impl ServerHost {
     /// A process begins with nothing.
     pub(super) fn begin_anew(&mut self) {
         if self.wall_error < 0 {
-            // It does not know of the ids of others, and its clock is that of an earlier time.
+            // A process without a predecessor and with a clock in the past may repeat ids.
             self.given.clear();
         }
         let listeners = |_| Listeners::open(&self.host, &self.plan.listeners);
@@ -360,7 +360,7 @@ impl ServerHost {
         self.untouched(|host| host.with_faults(none, || next.take_over(parts)))
     }
 
-    /// Lets a process act that does not serve yet: it sends nothing, and touches no connection.
+    /// Runs a process before the commit: it must send nothing and use no connection.
     fn untouched<T>(&mut self, act: impl FnOnce(&SimHost) -> T) -> T {
         let (host, before) = (self.host.clone(), self.host.sent());
         let done = self.tcp.untouched(|| act(&host));

@@ -200,9 +200,8 @@ turn_types::labels! {
         StreamClosed => "stream_closed",
         /// Of DTLS, and its 5-tuple has no association.
         DtlsStray => "dtls_stray",
-        /// A fragment of a DTLS client's first message that does not follow the ones before it, or
-        /// whose client has not shown that it is there (RFC 6347 §4.2.1), or for which there is no
-        /// room; or a first message larger than is taken.
+        /// A fragment of a ClientHello out of order, without a valid cookie before it (RFC 6347
+        /// §4.2.1) or beyond the capacity; or a ClientHello that is too long.
         DtlsHelloInPieces => "dtls_hello_in_pieces",
         /// The first message of a DTLS client, and it does not keep to its form.
         DtlsMalformed => "dtls_malformed",

@@ -1,5 +1,5 @@
-//! Requests that wait at the export of all clients (for a user, the authorizer, a peer or another
-//! worker). Each is handled by the successor, or refused: none is left without an answer.
+//! Waiting requests at an export (for a user, the authorizer, a peer or another worker): the
+//! successor handles them, or they are refused.
 
 use alloc::boxed::Box;
 
@@ -10,28 +10,26 @@ use super::state::State;
 use crate::io::{Answer, Refusal, ReplyBuffer, Responder};
 use crate::store::Waiting;
 
-/// Request whose wait has [ended](Server::end_wait).
+/// Result of [`Server::end_wait`].
 #[derive(Debug)]
 pub enum EndedWait {
-    /// A request over a stream that waited for its user: to be handled from its bytes, before all
-    /// that came after it.
+    /// Request over a stream, waiting for a user: to be handled again, before all later input.
     Unserved {
         /// Client.
         path: ClientPath,
         /// The request.
         request: Box<[u8]>,
     },
-    /// A request over a stream that was refused. The response is in the reply buffer.
+    /// Refused request over a stream. The response is in the reply buffer.
     Refused(Answer),
-    /// A request over UDP or DTLS: its client sends it again (RFC 8489 §6.2.1).
+    /// Request over UDP or DTLS: the client retransmits (RFC 8489 §6.2.1).
     Dropped,
 }
 
 impl Server {
-    /// Ends the wait of one request, the newest first; `None`: no request waits. To be called
-    /// before an export, until it returns `None` after the commands were carried out: packets
-    /// behind a Refresh by ticket (RFC 8016) are [polled](Self::poll_queued) then, and may wait
-    /// anew.
+    /// Removes one waiting request, the newest first; `None` without one. Call it before an export
+    /// until it returns `None`, with the commands carried out after each call: packets after a
+    /// Refresh by ticket (RFC 8016) are [polled](Self::poll_queued) then, and may wait again.
     #[must_use = "the answer must be sent"]
     pub fn end_wait(&mut self, now: Now, reply: &mut ReplyBuffer) -> Option<EndedWait> {
         let Some(waiting) = self.state.pending.take_newest() else {

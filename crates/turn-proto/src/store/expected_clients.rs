@@ -78,7 +78,7 @@ impl ExpectedClients {
         Some(client)
     }
 
-    /// Forgets all of them: they use their tickets again.
+    /// Removes all clients. They use their tickets again.
     pub(crate) fn clear(&mut self) {
         self.by_client.clear();
         self.by_allocation.clear();

@@ -355,7 +355,7 @@ impl Pending {
         self.take(id)
     }
 
-    /// Ends the wait of the newest request.
+    /// Removes the newest request.
     pub(crate) fn take_newest(&mut self) -> Option<Waiting> {
         loop {
             let (id, _) = self.ends.0.pop_back()?;

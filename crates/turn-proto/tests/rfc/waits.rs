@@ -1,5 +1,4 @@
-//! Requests that wait when all clients are exported to another process: none is left without an
-//! answer.
+//! Waiting requests at an export to another process.
 
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use turn_types::{ClientPath, Transport};
 use crate::support::tcp::{alice, connect_request, tcp_world};
 use crate::support::*;
 
-/// Outcome of a wait for a client.
+/// Result for a client.
 #[derive(Debug, PartialEq)]
 enum Ended {
     Unserved(ClientPath, Vec<u8>),
@@ -18,7 +17,7 @@ enum Ended {
     Dropped,
 }
 
-/// Ends all waits, and returns the outcomes in their order.
+/// Removes all waiting requests, and returns the results.
 fn end_waits(world: &mut World) -> Vec<Ended> {
     let mut all = Vec::new();
     world.notices.clear();
@@ -44,7 +43,7 @@ fn allocate_request(world: &mut World, client: &mut Client) -> Vec<u8> {
     })
 }
 
-/// The successor serves them from their bytes, in the order in which they came.
+/// The successor handles them in order.
 #[test]
 fn requests_of_a_stream_that_wait_for_their_user_come_back() {
     let mut world = tcp_world();
@@ -66,7 +65,7 @@ fn requests_of_a_stream_that_wait_for_their_user_come_back() {
     world.check();
 }
 
-/// The client sends it again, to whoever serves then.
+/// The client retransmits.
 #[test]
 fn requests_over_udp_and_dtls_are_dropped() {
     for transport in [Transport::Udp, Transport::Dtls] {

@@ -108,7 +108,7 @@ impl CookieHandler {
         }
     }
 
-    /// Returns the answer to a hello; `None`: the cookie is valid.
+    /// Returns an answer, or `None` for a valid cookie.
     fn judge<'a>(
         &self,
         numbers: Numbers,

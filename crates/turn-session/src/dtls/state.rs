@@ -55,13 +55,12 @@ fields!(Writing { 1 => keys, 2 => next, 3 => blocks });
 /// Blocks of a record that is as long as an Ethernet packet.
 const BLOCKS_PER_RECORD: u64 = 1500 / 16 + 2;
 
-/// Most records whose blocks are charged when they are skipped.
+/// Maximum number of charged records.
 const CHARGED_MAX: u64 = 1 << 20;
 
 impl DtlsState {
-    /// Skips so many records that another process may have written since this state was taken. The
-    /// blocks of a million of them are charged to the key's limit: it is not known how many there
-    /// were.
+    /// Skips record numbers, as many as another process can have used since the export. The key is
+    /// charged for at most a million records: the real number is unknown.
     pub const fn skip(&mut self, records: u64) {
         self.writing.next = self.writing.next.saturating_add(records);
         let charged = if records < CHARGED_MAX { records } else { CHARGED_MAX };

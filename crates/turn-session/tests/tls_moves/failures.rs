@@ -8,7 +8,7 @@ use turn_session::{Certificates, Tls, TlsError, TlsState, https_config};
 
 use super::support::{Scene, few_suites, hear, server};
 
-/// Each connection is one that has moved before, or not.
+/// A connection before a move, and another after one.
 fn scenes() -> [Scene; 2] {
     let mut moved = Scene::any();
     moved.moves();

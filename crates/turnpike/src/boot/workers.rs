@@ -21,7 +21,7 @@ use crate::handover::{Predecessor, Retiring};
 
 /// Parts that all workers of a server have in common.
 pub(super) struct SharedParts {
-    /// Start of the process, since 1970.
+    /// Start time of the process, since 1970.
     pub(super) started: Duration,
     pub(super) streams: StreamSettings,
     pub(super) dtls: DtlsSettings,

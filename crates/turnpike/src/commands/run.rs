@@ -82,7 +82,8 @@ async fn serve(
     let signals = Signals::new()?;
     let (settings, mut predecessor) = if takes_over {
         let predecessor = Predecessor::meet(&handover::socket(&settings.control_socket()))?;
-        // From here on nothing is reloaded there: what was, may have come after the first look.
+        // The predecessor reloads nothing after `meet`. A reload before it may be newer than the
+        // first load.
         (paths::load(paths)?.settings, Some(predecessor))
     } else {
         let predecessor = restart::predecessor(found, &settings);

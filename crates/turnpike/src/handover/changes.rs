@@ -1,10 +1,8 @@
-//! One rule for all that operators change while two processes exist: nothing of it is changed until
-//! one of the two is gone.
+//! Changes by operators wait during a hand-over.
 //!
-//! The successor reads files and rules while the predecessor serves. A change in that time would be
-//! in force in the predecessor alone, and end with it. So changes wait: after a rollback they are
-//! carried out, and after a commit their callers hear that this process stops, and ask the
-//! successor.
+//! The successor reads files and rules while the predecessor serves, and would miss a change. After
+//! a rollback the predecessor carries the changes out. After a commit their callers get an error
+//! and repeat the request, and the successor gets the signals.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,34 +11,34 @@ use tokio::sync::Notify;
 
 use crate::signals::Signal;
 
-/// Changes by operators, as long as no successor prepares itself.
+/// Lock for changes by operators.
 #[derive(Clone, Default)]
 pub(crate) struct Changes(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// A change has ended.
+    /// Notified after each change.
     ended: Condvar,
     released: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    /// A successor prepares itself.
+    /// True during a hand-over.
     is_held: bool,
-    /// A change is being carried out. There is one at most: all are the main task's.
+    /// True during a change. Only the main task makes changes: there is one at most.
     is_changing: bool,
-    /// The server was told to end: no successor takes its place.
+    /// True after a signal to end: no hand-over follows.
     is_ending: bool,
-    /// Signals that wait.
+    /// Waiting signals.
     signals: BTreeSet<Signal>,
 }
 
-/// A change that is being carried out, until it is dropped.
+/// Permit for one change, until dropped.
 pub(crate) struct Change(Arc<Shared>);
 
-/// No change is carried out, until it is dropped or [final](Self::make_final).
+/// Prevents changes, until dropped; for ever after [`make_final`](Self::make_final).
 pub(super) struct Hold(Option<Arc<Shared>>);
 
 impl Shared {
@@ -50,13 +48,13 @@ impl Shared {
 }
 
 impl Changes {
-    /// Returns true while changes have to wait.
+    /// Returns true during a hand-over.
     #[cfg(test)]
     fn are_held(&self) -> bool {
         self.0.state().is_held
     }
 
-    /// Begins a change; `None`: it has to wait.
+    /// Returns a permit for a change; `None` during a hand-over.
     pub(crate) fn begin(&self) -> Option<Change> {
         let mut state = self.0.state();
         if state.is_held {
@@ -66,38 +64,38 @@ impl Changes {
         Some(Change(Arc::clone(&self.0)))
     }
 
-    /// Keeps a signal for the process that serves when the hold is over.
+    /// Stores a signal for after the hand-over.
     pub(crate) fn keep(&self, signal: Signal) {
         self.0.state().signals.insert(signal);
     }
 
-    /// The next signal that was kept and can be obeyed now.
+    /// Returns a stored signal after the hand-over.
     pub(crate) fn kept_signal(&self) -> Option<Signal> {
         let mut state = self.0.state();
         if state.is_held { None } else { state.signals.pop_first() }
     }
 
-    /// The server was told to end: a hold that goes on ends with a rollback.
+    /// Notes a signal to end: a hand-over in progress is rolled back.
     pub(crate) fn end(&self) {
         self.0.state().is_ending = true;
     }
 
-    /// Returns true if the server was told to end.
+    /// Returns true after a signal to end.
     pub(super) fn is_ending(&self) -> bool {
         self.0.state().is_ending
     }
 
-    /// The signals that wait, for the successor.
+    /// Returns the waiting signals, for the successor.
     pub(super) fn signals(&self) -> BTreeSet<Signal> {
         self.0.state().signals.clone()
     }
 
-    /// Waits until changes may be carried out again.
+    /// Waits for the end of a hand-over.
     pub(crate) async fn released(&self) {
         self.0.released.notified().await;
     }
 
-    /// Lets changes wait, behind the one that is being carried out.
+    /// Prevents changes, after the current one.
     pub(super) fn hold(&self) -> Hold {
         let mut state = self.0.state();
         state.is_held = true;
@@ -116,7 +114,7 @@ impl Drop for Change {
 }
 
 impl Hold {
-    /// The successor serves: no change is carried out here any more.
+    /// Prevents changes for ever: the successor serves.
     pub(super) fn make_final(mut self) {
         self.0 = None;
     }

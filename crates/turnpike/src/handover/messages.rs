@@ -107,12 +107,12 @@ pub(super) enum News {
     Orders(Orders),
 }
 
-/// Orders of operators that the successor goes on with.
+/// Orders of operators, for the successor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Orders {
-    /// End of a drain that goes on.
+    /// Deadline of a drain.
     pub(crate) drain_until: Option<Instant>,
-    /// Signals that waited.
+    /// Waiting signals.
     pub(crate) signals: Vec<Signal>,
 }
 

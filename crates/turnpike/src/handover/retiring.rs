@@ -15,7 +15,7 @@ pub(crate) struct Retiring {
     /// Of one that has ended.
     kernel_path: Option<ParkedPath>,
     totals: Option<EarlierTotals>,
-    /// Orders that go on.
+    /// Orders of operators.
     orders: Orders,
 }
 
@@ -39,7 +39,7 @@ impl Retiring {
         Self { wire: None, kernel_path, totals, orders: Orders::default() }
     }
 
-    /// The orders of operators that go on in this process; none of one that has ended.
+    /// Returns the orders of operators; empty after a restart or a crash.
     pub(crate) const fn orders(&self) -> &Orders {
         &self.orders
     }

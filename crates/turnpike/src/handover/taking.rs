@@ -50,7 +50,7 @@ pub(crate) struct Predecessor {
     kernel_path: Option<ParkedPath>,
     /// Its counters; `None`: they begin anew.
     totals: Option<EarlierTotals>,
-    /// Orders that this process goes on with.
+    /// Orders of operators.
     orders: Orders,
 }
 
@@ -507,7 +507,7 @@ impl Predecessor {
         self.receive_progress(workers)?;
         let Source::Running(mut wire) = self.source else { return Err(out_of_turn()) };
         wire.expect(Step::Go)?;
-        // The log goes on where it was. Nothing may fail from here on: the calls are here.
+        // After the commit nothing may fail.
         if let Some(Err(error)) = self.errors.as_ref().map(rustix::stdio::dup2_stderr) {
             tracing::warn!("the log goes to the standard error of the upgrade: {error}");
         }

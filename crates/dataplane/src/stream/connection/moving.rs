@@ -62,13 +62,13 @@ enum Phase {
 variants!(Phase, "phase of a connection" { 0 => Open, 1 => New, 2 => Proxied, 3 => Ending });
 
 impl Phase {
-    /// Returns the phase that the successor begins in.
+    /// Returns the phase in the successor.
     const fn of(state: State) -> Self {
         match state {
             State::Proxied => Self::Proxied,
             State::New => Self::New,
             State::Ending => Self::Ending,
-            // The end of the input is read again, and requests that wait are served again.
+            // The successor reads the end of input again, and handles the unserved requests.
             State::Open | State::Answering | State::Held | State::Data(_) => Self::Open,
         }
     }
