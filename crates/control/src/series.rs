@@ -107,7 +107,7 @@ turn_types::labels! {
         PeerBroken => "peer_broken",
         /// It was one with a peer's connection, and the allocation ended.
         AllocationEnded => "allocation_ended",
-        /// Its TLS handshake was not complete when another process took over.
+        /// A TLS handshake in progress when another process took over.
         Shutdown => "shutdown",
     }
 }

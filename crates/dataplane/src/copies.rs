@@ -49,7 +49,7 @@ pub struct CopiedAllocation<S> {
     pub state: Vec<u8>,
     /// Its relays.
     pub relays: Vec<CopiedRelay<S>>,
-    /// For a keeper: DTLS session of the client, with keys. An import
+    /// DTLS session of the client, with keys; only in copies for a keeper. An import
     /// [skips](crate::limits::RECORDS_SKIPPED) record numbers.
     pub session: Option<Vec<u8>>,
 }

@@ -24,7 +24,7 @@ use crate::workers::{WorkerChannels, WorkerMessage};
 const FULL_PAUSE: Duration = Duration::from_millis(1);
 
 /// Part of one worker.
-type Left = Inheritance<UdpSocket, TcpStream, TcpListener>;
+type WorkerExport = Inheritance<UdpSocket, TcpStream, TcpListener>;
 
 /// Parts of a worker of another process, for one that does not serve yet.
 #[derive(Debug)]
@@ -187,7 +187,7 @@ impl WorkerChannels {
     ///
     /// # Errors
     /// One does not answer in time, or has no descriptors left: all have taken everything back.
-    pub fn leave(&self) -> io::Result<Vec<Left>> {
+    pub fn leave(&self) -> io::Result<Vec<WorkerExport>> {
         let left = self.ask_to_leave().and_then(|mut all| {
             // Messages between two workers have arrived by now.
             for (all, late) in all.iter_mut().zip(self.ask_to_leave()?) {
@@ -201,7 +201,7 @@ impl WorkerChannels {
         left
     }
 
-    fn ask_to_leave(&self) -> io::Result<Vec<Left>> {
+    fn ask_to_leave(&self) -> io::Result<Vec<WorkerExport>> {
         self.ask_all(WorkerMessage::Leave)?.into_iter().collect()
     }
 

@@ -47,7 +47,7 @@ pub const RECORDS_SKIPPED_SPREAD: u32 = 40;
 /// More are dropped, and their clients repeat them.
 pub const HELLO_PIECES: usize = 256;
 
-/// The same of one customer.
+/// Maximum number of incomplete ClientHellos of one customer.
 pub const HELLO_PIECES_PER_CUSTOMER: usize = 32;
 
 /// Timeout for an incomplete ClientHello: clients retransmit after a second (RFC 6347 §4.2.4.1).

@@ -23,7 +23,7 @@ impl SecureScene {
         Self::started_by(&[], more)
     }
 
-    /// The same with a server that these words start, such as a service manager's; none: itself.
+    /// Starts the server by a command, such as a service manager's; directly without one.
     #[must_use]
     pub fn started_by(through: &[String], more: &str) -> Option<Self> {
         let lab = require(Lab::new())?;

@@ -35,7 +35,7 @@ impl Operator {
     /// Runs a command of the program.
     ///
     /// # Panics
-    /// It does not end.
+    /// The command does not end.
     #[must_use]
     pub fn ask(&self, arguments: &[&str]) -> Tool {
         Tool::run(
@@ -260,7 +260,7 @@ impl Server {
     /// is its successor's.
     ///
     /// # Panics
-    /// It does not end.
+    /// The command does not end.
     #[track_caller]
     pub fn wait_for_first_to_end(&self) {
         let status = format!("/proc/{}/status", self.process.pid());

@@ -68,7 +68,8 @@ impl Dtls {
             HelloOutcome::LaterPiece(next) => {
                 let (client, now) = (&hello.path.five_tuple, cx.now.instant);
                 let is_added = self.pieces.add(client, &next, now);
-                match self.join_pieces(cx, hello).filter(|_| is_added) {
+                let whole = if is_added { self.join_pieces(cx, hello) } else { None };
+                match whole {
                     Some(whole) => self.answer_hello(cx, config, &whole),
                     None => {
                         count_piece(cx, is_added);

@@ -67,99 +67,99 @@ impl CookieHandler {
         since: Duration,
         answer: &mut [u8; ANSWER_MAX],
     ) -> HelloOutcome<'a> {
-        let hello = match Hello::read(datagram) {
-            Ok(hello) => hello,
-            Err(HelloError::Piece) => return self.take_piece(datagram, ends, since, answer),
-            Err(why) => return HelloOutcome::Dropped(why),
+        let beginning = match Hello::read(datagram) {
+            Ok(hello) => Ok((Beginning::of(&hello), HelloOutcome::Verified(hello))),
+            Err(HelloError::Piece) => read_piece(datagram),
+            Err(why) => Err(HelloOutcome::Dropped(why)),
         };
-        let numbers = Numbers { record: hello.record, message: hello.message };
-        let fields = (hello.version, hello.random, hello.cookie);
-        match self.judge(numbers, fields, (ends, since), answer) {
-            Some(outcome) => outcome,
-            None => HelloOutcome::Verified(hello),
-        }
-    }
-
-    /// Handles a fragment.
-    fn take_piece<'a>(
-        &self,
-        datagram: &'a [u8],
-        ends: AddressPair,
-        since: Duration,
-        answer: &mut [u8; ANSWER_MAX],
-    ) -> HelloOutcome<'a> {
-        let piece = match HelloPiece::read(datagram) {
-            Ok(piece) if !piece.is_first() => return HelloOutcome::LaterPiece(piece),
-            Ok(piece) => piece,
-            Err(why) => return HelloOutcome::Dropped(why),
+        let (beginning, verified) = match beginning {
+            Ok(both) => both,
+            Err(outcome) => return outcome,
         };
-        let numbers = Numbers { record: piece.record, message: piece.piece.message };
-        let has_room = datagram.len() >= ANSWER_MAX;
-        let beginning = Fields::read_beginning(piece.piece.body).filter(|_| has_room);
-        let Some((Fields { version, random, cookie, .. }, _)) = beginning else {
-            return HelloOutcome::Dropped(HelloError::Piece);
-        };
-        if !are_first(numbers.record, numbers.message) {
-            return HelloOutcome::Dropped(HelloError::Malformed);
-        }
-        match self.judge(numbers, (version, random, cookie), (ends, since), answer) {
-            Some(outcome) => outcome,
-            None => HelloOutcome::VerifiedPiece(piece),
-        }
-    }
-
-    /// Returns an answer, or `None` for a valid cookie.
-    fn judge<'a>(
-        &self,
-        numbers: Numbers,
-        (version, random, cookie): (u16, &[u8; 32], &[u8]),
-        (ends, since): (AddressPair, Duration),
-        answer: &mut [u8; ANSWER_MAX],
-    ) -> Option<HelloOutcome<'a>> {
         // Newer versions have lower numbers.
-        if version > DTLS_1_2 {
-            let len = refuse_version(numbers, answer);
-            return Some(HelloOutcome::Answer(len, Answer::Version));
+        if beginning.version > DTLS_1_2 {
+            return HelloOutcome::Answer(refuse_version(&beginning, answer), Answer::Version);
         }
-        if self.cookies.verify(ends, random, cookie, since) {
-            return None;
+        if self.cookies.verify(ends, beginning.random, beginning.cookie, since) {
+            return verified;
         }
-        let cookie = self.cookies.make(ends, random, since);
-        Some(HelloOutcome::Answer(ask_again(numbers, &cookie, answer), Answer::Cookie))
+        let cookie = self.cookies.make(ends, beginning.random, since);
+        HelloOutcome::Answer(ask_again(&beginning, &cookie, answer), Answer::Cookie)
     }
 }
 
-/// Record number and message number of a hello.
-#[derive(Clone, Copy)]
-struct Numbers {
+/// Beginning of a hello.
+struct Beginning<'a> {
     record: u64,
     message: u16,
+    version: u16,
+    random: &'a [u8; 32],
+    cookie: &'a [u8],
+}
+
+impl<'a> Beginning<'a> {
+    const fn of(hello: &Hello<'a>) -> Self {
+        let Hello { record, message, version, random, cookie, .. } = *hello;
+        Self { record, message, version, random, cookie }
+    }
+}
+
+/// Parses a first fragment, and returns the outcome for a valid cookie.
+///
+/// # Errors
+/// The outcome of another datagram.
+fn read_piece(datagram: &[u8]) -> Result<(Beginning<'_>, HelloOutcome<'_>), HelloOutcome<'_>> {
+    let first = HelloPiece::read(datagram).map_err(HelloOutcome::Dropped)?;
+    if !first.is_first() {
+        return Err(HelloOutcome::LaterPiece(first));
+    }
+    let (record, message) = (first.record, first.piece.message);
+    // An answer must not be longer than the datagram.
+    let is_long = datagram.len() >= ANSWER_MAX;
+    let fields = Fields::read_beginning(first.piece.body).filter(|_| is_long);
+    let Some((Fields { version, random, cookie, .. }, _)) = fields else {
+        return Err(HelloOutcome::Dropped(HelloError::Piece));
+    };
+    if !are_first(record, message) {
+        return Err(HelloOutcome::Dropped(HelloError::Malformed));
+    }
+    let beginning = Beginning { record, message, version, random, cookie };
+    Ok((beginning, HelloOutcome::VerifiedPiece(first)))
 }
 
 /// Writes a HelloVerifyRequest. Its numbers are the hello's (RFC 6347 §4.2.1), and a message that
 /// follows another one has another number.
-fn ask_again(numbers: Numbers, cookie: &[u8; COOKIE_LEN], answer: &mut [u8; ANSWER_MAX]) -> usize {
+fn ask_again(
+    hello: &Beginning<'_>,
+    cookie: &[u8; COOKIE_LEN],
+    answer: &mut [u8; ANSWER_MAX],
+) -> usize {
     const MESSAGE: [u8; 3] = [0, 0, (2 + 1 + COOKIE_LEN) as u8];
-    let [n0, n1] = numbers.message.to_be_bytes();
+    let [n0, n1] = hello.message.to_be_bytes();
     let [l0, l1, l2] = MESSAGE;
     let handshake = [HELLO_VERIFY_REQUEST, l0, l1, l2, n0, n1, 0, 0, 0, l0, l1, l2];
     let [v0, v1] = DTLS_1_0.to_be_bytes();
     let fixed = [v0, v1, COOKIE_LEN as u8];
-    write(numbers, HANDSHAKE, [&handshake, &fixed, cookie], answer)
+    write(hello, HANDSHAKE, [&handshake, &fixed, cookie], answer)
 }
 
-fn refuse_version(numbers: Numbers, answer: &mut [u8; ANSWER_MAX]) -> usize {
-    write(numbers, ALERT, [&[FATAL, PROTOCOL_VERSION], &[], &[]], answer)
+fn refuse_version(hello: &Beginning<'_>, answer: &mut [u8; ANSWER_MAX]) -> usize {
+    write(hello, ALERT, [&[FATAL, PROTOCOL_VERSION], &[], &[]], answer)
 }
 
 /// Writes a record with the number of the hello's, and returns how long it is.
-fn write(numbers: Numbers, content: u8, parts: [&[u8]; 3], answer: &mut [u8; ANSWER_MAX]) -> usize {
+fn write(
+    hello: &Beginning<'_>,
+    content: u8,
+    parts: [&[u8]; 3],
+    answer: &mut [u8; ANSWER_MAX],
+) -> usize {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     let (header, mut rest) = answer.split_at_mut(RECORD_HEADER);
     header[0] = content;
     header[1..3].copy_from_slice(&DTLS_1_0.to_be_bytes());
     // Epoch 0, which the number has its upper bytes free for.
-    header[3..11].copy_from_slice(&numbers.record.to_be_bytes());
+    header[3..11].copy_from_slice(&hello.record.to_be_bytes());
     header[11..].copy_from_slice(&(len as u16).to_be_bytes());
     for part in parts {
         let (here, behind) = rest.split_at_mut(part.len());

@@ -2,7 +2,8 @@
 //! the cookie.
 
 use super::record::{
-    CLIENT_HELLO, HANDSHAKE, HANDSHAKE_HEADER, RECORD_HEADER, take_piece, take_record,
+    CLIENT_HELLO, HANDSHAKE, HANDSHAKE_HEADER, Piece, RECORD_HEADER, Record, take_piece,
+    take_record,
 };
 
 /// Longest datagram accepted as a first message. Clients send a quarter of it, and with
@@ -44,12 +45,20 @@ pub enum HelloError {
     Malformed,
 }
 
-impl<'a> Hello<'a> {
-    /// Reads a datagram: one record, one message, one piece.
+/// First record of a datagram, with a fragment of a ClientHello or the complete message.
+pub(super) struct HelloRecord<'a> {
+    pub(super) record: Record<'a>,
+    pub(super) piece: Piece<'a>,
+    /// True without further records and fragments.
+    pub(super) alone: bool,
+}
+
+impl<'a> HelloRecord<'a> {
+    /// Parses the beginning of a datagram.
     ///
     /// # Errors
-    /// Why it is none.
-    pub fn read(datagram: &'a [u8]) -> Result<Self, HelloError> {
+    /// The datagram contains no ClientHello, or a malformed one.
+    pub(super) fn read(datagram: &'a [u8]) -> Result<Self, HelloError> {
         let (record, behind) = take_record(datagram).ok_or(HelloError::Other)?;
         if record.content != HANDSHAKE
             || record.epoch != 0
@@ -58,10 +67,20 @@ impl<'a> Hello<'a> {
             return Err(HelloError::Other);
         }
         let (piece, more) = take_piece(record.body).ok_or(HelloError::Malformed)?;
+        Ok(Self { record, piece, alone: behind.is_empty() && more.is_empty() })
+    }
+}
+
+impl<'a> Hello<'a> {
+    /// Reads a datagram: one record, one message, one piece.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn read(datagram: &'a [u8]) -> Result<Self, HelloError> {
+        let HelloRecord { record, piece, alone } = HelloRecord::read(datagram)?;
         if piece.at != 0 || piece.body.len() != piece.len || datagram.len() > HELLO_MAX {
             return Err(HelloError::Piece);
         }
-        let alone = behind.is_empty() && more.is_empty();
         if !(alone && are_first(record.number, piece.message)) {
             return Err(HelloError::Malformed);
         }

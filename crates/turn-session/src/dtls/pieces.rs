@@ -5,10 +5,8 @@
 //! Fragments are accepted in order only. After loss or reordering the client retransmits all
 //! fragments, after a second.
 
-use super::hello::{HELLO_MAX, HelloError};
-use super::record::{
-    CLIENT_HELLO, HANDSHAKE, HANDSHAKE_HEADER, Piece, RECORD_HEADER, take_piece, take_record,
-};
+use super::hello::{HELLO_MAX, HelloError, HelloRecord};
+use super::record::{CLIENT_HELLO, HANDSHAKE, HANDSHAKE_HEADER, Piece, RECORD_HEADER};
 
 /// Maximum number of fragments: packets of 128 bytes carry the longest hello.
 const PIECES_MAX: u8 = 24;
@@ -29,17 +27,10 @@ impl<'a> HelloPiece<'a> {
     /// # Errors
     /// The datagram has another form, or the message is too long.
     pub fn read(datagram: &'a [u8]) -> Result<Self, HelloError> {
-        let (record, behind) = take_record(datagram).ok_or(HelloError::Other)?;
-        if record.content != HANDSHAKE
-            || record.epoch != 0
-            || record.body.first() != Some(&CLIENT_HELLO)
-        {
-            return Err(HelloError::Other);
-        }
-        let (piece, more) = take_piece(record.body).ok_or(HelloError::Malformed)?;
+        let HelloRecord { record, piece, alone } = HelloRecord::read(datagram)?;
         let ends = piece.at.checked_add(piece.body.len());
         let is_part = ends.is_some_and(|end| end <= piece.len) && !piece.body.is_empty();
-        if !(behind.is_empty() && more.is_empty() && is_part) {
+        if !(alone && is_part) {
             return Err(HelloError::Malformed);
         }
         if piece.len > HELLO_MAX - RECORD_HEADER - HANDSHAKE_HEADER {

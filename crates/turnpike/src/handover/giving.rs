@@ -46,7 +46,7 @@ const PAUSE_SERVED: Duration = Duration::from_secs(1);
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Part of one worker.
-type Left = Inheritance<UdpSocket, TcpStream, TcpListener>;
+type WorkerExport = Inheritance<UdpSocket, TcpStream, TcpListener>;
 
 /// Sockets that were handed out. To close thousands takes time, in which the next process would
 /// wait.
@@ -382,7 +382,7 @@ impl Giving {
     }
 
     /// Lets the workers leave; from here on no process serves.
-    fn leave(&self) -> io::Result<Vec<Left>> {
+    fn leave(&self) -> io::Result<Vec<WorkerExport>> {
         self.workers.set_room(PAUSE_ROOM.max(self.workers.receive_buffer));
         let left = self.workers.channels.leave();
         left.inspect_err(|_| self.workers.set_room(self.workers.receive_buffer))
@@ -424,7 +424,7 @@ impl Giving {
     }
 }
 
-fn count(left: &[Left]) -> usize {
+fn count(left: &[WorkerExport]) -> usize {
     left.iter().map(|left| left.allocations).sum()
 }
 
@@ -447,7 +447,7 @@ fn pass_on(
 /// Sends the rest of all workers. The sockets are left in `copies`.
 fn hand_out(
     outlet: &mut impl Outlet,
-    left: Vec<Left>,
+    left: Vec<WorkerExport>,
     handed_out: &mut HandedOut,
 ) -> io::Result<()> {
     for worker in left {

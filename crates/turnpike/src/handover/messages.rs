@@ -103,7 +103,7 @@ pub(super) enum News {
     /// Counters of all processes so far, as [counting](super::counting) writes them; the progress
     /// follows.
     Totals(Bytes),
-    /// From a process that runs; the totals follow.
+    /// Orders of operators, of a running process; the totals follow.
     Orders(Orders),
 }
 

@@ -34,7 +34,7 @@ use super::wire::Wire;
 use crate::failure::{Failure, Result};
 
 /// The rest of one worker.
-type Last = Inheritance<InheritedSocket, TcpStream, TcpListener>;
+type WorkerImport = Inheritance<InheritedSocket, TcpStream, TcpListener>;
 
 /// The server whose place this process takes.
 pub(crate) struct Predecessor {
@@ -439,7 +439,7 @@ impl Predecessor {
         Ok(())
     }
 
-    fn receive_last(&mut self, last: LastPart) -> io::Result<Last> {
+    fn receive_last(&mut self, last: LastPart) -> io::Result<WorkerImport> {
         let LastPart { copies, progress, streams, tcp_relays, peers, losses, .. } = last;
         let LastPart { sessions, reserved, allocations, .. } = last;
         // Versions that did not tell sent the progress of all.
@@ -544,7 +544,7 @@ fn wait_for_workers(workers: &[SyncSender<Update>]) -> io::Result<()> {
 }
 
 /// The parts of a worker that has had nothing.
-fn nothing(index: usize) -> Last {
+fn nothing(index: usize) -> WorkerImport {
     let worker = WorkerId(u16::try_from(index).unwrap_or(u16::MAX));
     Inheritance::of_copies(Copies {
         worker,

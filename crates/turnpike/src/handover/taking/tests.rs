@@ -77,7 +77,7 @@ fn last_part() -> LastPart {
 }
 
 /// The rest of its only worker, as it comes.
-fn received(parking: Parking) -> io::Result<(Predecessor, Last)> {
+fn received(parking: Parking) -> io::Result<(Predecessor, WorkerImport)> {
     let mut found = Predecessor::find(parking.seal()?)?;
     let (worker, updates) = sync_channel(1);
     found.leave(&[worker])?;
