@@ -93,6 +93,7 @@ pub struct ServerHost {
     prefixes: Vec<RelayPrefix>,
     /// Counts of processes that have ended.
     earlier: Vec<Arc<WorkerCounters>>,
+    earlier_totals: CounterTotals,
     /// The process drains.
     drains: bool,
     /// Allocations that an operator has ended.
@@ -147,6 +148,7 @@ impl ServerHost {
             ports: Vec::new(),
             prefixes: Vec::new(),
             earlier: Vec::new(),
+            earlier_totals: CounterTotals::default(),
             drains: false,
             ended: Ended::default(),
             given: BTreeMap::new(),

@@ -1,8 +1,9 @@
 //! Invariants of a server.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use control::{CounterTotals, Fate, Histogram, Kind, Leg, Series};
+use control::{CounterTotals, Fate, Histogram, Kind, Leg, Series, WorkerCounters};
 use turn_proto::DropReason;
 use turn_types::{RelayProtocol, WorkerId};
 
@@ -15,10 +16,16 @@ impl ServerHost {
         self.serving.as_ref().map_or(0, |process| process.sum(series))
     }
 
-    /// The same with those of earlier processes.
+    /// Returns the sum of one counter over all processes.
     fn sum_of_all(&self, series: Series) -> u64 {
-        let earlier: u64 = self.earlier.iter().map(|counters| counters.value(series)).sum();
-        earlier + self.sum(series)
+        self.earlier_totals.value(series) + self.sum(series)
+    }
+
+    /// Adds the counters of an ended process. The totals are for the audits, which run at each
+    /// step.
+    pub(super) fn add_earlier(&mut self, counters: Vec<Arc<WorkerCounters>>) {
+        self.earlier.extend(counters);
+        self.earlier_totals = CounterTotals::of(self.earlier.iter().map(|counters| &**counters));
     }
 
     /// Live allocations, as counted.

@@ -165,7 +165,7 @@ impl ServerHost {
             self.end(process, out);
             keeper.iter_mut().for_each(Keeper::read_all);
         } else {
-            self.earlier.extend(process.counters().cloned());
+            self.add_earlier(process.counters().cloned().collect());
             drop(process);
             // The keeper may lack recent changes.
             self.ended.forget_since(self.ran_at);
@@ -205,7 +205,7 @@ impl ServerHost {
 
     /// Ends a process, which has stopped serving.
     pub(super) fn end(&mut self, process: Process, out: &mut Outbox) {
-        self.earlier.extend(process.finish());
+        self.add_earlier(process.finish());
         self.host.take_sent().into_iter().for_each(|packet| out.send(packet));
     }
 
