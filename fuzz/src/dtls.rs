@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use turn_session::AddressPair;
 use turn_session::dtls::{
-    ANSWER_MAX, Answer, CookieHandler, Cookies, HelloOutcome, begins_handshake, is_dtls,
+    ANSWER_MAX, Answer, CookieHandler, Cookies, HELLO_MAX, Hello, HelloOutcome, HelloPiece,
+    PartialHello, begins_handshake, is_dtls,
 };
 
 /// Bytes of a HelloVerifyRequest before the cookie.
@@ -37,6 +38,28 @@ pub fn first_flight(bytes: &[u8]) {
                 assert!(let_in, "{taken:?}");
             }
         }
+    }
+}
+
+/// Fragments of hellos, each after its length in one byte. The hello stays within its limit and
+/// contains the bytes of its fragments in their order.
+pub fn hello_pieces(bytes: &[u8]) {
+    let mut rest = bytes;
+    let mut partial: Option<(PartialHello, usize)> = None;
+    while let Some((len, behind)) = rest.split_first() {
+        let (datagram, behind) = behind.split_at(usize::from(*len).min(behind.len()));
+        rest = behind;
+        let Ok(piece) = HelloPiece::read(datagram) else { continue };
+        match &mut partial {
+            Some((hello, sum)) if !piece.is_first() => *sum += usize::from(hello.add(&piece)),
+            _ => partial = Some((PartialHello::begin(&piece), 1)),
+        }
+        let Some((hello, pieces)) = &partial else { continue };
+        let Some(whole) = hello.whole() else { continue };
+        assert!(whole.len() <= HELLO_MAX && *pieces <= 24 && begins_handshake(whole));
+        // The message has the length that its header names, or is no hello at all.
+        let _hello = Hello::read(whole);
+        assert!(HelloPiece::read(whole).is_ok(), "a hello with one fragment");
     }
 }
 

@@ -1,13 +1,14 @@
-//! Counters that go on from process to process, when one takes the place of another.
+//! Counters that continue in the successor.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use state_format::fields;
 use turn_types::Realm;
 
 use crate::{CounterTotals, OffloadWatch, RealmTotals};
 
-/// Counters of a server at the hand-over to its next process: of all processes so far.
+/// Counters of all processes of a server so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EarlierTotals {
     /// Of the workers. The gauges among them mean nothing.
@@ -30,6 +31,9 @@ pub struct KernelPathTotals {
     /// Frames that did not leave; `None`: it is not known.
     pub redirects_lost: Option<u64>,
 }
+
+fields!(EarlierTotals { 1 => counters, 2 => realms, 3 => turns, 4 => kernel_path });
+fields!(KernelPathTotals { 1 => passed, 2 => partial_checksums, 3 => redirects_lost });
 
 impl KernelPathTotals {
     /// As of now.
@@ -56,54 +60,35 @@ impl KernelPathTotals {
     }
 }
 
-/// Counters of the processes before this one, and of this one when another has taken its place.
+/// Counters of earlier processes.
 #[derive(Debug, Default)]
-pub(crate) struct Succession(Mutex<Totals>);
+pub(crate) struct Earlier(Mutex<EarlierTotals>);
 
-#[derive(Debug, Default)]
-struct Totals {
-    earlier: EarlierTotals,
-    /// The next process goes on from here: this one shows no other counters any more.
-    frozen: Option<EarlierTotals>,
-}
-
-impl Succession {
-    fn totals(&self) -> MutexGuard<'_, Totals> {
+impl Earlier {
+    fn totals(&self) -> MutexGuard<'_, EarlierTotals> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn go_on_from(&self, earlier: EarlierTotals) {
-        self.totals().earlier = earlier;
+    pub(crate) fn set(&self, earlier: EarlierTotals) {
+        *self.totals() = earlier;
     }
 
-    /// Freezes the counters, which are `own` without the counts of earlier processes; without a
-    /// kernel path its counters stay as they were.
-    pub(crate) fn freeze(&self, own: EarlierTotals, has_kernel_path: bool) -> EarlierTotals {
-        let Totals { earlier, frozen } = &mut *self.totals();
-        let EarlierTotals { mut counters, mut realms, mut turns, mut kernel_path } = own;
-        counters.add_counters(&earlier.counters);
-        add_realms(&mut realms, &earlier.realms);
-        add_turns(&mut turns, &earlier.turns);
-        if has_kernel_path {
-            kernel_path.add(&earlier.kernel_path);
-        } else {
-            kernel_path = earlier.kernel_path.clone();
+    /// Adds them to all counters of this process; without a kernel path its counters stay.
+    pub(crate) fn add(&self, own: EarlierTotals, has_kernel_path: bool) -> EarlierTotals {
+        EarlierTotals {
+            counters: self.counters(own.counters),
+            realms: self.realms(own.realms),
+            turns: self.turns(own.turns),
+            kernel_path: if has_kernel_path {
+                self.kernel_path(own.kernel_path)
+            } else {
+                self.totals().kernel_path.clone()
+            },
         }
-        let all = EarlierTotals { counters, realms, turns, kernel_path };
-        *frozen = Some(all.clone());
-        all
-    }
-
-    pub(crate) fn thaw(&self) {
-        self.totals().frozen = None;
     }
 
     pub(crate) fn counters(&self, mut own: CounterTotals) -> CounterTotals {
-        let Totals { earlier, frozen } = &*self.totals();
-        match frozen {
-            Some(frozen) => own.set_counters(&frozen.counters),
-            None => own.add_counters(&earlier.counters),
-        }
+        own.add_counters(&self.totals().counters);
         own
     }
 
@@ -111,45 +96,28 @@ impl Succession {
         &self,
         mut own: BTreeMap<Realm, RealmTotals>,
     ) -> BTreeMap<Realm, RealmTotals> {
-        let Totals { earlier, frozen } = &*self.totals();
-        if let Some(frozen) = frozen {
-            return frozen.realms.clone();
+        for (realm, totals) in &self.totals().realms {
+            own.entry(realm.clone()).or_default().add(totals);
         }
-        add_realms(&mut own, &earlier.realms);
         own
     }
 
     pub(crate) fn turns(&self, mut own: Vec<u64>) -> Vec<u64> {
-        let Totals { earlier, frozen } = &*self.totals();
-        if let Some(frozen) = frozen {
-            return frozen.turns.clone();
-        }
-        add_turns(&mut own, &earlier.turns);
+        let earlier = self.totals();
+        let both = own.iter_mut().zip(&earlier.turns);
+        both.for_each(|(turns, before)| *turns = turns.wrapping_add(*before));
         own
     }
 
     pub(crate) fn kernel_path(&self, mut own: KernelPathTotals) -> KernelPathTotals {
-        let Totals { earlier, frozen } = &*self.totals();
-        if let Some(frozen) = frozen {
-            return frozen.kernel_path.clone();
-        }
-        own.add(&earlier.kernel_path);
+        own.add(&self.totals().kernel_path);
         own
     }
 }
 
-fn add_realms(to: &mut BTreeMap<Realm, RealmTotals>, more: &BTreeMap<Realm, RealmTotals>) {
-    for (realm, totals) in more {
-        to.entry(realm.clone()).or_default().add(totals);
-    }
-}
-
-fn add_turns(to: &mut [u64], more: &[u64]) {
-    to.iter_mut().zip(more).for_each(|(turns, before)| *turns = turns.wrapping_add(*before));
-}
-
 #[cfg(test)]
 mod tests {
+    use state_format::{Reader, Value as _, Writer};
     use turn_proto::Traffic;
     use turn_types::Transport;
 
@@ -184,10 +152,10 @@ mod tests {
 
     #[test]
     fn a_third_process_has_the_counters_of_both_before_and_gauges_of_its_own() {
-        let [first, second, third] = [(); 3].map(|()| Succession::default());
-        second.go_on_from(first.freeze(own(5), true));
+        let [first, second, third] = [(); 3].map(|()| Earlier::default());
+        second.set(first.add(own(5), true));
         assert_eq!(counted(&second.counters(own(2).counters)), [2, 7, 7]);
-        third.go_on_from(second.freeze(own(2), true));
+        third.set(second.add(own(2), true));
         let EarlierTotals { counters, realms, turns, kernel_path } = own(1);
         assert_eq!(counted(&third.counters(counters)), [1, 8, 8]);
         let realm = &third.realms(realms)["a"];
@@ -200,34 +168,29 @@ mod tests {
     }
 
     #[test]
-    fn frozen_counters_stay_while_gauges_go_on_until_everything_is_taken_back() {
-        let server = Succession::default();
-        server.go_on_from(own(5));
-        let frozen = server.freeze(own(2), true);
-        assert_eq!(counted(&frozen.counters)[1..], [7, 7]);
-        let later = own(4);
-        assert_eq!(counted(&server.counters(later.counters.clone())), [4, 7, 7]);
-        assert_eq!(server.turns(later.turns.clone()), [7]);
-        assert_eq!(server.realms(later.realms.clone()), frozen.realms);
-        assert_eq!(server.kernel_path(later.kernel_path.clone()), frozen.kernel_path);
-        server.thaw();
-        assert_eq!(counted(&server.counters(later.counters.clone())), [4, 9, 9]);
-        assert_eq!(server.turns(later.turns), [9]);
-        assert_eq!(counted(&server.freeze(own(4), true).counters)[1..], [9, 9]);
+    fn totals_of_another_form_are_not_read() {
+        let mut out = Writer::new();
+        let totals = EarlierTotals { counters: CounterTotals::default(), ..own(5) };
+        totals.write(&mut out);
+        let bytes = out.into_bytes();
+        assert_eq!(Reader::new(&bytes).last(), Ok(totals));
+        for len in 0..bytes.len() {
+            assert!(Reader::new(&bytes[..len]).last::<EarlierTotals>().is_err(), "{len} bytes");
+        }
     }
 
     #[test]
     fn a_process_without_a_kernel_path_passes_its_counters_on() {
-        let server = Succession::default();
-        server.go_on_from(own(5));
+        let server = Earlier::default();
+        server.set(own(5));
         let none = EarlierTotals { kernel_path: KernelPathTotals::default(), ..own(1) };
-        assert_eq!(server.freeze(none, false).kernel_path, own(5).kernel_path);
+        assert_eq!(server.add(none, false).kernel_path, own(5).kernel_path);
     }
 
     #[test]
     fn reasons_and_workers_that_are_not_known_are_left_out() {
-        let server = Succession::default();
-        server.go_on_from(own(5));
+        let server = Earlier::default();
+        server.set(own(5));
         let passed = vec![("of_a_later_version".to_owned(), 3)];
         let shown =
             server.kernel_path(KernelPathTotals { passed: passed.clone(), ..own(1).kernel_path });

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
+use state_format::fields;
 use turn_proto::Traffic;
 use turn_types::Realm;
 
@@ -19,6 +20,8 @@ pub struct RealmTotals {
     /// Traffic that they relayed.
     pub traffic: Traffic,
 }
+
+fields!(RealmTotals { 1 => allocations, 2 => traffic });
 
 impl RealmTotals {
     pub(crate) const fn add(&mut self, other: &Self) {

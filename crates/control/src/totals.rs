@@ -1,5 +1,8 @@
 //! The numbers of all workers together.
 
+use std::collections::HashMap;
+
+use state_format::{Malformed, Reader, Value, Writer};
 use turn_proto::{DropReason, EndReason, Refusal};
 use turn_types::Transport;
 
@@ -18,6 +21,25 @@ pub struct Volume {
     pub packets: u64,
     /// Bytes of UDP payload.
     pub bytes: u64,
+}
+
+/// By name, without gauges: a counter that the other version does not have begins at 0.
+impl Value for CounterTotals {
+    fn write(&self, out: &mut Writer) {
+        let named = Series::counters().map(|series| (series.name(), self.value(series)));
+        named.filter(|(_, value)| *value > 0).collect::<Vec<_>>().write(out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let named: Vec<(String, u64)> = Value::read(input)?;
+        let series: HashMap<String, Series> =
+            Series::counters().map(|series| (series.name(), series)).collect();
+        let known = named.iter().filter_map(|(name, value)| {
+            let series = series.get(name).copied().or_else(|| Series::bucket_of_name(name));
+            Some((series?, *value))
+        });
+        Ok(Self::from_values(known))
+    }
 }
 
 impl CounterTotals {
@@ -47,13 +69,6 @@ impl CounterTotals {
         for series in Series::counters() {
             let value = &mut self.values[series.index()];
             *value = value.wrapping_add(others.value(series));
-        }
-    }
-
-    /// Takes the counters of others, and keeps its gauges.
-    pub(crate) fn set_counters(&mut self, others: &Self) {
-        for series in Series::counters() {
-            self.values[series.index()] = others.value(series);
         }
     }
 
@@ -180,16 +195,47 @@ mod tests {
         assert_eq!(totals.iter().count(), Series::COUNT);
     }
 
+    fn written(value: &impl Value) -> Vec<u8> {
+        let mut out = Writer::new();
+        value.write(&mut out);
+        out.into_bytes()
+    }
+
     #[test]
-    fn counters_are_added_and_taken_without_gauges() {
+    fn counters_are_read_by_name_without_unknown_ones_and_gauges() {
+        let numbered = Series::counters().zip(1..);
+        let totals = CounterTotals::from_values(numbered.chain([(Series::FlowsOffloaded, 5)]));
+        let mut named: Vec<(String, u64)> =
+            Reader::new(&written(&totals)).last().expect("a list of names");
+        assert_eq!(named.len(), Series::counters().count());
+        named.push(("of_a_later_version{}".to_owned(), 9));
+        let read = Reader::new(&written(&named)).last();
+        assert_eq!(read, Ok(CounterTotals::from_values(Series::counters().zip(1..))));
+    }
+
+    #[test]
+    fn values_of_buckets_with_other_bounds_add_up_in_the_next_greater_ones() {
+        let bucket = |index| Series::Bucket(Histogram::SessionBytes, index);
+        let named = [(1, 2_u64), (2, 30)].map(|(index, count)| (bucket(index).name(), count));
+        let mut named = named.to_vec();
+        for (bound, count) in [("500", 400), ("1001", 5000), ("+Inf", 60_000)] {
+            named.push((format!("session_bytes_bucket{{le={bound}}}"), count));
+        }
+        let counters: CounterTotals = Reader::new(&written(&named)).last().expect("counters");
+        let last = Histogram::SessionBytes.buckets() - 1;
+        let counted = [1, 2, last].map(|index| counters.value(bucket(index)));
+        assert_eq!(counted, [402, 5030, 60_000]);
+        assert_eq!(counters.iter().map(|(_, count)| count).sum::<u64>(), 65_432);
+    }
+
+    #[test]
+    fn counters_are_added_without_gauges() {
         let all = |value| Series::all().map(move |series| (series, value));
-        let [mut added, mut taken] = [(); 2].map(|()| CounterTotals::from_values(all(1)));
+        let mut added = CounterTotals::from_values(all(1));
         added.add_counters(&CounterTotals::from_values(all(7)));
-        taken.set_counters(&CounterTotals::from_values(all(7)));
         for series in Series::all() {
             let is_gauge = series.family().kind == Kind::Gauge;
             assert_eq!(added.value(series), if is_gauge { 1 } else { 8 }, "{series:?}");
-            assert_eq!(taken.value(series), if is_gauge { 1 } else { 7 }, "{series:?}");
         }
     }
 

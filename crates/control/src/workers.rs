@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use turn_proto::{AllocationPeers, Policy};
 use turn_types::{AllocationId, Realm, WorkerId};
 
-use crate::earlier::Succession;
+use crate::earlier::Earlier;
 use crate::limits::{ANSWER_DEADLINE, CHECK_PAGE, LIST_PAGE};
 use crate::registry::LockedRegistry;
 use crate::{
@@ -47,7 +47,7 @@ pub struct Workers {
     registry: Arc<LockedRegistry>,
     /// Counters of threads of the control plane.
     control_plane: Arc<WorkerCounters>,
-    succession: Arc<Succession>,
+    earlier: Arc<Earlier>,
 }
 
 impl Workers {
@@ -59,7 +59,7 @@ impl Workers {
             draining: Arc::default(),
             registry: Arc::default(),
             control_plane: Arc::new(WorkerCounters::new()),
-            succession: Arc::default(),
+            earlier: Arc::default(),
         }
     }
 
@@ -98,7 +98,7 @@ impl Workers {
     /// Adds the counters of earlier processes.
     #[must_use]
     pub fn with_earlier(&self, own: CounterTotals) -> CounterTotals {
-        self.succession.counters(own)
+        self.earlier.counters(own)
     }
 
     /// The counters of this process alone.
@@ -110,36 +110,30 @@ impl Workers {
 
     /// Goes on from the counters of the process before.
     pub fn go_on_from(&self, earlier: EarlierTotals) {
-        self.succession.go_on_from(earlier);
+        self.earlier.set(earlier);
     }
 
-    /// Returns all counters for the next process. From here on this one shows them as they are,
-    /// whatever its workers count: the next one goes on from them.
-    pub fn freeze(&self, kernel_path: Option<&dyn OffloadWatch>) -> EarlierTotals {
+    /// Returns all counters, for the successor.
+    pub fn all_totals(&self, kernel_path: Option<&dyn OffloadWatch>) -> EarlierTotals {
         let own = EarlierTotals {
             counters: self.own_totals(),
             realms: self.own_realm_totals(),
             turns: self.turns().collect(),
             kernel_path: kernel_path.map(KernelPathTotals::of).unwrap_or_default(),
         };
-        self.succession.freeze(own, kernel_path.is_some())
-    }
-
-    /// The next process has failed: the counters [go on](Self::freeze).
-    pub fn thaw(&self) {
-        self.succession.thaw();
+        self.earlier.add(own, kernel_path.is_some())
     }
 
     /// The counters of the kernel path's programs, with the counts of earlier processes.
     #[must_use]
     pub fn kernel_path_totals(&self, watch: &dyn OffloadWatch) -> KernelPathTotals {
-        self.succession.kernel_path(KernelPathTotals::of(watch))
+        self.earlier.kernel_path(KernelPathTotals::of(watch))
     }
 
     /// The same as [`Self::turns`], with the turns of earlier processes.
     #[must_use]
     pub fn turn_totals(&self) -> Vec<u64> {
-        self.succession.turns(self.turns().collect())
+        self.earlier.turns(self.turns().collect())
     }
 
     /// Turns of each worker's loop so far, in the order of the ids. A worker has one when it is
@@ -151,7 +145,7 @@ impl Workers {
     /// Allocations that ended since the start of the first process, by realm.
     #[must_use]
     pub fn realm_totals(&self) -> BTreeMap<Realm, RealmTotals> {
-        self.succession.realms(self.own_realm_totals())
+        self.earlier.realms(self.own_realm_totals())
     }
 
     fn own_realm_totals(&self) -> BTreeMap<Realm, RealmTotals> {

@@ -7,11 +7,11 @@
 //!
 //! `hello.rs` answers ClientHellos, `pieces.rs` joins fragments of them, `records.rs` decrypts and
 //! encrypts, `waiting.rs` defers handshakes for which an iteration has no time, `lifetime.rs` ends
-//! sessions, `moving.rs` exports them to the successor and imports those of the predecessor.
+//! sessions, `handover.rs` exports them to the successor and imports those of the predecessor.
 
+mod handover;
 mod hello;
 mod lifetime;
-mod moving;
 mod pieces;
 mod queue;
 mod records;
@@ -32,7 +32,7 @@ use crate::context::Context;
 use crate::egress::Datagram;
 use crate::io::Net;
 use crate::udp::DtlsDatagram;
-pub use moving::{InheritedSession, SessionLost};
+pub use handover::SessionImportError;
 use pieces::HelloPieces;
 use queue::HandshakeQueue;
 use sessions::Sessions;

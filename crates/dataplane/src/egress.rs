@@ -266,7 +266,7 @@ mod tests {
     fn messages_on_connections_are_counted_apart_from_gathered_datagrams() {
         let (_waker, wake) = Waker::new().unwrap();
         let net = Kernel::new(wake).unwrap();
-        let sockets = Sockets::<Kernel>::new(&net, Vec::new(), NetOptions::default()).unwrap();
+        let sockets = Sockets::<Kernel>::new(&net, vec![], vec![], NetOptions::default()).unwrap();
         let (counters, rx) = (Arc::new(WorkerCounters::new()), RxBatch::new(1));
         let mut egress = Egress::new(TxBatch::new(), Arc::clone(&counters));
         let to = "192.0.2.1:9".parse().unwrap();

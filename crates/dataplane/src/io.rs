@@ -33,6 +33,8 @@ pub trait Net: fmt::Debug + Sized + 'static {
     type Acceptor: AcceptIo<Stream = Self::Stream>;
     /// Routes of the kernel path.
     type Routes: RouteTable;
+    /// Descriptor of a socket, for another process.
+    type Descriptor: fmt::Debug;
 
     /// The time, monotonic and of the wall.
     fn now(&self) -> Now;
@@ -83,6 +85,39 @@ pub trait Net: fmt::Debug + Sized + 'static {
     /// Address in use or not available, no descriptors left.
     fn listen(&self, at: SocketAddr, options: &TcpOptions) -> io::Result<Self::Acceptor>;
 
+    /// Duplicates the descriptor of a socket, for another process.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    fn duplicate(&self, source: Source<'_, Self>) -> io::Result<Self::Descriptor>;
+
+    /// Opens a UDP socket of another process. `is_set_up`: the socket has these options.
+    ///
+    /// # Errors
+    /// The descriptor is none of a bound UDP socket.
+    fn open_udp(
+        &self,
+        descriptor: Self::Descriptor,
+        options: &UdpOptions,
+        is_set_up: bool,
+    ) -> io::Result<Self::Udp>;
+
+    /// Opens a connection of another process.
+    ///
+    /// # Errors
+    /// The descriptor is none of a TCP connection, or the connection is broken.
+    fn open_stream(&self, descriptor: Self::Descriptor) -> io::Result<Self::Stream>;
+
+    /// Opens a listening TCP socket of another process.
+    ///
+    /// # Errors
+    /// The descriptor is none of a listening TCP socket.
+    fn open_acceptor(
+        &self,
+        descriptor: Self::Descriptor,
+        options: &TcpOptions,
+    ) -> io::Result<Self::Acceptor>;
+
     /// Sends all datagrams of `tx`, which is empty afterwards. `on_fail` gets the tag of each one
     /// that was not sent.
     fn send(
@@ -130,14 +165,6 @@ pub trait UdpIo: fmt::Debug {
     /// A fault of the program or a lack of memory.
     fn take_errors(&self, report: impl FnMut(SocketError)) -> io::Result<()>;
 
-    /// Makes another descriptor of the socket, for another process.
-    ///
-    /// # Errors
-    /// No descriptors left.
-    fn copy(&self) -> io::Result<Self>
-    where
-        Self: Sized;
-
     /// Turns receive coalescing (UDP GRO) on or off.
     fn coalesce(&self, on: bool);
 
@@ -158,14 +185,6 @@ pub trait StreamIo: fmt::Debug {
     /// # Errors
     /// The connection is broken.
     fn remote_addr(&self) -> io::Result<SocketAddr>;
-
-    /// Makes another descriptor of the connection, for another process.
-    ///
-    /// # Errors
-    /// No descriptors left.
-    fn copy(&self) -> io::Result<Self>
-    where
-        Self: Sized;
 
     /// Reads waiting bytes.
     ///
@@ -196,14 +215,6 @@ pub trait AcceptIo: fmt::Debug {
 
     /// The local address, with the port that was given for port 0.
     fn local_addr(&self) -> SocketAddr;
-
-    /// Makes another descriptor of the socket, for another process.
-    ///
-    /// # Errors
-    /// No descriptors left.
-    fn copy(&self) -> io::Result<Self>
-    where
-        Self: Sized;
 
     /// Accepts a waiting connection and returns it with the address of the other end.
     ///

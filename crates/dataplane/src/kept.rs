@@ -1,96 +1,74 @@
-//! A keeper's copies of one worker's allocations.
+//! Snapshots of one worker at a keeper.
 
 use std::collections::BTreeMap;
 
-use turn_types::{AllocationId, WorkerId};
+use turn_types::{AllocationId, RelayId, WorkerId};
 
-use crate::copies::{CopiedAllocation, CopiedRelay, Copies};
+use crate::snapshot::{AllocationSnapshot, Export};
 
-/// The last copies of each allocation of one worker, with sockets of type `S`: for the next
-/// process, when the one that has sent them is gone.
+/// Latest snapshot of each allocation of one worker, with descriptors of type `D`: for a successor
+/// after the death of the server.
 #[derive(Debug)]
-pub struct KeptWorker<S> {
+pub struct KeptWorker<D> {
     last_id: AllocationId,
-    shared: Vec<S>,
-    allocations: BTreeMap<AllocationId, KeptAllocation<S>>,
+    allocations: BTreeMap<AllocationId, KeptAllocation<D>>,
 }
 
-struct KeptAllocation<S> {
-    state: Vec<u8>,
-    relays: Vec<CopiedRelay<S>>,
-    session: Option<Vec<u8>>,
+#[derive(Debug)]
+struct KeptAllocation<D> {
+    snapshot: AllocationSnapshot,
+    sockets: Vec<(RelayId, D)>,
 }
 
-impl<S> std::fmt::Debug for KeptAllocation<S> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KeptAllocation").finish_non_exhaustive()
-    }
-}
-
-impl<S> KeptWorker<S> {
-    /// Of a worker that has no allocations.
+impl<D> KeptWorker<D> {
+    /// Worker without allocations.
     #[must_use]
     pub const fn new(worker: WorkerId) -> Self {
-        let last_id = AllocationId::new(worker, 0);
-        Self { last_id, shared: Vec::new(), allocations: BTreeMap::new() }
+        Self { last_id: AllocationId::new(worker, 0), allocations: BTreeMap::new() }
     }
 
-    /// Number of allocations that it has.
+    /// Number of allocations.
     #[must_use]
     pub fn allocations(&self) -> usize {
         self.allocations.len()
     }
 
-    /// Takes newer copies. A socket that has come stays with its relay.
-    pub fn change(&mut self, copies: Copies<S>) {
-        let Copies { worker: _, last_id, shared, changed, ended, complete: _ } = copies;
-        self.last_id = last_id;
-        self.shared.extend(shared);
-        for CopiedAllocation { id, state, mut relays, session } in changed {
-            let before = self.allocations.remove(&id).map(|before| before.relays);
-            let mut before = before.unwrap_or_default();
-            for relay in &mut relays {
-                let known = before.iter_mut().find(|known| known.relay == relay.relay);
-                relay.socket = relay.socket.take().or_else(|| known?.socket.take());
-            }
-            self.allocations.insert(id, KeptAllocation { state, relays, session });
-        }
-        for id in ended {
+    /// Applies a later snapshot. Sockets of earlier ones are kept.
+    pub fn change(&mut self, export: Export<D>) {
+        let (snapshot, mut descriptors) = export.into_parts();
+        self.last_id = snapshot.last_id;
+        for id in snapshot.ended {
             self.allocations.remove(&id);
         }
-    }
-
-    /// Everything that is whole, for the next process, with all sockets. They stay here as well.
-    #[must_use]
-    pub fn copies(&self) -> Copies<&S> {
-        let whole = self.allocations.iter().filter(|(_, one)| one.is_whole());
-        let changed = whole.map(|(id, one)| CopiedAllocation {
-            id: *id,
-            state: one.state.clone(),
-            relays: one.relays.iter().map(CopiedRelay::lend).collect(),
-            session: one.session.clone(),
-        });
-        Copies {
-            worker: self.last_id.worker(),
-            last_id: self.last_id,
-            shared: self.shared.iter().collect(),
-            changed: changed.collect(),
-            ended: Vec::new(),
-            complete: true,
+        for snapshot in snapshot.allocations {
+            let before = self.allocations.remove(&snapshot.id);
+            let mut sockets: BTreeMap<RelayId, D> =
+                before.into_iter().flat_map(|before| before.sockets).collect();
+            let relays = snapshot.relays.iter().filter_map(|relay| {
+                let new = relay.socket.and_then(|index| descriptors.take(index));
+                Some((relay.relay, new.or_else(|| sockets.remove(&relay.relay))?))
+            });
+            let sockets = relays.collect();
+            self.allocations.insert(snapshot.id, KeptAllocation { snapshot, sockets });
         }
     }
-}
 
-impl<S> CopiedRelay<S> {
-    const fn lend(&self) -> CopiedRelay<&S> {
-        let Self { relay, at, own, socket } = self;
-        CopiedRelay { relay: *relay, at: *at, own: *own, socket: socket.as_ref() }
-    }
-}
-
-impl<S> KeptAllocation<S> {
-    /// Each relay that has a socket of its own came with it.
-    fn is_whole(&self) -> bool {
-        self.relays.iter().all(|relay| relay.own == relay.socket.is_some())
+    /// Returns all complete allocations, with their sockets.
+    #[must_use]
+    pub fn export(&self) -> Export<&D> {
+        let mut export = Export::new(self.last_id.worker());
+        export.snapshot.last_id = self.last_id;
+        for KeptAllocation { snapshot, sockets } in self.allocations.values() {
+            let mut snapshot = snapshot.clone();
+            for relay in &mut snapshot.relays {
+                let socket = sockets.iter().find(|(name, _)| *name == relay.relay);
+                relay.socket = socket.map(|(_, descriptor)| export.add(descriptor));
+            }
+            if snapshot.relays.iter().all(|relay| relay.own == relay.socket.is_some()) {
+                export.snapshot.allocations.push(snapshot);
+            }
+        }
+        export.snapshot.total = export.snapshot.allocations.len() as u64;
+        export
     }
 }

@@ -21,18 +21,17 @@
 
 mod admission;
 mod context;
-mod copies;
+mod copying;
 mod dtls;
 mod egress;
-mod handover;
 mod handshake_budget;
-mod inheritance;
 pub mod io;
 mod kept;
 pub mod limits;
 mod offload;
 mod report;
 mod slab;
+mod snapshot;
 mod sockets;
 mod spawn;
 mod stream;
@@ -43,15 +42,14 @@ mod worker;
 mod workers;
 
 pub use admission::{Admission, ConnectionLimits};
-pub use copies::{CopiedAllocation, CopiedRelay, Copies};
-pub use dtls::{DtlsSettings, InheritedSession, SessionLost};
-pub use handover::{Entrance, InheritedSocket, Update};
-pub use inheritance::{Inheritance, InheritedStream, InheritedTcpRelay};
+pub use dtls::{DtlsSettings, SessionImportError};
 pub use kept::KeptWorker;
 pub use report::{LogAddresses, LogOptions, PseudonymKey, TRACED};
-pub use sockets::{Listener, NetOptions, RelaySettings};
-pub use spawn::{Spawned, mailbox, spawn};
-pub use stream::{ConnectionLost, StreamSettings};
-pub use tcp_relay::tcp_relay_from_fd;
-pub use worker::{NotTaken, Worker, WorkerSpec};
+pub use snapshot::{
+    AllocationSnapshot, DescriptorIndex, Export, RelaySnapshot, Snapshot, StreamSnapshot,
+};
+pub use sockets::{Listener, NetOptions, RelaySettings, SharedSocket};
+pub use spawn::{Entrance, Spawned, Update, mailbox, spawn};
+pub use stream::{StreamImportError, StreamSettings};
+pub use worker::{ImportError, Worker, WorkerSpec};
 pub use workers::{WorkerChannels, WorkerEndpoint};

@@ -5,15 +5,16 @@ mod listener;
 mod losses;
 mod relay_sockets;
 mod shared_relays;
+mod shared_socket;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
 use ahash::RandomState;
 use linux_net::{Flow, Interest, SendSocket, UdpOptions};
-use turn_types::{Instant, IpFamily, IpMeta, PeerAddr, RelayId, RelayedAddr, ServerAddr, SocketId};
+use turn_types::{Instant, IpMeta, PeerAddr, RelayId, RelayedAddr, ServerAddr, SocketId};
 
 use crate::io::{Net, Source, UdpIo as _, UdpTable};
 use crate::token::Token;
@@ -25,6 +26,7 @@ use relay_sockets::RelaySockets;
 pub(crate) use relay_sockets::{ByNumber, RelaySocket};
 pub(crate) use shared_relays::ByAddress;
 use shared_relays::SharedRelays;
+pub use shared_socket::SharedSocket;
 
 /// Listeners and relay sockets, by their numbers.
 #[derive(Debug)]
@@ -39,20 +41,23 @@ pub(crate) struct Sockets<N: Net> {
 }
 
 impl<N: Net> Sockets<N> {
-    /// Watches the listeners.
+    /// Watches the listeners and the shared sockets of relays.
     ///
     /// # Errors
     /// No memory left for epoll.
     pub(crate) fn new(
         net: &N,
         listeners: Vec<Listener<N>>,
+        shared: Vec<SharedSocket<N>>,
         options: NetOptions,
     ) -> io::Result<Self> {
         let hasher =
             RandomState::with_seeds(net.random(), net.random(), net.random(), net.random());
-        let (relays, shared) = (RelaySockets::default(), SharedRelays::new(hasher));
-        let sockets = Self { listeners, relays, shared, parted: RelaySockets::default(), options };
+        let (relays, parted) = (RelaySockets::default(), RelaySockets::default());
+        let mut sockets =
+            Self { listeners, relays, shared: SharedRelays::new(hasher), parted, options };
         sockets.watch_listeners(net)?;
+        shared.into_iter().try_for_each(|socket| sockets.add_shared(net, socket))?;
         Ok(sockets)
     }
 
@@ -73,11 +78,6 @@ impl<N: Net> Sockets<N> {
             net.watch(Source::Udp(&listener.socket), token, Interest::Read)?;
         }
         Ok(())
-    }
-
-    /// Returns whether relay sockets may coalesce.
-    pub(crate) const fn may_coalesce(&self) -> bool {
-        self.options.gro
     }
 
     pub(crate) fn listeners(&self) -> &[Listener<N>] {
@@ -139,54 +139,38 @@ impl<N: Net> Sockets<N> {
         self.adopt_relay(net, relay, RelaySocket::new(socket, self.options.gro))
     }
 
-    /// Opens the socket at a port that relays of a family share. At the start, when it is known
-    /// that nobody has the port: it is shared with sockets of the same user.
-    ///
-    /// # Errors
-    /// Those of the kernel.
-    pub(crate) fn open_shared(&mut self, net: &N, family: IpFamily, port: u16) -> io::Result<()> {
-        let ip = match family {
-            IpFamily::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            IpFamily::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        };
-        let options = self.options.of_shared_relays();
-        let socket = net.bind_udp(SocketAddr::new(ip, port), &options)?;
-        self.return_shared(net, RelaySocket::new(socket, self.options.gro))
-    }
-
     /// Watches a socket that relays share.
     ///
     /// # Errors
     /// No memory left for epoll; the socket is closed then.
-    pub(crate) fn return_shared(&mut self, net: &N, socket: RelaySocket<N>) -> io::Result<()> {
+    pub(crate) fn add_shared(&mut self, net: &N, socket: SharedSocket<N>) -> io::Result<()> {
+        let socket: RelaySocket<N> = RelaySocket::new(socket.into_socket(), self.options.gro);
         let number = self.shared.add_socket(socket.socket.local_addr());
         self.watch_relay(net, number, socket)
     }
 
-    /// Watches a socket of another process that relays share.
-    ///
-    /// # Errors
-    /// No memory left for epoll.
-    pub(crate) fn inherit_shared(&mut self, net: &N, socket: N::Udp) -> io::Result<()> {
-        self.return_shared(net, RelaySocket::new(socket, self.options.gro))
+    /// Closes the sockets that relays share.
+    pub(crate) fn remove_shared(&mut self, net: &N) {
+        for number in self.shared.remove_sockets() {
+            if let Some(socket) = self.relays.remove(number) {
+                net.unwatch(Source::Udp(&socket.socket));
+            }
+        }
     }
 
-    /// Takes the sockets out that relays share, for the next process, in order.
-    pub(crate) fn leave_shared(&mut self, net: &N) -> Vec<RelaySocket<N>> {
-        let numbers = self.shared.remove_sockets();
-        let sockets: Vec<_> =
-            numbers.into_iter().filter_map(|number| self.relays.remove(number)).collect();
-        sockets.iter().for_each(|socket| net.unwatch(Source::Udp(&socket.socket)));
-        sockets
-    }
-
-    /// Copies the sockets that relays share.
+    /// Opens the imported socket of a relay.
     ///
     /// # Errors
-    /// No descriptors left.
-    pub(crate) fn copy_shared(&self) -> io::Result<Vec<N::Udp>> {
-        let numbers = self.shared.sockets();
-        numbers.filter_map(|number| self.relays.get(number)).map(|one| one.socket.copy()).collect()
+    /// The descriptor is none of a relay.
+    pub(crate) fn open_imported(
+        &self,
+        net: &N,
+        descriptor: N::Descriptor,
+        before: RelaySettings,
+    ) -> io::Result<RelaySocket<N>> {
+        let is_set_up = before == self.options.relay_settings();
+        let socket = net.open_udp(descriptor, &self.options.of_relay(), is_set_up)?;
+        Ok(RelaySocket::new(socket, self.options.gro))
     }
 
     /// Losses of each socket that were counted, by its address; none of sockets without a loss.
@@ -222,8 +206,8 @@ impl<N: Net> Sockets<N> {
         Some((socket.local_addr(), Some(socket)))
     }
 
-    /// Takes a relay out, for the next process: its address, and its socket unless it shares one.
-    pub(crate) fn leave_relay(
+    /// Removes a relay, and returns its address, and its socket unless it shares one.
+    pub(crate) fn remove_relay(
         &mut self,
         net: &N,
         relay: RelayId,
@@ -363,7 +347,7 @@ mod tests {
     fn a_closed_relay_socket_is_gone_for_senders_and_for_epoll() {
         let (_waker, wake) = Waker::new().unwrap();
         let mut net = Kernel::new(wake).unwrap();
-        let mut sockets = Sockets::new(&net, vec![], NetOptions::default()).unwrap();
+        let mut sockets = Sockets::new(&net, vec![], vec![], NetOptions::default()).unwrap();
         let relay = RelayId(7);
         let at = RelayedAddr("127.0.0.1:0".parse().unwrap());
         sockets.open_relay(&net, relay, at, false).unwrap();

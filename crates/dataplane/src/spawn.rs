@@ -2,18 +2,49 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use control::{Mailbox, Wake};
 use linux_net::{Waker, pin_current_thread};
-use turn_types::WorkerId;
+use turn_proto::Progress;
+use turn_types::{AllocationId, WorkerId};
 
-use crate::handover::{Entrance, Update};
 use crate::io::Kernel;
-use crate::worker::{NotTaken, Worker, WorkerSpec};
+use crate::snapshot::Export;
+use crate::sockets::RelaySettings;
+use crate::worker::{ImportError, Worker, WorkerSpec};
 use crate::workers::WorkerEndpoint;
+
+/// Source of an import for one worker of the successor.
+#[derive(Debug)]
+pub struct Entrance {
+    /// Settings of the predecessor's relay sockets.
+    pub settings: RelaySettings,
+    /// Updates. The worker serves after [`Update::Commit`]; if the sender is gone before, the
+    /// worker ends without effects.
+    pub updates: Receiver<Update>,
+}
+
+/// Update from the predecessor for one worker.
+#[derive(Debug)]
+pub enum Update {
+    /// Snapshot, while the predecessor serves.
+    Snapshot(Box<Export<OwnedFd>>),
+    /// An answer is expected after the import of all snapshots so far.
+    Reached(SyncSender<()>),
+    /// Last snapshot, in the pause.
+    Last(Box<Export<OwnedFd>>),
+    /// Last progress, by the kernel path.
+    Progress(Vec<(AllocationId, Progress)>),
+    /// The predecessor has committed.
+    Commit {
+        /// New allocations are refused: the predecessor drained.
+        drains: bool,
+    },
+}
 
 /// Makes the mailbox of one worker, and its receiving ends.
 ///
@@ -54,7 +85,7 @@ impl Spawned {
     }
 }
 
-/// Starts a worker on a thread, and on `core` if given; with an `entrance` it waits at its gate.
+/// Starts a worker on a thread, and on `core` if given; with an `entrance` it imports first.
 /// Several are built at the same time.
 ///
 /// # Errors
@@ -76,44 +107,43 @@ pub fn spawn(
     })
 }
 
-/// Waits until a worker that has everything of the one before is to serve; false if the hand-over
-/// has failed.
+/// Waits for the commit of the predecessor; false if the hand-over has failed.
 fn is_to_serve(worker: &mut Worker, updates: &Receiver<Update>) -> bool {
     loop {
         match updates.recv() {
             Ok(Update::Progress(progress)) => worker.set_progress(progress),
-            Ok(Update::Serve { drains }) => {
-                worker.settle_in(drains);
+            Ok(Update::Commit { drains }) => {
+                worker.commit_import(drains);
                 return true;
             }
-            Ok(Update::Copies(_) | Update::Reached(_) | Update::Last(_)) | Err(_) => return false,
+            Ok(Update::Snapshot(_) | Update::Reached(_) | Update::Last(_)) | Err(_) => {
+                return false;
+            }
         }
     }
 }
 
 impl Entrance {
-    /// Builds a worker that has what the one before has.
-    fn enter(self, mut spec: WorkerSpec) -> io::Result<(Worker, Receiver<Update>)> {
+    /// Builds a worker with the state of the predecessor's.
+    fn enter(self, spec: WorkerSpec) -> io::Result<(Worker, Receiver<Update>)> {
         let Self { settings, updates } = self;
-        let (id, net) = (spec.id, spec.net);
-        let nothing = || io::Error::other("the process before has left nothing");
-        let next = || updates.recv().map_err(|_| nothing())?.open(settings, &net);
-        let mut update = next()?;
-        spec.shared = update.take_shared();
+        let id = spec.id;
         let mut worker = Worker::new(spec)?;
+        worker.begin_import(settings);
         loop {
-            match update {
-                Update::Copies(copies) => worker.take(copies),
-                // If it is not waited for any more, the hand-over has failed, which the next update
-                // tells.
-                Update::Reached(answer) => drop(answer.send(())),
-                Update::Last(inherited) => {
-                    tell_refused(id, &worker.take_over(*inherited));
+            match updates.recv() {
+                Ok(Update::Snapshot(export)) => worker.import(*export),
+                // Without a receiver the hand-over has failed: the next update tells.
+                Ok(Update::Reached(answer)) => drop(answer.send(())),
+                Ok(Update::Last(export)) => {
+                    worker.import(*export);
+                    tell_refused(id, &worker.finish_import());
                     return Ok((worker, updates));
                 }
-                Update::Progress(_) | Update::Serve { .. } => return Err(nothing()),
+                Ok(Update::Progress(_) | Update::Commit { .. }) | Err(_) => {
+                    return Err(io::Error::other("the predecessor has exported nothing"));
+                }
             }
-            update = next()?;
         }
     }
 }
@@ -121,8 +151,8 @@ impl Entrance {
 /// Reasons that are looked at for the log.
 const REFUSED_TOLD_MAX: usize = 1000;
 
-/// Warns of what could not be taken over: each reason once.
-fn tell_refused(worker: WorkerId, refused: &[NotTaken]) {
+/// Warns of errors of an import: each once.
+fn tell_refused(worker: WorkerId, refused: &[ImportError]) {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for why in refused.iter().take(REFUSED_TOLD_MAX) {
         *counts.entry(why.to_string()).or_default() += 1;

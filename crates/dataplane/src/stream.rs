@@ -6,8 +6,8 @@
 mod accept;
 mod connection;
 mod deadlines;
+mod handover;
 mod http;
-mod moving;
 mod output;
 mod receive;
 mod table;
@@ -25,8 +25,8 @@ use crate::admission::Admission;
 use crate::io::{AcceptIo as _, Net, Source};
 use crate::token::Token;
 
-pub use connection::ConnectionLost;
-pub(crate) use connection::{Input, LeftStream, State, Stream};
+pub use connection::StreamImportError;
+pub(crate) use connection::{ExportedStream, Input, State, Stream};
 use deadlines::Evictable;
 pub(crate) use receive::ReadNext;
 use table::StreamTable;

@@ -2,7 +2,7 @@
 //! connections.
 
 mod connect;
-mod moving;
+mod handover;
 mod peer;
 mod pipe;
 
@@ -14,15 +14,13 @@ use turn_types::{Instant, RelayId, SocketId};
 
 use crate::io::Net;
 use crate::limits::PEERS_WAITING;
-use moving::Arrived;
-pub use moving::tcp_relay_from_fd;
 use peer::Peers;
 pub(crate) use peer::Readiness;
 
 /// Options of connections with peers: silent ones are probed, and given up after a quarter of an
 /// hour. Relays share their ports with no listener: the kernel prefers a relay, whose address is
 /// specific, to listeners of the same port at the wildcard address.
-const PEER_OPTIONS: TcpOptions = TcpOptions {
+pub(crate) const PEER_OPTIONS: TcpOptions = TcpOptions {
     reuse_port: false,
     keepalive: Duration::from_mins(10),
     unacknowledged: Duration::from_mins(1),
@@ -38,17 +36,11 @@ pub(crate) struct TcpRelay<N: Net> {
     /// Relays that cannot accept now, for want of descriptors.
     paused: Vec<RelayId>,
     peers: Peers<N>,
-    arrived: Arrived<N>,
 }
 
 impl<N: Net> Default for TcpRelay<N> {
     fn default() -> Self {
-        Self {
-            listening: BTreeMap::new(),
-            paused: Vec::new(),
-            peers: Peers::default(),
-            arrived: Arrived::default(),
-        }
+        Self { listening: BTreeMap::new(), paused: Vec::new(), peers: Peers::default() }
     }
 }
 

@@ -1,11 +1,14 @@
 //! One thread: its parts, and the loop that calls them in order.
 
 mod commands;
+mod export;
 mod handover;
+mod import;
+mod imported;
 mod messages;
+mod pause;
 mod ready;
 mod requests;
-mod takeover;
 
 use std::io;
 use std::sync::Arc;
@@ -15,30 +18,28 @@ use ahash::RandomState;
 use control::{Authorizer, Histogram, Inbox, Series, StreamEnd, UserDirectory, WorkerCounters};
 use linux_net::{RxBatch, TxBatch};
 use turn_proto::{EndReason, Fetch, Policy, REPLY_MAX, Server, ServerConfig, SharedRegistry};
-use turn_types::{AllocationId, Instant, IpFamily, RelayId, SocketId, WorkerId};
+use turn_types::{AllocationId, Instant, RelayId, SocketId, WorkerId};
 
 use crate::context::{Connections, Context, Message, Output};
-use crate::copies::{CopiesFor, Copying, Unsent};
 use crate::dtls::{Dtls, DtlsSettings};
 use crate::egress::Egress;
 use crate::handshake_budget::HandshakeBudget;
-use crate::io::{Kernel, Net, UdpIo as _};
+use crate::io::{Kernel, Net};
 use crate::limits::{
     CIPHERTEXT_PER_READ, MESSAGES_PER_GATHERING, MESSAGES_PER_RECEIVE, READS_PER_TURN,
     RING_ROUNDS_PER_TURN, SOCKETS_PER_TURN, SOCKETS_SENT_EARLY,
 };
 use crate::offload::Offload;
-use crate::report::{Condition, LogOptions, Observer};
-use crate::sockets::{Listener, NetOptions, Sockets};
+use crate::report::{LogOptions, Observer};
+use crate::sockets::{Listener, NetOptions, SharedSocket, Sockets};
 use crate::stream::{ReadNext, StreamSettings, Streams};
 use crate::tcp_relay::TcpRelay;
 use crate::token::is_stream;
 use crate::udp::{receive_from_clients, receive_from_peers, serve_error_queue};
 use crate::workers::{WorkerChannels, WorkerEndpoint, WorkerReceiver};
-use handover::Left;
+use handover::Handover;
+pub use imported::ImportError;
 use ready::Ready;
-pub use takeover::NotTaken;
-use takeover::Taken;
 
 /// Everything a worker is made of.
 pub struct WorkerSpec<N: Net = Kernel> {
@@ -48,8 +49,8 @@ pub struct WorkerSpec<N: Net = Kernel> {
     pub started: Duration,
     /// Its UDP listeners.
     pub listeners: Vec<Listener<N>>,
-    /// Sockets of another process for relays of prefixes; those that are missing are opened.
-    pub shared: Vec<N::Udp>,
+    /// Shared sockets for relays of prefixes.
+    pub shared: Vec<SharedSocket<N>>,
     /// Its listening TCP sockets.
     pub acceptors: Vec<N::Acceptor>,
     /// Settings of clients' TCP connections.
@@ -95,16 +96,7 @@ pub struct Worker<N: Net = Kernel> {
     ready: Ready,
     /// Allocations to move when the server's commands are carried out.
     leaving: Vec<Fetch>,
-    /// Parts that the next process has, until it serves.
-    left: Option<Left<N>>,
-    /// Parts of the process before, until this one serves.
-    taken: Taken<N>,
-    /// Copies for a keeper, or for the next process.
-    copying: Option<Copying<N>>,
-    /// Copies for a keeper, while the next process gets some.
-    paused_copying: Option<Copying<N>>,
-    /// The listeners are this process's.
-    listens: bool,
+    handover: Handover<N>,
     /// The next turn has work without any readiness.
     is_busy: bool,
     stopping: bool,
@@ -132,30 +124,6 @@ impl<N: Net> std::fmt::Debug for Worker<N> {
     }
 }
 
-/// Opens the worker's sockets for relays of prefixes, one for each family, unless they are
-/// inherited.
-fn open_shared_relays<N: Net>(
-    net: &N,
-    sockets: &mut Sockets<N>,
-    (policy, worker): (&Policy, WorkerId),
-    mut inherited: Vec<N::Udp>,
-) -> io::Result<()> {
-    for family in IpFamily::ALL {
-        let mut prefixes = policy.prefixes.iter().filter(|prefix| prefix.family() == family);
-        if let Some(port) = prefixes.next().and_then(|prefix| prefix.port_of(worker)) {
-            let is_it = |socket: &N::Udp| {
-                let at = socket.local_addr();
-                at.port() == port && IpFamily::of(at.ip()) == family
-            };
-            match inherited.iter().position(is_it) {
-                Some(at) => sockets.inherit_shared(net, inherited.swap_remove(at))?,
-                None => sockets.open_shared(net, family, port)?,
-            }
-        }
-    }
-    Ok(())
-}
-
 impl<N: Net> Worker<N> {
     /// Builds a worker of its parts.
     ///
@@ -170,12 +138,11 @@ impl<N: Net> Worker<N> {
             seed: spec.seed,
             routes: spec.routes.is_some(),
         });
-        server.go_on_behind(AllocationId::before_first(spec.id, spec.started));
+        server.skip_ids(AllocationId::before_first(spec.id, spec.started));
         let tx = if spec.net.gso { TxBatch::new() } else { TxBatch::without_runs() };
         let hasher =
             RandomState::with_seeds(net.random(), net.random(), net.random(), net.random());
-        let mut sockets = Sockets::new(&net, spec.listeners, spec.net)?;
-        open_shared_relays(&net, &mut sockets, (&spec.policy, spec.id), spec.shared)?;
+        let sockets = Sockets::new(&net, spec.listeners, spec.shared, spec.net)?;
         let worker = Self {
             streams: Streams::new(&net, spec.acceptors, spec.streams)?,
             dtls: Dtls::new(spec.dtls),
@@ -188,11 +155,7 @@ impl<N: Net> Worker<N> {
             authorizer: spec.authorizer,
             ready: Ready::new(),
             leaving: Vec::new(),
-            left: None,
-            taken: Taken::default(),
-            copying: None,
-            paused_copying: None,
-            listens: true,
+            handover: Handover::new(),
             is_busy: false,
             stopping: false,
             cx: Context {
@@ -221,7 +184,7 @@ impl<N: Net> Worker<N> {
 
     /// Waits and serves once; false after a [`Request::Stop`](control::Request::Stop).
     pub fn turn(&mut self) -> bool {
-        if self.left.is_some() {
+        if self.handover.is_paused() {
             self.rest();
             return !self.stopping;
         }
@@ -243,14 +206,14 @@ impl<N: Net> Worker<N> {
 
     /// Ends all allocations and connections, but what the next process has.
     pub fn finish(mut self) {
-        self.forget();
+        self.commit();
         let kept = self.send_last_copies();
         self.cx.server.end_all(self.cx.now, EndReason::Shutdown);
         self.settle();
         if kept {
             // The keeper has the sessions: no alert is sent.
-            drop(self.dtls.leave());
-            self.dtls.forget(&mut self.cx);
+            drop(self.dtls.export());
+            self.dtls.commit(&mut self.cx);
         } else {
             self.dtls.end_all(&mut self.cx);
         }
@@ -279,7 +242,11 @@ impl<N: Net> Worker<N> {
         };
         self.ready.clear();
         self.cx.net.wait(timeout, |event| self.ready.add(event));
-        self.ready.complete(if self.listens { self.cx.sockets.listeners().len() } else { 0 });
+        self.ready.complete(if !self.handover.is_retired() {
+            self.cx.sockets.listeners().len()
+        } else {
+            0
+        });
         self.cx.now = self.cx.net.now();
         self.cx.observer.counters().count_turn();
         self.is_busy = false;
@@ -461,47 +428,6 @@ impl<N: Net> Worker<N> {
             self.dtls.sweep(&mut self.cx);
             self.settle();
         }
-    }
-
-    /// Time of the next copies.
-    fn next_copies(&self) -> Option<Instant> {
-        self.copying.as_ref()?.due(&self.cx.server)
-    }
-
-    fn serve_copies(&mut self) {
-        if self.next_copies().is_none() {
-            return;
-        }
-        let Self { cx, copying, dtls, .. } = self;
-        let Context { worker, now, server, sockets, observer, .. } = cx;
-        let Some(copying) = copying else { return };
-        let served = copying.serve((*worker, now.instant), server, (sockets, dtls));
-        let Err(unsent) = served else { return };
-        match unsent {
-            Unsent::Late(error) => observer.warn(now.instant, Condition::Copies, &error),
-            Unsent::Exhausted(error) => {
-                observer.warn(now.instant, Condition::Copies, &error);
-                self.copy_to_keeper_again();
-            }
-            Unsent::Gone => self.copy_to_keeper_again(),
-        }
-    }
-
-    /// Sends all changes to the keeper. Returns false without a keeper or with missing changes.
-    fn send_last_copies(&mut self) -> bool {
-        if self.copying.as_ref().is_some_and(|copying| copying.is_for(CopiesFor::Next)) {
-            self.copy_to_keeper_again();
-        }
-        let Some(copying) = self.copying.take() else { return false };
-        let Context { worker, server, sockets, .. } = &mut self.cx;
-        let kept = copying.send_last(*worker, server, (sockets, &self.dtls));
-        server.keep_changes(false);
-        kept
-    }
-
-    fn stop_copying(&mut self) {
-        self.copying = None;
-        self.cx.server.keep_changes(false);
     }
 
     /// Returns the context, the parts that reach clients, and the kernel path.

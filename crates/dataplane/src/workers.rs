@@ -1,6 +1,7 @@
 //! Messages between workers, and the bounded queues that carry them.
 
 mod channels;
+mod handover;
 mod message;
 
 pub(crate) use channels::WorkerReceiver;

@@ -1,6 +1,7 @@
 //! Copies of a worker's allocations for a keeper. The limit of open files is the whole process's:
 //! this program has one test at a time.
 
+use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -8,9 +9,8 @@ use std::time::Duration;
 use crate::support;
 
 use control::Request;
-use dataplane::Copies;
 use dataplane::limits::COPIES_WAITING;
-use linux_net::UdpSocket;
+use dataplane::{AllocationSnapshot, Export};
 use turn_types::{AllocationId, IpMeta};
 
 use crate::support::end::End;
@@ -21,29 +21,29 @@ use crate::support::{LOCALHOST, NOBODY, PATIENCE, World};
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Lets the worker copy everything to the returned end.
-fn copy(world: &World) -> Receiver<Copies<UdpSocket>> {
+fn copy(world: &World) -> Receiver<Export<OwnedFd>> {
     let (to, received) = sync_channel(COPIES_WAITING);
-    world.channels.copy_to(&to);
+    world.channels.copy_to_keeper(&to);
     received
 }
 
 /// Lets the worker send what it has to the returned end, of a next process that has all by then.
-fn copy_to_next(world: &World) -> Receiver<Copies<UdpSocket>> {
+fn copy_to_next(world: &World) -> Receiver<Export<OwnedFd>> {
     let (to, received) = sync_channel(COPIES_WAITING);
-    world.channels.copy_to_next(&to);
-    while !received.recv_timeout(PATIENCE).unwrap().complete {}
+    world.channels.copy_to_successor(&to);
+    while !received.recv_timeout(PATIENCE).unwrap().snapshot.complete {}
     received
 }
 
 /// The allocations of the next copies that have some.
-fn next(received: &Receiver<Copies<UdpSocket>>) -> Vec<(AllocationId, bool)> {
+fn next(received: &Receiver<Export<OwnedFd>>) -> Vec<(AllocationId, bool)> {
     loop {
-        let copies = received.recv_timeout(PATIENCE).unwrap();
-        if !copies.changed.is_empty() {
-            let comes = |one: &dataplane::CopiedAllocation<UdpSocket>| {
+        let copies = received.recv_timeout(PATIENCE).unwrap().snapshot;
+        if !copies.allocations.is_empty() {
+            let comes = |one: &AllocationSnapshot| {
                 (one.id, one.relays.iter().all(|relay| relay.socket.is_some()))
             };
-            return copies.changed.iter().map(comes).collect();
+            return copies.allocations.iter().map(comes).collect();
         }
     }
 }
@@ -60,7 +60,7 @@ fn a_worker_without_descriptors_copies_when_it_has_some_again() {
         // The worker has tried by then.
         world.totals();
         let copies = received.recv_timeout(Duration::ZERO);
-        let is_empty = |copies: &Copies<UdpSocket>| copies.changed.is_empty();
+        let is_empty = |copies: &Export<OwnedFd>| copies.snapshot.allocations.is_empty();
         let nothing =
             copies.as_ref().map_or_else(|error| *error == RecvTimeoutError::Timeout, is_empty);
         assert!(nothing, "{copies:?}");
@@ -86,8 +86,8 @@ fn a_worker_that_ends_sends_what_has_changed_and_no_end() {
     assert!(!world.ask(|reply| Request::End { id: NOBODY, reply }));
     world.stop();
     let rest: Vec<_> = received.iter().collect();
-    assert!(rest.iter().all(|copies| copies.ended.is_empty()), "{rest:?}");
-    let mut changed = rest.iter().flat_map(|copies| &copies.changed);
+    assert!(rest.iter().all(|copies| copies.snapshot.ended.is_empty()), "{rest:?}");
+    let mut changed = rest.iter().flat_map(|copies| &copies.snapshot.allocations);
     assert!(changed.any(|copied| copied.id == bob), "{rest:?}");
 }
 
@@ -105,13 +105,13 @@ fn the_next_process_hears_of_progress_since_the_copies_alone() {
     let received = copy_to_next(&world);
     busy.say(channel, &[b"since then"], IpMeta::DEFAULT);
     peer.receive();
-    let left = world.channels.leave().unwrap();
-    assert_eq!(left.iter().map(|worker| worker.allocations).sum::<usize>(), 2);
-    assert!(left.iter().all(|worker| worker.copies.changed.is_empty()), "{left:?}");
-    let progress = left.iter().flat_map(|worker| &worker.progress);
+    let left = world.channels.export().unwrap();
+    assert_eq!(left.iter().map(|worker| worker.snapshot.total).sum::<u64>(), 2);
+    assert!(left.iter().all(|worker| worker.snapshot.allocations.is_empty()), "{left:?}");
+    let progress = left.iter().flat_map(|worker| &worker.snapshot.progress);
     assert_eq!(progress.map(|(id, _)| *id).collect::<Vec<_>>(), [id]);
     drop(received);
-    world.channels.take_back();
+    world.channels.roll_back();
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_keeper_hears_of_changes_behind_two_next_processes_that_fail() {
     let received = copy(&world);
     for _ in 0..2 {
         let (to, next_process) = sync_channel(COPIES_WAITING);
-        world.channels.copy_to_next(&to);
+        world.channels.copy_to_successor(&to);
         next_process.recv_timeout(PATIENCE).unwrap();
     }
     let _alice = TurnUser::allocated(LOCALHOST, world.server);
@@ -134,12 +134,9 @@ fn a_keeper_that_comes_in_the_pause_gets_its_copies_behind_it() {
     let world = World::new();
     let _alice = TurnUser::allocated(LOCALHOST, world.server);
     let id = world.all_sessions()[0].id;
-    let left = world.channels.leave().unwrap();
-    assert!(left.iter().any(|worker| worker.copies.changed.iter().any(|one| one.id == id)));
+    let left = world.channels.export().unwrap();
+    assert!(left.iter().any(|worker| worker.snapshot.allocations.iter().any(|one| one.id == id)));
     let received = copy(&world);
-    // The next process has it already.
-    let again = world.channels.leave().unwrap();
-    assert!(again.iter().all(|worker| worker.copies.changed.is_empty()), "{again:?}");
-    world.channels.take_back();
+    world.channels.roll_back();
     assert_eq!(next(&received), [(id, true)]);
 }

@@ -387,8 +387,8 @@ fn a_client_within_its_handshake_is_told_that_it_does_not_go_on() {
     let socket = socket(world.server);
     begin(&socket, [9; 32]);
     eventually("it has begun", || world.count(Series::AssociationsHalfOpen) == 1);
-    world.channels.leave().unwrap();
-    world.channels.forget();
+    world.channels.export().unwrap();
+    world.channels.commit();
     let alert = std::iter::repeat_with(|| receive(&socket)).find(|said| said[0] == 21).unwrap();
     assert_eq!(alert[11..], [0, 2, 2, 80], "fatal, internal error");
     eventually("nothing of it is left", || world.count(Series::AssociationsLive) == 0);

@@ -30,14 +30,18 @@ fn a_connect_in_flight_is_refused_and_its_client_leaves() {
     });
     alice.socket.write_all(&request).unwrap();
     eventually("it is being opened", || world.count(Series::PeersLive) == 1);
-    let left = world.channels.leave().unwrap();
-    let counts = (left[0].streams.len(), left[0].peers.len(), left[0].copies.changed.len());
+    let left = world.channels.export().unwrap();
+    let counts = (
+        left[0].snapshot.streams.len(),
+        left[0].snapshot.peers.len(),
+        left[0].snapshot.allocations.len(),
+    );
     assert_eq!(counts, (1, 0, 1), "{left:?}");
-    world.channels.take_back();
+    world.channels.roll_back();
     assert_eq!(code_of(&alice.read()), Some(447));
     alice.permit(PEER);
-    world.channels.leave().unwrap();
-    world.channels.forget();
+    world.channels.export().unwrap();
+    world.channels.commit();
     eventually("nothing is left", || {
         world.count(Series::StreamsLive) == 0 && world.totals().allocations_live() == 0
     });
@@ -57,13 +61,13 @@ fn a_request_that_waits_for_its_user_is_served_by_whoever_serves_next() {
     alice.socket.write_all(&[&allocate, &refresh, half].concat()).unwrap();
     eventually("both wait", || world.directory.asked.lock().unwrap().len() == 2);
     for _ in 0..2 {
-        let left = world.channels.leave().unwrap();
-        assert_eq!(left[0].streams.len(), 1);
-        world.channels.take_back();
+        let left = world.channels.export().unwrap();
+        assert_eq!(left[0].snapshot.streams.len(), 1);
+        world.channels.roll_back();
     }
     *world.directory.is_silent.lock().unwrap() = false;
-    world.channels.leave().unwrap();
-    world.channels.take_back();
+    world.channels.export().unwrap();
+    world.channels.roll_back();
     let answers = [alice.read(), alice.read()].map(|answer| code_of(&answer));
     assert_eq!(answers, [None, None], "in their order: a Refresh alone would be refused");
     assert_eq!(world.all_sessions().len(), 1);
@@ -82,9 +86,9 @@ fn a_tls_handshake_ends_when_another_process_serves() {
     eventually("it is accepted", || world.count(Series::StreamsLive) == 1);
     // The worker reads before it answers.
     world.totals();
-    let left = world.channels.leave().unwrap();
-    assert_eq!(left[0].streams.len(), 0);
-    world.channels.forget();
+    let left = world.channels.export().unwrap();
+    assert_eq!(left[0].snapshot.streams.len(), 0);
+    world.channels.commit();
     let mut heard = Vec::new();
     client.read_to_end(&mut heard).unwrap();
     assert_eq!((heard[0], &heard[5..]), (21, &[1, 0][..]), "close_notify");

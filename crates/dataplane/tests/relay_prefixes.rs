@@ -154,15 +154,15 @@ fn a_session_of_dtls_leaves_with_its_allocation() {
     let mut client = DtlsUser::allocated(world.server);
     let channel = client.bind_channel(peer.addr());
     for _ in 0..2 {
-        let left = world.channels.leave().unwrap();
-        assert_eq!((left[0].copies.changed.len(), left[0].sessions.len()), (2, 1));
-        world.channels.take_back();
+        let left = world.channels.export().unwrap();
+        assert_eq!((left[0].snapshot.allocations.len(), left[0].snapshot.sessions.len()), (2, 1));
+        world.channels.roll_back();
         peer.send(left_at, b"for the other");
         peer.send(client.relayed(), b"as before");
         assert_eq!(client.hear(), (Some(channel), b"as before".to_vec()));
     }
-    world.channels.leave().unwrap();
-    world.channels.forget();
+    world.channels.export().unwrap();
+    world.channels.commit();
     eventually("the next process has it", || {
         world.count(Series::AssociationsLive) == 0 && world.totals().allocations_live() == 0
     });

@@ -254,10 +254,10 @@ fn what_the_kernel_throws_away_is_counted() {
     assert!(totals.kernel_drops() > 0);
     assert_eq!(received + totals.kernel_drops(), SENT + 1);
     // The kernel goes on to add them up, and the next process counts the later ones alone.
-    let left = world.channels.leave().unwrap();
+    let left = world.channels.export().unwrap();
     let counted = u32::try_from(totals.kernel_drops()).unwrap();
-    assert_eq!(left[0].losses, [(world.server, counted)]);
-    world.channels.take_back();
+    assert_eq!(left[0].snapshot.losses, [(world.server, counted)]);
+    world.channels.roll_back();
 }
 
 #[test]

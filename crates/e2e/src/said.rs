@@ -20,7 +20,7 @@ const SILENCE: Duration = Duration::from_millis(100);
 pub fn hang(server: &Server) -> UnixStream {
     let path = server.config_file().with_file_name("control.next");
     let mut stream = UnixStream::connect(path).expect("the server takes upgrades");
-    for said in [hello(1), step(COPY), step(LEAVE)] {
+    for said in [hello(VERSION), step(COPY), step(PAUSE)] {
         stream.write_all(&said).expect("said");
         let mut bytes = [0; 4096];
         stream.set_read_timeout(Some(PATIENCE)).expect("a time");
@@ -43,6 +43,9 @@ fn document(version: u32, content: &[u8]) -> Vec<u8> {
     [&b"TURNPIKE"[..], &version.to_le_bytes(), content].concat()
 }
 
+/// Version of the form; see `state_format::VERSION`.
+pub const VERSION: u32 = 2;
+
 /// The version and the process of a new server.
 #[must_use]
 pub fn hello(version: u32) -> Vec<u8> {
@@ -54,14 +57,14 @@ pub fn hello(version: u32) -> Vec<u8> {
 /// A step that has no more to say.
 #[must_use]
 pub fn step(number: u8) -> Vec<u8> {
-    frame(&document(1, &[number]))
+    frame(&document(VERSION, &[number]))
 }
 
-/// The next process has all copies.
-pub const LEAVE: u8 = 0;
-/// It has taken over.
-pub const PREPARED: u8 = 1;
+/// The successor has all snapshots.
+pub const PAUSE: u8 = 0;
+/// It has imported everything.
+pub const READY: u8 = 1;
 /// It serves from now on.
-pub const GO: u8 = 2;
-/// It wants copies.
+pub const COMMIT: u8 = 2;
+/// It wants snapshots.
 pub const COPY: u8 = 4;

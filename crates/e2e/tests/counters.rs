@@ -184,7 +184,7 @@ fn behind_an_upgrade_that_fails() {
         let mut process = said::hang(server);
         // The server sends its counters, and nobody hears them.
         process.shutdown(Shutdown::Read).expect("deaf");
-        process.write_all(&said::step(said::PREPARED)).expect("said");
+        process.write_all(&said::step(said::READY)).expect("said");
         eventually("it has taken everything back", || goes_on(server) > before);
     });
 }

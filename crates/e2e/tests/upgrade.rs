@@ -222,7 +222,7 @@ fn fail_to_take_over(server: &Server) {
     let path = server.config_file().with_file_name("control.next");
     let mut stream = UnixStream::connect(&path).expect("the server takes upgrades");
     stream.set_read_timeout(Some(Duration::from_millis(300))).expect("a time");
-    for said in [said::hello(1), said::step(said::COPY), said::step(said::LEAVE)] {
+    for said in [said::hello(said::VERSION), said::step(said::COPY), said::step(said::PAUSE)] {
         stream.write_all(&said).expect("said");
         let mut bytes = [0; 4096];
         while stream.read(&mut bytes).is_ok_and(|len| len > 0) {}
@@ -248,14 +248,14 @@ fn a_process_that_dies_at_any_point_leaves_everything() {
     let Some(lab) = require(Lab::new()) else { return };
     let (config, mut server) = server(&lab, "off");
     let calls = [IpFamily::V4, IpFamily::V6].map(|family| Call::new(&lab, &config, family));
-    let hello = || Says(said::hello(1));
+    let hello = || Says(said::hello(said::VERSION));
     let step = |number| Says(said::step(number));
     let copied = || vec![hello(), Reads, step(said::COPY)];
     let and = |mut before: Vec<Does>, more: Vec<Does>| {
         before.extend(more);
         before
     };
-    let left = || and(copied(), vec![Reads, step(said::LEAVE)]);
+    let left = || and(copied(), vec![Reads, step(said::PAUSE)]);
     let half = |bytes: Vec<u8>| Says(bytes[..bytes.len() / 2].to_vec());
     let points = vec![
         vec![],
@@ -264,29 +264,29 @@ fn a_process_that_dies_at_any_point_leaves_everything() {
         vec![Says(vec![255; 4])],
         vec![Says(said::frame(b"GET / HTTP/1.1"))],
         vec![Says(said::hello(99))],
-        vec![half(said::hello(1))],
+        vec![half(said::hello(said::VERSION))],
         vec![hello()],
         vec![hello(), ReadsSome(9)],
         vec![hello(), Reads],
-        vec![hello(), Reads, step(said::PREPARED)],
-        vec![hello(), Reads, step(said::GO)],
+        vec![hello(), Reads, step(said::READY)],
+        vec![hello(), Reads, step(said::COMMIT)],
         vec![hello(), Reads, step(77)],
-        vec![hello(), Reads, half(said::step(said::LEAVE))],
-        vec![hello(), Reads, step(said::LEAVE)],
+        vec![hello(), Reads, half(said::step(said::PAUSE))],
+        vec![hello(), Reads, step(said::PAUSE)],
         vec![hello(), step(said::COPY)],
         copied(),
         and(copied(), vec![ReadsSome(1)]),
         and(copied(), vec![Reads]),
         and(copied(), vec![Reads, step(said::COPY)]),
-        and(copied(), vec![step(said::LEAVE)]),
+        and(copied(), vec![step(said::PAUSE)]),
         left(),
         and(left(), vec![ReadsSome(1)]),
         and(left(), vec![ReadsSome(40)]),
         and(left(), vec![Reads]),
-        and(left(), vec![Reads, step(said::LEAVE)]),
-        and(left(), vec![Reads, step(said::GO)]),
+        and(left(), vec![Reads, step(said::PAUSE)]),
+        and(left(), vec![Reads, step(said::COMMIT)]),
         and(left(), vec![Reads, Says(said::frame(b"prepared"))]),
-        and(left(), vec![Reads, half(said::step(said::PREPARED))]),
+        and(left(), vec![Reads, half(said::step(said::READY))]),
         and(left(), vec![Hangs]),
         and(left(), vec![Reads, Hangs]),
     ];
@@ -375,13 +375,13 @@ fn forged_states_are_refused() {
     };
     assert!(run(None).contains("is the server running"));
     // An offer of one worker with one listener, whose descriptors do not come.
-    let mut newer = said::hello(1);
+    let mut newer = said::hello(said::VERSION);
     newer[12] = 99;
     for (answers, why) in [
         (Vec::new(), "hands nothing over"),
         (said::frame(b"not a state of any server"), "no state of a Turnpike server"),
         (newer, "version 99"),
-        (said::hello(1), "cannot be read"),
+        (said::hello(said::VERSION), "cannot be read"),
         (vec![200, 0, 0, 0, b'T', b'U'], "hands nothing over"),
         (vec![255; 8], "too long"),
     ] {

@@ -111,7 +111,7 @@ fn changes_wait_until_a_process_that_prepares_itself_has_failed() {
     let path = server.config_file().with_file_name("control.next");
     let mut stream = UnixStream::connect(&path).expect("the server takes upgrades");
     stream.set_read_timeout(Some(Duration::from_millis(300))).expect("a time");
-    stream.write_all(&said::hello(1)).expect("said");
+    stream.write_all(&said::hello(said::VERSION)).expect("said");
     let mut bytes = [0; 4096];
     while stream.read(&mut bytes).is_ok_and(|len| len > 0) {}
     let operator = server.operator();

@@ -237,15 +237,23 @@ impl UdpSocket {
     /// # Errors
     /// No descriptors left.
     pub fn try_clone(&self) -> io::Result<Self> {
-        // An owner in another process begins with this.
-        self.set_dont_fragment(false)?;
         Ok(Self {
-            fd: self.fd.try_clone()?,
+            fd: self.duplicate()?,
             local: self.local,
             at_rest: self.at_rest,
             dont_fragment: self.dont_fragment.clone(),
             resting: self.resting.of_other_handle(),
         })
+    }
+
+    /// Duplicates the descriptor, for another process, which expects that the headers of datagrams
+    /// allow fragmentation.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.set_dont_fragment(false)?;
+        self.fd.try_clone()
     }
 
     /// Datagrams lost since the socket was opened, most often to a full receive buffer; wraps. The

@@ -101,11 +101,38 @@ impl SimAcceptor {
     }
 }
 
+/// Descriptor of a simulated socket.
+#[derive(Debug)]
+pub enum SimDescriptor {
+    /// UDP socket.
+    Udp(SimUdp),
+    /// TCP connection.
+    Stream(TcpEnd),
+    /// Listening TCP socket.
+    Acceptor(SimAcceptor),
+}
+
+impl SimDescriptor {
+    /// Another descriptor of the same socket.
+    pub(crate) fn twin(&self) -> Self {
+        match self {
+            Self::Udp(socket) => Self::Udp(socket.twin()),
+            Self::Stream(end) => Self::Stream(end.other_descriptor()),
+            Self::Acceptor(acceptor) => Self::Acceptor(acceptor.twin()),
+        }
+    }
+}
+
+fn another_kind() -> io::Error {
+    io::ErrorKind::InvalidData.into()
+}
+
 impl Net for SimNet {
     type Udp = SimUdp;
     type Stream = TcpEnd;
     type Acceptor = SimAcceptor;
     type Routes = SimRoutes;
+    type Descriptor = SimDescriptor;
 
     fn now(&self) -> Now {
         self.host.state().now
@@ -173,6 +200,41 @@ impl Net for SimNet {
         SimAcceptor::listen(&self.host, at, options.reuse_port)
     }
 
+    fn duplicate(&self, source: Source<'_, Self>) -> io::Result<SimDescriptor> {
+        let is_exhausted = !matches!(source, Source::Stream(_)) && self.host.is_exhausted();
+        match source {
+            _ if is_exhausted => Err(io::ErrorKind::OutOfMemory.into()),
+            Source::Udp(socket) => Ok(SimDescriptor::Udp(socket.twin())),
+            Source::Stream(end) => Ok(SimDescriptor::Stream(end.other_descriptor())),
+            Source::Acceptor(acceptor) => Ok(SimDescriptor::Acceptor(acceptor.twin())),
+            Source::Ring(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    fn open_udp(
+        &self,
+        descriptor: SimDescriptor,
+        _options: &UdpOptions,
+        _is_set_up: bool,
+    ) -> io::Result<SimUdp> {
+        let SimDescriptor::Udp(socket) = descriptor else { return Err(another_kind()) };
+        Ok(socket)
+    }
+
+    fn open_stream(&self, descriptor: SimDescriptor) -> io::Result<TcpEnd> {
+        let SimDescriptor::Stream(end) = descriptor else { return Err(another_kind()) };
+        Ok(end)
+    }
+
+    fn open_acceptor(
+        &self,
+        descriptor: SimDescriptor,
+        _options: &TcpOptions,
+    ) -> io::Result<SimAcceptor> {
+        let SimDescriptor::Acceptor(acceptor) = descriptor else { return Err(another_kind()) };
+        Ok(acceptor)
+    }
+
     fn send(
         tx: &mut TxBatch,
         rx: &RxBatch,
@@ -204,10 +266,6 @@ impl StreamIo for TcpEnd {
 
     fn remote_addr(&self) -> io::Result<SocketAddr> {
         Ok((**self).remote_addr())
-    }
-
-    fn copy(&self) -> io::Result<Self> {
-        Ok(self.other_descriptor())
     }
 
     fn read(&self, room: &mut [u8]) -> io::Result<ReadOutcome> {
@@ -244,13 +302,6 @@ impl AcceptIo for SimAcceptor {
 
     fn local_addr(&self) -> SocketAddr {
         self.local
-    }
-
-    fn copy(&self) -> io::Result<Self> {
-        if self.host.is_exhausted() {
-            return Err(io::ErrorKind::OutOfMemory.into());
-        }
-        Ok(self.twin())
     }
 
     fn accept(&self) -> io::Result<Option<(TcpEnd, SocketAddr)>> {

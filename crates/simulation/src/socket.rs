@@ -72,13 +72,6 @@ impl UdpIo for SimUdp {
         Ok(())
     }
 
-    fn copy(&self) -> io::Result<Self> {
-        if self.host.is_exhausted() {
-            return Err(io::ErrorKind::OutOfMemory.into());
-        }
-        Ok(self.twin())
-    }
-
     fn coalesce(&self, on: bool) {
         self.state.borrow_mut().coalesce = on;
     }

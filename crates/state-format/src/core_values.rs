@@ -1,9 +1,11 @@
 //! Numbers, texts, times and containers.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 use core::num::{NonZeroU32, NonZeroU64};
 use core::time::Duration;
 
@@ -26,6 +28,27 @@ macro_rules! numbers {
 }
 
 numbers!(u8, u16, u32, u64, u128);
+
+/// Bytes with a form of their own; keys may be among them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Bytes(pub Vec<u8>);
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
+impl Value for Bytes {
+    fn write(&self, out: &mut Writer) {
+        out.sized(|out| out.put(&self.0));
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let len = input.count()?;
+        input.take(len).map(|bytes| Self(bytes.to_vec()))
+    }
+}
 
 impl Value for bool {
     fn write(&self, out: &mut Writer) {
@@ -113,6 +136,20 @@ impl<T: Value> Value for Vec<T> {
     fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         // Not made as long as a count says before its values are there.
         (0..input.count()?).map(|_| T::read(input)).collect()
+    }
+}
+
+impl<K: Value + Ord, V: Value> Value for BTreeMap<K, V> {
+    fn write(&self, out: &mut Writer) {
+        (self.len() as u32).write(out);
+        for (key, value) in self {
+            key.write(out);
+            value.write(out);
+        }
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Vec::read(input).map(|all: Vec<(K, V)>| all.into_iter().collect())
     }
 }
 

@@ -9,10 +9,10 @@ use crate::{Malformed, Reader, Value, Writer};
 const MAGIC: [u8; 8] = *b"TURNPIKE";
 
 /// Version that is written. It grows with each change of a field, a tag or a meaning.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The oldest version that is read.
-const OLDEST: u32 = 1;
+const OLDEST: u32 = 2;
 
 /// Why bytes are no document that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

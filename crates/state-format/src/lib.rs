@@ -30,6 +30,7 @@ mod reader;
 mod testing;
 mod writer;
 
+pub use core_values::Bytes;
 pub use document::{DocumentError, VERSION, read_document, write_document};
 pub use fields::{once, required};
 pub use malformed::Malformed;

@@ -75,9 +75,9 @@ pub use io::verdict::{
     Answer, DropReason, HEADER_MAX, HeaderBuffer, PeerRefusal, REPLY_MAX, ReplyBuffer, Verdict,
 };
 pub use io::worker::{BindRequest, Fetch, Question, WorkerAnswer};
-pub use mobility::handover::{Departure, Renamed};
+pub use mobility::import::{AllocationCopy, AllocationImportError, ImportedAllocation};
 pub use mobility::reserved::ReservedPort;
-pub use mobility::takeover::{AllocationCopy, TakenOver, TakeoverError};
+pub use mobility::worker_move::{Departure, Renamed};
 pub use policy::alternates::AlternateServers;
 pub use policy::grant_limits::{GrantLimits, LimitsError};
 pub use policy::origin::{NotAnOrigin, Origin};

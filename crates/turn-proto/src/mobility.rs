@@ -30,11 +30,11 @@ use crate::store::{
 
 pub(crate) mod by_ticket;
 mod claim;
-pub(crate) mod handover;
+pub(crate) mod import;
 pub(crate) mod path;
 mod queue;
 pub(crate) mod reserved;
-pub(crate) mod takeover;
+pub(crate) mod worker_move;
 
 /// The stores that moves work on.
 #[derive(Debug)]

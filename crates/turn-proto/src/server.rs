@@ -12,9 +12,9 @@ use turn_types::{
     PendingId, Realm, RelayId, RelayedAddr, WorkerId,
 };
 
+mod handover;
 mod requests;
 mod state;
-mod takeover;
 mod waits;
 
 use self::state::State;
@@ -29,7 +29,7 @@ use crate::method::connect::Connected;
 use crate::method::connection_attempt::{self, PeerArrival};
 use crate::method::connection_bind;
 use crate::method::open_relay::Opened;
-use crate::mobility::handover::{Departure, Renamed};
+use crate::mobility::worker_move::{Departure, Renamed};
 use crate::policy::{Entry, Policy};
 use crate::relay::{self, FromClient, FromPeer, SendIndication, icmp};
 use crate::store::carried::CarriedTraffic;

@@ -39,5 +39,6 @@ fn sessions() {
 
 #[test]
 fn states_of_sessions() {
+    replay("dtls_hello_pieces", dtls::hello_pieces);
     replay("dtls_state", dtls_session::state);
 }

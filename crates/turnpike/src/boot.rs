@@ -15,9 +15,9 @@ use control::{
     WorkerCounters, Workers,
 };
 use dataplane::{
-    Listener, LogAddresses, LogOptions, NetOptions, PseudonymKey, WorkerChannels, WorkerEndpoint,
+    LogAddresses, LogOptions, NetOptions, PseudonymKey, WorkerChannels, WorkerEndpoint,
 };
-use linux_net::{HostMonitor, TcpListener, capabilities, raise_open_files, random_bytes};
+use linux_net::{HostMonitor, capabilities, raise_open_files, random_bytes};
 use settings::{InterfaceName, OffloadMode, Settings, SettingsErrors, WorkerCount};
 use turn_proto::{Policy, Quotas, SharedRegistry, UnauthenticatedBudget};
 use turn_types::{Secret, WorkerId};
@@ -31,12 +31,12 @@ use crate::certificates::{self, CertificateReloader};
 use crate::confinement::Confinement;
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::findings::Finding;
-use crate::handover::{ListenerCopies, Predecessor, WorkersToGive};
+use crate::handover::{ListenerCopies, Predecessor, WorkersExport};
 use crate::offload::{Beginning, KernelPath};
 use crate::own_addresses::OwnAddresses;
 use crate::revocations::Revocations;
 use crate::session_records::{self, SessionRecords};
-use crate::sockets::{Bound, Served};
+use crate::sockets::{Bound, Served, WorkerSockets};
 use crate::users::{self, NoUsers, Users};
 use crate::{authorizer, cores, host, relay_prefixes, sockets, warnings};
 
@@ -60,7 +60,7 @@ pub(crate) struct Prepared {
     /// Warnings for the operator.
     pub(crate) warnings: Vec<String>,
     /// Parts that the next process will ask for.
-    pub(crate) to_give: WorkersToGive,
+    pub(crate) export: WorkersExport,
 }
 
 /// Parts of a server that a reload changes.
@@ -100,7 +100,7 @@ pub(crate) fn prepare(
     let policy = Arc::new(revocations.put_in(policy));
 
     let net = net_options(settings)?;
-    let bound = bind_listeners(settings, cores.len(), &net, predecessor.as_mut())?;
+    let bound = bind_sockets(settings, &policy, (cores.len(), &net), predecessor.as_mut())?;
     let certificates = CertificateReloader::new(settings)?;
     let streams = stream_settings(settings, &certificates);
     let dtls = dtls_settings(settings, &certificates)?;
@@ -122,13 +122,7 @@ pub(crate) fn prepare(
     pseudonyms.put_in_force(settings.address_key.as_ref());
     let records = session_records::start(settings, &workers)?;
     let log = log_options(settings, &pseudonyms, records.as_ref());
-    let to_give = WorkersToGive {
-        channels: WorkerChannels::to(&endpoints),
-        listeners: listener_copies(&bound.workers)?,
-        nonce_key,
-        relay_sockets: net.relay_settings(),
-        receive_buffer: net.recv_buffer,
-    };
+    let export = workers_export(&endpoints, &bound.workers, nonce_key, &net)?;
     let shared = SharedParts {
         // 0 for a clock before 1970.
         started: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default(),
@@ -138,21 +132,23 @@ pub(crate) fn prepare(
         registry: Arc::clone(workers.registry()) as Arc<dyn SharedRegistry>,
         directory,
         authorizer,
-        channels: to_give.channels.clone(),
+        channels: export.channels.clone(),
         net,
         log,
     };
     let parts = cores.into_iter().zip(bound.workers).zip(endpoints).zip(counters).zip(routes);
-    let own_parts = parts.map(|((((core, sockets), endpoint), counters), routes)| {
-        let (listeners, acceptors) = sockets;
-        OwnParts { core, listeners, acceptors, endpoint, counters, routes }
+    let own_parts = parts.map(|((((core, sockets), endpoint), counters), routes)| OwnParts {
+        core,
+        sockets,
+        endpoint,
+        counters,
+        routes,
     });
     let starting = Starting::new(&shared, own_parts, predecessor);
 
     offload.memory_bytes = kernel_path.memory();
-    let mut warnings = bound.warnings;
-    warnings.extend(few_files(files, &policy, settings));
-    warnings.extend(advice(&policy, settings));
+    let few = few_files(files, &policy, settings);
+    let warnings = bound.warnings.into_iter().chain(few).chain(advice(&policy, settings)).collect();
     let mut info = info(&policy, settings, bound.addresses, (workers.count(), bound.gro), offload);
     info.tls_listeners = bound.tls;
     info.certificates = certificates.infos().to_vec();
@@ -167,7 +163,7 @@ pub(crate) fn prepare(
         beginning,
         monitor,
         warnings,
-        to_give,
+        export,
     })
 }
 
@@ -192,11 +188,11 @@ fn check_relays(
 }
 
 /// Binds the listeners of all workers, or takes those of a process before.
-fn bind_listeners(
+fn bind_sockets(
     settings: &Settings,
-    workers: usize,
-    net: &NetOptions,
-    predecessor: Option<&mut Predecessor>,
+    policy: &Policy,
+    (workers, net): (usize, &NetOptions),
+    mut predecessor: Option<&mut Predecessor>,
 ) -> Result<Bound> {
     let listeners = settings.listeners();
     // Where others are heard, TLS is known by its first bytes.
@@ -209,13 +205,27 @@ fn bind_listeners(
         tls: settings.tls.enabled,
         dtls: settings.serves_dtls(),
     };
-    sockets::bind(&listeners, &tls, served, net, predecessor)
+    let mut bound = sockets::bind(&listeners, &tls, served, net, predecessor.as_deref_mut())?;
+    bound.bind_shared(policy, net, predecessor)?;
+    Ok(bound)
 }
 
-/// Copies of each worker's listeners, for the next process.
-fn listener_copies(workers: &[(Vec<Listener>, Vec<TcpListener>)]) -> Result<Vec<ListenerCopies>> {
-    let copies = workers.iter().map(|(udp, tcp)| ListenerCopies::of(udp, tcp));
-    copies.collect::<io::Result<_>>().or_fail("cannot copy the listeners")
+/// Parts of the data plane for a successor.
+fn workers_export(
+    endpoints: &[WorkerEndpoint],
+    sockets: &[WorkerSockets],
+    nonce_key: Secret<[u8; 32]>,
+    net: &NetOptions,
+) -> Result<WorkersExport> {
+    let copies = |of: &WorkerSockets| ListenerCopies::of(&of.udp, &of.tcp, &of.shared);
+    let listeners = sockets.iter().map(copies).collect::<io::Result<_>>();
+    Ok(WorkersExport {
+        channels: WorkerChannels::to(endpoints),
+        listeners: listeners.or_fail("cannot copy the listeners")?,
+        nonce_key,
+        relay_sockets: net.relay_settings(),
+        receive_buffer: net.recv_buffer,
+    })
 }
 
 /// Makes the mailboxes and counters of `count` workers. Returns the control plane's ends, and those

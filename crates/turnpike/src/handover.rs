@@ -1,35 +1,32 @@
-//! The next process of a server takes its listeners and its allocations over, and calls go on.
+//! Hand-over of a server to its successor: calls continue.
 //!
-//! In an upgrade both run:
+//! In an upgrade both processes are alive:
 //!
 //! ```text
-//! the running server (giving.rs)            the next one (taking.rs)
+//! predecessor (export.rs)                   successor (import.rs)
 //!                                      <--  Hello
-//! Offer, listeners                     -->  reads files, binds what is new, makes itself ready
+//! Offer, listeners                     -->  reads files, binds new listeners, prepares itself
 //!                                      <--  Copy
-//! copies of all allocations, sockets   -->  its workers take them
-//!                                      <--  Leave
-//! the workers leave (a pause begins)
-//! the changes since                    -->  its workers take over
-//!                                      <--  Prepared
-//! Go                                   -->  serves (the pause ends)
-//! closes all that it has left
-//! Gone                                 -->  attaches the kernel path
+//! snapshots of all allocations         -->  its workers import them
+//!                                      <--  Pause
+//! pauses its workers, exports the rest -->  its workers import it
+//!                                      <--  Ready
+//! Commit                               -->  serves (the pause ends)
+//! closes everything that was exported
+//! Released                             -->  attaches the kernel path
 //! ```
 //!
-//! Up to its `Go` the running server takes everything back if the next one fails, hangs or dies;
-//! behind it the next one alone has the allocations, and without a `Go` it ends. Both are processes
+//! Before its Commit the predecessor rolls back if the successor fails, hangs or dies; afterwards
+//! only the successor has the allocations. Without a Commit the successor ends. Both are processes
 //! of one user: see docs/adr/0019.
 //!
-//! In a restart the first has ended before the second is started. It leaves the same messages and
-//! sockets with the service manager (parked.rs), which passes them to the next one; no process
-//! serves meanwhile. After a crash the next one gets the copies that a keeper has (keeper.rs,
-//! keeper_link.rs).
+//! In a restart the predecessor ends before the successor starts. It stores the same messages and
+//! descriptors with the service manager (parked.rs); no process serves meanwhile. After a crash the
+//! successor gets the snapshots of a keeper (keeper.rs, keeper_link.rs).
 
 mod changes;
-mod copying;
-mod counting;
-mod giving;
+mod export;
+mod import;
 mod keeper;
 mod keeper_link;
 mod messages;
@@ -37,17 +34,16 @@ mod parked;
 mod passing;
 mod retiring;
 mod room;
-mod taking;
 mod wire;
 
 pub(crate) use changes::{Change, Changes};
-pub(crate) use giving::{Giving, HandedOver, Handovers, ListenerCopies, WorkersToGive};
+pub(crate) use export::{HandoverReport, Handovers, ListenerCopies, ServerExport, WorkersExport};
+pub(crate) use import::Predecessor;
 pub(crate) use keeper::keep;
 pub(crate) use keeper_link::KeeperLink;
-pub(crate) use messages::Orders;
+pub(crate) use messages::{ListenerKind, Orders};
 pub(crate) use parked::{Parked, close as close_parked};
 pub(crate) use retiring::Retiring;
-pub(crate) use taking::Predecessor;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -33,7 +33,7 @@ pub(crate) fn predecessor(found: Option<Parked>, settings: &Settings) -> Option<
         });
     if let Some(why) = why {
         tracing::warn!("the allocations of process {} have ended: {why}", predecessor.process());
-        predecessor.forget();
+        predecessor.discard();
         return None;
     }
     Some(predecessor.with_listeners_at(&listeners, &services))

@@ -20,7 +20,7 @@ use crate::alternates::Alternates;
 use crate::cli::PathOptions;
 use crate::external::{self, ASKED_EVERY, Answers};
 use crate::failure::{Failure, Result};
-use crate::handover::{Change, Changes, HandedOver, Handovers, KeeperLink, Orders};
+use crate::handover::{Change, Changes, HandoverReport, Handovers, KeeperLink, Orders};
 use crate::host_watch::HostWatch;
 use crate::offload::KernelPath;
 use crate::output;
@@ -66,7 +66,7 @@ pub(crate) struct Server {
     pub(crate) tables: Tables,
     pub(crate) alternates: Alternates,
     /// Hears when the next process has everything.
-    pub(crate) handed_over: mpsc::UnboundedReceiver<HandedOver>,
+    pub(crate) handed_over: mpsc::UnboundedReceiver<HandoverReport>,
     /// Gives everything to the next process.
     pub(crate) handovers: Option<Handovers>,
     /// Sends copies of all calls to a keeper.
@@ -344,7 +344,7 @@ impl Server {
     }
 
     /// Exits after a commit: the successor has all clients.
-    fn retire(&mut self, over: HandedOver) {
+    fn retire(&mut self, over: HandoverReport) {
         self.manager.hand_over(over.to);
         if let Some(keeper) = &self.keeper {
             keeper.leave();

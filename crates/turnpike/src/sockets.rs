@@ -6,11 +6,14 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use dataplane::{Listener, NetOptions};
+use dataplane::io::Kernel;
+use dataplane::{Listener, NetOptions, SharedSocket};
 use linux_net::{Applied, TcpListener, TcpOptions, UdpOptions, UdpSocket};
+use turn_proto::Policy;
+use turn_types::WorkerId;
 
 use crate::failure::{Failure, Result};
-use crate::handover::Predecessor;
+use crate::handover::{ListenerKind, Predecessor};
 use crate::output;
 
 /// Linux: the address family is not there at all, as on a host without IPv6.
@@ -22,9 +25,8 @@ const ENFILE: i32 = 23;
 
 /// The listeners of all workers, and warnings about them.
 pub(crate) struct Bound {
-    /// For each worker its listeners, in the order of [`Self::addresses`] and then [`Self::tls`],
-    /// and the sockets that connections come to.
-    pub(crate) workers: Vec<(Vec<Listener>, Vec<TcpListener>)>,
+    /// Sockets of each worker.
+    pub(crate) workers: Vec<WorkerSockets>,
     /// The addresses, with the ports that were given for port 0.
     pub(crate) addresses: Vec<SocketAddr>,
     /// More listeners, for TLS only.
@@ -33,6 +35,16 @@ pub(crate) struct Bound {
     pub(crate) gro: bool,
     /// Warnings for the operator.
     pub(crate) warnings: Vec<String>,
+}
+
+/// Bound sockets of one worker.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerSockets {
+    /// Listeners, in the order of [`Bound::addresses`] and then [`Bound::tls`].
+    pub(crate) udp: Vec<Listener>,
+    pub(crate) tcp: Vec<TcpListener>,
+    /// Shared sockets of relays.
+    pub(crate) shared: Vec<SharedSocket>,
 }
 
 /// Workers, and the transports that they serve.
@@ -55,7 +67,7 @@ pub(crate) fn bind(
     mut predecessor: Option<&mut Predecessor>,
 ) -> Result<Bound> {
     let mut bound = Bound {
-        workers: (0..served.workers).map(|_| (Vec::new(), Vec::new())).collect(),
+        workers: (0..served.workers).map(|_| WorkerSockets::default()).collect(),
         addresses: Vec::new(),
         tls: Vec::new(),
         gro: true,
@@ -99,10 +111,10 @@ impl Bound {
         net: &NetOptions,
         (granted, mut before): (&mut Option<Applied>, Option<&mut Predecessor>),
     ) -> Result<Option<SocketAddr>> {
-        let inherited = before.as_ref().map(|before| before.listens(wanted)).unwrap_or_default();
+        let has = |kind| before.as_ref().is_some_and(|before| before.has((kind, wanted)));
         let free = [
-            ("udp", (udp && !inherited.0).then(|| is_free(wanted, net))),
-            ("tcp", (tcp && !inherited.1).then(|| is_free_for_tcp(wanted, net))),
+            ("udp", (udp && !has(ListenerKind::Udp)).then(|| is_free(wanted, net))),
+            ("tcp", (tcp && !has(ListenerKind::Tcp)).then(|| is_free_for_tcp(wanted, net))),
         ];
         for (protocol, free) in free {
             match free {
@@ -112,8 +124,10 @@ impl Bound {
             }
         }
         let mut address = wanted;
-        for (worker, (listeners, acceptors)) in self.workers.iter_mut().enumerate() {
-            let inherited = before.as_mut().and_then(|before| before.take_udp(worker, address));
+        for (worker, sockets) in self.workers.iter_mut().enumerate() {
+            let (listeners, acceptors) = (&mut sockets.udp, &mut sockets.tcp);
+            let mut take = |kind, at| before.as_mut()?.take(worker, (kind, at));
+            let inherited = take(ListenerKind::Udp, address);
             if let Some(fd) = inherited.filter(|_| udp) {
                 let listener = Listener::inherit(fd, address, net);
                 listeners.push(listener.map_err(|error| cannot_bind("udp", address, error))?);
@@ -125,7 +139,7 @@ impl Bound {
                 listeners.push(listener);
                 *granted = Some(applied);
             }
-            let inherited = before.as_mut().and_then(|before| before.take_tcp(worker, address));
+            let inherited = take(ListenerKind::Tcp, address);
             if let Some(fd) = inherited.filter(|_| tcp) {
                 let acceptor = TcpListener::from_fd(fd, &tcp_options(true, net.device));
                 acceptors.push(acceptor.map_err(|error| cannot_bind("tcp", address, error))?);
@@ -136,6 +150,30 @@ impl Bound {
             }
         }
         Ok(Some(address))
+    }
+}
+
+impl Bound {
+    /// Binds the shared sockets of relays, or takes those of the predecessor.
+    pub(crate) fn bind_shared(
+        &mut self,
+        policy: &Policy,
+        net: &NetOptions,
+        mut predecessor: Option<&mut Predecessor>,
+    ) -> Result<()> {
+        for (worker, sockets) in self.workers.iter_mut().enumerate() {
+            for at in SharedSocket::<Kernel>::addresses(policy, WorkerId(worker as u16)) {
+                let mut before = predecessor.as_deref_mut();
+                let inherited =
+                    before.as_mut().and_then(|it| it.take(worker, (ListenerKind::Shared, at)));
+                let socket = match inherited {
+                    Some(fd) => SharedSocket::inherit(fd, at, net),
+                    None => SharedSocket::bind(at, net),
+                };
+                sockets.shared.push(socket.map_err(|error| cannot_bind("udp", at, error))?);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -278,7 +316,7 @@ mod tests {
         let address = bound.addresses[0];
         assert_ne!(address.port(), 0);
         assert_eq!(bound.workers.len(), 3);
-        for (listeners, acceptors) in &bound.workers {
+        for WorkerSockets { udp: listeners, tcp: acceptors, .. } in &bound.workers {
             assert!(listeners.iter().all(|l| l.local_addr() == address) && listeners.len() == 1);
             assert!(acceptors.iter().all(|a| a.local_addr() == address) && acceptors.len() == 1);
         }

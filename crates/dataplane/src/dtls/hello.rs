@@ -189,7 +189,7 @@ impl Dtls {
             began: now,
             last_record: now,
             established: false,
-            has_left: false,
+            is_exported: false,
             _permit: permit,
         });
         self.sweep_at = Some((now + RESEND_EVERY).earliest(self.sweep_at));

@@ -31,7 +31,7 @@ pub(super) struct Session {
     /// True if the handshake was complete when it was last checked.
     pub(super) established: bool,
     /// True if the session was exported to the successor.
-    pub(super) has_left: bool,
+    pub(super) is_exported: bool,
     pub(super) _permit: Admitted,
 }
 
@@ -124,7 +124,7 @@ impl Sessions {
         self.is_paused = true;
     }
 
-    pub(super) const fn go_on(&mut self) {
+    pub(super) const fn resume(&mut self) {
         self.is_paused = false;
     }
 
@@ -267,7 +267,7 @@ mod tests {
             began: Instant::ZERO,
             last_record: Instant::ZERO,
             established: false,
-            has_left: false,
+            is_exported: false,
             _permit: Arc::new(Admission::new(limits)).admit(client).unwrap(),
         });
         (id, evicted)

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
 use linux_net::{
@@ -60,6 +61,7 @@ impl Net for Kernel {
     type Stream = TcpStream;
     type Acceptor = TcpListener;
     type Routes = Routes;
+    type Descriptor = OwnedFd;
 
     fn now(&self) -> Now {
         Clock::now()
@@ -134,6 +136,32 @@ impl Net for Kernel {
         TcpListener::bind(at, options)
     }
 
+    fn duplicate(&self, source: Source<'_, Self>) -> io::Result<OwnedFd> {
+        match source {
+            Source::Udp(socket) => socket.duplicate(),
+            Source::Stream(stream) => stream.as_fd().try_clone_to_owned(),
+            Source::Acceptor(acceptor) => acceptor.as_fd().try_clone_to_owned(),
+            Source::Ring(ring) => ring.as_fd().try_clone_to_owned(),
+        }
+    }
+
+    fn open_udp(
+        &self,
+        fd: OwnedFd,
+        options: &UdpOptions,
+        is_set_up: bool,
+    ) -> io::Result<UdpSocket> {
+        if is_set_up { UdpSocket::adopt(fd, options) } else { UdpSocket::from_fd(fd, options) }
+    }
+
+    fn open_stream(&self, fd: OwnedFd) -> io::Result<TcpStream> {
+        TcpStream::from_fd(fd)
+    }
+
+    fn open_acceptor(&self, fd: OwnedFd, options: &TcpOptions) -> io::Result<TcpListener> {
+        TcpListener::from_fd(fd, options)
+    }
+
     fn send(
         tx: &mut TxBatch,
         rx: &RxBatch,
@@ -158,10 +186,6 @@ impl UdpIo for UdpSocket {
         self.recv_errors(report).map(drop)
     }
 
-    fn copy(&self) -> io::Result<Self> {
-        self.try_clone()
-    }
-
     fn coalesce(&self, on: bool) {
         self.merge(on);
     }
@@ -178,10 +202,6 @@ impl StreamIo for TcpStream {
 
     fn remote_addr(&self) -> io::Result<SocketAddr> {
         self.remote_addr()
-    }
-
-    fn copy(&self) -> io::Result<Self> {
-        self.try_clone()
     }
 
     fn read(&self, room: &mut [u8]) -> io::Result<ReadOutcome> {
@@ -210,10 +230,6 @@ impl AcceptIo for TcpListener {
 
     fn local_addr(&self) -> SocketAddr {
         self.local_addr()
-    }
-
-    fn copy(&self) -> io::Result<Self> {
-        self.try_clone()
     }
 
     fn accept(&self) -> io::Result<Option<(TcpStream, SocketAddr)>> {

@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use linux_net::{Applied, Flow, OPTION_SET, Received, UdpOptions, UdpSocket};
+use state_format::fields;
 use turn_types::{ClientAddr, ClientPath, FiveTuple, IpMeta, ServerAddr, SocketId, Transport};
 
 use super::gro::GroPolicy;
@@ -45,8 +46,8 @@ impl Default for NetOptions {
     }
 }
 
-/// Settings that the relay sockets of a process get. Where those of the next process are the same
-/// it sets none again: each call costs time in which nobody serves.
+/// Settings of the relay sockets of a process. A successor with the same settings sets none again:
+/// each call would lengthen the pause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RelaySettings {
     /// [`OPTION_SET`]; 0 is of none.
@@ -56,6 +57,8 @@ pub struct RelaySettings {
     /// Send buffer in bytes.
     pub send_buffer: u64,
 }
+
+fields!(RelaySettings { 1 => option_set, 2 => recv_buffer, 3 => send_buffer });
 
 impl NetOptions {
     /// Settings of the relay sockets of this process.
@@ -149,11 +152,7 @@ impl Listener {
     /// # Errors
     /// It is none that Turnpike could have bound there.
     pub fn inherit(fd: OwnedFd, addr: SocketAddr, net: &NetOptions) -> io::Result<Self> {
-        let socket = UdpSocket::from_fd(fd, &net.of_listener(addr))?;
-        if socket.local_addr() != addr {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "it has another address"));
-        }
-        Ok(Self::over(socket))
+        inherit_at(fd, addr, &net.of_listener(addr)).map(Self::over)
     }
 
     /// The address the socket is bound to.
@@ -161,6 +160,19 @@ impl Listener {
     pub const fn local_addr(&self) -> SocketAddr {
         self.socket.local_addr()
     }
+}
+
+/// Adopts the socket of another process at this address.
+pub(super) fn inherit_at(
+    fd: OwnedFd,
+    at: SocketAddr,
+    options: &UdpOptions,
+) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::from_fd(fd, options)?;
+    if socket.local_addr() != at {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it has another address"));
+    }
+    Ok(socket)
 }
 
 impl AsFd for Listener {

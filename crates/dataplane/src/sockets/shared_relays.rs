@@ -47,14 +47,6 @@ impl SharedRelays {
         number(self.sockets.len() - 1)
     }
 
-    /// The numbers of the sockets for all addresses, in order.
-    pub(crate) fn sockets(&self) -> impl Iterator<Item = RelayId> {
-        let all = self.sockets.iter().enumerate().filter_map(|(index, socket)| {
-            socket.as_ref().filter(|socket| socket.at.ip().is_unspecified()).map(|_| index)
-        });
-        all.map(number)
-    }
-
     /// Removes the sockets for all addresses, whose relays are gone, and returns their numbers in
     /// order.
     pub(crate) fn remove_sockets(&mut self) -> Vec<RelayId> {

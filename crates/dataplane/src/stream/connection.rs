@@ -1,6 +1,6 @@
 //! One TCP connection of a client: bytes in, messages out, and the state between.
 
-mod moving;
+mod handover;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -16,8 +16,8 @@ use crate::admission::{Admitted, LimitReached};
 use crate::io::{Net, StreamIo, Writer};
 use crate::limits::STREAM_BACKLOG_BYTES;
 
-pub use moving::ConnectionLost;
-pub(crate) use moving::{LeftStream, StreamState};
+pub use handover::StreamImportError;
+pub(crate) use handover::{ExportedStream, StreamState};
 
 /// A partial message never fills the buffer: an empty read means that nothing waits.
 const _: () = assert!(linux_net::FILL_BYTES > stun_wire::MESSAGE_LEN_MAX);

@@ -1,6 +1,6 @@
 //! Messages of other workers: ConnectionBinds for peers' connections here (RFC 6062), and clients
-//! that move (RFC 8016; see `handover.rs` of `turn_proto`). A full queue is an answer, too, and an
-//! allocation that cannot leave stays.
+//! that move (RFC 8016; see `worker_move.rs` of `turn_proto`). A full queue is an answer, too, and
+//! an allocation that cannot leave stays.
 
 use control::StreamEnd;
 use turn_proto::{BindRequest, Departure, EndReason, Event, Fetch, Renamed};
@@ -29,10 +29,10 @@ impl<N: Net> Worker<N> {
     fn serve_message(&mut self, message: WorkerMessage<N>) {
         match message {
             WorkerMessage::Bind(stream, request) => self.bind(stream, request),
-            // Nothing changes any more. The other worker asks again, or is about to leave as well.
+            // Nothing changes any more. The other worker asks again, or pauses as well.
             WorkerMessage::Ask(_) | WorkerMessage::Answer(_) | WorkerMessage::FetchFailed(_)
-                if self.left.is_some() => {}
-            WorkerMessage::Fetch(fetch) if self.left.is_some() => {
+                if self.handover.is_paused() => {}
+            WorkerMessage::Fetch(fetch) if self.handover.is_paused() => {
                 drop(self.send_message(fetch.asker, WorkerMessage::FetchFailed(fetch)));
             }
             WorkerMessage::Ask(question) => {
@@ -46,12 +46,15 @@ impl<N: Net> Worker<N> {
             WorkerMessage::Fetch(fetch) => self.move_allocation(fetch),
             WorkerMessage::FetchFailed(fetch) => self.hand_in(Event::FetchFailed(fetch)),
             WorkerMessage::Arrive(departure, sockets) => self.arrive(*departure, sockets),
-            WorkerMessage::Leave(reply) => reply(self.leave()),
-            WorkerMessage::Withdraw(reply) => reply(self.withdraw()),
-            WorkerMessage::Progress(reply) => reply(self.progress_by_kernel()),
-            WorkerMessage::TakeBack => self.take_back(),
-            WorkerMessage::Forget => self.forget(),
-            WorkerMessage::Copy(to, whom) => self.copy_to(to, whom),
+            WorkerMessage::Pause(reply) => {
+                self.pause();
+                reply(());
+            }
+            WorkerMessage::Export(reply) => reply(self.export()),
+            WorkerMessage::LastProgress(ends, reply) => reply(self.last_progress(ends)),
+            WorkerMessage::RollBack => self.roll_back(),
+            WorkerMessage::Commit => self.commit(),
+            WorkerMessage::Copy(to, recipient) => self.copy_to(to, recipient),
         }
     }
 

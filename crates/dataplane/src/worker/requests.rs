@@ -26,7 +26,7 @@ impl<N: Net> Worker<N> {
             request,
             Request::Refusals { .. } | Request::CountTraffic { .. } | Request::Stop
         );
-        if !self.listens && !is_own {
+        if self.handover.is_retired() && !is_own {
             return;
         }
         match request {

@@ -7,17 +7,17 @@ use control::Reply;
 use turn_proto::{BindRequest, Departure, Fetch, Progress, Question, WorkerAnswer};
 use turn_types::{AllocationId, RelayId};
 
-use crate::copies::{Copies, CopiesFor};
-use crate::inheritance::Inherited;
+use crate::copying::Recipient;
 use crate::io::Net;
+use crate::snapshot::Export;
 use crate::sockets::RelaySocket;
 use crate::stream::Stream;
 
 /// Relay sockets of an allocation that moves, by their numbers at the sender.
 pub(crate) type MovedSockets<N> = Vec<(RelayId, RelaySocket<N>)>;
 
-/// A message to another worker. Those between the first and the last five are the steps of a
-/// client's move (RFC 8016), in their order; see `handover.rs` of `turn_proto`.
+/// A message to another worker. Those between the first and the last six are the steps of a
+/// client's move (RFC 8016), in their order; see `worker_move.rs` of `turn_proto`.
 pub(crate) enum WorkerMessage<N: Net> {
     /// A client's connection, with its TLS and buffered bytes, whose ConnectionBind names a peer's
     /// connection of the receiver (RFC 6062).
@@ -32,26 +32,19 @@ pub(crate) enum WorkerMessage<N: Net> {
     FetchFailed(Fetch),
     /// The allocation, with its relay sockets.
     Arrive(Box<Departure>, MovedSockets<N>),
-    /// The next process asks for everything.
-    Leave(LeaveReply<N>),
-    /// The next process is about to serve.
-    Withdraw(WithdrawReply),
-    /// A worker that has left is asked for the progress of allocations that the kernel relays for;
-    /// it goes on without this process.
-    Progress(WithdrawReply),
-    /// The next process has failed.
-    TakeBack,
-    /// The next process serves.
-    Forget,
-    /// Another process wants copies of everything.
-    Copy(SyncSender<Copies<N::Udp>>, CopiesFor),
+    /// Stops serving, for an export. The answer comes after earlier messages.
+    Pause(Reply<()>),
+    /// Exports everything to the successor.
+    Export(Reply<io::Result<Export<N::Descriptor>>>),
+    /// Returns the progress by the kernel path; true: the kernel path ends.
+    LastProgress(bool, Reply<Vec<(AllocationId, Progress)>>),
+    /// The successor has failed.
+    RollBack,
+    /// The successor serves.
+    Commit,
+    /// Sends snapshots to another process.
+    Copy(SyncSender<Export<N::Descriptor>>, Recipient),
 }
-
-/// Takes what a worker has left, or why it could not.
-pub(crate) type LeaveReply<N> = Reply<io::Result<Inherited<N>>>;
-
-/// Takes the progress of allocations that the kernel has relayed for.
-pub(crate) type WithdrawReply = Reply<Vec<(AllocationId, Progress)>>;
 
 impl<N: Net> fmt::Debug for WorkerMessage<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -62,11 +55,11 @@ impl<N: Net> fmt::Debug for WorkerMessage<N> {
             Self::Fetch(_) => "Fetch",
             Self::FetchFailed(_) => "FetchFailed",
             Self::Arrive(..) => "Arrive",
-            Self::Leave(_) => "Leave",
-            Self::Withdraw(_) => "Withdraw",
-            Self::Progress(_) => "Progress",
-            Self::TakeBack => "TakeBack",
-            Self::Forget => "Forget",
+            Self::Pause(_) => "Pause",
+            Self::Export(_) => "Export",
+            Self::LastProgress(..) => "LastProgress",
+            Self::RollBack => "RollBack",
+            Self::Commit => "Commit",
             Self::Copy(..) => "Copy",
         })
     }

@@ -21,10 +21,11 @@ use control::{
     Asked, CounterTotals, Fate, Leg, LockedRegistry, Mailbox, RefusalFilter, Reply, Request,
     Series, SessionFilter, UserDirectory, UserLookup, WorkerCounters,
 };
+use dataplane::io::Kernel;
 use dataplane::limits::REQUESTS_PER_TURN;
 use dataplane::{
-    Admission, ConnectionLimits, DtlsSettings, Listener, LogOptions, NetOptions, StreamSettings,
-    WorkerChannels, WorkerEndpoint, WorkerSpec, mailbox, spawn,
+    Admission, ConnectionLimits, DtlsSettings, Listener, LogOptions, NetOptions, SharedSocket,
+    StreamSettings, WorkerChannels, WorkerEndpoint, WorkerSpec, mailbox, spawn,
 };
 use linux_net::{TcpListener, TcpOptions};
 use turn_proto::{
@@ -160,7 +161,9 @@ impl World {
                 id: WorkerId(id),
                 started: Duration::ZERO,
                 listeners,
-                shared: Vec::new(),
+                shared: SharedSocket::<Kernel>::addresses(&policy, WorkerId(id))
+                    .map(|at| SharedSocket::bind(at, &net).unwrap())
+                    .collect(),
                 acceptors: vec![acceptor],
                 streams: streams.clone(),
                 dtls: dtls.clone(),

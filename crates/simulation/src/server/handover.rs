@@ -5,17 +5,16 @@ use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
+use dataplane::ImportError;
 use dataplane::limits::COPIES_WAITING;
-use dataplane::{Copies, NotTaken};
 use netsim::{Chance, Outbox};
-use turn_proto::{Progress, TakeoverError};
+use turn_proto::{AllocationImportError, Progress};
 use turn_types::{AllocationId, Instant, WorkerId};
 
 use super::ServerHost;
 use super::keeper::Keeper;
-use super::process::{Listeners, NextProcess, Part, Process};
+use super::process::{Listeners, NextProcess, Process, SimExport};
 use crate::host::{Faults, SimHost};
-use crate::socket::SimUdp;
 
 /// Time in which all copies have come.
 const COPYING_MAX: Duration = Duration::from_secs(10);
@@ -41,7 +40,7 @@ enum Dies {
 /// A hand-over to a process beside the running one.
 pub(super) struct Handover {
     next: NextProcess,
-    received: Receiver<Copies<SimUdp>>,
+    received: Receiver<SimExport>,
     /// Workers of which not all has come yet.
     incomplete: BTreeSet<WorkerId>,
     copies: u32,
@@ -64,7 +63,7 @@ pub(super) struct Absence {
 enum Legacy {
     Nothing,
     /// It has left everything to the service manager.
-    Parked(Vec<Listeners>, Vec<Part>, Vec<Vec<(AllocationId, Progress)>>),
+    Parked(Vec<Listeners>, Vec<SimExport>, Vec<Vec<(AllocationId, Progress)>>),
     Kept(Box<Keeper>),
 }
 
@@ -87,15 +86,15 @@ impl Handover {
 
     /// Takes the copies that have come. False if it dies of them.
     fn take_copies(&mut self) -> bool {
-        while let Ok(copies) = self.received.try_recv() {
+        while let Ok(export) = self.received.try_recv() {
             if self.dies == Dies::Copying(self.copies) {
                 return false;
             }
             self.copies += 1;
-            if copies.complete {
-                self.incomplete.remove(&copies.worker);
+            if export.snapshot.complete {
+                self.incomplete.remove(&export.snapshot.worker);
             }
-            self.next.take(copies);
+            self.next.import(export);
         }
         true
     }
@@ -110,8 +109,9 @@ impl ServerHost {
         let listeners = process.listeners();
         let workers = (0..self.plan.workers).map(WorkerId).collect();
         let (send, received) = sync_channel(COPIES_WAITING);
-        process.channels().copy_to_next(&send);
-        let next = self.prepare(listeners);
+        process.channels().copy_to_successor(&send);
+        let mut next = self.prepare(listeners);
+        next.begin_import();
         let dies = match self.rng.below(8) {
             0 => Dies::Copying(self.rng.below(4) as u32),
             1 => Dies::Pausing,
@@ -140,13 +140,13 @@ impl ServerHost {
         }
         let Some(mut process) = self.serving.take() else { return };
         let listeners = process.listeners();
-        let left = self.without_faults(|_| leave(&mut process));
+        let left = self.without_faults(|_| export(&mut process));
         let parts = left.expect("copies of simulated sockets");
         let workers = process.workers.iter_mut();
         let progress = if self.rng.below(2) == 0 {
-            workers.map(|worker| worker.worker.withdraw()).collect()
+            workers.map(|worker| worker.worker.last_progress(true)).collect()
         } else {
-            workers.map(|worker| worker.worker.progress_by_kernel()).collect()
+            workers.map(|worker| worker.worker.last_progress(false)).collect()
         };
         self.keeper = None;
         self.end(process, out);
@@ -252,12 +252,12 @@ impl ServerHost {
         let exhausted = if handover.is_faulty { self.plan.faults.exhausted } else { Chance::NEVER };
         let left = self
             .host
-            .with_faults(Faults { exhausted, ..Faults::default() }, || leave(process))
+            .with_faults(Faults { exhausted, ..Faults::default() }, || export(process))
             .ok()
             .filter(|_| self.untouched(|host| host.with_faults(faults, || handover.take_copies())));
         let Some(parts) = left else { return false };
         let refused =
-            self.untouched(|host| host.with_faults(faults, || handover.next.take_over(parts)));
+            self.untouched(|host| host.with_faults(faults, || handover.next.import_last(parts)));
         if !handover.is_faulty {
             self.check_refused(refused);
         }
@@ -273,12 +273,13 @@ impl ServerHost {
         }
         self.without_faults(|_| {
             let workers = process.workers.iter_mut();
-            let progress: Vec<_> = workers.map(|worker| worker.worker.withdraw()).collect();
+            let progress: Vec<_> =
+                workers.map(|worker| worker.worker.last_progress(true)).collect();
             if handover.dies == Dies::Withdrawn {
                 return false;
             }
             handover.next.set_progress(progress);
-            process.workers.iter_mut().for_each(|worker| worker.worker.forget());
+            process.workers.iter_mut().for_each(|worker| worker.worker.commit());
             true
         })
     }
@@ -296,6 +297,7 @@ impl ServerHost {
             Legacy::Nothing => self.without_faults(Self::begin_anew),
             Legacy::Parked(listeners, parts, progress) => {
                 let mut next = self.prepare(listeners);
+                next.begin_import();
                 let refused = self.take_over(&mut next, parts);
                 self.check_refused(refused);
                 next.set_progress(progress);
@@ -307,6 +309,7 @@ impl ServerHost {
                     return self.wait_for_next(Legacy::Nothing);
                 };
                 let mut next = self.prepare(listeners);
+                next.begin_import();
                 // Some allocations' newest states are missing, so that two may want the same.
                 let _refused = self.take_over(&mut next, parts);
                 if self.rng.below(4) == 0 {
@@ -325,8 +328,9 @@ impl ServerHost {
             // A process without a predecessor and with a clock in the past may repeat ids.
             self.given.clear();
         }
-        let listeners = |_| Listeners::open(&self.host, &self.plan.listeners);
-        let listeners = (0..self.plan.workers).map(listeners).collect();
+        let listeners =
+            |id| Listeners::open(&self.host, &self.plan.listeners, &self.plan.policy, id);
+        let listeners = (0..self.plan.workers).map(WorkerId).map(listeners).collect();
         let next = self.prepare(listeners);
         self.begin(next);
     }
@@ -340,9 +344,9 @@ impl ServerHost {
     }
 
     /// Time has passed, nothing else: all but expired allocations are taken.
-    fn check_refused(&mut self, refused: Vec<NotTaken>) {
+    fn check_refused(&mut self, refused: Vec<ImportError>) {
         for refused in refused {
-            if refused != NotTaken::Allocation(TakeoverError::Expired) {
+            if refused != ImportError::Allocation(AllocationImportError::Expired) {
                 self.violation.get_or_insert_with(|| format!("not taken over: {refused}"));
             }
         }
@@ -355,9 +359,9 @@ impl ServerHost {
         if handover.is_faulty { some } else { Faults::default() }
     }
 
-    fn take_over(&mut self, next: &mut NextProcess, parts: Vec<Part>) -> Vec<NotTaken> {
+    fn take_over(&mut self, next: &mut NextProcess, parts: Vec<SimExport>) -> Vec<ImportError> {
         let none = Faults::default();
-        self.untouched(|host| host.with_faults(none, || next.take_over(parts)))
+        self.untouched(|host| host.with_faults(none, || next.import_last(parts)))
     }
 
     /// Runs a process before the commit: it must send nothing and use no connection.
@@ -378,21 +382,16 @@ impl ServerHost {
     }
 }
 
-/// Lets all workers of a process leave. Between the two rounds the messages arrive that were under
-/// way.
-fn leave(process: &mut Process) -> std::io::Result<Vec<Part>> {
-    let first = process.workers.iter_mut().map(|worker| worker.worker.leave());
-    let mut parts = first.collect::<std::io::Result<Vec<Part>>>()?;
+/// Pauses all workers of a process, and exports them after the messages between them.
+fn export(process: &mut Process) -> std::io::Result<Vec<SimExport>> {
+    process.workers.iter_mut().for_each(|worker| worker.worker.pause());
     for worker in &mut process.workers {
         worker.worker.turn();
     }
-    for (part, worker) in parts.iter_mut().zip(&mut process.workers) {
-        part.add(worker.worker.leave()?);
-    }
-    Ok(parts)
+    process.workers.iter_mut().map(|worker| worker.worker.export()).collect()
 }
 
 /// Lets all workers of a process take everything back.
 fn take_back(process: &mut Process) {
-    process.workers.iter_mut().for_each(|worker| worker.worker.take_back());
+    process.workers.iter_mut().for_each(|worker| worker.worker.roll_back());
 }

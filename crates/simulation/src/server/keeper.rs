@@ -5,12 +5,12 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use dataplane::limits::COPIES_WAITING;
-use dataplane::{CopiedAllocation, CopiedRelay, Copies, KeptWorker};
+use dataplane::{Export, KeptWorker};
 use netsim::Rng;
 use turn_types::{Instant, WorkerId};
 
-use super::process::{Listeners, Part, Process};
-use crate::socket::SimUdp;
+use super::process::{Listeners, Process, SimExport};
+use crate::net::SimDescriptor;
 
 /// Longest time between two looks at what has come.
 const SLOWEST: Duration = Duration::from_secs(2);
@@ -20,8 +20,8 @@ const TRIES_MAX: u32 = 2;
 
 /// Copies of one process.
 pub(super) struct Keeper {
-    received: Receiver<Copies<SimUdp>>,
-    workers: Vec<KeptWorker<SimUdp>>,
+    received: Receiver<SimExport>,
+    workers: Vec<KeptWorker<SimDescriptor>>,
     listeners: Vec<Listeners>,
     reads_at: Instant,
     /// The process has run since it has read.
@@ -34,7 +34,7 @@ impl Keeper {
     /// Follows a process.
     pub(super) fn follow(process: &Process) -> Self {
         let (send, received) = sync_channel(COPIES_WAITING);
-        process.channels().copy_to(&send);
+        process.channels().copy_to_keeper(&send);
         let ids = (0..process.workers.len()).map(|id| WorkerId(id as u16));
         Self {
             received,
@@ -68,8 +68,8 @@ impl Keeper {
     }
 
     fn read(&mut self, most: usize) {
-        for copies in self.received.try_iter().take(most) {
-            self.workers[usize::from(copies.worker.0)].change(copies);
+        for export in self.received.try_iter().take(most) {
+            self.workers[usize::from(export.snapshot.worker.0)].change(export);
         }
     }
 
@@ -84,33 +84,17 @@ impl Keeper {
     }
 
     /// Everything for the next process; `None`: too many have failed with it.
-    pub(super) fn give(&mut self) -> Option<(Vec<Listeners>, Vec<Part>)> {
+    pub(super) fn give(&mut self) -> Option<(Vec<Listeners>, Vec<SimExport>)> {
         self.tries += 1;
         if self.tries > TRIES_MAX {
             return None;
         }
         let listeners = self.listeners.iter().map(Listeners::copy).collect();
-        let parts = self.workers.iter().map(|kept| part(kept.copies()));
-        Some((listeners, parts.collect()))
+        let export = |kept: &KeptWorker<SimDescriptor>| {
+            let Export { snapshot, descriptors } = kept.export();
+            let descriptors = descriptors.into_iter().map(SimDescriptor::twin).collect();
+            Export { snapshot, descriptors }
+        };
+        Some((listeners, self.workers.iter().map(export).collect()))
     }
-}
-
-/// The rest of a worker of which there is nothing but copies.
-fn part(copies: Copies<&SimUdp>) -> Part {
-    let Copies { worker, last_id, shared, changed, ended, complete } = copies;
-    let relay = |CopiedRelay { relay, at, own, socket }: CopiedRelay<&SimUdp>| CopiedRelay {
-        relay,
-        at,
-        own,
-        socket: socket.map(SimUdp::twin),
-    };
-    let allocation = |CopiedAllocation { id, state, relays, session }| CopiedAllocation {
-        id,
-        state,
-        relays: Vec::into_iter(relays).map(relay).collect(),
-        session,
-    };
-    let shared = shared.into_iter().map(SimUdp::twin).collect();
-    let changed = changed.into_iter().map(allocation).collect();
-    Part::of_copies(Copies { worker, last_id, shared, changed, ended, complete })
 }

@@ -12,8 +12,8 @@ use control::{
     WorkerCounters,
 };
 use dataplane::{
-    Admission, Copies, DtlsSettings, Inheritance, Listener, LogOptions, NetOptions, NotTaken,
-    StreamSettings, Worker, WorkerChannels, WorkerEndpoint, WorkerSpec,
+    Admission, DtlsSettings, Export, ImportError, Listener, LogOptions, NetOptions, RelaySettings,
+    SharedSocket, StreamSettings, Worker, WorkerChannels, WorkerEndpoint, WorkerSpec,
 };
 use netsim::Rng;
 use turn_proto::{
@@ -24,13 +24,12 @@ use turn_types::{AllocationId, Instant, PendingId, Transport, WorkerId};
 
 use super::{DirectoryFaults, MOMENT, ServerPlan, Users};
 use crate::host::{Faults, SimHost};
-use crate::net::{LastWait, SimAcceptor, SimNet};
+use crate::net::{LastWait, SimAcceptor, SimDescriptor, SimNet};
 use crate::routes::{RingState, SimRoutes};
 use crate::socket::SimUdp;
-use crate::tcp::TcpEnd;
 
-/// Part of one worker for the next process.
-pub(super) type Part = Inheritance<SimUdp, TcpEnd, SimAcceptor>;
+/// Export of one worker.
+pub(super) type SimExport = Export<SimDescriptor>;
 
 /// Look-ups that were asked, with the worker that asked.
 #[derive(Default)]
@@ -62,21 +61,31 @@ impl UserDirectory for Directory {
 pub(super) struct Listeners {
     udp: Vec<SimUdp>,
     tcp: Vec<SimAcceptor>,
+    shared: Vec<SimUdp>,
 }
 
 impl Listeners {
+    /// Opens the sockets of a worker.
+    ///
     /// # Panics
     /// An address is in use.
-    pub(super) fn open(host: &SimHost, at: &[SocketAddr]) -> Self {
+    pub(super) fn open(host: &SimHost, at: &[SocketAddr], policy: &Policy, id: WorkerId) -> Self {
         let udp = |at: &SocketAddr| SimUdp::bind(host, *at, true, true).expect("a free address");
         let tcp = |at: &SocketAddr| SimAcceptor::listen(host, *at, true).expect("a free address");
-        Self { udp: at.iter().map(udp).collect(), tcp: at.iter().map(tcp).collect() }
+        let shared = SharedSocket::<SimNet>::addresses(policy, id)
+            .map(|at| SimUdp::bind(host, at, true, false).expect("a free address"));
+        Self {
+            udp: at.iter().map(udp).collect(),
+            tcp: at.iter().map(tcp).collect(),
+            shared: shared.collect(),
+        }
     }
 
     pub(super) fn copy(&self) -> Self {
-        let Self { udp, tcp } = self;
-        let (udp, tcp) = (udp.iter().map(SimUdp::twin), tcp.iter().map(SimAcceptor::twin));
-        Self { udp: udp.collect(), tcp: tcp.collect() }
+        let Self { udp, tcp, shared } = self;
+        let twins = |all: &[SimUdp]| all.iter().map(SimUdp::twin).collect();
+        let tcp = tcp.iter().map(SimAcceptor::twin).collect();
+        Self { udp: twins(udp), tcp, shared: twins(shared) }
     }
 }
 
@@ -89,29 +98,14 @@ pub(super) struct SimWorker {
     listeners: Listeners,
 }
 
-/// A worker that does not serve yet: it is built with the first news of the one before.
+/// A worker that does not serve yet.
 struct NextWorker {
-    spec: Option<Box<WorkerSpec<SimNet>>>,
-    worker: Option<Worker<SimNet>>,
-    host: SimHost,
+    worker: Worker<SimNet>,
     ring: Rc<std::cell::RefCell<RingState>>,
     wait: Rc<LastWait>,
     counters: Arc<WorkerCounters>,
     mailbox: Mailbox,
     listeners: Listeners,
-}
-
-impl NextWorker {
-    /// The worker, built with sockets that relays share.
-    fn built(&mut self, shared: Vec<SimUdp>) -> &mut Worker<SimNet> {
-        if let Some(mut spec) = self.spec.take() {
-            spec.shared = shared;
-            let host = self.host.clone();
-            let build = || Worker::new(*spec).expect("nothing of it can fail");
-            self.worker = Some(host.with_faults(Faults::default(), build));
-        }
-        self.worker.as_mut().expect("it was built")
-    }
 }
 
 /// Everything but the workers.
@@ -181,12 +175,12 @@ impl NextProcess {
             let counters = Arc::new(WorkerCounters::new());
             let routes = SimRoutes::new(rng.fork(), plan.faults.route_refused);
             let ring = routes.ring_state();
-            let Listeners { udp, tcp } = listeners.copy();
-            let spec = Some(Box::new(WorkerSpec {
+            let Listeners { udp, tcp, shared } = listeners.copy();
+            let spec = WorkerSpec {
                 id: WorkerId(id),
                 started,
                 listeners: udp.into_iter().map(Listener::over).collect(),
-                shared: Vec::new(),
+                shared: shared.into_iter().map(SharedSocket::over).collect(),
                 acceptors: tcp,
                 streams: streams.clone(),
                 dtls: dtls.clone(),
@@ -201,17 +195,10 @@ impl NextProcess {
                 routes: Some(routes),
                 net: NetOptions::default(),
                 log: LogOptions::default(),
-            }));
-            NextWorker {
-                spec,
-                worker: None,
-                host: host.clone(),
-                ring,
-                wait,
-                counters,
-                mailbox,
-                listeners,
-            }
+            };
+            let build = || Worker::new(spec).expect("nothing of it can fail");
+            let worker = host.with_faults(Faults::default(), build);
+            NextWorker { worker, ring, wait, counters, mailbox, listeners }
         };
         let workers = (0..).zip(ends).map(worker).collect();
         let faults = plan.users;
@@ -223,37 +210,35 @@ impl NextProcess {
         &self.shared.policy
     }
 
-    /// Takes copies, while the process before serves.
-    pub(super) fn take(&mut self, mut copies: Copies<SimUdp>) {
-        let worker = &mut self.workers[usize::from(copies.worker.0)];
-        let shared = take(&mut copies.shared);
-        worker.built(shared).take(copies);
+    /// Begins an import.
+    pub(super) fn begin_import(&mut self) {
+        let settings = RelaySettings::default();
+        self.workers.iter_mut().for_each(|next| next.worker.begin_import(settings));
     }
 
-    /// Takes the rest of each worker; returns why some of it is not taken.
-    pub(super) fn take_over(&mut self, parts: Vec<Part>) -> Vec<NotTaken> {
-        let mut refused = Vec::new();
-        for (worker, mut part) in self.workers.iter_mut().zip(parts) {
-            let shared = take(&mut part.copies.shared);
-            refused.extend(worker.built(shared).take_over(part));
-        }
-        refused
+    /// Imports a snapshot.
+    pub(super) fn import(&mut self, export: SimExport) {
+        self.workers[usize::from(export.snapshot.worker.0)].worker.import(export);
+    }
+
+    /// Imports the last snapshot of each worker; returns the errors.
+    pub(super) fn import_last(&mut self, exports: Vec<SimExport>) -> Vec<ImportError> {
+        exports.into_iter().for_each(|export| self.import(export));
+        self.workers.iter_mut().flat_map(|next| next.worker.finish_import()).collect()
     }
 
     pub(super) fn set_progress(&mut self, progress: Vec<Vec<(AllocationId, Progress)>>) {
         for (worker, progress) in self.workers.iter_mut().zip(progress) {
-            worker.built(Vec::new()).set_progress(progress);
+            worker.worker.set_progress(progress);
         }
     }
 
     /// Lets it serve; `drains`: it takes no new allocations.
     pub(super) fn serve(self, host: &SimHost, drains: bool) -> Process {
-        let worker = |mut next: NextWorker| {
-            next.built(Vec::new());
-            let NextWorker { worker, ring, wait, counters, mailbox, listeners, .. } = next;
+        let worker = |next: NextWorker| {
+            let NextWorker { mut worker, ring, wait, counters, mailbox, listeners } = next;
             host.add_ring(&ring);
-            let mut worker = worker.expect("it was built");
-            worker.settle_in(drains);
+            worker.commit_import(drains);
             SimWorker { worker, wait, counters, mailbox, listeners }
         };
         let workers = self.workers.into_iter().map(worker).collect();

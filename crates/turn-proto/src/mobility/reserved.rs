@@ -8,7 +8,7 @@ use state_format::fields;
 use turn_types::{Instant, Prefix, Realm, RelayedAddr};
 
 use super::Moves;
-use super::takeover::claim;
+use super::import::claim;
 use crate::policy::Policy;
 use crate::store::{Account, Reservation};
 

@@ -29,7 +29,7 @@ impl Ids {
     }
 
     /// Gives no id again that another process has given, up to this one.
-    pub(crate) const fn go_on_behind(&mut self, taken: AllocationId) {
+    pub(crate) const fn skip_to(&mut self, taken: AllocationId) {
         if taken.worker().0 == self.worker.0 && taken.counter() > self.allocations {
             self.allocations = taken.counter();
         }
@@ -56,7 +56,7 @@ mod tests {
     fn goes_on_behind_later_ids_of_its_own_number_alone() {
         let mut ids = Ids::new(WorkerId(1));
         for taken in [(1, 7), (1, 3), (2, 90), (2, 1)] {
-            ids.go_on_behind(AllocationId::new(WorkerId(taken.0), taken.1));
+            ids.skip_to(AllocationId::new(WorkerId(taken.0), taken.1));
             assert_eq!(ids.last_allocation(), AllocationId::new(WorkerId(1), 7), "{taken:?}");
         }
         assert_eq!(ids.next_allocation(), AllocationId::new(WorkerId(1), 8));

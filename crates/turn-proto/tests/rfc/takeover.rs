@@ -11,8 +11,8 @@ use state_format::{Malformed, Reader, Writer};
 use stun_wire::{AttributeType, Method};
 use test_support::for_each_seed;
 use turn_proto::{
-    Departure, EndReason, HEADER_MAX, PeerRules, Policy, Quotas, RelayPrefix, Revoked, TakenOver,
-    TakeoverError, Traffic, Verdict,
+    AllocationImportError, EndReason, HEADER_MAX, ImportedAllocation, PeerRules, Policy, Quotas,
+    RelayPrefix, Revoked, Traffic, Verdict,
 };
 use turn_types::{
     AllocationId, ClientPath, IpFamily, IpMeta, PeerAddr, Prefix, RelayId, RelayProtocol,
@@ -23,7 +23,7 @@ use crate::support::*;
 
 /// An allocation on its way between two processes.
 pub(crate) struct ReleasedAllocation {
-    departure: Departure,
+    pub(crate) id: AllocationId,
     pub(crate) state: Vec<u8>,
     /// Its relay sockets, by the names that they had.
     pub(crate) sockets: Vec<(RelayId, RelayedAddr)>,
@@ -39,12 +39,12 @@ pub(crate) fn leave(world: &mut World) -> Vec<ReleasedAllocation> {
 }
 
 fn take_out(world: &mut World, id: AllocationId) -> ReleasedAllocation {
-    let departure = world.server.leave(id).unwrap();
     let mut out = Writer::new();
-    departure.write(&mut out);
+    world.server.copy(id).unwrap().write(&mut out);
+    let departure = world.server.remove(id).unwrap();
     let sockets = departure.relays().map(|relay| (relay, world.sockets.remove(&relay).unwrap()));
     let sockets = sockets.collect();
-    ReleasedAllocation { departure, state: out.into_bytes(), sockets }
+    ReleasedAllocation { id, state: out.into_bytes(), sockets }
 }
 
 /// A process with these rules that has nothing yet, at the time of the old one.
@@ -64,8 +64,8 @@ pub(crate) fn take(
     world: &mut World,
     state: &[u8],
     sockets: &[(RelayId, RelayedAddr)],
-) -> Result<TakenOver, TakeoverError> {
-    let taken = world.server.take_over(world.now, Reader::new(state), as_before)?;
+) -> Result<ImportedAllocation, AllocationImportError> {
+    let taken = world.server.import(world.now, Reader::new(state), as_before)?;
     for renamed in taken.renamed.into_iter().flatten() {
         let (_, at) = sockets.iter().find(|(relay, _)| *relay == renamed.from).unwrap();
         world.sockets.insert(renamed.to, *at);
@@ -215,25 +215,6 @@ fn a_client_may_move_with_the_ticket_that_it_had() {
     })
     .success();
     new.send_channel(&mut world, 0x4000, b"x").to_peer();
-}
-
-#[test]
-fn the_old_process_takes_everything_back() {
-    let mut world = World::new();
-    let (mut client, relayed) = bound(&mut world);
-    let before = world.record();
-    let routes = world.routes.clone();
-    for ReleasedAllocation { departure, sockets, .. } in leave(&mut world) {
-        assert_eq!(world.server.allocation_count(), 0);
-        world.sockets.extend(sockets);
-        world.server.take_back(world.now, departure);
-        assert!(world.carry_out().is_empty());
-    }
-    world.check();
-    assert_eq!((world.record().id, world.routes.clone()), (before.id, routes));
-    client.send_channel(&mut world, 0x4000, b"x").to_peer();
-    world.from_peer(relayed, PEER, b"x").to_client();
-    client.refresh(&mut world, None).success();
 }
 
 #[test]
@@ -473,24 +454,24 @@ fn what_does_not_fit_is_refused() {
     };
     let mut late = next(&old, policy());
     late.advance_silently(secs(600));
-    refused(late, TakeoverError::Expired);
+    refused(late, AllocationImportError::Expired);
     let elsewhere = Policy { relay: Vec::new(), ..policy() };
-    refused(next(&old, elsewhere), TakeoverError::RelayAddress(relayed));
+    refused(next(&old, elsewhere), AllocationImportError::RelayAddress(relayed));
     let ports = with_ports(relayed.port(), relayed.port() + 1);
     let mut here = World::worker(WorkerId(4), ports, Arc::new(TestRegistry::default()));
     here.now = old.now;
     Client::new(7).allocate(&mut here);
     Client::new(8).allocate(&mut here);
-    refused(here, TakeoverError::Port(relayed));
+    refused(here, AllocationImportError::Port(relayed));
     let mut twice = next(&old, policy());
     take(&mut twice, &state, &sockets).unwrap();
-    refused(twice, TakeoverError::Exists);
+    refused(twice, AllocationImportError::Exists);
     // The 5-tuple is that of an allocation with another id, or the id that of another 5-tuple.
     for (worker, port) in [(WorkerId(4), 1000), (WorkerId(3), 1001)] {
         let mut same = World::worker(worker, policy(), Arc::new(TestRegistry::default()));
         same.now = old.now;
         Client::new(port).allocate(&mut same);
-        refused(same, TakeoverError::Exists);
+        refused(same, AllocationImportError::Exists);
     }
 }
 
@@ -502,12 +483,12 @@ fn clients_are_reached_by_the_sockets_of_the_next_process() {
     let ReleasedAllocation { state, .. } = leave(&mut old).remove(0);
     let mut world = next(&old, policy());
     let none = |_: &ClientPath| None;
-    let refused = world.server.take_over(world.now, Reader::new(&state), none);
-    assert_eq!(refused, Err(TakeoverError::Client(client.path.five_tuple.server)));
+    let refused = world.server.import(world.now, Reader::new(&state), none);
+    assert_eq!(refused, Err(AllocationImportError::Client(client.path.five_tuple.server)));
     assert_eq!(world.server.allocation_count(), 0);
     world.check();
     let seventh = |_: &ClientPath| Some(SocketId(7));
-    let taken = world.server.take_over(world.now, Reader::new(&state), seventh).unwrap();
+    let taken = world.server.import(world.now, Reader::new(&state), seventh).unwrap();
     let relay = taken.renamed[0].unwrap().to;
     let mut header = [0; HEADER_MAX];
     let from = PeerAddr(PEER.parse().unwrap());
@@ -526,18 +507,18 @@ fn damaged_states_do_no_harm() {
     for len in 0..state.len() {
         let mut world = next(&old, policy());
         let refused = take(&mut world, &state[..len], &sockets);
-        assert!(matches!(refused, Err(TakeoverError::Malformed(_))), "{len}: {refused:?}");
+        assert!(matches!(refused, Err(AllocationImportError::Malformed(_))), "{len}: {refused:?}");
     }
     let longer = [&state[..], &[0]].concat();
     let refused = take(&mut next(&old, policy()), &longer, &sockets);
-    assert_eq!(refused, Err(TakeoverError::Malformed(Malformed::Trailing)));
+    assert_eq!(refused, Err(AllocationImportError::Malformed(Malformed::Trailing)));
     for_each_seed(0..200, |seed| {
         let mut rng = Rng::new(seed);
         let mut altered = state.clone();
         let at = rng.below(altered.len() as u64) as usize;
         altered[at] ^= 1 << rng.below(8);
         let mut world = next(&old, policy());
-        if world.server.take_over(world.now, Reader::new(&altered), as_before).is_ok() {
+        if world.server.import(world.now, Reader::new(&altered), as_before).is_ok() {
             assert_eq!(world.server.allocation_count(), 1);
             world.server.end_all(world.now, EndReason::EndedByOperator);
             while world.server.poll_command().is_some() {}

@@ -62,7 +62,7 @@ fn clients_that_are_gone_are_taken_over_beside_others() {
     let none = |_: &ClientPath| None;
     let taken = left.iter().map(|one| {
         let state = Reader::new(&one.state);
-        elsewhere.server.take_over(elsewhere.now, state, none).is_ok()
+        elsewhere.server.import(elsewhere.now, state, none).is_ok()
     });
     assert_eq!(taken.collect::<Vec<_>>(), [false, true]);
 }
@@ -76,12 +76,12 @@ fn an_allocation_that_is_given_back_may_come_again() {
     client.allocate(&mut old);
     client.bind(&mut old, 0x4000, PEER).success();
     let mut new = next(&old, rules());
-    let ReleasedAllocation { state, sockets, .. } = leave(&mut old).remove(0);
-    let id = take(&mut new, &state, &sockets).unwrap().id;
+    let ReleasedAllocation { id, state, sockets } = leave(&mut old).remove(0);
+    take(&mut new, &state, &sockets).unwrap();
     assert_eq!(new.routes.len(), 1);
-    new.server.give_back(AllocationId::new(WorkerId(3), 77));
+    new.server.revert_import(AllocationId::new(WorkerId(3), 77));
     assert_eq!(new.server.allocation_count(), 1, "another one was not there");
-    new.server.give_back(id);
+    new.server.revert_import(id);
     new.carry_out();
     assert_eq!((new.server.allocation_count(), new.routes.len()), (0, 0));
     assert_eq!(new.ends(), [], "its end is told by the process that has it");
@@ -95,7 +95,7 @@ fn an_allocation_that_is_given_back_may_come_again() {
 #[test]
 fn ids_go_on_behind_those_of_the_process_before() {
     let mut world = World::new();
-    world.server.go_on_behind(AllocationId::new(WorkerId(3), 40));
+    world.server.skip_ids(AllocationId::new(WorkerId(3), 40));
     Client::new(1).allocate(&mut world);
     assert_eq!(world.record().id, AllocationId::new(WorkerId(3), 41));
     assert_eq!(world.server.last_id(), AllocationId::new(WorkerId(3), 41));

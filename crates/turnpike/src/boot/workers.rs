@@ -8,16 +8,17 @@ use std::time::Duration;
 use control::{Authorizer, TookOverInfo, UserDirectory, WorkerCounters};
 use dataplane::limits::COPIES_WAITING;
 use dataplane::{
-    DtlsSettings, Entrance, Listener, LogOptions, NetOptions, StreamSettings, Update,
-    WorkerChannels, WorkerEndpoint, WorkerSpec,
+    DtlsSettings, Entrance, LogOptions, NetOptions, StreamSettings, Update, WorkerChannels,
+    WorkerEndpoint, WorkerSpec,
 };
-use linux_net::{Clock, TcpListener, random_bytes};
+use linux_net::{Clock, random_bytes};
 use turn_proto::{Policy, SharedRegistry};
 use turn_types::WorkerId;
 use xdp_relay::Routes;
 
 use crate::failure::{OrFail as _, Result};
 use crate::handover::{Predecessor, Retiring};
+use crate::sockets::WorkerSockets;
 
 /// Parts that all workers of a server have in common.
 pub(super) struct SharedParts {
@@ -38,8 +39,7 @@ pub(super) struct SharedParts {
 pub(super) struct OwnParts {
     /// The core that it runs on; `None` leaves it to the scheduler.
     pub(super) core: Option<usize>,
-    pub(super) listeners: Vec<Listener>,
-    pub(super) acceptors: Vec<TcpListener>,
+    pub(super) sockets: WorkerSockets,
     pub(super) endpoint: WorkerEndpoint,
     pub(super) counters: Arc<WorkerCounters>,
     /// Routes of the kernel path; `None`: the sockets relay everything.
@@ -49,13 +49,13 @@ pub(super) struct OwnParts {
 impl SharedParts {
     /// The specification of a worker, and its core.
     fn with(&self, id: WorkerId, own: OwnParts) -> (WorkerSpec, Option<usize>) {
-        let OwnParts { core, listeners, acceptors, endpoint, counters, routes } = own;
+        let OwnParts { core, sockets, endpoint, counters, routes } = own;
         let spec = WorkerSpec {
             id,
             started: self.started,
-            listeners,
-            shared: Vec::new(),
-            acceptors,
+            listeners: sockets.udp,
+            shared: sockets.shared,
+            acceptors: sockets.tcp,
             streams: self.streams.clone(),
             dtls: self.dtls.clone(),
             policy: Arc::clone(&self.policy),
@@ -120,24 +120,24 @@ impl Starting {
             });
             spawned.push(dataplane::spawn(spec, core, entrance).or_fail("cannot start a worker")?);
         }
-        let left = predecessor.as_mut().map(|before| before.leave(&news)).transpose();
-        let left = left.or_fail("the running server did not hand over, and goes on")?;
+        let import = predecessor.as_mut().map(|before| before.import(&news)).transpose();
+        let import = import.or_fail("the running server did not hand over, and goes on")?;
         let mut threads = Vec::new();
         for worker in spawned {
             threads.push(worker.built().or_fail("cannot start a worker")?);
             tokio::task::yield_now().await; // signals are heard
         }
-        let retiring = predecessor.map(|before| before.enter(&news)).transpose();
+        let retiring = predecessor.map(|before| before.commit(&news)).transpose();
         let retiring = retiring.or_fail("the running server took everything back, and goes on")?;
         for worker in news {
             // One that has ended is noticed as one that ends later.
             let drains = retiring.as_ref().is_some_and(|one| one.orders().drain_until.is_some());
-            let _ = worker.send(Update::Serve { drains });
+            let _ = worker.send(Update::Commit { drains });
         }
-        let took_over = before.zip(left).map(|((process, _), left)| TookOverInfo {
+        let took_over = before.zip(import).map(|((process, _), import)| TookOverInfo {
             process,
-            allocations: left.allocations,
-            pause: Clock::instant().saturating_since(left.since),
+            allocations: import.allocations,
+            pause: Clock::instant().saturating_since(import.since),
         });
         Ok(Started { threads, retiring, took_over })
     }

@@ -29,7 +29,7 @@ use crate::confinement::{self, Confinement};
 use crate::failure::{Failure, Result};
 use crate::first_start::{self, Shown};
 use crate::handover::{
-    self, Changes, Giving, HandedOver, Handovers, KeeperLink, Predecessor, Retiring,
+    self, Changes, HandoverReport, Handovers, KeeperLink, Predecessor, Retiring, ServerExport,
 };
 use crate::host_watch::HostWatch;
 use crate::listener_test::OwnListeners;
@@ -243,8 +243,8 @@ impl Launch<'_> {
             begin_kernel_path(retiring, &prepared.kernel_path).await;
         }
         let changes = Changes::default();
-        let giving = Giving {
-            workers: prepared.to_give,
+        let export = ServerExport {
+            workers: prepared.export,
             services: sockets.services,
             serving,
             paths,
@@ -255,7 +255,7 @@ impl Launch<'_> {
         let (done, handed_over) = unbounded_channel();
         let successor = (sockets.handover, done, started.took_over.is_some());
         let keeper = handover::keeper_socket(&self.settings.control_socket());
-        let (handovers, keeper) = offer_calls(giving, successor, keeper, &handle);
+        let (handovers, keeper) = offer_calls(export, successor, keeper, &handle);
         tracing::info!("ready");
         self.tell_ready()?;
         if let Some(user) = users.first_user {
@@ -309,13 +309,13 @@ async fn begin_kernel_path(retiring: Retiring, kernel_path: &KernelPath) {
 /// Lets the next process, which connects to `successor`, take over, and sends copies to a keeper at
 /// the socket `keeper`. Without either the server goes on.
 fn offer_calls(
-    giving: Giving,
-    (successor, done, is_behind_a_pause): (UnixListener, UnboundedSender<HandedOver>, bool),
+    export: ServerExport,
+    (successor, done, is_behind_a_pause): (UnixListener, UnboundedSender<HandoverReport>, bool),
     keeper: PathBuf,
     handle: &Handle,
 ) -> (Option<Handovers>, Option<KeeperLink>) {
-    let copied = (giving.workers.channels.clone(), giving.kernel_path.downgrade());
-    let handovers = giving
+    let copied = (export.workers.channels.clone(), export.kernel_path.downgrade());
+    let handovers = export
         .start(successor, done, is_behind_a_pause)
         .inspect_err(|error| tracing::error!("this server takes no upgrades: {error}"))
         .ok();

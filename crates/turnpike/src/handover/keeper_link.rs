@@ -2,6 +2,7 @@
 //! one.
 
 use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -11,16 +12,13 @@ use std::time::Duration;
 
 use control::{Handle, KeeperState};
 use dataplane::limits::COPIES_WAITING;
-use dataplane::{Copies, WorkerChannels};
-use linux_net::UdpSocket;
-use turn_types::{AllocationId, WorkerId};
+use dataplane::{Export, WorkerChannels};
 use xdp_relay::ParkedPath;
 
-use super::copying;
-use super::giving::{Handovers, Offering};
-use super::messages::{CopyPart, KeeperHello, Step};
+use super::export::{Handovers, ListenerOffer};
+use super::import::is_absent;
+use super::messages::{KeeperHello, News, Step, send_export, send_kernel_path};
 use super::passing::Outlet as _;
-use super::taking::is_absent;
 use super::wire::Wire;
 use crate::offload::WeakKernelPath;
 
@@ -58,10 +56,10 @@ impl KeeperLink {
         handle: Handle,
     ) -> io::Result<Self> {
         let link = Self(Arc::new((Mutex::new(Keeper::Absent), Condvar::new())));
-        let (own, offering) = (link.clone(), handovers.offering());
+        let (own, offer) = (link.clone(), handovers.listener_offer());
         let feed = move || {
             while own.is_wanted() {
-                match meet(&socket, &offering) {
+                match meet(&socket, &offer) {
                     Ok(None) => handle.set_keeper(KeeperState::Absent),
                     Ok(Some(wire)) => {
                         let process = wire.process();
@@ -85,7 +83,7 @@ impl KeeperLink {
         let mut keeper = self.lock();
         if let Keeper::Connected(wire) | Keeper::Complete(wire) = &mut *keeper {
             // A keeper that is gone has nothing to forget.
-            let _ = wire.send(&CopyPart { farewell: true, ..of_none() });
+            let _ = wire.send(&News::HandedOver);
         }
         *keeper = Keeper::Left;
     }
@@ -99,7 +97,7 @@ impl KeeperLink {
         let waited = changed.wait_timeout_while(keeper, LAST_COPIES_WITHIN, is_behind);
         let (mut keeper, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if let Keeper::Connected(wire) | Keeper::Complete(wire) = &mut *keeper
-            && wire.send(&CopyPart { stops: true, ..of_none() }).is_ok()
+            && wire.send(&News::Stopped).is_ok()
         {
             let process = wire.process();
             tracing::info!(
@@ -122,7 +120,7 @@ impl KeeperLink {
         {
             let mut keeper = self.lock();
             if matches!(*keeper, Keeper::Left) {
-                return wire.send(&CopyPart { farewell: true, ..of_none() });
+                return wire.send(&News::HandedOver);
             }
             tracing::info!(
                 process = wire.process(),
@@ -131,14 +129,14 @@ impl KeeperLink {
             *keeper = Keeper::Connected(wire);
         }
         tell();
-        channels.copy_to(&copies);
+        channels.copy_to_keeper(&copies);
         drop(copies);
         self.pass_on(&received, kernel_path)
     }
 
     fn pass_on(
         &self,
-        received: &Receiver<Copies<UdpSocket>>,
+        received: &Receiver<Export<OwnedFd>>,
         kernel_path: &WeakKernelPath,
     ) -> io::Result<()> {
         let mut known = None;
@@ -147,7 +145,7 @@ impl KeeperLink {
             let mut keeper = self.lock();
             let Keeper::Connected(wire) = &mut *keeper else { return Ok(()) };
             let sent = match copies {
-                Ok(copies) => send(wire, copies),
+                Ok(export) => send_export(wire, export, News::Snapshot).map(drop),
                 Err(RecvTimeoutError::Timeout) if wire.is_gone() => {
                     Err(io::Error::other("it has ended"))
                 }
@@ -162,7 +160,10 @@ impl KeeperLink {
                 }
             };
             let sent = sent.and_then(|()| match kernel_path.changed_copy(&mut known) {
-                Some(path) => send_kernel_path(wire, path.as_ref()),
+                Some(path) => {
+                    let path = path.iter().flat_map(ParkedPath::descriptors);
+                    send_kernel_path(wire, &path.collect::<Vec<_>>())
+                }
                 None => Ok(()),
             });
             if let Err(error) = sent {
@@ -188,7 +189,7 @@ impl KeeperLink {
 ///
 /// # Errors
 /// It is another user's, or has another form of this talk.
-fn meet(socket: &Path, offering: &Offering) -> io::Result<Option<Wire>> {
+fn meet(socket: &Path, offer: &ListenerOffer) -> io::Result<Option<Wire>> {
     let mut wire = match UnixStream::connect(socket) {
         Ok(stream) => Wire::new(stream)?,
         // Most servers have none.
@@ -196,7 +197,7 @@ fn meet(socket: &Path, offering: &Offering) -> io::Result<Option<Wire>> {
         Err(error) => return Err(error),
     };
     wire.send(&KeeperHello::new(true))?;
-    if !offering.offer(&mut wire)? {
+    if !offer.offer(&mut wire)? {
         return Ok(None);
     }
     wire.expect(Step::Copy)?;
@@ -220,22 +221,4 @@ fn tell_unusable(handle: &Handle, socket: &Path, error: &io::Error) {
         tracing::warn!("the keeper at {} cannot be used: {why}", socket.display());
     }
     handle.set_keeper(state);
-}
-
-/// A message of no worker.
-fn of_none() -> CopyPart {
-    CopyPart::nothing(WorkerId(0), AllocationId(0))
-}
-
-fn send_kernel_path(wire: &mut Wire, path: Option<&ParkedPath>) -> io::Result<()> {
-    let descriptors: Vec<_> = path.into_iter().flat_map(ParkedPath::descriptors).collect();
-    let count = u32::try_from(descriptors.len()).map_err(io::Error::other)?;
-    wire.send(&CopyPart { kernel_path: Some(count), ..of_none() })?;
-    wire.send_descriptors(&descriptors)
-}
-
-fn send(wire: &mut Wire, copies: Copies<UdpSocket>) -> io::Result<()> {
-    let (part, sockets) = copying::message(copies);
-    wire.send(&part)?;
-    copying::send_sockets(wire, &sockets)
 }

@@ -211,10 +211,10 @@ mod tests {
 
     fn parked(sockets: &[UdpSocket]) -> Parked {
         let mut parking = Parking::new().unwrap();
-        parking.send(&Step::Leave).unwrap();
+        parking.send(&Step::Pause).unwrap();
         let fds: Vec<_> = sockets.iter().map(|socket| socket.as_fd()).collect();
         parking.send_descriptors(&fds).unwrap();
-        parking.send(&Step::Go).unwrap();
+        parking.send(&Step::Commit).unwrap();
         parking.seal().unwrap()
     }
 
@@ -235,12 +235,12 @@ mod tests {
         drop(sockets);
         socket().send_to(b"late", addresses[599]).unwrap();
         let mut found = Found::open(parked).unwrap();
-        assert_eq!(found.receive::<Step>().unwrap(), Step::Leave);
+        assert_eq!(found.receive::<Step>().unwrap(), Step::Pause);
         let sockets = found.receive_descriptors(600).unwrap();
         let sockets: Vec<UdpSocket> = sockets.into_iter().map(UdpSocket::from).collect();
         let there: Vec<_> = sockets.iter().map(|one| one.local_addr().unwrap()).collect();
         assert_eq!(there, addresses);
-        assert_eq!(found.receive::<Step>().unwrap(), Step::Go);
+        assert_eq!(found.receive::<Step>().unwrap(), Step::Commit);
         let mut bytes = [0; 8];
         assert_eq!(sockets[599].recv(&mut bytes).unwrap(), 4);
         // Neither has more.

@@ -55,7 +55,7 @@ impl Retiring {
         // A process that is gone has let go of it as well.
         if let Some(mut wire) = wire {
             let _ = wire.set_patience(PATIENCE);
-            let _ = wire.expect(Step::Gone);
+            let _ = wire.expect(Step::Released);
         }
         if let Some(path) = kernel_path {
             path.end();

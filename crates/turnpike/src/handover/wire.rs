@@ -140,31 +140,31 @@ mod tests {
         let borrowed: Vec<_> = files.iter().map(|file| file.as_fd()).collect();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                a.send(&Step::Leave).unwrap();
+                a.send(&Step::Pause).unwrap();
                 a.send_descriptors(&borrowed).unwrap();
-                a.send(&Step::Go).unwrap();
+                a.send(&Step::Commit).unwrap();
             });
-            b.expect(Step::Leave).unwrap();
+            b.expect(Step::Pause).unwrap();
             let received = b.receive_descriptors(600).unwrap();
             for (number, file) in received.into_iter().enumerate() {
                 let mut text = [0; 8];
                 let len = rustix::io::pread(&file, &mut text, 0).unwrap();
                 assert_eq!(text[..len], *number.to_string().as_bytes());
             }
-            b.expect(Step::Go).unwrap();
+            b.expect(Step::Commit).unwrap();
         });
     }
 
     #[test]
     fn what_is_not_expected_is_refused() {
         let (mut a, mut b) = pair();
-        a.send(&Step::Go).unwrap();
-        assert!(b.expect(Step::Leave).unwrap_err().to_string().contains("Go instead of Leave"));
+        a.send(&Step::Commit).unwrap();
+        assert!(b.expect(Step::Pause).unwrap_err().to_string().contains("Commit instead of Pause"));
         a.stream.write_all(&u32::MAX.to_le_bytes()).unwrap();
-        assert_eq!(b.expect(Step::Go).unwrap_err().kind(), ErrorKind::InvalidData);
+        assert_eq!(b.expect(Step::Commit).unwrap_err().kind(), ErrorKind::InvalidData);
         let (mut a, mut b) = pair();
         a.stream.write_all(&[3, 0, 0, 0, b'n', b'o', b'!']).unwrap();
-        assert!(b.expect(Step::Go).unwrap_err().to_string().contains("no state"));
+        assert!(b.expect(Step::Commit).unwrap_err().to_string().contains("no state"));
         // Bytes where descriptors should come, and an end.
         a.stream.write_all(&[1]).unwrap();
         assert!(b.receive_descriptors(1).is_err());
@@ -177,7 +177,7 @@ mod tests {
     fn a_process_that_is_gone_is_noticed_without_a_message() {
         let (mut a, b) = pair();
         assert!(!b.is_gone());
-        a.send(&Step::Go).unwrap();
+        a.send(&Step::Commit).unwrap();
         assert!(!b.is_gone());
         drop(a);
         assert!(b.is_gone());

@@ -43,7 +43,7 @@ const PERMITTED: &[Row] = &[
         &["turn-types", "linux-net"],
         &["stun-wire", "turn-proto", "netsim", "lab-net"],
     ),
-    row("control", &["turn-types", "turn-proto"], &[]),
+    row("control", &["turn-types", "state-format", "turn-proto"], &[]),
     row(
         "dataplane",
         &[

@@ -1,15 +1,6 @@
-//! A move from one process to another: the allocations of a server that ends go on in the next one.
+//! Export and import of allocations, for a hand-over between processes.
 //!
-//! ```text
-//! at the old process                        at the new process
-//! withdraw: routes go
-//! leave, for each allocation
-//! its state, and its relay sockets    -->   take_over: ports, quotas and indexes as they were
-//! (the new one fails)                 <--
-//! take_back
-//! ```
-//!
-//! The old process keeps its part until the new one serves, so that it can take everything back.
+//! The predecessor keeps an exported allocation until the commit.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -22,11 +13,11 @@ use turn_types::{
 };
 
 use super::Moves;
-use super::handover::{Departure, Renamed};
+use super::worker_move::{Departure, Renamed};
 use crate::policy::{Policy, PortLease, PortRange, PortRequirement};
 use crate::store::{Account, Allocation, Leases, QuotaLease, Snapshot};
 
-/// An allocation as another process gets it.
+/// Exported allocation.
 struct Transfer {
     snapshot: Box<Snapshot>,
     /// The customer and the rate that its place in the quotas was taken for.
@@ -36,9 +27,9 @@ struct Transfer {
 
 fields!(Transfer { 1 => snapshot, 2 => customer, 3 => rate });
 
-/// Why an allocation of another process is not taken. It leaves nothing behind.
+/// Error of an import, which has no effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TakeoverError {
+pub enum AllocationImportError {
     /// Its state cannot be read.
     Malformed(Malformed),
     /// It has expired meanwhile.
@@ -54,7 +45,7 @@ pub enum TakeoverError {
     Client(ServerAddr),
 }
 
-impl fmt::Display for TakeoverError {
+impl fmt::Display for AllocationImportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Malformed(error) => write!(f, "its state cannot be read: {error}"),
@@ -71,23 +62,15 @@ impl fmt::Display for TakeoverError {
     }
 }
 
-impl core::error::Error for TakeoverError {}
+impl core::error::Error for AllocationImportError {}
 
-/// An allocation that was taken over.
+/// Result of an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TakenOver {
-    /// The allocation; it has the id that it had.
-    pub id: AllocationId,
-    /// The names that its relay sockets had and have.
+pub struct ImportedAllocation {
+    /// Relayed protocol.
+    pub protocol: RelayProtocol,
+    /// Names of the relay sockets in both processes.
     pub renamed: [Option<Renamed>; 2],
-}
-
-impl Departure {
-    /// Writes the allocation for another process.
-    pub fn write(&self, out: &mut Writer) {
-        let (snapshot, leases) = self.parts();
-        Transfer::new(snapshot.clone(), &leases.quota).write(out);
-    }
 }
 
 impl Transfer {
@@ -97,7 +80,7 @@ impl Transfer {
     }
 }
 
-/// A copy of a live allocation, for a process that goes on with it if this one fails.
+/// Copy of a live allocation, for another process.
 #[expect(missing_debug_implementations, reason = "it holds keys")]
 pub struct AllocationCopy(Transfer);
 
@@ -123,7 +106,7 @@ impl AllocationCopy {
         self.0.snapshot.relays()
     }
 
-    /// Writes the state, as [`Departure::write`].
+    /// Writes the state, for an [import](crate::Server::import).
     pub fn write(&self, out: &mut Writer) {
         self.0.write(out);
     }
@@ -146,42 +129,42 @@ impl Moves<'_> {
         }
     }
 
-    /// Takes an allocation out, for another process.
-    pub(crate) fn leave(&mut self, id: AllocationId) -> Option<Departure> {
+    /// Removes an allocation without ending it: another process has it.
+    pub(crate) fn remove(&mut self, id: AllocationId) -> Option<Departure> {
         let slot = self.allocations.of_id(id)?;
         let (snapshot, leases) = self.allocations.remove_whole(slot).into_snapshot();
         Some(Departure::new(snapshot, leases))
     }
 
-    /// Takes an allocation of another process, whose client is reached by the socket that
-    /// `socket_of` returns.
-    pub(crate) fn take_over(
+    /// Imports an allocation of the predecessor. `socket_of` returns the socket of a client's path.
+    pub(crate) fn import(
         &mut self,
         policy: &Policy,
         now: Instant,
         state: Reader<'_>,
         socket_of: impl Fn(&ClientPath) -> Option<SocketId>,
-    ) -> Result<TakenOver, TakeoverError> {
+    ) -> Result<ImportedAllocation, AllocationImportError> {
         let Transfer { mut snapshot, customer, rate } =
-            state.last().map_err(TakeoverError::Malformed)?;
+            state.last().map_err(AllocationImportError::Malformed)?;
         if !snapshot.is_live(now) {
-            return Err(TakeoverError::Expired);
+            return Err(AllocationImportError::Expired);
         }
-        let id = snapshot.id;
+        let (id, protocol) = (snapshot.id, snapshot.protocol());
         let at = snapshot.client();
         // The 5-tuple of a client that has gone may be another's by now.
         let is_taken = snapshot.is_attached() && self.allocations.of_client(&at).is_some();
         if is_taken || self.allocations.of_id(id).is_some() {
-            return Err(TakeoverError::Exists);
+            return Err(AllocationImportError::Exists);
         }
         if !snapshot.is_reached_by(socket_of) {
-            return Err(TakeoverError::Client(at.server));
+            return Err(AllocationImportError::Client(at.server));
         }
         let ports = leases(policy, &snapshot)?;
         let leases = self.leases(&snapshot, ports, (customer, rate));
         let departure = Departure::new(*snapshot, leases);
         // Both have what the other one says: it was made so.
-        let mut allocation = departure.into_allocation(policy).ok_or(TakeoverError::Expired)?;
+        let mut allocation =
+            departure.into_allocation(policy).ok_or(AllocationImportError::Expired)?;
         let mut renamed = [None; 2];
         for (socket, renamed) in allocation.sockets.iter_mut().zip(&mut renamed) {
             if let Some(socket) = socket {
@@ -190,10 +173,10 @@ impl Moves<'_> {
                 socket.relay = to;
             }
         }
-        self.ids.go_on_behind(id);
+        self.ids.skip_to(id);
         let slot = self.allocations.insert_whole(allocation);
         self.allocations.settle(policy, now, slot, self.outbox);
-        Ok(TakenOver { id, renamed })
+        Ok(ImportedAllocation { protocol, renamed })
     }
 
     /// A name for a relay that had another one: a part of a shared socket stays one.
@@ -218,7 +201,10 @@ impl Moves<'_> {
 }
 
 /// Claims the ports of an allocation, which are open.
-fn leases(policy: &Policy, snapshot: &Snapshot) -> Result<[Option<PortLease>; 2], TakeoverError> {
+fn leases(
+    policy: &Policy,
+    snapshot: &Snapshot,
+) -> Result<[Option<PortLease>; 2], AllocationImportError> {
     let mut leases = [None, None];
     for (at, lease) in snapshot.relayed_from().into_iter().zip(&mut leases) {
         if let Some(at) = at {
@@ -231,13 +217,13 @@ fn leases(policy: &Policy, snapshot: &Snapshot) -> Result<[Option<PortLease>; 2]
 }
 
 /// Claims this port of an address, or this address of a prefix.
-pub(crate) fn claim(policy: &Policy, at: SocketAddr) -> Result<PortLease, TakeoverError> {
+pub(crate) fn claim(policy: &Policy, at: SocketAddr) -> Result<PortLease, AllocationImportError> {
     if let Some(prefix) = policy.prefix_of(at.ip()) {
-        return prefix.claim_again(at).ok_or(TakeoverError::Port(at));
+        return prefix.claim_again(at).ok_or(AllocationImportError::Port(at));
     }
     let relay = policy.relay.iter().find(|relay| relay.local == at.ip());
-    let relay = relay.ok_or(TakeoverError::RelayAddress(at))?;
+    let relay = relay.ok_or(AllocationImportError::RelayAddress(at))?;
     let only = PortRange::of_places(at.port(), at.port());
     let claimed = relay.ports.claim(only, PortRequirement::Any, 0);
-    claimed.map(|(lease, _)| lease).ok_or(TakeoverError::Port(at))
+    claimed.map(|(lease, _)| lease).ok_or(AllocationImportError::Port(at))
 }

@@ -1,4 +1,4 @@
-//! The move of allocations to another process, and from one.
+//! Export of allocations to the successor, and import of the predecessor's.
 
 use alloc::vec::Vec;
 
@@ -6,14 +6,14 @@ use state_format::Reader;
 use turn_types::{AllocationId, ClientPath, ConnectionId, FiveTuple, Now, SocketId, Transport};
 
 use super::Server;
-use crate::mobility::handover::Departure;
+use crate::mobility::import::{AllocationCopy, AllocationImportError, ImportedAllocation};
 use crate::mobility::reserved::ReservedPort;
-use crate::mobility::takeover::{AllocationCopy, TakenOver, TakeoverError};
+use crate::mobility::worker_move::Departure;
 use crate::store::Progress;
 
 impl Server {
-    /// Withdraws the routes of all allocations whose clients use these transports, before they
-    /// [leave](Self::leave). Commands are to be carried out before, so that the traffic of routes
+    /// Withdraws the routes of all allocations whose clients use these transports, before an
+    /// export. Commands are to be carried out before, so that the traffic of routes
     /// is still counted.
     pub fn withdraw_all(&mut self, of: impl Fn(Transport) -> bool) {
         self.state.moves().withdraw_all(of);
@@ -25,27 +25,26 @@ impl Server {
         state.moves().set_all_routes(policy, now.instant);
     }
 
-    /// Takes an allocation out, with its relay sockets, to write it for another process.
-    /// [`Self::take_back`] undoes that.
-    pub fn leave(&mut self, id: AllocationId) -> Option<Departure> {
-        self.state.moves().leave(id)
+    /// Removes an exported allocation without ending it: the successor has it.
+    pub fn remove(&mut self, id: AllocationId) -> Option<Departure> {
+        self.state.moves().remove(id)
     }
 
-    /// Takes an allocation that another process [wrote](Departure::write), as it is: whatever the
-    /// quotas are now. Its relay sockets get other names. `socket_of` returns the number that the
-    /// socket of a client's path has here.
+    /// Imports an allocation that the predecessor has [written](AllocationCopy::write), regardless
+    /// of current quotas. Its relay sockets get other names. `socket_of` returns the number of the
+    /// socket for a path of the client.
     ///
     /// # Errors
-    /// It cannot be read, has expired, has an address that is not to be had here, or its client has
-    /// no way here. Nothing of it stays.
-    pub fn take_over(
+    /// The state is malformed, the allocation has expired, its address is not available, or there
+    /// is no socket for its client. The import has no effects then.
+    pub fn import(
         &mut self,
         now: Now,
         state: Reader<'_>,
         socket_of: impl Fn(&ClientPath) -> Option<SocketId>,
-    ) -> Result<TakenOver, TakeoverError> {
+    ) -> Result<ImportedAllocation, AllocationImportError> {
         let Self { policy, state: own } = self;
-        own.moves().take_over(policy, now.instant, state, socket_of)
+        own.moves().import(policy, now.instant, state, socket_of)
     }
 
     /// The ports that are kept for second Allocates (EVEN-PORT, RFC 8656 §7.2), of all workers that
@@ -110,14 +109,13 @@ impl Server {
         }
     }
 
-    /// Takes an allocation back out that was [taken over](Self::take_over), as if it had never
-    /// come: it has changed, or has ended in the other process.
-    pub fn give_back(&mut self, id: AllocationId) {
+    /// Reverts an [import](Self::import): the allocation has changed or ended in the predecessor.
+    pub fn revert_import(&mut self, id: AllocationId) {
         let Some(slot) = self.state.allocations.of_id(id) else { return };
         let state = &mut self.state;
         state.allocations.withdraw_routes(slot, &mut state.outbox);
         // Its leases end with it.
-        drop(state.moves().leave(id));
+        drop(state.moves().remove(id));
     }
 
     /// Copies an allocation, unless it has ended.
@@ -148,14 +146,14 @@ impl Server {
         Some(allocations.get(slot).path.five_tuple)
     }
 
-    /// The last id that was given: the next process [goes on](Self::go_on_behind) behind it.
+    /// Returns the last assigned id. The successor [skips](Self::skip_ids) all ids up to it.
     #[must_use]
     pub const fn last_id(&self) -> AllocationId {
         self.state.ids.last_allocation()
     }
 
-    /// Gives no id that a worker of this number had given in the process before, up to this one.
-    pub const fn go_on_behind(&mut self, last: AllocationId) {
-        self.state.ids.go_on_behind(last);
+    /// Skips the ids up to the last one that the same worker of the predecessor has assigned.
+    pub const fn skip_ids(&mut self, last: AllocationId) {
+        self.state.ids.skip_to(last);
     }
 }

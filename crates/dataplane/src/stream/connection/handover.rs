@@ -1,4 +1,4 @@
-//! A connection taken apart for the successor, and put together there.
+//! Export and import of one connection.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +14,7 @@ use crate::admission::Admitted;
 use crate::io::{Net, StreamIo as _};
 use crate::report::Tag;
 
-/// A connection without its socket, as another process gets it. Keys are in it.
+/// Exported state of a connection, with keys.
 pub(crate) struct StreamState {
     /// The addresses as the client sees them.
     client: SocketAddr,
@@ -83,8 +83,8 @@ impl Phase {
     }
 }
 
-/// A connection that was taken apart.
-pub(crate) struct LeftStream<N: Net> {
+/// Exported connection.
+pub(crate) struct ExportedStream<N: Net> {
     /// Its number.
     pub(crate) id: SocketId,
     pub(crate) socket: N::Stream,
@@ -94,21 +94,15 @@ pub(crate) struct LeftStream<N: Net> {
     pub(crate) state: StreamState,
 }
 
-/// Parts that a connection had beside its own.
-pub(crate) struct Detached {
-    remote: SocketAddr,
-    tls: Option<TlsState>,
-}
-
-impl<N: Net> fmt::Debug for LeftStream<N> {
+impl<N: Net> fmt::Debug for ExportedStream<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeftStream").field("remote", &self.remote).finish_non_exhaustive()
+        f.debug_struct("ExportedStream").field("remote", &self.remote).finish_non_exhaustive()
     }
 }
 
-/// Why a connection of another process is of no use.
+/// Error of an import: the connection is closed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum ConnectionLost {
+pub enum StreamImportError {
     /// Its state cannot be read.
     #[error("its state cannot be read: {0}")]
     Malformed(Malformed),
@@ -130,22 +124,20 @@ impl<N: Net> Stream<N> {
         self.waiting = self.waiting.saturating_sub(1);
     }
 
-    /// Takes its keys out: it is to [leave](Self::leave). `None`: it is broken, or its TLS cannot
-    /// be taken apart, and it stays as it was.
-    pub(crate) fn detach(&mut self) -> Option<Detached> {
-        let remote = self.socket.remote_addr().ok()?;
-        match self.tls.take().map(Tls::leave).transpose() {
-            Ok(tls) => Some(Detached { remote, tls }),
+    /// Exports the connection.
+    ///
+    /// # Errors
+    /// The unchanged connection: it is broken, or its TLS has no exportable state.
+    pub(crate) fn export(mut self: Box<Self>) -> Result<ExportedStream<N>, Box<Self>> {
+        let Ok(remote) = self.socket.remote_addr() else { return Err(self) };
+        let tls = match self.tls.take().map(Tls::leave).transpose() {
+            Ok(tls) => tls,
             Err(tls) => {
                 self.tls = Some(tls);
-                None
+                return Err(self);
             }
-        }
-    }
-
-    /// Takes the rest of it apart.
-    pub(crate) fn leave(self, Detached { remote, tls }: Detached) -> LeftStream<N> {
-        let Self { socket, path, unserved, partial, out, state, .. } = self;
+        };
+        let Self { socket, path, unserved, partial, out, state, .. } = *self;
         let (opened, last_message, permit) = (self.opened, self.last_message, self.permit);
         let (one, two) = out.next();
         let state = StreamState {
@@ -161,7 +153,7 @@ impl<N: Net> Stream<N> {
             pipe: state.pipe(),
             unserved: unserved.into_iter().map(<[u8]>::into_vec).collect(),
         };
-        LeftStream { id: path.socket, socket, remote, permit, state }
+        Ok(ExportedStream { id: path.socket, socket, remote, permit, state })
     }
 
     /// Puts it together.
@@ -169,17 +161,17 @@ impl<N: Net> Stream<N> {
     /// # Errors
     /// Its state fits no connection.
     pub(crate) fn restore(
-        LeftStream { id, socket, permit, state, .. }: LeftStream<N>,
-    ) -> Result<Self, ConnectionLost> {
+        ExportedStream { id, socket, permit, state, .. }: ExportedStream<N>,
+    ) -> Result<Self, StreamImportError> {
         let five_tuple = state.five_tuple();
         let mut stream =
             Self::new(socket, ClientPath { five_tuple, socket: id }, state.opened, permit);
         let is_known = |message: &QueuedMessage| Tag::is_known(message.tag);
         let messages = Some(&state.messages).filter(|messages| messages.iter().all(is_known));
         let out = messages.and_then(|messages| OutQueue::restore(state.unsent, messages));
-        stream.out = out.ok_or(ConnectionLost::Misfit)?;
+        stream.out = out.ok_or(StreamImportError::Misfit)?;
         let tls = state.tls.map(Tls::resume).transpose();
-        stream.tls = tls.map_err(|_| ConnectionLost::Misfit)?;
+        stream.tls = tls.map_err(|_| StreamImportError::Misfit)?;
         stream.unserved = state.unserved.into_iter().map(Vec::into_boxed_slice).collect();
         stream.partial = state.partial;
         stream.state = match state.pipe {

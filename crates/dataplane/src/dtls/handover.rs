@@ -1,13 +1,11 @@
 //! Export of sessions to the successor, and import of the predecessor's.
 //!
 //! A session consists of keys and numbers, and is exported as a copy. After the export this process
-//! sends no record, unless a rollback [resumes](Dtls::take_back) the sessions: two records with the
+//! sends no record, unless a rollback [resumes](Dtls::roll_back) the sessions: two records with the
 //! same key and number would reveal both plaintexts.
 
-use std::fmt;
-
 use control::AssociationEnd;
-use state_format::{Malformed, Reader, Value as _, Writer, fields};
+use state_format::{Bytes, Malformed, Reader, Value as _, Writer, fields};
 use turn_session::dtls::{DtlsState, resume};
 use turn_types::{ClientPath, FiveTuple, Instant, ServerAddr, SocketId, Transport};
 
@@ -28,21 +26,9 @@ struct SessionState {
 
 fields!(SessionState { 1 => five_tuple, 2 => random, 3 => began, 4 => last_record, 5 => keys });
 
-/// DTLS session for the successor.
-pub struct InheritedSession {
-    /// Exported state, with keys.
-    pub state: Vec<u8>,
-}
-
-impl fmt::Debug for InheritedSession {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InheritedSession").finish_non_exhaustive()
-    }
-}
-
 /// Error of an import: the session has ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SessionLost {
+pub enum SessionImportError {
     /// The state is malformed.
     #[error("its state cannot be read: {0}")]
     Malformed(Malformed),
@@ -59,7 +45,7 @@ pub enum SessionLost {
 
 impl Session {
     /// Exports the session if it is established.
-    fn export(&self) -> Option<Vec<u8>> {
+    fn export(&self) -> Option<Bytes> {
         let Self { engine, path, random, began, last_record, .. } = self;
         let state = SessionState {
             five_tuple: path.five_tuple,
@@ -70,25 +56,25 @@ impl Session {
         };
         let mut out = Writer::new();
         state.write(&mut out);
-        Some(out.into_bytes())
+        Some(Bytes(out.into_bytes()))
     }
 }
 
 impl Dtls {
-    /// Exports the established sessions. No session sends or receives until
-    /// [`take_back`](Self::take_back) or [`forget`](Self::forget).
-    pub(crate) fn leave(&mut self) -> Vec<InheritedSession> {
+    /// Exports the established sessions. No session sends or receives until the
+    /// [rollback](Self::roll_back) or [commit](Self::commit).
+    pub(crate) fn export(&mut self) -> Vec<Bytes> {
         self.sessions.pause();
-        let leave = |session: &mut Session| {
+        let export = |session: &mut Session| {
             let state = session.export();
-            session.has_left = state.is_some();
-            state.map(|state| InheritedSession { state })
+            session.is_exported = state.is_some();
+            state
         };
-        self.sessions.iter_mut().filter_map(leave).collect()
+        self.sessions.iter_mut().filter_map(export).collect()
     }
 
     /// Returns a copy of an established session, for a keeper.
-    pub(crate) fn copy_of(&self, client: &FiveTuple) -> Option<Vec<u8>> {
+    pub(crate) fn copy_of(&self, client: &FiveTuple) -> Option<Bytes> {
         if client.transport != Transport::Dtls {
             return None;
         }
@@ -96,23 +82,26 @@ impl Dtls {
     }
 
     /// Resumes the sessions: the successor has failed.
-    pub(crate) const fn take_back(&mut self) {
-        self.sessions.go_on();
+    pub(crate) const fn roll_back(&mut self) {
+        self.sessions.resume();
     }
 
     /// Removes the exported sessions without an alert, and ends handshakes with one: the successor
     /// serves.
-    pub(crate) fn forget<N: Net>(&mut self, cx: &mut Context<N>) {
+    pub(crate) fn commit<N: Net>(&mut self, cx: &mut Context<N>) {
         self.drop_queue(cx);
-        let (left, others): (Vec<_>, Vec<_>) =
-            self.sessions.iter().map(|one| (one.path, one.has_left)).partition(|(_, left)| *left);
-        for (path, _) in left {
+        let (exported, others): (Vec<_>, Vec<_>) = self
+            .sessions
+            .iter()
+            .map(|one| (one.path, one.is_exported))
+            .partition(|(_, exported)| *exported);
+        for (path, _) in exported {
             self.sessions.remove(path.socket);
             // The allocation was exported too; this removes the server name of the client.
             cx.server.close(cx.now, &path.five_tuple);
         }
         // Exported sessions are removed and can send no record.
-        self.sessions.go_on();
+        self.sessions.resume();
         for (path, _) in others {
             self.end(cx, path.socket, AssociationEnd::Shutdown);
         }
@@ -123,23 +112,23 @@ impl Dtls {
     ///
     /// # Errors
     /// The state is invalid, or the listener or table entry is missing: the session has ended.
-    pub(crate) fn inherit<N: Net>(
+    pub(crate) fn import<N: Net>(
         &mut self,
         cx: &mut Context<N>,
-        session: &InheritedSession,
+        session: &Bytes,
         skipped: u64,
-    ) -> Result<(), SessionLost> {
-        let state: Result<SessionState, _> = Reader::new(&session.state).last();
-        let state = state.map_err(SessionLost::Malformed)?;
+    ) -> Result<(), SessionImportError> {
+        let state: Result<SessionState, _> = Reader::new(&session.0).last();
+        let state = state.map_err(SessionImportError::Malformed)?;
         let SessionState { five_tuple, random, began, last_record, mut keys } = state;
         keys.skip(skipped);
         if five_tuple.transport != Transport::Dtls || self.sessions.find(&five_tuple).is_some() {
-            return Err(SessionLost::Misfit);
+            return Err(SessionImportError::Misfit);
         }
-        let engine = resume(keys).ok_or(SessionLost::Misfit)?;
-        let lost = SessionLost::Listener(five_tuple.server);
-        let (listener, _) = cx.sockets.listener_at(five_tuple.server).ok_or(lost)?;
-        let id = self.sessions.next_id().ok_or(SessionLost::NoRoom)?;
+        let engine = resume(keys).ok_or(SessionImportError::Misfit)?;
+        let error = SessionImportError::Listener(five_tuple.server);
+        let (listener, _) = cx.sockets.listener_at(five_tuple.server).ok_or(error)?;
+        let id = self.sessions.next_id().ok_or(SessionImportError::NoRoom)?;
         if let Some(name) = engine.server_name() {
             cx.server.set_server_name(five_tuple, name);
         }
@@ -151,7 +140,7 @@ impl Dtls {
             began,
             last_record,
             established: false,
-            has_left: false,
+            is_exported: false,
             _permit: self.settings.admission.keep(Some(five_tuple.client.0.ip())),
         });
         self.sessions.establish(id);

@@ -60,10 +60,6 @@ impl Departure {
         Self { five_tuple: snapshot.client(), snapshot: Box::new(snapshot), leases }
     }
 
-    pub(super) const fn parts(&self) -> (&Snapshot, &Leases) {
-        (&self.snapshot, &self.leases)
-    }
-
     pub(super) fn into_allocation(self, policy: &Policy) -> Option<Allocation> {
         let Self { snapshot, leases, .. } = self;
         let rules = policy.of(snapshot.realm());

@@ -5,42 +5,44 @@ use turn_types::{FiveTuple, SocketId};
 
 use control::StreamEnd;
 
-use super::connection::{ConnectionLost, LeftStream, Stream, StreamState};
+use super::connection::{ExportedStream, Stream, StreamImportError, StreamState};
 use super::output::finish;
 use super::{PipeEvent, Streams};
 use crate::context::Context;
-use crate::inheritance::InheritedStream;
-use crate::io::{Net, Source, StreamIo as _};
+use crate::io::{Net, Source};
+use crate::snapshot::{Descriptors, StreamSnapshot};
 use crate::token::Token;
 
 impl<N: Net> Streams<N> {
     /// Exports all connections. Connections within a TLS handshake, which has no exportable state,
-    /// are closed at the [commit](Self::forget). Exported connections retain their numbers until
+    /// are closed at the [commit](Self::commit). Exported connections retain their numbers until
     /// the commit.
-    pub(crate) fn leave(&mut self, cx: &mut Context<N>) -> Vec<LeftStream<N>> {
+    pub(crate) fn export(&mut self, cx: &mut Context<N>) -> Vec<ExportedStream<N>> {
         let all = self.table.iter_mut().filter(|stream| !stream.is_handshaking());
         let ids: Vec<SocketId> = all.map(|stream| stream.path.socket).collect();
-        let mut left = Vec::new();
+        let mut exported = Vec::new();
         for id in ids {
-            match self.table.get_mut(id).and_then(Stream::detach) {
-                Some(detached) => {
-                    if let Some(stream) = self.table.lift(id) {
-                        cx.net.unwatch(Source::Stream(&stream.socket));
-                        left.push(stream.leave(detached));
-                    }
+            let Some(stream) = self.table.lift(id) else { continue };
+            match stream.export() {
+                Ok(stream) => {
+                    cx.net.unwatch(Source::Stream(&stream.socket));
+                    exported.push(stream);
                 }
-                // Broken.
-                None => self.close(cx, id, StreamEnd::Broken),
+                Err(broken) => {
+                    self.table.put_back(broken);
+                    self.close(cx, id, StreamEnd::Broken);
+                }
             }
         }
-        left
+        exported
     }
 
-    /// Takes connections back that have left.
-    pub(crate) fn take_back(&mut self, cx: &mut Context<N>, left: Vec<LeftStream<N>>) {
-        for left in left {
-            let (id, five_tuple, pipe) = (left.id, left.state.five_tuple(), left.state.pipe());
-            match self.restore(cx, left) {
+    /// Restores exported connections: the successor has failed.
+    pub(crate) fn roll_back(&mut self, cx: &mut Context<N>, exported: Vec<ExportedStream<N>>) {
+        for stream in exported {
+            let (id, five_tuple, pipe) =
+                (stream.id, stream.state.five_tuple(), stream.state.pipe());
+            match self.restore(cx, stream) {
                 Ok(stream) => self.table.put_back(stream),
                 Err(_) => {
                     self.pipes.extend(pipe.map(PipeEvent::Closed));
@@ -52,8 +54,8 @@ impl<N: Net> Streams<N> {
     }
 
     /// Closes the descriptors of exported connections, and closes all other connections.
-    pub(crate) fn forget(&mut self, cx: &mut Context<N>, left: Vec<LeftStream<N>>) {
-        for LeftStream { id, state, .. } in left {
+    pub(crate) fn commit(&mut self, cx: &mut Context<N>, exported: Vec<ExportedStream<N>>) {
+        for ExportedStream { id, state, .. } in exported {
             let five_tuple = state.five_tuple();
             self.table.forget(id, (five_tuple.client, five_tuple.server));
             // The allocation was exported; this removes the server name.
@@ -63,24 +65,24 @@ impl<N: Net> Streams<N> {
         others.into_iter().for_each(|id| self.close(cx, id, StreamEnd::Shutdown));
     }
 
-    /// Takes a connection of another process. It counts among all, whatever the limits are now.
+    /// Imports a connection of the predecessor, regardless of current limits.
     ///
     /// # Errors
-    /// It cannot be what another process had, or there is no memory for it: it is closed.
-    pub(crate) fn inherit(
+    /// The state or the socket is invalid, or there is no memory: the connection is closed.
+    pub(crate) fn import(
         &mut self,
         cx: &mut Context<N>,
-        inherited: InheritedStream<N::Stream>,
-    ) -> Result<(), ConnectionLost> {
-        let InheritedStream { remote, socket, state } = inherited;
-        let state: StreamState = Reader::new(&state).last().map_err(ConnectionLost::Malformed)?;
-        if socket.remote_addr().ok() != Some(remote) {
-            return Err(ConnectionLost::Socket);
-        }
+        snapshot: StreamSnapshot,
+        descriptors: &mut Descriptors<N::Descriptor>,
+    ) -> Result<(), StreamImportError> {
+        let socket = snapshot.open(&cx.net, descriptors).ok_or(StreamImportError::Socket)?;
+        let state = Reader::new(&snapshot.state.0).last();
+        let state: StreamState = state.map_err(StreamImportError::Malformed)?;
         let permit = self.settings.admission.keep(state.customer());
         let has_client = state.customer().is_some();
-        let id = self.table.next_id().ok_or(ConnectionLost::NoRoom)?;
-        let stream = self.restore(cx, LeftStream { id, socket, remote, permit, state })?;
+        let id = self.table.next_id().ok_or(StreamImportError::NoRoom)?;
+        let remote = snapshot.remote;
+        let stream = self.restore(cx, ExportedStream { id, socket, remote, permit, state })?;
         self.table.insert(stream);
         if has_client {
             self.hold_addresses(cx, id);
@@ -93,12 +95,12 @@ impl<N: Net> Streams<N> {
     fn restore(
         &mut self,
         cx: &Context<N>,
-        left: LeftStream<N>,
-    ) -> Result<Box<Stream<N>>, ConnectionLost> {
-        let id = left.id;
-        let stream = Stream::restore(left)?;
+        exported: ExportedStream<N>,
+    ) -> Result<Box<Stream<N>>, StreamImportError> {
+        let id = exported.id;
+        let stream = Stream::restore(exported)?;
         let (source, token) = (Source::Stream(&stream.socket), Token::Stream(id).number());
-        cx.net.watch(source, token, stream.interest()).map_err(|_| ConnectionLost::NoRoom)?;
+        cx.net.watch(source, token, stream.interest()).map_err(|_| StreamImportError::NoRoom)?;
         if !stream.is_flushed() {
             self.unsent.push(id);
         }
@@ -119,7 +121,7 @@ impl<N: Net> Streams<N> {
         self.table.holder_of(five_tuple.client, five_tuple.server)
     }
 
-    /// Uses no socket until [`go_on`](Self::go_on): before the commit the predecessor has all of
+    /// Uses no socket until [`resume`](Self::resume): before the commit the predecessor has all of
     /// them. Ends of connections are deferred.
     pub(crate) const fn wait_for_commit(&mut self) {
         self.is_before_commit = true;
@@ -131,7 +133,7 @@ impl<N: Net> Streams<N> {
     }
 
     /// Finishes the deferred ends: this process serves.
-    pub(crate) fn go_on(&mut self, cx: &mut Context<N>) {
+    pub(crate) fn resume(&mut self, cx: &mut Context<N>) {
         self.is_before_commit = false;
         for (stream, end) in std::mem::take(&mut self.ended) {
             finish(cx, *stream, end);

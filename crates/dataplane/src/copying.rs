@@ -1,0 +1,316 @@
+//! Snapshots of allocations while the worker serves: for the successor, so that few are left for
+//! the pause; or for a keeper, in case this process dies.
+//!
+//! The worker sends changes, to a keeper a few times a second. A socket goes with the first
+//! snapshot of its allocation. A keeper may lack the newest permissions and channels. Allocations
+//! with TCP connections are exported in the pause only.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::thread::sleep;
+use std::time::Duration;
+
+use state_format::{Bytes, Writer};
+use turn_proto::{AllocationCopy, Server};
+use turn_types::{AllocationId, Instant, RelayId, RelayProtocol, Transport, WorkerId};
+
+use crate::dtls::Dtls;
+use crate::io::{AcceptIo as _, Net, Source};
+use crate::limits::{
+    COPIES_AGAIN_AFTER, COPIES_EVERY, COPIES_PER_TURN, COPIES_TO_NEXT_EVERY, LAST_COPIES_PAUSES,
+    SOCKETS_AGAIN_AFTER,
+};
+use crate::snapshot::{AllocationSnapshot, Export, RelaySnapshot};
+use crate::sockets::Sockets;
+use crate::tcp_relay::TcpRelay;
+
+/// Parts of a worker with state of allocations.
+pub(crate) struct Parts<'a, N: Net> {
+    pub(crate) worker: WorkerId,
+    pub(crate) net: &'a N,
+    pub(crate) server: &'a mut Server,
+    pub(crate) sockets: &'a Sockets<N>,
+    pub(crate) tcp_relay: &'a TcpRelay<N>,
+    pub(crate) dtls: &'a Dtls,
+}
+
+/// Relays with sockets in the other process.
+type KnownRelays = [Option<RelayId>; 2];
+
+/// Part of an allocation in the other process.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    relays: KnownRelays,
+    /// Count of the progress in the last snapshot.
+    progress: u64,
+}
+
+/// Index of the allocations in the other process.
+#[derive(Debug, Default)]
+pub(crate) struct CopyIndex(BTreeMap<AllocationId, Known>);
+
+impl CopyIndex {
+    pub(crate) fn ids(&self) -> impl Iterator<Item = AllocationId> {
+        self.0.keys().copied()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn contains(&self, id: AllocationId) -> bool {
+        self.0.contains_key(&id)
+    }
+
+    /// Returns the allocations with progress since the last snapshot.
+    pub(crate) fn progressed(&self, server: &Server) -> impl Iterator<Item = AllocationId> {
+        let progressed = |(id, known): (&AllocationId, &Known)| {
+            let count = server.progress_count(*id)?;
+            (count != known.progress).then_some(*id)
+        };
+        self.0.iter().filter_map(progressed)
+    }
+
+    /// Adds the state of these allocations to an export, or their end. Without a `recipient` while
+    /// the worker serves, allocations of all kinds are included. Returns the allocations without
+    /// descriptors for their sockets.
+    pub(crate) fn export<N: Net>(
+        &mut self,
+        export: &mut Export<N::Descriptor>,
+        parts: &Parts<'_, N>,
+        ids: impl IntoIterator<Item = AllocationId>,
+        recipient: Option<Recipient>,
+    ) -> Option<Shortage> {
+        export.snapshot.last_id = parts.server.last_id();
+        export.snapshot.complete = !parts.server.has_changes();
+        let is_included = |copy: &AllocationCopy| recipient.is_none_or(|one| is_copied(copy, one));
+        let dtls = Some(parts.dtls).filter(|_| recipient == Some(Recipient::Keeper));
+        let mut shortage: Option<Shortage> = None;
+        let mut out = Writer::new();
+        for id in ids {
+            match parts.server.copy(id).filter(&is_included) {
+                Some(copy) => match self.relays(id, &copy, (parts, export)) {
+                    Ok((relays, known)) => {
+                        let progress = parts.server.progress_count(id).unwrap_or_default();
+                        self.0.insert(id, Known { relays: known, progress });
+                        copy.write(&mut out);
+                        let state = Bytes(out.take_bytes());
+                        let session = dtls.and_then(|dtls| dtls.copy_of(&copy.client()));
+                        let all = &mut export.snapshot.allocations;
+                        all.push(AllocationSnapshot { id, state, relays, session });
+                    }
+                    Err(why) => {
+                        let first = || Shortage { ids: Vec::new(), why };
+                        shortage.get_or_insert_with(first).ids.push(id);
+                    }
+                },
+                None if self.0.remove(&id).is_some() => {
+                    export.snapshot.allocations.retain(|earlier| earlier.id != id);
+                    export.snapshot.ended.push(id);
+                }
+                None => {}
+            }
+        }
+        shortage
+    }
+
+    /// Returns the relays of an allocation, with new descriptors in the export, and the relays with
+    /// sockets in the other process from then on.
+    fn relays<N: Net>(
+        &self,
+        id: AllocationId,
+        copy: &AllocationCopy,
+        (parts, export): (&Parts<'_, N>, &mut Export<N::Descriptor>),
+    ) -> io::Result<(Vec<RelaySnapshot>, KnownRelays)> {
+        let before = self.0.get(&id).map(|known| known.relays).unwrap_or_default();
+        let mut after = KnownRelays::default();
+        let mut relays = Vec::new();
+        for (relay, known) in copy.relays().zip(&mut after) {
+            *known = Some(relay);
+            let listener = parts.tcp_relay.listener(relay);
+            let listener = listener.map(|one| (one.local_addr(), Some(Source::Acceptor(one))));
+            let udp = || parts.sockets.at(relay).map(|(at, udp)| (at, udp.map(Source::Udp)));
+            let Some((at, source)) = listener.or_else(udp) else { continue };
+            let own = source.is_some();
+            let new = source.filter(|_| !before.contains(&Some(relay)));
+            let new = new.map(|source| parts.net.duplicate(source)).transpose()?;
+            let socket = new.map(|descriptor| export.add(descriptor));
+            relays.push(RelaySnapshot { relay, at, own, socket });
+        }
+        Ok((relays, after))
+    }
+}
+
+/// Allocations without descriptors for their sockets.
+pub(crate) struct Shortage {
+    ids: Vec<AllocationId>,
+    pub(crate) why: io::Error,
+}
+
+/// Recipient of snapshots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recipient {
+    /// A keeper, as long as this process lives.
+    Keeper,
+    /// The successor, until the commit.
+    Successor,
+}
+
+impl Recipient {
+    /// Time between two snapshots.
+    const fn interval(self) -> Duration {
+        match self {
+            Self::Keeper => COPIES_EVERY,
+            Self::Successor => COPIES_TO_NEXT_EVERY,
+        }
+    }
+}
+
+/// Snapshots of a worker for one recipient.
+#[derive(Debug)]
+pub(crate) struct Copying<N: Net> {
+    to: SyncSender<Export<N::Descriptor>>,
+    recipient: Recipient,
+    index: CopyIndex,
+    /// The first snapshot is sent, also of a worker without allocations.
+    has_begun: bool,
+    /// Snapshot without room in the channel.
+    unsent: Option<Export<N::Descriptor>>,
+    due: Instant,
+    /// Allocations that wait for descriptors, or with an old state in the other process.
+    late: BTreeSet<AllocationId>,
+    late_due: Instant,
+}
+
+/// Why snapshots are not sent.
+#[derive(Debug)]
+pub(crate) enum CopyError {
+    /// The other process is gone.
+    Gone,
+    /// No descriptors are left, and the successor needs all.
+    Exhausted(io::Error),
+    /// No descriptors are left for some allocations. A keeper gets them later.
+    Late(io::Error),
+}
+
+impl<N: Net> Copying<N> {
+    pub(crate) fn new(to: SyncSender<Export<N::Descriptor>>, recipient: Recipient) -> Self {
+        Self {
+            to,
+            recipient,
+            index: CopyIndex::default(),
+            has_begun: false,
+            unsent: None,
+            due: Instant::ZERO,
+            late: BTreeSet::new(),
+            late_due: Instant::ZERO,
+        }
+    }
+
+    /// Resumes with the states of all allocations: another recipient has got the changes meanwhile.
+    pub(crate) fn resume(&mut self, server: &mut Server) {
+        server.keep_changes(true);
+        // Ended allocations are no changes any more.
+        self.late.extend(self.index.ids());
+        self.late_due = Instant::ZERO;
+    }
+
+    /// Returns the index of the allocations in the other process after it has received everything,
+    /// and the snapshot that is not sent yet.
+    pub(crate) fn into_index(self) -> (CopyIndex, Option<Export<N::Descriptor>>) {
+        (self.index, self.unsent)
+    }
+
+    /// Time of the next snapshot; `None` without a change.
+    pub(crate) fn due(&self, server: &Server) -> Option<Instant> {
+        let has_changes = !self.has_begun || self.unsent.is_some() || server.has_changes();
+        let changes = has_changes.then_some(self.due);
+        let late = (!self.late.is_empty()).then_some(self.due.max(self.late_due));
+        changes.into_iter().chain(late).min()
+    }
+
+    /// Sends a snapshot when due.
+    pub(crate) fn serve(
+        &mut self,
+        now: Instant,
+        parts: &mut Parts<'_, N>,
+    ) -> Result<(), CopyError> {
+        if self.due(parts.server).is_none_or(|due| now < due) {
+            return Ok(());
+        }
+        let (export, late) = match self.unsent.take() {
+            Some(export) => (export, None),
+            None => self.changes(now, parts)?,
+        };
+        self.has_begun = true;
+        self.due = match self.to.try_send(export) {
+            // One after another, with a turn of packets between.
+            Ok(()) if parts.server.has_changes() => now,
+            Ok(()) => now + self.recipient.interval(),
+            Err(TrySendError::Full(export)) => {
+                self.unsent = Some(export);
+                now + COPIES_AGAIN_AFTER
+            }
+            Err(TrySendError::Disconnected(_)) => return Err(CopyError::Gone),
+        };
+        late.map_or(Ok(()), |why| Err(CopyError::Late(why)))
+    }
+
+    /// Returns a snapshot of changes, and why some have to wait.
+    fn changes(
+        &mut self,
+        now: Instant,
+        parts: &mut Parts<'_, N>,
+    ) -> Result<(Export<N::Descriptor>, Option<io::Error>), CopyError> {
+        let mut ids: Vec<AllocationId> = Vec::new();
+        if self.late_due <= now {
+            ids.extend(std::iter::from_fn(|| self.late.pop_first()).take(COPIES_PER_TURN));
+        }
+        ids.extend(parts.server.take_changed(COPIES_PER_TURN - ids.len()));
+        let recipient = self.recipient;
+        let mut export = Export::new(parts.worker);
+        let shortage = self.index.export(&mut export, parts, ids, Some(recipient));
+        match (shortage, recipient) {
+            (None, _) => Ok((export, None)),
+            (Some(Shortage { why, .. }), Recipient::Successor) => Err(CopyError::Exhausted(why)),
+            (Some(Shortage { ids, why }), Recipient::Keeper) => {
+                self.late.extend(ids);
+                self.late_due = now + SOCKETS_AGAIN_AFTER;
+                Ok((export, Some(why)))
+            }
+        }
+    }
+
+    /// Sends all changes at the exit of the worker, with a short timeout for a slow receiver.
+    /// Returns false if changes are missing there.
+    pub(crate) fn send_last(mut self, parts: &mut Parts<'_, N>) -> bool {
+        self.late_due = Instant::ZERO;
+        let mut pauses = 0..LAST_COPIES_PAUSES;
+        // Nothing changes any more.
+        while let Some(due) = self.due(parts.server) {
+            // Without descriptors now, there are none later.
+            if self.serve(due, parts).is_err() {
+                return false;
+            }
+            if self.unsent.is_some() {
+                if pauses.next().is_none() {
+                    return false;
+                }
+                sleep(COPIES_AGAIN_AFTER);
+            }
+        }
+        true
+    }
+}
+
+/// Returns true for allocations without TCP connections: a copy of a connection would lack later
+/// bytes. A keeper gets DTLS sessions with the allocations, a successor gets them in the pause.
+fn is_copied(copy: &AllocationCopy, recipient: Recipient) -> bool {
+    copy.protocol() == RelayProtocol::Udp
+        && match copy.client().transport {
+            Transport::Udp => true,
+            Transport::Dtls => recipient == Recipient::Keeper,
+            Transport::Tcp | Transport::Tls => false,
+        }
+}

@@ -1,0 +1,174 @@
+//! State of a worker for another process.
+//!
+//! A [`Snapshot`] is the form on the wire as well: fields have numbers once, here. Sockets are in
+//! it by index; their descriptors go beside it.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use state_format::{Bytes, fields};
+use turn_proto::{Progress, ReservedPort};
+use turn_types::{AllocationId, RelayId, WorkerId};
+
+use crate::io::{Net, StreamIo as _};
+
+/// State of a worker, or its changes since an earlier snapshot.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// The worker.
+    pub worker: WorkerId,
+    /// Last assigned id.
+    pub last_id: AllocationId,
+    /// New and changed allocations. The last entry of an allocation counts.
+    pub allocations: Vec<AllocationSnapshot>,
+    /// Allocations without a place here any more: they ended, or moved to another worker. They
+    /// precede [`Self::allocations`].
+    pub ended: Vec<AllocationId>,
+    /// Nothing else had changed.
+    pub complete: bool,
+    /// Progress of allocations with an earlier snapshot.
+    pub progress: Vec<(AllocationId, Progress)>,
+    /// Connections of clients over TCP and TLS.
+    pub streams: Vec<StreamSnapshot>,
+    /// DTLS sessions, with keys.
+    pub sessions: Vec<Bytes>,
+    /// Connections with peers (RFC 6062).
+    pub peers: Vec<StreamSnapshot>,
+    /// Datagrams that the kernel has dropped at full receive buffers and that are counted already,
+    /// by the address of the socket.
+    pub losses: Vec<(SocketAddr, u32)>,
+    /// Reserved ports of the clients of all workers; from the first worker only.
+    pub reserved: Vec<ReservedPort>,
+    /// Number of allocations, with those of earlier snapshots.
+    pub total: u64,
+}
+
+/// State of an allocation.
+#[derive(Clone)]
+pub struct AllocationSnapshot {
+    /// The allocation.
+    pub id: AllocationId,
+    /// State for the [import](turn_proto::Server::import), with keys.
+    pub state: Bytes,
+    /// Relays of the allocation.
+    pub relays: Vec<RelaySnapshot>,
+    /// DTLS session of the client, with keys; for a keeper only. An import
+    /// [skips](crate::limits::RECORDS_SKIPPED) record numbers.
+    pub session: Option<Bytes>,
+}
+
+/// Relay of an allocation.
+#[derive(Clone, Copy, Debug)]
+pub struct RelaySnapshot {
+    /// Name of the relay in the exporting process.
+    pub relay: RelayId,
+    /// Local address.
+    pub at: SocketAddr,
+    /// The relay has its own socket.
+    pub own: bool,
+    /// This socket; only in the first snapshot of the allocation.
+    pub socket: Option<DescriptorIndex>,
+}
+
+/// TCP connection of a client, or with a peer.
+#[derive(Clone, Debug)]
+pub struct StreamSnapshot {
+    /// State, with the keys of TLS.
+    pub state: Bytes,
+    /// Remote address, which identifies the socket.
+    pub remote: SocketAddr,
+    /// Socket.
+    pub socket: DescriptorIndex,
+}
+
+impl StreamSnapshot {
+    /// Opens the socket. `None`: the connection is broken, or the socket is another one.
+    pub(crate) fn open<N: Net>(
+        &self,
+        net: &N,
+        descriptors: &mut Descriptors<N::Descriptor>,
+    ) -> Option<N::Stream> {
+        let stream = net.open_stream(descriptors.take(self.socket)?).ok()?;
+        (stream.remote_addr().ok() == Some(self.remote)).then_some(stream)
+    }
+}
+
+/// Index of a descriptor of an [`Export`].
+pub type DescriptorIndex = u32;
+
+fields!(Snapshot {
+    1 => worker,
+    2 => last_id,
+    3 => allocations,
+    4 => ended,
+    5 => complete,
+    6 => progress,
+    7 => streams,
+    8 => sessions,
+    9 => peers,
+    10 => losses,
+    11 => reserved,
+    12 => total,
+});
+fields!(AllocationSnapshot { 1 => id, 2 => state, 3 => relays, 4 => session });
+fields!(RelaySnapshot { 1 => relay, 2 => at, 3 => own, 4 => socket });
+fields!(StreamSnapshot { 1 => state, 2 => remote, 3 => socket });
+
+impl fmt::Debug for AllocationSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AllocationSnapshot").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// Snapshot with descriptors of type `D`.
+#[derive(Debug)]
+pub struct Export<D> {
+    /// The snapshot.
+    pub snapshot: Snapshot,
+    /// Descriptors, by index.
+    pub descriptors: Vec<D>,
+}
+
+impl<D> Export<D> {
+    /// Snapshot of a worker without allocations.
+    #[must_use]
+    pub const fn new(worker: WorkerId) -> Self {
+        let snapshot = Snapshot {
+            worker,
+            last_id: AllocationId::new(worker, 0),
+            allocations: Vec::new(),
+            ended: Vec::new(),
+            complete: true,
+            progress: Vec::new(),
+            streams: Vec::new(),
+            sessions: Vec::new(),
+            peers: Vec::new(),
+            losses: Vec::new(),
+            reserved: Vec::new(),
+            total: 0,
+        };
+        Self { snapshot, descriptors: Vec::new() }
+    }
+
+    /// Adds a descriptor.
+    pub(crate) fn add(&mut self, descriptor: D) -> DescriptorIndex {
+        self.descriptors.push(descriptor);
+        self.descriptors.len() as DescriptorIndex - 1
+    }
+
+    /// Splits it, for an import.
+    pub(crate) fn into_parts(self) -> (Snapshot, Descriptors<D>) {
+        (self.snapshot, Descriptors(self.descriptors.into_iter().map(Some).collect()))
+    }
+}
+
+/// Descriptors of an export. Unused descriptors are closed.
+#[derive(Debug)]
+pub(crate) struct Descriptors<D>(Vec<Option<D>>);
+
+impl<D> Descriptors<D> {
+    /// Takes a descriptor; `None`: it does not exist or is in use.
+    pub(crate) fn take(&mut self, index: DescriptorIndex) -> Option<D> {
+        self.0.get_mut(index as usize)?.take()
+    }
+}

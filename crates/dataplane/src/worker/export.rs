@@ -1,0 +1,182 @@
+//! Export of a worker to the successor.
+//!
+//! ```text
+//! predecessor                                successor
+//! snapshots while it serves              --> import
+//! pause: nothing is received from here on
+//! export: everything else                --> import
+//! last_progress: of the kernel path      --> set_progress
+//!                                        <-- it is ready
+//! commit                                     commit_import
+//! ```
+//!
+//! Datagrams and bytes wait in the shared sockets. All clients are exported: the successor handles
+//! waiting requests, or this process refuses them. TLS handshakes are closed at the commit.
+
+use std::io;
+use std::mem::{replace, take};
+
+use turn_proto::{EndedWait, Progress};
+use turn_types::{AllocationId, Transport, WorkerId};
+
+use super::handover::Phase;
+use super::pause::Pause;
+use super::{Clients, Worker};
+use crate::copying::CopyIndex;
+use crate::io::Net;
+use crate::limits::RING_ROUNDS_PER_TURN;
+use crate::report::Sent;
+use crate::snapshot::Export;
+
+impl<N: Net> Worker<N> {
+    /// Pauses the worker: messages of workers are served, and nothing else, until the
+    /// [commit](Self::commit) or [rollback](Self::roll_back). When all workers are paused and have
+    /// served the messages, each can [export](Self::export).
+    pub fn pause(&mut self) {
+        if self.handover.is_paused() {
+            return;
+        }
+        self.withdraw_routes_of_connections();
+        let (index, unsent) = match replace(&mut self.handover.phase, Phase::Serving) {
+            Phase::Copying(copying) => copying.into_index(),
+            Phase::Importing(_) | Phase::Serving | Phase::Paused(_) | Phase::Retired => {
+                self.cx.server.keep_changes(true);
+                (CopyIndex::default(), None)
+            }
+        };
+        self.handover.phase = Phase::Paused(Pause { index, unsent, streams: Vec::new() });
+    }
+
+    /// Exports all connections, sessions and allocations without an earlier snapshot at the
+    /// successor, and all changes. The worker is [paused](Self::pause).
+    ///
+    /// # Errors
+    /// No descriptors left: the worker is [rolled back](Self::roll_back).
+    pub fn export(&mut self) -> io::Result<Export<N::Descriptor>> {
+        if !self.handover.is_paused() {
+            return Err(io::Error::other("it is not paused"));
+        }
+        self.end_waits();
+        let streams = self.streams.export(&mut self.cx);
+        self.settle();
+        let sessions = self.dtls.export();
+        let (handover, parts) = self.split_for_export();
+        let Phase::Paused(pause) = &mut handover.phase else { unreachable!("it is paused") };
+        pause.streams.extend(streams);
+        let mut export = pause.export(parts).inspect_err(|_| self.roll_back())?;
+        export.snapshot.sessions = sessions;
+        export.snapshot.losses = self.cx.sockets.losses();
+        if self.cx.worker == WorkerId(0) {
+            export.snapshot.reserved = self.cx.server.reserved_ports();
+        }
+        Ok(export)
+    }
+
+    /// Completes all waiting requests: each is refused, or stored in its connection.
+    fn end_waits(&mut self) {
+        loop {
+            let Self { cx, streams, dtls, .. } = self;
+            let Some(ended) = cx.server.end_wait(cx.now, &mut cx.reply) else { break };
+            match ended {
+                EndedWait::Unserved { path, request } => streams.unserve(path.socket, request),
+                EndedWait::Refused(answer) => {
+                    streams.answered(answer.to.socket);
+                    cx.answer(&mut Clients { streams, dtls }, answer, Sent::LateError);
+                }
+                EndedWait::Dropped => {}
+            }
+            self.settle();
+        }
+        self.settle();
+    }
+
+    /// Withdraws the routes of clients with connections, and relays the packets that these have
+    /// delivered.
+    fn withdraw_routes_of_connections(&mut self) {
+        self.cx.server.withdraw_all(|transport| transport != Transport::Udp);
+        self.settle();
+        for _ in 0..RING_ROUNDS_PER_TURN {
+            if !self.receive_from_ring() {
+                break;
+            }
+        }
+        self.send_gathered();
+    }
+
+    /// Returns the progress of the allocations that the kernel has relayed for since the
+    /// [export](Self::export). If `ends`, their routes are withdrawn: the successor is about to
+    /// serve. Otherwise the kernel path continues without this process.
+    pub fn last_progress(&mut self, ends: bool) -> Vec<(AllocationId, Progress)> {
+        let Phase::Paused(Pause { index, .. }) = &self.handover.phase else { return Vec::new() };
+        let by_kernel: Vec<_> = index.ids().filter(|id| self.offload.relays(*id)).collect();
+        if ends {
+            self.cx.server.withdraw_all(|_| true);
+            self.settle();
+        } else {
+            let Self { cx, offload, .. } = self;
+            for id in &by_kernel {
+                offload.sweep_allocation(*id, &mut cx.server, cx.observer.counters());
+            }
+        }
+        self.count_traffic();
+        let progress = |id| Some((id, self.cx.server.progress(id)?));
+        by_kernel.into_iter().filter_map(progress).collect()
+    }
+
+    /// Updates the counters of relayed data: the successor continues them.
+    pub(super) fn count_traffic(&self) {
+        self.cx.observer.publish_traffic(&self.cx.server.carried_traffic());
+    }
+
+    /// One turn of a paused worker.
+    pub(super) fn rest(&mut self) {
+        self.cx.net.rest();
+        self.cx.now = self.cx.net.now();
+        self.cx.observer.counters().count_turn();
+        self.is_busy = false;
+        self.serve_messages();
+        self.send_gathered();
+        self.publish();
+    }
+
+    /// Resumes after a failure of the successor, with everything as before the
+    /// [pause](Self::pause).
+    pub fn roll_back(&mut self) {
+        let streams = match &mut self.handover.phase {
+            Phase::Copying(_) => return self.handover.serve(&mut self.cx.server),
+            Phase::Paused(pause) => take(&mut pause.streams),
+            Phase::Importing(_) | Phase::Serving | Phase::Retired => return,
+        };
+        let Self { cx, streams: all, dtls, tcp_relay, handover, .. } = self;
+        dtls.roll_back();
+        all.roll_back(cx, streams);
+        tcp_relay.resume_all(cx, all);
+        cx.server.set_all_routes(cx.now);
+        handover.serve(&mut cx.server);
+        self.settle();
+        self.is_busy = true;
+    }
+
+    /// Closes everything that was exported: the successor serves.
+    pub fn commit(&mut self) {
+        let Phase::Paused(pause) = &mut self.handover.phase else { return };
+        let (streams, index) = (take(&mut pause.streams), take(&mut pause.index));
+        self.handover.retire(&mut self.cx.server);
+        let Self { cx, streams: all, dtls, tcp_relay, .. } = self;
+        cx.sockets.unwatch_listeners(&cx.net);
+        all.set_accepting(&cx.net, false);
+        for id in index.ids() {
+            let Some(departure) = cx.server.remove(id) else { continue };
+            for relay in departure.relays() {
+                cx.sockets.remove_relay(&cx.net, relay);
+            }
+            tcp_relay.remove(&cx.net, departure.relays(), departure.connections());
+        }
+        all.commit(cx, streams);
+        cx.sockets.remove_shared(&cx.net);
+        dtls.commit(cx);
+        self.settle();
+        self.send_gathered();
+        self.is_busy = true;
+    }
+}

@@ -1,0 +1,224 @@
+//! Import of a worker of the predecessor, before this process serves.
+
+use std::io;
+
+use state_format::Reader;
+use turn_proto::{EndReason, ImportedAllocation, Progress, Renamed};
+use turn_types::{AllocationId, ClientPath, RelayId, RelayProtocol, SocketId, Transport};
+
+use super::Worker;
+use super::handover::Phase;
+use super::imported::{Import, ImportError, ImportedRelay, ImportedSocket, RefusedAllocation};
+use crate::dtls::Dtls;
+use crate::io::{AcceptIo as _, Net, UdpIo as _};
+use crate::limits::{IDS_SKIPPED, RECORDS_SKIPPED, RECORDS_SKIPPED_SPREAD};
+use crate::report::Condition;
+use crate::snapshot::{AllocationSnapshot, Descriptors, Export, RelaySnapshot, Snapshot};
+use crate::sockets::{RelaySettings, Sockets};
+use crate::stream::Streams;
+use crate::tcp_relay::PEER_OPTIONS;
+
+/// Returns the number of the socket for a path of a client of the predecessor.
+fn socket_of<N: Net>(
+    sockets: &Sockets<N>,
+    (streams, dtls): (&Streams<N>, &Dtls),
+    path: &ClientPath,
+) -> Option<SocketId> {
+    match path.five_tuple.transport {
+        Transport::Udp => sockets.listener_at(path.five_tuple.server).map(|(id, _)| id),
+        Transport::Tcp | Transport::Tls => streams.of_client(&path.five_tuple),
+        Transport::Dtls => dtls.of_client(&path.five_tuple),
+    }
+}
+
+impl<N: Net> Worker<N> {
+    /// Begins an import from a predecessor with these settings of relay sockets.
+    pub fn begin_import(&mut self, settings: RelaySettings) {
+        self.streams.wait_for_commit();
+        self.handover.import().settings = settings;
+    }
+
+    /// Imports a snapshot of a worker of the predecessor. A later snapshot of an allocation
+    /// replaces an earlier one.
+    pub fn import(&mut self, export: Export<N::Descriptor>) {
+        self.cx.now = self.cx.net.now();
+        let (snapshot, mut descriptors) = export.into_parts();
+        let Snapshot { last_id, allocations, ended, progress, streams, .. } = snapshot;
+        let Snapshot { sessions, peers, losses, reserved, .. } = snapshot;
+        // A crashed predecessor may have assigned later ids.
+        let counter = last_id.counter() + IDS_SKIPPED;
+        self.cx.server.skip_ids(AllocationId::new(last_id.worker(), counter));
+        for stream in streams {
+            let imported = self.streams.import(&mut self.cx, stream, &mut descriptors);
+            self.note_error(imported.map_err(ImportError::Connection));
+        }
+        for session in sessions {
+            let imported = self.dtls.import(&mut self.cx, &session, 0);
+            self.note_error(imported.map_err(ImportError::Session));
+        }
+        for peer in peers {
+            let (cx, streams) = (&self.cx, &mut self.streams);
+            let imported = self.tcp_relay.import(cx, streams, peer, &mut descriptors);
+            self.note_error(imported.map_err(ImportError::Peer));
+        }
+        for id in ended {
+            drop(self.revert_import(id));
+        }
+        for allocation in allocations {
+            self.import_allocation(allocation, &mut descriptors);
+        }
+        // A port may be free now.
+        for (id, refused) in std::mem::take(&mut self.handover.import().refused) {
+            self.try_import(id, refused.state, refused.relays);
+        }
+        self.set_progress(progress);
+        self.cx.sockets.set_losses(&losses);
+        self.handover.import().reserved.extend(reserved);
+    }
+
+    /// Finishes the import after the last snapshot, and returns the errors.
+    pub fn finish_import(&mut self) -> Vec<ImportError> {
+        self.tcp_relay.finish_import(&mut self.cx, &mut self.streams);
+        self.settle();
+        let Import { refused, errors, .. } = self.handover.import();
+        let refused = std::mem::take(refused).into_values();
+        let mut all: Vec<_> =
+            refused.map(|refused| ImportError::Allocation(refused.error)).collect();
+        all.append(errors);
+        all
+    }
+
+    /// Serves: the predecessor has committed. All workers have [finished](Self::finish_import)
+    /// their imports. `drains`: refuses new allocations.
+    pub fn commit_import(&mut self, drains: bool) {
+        self.cx.now = self.cx.net.now();
+        self.cx.server.drain(drains);
+        if let Phase::Importing(import) = &mut self.handover.phase {
+            // In other workers, old snapshots may have been in the way until now.
+            for port in std::mem::take(&mut import.reserved) {
+                self.cx.server.reserve_again(self.cx.now, &port);
+            }
+            self.handover.serve(&mut self.cx.server);
+        }
+        let Self { cx, streams, tcp_relay, .. } = self;
+        streams.resume(cx);
+        tcp_relay.resume_all(cx, streams);
+        self.settle();
+    }
+
+    /// Updates the progress of imported allocations.
+    pub fn set_progress(&mut self, progress: Vec<(AllocationId, Progress)>) {
+        for (id, progress) in progress {
+            self.cx.server.set_progress(id, progress);
+        }
+    }
+
+    fn note_error(&mut self, imported: Result<(), ImportError>) {
+        self.handover.import().errors.extend(imported.err());
+    }
+
+    fn import_allocation(
+        &mut self,
+        allocation: AllocationSnapshot,
+        descriptors: &mut Descriptors<N::Descriptor>,
+    ) {
+        let AllocationSnapshot { id, state, relays, session } = allocation;
+        let mut before = self.revert_import(id);
+        if let Some(session) = session {
+            let spread = self.cx.net.random() >> (u64::BITS - RECORDS_SKIPPED_SPREAD);
+            let imported = self.dtls.import(&mut self.cx, &session, RECORDS_SKIPPED + spread);
+            self.note_error(imported.map_err(ImportError::Session));
+        }
+        let relay = |RelaySnapshot { relay, at, own: _, socket }| {
+            let new = socket.and_then(|index| descriptors.take(index));
+            let socket = new.map(ImportedSocket::Descriptor).or_else(|| {
+                let known = before.iter_mut().find(|known| known.relay == relay);
+                known.and_then(|known| known.socket.take())
+            });
+            ImportedRelay { relay, at, socket }
+        };
+        let relays = relays.into_iter().map(relay).collect();
+        self.try_import(id, state.0, relays);
+    }
+
+    fn try_import(&mut self, id: AllocationId, state: Vec<u8>, mut relays: Vec<ImportedRelay<N>>) {
+        let Self { cx, streams, dtls, handover, .. } = self;
+        let socket_of = |path: &ClientPath| socket_of(&cx.sockets, (streams, dtls), path);
+        let (protocol, renamed) = match cx.server.import(cx.now, Reader::new(&state), socket_of) {
+            Ok(ImportedAllocation { protocol, renamed }) => (protocol, renamed),
+            Err(error) => {
+                let refused = RefusedAllocation { error, state, relays };
+                handover.import().refused.insert(id, refused);
+                return;
+            }
+        };
+        handover.import().relays.insert(id, renamed);
+        let adopted = renamed.into_iter().flatten().try_for_each(|Renamed { from, to }| {
+            let index = relays.iter().position(|one| one.relay == from).ok_or_else(invalid)?;
+            self.adopt((protocol, to), relays.swap_remove(index))
+        });
+        if let Err(error) = adopted {
+            let cx = &mut self.cx;
+            cx.observer.warn(cx.now.instant, Condition::RelaySocket, &error);
+            cx.server.end_allocation(cx.now, id, EndReason::SystemExhausted);
+        }
+        self.settle();
+    }
+
+    /// Watches the socket of a relay, or adds the relay to a shared socket.
+    fn adopt(
+        &mut self,
+        (protocol, to): (RelayProtocol, RelayId),
+        relay: ImportedRelay<N>,
+    ) -> io::Result<()> {
+        let settings = self.handover.import().settings;
+        let Self { cx, tcp_relay, .. } = self;
+        let (net, at) = (&cx.net, relay.at);
+        let socket = match relay.socket {
+            None if to.is_shared() => return cx.sockets.share(to, at),
+            Some(socket) if !to.is_shared() => socket,
+            Some(_) | None => return Err(invalid()),
+        };
+        match socket {
+            ImportedSocket::Listener(listener) => tcp_relay.adopt(net, to, at, listener),
+            ImportedSocket::Udp(socket) => cx.sockets.adopt_relay(net, to, socket),
+            ImportedSocket::Descriptor(descriptor) if protocol == RelayProtocol::Tcp => {
+                tcp_relay.adopt(net, to, at, net.open_acceptor(descriptor, &PEER_OPTIONS)?)
+            }
+            ImportedSocket::Descriptor(descriptor) => {
+                let socket = cx.sockets.open_imported(net, descriptor, settings)?;
+                if socket.socket.local_addr() != at {
+                    return Err(invalid());
+                }
+                cx.sockets.adopt_relay(net, to, socket)
+            }
+        }
+    }
+
+    /// Removes an allocation, if imported, and returns its relays.
+    fn revert_import(&mut self, id: AllocationId) -> Vec<ImportedRelay<N>> {
+        let import = self.handover.import();
+        if let Some(refused) = import.refused.remove(&id) {
+            return refused.relays;
+        }
+        let Some(renamed) = import.relays.remove(&id) else { return Vec::new() };
+        self.cx.server.revert_import(id);
+        self.settle();
+        let Self { cx, tcp_relay, .. } = self;
+        let relay = |Renamed { from: relay, to }| {
+            if let Some(listener) = tcp_relay.take(&cx.net, to) {
+                let (at, socket) =
+                    (listener.local_addr(), Some(ImportedSocket::Listener(listener)));
+                return Some(ImportedRelay { relay, at, socket });
+            }
+            let (at, socket) = cx.sockets.remove_relay(&cx.net, to)?;
+            Some(ImportedRelay { relay, at, socket: socket.map(ImportedSocket::Udp) })
+        };
+        renamed.into_iter().flatten().filter_map(relay).collect()
+    }
+}
+
+/// Error of a socket that does not belong to the relay.
+fn invalid() -> io::Error {
+    io::ErrorKind::InvalidData.into()
+}

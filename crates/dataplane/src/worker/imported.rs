@@ -1,0 +1,78 @@
+//! State of an import.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use turn_proto::{AllocationImportError, Renamed, ReservedPort};
+use turn_types::{AllocationId, RelayId};
+
+use crate::dtls::SessionImportError;
+use crate::io::Net;
+use crate::sockets::{RelaySettings, RelaySocket};
+use crate::stream::StreamImportError;
+
+/// Error of an import: the allocation, connection or session has ended.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ImportError {
+    /// Allocation.
+    #[error("allocation: {0}")]
+    Allocation(AllocationImportError),
+    /// Connection of a client.
+    #[error("connection of a client: {0}")]
+    Connection(StreamImportError),
+    /// DTLS session of a client.
+    #[error("session of a client: {0}")]
+    Session(SessionImportError),
+    /// Connection with a peer.
+    #[error("connection with a peer: {0}")]
+    Peer(StreamImportError),
+}
+
+/// State of an import. Until the commit the allocations may change in the predecessor.
+#[derive(Debug)]
+pub(super) struct Import<N: Net> {
+    /// Relays of imported allocations, with both names.
+    pub(super) relays: BTreeMap<AllocationId, [Option<Renamed>; 2]>,
+    /// Refused allocations.
+    pub(super) refused: BTreeMap<AllocationId, RefusedAllocation<N>>,
+    pub(super) errors: Vec<ImportError>,
+    /// Reserved ports.
+    pub(super) reserved: Vec<ReservedPort>,
+    /// Settings of the relay sockets in the predecessor.
+    pub(super) settings: RelaySettings,
+}
+
+#[derive(Debug)]
+pub(super) struct RefusedAllocation<N: Net> {
+    pub(super) error: AllocationImportError,
+    pub(super) state: Vec<u8>,
+    pub(super) relays: Vec<ImportedRelay<N>>,
+}
+
+/// Relay with its name in the predecessor.
+#[derive(Debug)]
+pub(super) struct ImportedRelay<N: Net> {
+    pub(super) relay: RelayId,
+    pub(super) at: SocketAddr,
+    /// Own socket.
+    pub(super) socket: Option<ImportedSocket<N>>,
+}
+
+#[derive(Debug)]
+pub(super) enum ImportedSocket<N: Net> {
+    Descriptor(N::Descriptor),
+    Udp(RelaySocket<N>),
+    Listener(N::Acceptor),
+}
+
+impl<N: Net> Default for Import<N> {
+    fn default() -> Self {
+        Self {
+            relays: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            errors: Vec::new(),
+            reserved: Vec::new(),
+            settings: RelaySettings::default(),
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! Predecessor: hands everything over to a successor, or rolls back.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use admin::PassedOn;
+use control::Handle;
+use dataplane::limits::COPIES_WAITING;
+use dataplane::{Export, Listener, RelaySettings, SharedSocket, Snapshot, WorkerChannels};
+use linux_net::{Clock, TcpListener, force_receive_buffer};
+use state_format::{Bytes, Value as _, Writer};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use turn_types::{Secret, WorkerId};
+
+use super::changes::Changes;
+use super::messages::{
+    Hello, ListenerKind, ListenerName, News, Offer, Orders, Origin, Step, send_export,
+    send_kernel_path,
+};
+use super::parked::{Parked, Parking};
+use super::passing::{Inlet as _, Outlet};
+use super::room::{make_room, open_descriptors};
+use super::wire::Wire;
+use super::{COPYING_MAX, PATIENCE, PAUSE_ROOM, PREPARATION_MAX};
+use crate::offload::KernelPath;
+
+/// Time until what came in the pause is served, and the room is as configured again.
+const PAUSE_SERVED: Duration = Duration::from_secs(1);
+
+/// Pause after a process that could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Descriptors of a worker's listeners, beside those of the worker.
+#[derive(Debug)]
+pub(crate) struct ListenerCopies(Vec<(ListenerName, OwnedFd)>);
+
+impl ListenerCopies {
+    /// # Errors
+    /// No descriptors left.
+    pub(crate) fn of(
+        udp: &[Listener],
+        tcp: &[TcpListener],
+        shared: &[SharedSocket],
+    ) -> io::Result<Self> {
+        let udp = udp.iter().map(|one| ((ListenerKind::Udp, one.local_addr()), one.as_fd()));
+        let tcp = tcp.iter().map(|one| ((ListenerKind::Tcp, one.local_addr()), one.as_fd()));
+        let shared =
+            shared.iter().map(|one| ((ListenerKind::Shared, one.local_addr()), one.as_fd()));
+        let copy =
+            |(name, fd): (ListenerName, BorrowedFd<'_>)| Ok((name, fd.try_clone_to_owned()?));
+        udp.chain(tcp).chain(shared).map(copy).collect::<io::Result<_>>().map(Self)
+    }
+}
+
+/// Outcome of a hand-over.
+#[derive(Debug)]
+pub(crate) struct HandoverReport {
+    /// Process id of the successor.
+    pub(crate) to: u32,
+    /// Allocations that it has.
+    pub(crate) allocations: usize,
+    /// Time in which no process served.
+    pub(crate) pause: Duration,
+    /// Hears when the service manager knows of it.
+    pub(crate) told: oneshot::Sender<()>,
+}
+
+/// Parts of the data plane for a successor.
+pub(crate) struct WorkersExport {
+    /// The workers.
+    pub(crate) channels: WorkerChannels,
+    /// Their listeners.
+    pub(crate) listeners: Vec<ListenerCopies>,
+    /// Key of nonces.
+    pub(crate) nonce_key: Secret<[u8; 32]>,
+    /// Settings of their relay sockets.
+    pub(crate) relay_sockets: RelaySettings,
+    /// Receive buffer of each listener in bytes.
+    pub(crate) receive_buffer: usize,
+}
+
+impl WorkersExport {
+    /// Gives the UDP listeners so much room, where this process may.
+    fn set_room(&self, bytes: usize) {
+        for ((kind, _), fd) in self.listeners.iter().flat_map(|copies| &copies.0) {
+            if *kind == ListenerKind::Udp {
+                // Without the capability they have the room that they had.
+                let _ = force_receive_buffer(fd.as_fd(), bytes);
+            }
+        }
+    }
+}
+
+/// Parts of the server for a successor.
+pub(crate) struct ServerExport {
+    pub(crate) workers: WorkersExport,
+    /// Listeners of HTTP, and what serves them here.
+    pub(crate) services: Vec<(SocketAddr, OwnedFd)>,
+    pub(crate) serving: Vec<AbortHandle>,
+    /// Paths of Unix sockets.
+    pub(crate) paths: Vec<PassedOn>,
+    pub(crate) kernel_path: KernelPath,
+    /// Counters and drain.
+    pub(crate) handle: Handle,
+    pub(crate) changes: Changes,
+}
+
+/// Hand-overs are possible as long as this is there. Without it listeners and the kernel path are
+/// free to end.
+pub(crate) struct Handovers(Arc<Mutex<Option<ServerExport>>>);
+
+impl Handovers {
+    /// Leaves everything to the next process, which comes when this one has ended: `keep` passes it
+    /// to who keeps it meanwhile. Returns the number of allocations, which this process has no
+    /// more.
+    ///
+    /// # Errors
+    /// An upgrade goes on, or a worker does not answer: this process has them as before. Or it
+    /// cannot be kept: the calls have ended.
+    pub(crate) fn park(&self, keep: impl FnOnce(&Parked) -> io::Result<()>) -> io::Result<usize> {
+        let Ok(export) = self.0.try_lock() else {
+            return Err(io::Error::other("an upgrade goes on at this moment"));
+        };
+        match &*export {
+            Some(server) => server.park(keep),
+            None => Err(io::Error::other("another process has them")),
+        }
+    }
+
+    /// The listeners, for a keeper.
+    pub(super) fn listener_offer(&self) -> ListenerOffer {
+        ListenerOffer(Arc::downgrade(&self.0))
+    }
+}
+
+/// The listeners, as long as this process has them.
+pub(super) struct ListenerOffer(Weak<Mutex<Option<ServerExport>>>);
+
+impl ListenerOffer {
+    /// Offers them to a keeper. Returns false while an upgrade goes on, and when another process
+    /// has them.
+    ///
+    /// # Errors
+    /// The keeper is gone.
+    pub(super) fn offer(&self, outlet: &mut impl Outlet) -> io::Result<bool> {
+        let export = self.0.upgrade();
+        let export = export.as_ref().and_then(|export| export.try_lock().ok());
+        match export.as_deref() {
+            Some(Some(server)) => server.offer(outlet, &[]).map(|()| true),
+            _ => Ok(false),
+        }
+    }
+}
+
+impl Drop for Handovers {
+    fn drop(&mut self) {
+        // A hand-over that goes on at this moment ends with the process.
+        if let Ok(mut export) = self.0.try_lock() {
+            *export = None;
+        }
+    }
+}
+
+impl ServerExport {
+    /// Waits for the next process, on a thread of its own. `behind_a_pause`: this one has just
+    /// taken over.
+    ///
+    /// # Errors
+    /// No thread left.
+    pub(crate) fn start(
+        self,
+        listener: UnixListener,
+        done: UnboundedSender<HandoverReport>,
+        behind_a_pause: bool,
+    ) -> io::Result<Handovers> {
+        let export = Arc::new(Mutex::new(Some(self)));
+        let handovers = Handovers(Arc::clone(&export));
+        if behind_a_pause {
+            let served = Arc::clone(&export);
+            let restore = move || {
+                thread::sleep(PAUSE_SERVED);
+                // The next hand-over may have begun, and ended: then nothing is left to restore.
+                let export = served.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(Self { workers, .. }) = &*export {
+                    workers.set_room(workers.receive_buffer);
+                }
+            };
+            thread::Builder::new().name("room".to_owned()).spawn(restore)?;
+        }
+        let serve = move || {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else {
+                    // No descriptors left: it would be so again at once.
+                    thread::sleep(ACCEPT_PAUSE);
+                    continue;
+                };
+                let mut export = export.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some(server) = &*export else { return };
+                match server.hand_over(stream, &done) {
+                    Ok(true) => {
+                        *export = None;
+                        return;
+                    }
+                    Ok(false) => {}
+                    Err(error) => {
+                        tracing::warn!(
+                            "the next process did not take over, and this one goes on: {error}"
+                        );
+                    }
+                }
+            }
+        };
+        thread::Builder::new().name("handover".to_owned()).spawn(serve)?;
+        Ok(handovers)
+    }
+
+    /// Hands everything over to one process; false if it has only connected.
+    fn hand_over(
+        &self,
+        stream: UnixStream,
+        done: &UnboundedSender<HandoverReport>,
+    ) -> io::Result<bool> {
+        let mut wire = Wire::new(stream)?;
+        let Hello { version, process } = match wire.receive() {
+            Ok(hello) => hello,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        if self.changes.is_ending() {
+            return Err(io::Error::other("this server was told to end"));
+        }
+        tracing::info!(process, version, "the next process prepares to take over");
+        let hold = self.changes.hold();
+        self.offer(&mut wire, &[io::stderr().as_fd()])?;
+        wire.set_patience(PREPARATION_MAX)?;
+        wire.expect(Step::Copy)?;
+        wire.set_patience(PATIENCE)?;
+        let (copied, received) = sync_channel(COPIES_WAITING);
+        // Closed after the commit.
+        let mut sent = Vec::new();
+        self.copy(&mut wire, (copied, &received), &mut sent)
+            .and_then(|()| wire.expect(Step::Pause))
+            .inspect_err(|_| self.workers.channels.roll_back())?;
+        let since = Instant::now();
+        let exports = self.export()?;
+        let allocations = count(&exports);
+        // Snapshots of before the pause.
+        send_all(&mut wire, received.try_iter(), News::Snapshot, &mut sent)
+            .and_then(|()| send_all(&mut wire, exports, News::Last, &mut sent))
+            .and_then(|()| wire.expect(Step::Ready))
+            .and_then(|()| self.commit(&mut wire))
+            .inspect_err(|_| self.roll_back())?;
+        hold.make_final();
+        let pause = since.elapsed();
+        drop(sent);
+        self.workers.channels.commit();
+        self.serving.iter().for_each(AbortHandle::abort);
+        self.kernel_path.end();
+        let (told, heard) = oneshot::channel();
+        // A server that ends has no process to tell.
+        if done.send(HandoverReport { to: process, allocations, pause, told }).is_ok() {
+            let _ = heard.blocking_recv();
+        }
+        // It can do without.
+        let _ = wire.send(&Step::Released);
+        Ok(true)
+    }
+
+    /// Lets the successor serve.
+    fn commit(&self, wire: &mut Wire) -> io::Result<()> {
+        if self.changes.is_ending() {
+            return Err(io::Error::other("this server was told to end meanwhile"));
+        }
+        let drain_until = self.handle.drain_deadline();
+        let signals = self.changes.signals().into_iter().collect();
+        wire.send(&News::Orders(Orders { drain_until, signals }))?;
+        self.send_progress(wire, true)?;
+        self.pass_on_paths(true);
+        wire.send(&Step::Commit)
+    }
+
+    /// Sends the counters, and the progress by the kernel path, which `ends` or continues.
+    fn send_progress(&self, outlet: &mut impl Outlet, ends: bool) -> io::Result<()> {
+        let progress = self.workers.channels.last_progress(ends)?;
+        let totals = self.handle.workers.all_totals(self.kernel_path.watch().as_deref());
+        let mut out = Writer::new();
+        totals.write(&mut out);
+        outlet.send(&News::Totals(Bytes(out.into_bytes())))?;
+        outlet.send(&News::Progress(progress))
+    }
+
+    /// Exports everything for a process that starts after the end of this one. Returns the number
+    /// of allocations.
+    fn park(&self, keep: impl FnOnce(&Parked) -> io::Result<()>) -> io::Result<usize> {
+        let mut parking = Parking::new()?;
+        let path = self.kernel_path.park();
+        parking.send(&Origin::here(Clock::instant(), path.is_some()))?;
+        self.offer(&mut parking, &[])?;
+        let exports = self.export()?;
+        let allocations = count(&exports);
+        let mut sent = Vec::new();
+        let parked = send_all(&mut parking, exports, News::Last, &mut sent)
+            .and_then(|()| self.send_progress(&mut parking, path.is_none()))
+            .and_then(|()| match &path {
+                Some(path) => {
+                    send_kernel_path(&mut parking, &path.descriptors().collect::<Vec<_>>())
+                }
+                None => Ok(()),
+            })
+            .and_then(|()| parking.seal());
+        let parked = parked.inspect_err(|_| self.roll_back())?;
+        let kept = keep(&parked);
+        if kept.is_ok() && path.is_some() {
+            self.kernel_path.leave();
+        }
+        // Also after an error: the successor may get the keys of connections all the same, and two
+        // processes would use them.
+        self.workers.channels.commit();
+        kept.map(|()| allocations)
+    }
+
+    /// Sends snapshots of all allocations while the workers serve, until those of each worker were
+    /// complete.
+    fn copy(
+        &self,
+        wire: &mut Wire,
+        (copied, received): (SyncSender<Export<OwnedFd>>, &Receiver<Export<OwnedFd>>),
+        sent: &mut Vec<OwnedFd>,
+    ) -> io::Result<()> {
+        self.workers.channels.copy_to_successor(&copied);
+        drop(copied);
+        let until = Instant::now() + COPYING_MAX;
+        let mut incomplete: HashSet<WorkerId> =
+            (0..).map(WorkerId).take(self.workers.channels.count()).collect();
+        while !incomplete.is_empty() {
+            let export = received.recv_timeout(until.saturating_duration_since(Instant::now()));
+            let export = export.map_err(|_| io::Error::other("a worker sends no snapshots"))?;
+            if export.snapshot.complete {
+                incomplete.remove(&export.snapshot.worker);
+            }
+            send_all(wire, [export], News::Snapshot, sent)?;
+        }
+        Ok(())
+    }
+
+    /// Exports the workers; from here on no process serves.
+    fn export(&self) -> io::Result<Vec<Export<OwnedFd>>> {
+        self.workers.set_room(PAUSE_ROOM.max(self.workers.receive_buffer));
+        let exports = self.workers.channels.export();
+        exports.inspect_err(|_| self.workers.set_room(self.workers.receive_buffer))
+    }
+
+    fn roll_back(&self) {
+        self.pass_on_paths(false);
+        self.workers.channels.roll_back();
+        self.workers.set_room(self.workers.receive_buffer);
+    }
+
+    fn pass_on_paths(&self, passed_on: bool) {
+        self.paths.iter().for_each(|path| path.set(passed_on));
+    }
+
+    /// Sends the listeners, and `others` after them.
+    fn offer(&self, outlet: &mut impl Outlet, others: &[BorrowedFd<'_>]) -> io::Result<()> {
+        // This process duplicates most of its descriptors, for the successor.
+        let descriptors = open_descriptors();
+        make_room(descriptors);
+        let listeners = &self.workers.listeners;
+        let names = |copies: &ListenerCopies| copies.0.iter().map(|(name, _)| *name).collect();
+        outlet.send(&Offer {
+            nonce_key: self.workers.nonce_key,
+            workers: listeners.iter().map(names).collect(),
+            services: self.services.iter().map(|(at, _)| *at).collect(),
+            relay_sockets: self.workers.relay_sockets,
+            descriptors,
+        })?;
+        let of_workers = listeners.iter().flat_map(|copies| &copies.0).map(|(_, fd)| fd.as_fd());
+        let services = self.services.iter().map(|(_, fd)| fd.as_fd());
+        let all: Vec<_> = of_workers.chain(services).chain(others.iter().copied()).collect();
+        outlet.send_descriptors(&all)
+    }
+}
+
+fn count(exports: &[Export<OwnedFd>]) -> usize {
+    exports.iter().map(|export| export.snapshot.total as usize).sum()
+}
+
+/// Sends exports. Their descriptors are added to `sent`.
+fn send_all(
+    outlet: &mut impl Outlet,
+    exports: impl IntoIterator<Item = Export<OwnedFd>>,
+    message: impl Fn(Snapshot, u32) -> News,
+    sent: &mut Vec<OwnedFd>,
+) -> io::Result<()> {
+    for export in exports {
+        sent.extend(send_export(outlet, export, &message)?);
+    }
+    Ok(())
+}

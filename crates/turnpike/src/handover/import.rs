@@ -1,0 +1,472 @@
+//! Successor: imports everything, or ends without effects.
+
+use std::collections::BTreeSet;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+
+use anyhow::anyhow;
+use control::EarlierTotals;
+use dataplane::{Export, RelaySettings, Update};
+use linux_net::Clock;
+use state_format::{Reader, Value};
+use turn_types::{Instant, Secret, WorkerId};
+use xdp_relay::ParkedPath;
+
+use super::PATIENCE;
+use super::messages::{
+    Hello, KeeperHello, ListenerName, News, Offer, Orders, Origin, Step, out_of_turn,
+    receive_export,
+};
+use super::parked::{Found, Parked};
+use super::passing::{Inlet, Outlet as _};
+use super::retiring::Retiring;
+use super::room::make_room;
+use super::wire::Wire;
+use crate::failure::{Failure, Result};
+
+/// Listeners of one worker.
+type Listeners = Vec<(ListenerName, OwnedFd)>;
+
+/// The server whose place this process takes.
+pub(crate) struct Predecessor {
+    source: Source,
+    nonce_key: Secret<[u8; 32]>,
+    workers: Vec<Listeners>,
+    services: Vec<(SocketAddr, OwnedFd)>,
+    /// Settings of its relay sockets.
+    relay_sockets: RelaySettings,
+    /// Standard error of one that runs.
+    errors: Option<OwnedFd>,
+    /// The kernel path of one that has ended goes on.
+    kernel_path: Option<ParkedPath>,
+    /// Its counters; `None`: they begin anew.
+    totals: Option<EarlierTotals>,
+    /// Orders of operators.
+    orders: Orders,
+}
+
+/// Where the parts of a predecessor come from.
+enum Source {
+    /// From a process that serves until this one does.
+    Running(Wire),
+    /// From one that has ended, and has left them.
+    Ended(Found, Origin),
+    /// From the keeper of one that has died.
+    Kept(Wire, Origin),
+}
+
+impl Inlet for Source {
+    fn receive<T: Value>(&mut self) -> io::Result<T> {
+        match self {
+            Self::Running(wire) | Self::Kept(wire, _) => wire.receive(),
+            Self::Ended(found, _) => found.receive(),
+        }
+    }
+
+    fn receive_descriptors(&mut self, count: usize) -> io::Result<Vec<OwnedFd>> {
+        match self {
+            Self::Running(wire) | Self::Kept(wire, _) => wire.receive_descriptors(count),
+            Self::Ended(found, _) => found.receive_descriptors(count),
+        }
+    }
+}
+
+/// Summary of an import.
+#[derive(Debug)]
+pub(crate) struct ImportReport {
+    /// No process has served since then.
+    pub(crate) since: Instant,
+    /// Number of allocations.
+    pub(crate) allocations: usize,
+}
+
+impl Source {
+    /// Lets a keeper close its sockets.
+    fn discard(&mut self) {
+        match self {
+            Self::Kept(wire, _) => {
+                // One that is gone has closed it.
+                let _ = wire.send(&Step::Discard).and_then(|()| wire.expect(Step::Released));
+            }
+            Self::Running(_) | Self::Ended(..) => {}
+        }
+    }
+}
+
+impl Predecessor {
+    /// Meets the server that listens at this socket.
+    ///
+    /// # Errors
+    /// There is none, or it has another form of this talk.
+    pub(crate) fn meet(socket: &Path) -> Result<Self> {
+        let met = UnixStream::connect(socket).and_then(Wire::new).and_then(|mut wire| {
+            let version = env!("CARGO_PKG_VERSION").to_owned();
+            wire.send(&Hello { version, process: std::process::id() })?;
+            Self::read_offer(Source::Running(wire))
+        });
+        met.map_err(|error| {
+            let hint = if is_absent(&error) {
+                "is the server running, with these --config and --data?"
+            } else {
+                "it goes on as before: its log says more"
+            };
+            Failure::failed(anyhow!("the running server hands nothing over: {error}")).hint(hint)
+        })
+    }
+
+    /// Reads the parts that a process has left at its end.
+    ///
+    /// # Errors
+    /// It is of another form, or not whole: then its sockets are closed.
+    pub(crate) fn find(parked: Parked) -> io::Result<Self> {
+        let mut found = Found::open(parked)?;
+        let origin = found.receive()?;
+        Self::read_offer(Source::Ended(found, origin))
+    }
+
+    /// Asks the keeper at this socket for the parts of a process that has died; `None` if there is
+    /// nothing, or no keeper.
+    ///
+    /// # Errors
+    /// It is of another form, or not whole.
+    pub(crate) fn ask_keeper(socket: &Path) -> io::Result<Option<Self>> {
+        let mut wire = match UnixStream::connect(socket) {
+            Ok(stream) => Wire::new(stream)?,
+            Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        wire.send(&KeeperHello::new(false))?;
+        let origin: Option<Origin> = wire.receive()?;
+        origin.map(|origin| Self::read_offer(Source::Kept(wire, origin))).transpose()
+    }
+
+    fn read_offer(mut source: Source) -> io::Result<Self> {
+        let offered = source.receive().and_then(|offer: Offer| {
+            make_room(offer.descriptors);
+            let of_workers: usize = offer.workers.iter().map(Vec::len).sum();
+            let others = usize::from(matches!(source, Source::Running(_)));
+            let count = of_workers + offer.services.len() + others;
+            Ok((offer, source.receive_descriptors(count)?))
+        });
+        let (offer, descriptors) = offered.inspect_err(|_| source.discard())?;
+        let Offer { nonce_key, workers, services, relay_sockets, .. } = offer;
+        let mut descriptors = descriptors.into_iter();
+        let mut listeners = |names: Vec<_>| names.into_iter().zip(descriptors.by_ref()).collect();
+        let workers = workers.into_iter().map(&mut listeners).collect();
+        let services = services.into_iter().zip(descriptors.by_ref()).collect();
+        let errors = descriptors.next();
+        let (kernel_path, totals, orders) = (None, None, Orders::default());
+        Ok(Self {
+            source,
+            nonce_key,
+            workers,
+            services,
+            relay_sockets,
+            errors,
+            kernel_path,
+            totals,
+            orders,
+        })
+    }
+
+    /// Discards everything. A keeper closes its sockets, which would keep ports in use.
+    pub(crate) fn discard(self) {
+        let Self { mut source, workers, services, .. } = self;
+        drop((workers, services));
+        source.discard();
+    }
+
+    /// A listener of a keeper's, and one of these that cannot be bound beside it.
+    pub(crate) fn in_the_way(
+        &self,
+        listeners: &[SocketAddr],
+        services: &[SocketAddr],
+    ) -> Option<(SocketAddr, SocketAddr)> {
+        if !matches!(self.source, Source::Kept(..)) {
+            // The others go when this process closes them.
+            return None;
+        }
+        let of_workers = self.workers.iter().flatten().filter(|((kind, _), _)| kind.is_public());
+        let unused = |all: &[SocketAddr], at: SocketAddr| (!all.contains(&at)).then_some(at);
+        let unused_listeners = of_workers.filter_map(|((_, at), _)| unused(listeners, *at));
+        let unused_services = self.services.iter().filter_map(|(at, _)| unused(services, *at));
+        let mut unused = unused_listeners.chain(unused_services);
+        unused.find_map(|before| {
+            let mut now = listeners.iter().chain(services);
+            now.find(|now| overlap(before, **now)).map(|now| (before, *now))
+        })
+    }
+
+    /// Closes its listeners at other addresses than these. They would be in the way of new ones
+    /// that overlap.
+    #[must_use]
+    pub(crate) fn with_listeners_at(
+        mut self,
+        listeners: &[SocketAddr],
+        services: &[SocketAddr],
+    ) -> Self {
+        for worker in &mut self.workers {
+            worker.retain(|((kind, at), _)| !kind.is_public() || listeners.contains(at));
+        }
+        self.services.retain(|(at, _)| services.contains(at));
+        self
+    }
+
+    /// Its process id.
+    pub(crate) const fn process(&self) -> u32 {
+        match &self.source {
+            Source::Running(wire) => wire.process(),
+            Source::Ended(_, origin) | Source::Kept(_, origin) => origin.process,
+        }
+    }
+
+    /// From then on no process serves; `None`: it serves yet.
+    pub(crate) const fn silent_since(&self) -> Option<Instant> {
+        match &self.source {
+            Source::Running(_) => None,
+            Source::Ended(_, origin) | Source::Kept(_, origin) => Some(origin.since),
+        }
+    }
+
+    /// The number of its workers: as many as this process has, since the kernel spreads clients
+    /// over their sockets.
+    pub(crate) const fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Key of the nonces that clients have.
+    pub(crate) fn nonce_key(&self) -> Secret<[u8; 32]> {
+        self.nonce_key
+    }
+
+    /// Returns true if the predecessor has this listener.
+    pub(crate) fn has(&self, listener: ListenerName) -> bool {
+        self.workers.first().is_some_and(|one| one.iter().any(|(name, _)| *name == listener))
+    }
+
+    /// Takes a listener of a worker.
+    pub(crate) fn take(&mut self, worker: usize, listener: ListenerName) -> Option<OwnedFd> {
+        take_out(self.workers.get_mut(worker)?, &listener)
+    }
+
+    /// The listener for HTTP at an address.
+    pub(crate) fn take_service(&mut self, at: SocketAddr) -> Option<OwnedFd> {
+        take_out(&mut self.services, &at)
+    }
+
+    /// Settings of its relay sockets.
+    pub(crate) const fn relay_settings(&self) -> RelaySettings {
+        self.relay_sockets
+    }
+
+    /// Imports everything into `workers`, one for each worker of the predecessor. No process serves
+    /// from the reported time until the [commit](Self::commit).
+    ///
+    /// # Errors
+    /// The predecessor continues. Without the parts of a process that has ended this one starts
+    /// without them.
+    pub(crate) fn import(&mut self, workers: &[SyncSender<Update>]) -> io::Result<ImportReport> {
+        if let Source::Running(wire) = &mut self.source {
+            wire.send(&Step::Copy)?;
+            self.receive_snapshots(workers)?;
+        }
+        let since = self.silent_since().unwrap_or_else(Clock::instant);
+        let mut missing: BTreeSet<WorkerId> = (0..).map(WorkerId).take(workers.len()).collect();
+        let asked = match &mut self.source {
+            Source::Running(wire) => wire.send(&Step::Pause),
+            Source::Kept(wire, _) => wire.send(&Step::Copy),
+            Source::Ended(..) => Ok(()),
+        };
+        let rest = asked.and_then(|()| self.receive_last(workers, &mut missing));
+        if rest.is_ok()
+            && let Err(error) = self.receive_kernel_path(workers)
+        {
+            tracing::warn!(
+                "the kernel path has ended, and its last traffic may not be counted: {error}"
+            );
+        }
+        match (rest, &self.source) {
+            (Ok(allocations), _) => Ok(ImportReport { since, allocations }),
+            (Err(error), Source::Ended(..) | Source::Kept(..)) => {
+                tracing::warn!("calls of the process before have ended: {error}");
+                for worker in missing {
+                    give(workers, worker, Update::Last(Box::new(Export::new(worker))))?;
+                }
+                Ok(ImportReport { since, allocations: 0 })
+            }
+            (Err(error), Source::Running(_)) => Err(error),
+        }
+    }
+
+    /// Receives snapshots while the predecessor serves, until those of each worker were complete.
+    fn receive_snapshots(&mut self, workers: &[SyncSender<Update>]) -> io::Result<()> {
+        let mut incomplete: BTreeSet<WorkerId> = (0..).map(WorkerId).take(workers.len()).collect();
+        while !incomplete.is_empty() {
+            let News::Snapshot(snapshot, count) = self.source.receive()? else {
+                return Err(out_of_turn());
+            };
+            let export = receive_export(&mut self.source, (snapshot, count))?;
+            if export.snapshot.complete {
+                incomplete.remove(&export.snapshot.worker);
+            }
+            give(workers, export.snapshot.worker, Update::Snapshot(Box::new(export)))?;
+        }
+        wait_for_workers(workers)
+    }
+
+    /// Receives the last snapshots of the `missing` workers; returns the number of allocations.
+    fn receive_last(
+        &mut self,
+        workers: &[SyncSender<Update>],
+        missing: &mut BTreeSet<WorkerId>,
+    ) -> io::Result<usize> {
+        let mut allocations = 0;
+        while !missing.is_empty() {
+            match self.source.receive()? {
+                News::Snapshot(snapshot, count) => {
+                    let export = receive_export(&mut self.source, (snapshot, count))?;
+                    give(workers, export.snapshot.worker, Update::Snapshot(Box::new(export)))?;
+                }
+                News::Last(snapshot, count) => {
+                    let export = receive_export(&mut self.source, (snapshot, count))?;
+                    allocations += export.snapshot.total as usize;
+                    if !missing.remove(&export.snapshot.worker) {
+                        return Err(out_of_turn());
+                    }
+                    give(workers, export.snapshot.worker, Update::Last(Box::new(export)))?;
+                }
+                News::Progress(_)
+                | News::Totals(_)
+                | News::Orders(_)
+                | News::KernelPath(_)
+                | News::HandedOver
+                | News::Stopped => return Err(out_of_turn()),
+            }
+        }
+        Ok(allocations)
+    }
+
+    /// Receives the progress that the kernel path has made since.
+    fn receive_progress(&mut self, workers: &[SyncSender<Update>]) -> io::Result<()> {
+        let mut news = self.source.receive()?;
+        if let News::Orders(orders) = news {
+            self.orders = orders;
+            news = self.source.receive()?;
+        }
+        if let News::Totals(totals) = news {
+            self.totals = Reader::new(&totals.0)
+                .last()
+                .inspect_err(|error| {
+                    tracing::warn!(
+                        "counters begin at 0: those of the process before cannot be read: {error}"
+                    );
+                })
+                .ok();
+            news = self.source.receive()?;
+        }
+        let News::Progress(all) = news else { return Err(out_of_turn()) };
+        let mut all = (0..).map(WorkerId).zip(all);
+        all.try_for_each(|(worker, progress)| give(workers, worker, Update::Progress(progress)))
+    }
+
+    /// Receives the kernel's part of a process that has ended: the last progress, unless it died,
+    /// and the path itself if it goes on.
+    fn receive_kernel_path(&mut self, workers: &[SyncSender<Update>]) -> io::Result<()> {
+        let continues = match &self.source {
+            Source::Running(_) => return Ok(()),
+            Source::Kept(_, origin) => origin.kernel_path,
+            Source::Ended(_, origin) => {
+                let continues = origin.kernel_path;
+                self.receive_progress(workers)?;
+                continues
+            }
+        };
+        if continues {
+            let News::KernelPath(descriptors) = self.source.receive()? else {
+                return Err(out_of_turn());
+            };
+            let descriptors = self.source.receive_descriptors(descriptors as usize)?;
+            self.kernel_path = ParkedPath::from_descriptors(descriptors);
+        }
+        Ok(())
+    }
+
+    /// Asks for the commit, and passes the last news to the `workers`. Then this process serves,
+    /// and has the standard error of the predecessor.
+    ///
+    /// # Errors
+    /// The predecessor has rolled back: this process may not serve.
+    pub(crate) fn commit(mut self, workers: &[SyncSender<Update>]) -> io::Result<Retiring> {
+        match &mut self.source {
+            Source::Running(wire) => wire.send(&Step::Ready)?,
+            Source::Kept(wire, _) => {
+                let retiring = Retiring::ended(self.kernel_path.take(), None);
+                // A keeper that is gone has closed everything.
+                let _ = wire.send(&Step::Ready);
+                return Ok(retiring);
+            }
+            Source::Ended(..) => {
+                return Ok(Retiring::ended(self.kernel_path.take(), self.totals.take()));
+            }
+        }
+        self.receive_progress(workers)?;
+        let Source::Running(mut wire) = self.source else { return Err(out_of_turn()) };
+        wire.expect(Step::Commit)?;
+        // After the commit nothing may fail.
+        if let Some(Err(error)) = self.errors.as_ref().map(rustix::stdio::dup2_stderr) {
+            tracing::warn!("the log goes to the standard error of the upgrade: {error}");
+        }
+        Ok(Retiring::runs(wire, self.totals, self.orders))
+    }
+}
+
+/// Passes an update to a worker. The thread of a worker that could not be built reports that.
+fn give(workers: &[SyncSender<Update>], worker: WorkerId, update: Update) -> io::Result<()> {
+    let worker = workers.get(usize::from(worker.0)).ok_or_else(out_of_turn)?;
+    let _ = worker.send(update);
+    Ok(())
+}
+
+/// Waits until all workers have taken what they were given: they open and watch sockets, which
+/// takes longer than to pass them, and in the pause packets would wait for it.
+fn wait_for_workers(workers: &[SyncSender<Update>]) -> io::Result<()> {
+    let (answer, answers) = sync_channel(workers.len());
+    for worker in workers {
+        let _ = worker.send(Update::Reached(answer.clone()));
+    }
+    drop(answer);
+    loop {
+        match answers.recv_timeout(PATIENCE) {
+            Ok(()) => {}
+            // All have answered. One that has ended is noticed later.
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Timeout) => {
+                return Err(io::Error::other("a worker does not take what it is given"));
+            }
+        }
+    }
+}
+
+/// Returns true if only one of two sockets of one protocol can be bound.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_any = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port()
+        && (one.ip() == other.ip() || is_any && one.is_ipv4() == other.is_ipv4())
+}
+
+/// No process listens at a socket.
+pub(super) fn is_absent(error: &io::Error) -> bool {
+    [ErrorKind::NotFound, ErrorKind::ConnectionRefused].contains(&error.kind())
+}
+
+fn take_out<T: PartialEq>(from: &mut Vec<(T, OwnedFd)>, name: &T) -> Option<OwnedFd> {
+    let index = from.iter().position(|(known, _)| known == name)?;
+    Some(from.swap_remove(index).1)
+}
+
+#[cfg(test)]
+mod tests;
