@@ -189,6 +189,47 @@ fn clients_that_are_peers_of_each_other_go_on() {
     server.wait_for_first_to_end();
 }
 
+/// The host's own addresses are peers at the ports of allocations only, also of allocations that
+/// began before an upgrade.
+#[test]
+fn a_port_is_no_peer_after_the_end_of_its_allocation() {
+    let Some(client) = require(pion()) else { return };
+    let Some(SecureScene { lab, mut server, files: _files }) = SecureScene::with("") else {
+        return;
+    };
+    let config = Config::for_lab(&lab);
+    let allocate = || {
+        let socket = lab.socket(Host::Client, (lab.v4.client, 0));
+        let at = SocketAddr::new(lab.v4.listen, 3478);
+        Caller::allocate(socket, at, config.accounts[0], IpFamily::V4)
+    };
+    let [mut over_udp, mut live, mut sender] = [(); 3].map(|()| allocate());
+    let _peer = echo_peer(&lab, lab.v4.peer);
+    let mut over_dtls = Running::listening(&mut pion_run(&lab, &client, &config, (1, "dtls")));
+    over_dtls.wait_for("relayed address", PATIENCE);
+    let output = over_dtls.output();
+    let line = output.lines().find_map(|line| line.strip_prefix("relayed address "));
+    let of_dtls: SocketAddr = line.and_then(|at| at.trim().parse().ok()).expect("an address");
+    server.upgrade_times(1);
+    let of_udp = over_udp.relayed();
+    over_udp.release();
+    over_dtls.end_input();
+    assert!(over_dtls.wait(PATIENCE), "{}", over_dtls.output());
+    eventually("two allocations are left", || server.json(&["status"])["allocations"]["live"] == 2);
+    sender.permit(live.relayed().ip());
+    live.permit(live.relayed().ip());
+    for at in [of_udp, of_dtls] {
+        let service = lab.socket(Host::Server, (at.ip(), at.port()));
+        sender.indicate(at, b"to a service of the host");
+        // The same, at the port of an allocation.
+        sender.indicate(live.relayed(), b"to a client");
+        let heard = live.data(PATIENCE).expect("a peer of a client is reached");
+        assert_eq!(heard.payload, b"to a client");
+        service.set_nonblocking(true).expect("its mode");
+        assert!(service.recv(&mut [0; 100]).is_err(), "a service of the host is reached");
+    }
+}
+
 #[test]
 fn a_process_that_fails_changes_nothing() {
     let Some(lab) = require(Lab::new()) else { return };

@@ -28,6 +28,11 @@ fn first_flights() {
 }
 
 #[test]
+fn pieces_of_hellos() {
+    replay("dtls_hello_pieces", dtls::hello_pieces);
+}
+
+#[test]
 fn beginnings_of_connections() {
     replay("connection_beginning", connection::beginning);
 }
@@ -39,6 +44,5 @@ fn sessions() {
 
 #[test]
 fn states_of_sessions() {
-    replay("dtls_hello_pieces", dtls::hello_pieces);
     replay("dtls_state", dtls_session::state);
 }

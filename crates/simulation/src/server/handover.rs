@@ -34,6 +34,8 @@ enum Dies {
     Pausing,
     /// At the last moment.
     Withdrawn,
+    /// Just after the commit.
+    Serving,
     Never,
 }
 
@@ -116,6 +118,7 @@ impl ServerHost {
             0 => Dies::Copying(self.rng.below(4) as u32),
             1 => Dies::Pausing,
             2 => Dies::Withdrawn,
+            3 => Dies::Serving,
             _ => Dies::Never,
         };
         let beyond = if self.rng.below(2) == 0 { Duration::ZERO } else { COPYING_BEYOND };
@@ -216,7 +219,11 @@ impl ServerHost {
             if self.let_serve(&mut process, &mut handover) {
                 self.end(process, out);
                 self.handovers += 1;
-                return self.begin(handover.next);
+                self.begin(handover.next);
+                if handover.dies == Dies::Serving {
+                    self.die(false, out);
+                }
+                return;
             }
             false
         } else {

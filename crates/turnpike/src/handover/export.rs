@@ -230,7 +230,7 @@ impl ServerExport {
         done: &UnboundedSender<HandoverReport>,
     ) -> io::Result<bool> {
         let mut wire = Wire::new(stream)?;
-        let Hello { version, process } = match wire.receive() {
+        let Hello { version, process, .. } = match wire.receive() {
             Ok(hello) => hello,
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
             Err(error) => return Err(error),

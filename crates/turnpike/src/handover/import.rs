@@ -10,7 +10,7 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 
 use anyhow::anyhow;
 use control::EarlierTotals;
-use dataplane::{Export, RelaySettings, Update};
+use dataplane::{Export, RelaySettings, Snapshot, Update};
 use linux_net::Clock;
 use state_format::{Reader, Value};
 use turn_types::{Instant, Secret, WorkerId};
@@ -18,8 +18,7 @@ use xdp_relay::ParkedPath;
 
 use super::PATIENCE;
 use super::messages::{
-    Hello, KeeperHello, ListenerName, News, Offer, Orders, Origin, Step, out_of_turn,
-    receive_export,
+    Hello, ListenerName, News, Offer, Orders, Origin, Step, out_of_turn, receive_export,
 };
 use super::parked::{Found, Parked};
 use super::passing::{Inlet, Outlet as _};
@@ -104,8 +103,7 @@ impl Predecessor {
     /// There is none, or it has another form of this talk.
     pub(crate) fn meet(socket: &Path) -> Result<Self> {
         let met = UnixStream::connect(socket).and_then(Wire::new).and_then(|mut wire| {
-            let version = env!("CARGO_PKG_VERSION").to_owned();
-            wire.send(&Hello { version, process: std::process::id() })?;
+            wire.send(&Hello::new(false))?;
             Self::read_offer(Source::Running(wire))
         });
         met.map_err(|error| {
@@ -139,7 +137,7 @@ impl Predecessor {
             Err(error) if is_absent(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
-        wire.send(&KeeperHello::new(false))?;
+        wire.send(&Hello::new(false))?;
         let origin: Option<Origin> = wire.receive()?;
         origin.map(|origin| Self::read_offer(Source::Kept(wire, origin))).transpose()
     }
@@ -270,18 +268,20 @@ impl Predecessor {
     /// The predecessor continues. Without the parts of a process that has ended this one starts
     /// without them.
     pub(crate) fn import(&mut self, workers: &[SyncSender<Update>]) -> io::Result<ImportReport> {
+        let all = || (0..).map(WorkerId).take(workers.len()).collect::<BTreeSet<_>>();
         if let Source::Running(wire) = &mut self.source {
             wire.send(&Step::Copy)?;
-            self.receive_snapshots(workers)?;
+            self.receive_snapshots(workers, &mut all(), false)?;
+            wait_for_workers(workers)?;
         }
         let since = self.silent_since().unwrap_or_else(Clock::instant);
-        let mut missing: BTreeSet<WorkerId> = (0..).map(WorkerId).take(workers.len()).collect();
+        let mut missing = all();
         let asked = match &mut self.source {
             Source::Running(wire) => wire.send(&Step::Pause),
             Source::Kept(wire, _) => wire.send(&Step::Copy),
             Source::Ended(..) => Ok(()),
         };
-        let rest = asked.and_then(|()| self.receive_last(workers, &mut missing));
+        let rest = asked.and_then(|()| self.receive_snapshots(workers, &mut missing, true));
         if rest.is_ok()
             && let Err(error) = self.receive_kernel_path(workers)
         {
@@ -302,50 +302,39 @@ impl Predecessor {
         }
     }
 
-    /// Receives snapshots while the predecessor serves, until those of each worker were complete.
-    fn receive_snapshots(&mut self, workers: &[SyncSender<Update>]) -> io::Result<()> {
-        let mut incomplete: BTreeSet<WorkerId> = (0..).map(WorkerId).take(workers.len()).collect();
-        while !incomplete.is_empty() {
-            let News::Snapshot(snapshot, count) = self.source.receive()? else {
-                return Err(out_of_turn());
-            };
-            let export = receive_export(&mut self.source, (snapshot, count))?;
-            if export.snapshot.complete {
-                incomplete.remove(&export.snapshot.worker);
-            }
-            give(workers, export.snapshot.worker, Update::Snapshot(Box::new(export)))?;
-        }
-        wait_for_workers(workers)
-    }
-
-    /// Receives the last snapshots of the `missing` workers; returns the number of allocations.
-    fn receive_last(
+    /// Receives snapshots until those of all `missing` workers were complete, while the predecessor
+    /// serves, or in the pause the last of each. Returns the number of allocations.
+    fn receive_snapshots(
         &mut self,
         workers: &[SyncSender<Update>],
         missing: &mut BTreeSet<WorkerId>,
+        in_pause: bool,
     ) -> io::Result<usize> {
         let mut allocations = 0;
         while !missing.is_empty() {
-            match self.source.receive()? {
-                News::Snapshot(snapshot, count) => {
-                    let export = receive_export(&mut self.source, (snapshot, count))?;
-                    give(workers, export.snapshot.worker, Update::Snapshot(Box::new(export)))?;
-                }
-                News::Last(snapshot, count) => {
-                    let export = receive_export(&mut self.source, (snapshot, count))?;
-                    allocations += export.snapshot.total as usize;
-                    if !missing.remove(&export.snapshot.worker) {
-                        return Err(out_of_turn());
-                    }
-                    give(workers, export.snapshot.worker, Update::Last(Box::new(export)))?;
-                }
-                News::Progress(_)
+            let (snapshot, count, is_last) = match self.source.receive()? {
+                News::Snapshot(snapshot, count) => (snapshot, count, false),
+                News::Last(snapshot, count) if in_pause => (snapshot, count, true),
+                News::Last(..)
+                | News::Progress(_)
                 | News::Totals(_)
                 | News::Orders(_)
                 | News::KernelPath(_)
                 | News::HandedOver
                 | News::Stopped => return Err(out_of_turn()),
+            };
+            let export = receive_export(&mut self.source, (snapshot, count))?;
+            let Snapshot { worker, complete, total, .. } = export.snapshot;
+            if is_last {
+                allocations += total as usize;
+                missing.remove(&worker).then_some(()).ok_or_else(out_of_turn)?;
+                give(workers, worker, Update::Last(Box::new(export)))?;
+                continue;
             }
+            if complete && !in_pause {
+                missing.remove(&worker);
+            }
+            give(workers, worker, Update::Snapshot(Box::new(export)))?;
         }
         Ok(allocations)
     }

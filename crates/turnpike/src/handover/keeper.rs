@@ -3,13 +3,13 @@
 //!
 //! ```text
 //! a server                                  the keeper
-//! KeeperHello (feeds), Offer, listeners -->
+//! Hello (feeds), Offer, listeners -->
 //!                                       <-- Copy
 //! News; again and again                 -->
 //! (dies)                                    keeps everything for a while
 //!
 //! the successor                         <--
-//! KeeperHello                           -->
+//! Hello                           -->
 //!                                       <-- Origin, Offer, listeners
 //! Copy                                  -->
 //!                                       <-- the last snapshot of each worker
@@ -34,8 +34,8 @@ use linux_net::{Clock, force_receive_buffer};
 use turn_types::{Instant, WorkerId};
 
 use super::messages::{
-    KeeperHello, ListenerKind, News, Offer, Origin, Step, out_of_turn, receive_export,
-    send_descriptors, send_export, send_kernel_path,
+    Hello, ListenerKind, News, Offer, Origin, Step, out_of_turn, receive_export, send_descriptors,
+    send_export, send_kernel_path,
 };
 use super::passing::{Inlet as _, Outlet as _};
 use super::wire::{Wire, unexpected};
@@ -120,7 +120,7 @@ fn lock(orphans: &Orphans) -> MutexGuard<'_, Kept> {
 
 fn serve(stream: UnixStream, orphans: &Orphans) -> io::Result<()> {
     let mut wire = Wire::new(stream)?;
-    let KeeperHello { version, process, feeds } = wire.receive()?;
+    let Hello { version, process, feeds } = wire.receive()?;
     if feeds {
         let since = Clock::instant();
         follow(wire, Origin { version, process, since, kernel_path: false }, orphans)

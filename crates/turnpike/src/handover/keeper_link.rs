@@ -17,7 +17,7 @@ use xdp_relay::ParkedPath;
 
 use super::export::{Handovers, ListenerOffer};
 use super::import::is_absent;
-use super::messages::{KeeperHello, News, Step, send_export, send_kernel_path};
+use super::messages::{Hello, News, Step, send_export, send_kernel_path};
 use super::passing::Outlet as _;
 use super::wire::Wire;
 use crate::offload::WeakKernelPath;
@@ -196,7 +196,7 @@ fn meet(socket: &Path, offer: &ListenerOffer) -> io::Result<Option<Wire>> {
         Err(error) if is_absent(&error) => return Ok(None),
         Err(error) => return Err(error),
     };
-    wire.send(&KeeperHello::new(true))?;
+    wire.send(&Hello::new(true))?;
     if !offer.offer(&mut wire)? {
         return Ok(None);
     }

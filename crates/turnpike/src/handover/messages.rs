@@ -12,12 +12,22 @@ use turn_types::{AllocationId, Instant, Secret};
 use super::passing::{Inlet, Outlet};
 use crate::signals::Signal;
 
-/// Introduction of a successor.
+/// Introduction of a process, to a predecessor or a keeper.
 #[derive(Debug)]
 pub(super) struct Hello {
     /// For the log.
     pub(super) version: String,
     pub(super) process: u32,
+    /// For a keeper: an offer and news follow. Otherwise the process wants to be a successor.
+    pub(super) feeds: bool,
+}
+
+impl Hello {
+    /// This process.
+    pub(super) fn new(feeds: bool) -> Self {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Self { version, process: std::process::id(), feeds }
+    }
 }
 
 /// Predecessor that has ended. The offer and the exports of the workers follow.
@@ -106,24 +116,6 @@ pub(crate) struct Orders {
     pub(crate) signals: Vec<Signal>,
 }
 
-/// Introduction of a server to a keeper.
-#[derive(Debug)]
-pub(super) struct KeeperHello {
-    /// For the log.
-    pub(super) version: String,
-    pub(super) process: u32,
-    /// An offer and news follow; otherwise the server asks for the calls of a dead predecessor.
-    pub(super) feeds: bool,
-}
-
-impl KeeperHello {
-    /// This process.
-    pub(super) fn new(feeds: bool) -> Self {
-        let version = env!("CARGO_PKG_VERSION").to_owned();
-        Self { version, process: std::process::id(), feeds }
-    }
-}
-
 /// Step of a hand-over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -142,7 +134,7 @@ pub(super) enum Step {
     Discard,
 }
 
-fields!(Hello { 1 => version, 2 => process });
+fields!(Hello { 1 => version, 2 => process, 3 => feeds or false });
 fields!(Origin { 1 => version, 2 => process, 3 => since, 4 => kernel_path });
 fields!(Offer {
     1 => nonce_key,
@@ -164,7 +156,6 @@ variants!(News, "news of a predecessor" {
 });
 fields!(Orders { 1 => drain_until, 2 => signals });
 variants!(Signal, "signal" { 0 => Reload, 1 => End, 2 => User1, 3 => User2 });
-fields!(KeeperHello { 1 => version, 2 => process, 3 => feeds });
 variants!(Step, "step of a hand-over" {
     0 => Pause,
     1 => Ready,

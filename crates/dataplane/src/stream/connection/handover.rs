@@ -5,9 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use state_format::{Malformed, fields, variants};
 use turn_session::{OutQueue, QueuedMessage, Tls, TlsState};
-use turn_types::{
-    ClientAddr, ClientPath, ConnectionId, FiveTuple, Instant, ServerAddr, SocketId, Transport,
-};
+use turn_types::{ClientPath, ConnectionId, FiveTuple, Instant, SocketId, Transport};
 
 use super::{State, Stream};
 use crate::admission::Admitted;
@@ -16,72 +14,39 @@ use crate::report::Tag;
 
 /// Exported state of a connection, with keys.
 pub(crate) struct StreamState {
-    /// The addresses as the client sees them.
-    client: SocketAddr,
-    server: SocketAddr,
+    /// Addresses as the client sees them.
+    five_tuple: FiveTuple,
     opened: Instant,
     last_message: Instant,
-    phase: Phase,
+    state: State,
     partial: Vec<u8>,
     unsent: Vec<u8>,
     messages: Vec<QueuedMessage>,
     tls: Option<TlsState>,
-    /// The peer's connection that it is bound to.
-    pipe: Option<ConnectionId>,
     /// Requests without an answer.
     unserved: Vec<Vec<u8>>,
 }
 
 fields!(StreamState {
-    1 => client,
-    2 => server,
-    3 => opened,
-    4 => last_message,
-    5 => phase,
-    6 => partial,
-    7 => unsent,
-    8 => messages,
-    9 => tls,
-    10 => pipe,
-    11 => unserved or Vec::new(),
+    1 => five_tuple,
+    2 => opened,
+    3 => last_message,
+    4 => state,
+    5 => partial,
+    6 => unsent,
+    7 => messages,
+    8 => tls,
+    9 => unserved,
 });
-
-/// Phase of a connection that carries no data of a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Messages are exchanged.
-    Open,
-    /// No whole message was received yet.
-    New,
-    /// The PROXY header of a load balancer is expected.
-    Proxied,
-    /// A final response was sent.
-    Ending,
-}
-
-variants!(Phase, "phase of a connection" { 0 => Open, 1 => New, 2 => Proxied, 3 => Ending });
-
-impl Phase {
-    /// Returns the phase in the successor.
-    const fn of(state: State) -> Self {
-        match state {
-            State::Proxied => Self::Proxied,
-            State::New => Self::New,
-            State::Ending => Self::Ending,
-            // The successor reads the end of input again, and handles the unserved requests.
-            State::Open | State::Answering | State::Held | State::Data(_) => Self::Open,
-        }
-    }
-
-    const fn state(self) -> State {
-        match self {
-            Self::Open => State::Open,
-            Self::New => State::New,
-            Self::Proxied => State::Proxied,
-            Self::Ending => State::Ending,
-        }
-    }
-}
+variants!(State, "state of a connection" {
+    0 => Open,
+    1 => New,
+    2 => Proxied,
+    3 => Ending,
+    4 => Answering,
+    5 => Held,
+    6 => Data(connection),
+});
 
 /// Exported connection.
 pub(crate) struct ExportedStream<N: Net> {
@@ -141,16 +106,14 @@ impl<N: Net> Stream<N> {
         let (opened, last_message, permit) = (self.opened, self.last_message, self.permit);
         let (one, two) = out.next();
         let state = StreamState {
-            client: path.five_tuple.client.0,
-            server: path.five_tuple.server.0,
+            five_tuple: path.five_tuple,
             opened,
             last_message,
-            phase: Phase::of(state),
+            state,
             partial,
             unsent: [one, two].concat(),
             messages: out.messages().collect(),
             tls,
-            pipe: state.pipe(),
             unserved: unserved.into_iter().map(<[u8]>::into_vec).collect(),
         };
         Ok(ExportedStream { id: path.socket, socket, remote, permit, state })
@@ -170,38 +133,40 @@ impl<N: Net> Stream<N> {
         let messages = Some(&state.messages).filter(|messages| messages.iter().all(is_known));
         let out = messages.and_then(|messages| OutQueue::restore(state.unsent, messages));
         stream.out = out.ok_or(StreamImportError::Misfit)?;
+        if (five_tuple.transport == Transport::Tls) != state.tls.is_some() {
+            return Err(StreamImportError::Misfit);
+        }
         let tls = state.tls.map(Tls::resume).transpose();
         stream.tls = tls.map_err(|_| StreamImportError::Misfit)?;
         stream.unserved = state.unserved.into_iter().map(Vec::into_boxed_slice).collect();
         stream.partial = state.partial;
-        stream.state = match state.pipe {
-            Some(connection) => State::Data(connection),
-            None => state.phase.state(),
+        stream.state = match state.state {
+            // The end of input is read again, and unserved requests are handled.
+            State::Answering | State::Held => State::Open,
+            kept @ (State::Proxied | State::New | State::Open | State::Data(_) | State::Ending) => {
+                kept
+            }
         };
         // A pipe is read when both of its ends are there.
-        stream.is_read = state.pipe.is_none();
+        stream.is_read = stream.state.pipe().is_none();
         stream.last_message = state.last_message;
         Ok(stream)
     }
 }
 
 impl StreamState {
-    /// The 5-tuple as the client sees it.
+    /// Returns the 5-tuple as the client sees it.
     pub(crate) const fn five_tuple(&self) -> FiveTuple {
-        FiveTuple {
-            transport: if self.tls.is_some() { Transport::Tls } else { Transport::Tcp },
-            client: ClientAddr(self.client),
-            server: ServerAddr(self.server),
-        }
+        self.five_tuple
     }
 
-    /// Address of the client, for limits; `None`: a load balancer has not named it yet.
+    /// Returns the address of the client, for limits; `None`: a load balancer has not named it yet.
     pub(crate) fn customer(&self) -> Option<IpAddr> {
-        (self.phase != Phase::Proxied).then_some(self.client.ip())
+        (self.state != State::Proxied).then_some(self.five_tuple.client.ip())
     }
 
-    /// The peer's connection that it is bound to.
+    /// Returns the peer's connection of a pipe.
     pub(crate) const fn pipe(&self) -> Option<ConnectionId> {
-        self.pipe
+        self.state.pipe()
     }
 }

@@ -55,7 +55,7 @@ fn send(wire: &mut Wire, export: Export<BorrowedFd<'_>>) {
 /// A server with a listener, which sends copies.
 fn feed(orphans: &Orphans, listener: &UdpSocket) -> Wire {
     let mut wire = connect(orphans);
-    wire.send(&KeeperHello::new(true)).unwrap();
+    wire.send(&Hello::new(true)).unwrap();
     let name = (ListenerKind::Udp, listener.local_addr().unwrap());
     let offer = Offer {
         nonce_key: Secret::new([3; 32]),
@@ -104,7 +104,7 @@ fn wait_for_orphans(orphans: &Orphans, allocations: usize) {
 /// What the next server is given: the states, and the addresses of the sockets.
 fn ask(orphans: &Orphans) -> Option<(Wire, Vec<Vec<u8>>, Vec<SocketAddr>)> {
     let mut wire = connect(orphans);
-    wire.send(&KeeperHello::new(false)).unwrap();
+    wire.send(&Hello::new(false)).unwrap();
     wire.receive::<Option<Origin>>().unwrap()?;
     let offer: Offer = wire.receive().unwrap();
     assert_eq!(offer.nonce_key.expose(), &[3; 32]);
@@ -241,7 +241,7 @@ fn a_server_that_cannot_go_on_with_the_calls_has_their_ports() {
     drop(feed_one(&orphans, &listener, &relay));
     wait_for_orphans(&orphans, 1);
     let mut wire = connect(&orphans);
-    wire.send(&KeeperHello::new(false)).unwrap();
+    wire.send(&Hello::new(false)).unwrap();
     assert!(wire.receive::<Option<Origin>>().unwrap().is_some());
     let _: Offer = wire.receive().unwrap();
     drop(wire.receive_descriptors(1).unwrap());
