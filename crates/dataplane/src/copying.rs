@@ -72,8 +72,8 @@ impl CopyIndex {
         self.0.iter().filter_map(progressed)
     }
 
-    /// Adds the state of these allocations to an export, or their end. Without a `recipient` while
-    /// the worker serves, allocations of all kinds are included. Returns the allocations without
+    /// Adds the state of these allocations to an export, or their end. Without a `recipient`, in
+    /// the pause, allocations of all kinds are included. Returns the allocations without
     /// descriptors for their sockets.
     pub(crate) fn export<N: Net>(
         &mut self,
@@ -89,6 +89,7 @@ impl CopyIndex {
         let mut shortage: Option<Shortage> = None;
         let mut out = Writer::new();
         for id in ids {
+            let before = export.descriptors.len();
             match parts.server.copy(id).filter(&is_included) {
                 Some(copy) => match self.relays(id, &copy, (parts, export)) {
                     Ok((relays, known)) => {
@@ -101,6 +102,7 @@ impl CopyIndex {
                         all.push(AllocationSnapshot { id, state, relays, session });
                     }
                     Err(why) => {
+                        export.descriptors.truncate(before);
                         let first = || Shortage { ids: Vec::new(), why };
                         shortage.get_or_insert_with(first).ids.push(id);
                     }

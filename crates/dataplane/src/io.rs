@@ -165,6 +165,10 @@ pub trait UdpIo: fmt::Debug {
     /// A fault of the program or a lack of memory.
     fn take_errors(&self, report: impl FnMut(SocketError)) -> io::Result<()>;
 
+    /// Allows fragmentation of later datagrams, until one forbids it: another process is to use the
+    /// socket.
+    fn allow_fragments(&self);
+
     /// Turns receive coalescing (UDP GRO) on or off.
     fn coalesce(&self, on: bool);
 

@@ -139,6 +139,12 @@ impl<N: Net> Sockets<N> {
         self.adopt_relay(net, relay, RelaySocket::new(socket, self.options.gro))
     }
 
+    /// Allows fragmentation by all sockets, which another process is to use.
+    pub(crate) fn allow_fragments(&self) {
+        self.listeners.iter().for_each(|listener| listener.socket.allow_fragments());
+        self.relays.all().for_each(|relay| relay.socket.allow_fragments());
+    }
+
     /// Watches a socket that relays share.
     ///
     /// # Errors

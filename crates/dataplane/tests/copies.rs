@@ -11,6 +11,7 @@ use crate::support;
 use control::Request;
 use dataplane::limits::COPIES_WAITING;
 use dataplane::{AllocationSnapshot, Export};
+use test_support::eventually;
 use turn_types::{AllocationId, IpMeta};
 
 use crate::support::end::End;
@@ -139,4 +140,25 @@ fn a_keeper_that_comes_in_the_pause_gets_its_copies_behind_it() {
     let received = copy(&world);
     world.channels.roll_back();
     assert_eq!(next(&received), [(id, true)]);
+}
+
+/// The successor would not hear of ends since then.
+#[test]
+fn nothing_is_exported_after_a_failure_of_the_snapshots() {
+    let _alone = ALONE.lock().unwrap();
+    let world = World::new();
+    let mut alice = TurnUser::allocated(LOCALHOST, world.server);
+    let peer = End::at(support::PEER).addr();
+    eventually("an export is refused", || {
+        drop(copy_to_next(&world));
+        alice.bind_channel(peer);
+        // The change is sent within some milliseconds, and nobody receives it.
+        std::thread::sleep(Duration::from_millis(20));
+        let refused = world.channels.export().is_err();
+        world.channels.roll_back();
+        refused
+    });
+    drop(copy_to_next(&world));
+    assert!(world.channels.export().is_ok(), "another successor");
+    world.channels.roll_back();
 }

@@ -256,6 +256,13 @@ impl UdpSocket {
         self.fd.try_clone()
     }
 
+    /// Allows fragmentation of later datagrams, until one forbids it: another process is to use
+    /// the socket, and expects that.
+    pub fn allow_fragments(&self) {
+        // A socket that is ours takes the option.
+        let _ = self.set_dont_fragment(false);
+    }
+
     /// Datagrams lost since the socket was opened, most often to a full receive buffer; wraps. The
     /// count of [`Received::kernel_drops`](crate::Received), also when nothing arrives any more.
     ///

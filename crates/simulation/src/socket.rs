@@ -72,6 +72,8 @@ impl UdpIo for SimUdp {
         Ok(())
     }
 
+    fn allow_fragments(&self) {}
+
     fn coalesce(&self, on: bool) {
         self.state.borrow_mut().coalesce = on;
     }

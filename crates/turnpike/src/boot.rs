@@ -31,7 +31,7 @@ use crate::certificates::{self, CertificateReloader};
 use crate::confinement::Confinement;
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::findings::Finding;
-use crate::handover::{ListenerCopies, Predecessor, WorkersExport};
+use crate::handover::{ListenerCopies, ListenerKind, Predecessor, WorkersExport};
 use crate::offload::{Beginning, KernelPath};
 use crate::own_addresses::OwnAddresses;
 use crate::revocations::Revocations;
@@ -95,7 +95,7 @@ pub(crate) fn prepare(
     if let Some(mut editor) = editor {
         policy = users::offer_sha256(&mut *editor, policy)?;
     }
-    check_relays(settings, &policy, &own, predecessor.is_some())?;
+    check_relays(settings, &policy, &own, predecessor.as_ref())?;
     let revocations = Revocations::read(settings.revoked())?;
     let policy = Arc::new(revocations.put_in(policy));
 
@@ -178,12 +178,13 @@ fn check_relays(
     settings: &Settings,
     policy: &Policy,
     own: &OwnAddresses,
-    inherited: bool,
+    predecessor: Option<&Predecessor>,
 ) -> Result<()> {
     for relay in &policy.relay {
         sockets::check_relay(relay.local)?;
     }
     let (addresses, tcp) = (host::addresses()?, settings.tcp.relaying);
+    let inherited = |at| predecessor.is_some_and(|before| before.has((ListenerKind::Shared, at)));
     relay_prefixes::check(&policy.prefixes, own.prefixes(), &addresses, tcp, inherited)
 }
 

@@ -7,7 +7,7 @@
 //!                                      <--  Hello
 //! Offer, listeners                     -->  reads files, binds new listeners, prepares itself
 //!                                      <--  Copy
-//! snapshots of all allocations         -->  its workers import them
+//! snapshots of allocations over UDP     -->  its workers import them
 //!                                      <--  Pause
 //! pauses its workers, exports the rest -->  its workers import it
 //!                                      <--  Ready
@@ -54,7 +54,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Time of the next process for its preparations, in which this one serves as before.
 const PREPARATION_MAX: Duration = Duration::from_secs(120);
 
-/// Time for copies of all allocations, while this process serves as before.
+/// Time for snapshots of the allocations over UDP, while this process serves as before.
 const COPYING_MAX: Duration = Duration::from_secs(60);
 
 /// Room of each UDP listener while no process serves, in bytes: for some 60,000 packets, half a

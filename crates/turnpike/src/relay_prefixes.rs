@@ -1,6 +1,6 @@
 //! Prefixes to relay from: their ports, and the host's part in them.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use anyhow::anyhow;
 use dataplane::NetOptions;
@@ -43,8 +43,8 @@ pub(crate) fn of(settings: &Settings, workers: usize) -> Result<Vec<RelayPrefix>
 
 /// Refuses prefixes that this host does not deliver to itself (`own`) or has other uses for
 /// (`addresses`), and ports that another program has: each worker's, the next one, which pairs
-/// have, and the worker's for TCP (`tcp`). They are not looked at if this server's process before
-/// has them (`inherited`).
+/// have, and the worker's for TCP (`tcp`). Ports of which the predecessor has the socket
+/// (`inherited`) are not looked at.
 ///
 /// # Errors
 /// As said.
@@ -53,7 +53,7 @@ pub(crate) fn check(
     own: &[Prefix],
     addresses: &[IpAddr],
     tcp: bool,
-    inherited: bool,
+    inherited: impl Fn(SocketAddr) -> bool,
 ) -> Result<()> {
     for prefix in prefixes {
         let network = prefix.network();
@@ -73,7 +73,7 @@ pub(crate) fn check(
             IpFamily::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             IpFamily::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
-        for port in prefix.ports().filter(|_| !inherited) {
+        for port in prefix.ports().filter(|port| !inherited((all, *port).into())) {
             let net = NetOptions::default();
             let free = |port| sockets::is_free((all, port).into(), &net);
             let of_tcp =

@@ -186,6 +186,10 @@ impl UdpIo for UdpSocket {
         self.recv_errors(report).map(drop)
     }
 
+    fn allow_fragments(&self) {
+        self.allow_fragments();
+    }
+
     fn coalesce(&self, on: bool) {
         self.merge(on);
     }

@@ -44,6 +44,10 @@ impl<N: Net> Worker<N> {
             }
             self.cx.observer.note(self.cx.now.instant, &notice);
         }
+        if self.handover.is_paused() {
+            // The other worker may have been exported already.
+            self.leaving.clear();
+        }
         while let Some(fetch) = self.leaving.pop() {
             self.move_allocation(fetch);
         }

@@ -37,6 +37,7 @@ impl<N: Net> Worker<N> {
             return;
         }
         self.withdraw_routes_of_connections();
+        self.cx.sockets.allow_fragments();
         let (index, unsent) = match replace(&mut self.handover.phase, Phase::Serving) {
             Phase::Copying(copying) => copying.into_index(),
             Phase::Importing(_) | Phase::Serving | Phase::Paused(_) | Phase::Retired => {
@@ -54,7 +55,11 @@ impl<N: Net> Worker<N> {
     /// No descriptors left: the worker is [rolled back](Self::roll_back).
     pub fn export(&mut self) -> io::Result<Export<N::Descriptor>> {
         if !self.handover.is_paused() {
-            return Err(io::Error::other("it is not paused"));
+            return Err(io::Error::other("a worker is not paused"));
+        }
+        if self.handover.has_copy_failed() {
+            self.roll_back();
+            return Err(io::Error::other("a worker has no descriptors left for its sockets"));
         }
         self.end_waits();
         let streams = self.streams.export(&mut self.cx);
@@ -74,20 +79,24 @@ impl<N: Net> Worker<N> {
 
     /// Completes all waiting requests: each is refused, or stored in its connection.
     fn end_waits(&mut self) {
-        loop {
+        // Queued packets of a client may wait again.
+        let mut looks_without = 0;
+        while looks_without < 2 {
             let Self { cx, streams, dtls, .. } = self;
-            let Some(ended) = cx.server.end_wait(cx.now, &mut cx.reply) else { break };
+            let ended = cx.server.end_wait(cx.now, &mut cx.reply);
+            looks_without = if ended.is_some() { 0 } else { looks_without + 1 };
             match ended {
-                EndedWait::Unserved { path, request } => streams.unserve(path.socket, request),
-                EndedWait::Refused(answer) => {
+                Some(EndedWait::Unserved { path, request }) => {
+                    streams.unserve(path.socket, request);
+                }
+                Some(EndedWait::Refused(answer)) => {
                     streams.answered(answer.to.socket);
                     cx.answer(&mut Clients { streams, dtls }, answer, Sent::LateError);
                 }
-                EndedWait::Dropped => {}
+                Some(EndedWait::Dropped) | None => {}
             }
             self.settle();
         }
-        self.settle();
     }
 
     /// Withdraws the routes of clients with connections, and relays the packets that these have
@@ -142,7 +151,11 @@ impl<N: Net> Worker<N> {
     /// Resumes after a failure of the successor, with everything as before the
     /// [pause](Self::pause).
     pub fn roll_back(&mut self) {
+        let has_copy_failed = self.handover.has_copy_failed();
         let streams = match &mut self.handover.phase {
+            Phase::Serving if has_copy_failed => {
+                return self.handover.serve(&mut self.cx.server);
+            }
             Phase::Copying(_) => return self.handover.serve(&mut self.cx.server),
             Phase::Paused(pause) => take(&mut pause.streams),
             Phase::Importing(_) | Phase::Serving | Phase::Retired => return,

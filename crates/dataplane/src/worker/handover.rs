@@ -19,6 +19,8 @@ pub(super) struct Handover<N: Net> {
     pub(super) phase: Phase<N>,
     /// Snapshots for a keeper, in [`Phase::Serving`]; otherwise they wait.
     keeper: Option<Copying<N>>,
+    /// Snapshots for the successor have ended early: a later export would lack ends.
+    has_copy_failed: bool,
 }
 
 /// Phase of a worker.
@@ -38,7 +40,7 @@ pub(super) enum Phase<N: Net> {
 
 impl<N: Net> Handover<N> {
     pub(super) const fn new() -> Self {
-        Self { phase: Phase::Serving, keeper: None }
+        Self { phase: Phase::Serving, keeper: None, has_copy_failed: false }
     }
 
     pub(super) const fn is_paused(&self) -> bool {
@@ -47,6 +49,10 @@ impl<N: Net> Handover<N> {
 
     pub(super) const fn is_retired(&self) -> bool {
         matches!(self.phase, Phase::Retired)
+    }
+
+    pub(super) const fn has_copy_failed(&self) -> bool {
+        self.has_copy_failed
     }
 
     /// Returns the active recipient.
@@ -69,7 +75,7 @@ impl<N: Net> Handover<N> {
 
     /// Serves, and resumes the snapshots for a keeper.
     pub(super) fn serve(&mut self, server: &mut Server) {
-        self.phase = Phase::Serving;
+        (self.phase, self.has_copy_failed) = (Phase::Serving, false);
         match &mut self.keeper {
             Some(keeper) => keeper.resume(server),
             None => server.keep_changes(false),
@@ -94,7 +100,7 @@ impl<N: Net> Handover<N> {
         match recipient {
             Recipient::Keeper => self.keeper = Some(copying),
             Recipient::Successor if is_serving || matches!(self.phase, Phase::Copying(_)) => {
-                self.phase = Phase::Copying(copying);
+                (self.phase, self.has_copy_failed) = (Phase::Copying(copying), false);
             }
             // Dropped: the successor notices.
             Recipient::Successor => return,
@@ -135,10 +141,12 @@ impl<N: Net> Worker<N> {
 
     /// Ends the snapshots for the active recipient.
     fn end_copies(&mut self) {
-        if matches!(self.handover.phase, Phase::Serving) {
+        let is_for_keeper = matches!(self.handover.phase, Phase::Serving);
+        if is_for_keeper {
             self.handover.keeper = None;
         }
         self.handover.serve(&mut self.cx.server);
+        self.handover.has_copy_failed = !is_for_keeper;
     }
 
     /// Sends all changes to the keeper. Returns false without a keeper or with missing changes.

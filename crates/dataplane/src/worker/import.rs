@@ -67,17 +67,21 @@ impl<N: Net> Worker<N> {
         for allocation in allocations {
             self.import_allocation(allocation, &mut descriptors);
         }
-        // A port may be free now.
-        for (id, refused) in std::mem::take(&mut self.handover.import().refused) {
-            self.try_import(id, refused.state, refused.relays);
-        }
-        self.set_progress(progress);
-        self.cx.sockets.set_losses(&losses);
-        self.handover.import().reserved.extend(reserved);
+        let import = self.handover.import();
+        import.reserved.extend(reserved);
+        (import.progress, import.losses) = (progress, losses);
     }
 
     /// Finishes the import after the last snapshot, and returns the errors.
     pub fn finish_import(&mut self) -> Vec<ImportError> {
+        // The last snapshot may have released a port.
+        for (id, refused) in std::mem::take(&mut self.handover.import().refused) {
+            self.try_import(id, refused.state, refused.relays);
+        }
+        let Import { progress, losses, .. } = self.handover.import();
+        let (progress, losses) = (std::mem::take(progress), std::mem::take(losses));
+        self.set_progress(progress);
+        self.cx.sockets.set_losses(&losses);
         self.tcp_relay.finish_import(&mut self.cx, &mut self.streams);
         self.settle();
         let Import { refused, errors, .. } = self.handover.import();

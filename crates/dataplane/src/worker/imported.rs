@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use turn_proto::{AllocationImportError, Renamed, ReservedPort};
+use turn_proto::{AllocationImportError, Progress, Renamed, ReservedPort};
 use turn_types::{AllocationId, RelayId};
 
 use crate::dtls::SessionImportError;
@@ -38,6 +38,10 @@ pub(super) struct Import<N: Net> {
     pub(super) errors: Vec<ImportError>,
     /// Reserved ports.
     pub(super) reserved: Vec<ReservedPort>,
+    /// Progress of the last snapshot.
+    pub(super) progress: Vec<(AllocationId, Progress)>,
+    /// Counted losses of the last snapshot.
+    pub(super) losses: Vec<(SocketAddr, u32)>,
     /// Settings of the relay sockets in the predecessor.
     pub(super) settings: RelaySettings,
 }
@@ -72,6 +76,8 @@ impl<N: Net> Default for Import<N> {
             refused: BTreeMap::new(),
             errors: Vec::new(),
             reserved: Vec::new(),
+            progress: Vec::new(),
+            losses: Vec::new(),
             settings: RelaySettings::default(),
         }
     }

@@ -92,7 +92,7 @@ impl WorkersExport {
     /// Gives the UDP listeners so much room, where this process may.
     fn set_room(&self, bytes: usize) {
         for ((kind, _), fd) in self.listeners.iter().flat_map(|copies| &copies.0) {
-            if *kind == ListenerKind::Udp {
+            if matches!(kind, ListenerKind::Udp | ListenerKind::Shared) {
                 // Without the capability they have the room that they had.
                 let _ = force_receive_buffer(fd.as_fd(), bytes);
             }
@@ -212,6 +212,8 @@ impl ServerExport {
                     }
                     Ok(false) => {}
                     Err(error) => {
+                        // The next process may have set its own.
+                        server.workers.set_room(server.workers.receive_buffer);
                         tracing::warn!(
                             "the next process did not take over, and this one goes on: {error}"
                         );

@@ -18,7 +18,8 @@ use xdp_relay::ParkedPath;
 
 use super::PATIENCE;
 use super::messages::{
-    Hello, ListenerName, News, Offer, Orders, Origin, Step, out_of_turn, receive_export,
+    Hello, ListenerKind, ListenerName, News, Offer, Orders, Origin, Step, out_of_turn,
+    receive_export,
 };
 use super::parked::{Found, Parked};
 use super::passing::{Inlet, Outlet as _};
@@ -208,7 +209,10 @@ impl Predecessor {
         services: &[SocketAddr],
     ) -> Self {
         for worker in &mut self.workers {
-            worker.retain(|((kind, at), _)| !kind.is_public() || listeners.contains(at));
+            worker.retain(|((kind, at), _)| match kind {
+                ListenerKind::Udp | ListenerKind::Tcp => listeners.contains(at),
+                ListenerKind::Shared => !listeners.iter().any(|one| overlap(*one, *at)),
+            });
         }
         self.services.retain(|(at, _)| services.contains(at));
         self
@@ -243,7 +247,7 @@ impl Predecessor {
 
     /// Returns true if the predecessor has this listener.
     pub(crate) fn has(&self, listener: ListenerName) -> bool {
-        self.workers.first().is_some_and(|one| one.iter().any(|(name, _)| *name == listener))
+        self.workers.iter().flatten().any(|(name, _)| *name == listener)
     }
 
     /// Takes a listener of a worker.
