@@ -3,74 +3,21 @@
 
 use std::collections::BTreeSet;
 
-use state_format::{Reader, Value as _, Writer, fields};
+use state_format::{Reader, Value as _, Writer};
 use turn_session::dtls::{DtlsEngine, DtlsState, Exchange, resume};
 
-/// The form of [`DtlsState`], with the same tags.
-struct State {
-    reading: Reading,
-    writing: Writing,
-    server_name: Option<String>,
-    last_flight: Vec<Vec<u8>>,
-    answers: u8,
-}
+/// Cipher suites, by their names at IANA.
+const SUITES: [&str; 3] = [
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+];
 
-struct Reading {
-    keys: Keys,
-    window: Window,
-    forged: u64,
-}
-
-struct Writing {
-    keys: Keys,
-    next: u64,
-    blocks: u64,
-}
-
-struct Keys {
-    cipher: u8,
-    key: Vec<u8>,
-    fixed: Vec<u8>,
-}
-
-struct Window {
-    next: u64,
-    seen: u128,
-}
-
-fields!(State {
-    1 => reading,
-    2 => writing,
-    3 => server_name,
-    4 => last_flight,
-    5 => answers,
-});
-fields!(Reading { 1 => keys, 2 => window, 3 => forged });
-fields!(Writing { 1 => keys, 2 => next, 3 => blocks });
-fields!(Keys { 1 => cipher, 2 => key, 3 => fixed });
-fields!(Window { 1 => next, 2 => seen });
-
-/// Lengths of keys and of the fixed parts of nonces, by the number of the cipher.
-const CIPHERS: [(u8, usize, usize); 3] = [(1, 16, 4), (2, 32, 4), (3, 32, 12)];
-
-/// An end of the session, with these keys for reading and writing.
-fn end(cipher: u8, read: u8, write: u8) -> Box<dyn DtlsEngine> {
-    let (cipher, key, fixed) = CIPHERS[usize::from(cipher) % CIPHERS.len()];
-    let keys = |byte| Keys { cipher, key: vec![byte; key], fixed: vec![byte; fixed] };
-    let state = State {
-        reading: Reading { keys: keys(read), window: Window { next: 0, seen: 0 }, forged: 0 },
-        writing: Writing { keys: keys(write), next: 1, blocks: 0 },
-        server_name: None,
-        last_flight: vec![b"the last flight".to_vec()],
-        answers: 16,
-    };
-    resume(read_state(&state)).expect("a state of a session")
-}
-
-fn read_state(state: &State) -> DtlsState {
-    let mut out = Writer::new();
-    state.write(&mut out);
-    Reader::new(&out.into_bytes()).last().expect("the form of a state")
+/// Both ends of a session, the server's first.
+fn ends(cipher: u8) -> [Box<dyn DtlsEngine>; 2] {
+    let suite = SUITES[usize::from(cipher) % SUITES.len()];
+    let states = DtlsState::of_secrets(suite, &[1; 48], [&[2; 32], &[3; 32]]);
+    states.expect("a suite that is served").map(|state| resume(state).expect("a session"))
 }
 
 /// The server's end, resumed in another process.
@@ -98,8 +45,7 @@ fn take(end: &mut dyn DtlsEngine, datagram: &[u8], exchange: &mut Exchange) -> V
 /// Runs steps of the client, the network and the server: three bytes each.
 pub fn session(bytes: &[u8]) {
     let Some((&cipher, mut steps)) = bytes.split_first() else { return };
-    let mut client = end(cipher, 2, 1);
-    let mut server = end(cipher, 1, 2);
+    let [mut server, mut client] = ends(cipher);
     let mut exchange = Exchange::default();
     let mut sent: Vec<Vec<u8>> = Vec::new();
     let mut arrived = BTreeSet::new();

@@ -4,7 +4,8 @@ use std::fmt;
 
 use state_format::fields;
 
-use super::keys::DirectionKeys;
+use super::keys::{DirectionKeys, MASTER_SECRET, RANDOM, Suite, derive};
+use super::limits::ANSWERS_MAX;
 use super::replay::ReplayWindow;
 
 /// State of a session after its handshake. Keys are wiped when it is dropped; the bytes of its
@@ -59,6 +60,28 @@ const BLOCKS_PER_RECORD: u64 = 1500 / 16 + 2;
 const CHARGED_MAX: u64 = 1 << 20;
 
 impl DtlsState {
+    /// Returns the states of both ends after a handshake with these secrets (RFC 5246 §6.3), the
+    /// server's first: sessions without a handshake, for tests. `suite` is the name at IANA;
+    /// `None`: the suite is not served.
+    #[must_use]
+    pub fn of_secrets(
+        suite: &str,
+        master_secret: &[u8; MASTER_SECRET],
+        [client_random, server_random]: [&[u8; RANDOM]; 2],
+    ) -> Option<[Self; 2]> {
+        let [client, server] =
+            derive(Suite::of(suite)?, master_secret, client_random, server_random)?;
+        let end = |read: &DirectionKeys, write: &DirectionKeys| Self {
+            reading: Reading { keys: read.clone(), window: ReplayWindow::default(), forged: 0 },
+            // The Finished was encrypted.
+            writing: Writing { keys: write.clone(), next: 1, blocks: 0 },
+            server_name: None,
+            last_flight: vec![b"the last flight".to_vec()],
+            answers: ANSWERS_MAX,
+        };
+        Some([end(&client, &server), end(&server, &client)])
+    }
+
     /// Skips record numbers, as many as another process can have used since the export. The key is
     /// charged for at most a million records: the real number is unknown.
     pub const fn skip(&mut self, records: u64) {
