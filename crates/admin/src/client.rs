@@ -96,6 +96,9 @@ pub enum ClientError {
         /// Message of the server.
         problem: Problem,
     },
+    /// The connection was closed before the answer.
+    #[error("the server has ended, or another process has taken its place, before it answered")]
+    Ended,
     /// The response is not of this kind of server.
     #[error("cannot understand the answer on the control socket: {0}")]
     Broken(String),
@@ -118,6 +121,9 @@ impl ClientError {
                  at `top -H`"
                 .to_owned(),
             Self::Refused { problem, .. } => problem.hint.clone(),
+            Self::Ended => "`turnpike status` shows the process that serves; repeat the command: \
+                 a change without an answer may not have been made"
+                .to_owned(),
             Self::Broken(_) => "client and server may be of different versions; use the binary \
                  that the server was started from"
                 .to_owned(),
@@ -329,7 +335,10 @@ impl Client {
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> Result<T, ClientError> {
-        let answer = self.sender.send_request(request).await.map_err(broken)?;
+        let is_end = |error: &hyper::Error| error.is_incomplete_message() || error.is_closed();
+        let sent = self.sender.send_request(request).await;
+        let answer =
+            sent.map_err(|error| if is_end(&error) { ClientError::Ended } else { broken(error) })?;
         let status = answer.status();
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
         let body = body

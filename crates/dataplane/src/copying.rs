@@ -1,5 +1,5 @@
-//! Snapshots of allocations while the worker serves: for the successor, so that few are left for
-//! the pause; or for a keeper, in case this process dies.
+//! Snapshots of allocations while the worker serves: for the successor, to shorten the
+//! pause; or for a keeper, in case this process dies.
 //!
 //! The worker sends changes, to a keeper a few times a second. A socket goes with the first
 //! snapshot of its allocation. A keeper may lack the newest permissions and channels. Allocations
@@ -177,7 +177,7 @@ pub(crate) struct Copying<N: Net> {
     index: CopyIndex,
     /// The first snapshot is sent, also of a worker without allocations.
     has_begun: bool,
-    /// Snapshot without room in the channel.
+    /// Snapshot that the full channel has refused.
     unsent: Option<Export<N::Descriptor>>,
     due: Instant,
     /// Allocations that wait for descriptors, or with an old state in the other process.
@@ -188,7 +188,7 @@ pub(crate) struct Copying<N: Net> {
 /// Why snapshots are not sent.
 #[derive(Debug)]
 pub(crate) enum CopyError {
-    /// The other process is gone.
+    /// The receiver is closed.
     Gone,
     /// No descriptors are left, and the successor needs all.
     Exhausted(io::Error),
@@ -210,7 +210,7 @@ impl<N: Net> Copying<N> {
         }
     }
 
-    /// Resumes with the states of all allocations: another recipient has got the changes meanwhile.
+    /// Resumes with the states of all allocations: another recipient has got the changes.
     pub(crate) fn resume(&mut self, server: &mut Server) {
         server.keep_changes(true);
         // Ended allocations are no changes any more.
@@ -247,7 +247,7 @@ impl<N: Net> Copying<N> {
         };
         self.has_begun = true;
         self.due = match self.to.try_send(export) {
-            // One after another, with a turn of packets between.
+            // The next in the next turn, after its packets.
             Ok(()) if parts.server.has_changes() => now,
             Ok(()) => now + self.recipient.interval(),
             Err(TrySendError::Full(export)) => {
@@ -291,7 +291,7 @@ impl<N: Net> Copying<N> {
         let mut pauses = 0..LAST_COPIES_PAUSES;
         // Nothing changes any more.
         while let Some(due) = self.due(parts.server) {
-            // Without descriptors now, there are none later.
+            // Without descriptors now, later tries fail as well.
             if self.serve(due, parts).is_err() {
                 return false;
             }

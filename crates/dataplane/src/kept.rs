@@ -33,7 +33,7 @@ impl<D> KeptWorker<D> {
         self.allocations.len()
     }
 
-    /// Applies a later snapshot. Sockets of earlier ones are kept.
+    /// Applies a later snapshot. Sockets of earlier snapshots stay.
     pub fn change(&mut self, export: Export<D>) {
         let (snapshot, mut descriptors) = export.into_parts();
         self.last_id = snapshot.last_id;

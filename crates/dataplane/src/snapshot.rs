@@ -1,7 +1,7 @@
 //! State of a worker for another process.
 //!
 //! A [`Snapshot`] is the form on the wire as well: fields have numbers once, here. Sockets are in
-//! it by index; their descriptors go beside it.
+//! it by index; their descriptors travel separately.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ pub struct Snapshot {
     pub last_id: AllocationId,
     /// New and changed allocations. The last entry of an allocation counts.
     pub allocations: Vec<AllocationSnapshot>,
-    /// Allocations without a place here any more: they ended, or moved to another worker. They
+    /// Removed allocations: they ended, or moved to another worker. They
     /// precede [`Self::allocations`].
     pub ended: Vec<AllocationId>,
     /// Nothing else had changed.

@@ -142,7 +142,7 @@ fn a_keeper_that_comes_in_the_pause_gets_its_copies_behind_it() {
     assert_eq!(next(&received), [(id, true)]);
 }
 
-/// The successor would not hear of ends since then.
+/// Later ends would be missing at the successor.
 #[test]
 fn nothing_is_exported_after_a_failure_of_the_snapshots() {
     let _alone = ALONE.lock().unwrap();
@@ -152,7 +152,7 @@ fn nothing_is_exported_after_a_failure_of_the_snapshots() {
     eventually("an export is refused", || {
         drop(copy_to_next(&world));
         alice.bind_channel(peer);
-        // The change is sent within some milliseconds, and nobody receives it.
+        // The change is sent within some milliseconds, to a closed receiver.
         std::thread::sleep(Duration::from_millis(20));
         let refused = world.channels.export().is_err();
         world.channels.roll_back();

@@ -103,17 +103,39 @@ fn sessions_that_were_ended_during_upgrades_stay_ended() {
     }
 }
 
+/// A process that is about to take over, and does not get ready.
+fn hangs_in_preparation(server: &Server) -> UnixStream {
+    let path = server.config_file().with_file_name("control.next");
+    let mut stream = UnixStream::connect(path).expect("the server takes upgrades");
+    stream.set_read_timeout(Some(Duration::from_millis(300))).expect("a time");
+    stream.write_all(&said::hello(said::VERSION)).expect("said");
+    let mut bytes = [0; 4096];
+    while stream.read(&mut bytes).is_ok_and(|len| len > 0) {}
+    stream
+}
+
+/// A change does not wait for ever for a process that hangs.
+#[test]
+fn a_change_ends_the_wait_for_a_process_that_does_not_get_ready() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let (_config, mut server) = server(&lab);
+    let hangs = hangs_in_preparation(&server);
+    let out = server.ask(&["user", "revoke", "alice"]);
+    assert!(out.ok, "{}", out.output);
+    assert_eq!(revoked(&server), BTreeSet::from(["alice".to_owned()]));
+    let why = "a command of an operator has waited for it too long";
+    assert!(server.process.output().contains(why), "{}", server.process.output());
+    drop(hangs);
+    server.upgrade_times(1);
+    assert_eq!(revoked(&server), BTreeSet::from(["alice".to_owned()]));
+}
+
 /// A successor prepares and fails.
 #[test]
 fn changes_wait_until_a_process_that_prepares_itself_has_failed() {
     let Some(lab) = require(Lab::new()) else { return };
     let (_config, server) = server(&lab);
-    let path = server.config_file().with_file_name("control.next");
-    let mut stream = UnixStream::connect(&path).expect("the server takes upgrades");
-    stream.set_read_timeout(Some(Duration::from_millis(300))).expect("a time");
-    stream.write_all(&said::hello(said::VERSION)).expect("said");
-    let mut bytes = [0; 4096];
-    while stream.read(&mut bytes).is_ok_and(|len| len > 0) {}
+    let stream = hangs_in_preparation(&server);
     let operator = server.operator();
     thread::scope(|scope| {
         let revoked = scope.spawn(|| operator.ask(&["user", "revoke", "alice"]));

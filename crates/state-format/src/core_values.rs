@@ -29,7 +29,7 @@ macro_rules! numbers {
 
 numbers!(u8, u16, u32, u64, u128);
 
-/// Bytes with a form of their own; keys may be among them.
+/// Opaque bytes, perhaps with keys.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Bytes(pub Vec<u8>);
 

@@ -61,15 +61,47 @@ impl Cipher {
 
 /// Secret bytes, wiped when dropped.
 #[derive(Clone)]
-pub(crate) struct KeyBytes(Zeroizing<Vec<u8>>);
+pub(crate) struct KeyBytes(Zeroizing<Box<[u8]>>);
 
 impl KeyBytes {
     pub(crate) fn new(bytes: &[u8]) -> Self {
-        Self(Zeroizing::new(bytes.to_vec()))
+        Self(Zeroizing::new(bytes.into()))
     }
 
     pub(crate) fn expose(&self) -> &[u8] {
         &self.0
+    }
+}
+
+/// Part of each nonce that is not in the record. Inline: it is short, and worth nothing without the
+/// key.
+#[derive(Clone)]
+pub(crate) struct FixedPart {
+    bytes: [u8; NONCE_LEN],
+    len: u8,
+}
+
+impl FixedPart {
+    /// `None`: it is longer than a nonce.
+    pub(crate) fn new(part: &[u8]) -> Option<Self> {
+        let mut bytes = [0; NONCE_LEN];
+        bytes.get_mut(..part.len())?.copy_from_slice(part);
+        Some(Self { bytes, len: part.len() as u8 })
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len.into()]
+    }
+}
+
+impl Value for FixedPart {
+    fn write(&self, out: &mut Writer) {
+        out.sized(|out| out.put(self.bytes()));
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let len = input.count()?;
+        Self::new(input.take(len)?).ok_or(Malformed::NoValue("part of a nonce"))
     }
 }
 
@@ -83,7 +115,6 @@ impl Value for KeyBytes {
         if len > KEY_MAX {
             return Err(Malformed::NoValue("key of records"));
         }
-        // A vector that grows would not wipe its previous buffers.
         input.take(len).map(Self::new)
     }
 }

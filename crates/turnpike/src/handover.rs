@@ -21,8 +21,8 @@
 //! of one user: see docs/adr/0019.
 //!
 //! In a restart the predecessor ends before the successor starts. It stores the same messages and
-//! descriptors with the service manager (parked.rs); no process serves meanwhile. After a crash the
-//! successor gets the snapshots of a keeper (keeper.rs, keeper_link.rs).
+//! descriptors with the service manager (parked.rs); no process serves between the two. After a
+//! crash the successor gets the snapshots of a keeper (keeper.rs, keeper_link.rs).
 
 mod changes;
 mod export;

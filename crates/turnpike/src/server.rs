@@ -112,6 +112,9 @@ impl Requests {
             {
                 return Order::Request(request, change);
             }
+            if !self.deferred.is_empty() {
+                self.changes.note_waiting();
+            }
             tokio::select! {
                 Some(request) = self.queue.recv(), if self.deferred.len() < DEFERRED_MAX => {
                     if !request.is_change() {
@@ -130,6 +133,7 @@ impl Requests {
         if change.is_none() {
             tracing::info!("{signal:?} waits: another process is about to take over");
             self.changes.keep(signal);
+            self.changes.note_waiting();
         }
         change
     }

@@ -40,7 +40,7 @@ pub(crate) struct Bound {
 /// Bound sockets of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerSockets {
-    /// Listeners, in the order of [`Bound::addresses`] and then [`Bound::tls`].
+    /// Listeners at [`Bound::addresses`], then at [`Bound::tls`].
     pub(crate) udp: Vec<Listener>,
     pub(crate) tcp: Vec<TcpListener>,
     /// Shared sockets of relays.

@@ -1,7 +1,6 @@
 //! Export of relays for TCP and of connections with peers, and import of the predecessor's.
 //!
-//! Bytes wait in the sockets meanwhile; the ones that were read and that the other end has not
-//! taken go as state.
+//! Unread bytes wait in the sockets. Read bytes that the other end has not taken are exported.
 
 use std::collections::HashMap;
 use std::io;

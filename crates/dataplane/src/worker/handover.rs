@@ -64,7 +64,7 @@ impl<N: Net> Handover<N> {
         }
     }
 
-    /// Returns the import of a successor, which begins with the first call.
+    /// Returns the import of a successor. The first call starts it.
     pub(super) fn import(&mut self) -> &mut Import<N> {
         if !matches!(self.phase, Phase::Importing(_)) {
             self.phase = Phase::Importing(Import::default());
@@ -139,7 +139,7 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Ends the snapshots for the active recipient.
+    /// Stops the snapshots for the active recipient.
     fn end_copies(&mut self) {
         let is_for_keeper = matches!(self.handover.phase, Phase::Serving);
         if is_for_keeper {

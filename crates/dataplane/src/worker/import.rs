@@ -1,4 +1,4 @@
-//! Import of a worker of the predecessor, before this process serves.
+//! Import of the predecessor's state, before this process serves.
 
 use std::io;
 
@@ -32,13 +32,13 @@ fn socket_of<N: Net>(
 }
 
 impl<N: Net> Worker<N> {
-    /// Begins an import from a predecessor with these settings of relay sockets.
+    /// Starts an import from a predecessor with these settings of relay sockets.
     pub fn begin_import(&mut self, settings: RelaySettings) {
         self.streams.wait_for_commit();
         self.handover.import().settings = settings;
     }
 
-    /// Imports a snapshot of a worker of the predecessor. A later snapshot of an allocation
+    /// Imports a snapshot. A later snapshot of an allocation
     /// replaces an earlier one.
     pub fn import(&mut self, export: Export<N::Descriptor>) {
         self.cx.now = self.cx.net.now();

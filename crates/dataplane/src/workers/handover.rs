@@ -42,7 +42,7 @@ impl WorkerChannels {
         self.ask_all(|reply| WorkerMessage::LastProgress(ends, reply))
     }
 
-    /// Asks all workers at once.
+    /// Sends a message to all workers, then waits for the answers.
     fn ask_all<T: Send + 'static>(
         &self,
         message: impl Fn(Reply<T>) -> WorkerMessage<Kernel>,
@@ -62,13 +62,13 @@ impl WorkerChannels {
 
 impl<N: Net> WorkerChannels<N> {
     /// Sends snapshots of all allocations to a keeper, then changes, until the receiver is dropped.
-    /// The channel is to have room for [`COPIES_WAITING`](crate::limits::COPIES_WAITING).
+    /// The capacity of the channel is [`COPIES_WAITING`](crate::limits::COPIES_WAITING).
     pub fn copy_to_keeper(&self, receiver: &SyncSender<Export<N::Descriptor>>) {
         self.copy_to(receiver, Recipient::Keeper);
     }
 
-    /// Sends snapshots to the successor; a keeper waits meanwhile. An [export](Self::export)
-    /// contains what was not sent here.
+    /// Sends snapshots to the successor; a keeper waits. An [export](Self::export) contains unsent
+    /// changes.
     pub fn copy_to_successor(&self, receiver: &SyncSender<Export<N::Descriptor>>) {
         self.copy_to(receiver, Recipient::Successor);
     }
@@ -87,8 +87,8 @@ impl<N: Net> WorkerChannels<N> {
         self.insist(|| WorkerMessage::Commit);
     }
 
-    /// Sends a message to all workers, to each when its queue has room. The watchdog ends a process
-    /// with a worker that hangs.
+    /// Sends a message to all workers, with retries while a queue is full. The watchdog ends a
+    /// process with a worker that hangs.
     fn insist(&self, message: impl Fn() -> WorkerMessage<N>) {
         for worker in self.ids() {
             let until = Instant::now() + LEAVE_DEADLINE;

@@ -32,7 +32,7 @@ pub(crate) enum WorkerMessage<N: Net> {
     FetchFailed(Fetch),
     /// The allocation, with its relay sockets.
     Arrive(Box<Departure>, MovedSockets<N>),
-    /// Stops serving, for an export. The answer comes after earlier messages.
+    /// Stops serving, for an export. Earlier messages are served before the answer.
     Pause(Reply<()>),
     /// Exports everything to the successor.
     Export(Reply<io::Result<Export<N::Descriptor>>>),

@@ -3,7 +3,7 @@
 use aws_lc_rs::tls_prf::{Algorithm, P_SHA256, P_SHA384, Secret};
 use state_format::fields;
 
-use crate::aead::{Cipher, KeyBytes};
+use crate::aead::{Cipher, FixedPart, KeyBytes};
 
 /// Length of the master secret, and of a random.
 pub(super) const MASTER_SECRET: usize = 48;
@@ -34,8 +34,7 @@ impl Suite {
 pub(super) struct DirectionKeys {
     pub(super) cipher: Cipher,
     pub(super) key: KeyBytes,
-    /// The part of each nonce that is not in the record.
-    pub(super) fixed: KeyBytes,
+    pub(super) fixed: FixedPart,
 }
 
 fields!(DirectionKeys { 1 => cipher, 2 => key, 3 => fixed });
@@ -63,7 +62,7 @@ pub(super) fn derive(
         Some(DirectionKeys {
             cipher,
             key: KeyBytes::new(keys.get(number * key..)?.get(..key)?),
-            fixed: KeyBytes::new(rest.get(number * fixed..)?.get(..fixed)?),
+            fixed: FixedPart::new(rest.get(number * fixed..)?.get(..fixed)?)?,
         })
     };
     Some([of(0)?, of(1)?])

@@ -159,7 +159,7 @@ pub(super) fn reading_after<'a>(
 }
 
 fn prepare(keys: &DirectionKeys) -> Option<LessSafeKey> {
-    let fits = keys.fixed.expose().len() == keys.cipher.fixed_in_12();
+    let fits = keys.fixed.bytes().len() == keys.cipher.fixed_in_12();
     keys.cipher.prepare(&keys.key).filter(|_| fits)
 }
 
@@ -180,7 +180,7 @@ const fn numbered(number: u64) -> [u8; 8] {
 /// and number. The Finished of OpenSSL has 64 random bits instead.
 fn nonce(keys: &DirectionKeys, number: [u8; 8], explicit: [u8; 8]) -> Nonce {
     let mut nonce = [0; NONCE_LEN];
-    let fixed = keys.fixed.expose();
+    let fixed = keys.fixed.bytes();
     nonce[..fixed.len()].copy_from_slice(fixed);
     let rest = &mut nonce[NONCE_LEN - 8..];
     if fixed.len() < NONCE_LEN {

@@ -108,7 +108,12 @@ fn next(left: &mut Left, answer: Result<Status, ClientError>) -> Result<Option<E
             Ok(None)
         }
         // It has ended, or ends while it is asked. Seconds are whole, so that the last is 0.
-        Err(ClientError::NotRunning(_) | ClientError::Broken(_) | ClientError::Refused { .. }) => {
+        Err(
+            ClientError::NotRunning(_)
+            | ClientError::Ended
+            | ClientError::Broken(_)
+            | ClientError::Refused { .. },
+        ) => {
             let cut = left.allocations > 0 && left.seconds == 0;
             Ok(Some(if cut { End::Deadline(left.allocations) } else { End::Empty }))
         }

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -33,6 +34,8 @@ struct State {
     is_ending: bool,
     /// Waiting signals.
     signals: BTreeSet<Signal>,
+    /// Time since which a change waits for the end of the hand-over.
+    waits_since: Option<Instant>,
 }
 
 /// Permit for one change, until dropped.
@@ -62,6 +65,16 @@ impl Changes {
         }
         state.is_changing = true;
         Some(Change(Arc::clone(&self.0)))
+    }
+
+    /// Notes that a change of an operator waits for the end of the hand-over.
+    pub(crate) fn note_waiting(&self) {
+        self.0.state().waits_since.get_or_insert_with(Instant::now);
+    }
+
+    /// Returns true if a change has waited longer than `patience`.
+    pub(super) fn have_waited(&self, patience: Duration) -> bool {
+        self.0.state().waits_since.is_some_and(|since| since.elapsed() > patience)
     }
 
     /// Stores a signal for after the hand-over.
@@ -98,7 +111,7 @@ impl Changes {
     /// Prevents changes, after the current one.
     pub(super) fn hold(&self) -> Hold {
         let mut state = self.0.state();
-        state.is_held = true;
+        (state.is_held, state.waits_since) = (true, None);
         let changing = |state: &mut State| state.is_changing;
         let waited = self.0.ended.wait_while(state, changing);
         drop(waited.unwrap_or_else(PoisonError::into_inner));

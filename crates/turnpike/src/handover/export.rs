@@ -30,16 +30,23 @@ use super::parked::{Parked, Parking};
 use super::passing::{Inlet as _, Outlet};
 use super::room::{make_room, open_descriptors};
 use super::wire::Wire;
-use super::{COPYING_MAX, PATIENCE, PAUSE_ROOM, PREPARATION_MAX};
+use super::{COPYING_MAX, PAUSE_ROOM, PREPARATION_MAX};
 use crate::offload::KernelPath;
 
-/// Time until what came in the pause is served, and the room is as configured again.
+/// Time until packets of the pause are served, and receive buffers are restored.
 const PAUSE_SERVED: Duration = Duration::from_secs(1);
+
+/// Interval of looks for waiting changes during the preparation of a successor.
+const PREPARATION_LOOK: Duration = Duration::from_millis(200);
+
+/// Longest time that a change by an operator waits for the preparation of a successor: commands
+/// wait some 15 seconds for an answer.
+const CHANGES_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Pause after a process that could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Descriptors of a worker's listeners, beside those of the worker.
+/// Second descriptors of a worker's listeners.
 #[derive(Debug)]
 pub(crate) struct ListenerCopies(Vec<(ListenerName, OwnedFd)>);
 
@@ -70,7 +77,7 @@ pub(crate) struct HandoverReport {
     pub(crate) allocations: usize,
     /// Time in which no process served.
     pub(crate) pause: Duration,
-    /// Hears when the service manager knows of it.
+    /// Resolved after the notification of the service manager.
     pub(crate) told: oneshot::Sender<()>,
 }
 
@@ -89,11 +96,11 @@ pub(crate) struct WorkersExport {
 }
 
 impl WorkersExport {
-    /// Gives the UDP listeners so much room, where this process may.
+    /// Sets the receive buffers of UDP sockets, if permitted.
     fn set_room(&self, bytes: usize) {
         for ((kind, _), fd) in self.listeners.iter().flat_map(|copies| &copies.0) {
             if matches!(kind, ListenerKind::Udp | ListenerKind::Shared) {
-                // Without the capability they have the room that they had.
+                // Without the capability the buffers are unchanged.
                 let _ = force_receive_buffer(fd.as_fd(), bytes);
             }
         }
@@ -119,13 +126,12 @@ pub(crate) struct ServerExport {
 pub(crate) struct Handovers(Arc<Mutex<Option<ServerExport>>>);
 
 impl Handovers {
-    /// Leaves everything to the next process, which comes when this one has ended: `keep` passes it
-    /// to who keeps it meanwhile. Returns the number of allocations, which this process has no
-    /// more.
+    /// Exports everything for a process that starts after this one: `keep` stores it. Returns the
+    /// number of allocations.
     ///
     /// # Errors
-    /// An upgrade goes on, or a worker does not answer: this process has them as before. Or it
-    /// cannot be kept: the calls have ended.
+    /// An upgrade is in progress, or a worker does not answer: nothing has changed. Or it cannot be
+    /// stored: the calls have ended.
     pub(crate) fn park(&self, keep: impl FnOnce(&Parked) -> io::Result<()>) -> io::Result<usize> {
         let Ok(export) = self.0.try_lock() else {
             return Err(io::Error::other("an upgrade goes on at this moment"));
@@ -146,11 +152,10 @@ impl Handovers {
 pub(super) struct ListenerOffer(Weak<Mutex<Option<ServerExport>>>);
 
 impl ListenerOffer {
-    /// Offers them to a keeper. Returns false while an upgrade goes on, and when another process
-    /// has them.
+    /// Offers them to a keeper. Returns false during an upgrade, and after the commit.
     ///
     /// # Errors
-    /// The keeper is gone.
+    /// The connection is closed.
     pub(super) fn offer(&self, outlet: &mut impl Outlet) -> io::Result<bool> {
         let export = self.0.upgrade();
         let export = export.as_ref().and_then(|export| export.try_lock().ok());
@@ -163,7 +168,7 @@ impl ListenerOffer {
 
 impl Drop for Handovers {
     fn drop(&mut self) {
-        // A hand-over that goes on at this moment ends with the process.
+        // A hand-over in progress fails with the exit of the process.
         if let Ok(mut export) = self.0.try_lock() {
             *export = None;
         }
@@ -171,8 +176,8 @@ impl Drop for Handovers {
 }
 
 impl ServerExport {
-    /// Waits for the next process, on a thread of its own. `behind_a_pause`: this one has just
-    /// taken over.
+    /// Waits for successors, on a separate thread. `behind_a_pause`: this process is a successor
+    /// itself.
     ///
     /// # Errors
     /// No thread left.
@@ -188,7 +193,7 @@ impl ServerExport {
             let served = Arc::clone(&export);
             let restore = move || {
                 thread::sleep(PAUSE_SERVED);
-                // The next hand-over may have begun, and ended: then nothing is left to restore.
+                // After another hand-over nothing is left to restore.
                 let export = served.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(Self { workers, .. }) = &*export {
                     workers.set_room(workers.receive_buffer);
@@ -199,7 +204,7 @@ impl ServerExport {
         let serve = move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else {
-                    // No descriptors left: it would be so again at once.
+                    // No descriptors left: another try would fail immediately.
                     thread::sleep(ACCEPT_PAUSE);
                     continue;
                 };
@@ -212,7 +217,7 @@ impl ServerExport {
                     }
                     Ok(false) => {}
                     Err(error) => {
-                        // The next process may have set its own.
+                        // The successor may have set other sizes.
                         server.workers.set_room(server.workers.receive_buffer);
                         tracing::warn!(
                             "the next process did not take over, and this one goes on: {error}"
@@ -243,9 +248,7 @@ impl ServerExport {
         tracing::info!(process, version, "the next process prepares to take over");
         let hold = self.changes.hold();
         self.offer(&mut wire, &[io::stderr().as_fd()])?;
-        wire.set_patience(PREPARATION_MAX)?;
-        wire.expect(Step::Copy)?;
-        wire.set_patience(PATIENCE)?;
+        self.wait_for_preparation(&mut wire)?;
         let (copied, received) = sync_channel(COPIES_WAITING);
         // Closed after the commit.
         let mut sent = Vec::new();
@@ -275,6 +278,23 @@ impl ServerExport {
         // It can do without.
         let _ = wire.send(&Step::Released);
         Ok(true)
+    }
+
+    /// Waits until the successor is prepared. A change by an operator waits a few seconds for that:
+    /// then the hand-over is given up.
+    fn wait_for_preparation(&self, wire: &mut Wire) -> io::Result<()> {
+        let until = Instant::now() + PREPARATION_MAX;
+        while !wire.is_readable(PREPARATION_LOOK)? {
+            if self.changes.have_waited(CHANGES_WAIT_MAX) {
+                return Err(io::Error::other(
+                    "a command of an operator has waited for it too long",
+                ));
+            }
+            if Instant::now() > until {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "it does not get ready"));
+            }
+        }
+        wire.expect(Step::Copy)
     }
 
     /// Lets the successor serve.

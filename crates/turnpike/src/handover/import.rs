@@ -1,4 +1,4 @@
-//! Successor: imports everything, or ends without effects.
+//! Successor: imports everything, or exits without effects.
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
@@ -39,23 +39,23 @@ pub(crate) struct Predecessor {
     services: Vec<(SocketAddr, OwnedFd)>,
     /// Settings of its relay sockets.
     relay_sockets: RelaySettings,
-    /// Standard error of one that runs.
+    /// Standard error of a live predecessor.
     errors: Option<OwnedFd>,
-    /// The kernel path of one that has ended goes on.
+    /// Kernel path that continues without a process.
     kernel_path: Option<ParkedPath>,
-    /// Its counters; `None`: they begin anew.
+    /// Counters; `None`: they start at 0.
     totals: Option<EarlierTotals>,
     /// Orders of operators.
     orders: Orders,
 }
 
-/// Where the parts of a predecessor come from.
+/// Source of the messages.
 enum Source {
     /// From a process that serves until this one does.
     Running(Wire),
-    /// From one that has ended, and has left them.
+    /// Stored by a predecessor that has ended.
     Ended(Found, Origin),
-    /// From the keeper of one that has died.
+    /// Keeper of a predecessor that has died.
     Kept(Wire, Origin),
 }
 
@@ -89,7 +89,7 @@ impl Source {
     fn discard(&mut self) {
         match self {
             Self::Kept(wire, _) => {
-                // One that is gone has closed it.
+                // A closed connection has closed everything.
                 let _ = wire.send(&Step::Discard).and_then(|()| wire.expect(Step::Released));
             }
             Self::Running(_) | Self::Ended(..) => {}
@@ -101,7 +101,7 @@ impl Predecessor {
     /// Meets the server that listens at this socket.
     ///
     /// # Errors
-    /// There is none, or it has another form of this talk.
+    /// No server listens there, or its messages have another form.
     pub(crate) fn meet(socket: &Path) -> Result<Self> {
         let met = UnixStream::connect(socket).and_then(Wire::new).and_then(|mut wire| {
             wire.send(&Hello::new(false))?;
@@ -120,7 +120,7 @@ impl Predecessor {
     /// Reads the parts that a process has left at its end.
     ///
     /// # Errors
-    /// It is of another form, or not whole: then its sockets are closed.
+    /// The messages are of another form, or incomplete: the sockets are closed.
     pub(crate) fn find(parked: Parked) -> io::Result<Self> {
         let mut found = Found::open(parked)?;
         let origin = found.receive()?;
@@ -131,7 +131,7 @@ impl Predecessor {
     /// nothing, or no keeper.
     ///
     /// # Errors
-    /// It is of another form, or not whole.
+    /// The messages are of another form, or incomplete.
     pub(crate) fn ask_keeper(socket: &Path) -> io::Result<Option<Self>> {
         let mut wire = match UnixStream::connect(socket) {
             Ok(stream) => Wire::new(stream)?,
@@ -179,7 +179,7 @@ impl Predecessor {
         source.discard();
     }
 
-    /// A listener of a keeper's, and one of these that cannot be bound beside it.
+    /// Returns a listener of a keeper that conflicts with one of these, and that one.
     pub(crate) fn in_the_way(
         &self,
         listeners: &[SocketAddr],
@@ -367,7 +367,7 @@ impl Predecessor {
     }
 
     /// Receives the kernel's part of a process that has ended: the last progress, unless it died,
-    /// and the path itself if it goes on.
+    /// and the path itself if it continues.
     fn receive_kernel_path(&mut self, workers: &[SyncSender<Update>]) -> io::Result<()> {
         let continues = match &self.source {
             Source::Running(_) => return Ok(()),
@@ -398,7 +398,7 @@ impl Predecessor {
             Source::Running(wire) => wire.send(&Step::Ready)?,
             Source::Kept(wire, _) => {
                 let retiring = Retiring::ended(self.kernel_path.take(), None);
-                // A keeper that is gone has closed everything.
+                // A closed connection has closed everything.
                 let _ = wire.send(&Step::Ready);
                 return Ok(retiring);
             }
@@ -435,7 +435,7 @@ fn wait_for_workers(workers: &[SyncSender<Update>]) -> io::Result<()> {
     loop {
         match answers.recv_timeout(PATIENCE) {
             Ok(()) => {}
-            // All have answered. One that has ended is noticed later.
+            // All have answered, or have ended, which is noticed later.
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {
                 return Err(io::Error::other("a worker does not take what it is given"));

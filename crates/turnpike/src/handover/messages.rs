@@ -99,11 +99,11 @@ pub(super) enum News {
     /// Orders of operators, of a live process; the totals follow.
     Orders(Orders),
     /// Kernel path that continues without a process; this number of descriptors follows. For a
-    /// keeper 0: there is none any more.
+    /// keeper 0: no path continues.
     KernelPath(u32),
     /// For a keeper: another process has everything.
     HandedOver,
-    /// For a keeper: the server ends, as it was told to.
+    /// For a keeper: the server shuts down in order.
     Stopped,
 }
 
@@ -125,7 +125,7 @@ pub(super) enum Step {
     Ready,
     /// The predecessor commits: the successor serves from now on.
     Commit,
-    /// The predecessor has released the rest.
+    /// The predecessor has released everything.
     Released,
     /// The successor has its listeners, and wants snapshots. A keeper with the listeners wants some
     /// as well.

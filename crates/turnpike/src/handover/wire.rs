@@ -65,6 +65,13 @@ impl Wire {
         if step == expected { Ok(()) } else { Err(unexpected(step, expected)) }
     }
 
+    /// Returns true if the other process has sent something within this time, or is gone.
+    pub(super) fn is_readable(&self, patience: Duration) -> io::Result<bool> {
+        let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
+        let mut ends = [PollFd::new(&self.stream, PollFlags::IN)];
+        Ok(poll(&mut ends, Some(&patience))? > 0)
+    }
+
     /// Returns true if the other process has closed its end. What it has sent may wait all the
     /// same.
     pub(super) fn is_gone(&self) -> bool {

@@ -14,7 +14,7 @@ use crate::report::Tag;
 
 /// Exported state of a connection, with keys.
 pub(crate) struct StreamState {
-    /// Addresses as the client sees them.
+    /// Addresses from the client's view.
     five_tuple: FiveTuple,
     opened: Instant,
     last_message: Instant,
@@ -155,7 +155,7 @@ impl<N: Net> Stream<N> {
 }
 
 impl StreamState {
-    /// Returns the 5-tuple as the client sees it.
+    /// Returns the 5-tuple from the client's view.
     pub(crate) const fn five_tuple(&self) -> FiveTuple {
         self.five_tuple
     }

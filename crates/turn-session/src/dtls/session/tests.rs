@@ -1,7 +1,7 @@
 //! A session, and a client with its keys.
 
 use super::*;
-use crate::aead::{Cipher, KeyBytes};
+use crate::aead::{Cipher, FixedPart, KeyBytes};
 use crate::dtls::limits::{BLOCKS_PER_KEY_MAX, FORGERIES_PER_KEY_MAX};
 use crate::dtls::replay::ReplayWindow;
 
@@ -9,7 +9,11 @@ const FLIGHT: [&[u8]; 2] = [b"ChangeCipherSpec", b"Finished"];
 
 fn keys(byte: u8) -> DirectionKeys {
     let cipher = Cipher::Aes128Gcm;
-    DirectionKeys { cipher, key: KeyBytes::new(&[byte; 16]), fixed: KeyBytes::new(&[byte; 4]) }
+    DirectionKeys {
+        cipher,
+        key: KeyBytes::new(&[byte; 16]),
+        fixed: FixedPart::new(&[byte; 4]).unwrap(),
+    }
 }
 
 fn reading(byte: u8) -> Reading {

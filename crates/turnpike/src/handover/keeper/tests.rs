@@ -1,4 +1,4 @@
-//! Servers that die, end or hand over, and their successors.
+//! Deaths, ends and hand-overs of servers.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -101,7 +101,7 @@ fn wait_for_orphans(orphans: &Orphans, allocations: usize) {
     });
 }
 
-/// What the next server is given: the states, and the addresses of the sockets.
+/// Returns the states for a successor, and the addresses of the sockets.
 fn ask(orphans: &Orphans) -> Option<(Wire, Vec<Vec<u8>>, Vec<SocketAddr>)> {
     let mut wire = connect(orphans);
     wire.send(&Hello::new(false)).unwrap();
