@@ -69,7 +69,11 @@ impl Wire {
     pub(super) fn is_readable(&self, patience: Duration) -> io::Result<bool> {
         let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
         let mut ends = [PollFd::new(&self.stream, PollFlags::IN)];
-        Ok(poll(&mut ends, Some(&patience))? > 0)
+        match poll(&mut ends, Some(&patience)) {
+            // By a signal.
+            Err(Errno::INTR) => Ok(false),
+            ready => Ok(ready? > 0),
+        }
     }
 
     /// Returns true if the other process has closed its end. What it has sent may wait all the
