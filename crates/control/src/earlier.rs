@@ -117,7 +117,7 @@ impl Earlier {
 
 #[cfg(test)]
 mod tests {
-    use state_format::{Reader, Value as _, Writer};
+    use state_format::{Bytes, Reader};
     use turn_proto::Traffic;
     use turn_types::Transport;
 
@@ -169,10 +169,8 @@ mod tests {
 
     #[test]
     fn totals_of_another_form_are_not_read() {
-        let mut out = Writer::new();
         let totals = EarlierTotals { counters: CounterTotals::default(), ..own(5) };
-        totals.write(&mut out);
-        let bytes = out.into_bytes();
+        let bytes = Bytes::of(&totals).0;
         assert_eq!(Reader::new(&bytes).last(), Ok(totals));
         for len in 0..bytes.len() {
             assert!(Reader::new(&bytes[..len]).last::<EarlierTotals>().is_err(), "{len} bytes");

@@ -23,7 +23,7 @@ pub struct Volume {
     pub bytes: u64,
 }
 
-/// By name, without gauges: a counter that the other version does not have begins at 0.
+/// Form by name, without gauges: a counter that the other version lacks starts at 0.
 impl Value for CounterTotals {
     fn write(&self, out: &mut Writer) {
         let named = Series::counters().map(|series| (series.name(), self.value(series)));
@@ -181,6 +181,8 @@ impl Series {
 
 #[cfg(test)]
 mod tests {
+    use state_format::Bytes;
+
     use super::*;
 
     #[test]
@@ -195,21 +197,14 @@ mod tests {
         assert_eq!(totals.iter().count(), Series::COUNT);
     }
 
-    fn written(value: &impl Value) -> Vec<u8> {
-        let mut out = Writer::new();
-        value.write(&mut out);
-        out.into_bytes()
-    }
-
     #[test]
     fn counters_are_read_by_name_without_unknown_ones_and_gauges() {
         let numbered = Series::counters().zip(1..);
         let totals = CounterTotals::from_values(numbered.chain([(Series::FlowsOffloaded, 5)]));
-        let mut named: Vec<(String, u64)> =
-            Reader::new(&written(&totals)).last().expect("a list of names");
+        let mut named: Vec<(String, u64)> = Bytes::of(&totals).parse().expect("a list of names");
         assert_eq!(named.len(), Series::counters().count());
         named.push(("of_a_later_version{}".to_owned(), 9));
-        let read = Reader::new(&written(&named)).last();
+        let read = Bytes::of(&named).parse();
         assert_eq!(read, Ok(CounterTotals::from_values(Series::counters().zip(1..))));
     }
 
@@ -221,7 +216,7 @@ mod tests {
         for (bound, count) in [("500", 400), ("1001", 5000), ("+Inf", 60_000)] {
             named.push((format!("session_bytes_bucket{{le={bound}}}"), count));
         }
-        let counters: CounterTotals = Reader::new(&written(&named)).last().expect("counters");
+        let counters: CounterTotals = Bytes::of(&named).parse().expect("counters");
         let last = Histogram::SessionBytes.buckets() - 1;
         let counted = [1, 2, last].map(|index| counters.value(bucket(index)));
         assert_eq!(counted, [402, 5030, 60_000]);

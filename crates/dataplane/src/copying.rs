@@ -36,19 +36,19 @@ pub(crate) struct Parts<'a, N: Net> {
 }
 
 /// Relays with sockets in the other process.
-type KnownRelays = [Option<RelayId>; 2];
+type RelayNames = [Option<RelayId>; 2];
 
 /// Part of an allocation in the other process.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
-    relays: KnownRelays,
+struct CopyState {
+    relays: RelayNames,
     /// Count of the progress in the last snapshot.
     progress: u64,
 }
 
 /// Index of the allocations in the other process.
 #[derive(Debug, Default)]
-pub(crate) struct CopyIndex(BTreeMap<AllocationId, Known>);
+pub(crate) struct CopyIndex(BTreeMap<AllocationId, CopyState>);
 
 impl CopyIndex {
     pub(crate) fn ids(&self) -> impl Iterator<Item = AllocationId> {
@@ -65,7 +65,7 @@ impl CopyIndex {
 
     /// Returns the allocations with progress since the last snapshot.
     pub(crate) fn progressed(&self, server: &Server) -> impl Iterator<Item = AllocationId> {
-        let progressed = |(id, known): (&AllocationId, &Known)| {
+        let progressed = |(id, known): (&AllocationId, &CopyState)| {
             let count = server.progress_count(*id)?;
             (count != known.progress).then_some(*id)
         };
@@ -86,6 +86,7 @@ impl CopyIndex {
         export.snapshot.complete = !parts.server.has_changes();
         let is_included = |copy: &AllocationCopy| recipient.is_none_or(|one| is_copied(copy, one));
         let dtls = Some(parts.dtls).filter(|_| recipient == Some(Recipient::Keeper));
+        let (earlier, ended) = (export.snapshot.allocations.len(), export.snapshot.ended.len());
         let mut shortage: Option<Shortage> = None;
         let mut out = Writer::new();
         for id in ids {
@@ -94,7 +95,7 @@ impl CopyIndex {
                 Some(copy) => match self.relays(id, &copy, (parts, export)) {
                     Ok((relays, known)) => {
                         let progress = parts.server.progress_count(id).unwrap_or_default();
-                        self.0.insert(id, Known { relays: known, progress });
+                        self.0.insert(id, CopyState { relays: known, progress });
                         copy.write(&mut out);
                         let state = Bytes(out.take_bytes());
                         let session = dtls.and_then(|dtls| dtls.copy_of(&copy.client()));
@@ -107,12 +108,14 @@ impl CopyIndex {
                         shortage.get_or_insert_with(first).ids.push(id);
                     }
                 },
-                None if self.0.remove(&id).is_some() => {
-                    export.snapshot.allocations.retain(|earlier| earlier.id != id);
-                    export.snapshot.ended.push(id);
-                }
+                None if self.0.remove(&id).is_some() => export.snapshot.ended.push(id),
                 None => {}
             }
+        }
+        if earlier > 0 {
+            // An import reads the ends first.
+            let ended: BTreeSet<_> = export.snapshot.ended[ended..].iter().collect();
+            export.snapshot.allocations.retain(|one| !ended.contains(&one.id));
         }
         shortage
     }
@@ -124,9 +127,9 @@ impl CopyIndex {
         id: AllocationId,
         copy: &AllocationCopy,
         (parts, export): (&Parts<'_, N>, &mut Export<N::Descriptor>),
-    ) -> io::Result<(Vec<RelaySnapshot>, KnownRelays)> {
+    ) -> io::Result<(Vec<RelaySnapshot>, RelayNames)> {
         let before = self.0.get(&id).map(|known| known.relays).unwrap_or_default();
-        let mut after = KnownRelays::default();
+        let mut after = RelayNames::default();
         let mut relays = Vec::new();
         for (relay, known) in copy.relays().zip(&mut after) {
             *known = Some(relay);
@@ -185,7 +188,7 @@ pub(crate) struct Copying<N: Net> {
     late_due: Instant,
 }
 
-/// Why snapshots are not sent.
+/// Error of sending a snapshot.
 #[derive(Debug)]
 pub(crate) enum CopyError {
     /// The receiver is closed.

@@ -66,7 +66,7 @@ pub struct RelaySnapshot {
     pub at: SocketAddr,
     /// The relay has its own socket.
     pub own: bool,
-    /// This socket; only in the first snapshot of the allocation.
+    /// Own socket; only in the first snapshot of the allocation.
     pub socket: Option<DescriptorIndex>,
 }
 

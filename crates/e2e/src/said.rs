@@ -62,9 +62,9 @@ pub fn step(number: u8) -> Vec<u8> {
 
 /// The successor has all snapshots.
 pub const PAUSE: u8 = 0;
-/// It has imported everything.
+/// The successor has imported everything.
 pub const READY: u8 = 1;
 /// It serves from now on.
 pub const COMMIT: u8 = 2;
-/// It wants snapshots.
+/// The successor wants snapshots.
 pub const COPY: u8 = 4;

@@ -29,6 +29,13 @@ fn server(lab: &Lab, mode: &str) -> (Config, Server) {
     (config, server)
 }
 
+/// A client over UDP and IPv4.
+fn caller(lab: &Lab, config: &Config) -> Caller {
+    let socket = lab.socket(Host::Client, (lab.v4.client, 0));
+    let at = SocketAddr::new(lab.v4.listen, 3478);
+    Caller::allocate(socket, at, config.accounts[0], IpFamily::V4)
+}
+
 /// Packets to peers that the kernel has relayed.
 fn by_kernel(server: &Server) -> Option<u64> {
     server.json(&["status"])["offload"]["by_kernel"]["to_peers"]["packets"].as_u64()
@@ -42,13 +49,7 @@ fn no_packet_is_lost(mode: &str) {
     }
     let (config, mut server) = server(&lab, mode);
     let calls = [IpFamily::V4, IpFamily::V6].map(|family| Call::new(&lab, &config, family));
-    let idle: Vec<Caller> = (0..200)
-        .map(|_| {
-            let socket = lab.socket(Host::Client, (lab.v4.client, 0));
-            let at = SocketAddr::new(lab.v4.listen, 3478);
-            Caller::allocate(socket, at, config.accounts[0], IpFamily::V4)
-        })
-        .collect();
+    let idle: Vec<Caller> = (0..200).map(|_| caller(&lab, &config)).collect();
     // A packet that the kernel path relays may overtake the one before it, which waits in a socket.
     let ordered = mode == "off";
     let stop = AtomicBool::new(false);
@@ -162,9 +163,7 @@ fn clients_that_are_peers_of_each_other_go_on() {
         return;
     };
     let config = Config::for_lab(&lab);
-    let socket = lab.socket(Host::Client, (lab.v4.client, 0));
-    let at = SocketAddr::new(lab.v4.listen, 3478);
-    let mut moving = Caller::allocate(socket, at, config.accounts[0], IpFamily::V4);
+    let mut moving = caller(&lab, &config);
     let relayed = moving.relayed();
     moving.permit(relayed.ip());
     moving.refresh();
@@ -198,12 +197,7 @@ fn a_port_is_no_peer_after_the_end_of_its_allocation() {
         return;
     };
     let config = Config::for_lab(&lab);
-    let allocate = || {
-        let socket = lab.socket(Host::Client, (lab.v4.client, 0));
-        let at = SocketAddr::new(lab.v4.listen, 3478);
-        Caller::allocate(socket, at, config.accounts[0], IpFamily::V4)
-    };
-    let [mut over_udp, mut live, mut sender] = [(); 3].map(|()| allocate());
+    let [mut over_udp, mut live, mut sender] = [(); 3].map(|()| caller(&lab, &config));
     let _peer = echo_peer(&lab, lab.v4.peer);
     let mut over_dtls = Running::listening(&mut pion_run(&lab, &client, &config, (1, "dtls")));
     over_dtls.wait_for("relayed address", PATIENCE);

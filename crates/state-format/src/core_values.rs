@@ -33,6 +33,24 @@ numbers!(u8, u16, u32, u64, u128);
 #[derive(Clone, PartialEq, Eq)]
 pub struct Bytes(pub Vec<u8>);
 
+impl Bytes {
+    /// Writes a value into separate bytes.
+    #[must_use]
+    pub fn of(value: &impl Value) -> Self {
+        let mut out = Writer::new();
+        value.write(&mut out);
+        Self(out.into_bytes())
+    }
+
+    /// Reads the value.
+    ///
+    /// # Errors
+    /// The bytes are of another type, or more follow.
+    pub fn parse<T: Value>(&self) -> Result<T, Malformed> {
+        Reader::new(&self.0).last()
+    }
+}
+
 impl fmt::Debug for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes", self.0.len())

@@ -1,6 +1,6 @@
 //! Hand-over of a server to its successor: calls continue.
 //!
-//! In an upgrade both processes are alive:
+//! Both processes are alive in an upgrade:
 //!
 //! ```text
 //! predecessor (export.rs)                   successor (import.rs)
@@ -16,11 +16,11 @@
 //! Released                             -->  attaches the kernel path
 //! ```
 //!
-//! Before its Commit the predecessor rolls back if the successor fails, hangs or dies; afterwards
+//! The predecessor rolls back before its Commit if the successor fails, hangs or dies; afterwards
 //! only the successor has the allocations. Without a Commit the successor ends. Both are processes
 //! of one user: see docs/adr/0019.
 //!
-//! In a restart the predecessor ends before the successor starts. It stores the same messages and
+//! A predecessor ends before the successor starts in a restart. It stores the same messages and
 //! descriptors with the service manager (parked.rs); no process serves between the two. After a
 //! crash the successor gets the snapshots of a keeper (keeper.rs, keeper_link.rs).
 

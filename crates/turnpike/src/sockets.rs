@@ -6,7 +6,6 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use dataplane::io::Kernel;
 use dataplane::{Listener, NetOptions, SharedSocket};
 use linux_net::{Applied, TcpListener, TcpOptions, UdpOptions, UdpSocket};
 use turn_proto::Policy;
@@ -162,7 +161,7 @@ impl Bound {
         mut predecessor: Option<&mut Predecessor>,
     ) -> Result<()> {
         for (worker, sockets) in self.workers.iter_mut().enumerate() {
-            for at in SharedSocket::<Kernel>::addresses(policy, WorkerId(worker as u16)) {
+            for at in SharedSocket::addresses(policy, WorkerId(worker as u16)) {
                 let mut before = predecessor.as_deref_mut();
                 let inherited =
                     before.as_mut().and_then(|it| it.take(worker, (ListenerKind::Shared, at)));

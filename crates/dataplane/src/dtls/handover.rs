@@ -5,7 +5,7 @@
 //! same key and number would reveal both plaintexts.
 
 use control::AssociationEnd;
-use state_format::{Bytes, Malformed, Reader, Value as _, Writer, fields};
+use state_format::{Bytes, Malformed, fields};
 use turn_session::dtls::{DtlsState, resume};
 use turn_types::{ClientPath, FiveTuple, Instant, ServerAddr, SocketId, Transport};
 
@@ -54,9 +54,7 @@ impl Session {
             last_record: *last_record,
             keys: engine.state()?,
         };
-        let mut out = Writer::new();
-        state.write(&mut out);
-        Some(Bytes(out.into_bytes()))
+        Some(Bytes::of(&state))
     }
 }
 
@@ -118,7 +116,7 @@ impl Dtls {
         session: &Bytes,
         skipped: u64,
     ) -> Result<(), SessionImportError> {
-        let state: Result<SessionState, _> = Reader::new(&session.0).last();
+        let state: Result<SessionState, _> = session.parse();
         let state = state.map_err(SessionImportError::Malformed)?;
         let SessionState { five_tuple, random, began, last_record, mut keys } = state;
         keys.skip(skipped);

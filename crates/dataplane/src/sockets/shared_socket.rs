@@ -17,6 +17,20 @@ use crate::io::{Kernel, Net, UdpIo as _};
 pub struct SharedSocket<N: Net = Kernel>(N::Udp);
 
 impl SharedSocket {
+    /// Returns the address of each socket that a worker needs: the unspecified address with the
+    /// worker's port of the prefixes of a family.
+    pub fn addresses(policy: &Policy, worker: WorkerId) -> impl Iterator<Item = SocketAddr> {
+        IpFamily::ALL.iter().filter_map(move |family| {
+            let mut prefixes = policy.prefixes.iter().filter(|one| one.family() == *family);
+            let port = prefixes.next()?.port_of(worker)?;
+            let ip = match family {
+                IpFamily::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+                IpFamily::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            };
+            Some(SocketAddr::new(ip, port))
+        })
+    }
+
     /// Opens a socket at one of the [addresses](Self::addresses). Nobody else may have the port: it
     /// is shared with sockets of the same user.
     ///
@@ -40,20 +54,6 @@ impl<N: Net> SharedSocket<N> {
     #[must_use]
     pub const fn over(socket: N::Udp) -> Self {
         Self(socket)
-    }
-
-    /// Returns the address of each socket that a worker needs: the unspecified address with the
-    /// worker's port of the prefixes of a family.
-    pub fn addresses(policy: &Policy, worker: WorkerId) -> impl Iterator<Item = SocketAddr> {
-        IpFamily::ALL.iter().filter_map(move |family| {
-            let mut prefixes = policy.prefixes.iter().filter(|one| one.family() == *family);
-            let port = prefixes.next()?.port_of(worker)?;
-            let ip = match family {
-                IpFamily::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-                IpFamily::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-            };
-            Some(SocketAddr::new(ip, port))
-        })
     }
 
     /// Returns the local address.

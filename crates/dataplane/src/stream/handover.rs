@@ -1,6 +1,5 @@
 //! Export of connections to the successor, and import of the predecessor's.
 
-use state_format::Reader;
 use turn_types::{FiveTuple, SocketId};
 
 use control::StreamEnd;
@@ -76,8 +75,7 @@ impl<N: Net> Streams<N> {
         descriptors: &mut Descriptors<N::Descriptor>,
     ) -> Result<(), StreamImportError> {
         let socket = snapshot.open(&cx.net, descriptors).ok_or(StreamImportError::Socket)?;
-        let state = Reader::new(&snapshot.state.0).last();
-        let state: StreamState = state.map_err(StreamImportError::Malformed)?;
+        let state = snapshot.state.parse::<StreamState>().map_err(StreamImportError::Malformed)?;
         let permit = self.settings.admission.keep(state.customer());
         let has_client = state.customer().is_some();
         let id = self.table.next_id().ok_or(StreamImportError::NoRoom)?;

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use control::StreamEnd;
 use linux_net::Interest;
-use state_format::{Bytes, Reader, Value as _, Writer, fields};
+use state_format::{Bytes, fields};
 use turn_types::{ConnectionId, FiveTuple, Instant, RelayId, SocketId};
 
 use super::TcpRelay;
@@ -59,7 +59,6 @@ impl<N: Net> TcpRelay<N> {
         clients: &HashMap<SocketId, FiveTuple>,
         export: &mut Export<N::Descriptor>,
     ) -> io::Result<()> {
-        let mut out = Writer::new();
         for (connection, peer) in self.peers.iter() {
             // The successor closes the pipe of a broken connection.
             let Ok(remote) = peer.socket.remote_addr() else { continue };
@@ -70,8 +69,7 @@ impl<N: Net> TcpRelay<N> {
                 },
                 Phase::Connecting(_) | Phase::Unbound => None,
             };
-            peer.state(connection, client).write(&mut out);
-            let state = Bytes(out.take_bytes());
+            let state = Bytes::of(&peer.state(connection, client));
             let socket = export.add(net.duplicate(Source::Stream(&peer.socket))?);
             export.snapshot.peers.push(StreamSnapshot { state, remote, socket });
         }
@@ -105,8 +103,7 @@ impl<N: Net> TcpRelay<N> {
         descriptors: &mut Descriptors<N::Descriptor>,
     ) -> Result<(), StreamImportError> {
         let socket = snapshot.open(&cx.net, descriptors).ok_or(StreamImportError::Socket)?;
-        let state = Reader::new(&snapshot.state.0).last();
-        let state: PeerState = state.map_err(StreamImportError::Malformed)?;
+        let state = snapshot.state.parse::<PeerState>().map_err(StreamImportError::Malformed)?;
         let connection = state.connection;
         let phase = match state.client {
             None => Phase::Unbound,

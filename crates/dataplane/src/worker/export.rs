@@ -33,18 +33,22 @@ impl<N: Net> Worker<N> {
     /// [commit](Self::commit) or [rollback](Self::roll_back). When all workers are paused and have
     /// served the messages, each can [export](Self::export).
     pub fn pause(&mut self) {
-        if self.handover.is_paused() {
-            return;
-        }
-        self.withdraw_routes_of_connections();
-        self.cx.sockets.allow_fragments();
         let (index, unsent) = match replace(&mut self.handover.phase, Phase::Serving) {
             Phase::Copying(copying) => copying.into_index(),
-            Phase::Importing(_) | Phase::Serving | Phase::Paused(_) | Phase::Retired => {
+            Phase::Serving => {
                 self.cx.server.keep_changes(true);
                 (CopyIndex::default(), None)
             }
+            other @ (Phase::Importing(_)
+            | Phase::CopyFailed
+            | Phase::Paused(_)
+            | Phase::Retired) => {
+                self.handover.phase = other;
+                return;
+            }
         };
+        self.withdraw_routes_of_connections();
+        self.cx.sockets.allow_fragments();
         self.handover.phase = Phase::Paused(Pause { index, unsent, streams: Vec::new() });
     }
 
@@ -52,14 +56,10 @@ impl<N: Net> Worker<N> {
     /// successor, and all changes. The worker is [paused](Self::pause).
     ///
     /// # Errors
-    /// No descriptors left: the worker is [rolled back](Self::roll_back).
+    /// No descriptors left, now or for an earlier snapshot: the worker serves.
     pub fn export(&mut self) -> io::Result<Export<N::Descriptor>> {
         if !self.handover.is_paused() {
-            return Err(io::Error::other("a worker is not paused"));
-        }
-        if self.handover.has_copy_failed() {
-            self.roll_back();
-            return Err(io::Error::other("a worker has no descriptors left for its sockets"));
+            return Err(io::Error::other("a worker could not send its snapshots"));
         }
         self.end_waits();
         let streams = self.streams.export(&mut self.cx);
@@ -137,7 +137,7 @@ impl<N: Net> Worker<N> {
         self.cx.observer.publish_traffic(&self.cx.server.carried_traffic());
     }
 
-    /// One turn of a paused worker.
+    /// Serves one iteration of a paused worker.
     pub(super) fn rest(&mut self) {
         self.cx.net.rest();
         self.cx.now = self.cx.net.now();
@@ -151,12 +151,12 @@ impl<N: Net> Worker<N> {
     /// Resumes after a failure of the successor, with everything as before the
     /// [pause](Self::pause).
     pub fn roll_back(&mut self) {
-        let has_copy_failed = self.handover.has_copy_failed();
         let streams = match &mut self.handover.phase {
-            Phase::Serving if has_copy_failed => {
-                return self.handover.serve(&mut self.cx.server);
-            }
             Phase::Copying(_) => return self.handover.serve(&mut self.cx.server),
+            Phase::CopyFailed => {
+                self.handover.phase = Phase::Serving;
+                return;
+            }
             Phase::Paused(pause) => take(&mut pause.streams),
             Phase::Importing(_) | Phase::Serving | Phase::Retired => return,
         };

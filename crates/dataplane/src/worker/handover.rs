@@ -17,10 +17,8 @@ use crate::snapshot::Export;
 #[derive(Debug)]
 pub(super) struct Handover<N: Net> {
     pub(super) phase: Phase<N>,
-    /// Snapshots for a keeper, in [`Phase::Serving`]; otherwise they wait.
+    /// Snapshots for a keeper, sent in [`Phase::Serving`] and [`Phase::CopyFailed`] only.
     keeper: Option<Copying<N>>,
-    /// Snapshots for the successor have ended early: a later export would lack ends.
-    has_copy_failed: bool,
 }
 
 /// Phase of a worker.
@@ -32,6 +30,9 @@ pub(super) enum Phase<N: Net> {
     Serving,
     /// Predecessor that serves: the successor gets snapshots.
     Copying(Copying<N>),
+    /// Predecessor that serves, after an early end of the snapshots for the successor: an export
+    /// would lack later ends of allocations.
+    CopyFailed,
     /// Predecessor that does not serve, before the commit.
     Paused(Pause<N>),
     /// Predecessor after the commit.
@@ -40,7 +41,7 @@ pub(super) enum Phase<N: Net> {
 
 impl<N: Net> Handover<N> {
     pub(super) const fn new() -> Self {
-        Self { phase: Phase::Serving, keeper: None, has_copy_failed: false }
+        Self { phase: Phase::Serving, keeper: None }
     }
 
     pub(super) const fn is_paused(&self) -> bool {
@@ -51,14 +52,10 @@ impl<N: Net> Handover<N> {
         matches!(self.phase, Phase::Retired)
     }
 
-    pub(super) const fn has_copy_failed(&self) -> bool {
-        self.has_copy_failed
-    }
-
     /// Returns the active recipient.
     fn copying(&mut self) -> Option<&mut Copying<N>> {
         match &mut self.phase {
-            Phase::Serving => self.keeper.as_mut(),
+            Phase::Serving | Phase::CopyFailed => self.keeper.as_mut(),
             Phase::Copying(copying) => Some(copying),
             Phase::Importing(_) | Phase::Paused(_) | Phase::Retired => None,
         }
@@ -75,7 +72,7 @@ impl<N: Net> Handover<N> {
 
     /// Serves, and resumes the snapshots for a keeper.
     pub(super) fn serve(&mut self, server: &mut Server) {
-        (self.phase, self.has_copy_failed) = (Phase::Serving, false);
+        self.phase = Phase::Serving;
         match &mut self.keeper {
             Some(keeper) => keeper.resume(server),
             None => server.keep_changes(false),
@@ -96,11 +93,11 @@ impl<N: Net> Handover<N> {
         server: &mut Server,
     ) {
         let copying = Copying::new(to, recipient);
-        let is_serving = matches!(self.phase, Phase::Serving);
+        let is_serving = matches!(self.phase, Phase::Serving | Phase::CopyFailed);
         match recipient {
             Recipient::Keeper => self.keeper = Some(copying),
             Recipient::Successor if is_serving || matches!(self.phase, Phase::Copying(_)) => {
-                (self.phase, self.has_copy_failed) = (Phase::Copying(copying), false);
+                self.phase = Phase::Copying(copying);
             }
             // Dropped: the successor notices.
             Recipient::Successor => return,
@@ -141,12 +138,14 @@ impl<N: Net> Worker<N> {
 
     /// Stops the snapshots for the active recipient.
     fn end_copies(&mut self) {
-        let is_for_keeper = matches!(self.handover.phase, Phase::Serving);
-        if is_for_keeper {
-            self.handover.keeper = None;
+        let Self { cx, handover, .. } = self;
+        if matches!(handover.phase, Phase::Copying(_)) {
+            handover.serve(&mut cx.server);
+            handover.phase = Phase::CopyFailed;
+        } else {
+            handover.keeper = None;
+            cx.server.keep_changes(false);
         }
-        self.handover.serve(&mut self.cx.server);
-        self.handover.has_copy_failed = !is_for_keeper;
     }
 
     /// Sends all changes to the keeper. Returns false without a keeper or with missing changes.

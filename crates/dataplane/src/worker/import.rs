@@ -38,8 +38,7 @@ impl<N: Net> Worker<N> {
         self.handover.import().settings = settings;
     }
 
-    /// Imports a snapshot. A later snapshot of an allocation
-    /// replaces an earlier one.
+    /// Imports a snapshot. A later snapshot of an allocation replaces an earlier snapshot.
     pub fn import(&mut self, export: Export<N::Descriptor>) {
         self.cx.now = self.cx.net.now();
         let (snapshot, mut descriptors) = export.into_parts();

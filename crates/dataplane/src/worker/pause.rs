@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 
-use state_format::{Bytes, Value as _, Writer};
+use state_format::Bytes;
 use turn_types::AllocationId;
 
 use crate::copying::{CopyIndex, Parts, Shortage};
@@ -37,11 +37,9 @@ impl<N: Net> Pause<N> {
         }
         let clients: HashMap<_, _> =
             streams.iter().map(|stream| (stream.id, stream.state.five_tuple())).collect();
-        let mut out = Writer::new();
         for stream in streams {
             let socket = export.add(parts.net.duplicate(Source::Stream(&stream.socket))?);
-            stream.state.write(&mut out);
-            let (state, remote) = (Bytes(out.take_bytes()), stream.remote);
+            let (state, remote) = (Bytes::of(&stream.state), stream.remote);
             export.snapshot.streams.push(StreamSnapshot { state, remote, socket });
         }
         parts.tcp_relay.export_peers(parts.net, &clients, &mut export)?;

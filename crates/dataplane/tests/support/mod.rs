@@ -21,7 +21,6 @@ use control::{
     Asked, CounterTotals, Fate, Leg, LockedRegistry, Mailbox, RefusalFilter, Reply, Request,
     Series, SessionFilter, UserDirectory, UserLookup, WorkerCounters,
 };
-use dataplane::io::Kernel;
 use dataplane::limits::REQUESTS_PER_TURN;
 use dataplane::{
     Admission, ConnectionLimits, DtlsSettings, Listener, LogOptions, NetOptions, SharedSocket,
@@ -161,7 +160,7 @@ impl World {
                 id: WorkerId(id),
                 started: Duration::ZERO,
                 listeners,
-                shared: SharedSocket::<Kernel>::addresses(&policy, WorkerId(id))
+                shared: SharedSocket::addresses(&policy, WorkerId(id))
                     .map(|at| SharedSocket::bind(at, &net).unwrap())
                     .collect(),
                 acceptors: vec![acceptor],

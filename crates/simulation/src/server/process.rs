@@ -72,7 +72,7 @@ impl Listeners {
     pub(super) fn open(host: &SimHost, at: &[SocketAddr], policy: &Policy, id: WorkerId) -> Self {
         let udp = |at: &SocketAddr| SimUdp::bind(host, *at, true, true).expect("a free address");
         let tcp = |at: &SocketAddr| SimAcceptor::listen(host, *at, true).expect("a free address");
-        let shared = SharedSocket::<SimNet>::addresses(policy, id)
+        let shared = SharedSocket::addresses(policy, id)
             .map(|at| SimUdp::bind(host, at, true, false).expect("a free address"));
         Self {
             udp: at.iter().map(udp).collect(),

@@ -15,7 +15,7 @@ use control::Handle;
 use dataplane::limits::COPIES_WAITING;
 use dataplane::{Export, Listener, RelaySettings, SharedSocket, Snapshot, WorkerChannels};
 use linux_net::{Clock, TcpListener, force_receive_buffer};
-use state_format::{Bytes, Value as _, Writer};
+use state_format::Bytes;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -85,11 +85,11 @@ pub(crate) struct HandoverReport {
 pub(crate) struct WorkersExport {
     /// The workers.
     pub(crate) channels: WorkerChannels,
-    /// Their listeners.
+    /// Listeners of the workers.
     pub(crate) listeners: Vec<ListenerCopies>,
     /// Key of nonces.
     pub(crate) nonce_key: Secret<[u8; 32]>,
-    /// Settings of their relay sockets.
+    /// Settings of the relay sockets.
     pub(crate) relay_sockets: RelaySettings,
     /// Receive buffer of each listener in bytes.
     pub(crate) receive_buffer: usize,
@@ -314,9 +314,7 @@ impl ServerExport {
     fn send_progress(&self, outlet: &mut impl Outlet, ends: bool) -> io::Result<()> {
         let progress = self.workers.channels.last_progress(ends)?;
         let totals = self.handle.workers.all_totals(self.kernel_path.watch().as_deref());
-        let mut out = Writer::new();
-        totals.write(&mut out);
-        outlet.send(&News::Totals(Bytes(out.into_bytes())))?;
+        outlet.send(&News::Totals(Bytes::of(&totals)))?;
         outlet.send(&News::Progress(progress))
     }
 

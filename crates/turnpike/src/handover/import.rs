@@ -12,7 +12,7 @@ use anyhow::anyhow;
 use control::EarlierTotals;
 use dataplane::{Export, RelaySettings, Snapshot, Update};
 use linux_net::Clock;
-use state_format::{Reader, Value};
+use state_format::Value;
 use turn_types::{Instant, Secret, WorkerId};
 use xdp_relay::ParkedPath;
 
@@ -51,7 +51,7 @@ pub(crate) struct Predecessor {
 
 /// Source of the messages.
 enum Source {
-    /// From a process that serves until this one does.
+    /// Live predecessor, which serves until the commit.
     Running(Wire),
     /// Stored by a predecessor that has ended.
     Ended(Found, Origin),
@@ -218,7 +218,7 @@ impl Predecessor {
         self
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub(crate) const fn process(&self) -> u32 {
         match &self.source {
             Source::Running(wire) => wire.process(),
@@ -226,7 +226,7 @@ impl Predecessor {
         }
     }
 
-    /// From then on no process serves; `None`: it serves yet.
+    /// Returns the end of service; `None`: the predecessor serves.
     pub(crate) const fn silent_since(&self) -> Option<Instant> {
         match &self.source {
             Source::Running(_) => None,
@@ -351,8 +351,8 @@ impl Predecessor {
             news = self.source.receive()?;
         }
         if let News::Totals(totals) = news {
-            self.totals = Reader::new(&totals.0)
-                .last()
+            self.totals = totals
+                .parse()
                 .inspect_err(|error| {
                     tracing::warn!(
                         "counters begin at 0: those of the process before cannot be read: {error}"

@@ -18,12 +18,12 @@ pub(super) struct Hello {
     /// For the log.
     pub(super) version: String,
     pub(super) process: u32,
-    /// For a keeper: an offer and news follow. Otherwise the process wants to be a successor.
+    /// True: an offer and news follow, for a keeper. False: the process is a successor.
     pub(super) feeds: bool,
 }
 
 impl Hello {
-    /// This process.
+    /// Describes the calling process.
     pub(super) fn new(feeds: bool) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Self { version, process: std::process::id(), feeds }
@@ -43,7 +43,7 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// This process.
+    /// Describes the calling process.
     pub(super) fn here(since: Instant, kernel_path: bool) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Self { version, process: std::process::id(), since, kernel_path }
@@ -101,9 +101,9 @@ pub(super) enum News {
     /// Kernel path that continues without a process; this number of descriptors follows. For a
     /// keeper 0: no path continues.
     KernelPath(u32),
-    /// For a keeper: another process has everything.
+    /// Another process has everything. For a keeper.
     HandedOver,
-    /// For a keeper: the server shuts down in order.
+    /// The server shuts down in order. For a keeper.
     Stopped,
 }
 

@@ -50,7 +50,7 @@ variants!(State, "state of a connection" {
 
 /// Exported connection.
 pub(crate) struct ExportedStream<N: Net> {
-    /// Its number.
+    /// Number of the connection.
     pub(crate) id: SocketId,
     pub(crate) socket: N::Stream,
     /// The address of its other end: a load balancer's, where one names the client.
@@ -68,10 +68,10 @@ impl<N: Net> fmt::Debug for ExportedStream<N> {
 /// Error of an import: the connection is closed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum StreamImportError {
-    /// Its state cannot be read.
+    /// Malformed state.
     #[error("its state cannot be read: {0}")]
     Malformed(Malformed),
-    /// Its queue or its TLS cannot be what another process had.
+    /// Invalid queue or TLS state.
     #[error("its state fits no connection")]
     Misfit,
     /// The socket is another one, or broken.

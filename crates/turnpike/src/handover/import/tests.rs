@@ -4,7 +4,7 @@ use std::net::UdpSocket as StdSocket;
 use std::os::fd::AsFd as _;
 use std::sync::mpsc::sync_channel;
 
-use state_format::{Bytes, Writer};
+use state_format::Bytes;
 
 use super::*;
 use crate::handover::messages::{ListenerKind, send_export, send_kernel_path};
@@ -178,9 +178,7 @@ fn the_old_process_leaves_when_all_copies_are_taken() {
 fn counters_that_cannot_be_read_stop_no_restart() {
     let known = || {
         let totals = EarlierTotals { turns: vec![5], ..EarlierTotals::default() };
-        let mut out = Writer::new();
-        totals.write(&mut out);
-        News::Totals(Bytes(out.into_bytes()))
+        News::Totals(Bytes::of(&totals))
     };
     for (totals, turns) in [(known(), Some(vec![5])), (unreadable_totals(), None)] {
         let mut parking = parked(&[socket()], 1);

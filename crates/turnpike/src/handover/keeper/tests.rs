@@ -79,6 +79,14 @@ fn feed_one(orphans: &Orphans, listener: &UdpSocket, relay: &UdpSocket) -> Wire 
     wire
 }
 
+/// The keeper of a server that has died, with its listener and the socket of its allocation.
+fn of_dead_server() -> (Orphans, UdpSocket, UdpSocket) {
+    let orphans = Orphans::default();
+    let (listener, relay) = (socket(), socket());
+    drop(feed_one(&orphans, &listener, &relay));
+    (orphans, listener, relay)
+}
+
 /// A server takes the calls over, and serves.
 fn take(orphans: &Orphans, listener: &UdpSocket, relay: &UdpSocket) -> Wire {
     lock(orphans).taker = None;
@@ -153,9 +161,7 @@ fn the_next_server_gets_the_last_copies_once_it_asks() {
 
 #[test]
 fn a_second_server_gets_what_the_first_did_not_serve_and_a_third_does_not() {
-    let orphans = Orphans::default();
-    let (listener, relay) = (socket(), socket());
-    drop(feed_one(&orphans, &listener, &relay));
+    let (orphans, _listener, relay) = of_dead_server();
     for _ in 0..TRIES_MAX {
         wait_for_orphans(&orphans, 1);
         assert!(ask(&orphans).is_some());
@@ -166,9 +172,7 @@ fn a_second_server_gets_what_the_first_did_not_serve_and_a_third_does_not() {
 
 #[test]
 fn a_server_that_serves_without_them_ends_the_calls_of_the_one_before() {
-    let orphans = Orphans::default();
-    let (listener, relay) = (socket(), socket());
-    drop(feed_one(&orphans, &listener, &relay));
+    let (orphans, listener, relay) = of_dead_server();
     wait_for_orphans(&orphans, 1);
     let _next = feed(&orphans, &listener);
     assert_closes(relay);
@@ -199,9 +203,7 @@ fn a_farewell_leaves_nothing() {
 
 #[test]
 fn two_servers_that_die_soon_after_they_have_taken_over_end_the_calls() {
-    let orphans = Orphans::default();
-    let (listener, relay) = (socket(), socket());
-    drop(feed_one(&orphans, &listener, &relay));
+    let (orphans, listener, relay) = of_dead_server();
     for _ in 0..TRIES_MAX {
         wait_for_orphans(&orphans, 1);
         drop(take(&orphans, &listener, &relay));
@@ -212,9 +214,7 @@ fn two_servers_that_die_soon_after_they_have_taken_over_end_the_calls() {
 
 #[test]
 fn a_server_that_was_told_to_end_has_not_died() {
-    let orphans = Orphans::default();
-    let (listener, relay) = (socket(), socket());
-    drop(feed_one(&orphans, &listener, &relay));
+    let (orphans, listener, relay) = of_dead_server();
     for _ in 0..=TRIES_MAX {
         wait_for_orphans(&orphans, 1);
         let mut wire = take(&orphans, &listener, &relay);
@@ -236,9 +236,7 @@ fn deaths_count_for_a_while() {
 
 #[test]
 fn a_server_that_cannot_go_on_with_the_calls_has_their_ports() {
-    let orphans = Orphans::default();
-    let (listener, relay) = (socket(), socket());
-    drop(feed_one(&orphans, &listener, &relay));
+    let (orphans, listener, relay) = of_dead_server();
     wait_for_orphans(&orphans, 1);
     let mut wire = connect(&orphans);
     wire.send(&Hello::new(false)).unwrap();
@@ -262,9 +260,7 @@ fn a_server_with_an_overlapping_listener_begins_anew() {
     std::fs::create_dir_all(directory.path()).unwrap();
     let path = directory.path().join("control.keep");
     let waiting = UnixListener::bind(&path).unwrap();
-    let orphans = Orphans::default();
-    let (listener, relay) = (socket(), socket());
-    drop(feed_one(&orphans, &listener, &relay));
+    let (orphans, listener, _relay) = of_dead_server();
     wait_for_orphans(&orphans, 1);
     let own = Arc::clone(&orphans);
     thread::spawn(move || serve(waiting.accept().unwrap().0, &own));
