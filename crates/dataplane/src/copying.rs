@@ -91,8 +91,8 @@ impl CopyIndex {
         let mut out = Writer::new();
         for id in ids {
             let before = export.descriptors.len();
-            match parts.server.copy(id).filter(&is_included) {
-                Some(copy) => match self.relays(id, &copy, (parts, export)) {
+            match parts.server.copy(id) {
+                Some(copy) if is_included(&copy) => match self.relays(id, &copy, (parts, export)) {
                     Ok((relays, known)) => {
                         let progress = parts.server.progress_count(id).unwrap_or_default();
                         self.0.insert(id, CopyState { relays: known, progress });
@@ -108,8 +108,12 @@ impl CopyIndex {
                         shortage.get_or_insert_with(first).ids.push(id);
                     }
                 },
-                None if self.0.remove(&id).is_some() => export.snapshot.ended.push(id),
-                None => {}
+                Some(_) if self.0.remove(&id).is_none() => {}
+                // A keeper may have it from the predecessor.
+                Some(_) | None => {
+                    self.0.remove(&id);
+                    export.snapshot.ended.push(id);
+                }
             }
         }
         if earlier > 0 {
@@ -235,6 +239,11 @@ impl<N: Net> Copying<N> {
         changes.into_iter().chain(late).min()
     }
 
+    /// Makes changes due at once.
+    pub(crate) const fn hasten(&mut self) {
+        self.due = Instant::ZERO;
+    }
+
     /// Sends a snapshot when due.
     pub(crate) fn serve(
         &mut self,
@@ -288,24 +297,22 @@ impl<N: Net> Copying<N> {
     }
 
     /// Sends all changes at the exit of the worker, with a short timeout for a slow receiver.
-    /// Returns false if changes are missing there.
-    pub(crate) fn send_last(mut self, parts: &mut Parts<'_, N>) -> bool {
-        self.late_due = Instant::ZERO;
+    /// Returns its allocations; `None` if changes are missing there.
+    pub(crate) fn send_last(mut self, parts: &mut Parts<'_, N>) -> Option<CopyIndex> {
+        self.late.extend(self.index.progressed(parts.server));
+        // A last one in any case: its receiver may be gone.
+        (self.has_begun, self.late_due) = (false, Instant::ZERO);
         let mut pauses = 0..LAST_COPIES_PAUSES;
         // Nothing changes any more.
         while let Some(due) = self.due(parts.server) {
             // Without descriptors now, later tries fail as well.
-            if self.serve(due, parts).is_err() {
-                return false;
-            }
+            self.serve(due, parts).ok()?;
             if self.unsent.is_some() {
-                if pauses.next().is_none() {
-                    return false;
-                }
+                pauses.next()?;
                 sleep(COPIES_AGAIN_AFTER);
             }
         }
-        true
+        Some(self.index)
     }
 }
 

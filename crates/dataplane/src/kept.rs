@@ -12,6 +12,8 @@ use crate::snapshot::{AllocationSnapshot, Export};
 pub struct KeptWorker<D> {
     last_id: AllocationId,
     allocations: BTreeMap<AllocationId, KeptAllocation<D>>,
+    /// Allocations of the predecessor, until the server that has imported them has sent its own.
+    earlier: BTreeMap<AllocationId, KeptAllocation<D>>,
 }
 
 #[derive(Debug)]
@@ -24,13 +26,22 @@ impl<D> KeptWorker<D> {
     /// Worker without allocations.
     #[must_use]
     pub const fn new(worker: WorkerId) -> Self {
-        Self { last_id: AllocationId::new(worker, 0), allocations: BTreeMap::new() }
+        let last_id = AllocationId::new(worker, 0);
+        Self { last_id, allocations: BTreeMap::new(), earlier: BTreeMap::new() }
+    }
+
+    /// Keeps the allocations for the worker of the server that has imported them, until its own
+    /// snapshots are complete.
+    #[must_use]
+    pub fn for_successor(mut self) -> Self {
+        self.earlier.append(&mut self.allocations);
+        self
     }
 
     /// Number of allocations.
     #[must_use]
     pub fn allocations(&self) -> usize {
-        self.allocations.len()
+        self.allocations.len() + self.earlier.len()
     }
 
     /// Applies a later snapshot. Sockets of earlier snapshots stay.
@@ -39,8 +50,13 @@ impl<D> KeptWorker<D> {
         self.last_id = snapshot.last_id;
         for id in snapshot.ended {
             self.allocations.remove(&id);
+            self.earlier.remove(&id);
+        }
+        if snapshot.complete {
+            self.earlier.clear();
         }
         for snapshot in snapshot.allocations {
+            self.earlier.remove(&snapshot.id);
             let before = self.allocations.remove(&snapshot.id);
             let mut sockets: BTreeMap<RelayId, D> =
                 before.into_iter().flat_map(|before| before.sockets).collect();
@@ -58,7 +74,9 @@ impl<D> KeptWorker<D> {
     pub fn export(&self) -> Export<&D> {
         let mut export = Export::new(self.last_id.worker());
         export.snapshot.last_id = self.last_id;
-        for KeptAllocation { snapshot, sockets } in self.allocations.values() {
+        for KeptAllocation { snapshot, sockets } in
+            self.allocations.values().chain(self.earlier.values())
+        {
             let mut snapshot = snapshot.clone();
             for relay in &mut snapshot.relays {
                 let socket = sockets.iter().find(|(name, _)| *name == relay.relay);

@@ -67,18 +67,18 @@ pub fn mailbox() -> io::Result<(Mailbox, WorkerEndpoint)> {
 #[derive(Debug)]
 pub struct Spawned {
     thread: JoinHandle<()>,
-    outcome: Receiver<io::Result<()>>,
+    outcome: Receiver<io::Result<usize>>,
 }
 
 impl Spawned {
-    /// Waits until the worker is built. It runs until [`Request::Stop`](control::Request::Stop);
-    /// the handle returns a panic of its thread.
+    /// Waits until the worker is built, and returns the number of its allocations. It runs until
+    /// [`Request::Stop`](control::Request::Stop); the handle returns a panic of its thread.
     ///
     /// # Errors
     /// No descriptors or memory left.
-    pub fn built(self) -> io::Result<JoinHandle<()>> {
+    pub fn built(self) -> io::Result<(JoinHandle<()>, usize)> {
         match self.outcome.recv() {
-            Ok(outcome) => outcome.map(|()| self.thread),
+            Ok(outcome) => outcome.map(|allocations| (self.thread, allocations)),
             // A panic, reported on standard error.
             Err(_) => Err(io::Error::other("the worker's thread ended while it was built")),
         }
@@ -96,24 +96,32 @@ pub fn spawn(
     entrance: Option<Entrance>,
 ) -> io::Result<Spawned> {
     let id = spec.id;
-    let build = move || match entrance {
-        None => Ok((Worker::new(spec)?, None)),
-        Some(entrance) => entrance.enter(spec).map(|(worker, updates)| (worker, Some(updates))),
+    let build = move || {
+        let built = match entrance {
+            None => (Worker::new(spec)?, None),
+            Some(entrance) => entrance.enter(spec).map(|(worker, entry)| (worker, Some(entry)))?,
+        };
+        let allocations = built.0.allocations();
+        Ok((built, allocations))
     };
-    start(id, core, build, |(mut worker, updates): (Worker, Option<Receiver<Update>>)| {
-        if updates.is_none_or(|updates| is_to_serve(&mut worker, &updates)) {
+    start(id, core, build, move |(mut worker, entry): (Worker, Option<Entry>)| {
+        if entry.is_none_or(|entry| is_to_serve(id, &mut worker, entry)) {
             worker.run();
         }
     })
 }
 
+/// Further updates after the import, and its errors, told after the commit.
+type Entry = (Receiver<Update>, Vec<ImportError>);
+
 /// Waits for the commit of the predecessor; false if the hand-over has failed.
-fn is_to_serve(worker: &mut Worker, updates: &Receiver<Update>) -> bool {
+fn is_to_serve(id: WorkerId, worker: &mut Worker, (updates, errors): Entry) -> bool {
     loop {
         match updates.recv() {
             Ok(Update::Progress(progress)) => worker.set_progress(progress),
             Ok(Update::Commit { drains }) => {
                 worker.commit_import(drains);
+                tell_refused(id, &errors);
                 return true;
             }
             Ok(Update::Snapshot(_) | Update::Reached(_) | Update::Last(_)) | Err(_) => {
@@ -125,9 +133,8 @@ fn is_to_serve(worker: &mut Worker, updates: &Receiver<Update>) -> bool {
 
 impl Entrance {
     /// Builds a worker with the state of the predecessor's.
-    fn enter(self, spec: WorkerSpec) -> io::Result<(Worker, Receiver<Update>)> {
+    fn enter(self, spec: WorkerSpec) -> io::Result<(Worker, Entry)> {
         let Self { settings, updates } = self;
-        let id = spec.id;
         let mut worker = Worker::new(spec)?;
         worker.begin_import(settings);
         loop {
@@ -137,8 +144,8 @@ impl Entrance {
                 Ok(Update::Reached(answer)) => drop(answer.send(())),
                 Ok(Update::Last(export)) => {
                     worker.import(*export);
-                    tell_refused(id, &worker.finish_import());
-                    return Ok((worker, updates));
+                    let errors = worker.finish_import();
+                    return Ok((worker, (updates, errors)));
                 }
                 Ok(Update::Progress(_) | Update::Commit { .. }) | Err(_) => {
                     return Err(io::Error::other("the predecessor has exported nothing"));
@@ -171,7 +178,7 @@ fn tell_refused(worker: WorkerId, refused: &[ImportError]) {
 fn start<T>(
     id: WorkerId,
     core: Option<usize>,
-    build: impl FnOnce() -> io::Result<T> + Send + 'static,
+    build: impl FnOnce() -> io::Result<(T, usize)> + Send + 'static,
     run: impl FnOnce(T) + Send + 'static,
 ) -> io::Result<Spawned> {
     let (tell, outcome) = sync_channel(1);
@@ -182,7 +189,7 @@ fn start<T>(
             tracing::warn!(worker = id.0, core, %error, "cannot keep the worker on its core");
         }
         let (built, result) = match build() {
-            Ok(built) => (Some(built), Ok(())),
+            Ok((built, allocations)) => (Some(built), Ok(allocations)),
             Err(error) => (None, Err(error)),
         };
         // A start that has failed meanwhile does not wait for it.
@@ -211,18 +218,20 @@ mod tests {
         let tell_again = tell.clone();
         let build = move || {
             tell.send(here()).unwrap();
-            Ok(())
+            Ok(((), 3))
         };
         let run = move |()| tell_again.send(here()).unwrap();
         let spawned = start(WorkerId(7), Some(core), build, run).unwrap();
-        spawned.built().unwrap().join().unwrap();
+        let (thread, allocations) = spawned.built().unwrap();
+        thread.join().unwrap();
+        assert_eq!(allocations, 3);
         let there = (Some("worker-7".to_owned()), vec![core]);
         assert_eq!([told.recv().unwrap(), told.recv().unwrap()], [there.clone(), there]);
     }
 
     #[test]
     fn a_worker_that_cannot_be_built_does_not_run() {
-        let build = || Err::<(), _>(io::ErrorKind::OutOfMemory.into());
+        let build = || Err::<((), usize), _>(io::ErrorKind::OutOfMemory.into());
         let spawned = start(WorkerId(7), None, build, |()| panic!("it ran")).unwrap();
         assert_eq!(spawned.built().unwrap_err().kind(), io::ErrorKind::OutOfMemory);
     }

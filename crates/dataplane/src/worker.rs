@@ -204,13 +204,16 @@ impl<N: Net> Worker<N> {
         !self.stopping
     }
 
-    /// Ends all allocations and connections, but what the next process has.
+    /// Ends all allocations and connections, apart from those of another process.
     pub fn finish(mut self) {
         self.commit();
         let kept = self.send_last_copies();
+        if let Some(index) = &kept {
+            self.release(index);
+        }
         self.cx.server.end_all(self.cx.now, EndReason::Shutdown);
         self.settle();
-        if kept {
+        if kept.is_some() {
             // The keeper has the sessions: no alert is sent.
             drop(self.dtls.export());
             self.dtls.commit(&mut self.cx);

@@ -97,7 +97,7 @@ impl Server {
                 net,
                 log: LogOptions::default(),
             };
-            threads.push(spawn(spec, None, None).unwrap().built().unwrap());
+            threads.push(spawn(spec, None, None).unwrap().built().unwrap().0);
         }
         Self { addr, mailboxes, counters, threads }
     }

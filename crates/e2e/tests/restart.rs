@@ -11,6 +11,8 @@ use e2e::{
     Call, Config, EchoCall, Host, Lab, Running, SecureScene, Sent, Server, Stop, Tool, echo_peer,
     pion, pion_run, repository, require,
 };
+use serde_json::Value;
+use test_support::eventually;
 use turn_types::IpFamily;
 
 use crate::upgrade_prefixes::OverDtls;
@@ -53,6 +55,15 @@ fn kill(server: &mut Server) {
 fn crash(lab: &Lab, server: &mut Server) {
     kill(server);
     server.start_again(lab, &[]);
+}
+
+#[track_caller]
+fn assert_still_there(call: &Call) {
+    call.caller.send(call.channel, b"still there");
+    let mut bytes = [0; 100];
+    call.peer.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let len = call.peer.recv(&mut bytes).expect("relayed");
+    assert_eq!(&bytes[..len], b"still there");
 }
 
 /// What comes while no server runs waits in the sockets.
@@ -117,11 +128,76 @@ fn a_call_that_has_ended_is_not_kept() {
     sleep(Duration::from_secs(1));
     crash(&lab, &mut server);
     assert_eq!(server.json(&["status"])["took_over"]["allocations"], 1);
-    stays.caller.send(stays.channel, b"still there");
-    let mut bytes = [0; 100];
-    stays.peer.set_read_timeout(Some(PATIENCE)).expect("a time");
-    let len = stays.peer.recv(&mut bytes).expect("relayed");
-    assert_eq!(&bytes[..len], b"still there");
+    assert_still_there(&stays);
+}
+
+/// Its keeper has no copies of its own yet, or a part of them.
+#[test]
+fn a_server_that_dies_at_once_after_a_crash_leaves_all_calls() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let config = without_kernel_path(&lab);
+    let mut server = Server::start(&lab, &config);
+    let _keeper = server.keeper(&lab);
+    let calls = [IpFamily::V4, IpFamily::V6].map(|family| Call::new(&lab, &config, family));
+    wait_for_copies(&mut server);
+    for _ in 0..KILLS {
+        crash(&lab, &mut server);
+    }
+    assert_eq!(server.json(&["status"])["took_over"]["allocations"], 2);
+    for call in &calls {
+        assert_still_there(call);
+    }
+}
+
+/// An end by an operator counts when it is acknowledged.
+#[test]
+fn a_session_that_an_operator_has_ended_stays_so_after_a_crash() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let config = without_kernel_path(&lab);
+    let mut server = Server::start(&lab, &config);
+    let _keeper = server.keeper(&lab);
+    let calls: Vec<_> = (0..5).map(|_| Call::new(&lab, &config, IpFamily::V4)).collect();
+    wait_for_copies(&mut server);
+    for left in (1..calls.len()).rev() {
+        let sessions = server.json(&["sessions"]);
+        let id = sessions["sessions"][0]["id"].as_str().expect("an id").to_owned();
+        assert!(server.ask(&["session", "end", &id]).ok);
+        // The keeper lets the calls of a third server that dies early go.
+        if left % 2 == 1 {
+            continue;
+        }
+        crash(&lab, &mut server);
+        assert_eq!(server.json(&["status"])["took_over"]["allocations"], left);
+    }
+}
+
+/// A server that is told to end leaves its calls to the keeper: their records go on.
+#[test]
+fn a_call_that_a_keeper_has_is_recorded_once() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let tables = "[offload]\nmode = \"off\"\n[accounting]\nfile = \"sessions.jsonl\"\n".to_owned();
+    let config = Config { tables, ..Config::for_lab(&lab) };
+    let mut server = Server::start(&lab, &config);
+    let _keeper = server.keeper(&lab);
+    let mut call = Call::new(&lab, &config, IpFamily::V4);
+    wait_for_copies(&mut server);
+    assert_still_there(&call);
+    assert!(server.stop());
+    server.start_again(&lab, &[]);
+    assert_eq!(server.json(&["status"])["took_over"]["allocations"], 1);
+    assert_still_there(&call);
+    call.caller.release();
+    let records = || -> Vec<(String, u64)> {
+        let text = server.file("sessions.jsonl");
+        let record = |line| serde_json::from_str::<Value>(line).expect("a record");
+        let known = |record: Value| {
+            let event = record["event"].as_str().expect("an event").to_owned();
+            (event, record["to_peers"]["packets"].as_u64().expect("a number"))
+        };
+        text.lines().map(record).map(known).collect()
+    };
+    eventually("the record of its end", || records().iter().any(|(event, _)| event == "end"));
+    assert_eq!(records(), [("interim".to_owned(), 1), ("end".to_owned(), 2)]);
 }
 
 /// Two servers that die soon after they have taken the calls over may have died of them.
@@ -188,9 +264,9 @@ fn a_keeper_that_ends_is_noticed_and_the_next_one_has_the_calls() {
     let _call = Call::new(&lab, &config, IpFamily::V4);
     wait_for_copies(&mut server);
     drop(keeper);
-    test_support::eventually("it is noticed", || server.json(&["status"])["keeper"].is_null());
+    eventually("it is noticed", || server.json(&["status"])["keeper"].is_null());
     let _next = server.keeper(&lab);
-    test_support::eventually("the next one", || server.json(&["status"])["keeper"].is_number());
+    eventually("the next one", || server.json(&["status"])["keeper"].is_number());
     sleep(Duration::from_secs(1));
     crash(&lab, &mut server);
     assert_eq!(server.json(&["status"])["took_over"]["allocations"], 1);
@@ -205,11 +281,11 @@ fn a_keeper_that_cannot_be_used_is_mentioned_once() {
     let listener = UnixListener::bind(&path).expect("a socket");
     let refusing = thread::spawn(move || listener.incoming().take(3).for_each(drop));
     let shown = || server.json(&["status"])["keeper_unusable"].clone();
-    test_support::eventually("it is shown", || shown().is_string());
+    eventually("it is shown", || shown().is_string());
     refusing.join().expect("no panic");
     fs::remove_file(&path).expect("its file");
     let _keeper = server.keeper(&lab);
-    test_support::eventually("the next one is used", || {
+    eventually("the next one is used", || {
         server.json(&["status"])["keeper"].is_number() && shown().is_null()
     });
     assert_eq!(server.process.output().matches("cannot be used").count(), 1);
@@ -246,7 +322,7 @@ fn a_keeper_follows_an_upgrade() {
     wait_for_copies(&mut server);
     let upgraded = server.upgrade(&[]);
     assert!(upgraded.ok, "{}", upgraded.output);
-    test_support::eventually("the farewell", || {
+    eventually("the farewell", || {
         keeper.output().contains("another process's now")
             && keeper.output().matches("copies of this server's calls").count() == 2
     });
@@ -291,7 +367,7 @@ fn another_users_process_gets_nothing() {
         let said = ask(name);
         assert!(said.output.contains("got 0 bytes"), "{}", said.output);
     }
-    test_support::eventually("both say so", || {
+    eventually("both say so", || {
         let refused = "is of user 65534";
         server.process.output().contains(refused) && keeper.output().contains(refused)
     });
@@ -333,14 +409,14 @@ fn pion_notices_no_restart(transport: &str) {
     program.wait_for("relayed address", PATIENCE);
     let took_over = |server: &Server| {
         let out = server.ask(&["status", "--json"]).output;
-        let status: serde_json::Value = serde_json::from_str(&out).unwrap_or_default();
+        let status: Value = serde_json::from_str(&out).unwrap_or_default();
         let took_over = &status["took_over"];
         Some((took_over["process"].as_u64()?, took_over["allocations"].as_u64()?))
     };
     for _ in 0..KILLS {
         let before = took_over(&server);
         server.process.signal("HUP");
-        test_support::eventually("the next process serves", || {
+        eventually("the next process serves", || {
             let now = took_over(&server);
             now.is_some() && now != before
         });

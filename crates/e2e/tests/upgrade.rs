@@ -12,6 +12,7 @@ use e2e::{
     Call, Caller, Config, Data, Host, Lab, Running, SecureScene, Sent, Server, Stop, Tool, binary,
     echo_peer, pion, pion_run, pion_run_to, require, said,
 };
+use serde_json::Value;
 use test_support::eventually;
 use turn_client::{AllocateOptions, EvenPort};
 use turn_types::IpFamily;
@@ -222,6 +223,35 @@ fn a_port_is_no_peer_after_the_end_of_its_allocation() {
         service.set_nonblocking(true).expect("its mode");
         assert!(service.recv(&mut [0; 100]).is_err(), "a service of the host is reached");
     }
+}
+
+/// A call whose listener the successor lacks ends as any other: with a line, a record and a count.
+#[test]
+fn the_end_of_a_call_that_the_successor_refuses_is_told() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let tables = "[offload]\nmode = \"off\"\n[accounting]\nfile = \"sessions.jsonl\"\n".to_owned();
+    let config = Config { tables, ..Config::for_lab(&lab) };
+    let mut server = Server::start(&lab, &config);
+    let [stays, ends] = [IpFamily::V4, IpFamily::V6].map(|over| Call::new(&lab, &config, over));
+    assert_relays(&stays, 1);
+    assert_relays(&ends, 1);
+    server.rewrite(&Config { listen: vec![config.listen[0].clone()], ..config });
+    server.upgrade_times(1);
+    server.wait_for_first_to_end();
+    assert_eq!(server.json(&["status"])["took_over"]["allocations"], 1);
+    assert_relays(&stays, 2);
+    let line = "reason=\"listener_removed\"";
+    eventually("its line in the log", || server.process.output().contains(line));
+    eventually("the record of the session", || server.file("sessions.jsonl").contains('\n'));
+    let text = server.file("sessions.jsonl");
+    let records: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [record] = &records[..] else { panic!("{text}") };
+    let ends: SocketAddr = record["client"].as_str().expect("an address").parse().unwrap();
+    assert!(ends.is_ipv6(), "{record}");
+    let known = ["event", "reason"].map(|key| record[key].as_str());
+    assert_eq!(known, [Some("end"), Some("listener_removed")]);
+    assert_eq!(record["to_peers"]["packets"], 1, "{record}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use admin::SocketFile;
 use admin::limits::DRAIN_MAX;
 use anyhow::anyhow;
-use control::{CancelReport, DrainReport, Handle, OperatorRequest};
+use control::{CancelReport, DrainReport, Handle, KeeperState, OperatorRequest};
 use linux_net::{Clock, HostChanges};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -482,6 +482,12 @@ impl Server {
 
     async fn stop(mut self) -> Result<()> {
         self.manager.stopping();
+        let is_kept =
+            self.manager.keeps() || matches!(self.handle.keeper(), KeeperState::Connected(_));
+        if let Some(records) = self.records.as_ref().filter(|_| is_kept) {
+            // Nobody records their ends if no process comes.
+            records.record_live().await;
+        }
         restart::leave(self.handovers.as_ref(), self.keeper.as_ref(), &self.manager);
         tracing::info!(allocations = self.live(), "stopping");
         self.handovers = None;

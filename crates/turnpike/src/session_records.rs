@@ -134,6 +134,8 @@ fn redis(url: &Secret<String>, events: &mut SessionEvents) -> Result<RedisStatis
 /// Records that are being kept.
 #[derive(Debug)]
 pub(crate) struct Keeping {
+    handle: Handle,
+    events: SessionEvents,
     interim: Option<JoinHandle<()>>,
     outputs: Outputs,
 }
@@ -142,20 +144,29 @@ impl SessionRecords {
     /// Also records sessions that go on, if there is an interval for it.
     pub(crate) fn keep(self, handle: &Handle, settings: &Settings) -> Keeping {
         let every = settings.accounting.interim.get();
-        let task = || tokio::spawn(record_live(handle.clone(), self.events.clone(), every));
-        Keeping { interim: (!every.is_zero()).then(task), outputs: self.outputs }
+        let Self { events, outputs } = self;
+        let task = || tokio::spawn(record_at_each(every, handle.clone(), events.clone()));
+        let interim = (!every.is_zero()).then(task);
+        Keeping { handle: handle.clone(), events, interim, outputs }
     }
 }
 
 impl Keeping {
+    /// Records all sessions that go on. Called before another process gets them, or nobody does.
+    pub(crate) async fn record_live(&self) {
+        record_live(&self.handle, &self.events).await;
+    }
+
     /// Waits until all records are written or in the spool. The workers have ended.
     pub(crate) async fn end(self) {
-        if let Some(task) = self.interim {
+        let Self { events, interim, outputs, .. } = self;
+        if let Some(task) = interim {
             task.abort();
-            // Its ends of the queues are gone then.
             let _ = task.await;
         }
-        let Outputs { writer, delivery, redis } = self.outputs;
+        // The queues end with their last senders.
+        drop(events);
+        let Outputs { writer, delivery, redis } = outputs;
         let _ = spawn_blocking(|| {
             writer.into_iter().for_each(Writer::join);
             delivery.into_iter().for_each(Delivery::join);
@@ -165,30 +176,32 @@ impl Keeping {
     }
 }
 
-async fn record_live(handle: Handle, events: SessionEvents, every: Duration) {
+async fn record_at_each(every: Duration, handle: Handle, events: SessionEvents) {
     let mut clock = interval(every);
     clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     clock.tick().await;
     loop {
         clock.tick().await;
-        let sessions = match handle.workers.all_sessions(&SessionFilter::default()).await {
-            Ok(sessions) => sessions,
-            Err(error) => {
-                tracing::warn!(%error, "no interim records of sessions");
-                continue;
-            }
-        };
-        let at = Clock::now().instant;
-        let records: Vec<_> = sessions.into_iter().map(|session| session.record).collect();
-        for queue in events.queues() {
-            for record in &records {
-                let event = SessionEvent::Interim { record: Box::new(record.clone()), at };
-                if !put_when_there_is_room(queue, event).await {
-                    tracing::warn!(
-                        "an output of records takes nothing: interim records are left out"
-                    );
-                    break;
-                }
+        record_live(&handle, &events).await;
+    }
+}
+
+async fn record_live(handle: &Handle, events: &SessionEvents) {
+    let sessions = match handle.workers.all_sessions(&SessionFilter::default()).await {
+        Ok(sessions) => sessions,
+        Err(error) => {
+            tracing::warn!(%error, "no interim records of sessions");
+            return;
+        }
+    };
+    let at = Clock::now().instant;
+    let records: Vec<_> = sessions.into_iter().map(|session| session.record).collect();
+    for queue in events.queues() {
+        for record in &records {
+            let event = SessionEvent::Interim { record: Box::new(record.clone()), at };
+            if !put_when_there_is_room(queue, event).await {
+                tracing::warn!("an output of records takes nothing: interim records are left out");
+                break;
             }
         }
     }

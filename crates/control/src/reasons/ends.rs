@@ -12,6 +12,9 @@ pub(super) const fn allocation(reason: EndReason) -> &'static str {
         | EndReason::Revoked
         | EndReason::Shutdown
         | EndReason::RelayAddressRemoved => "",
+        EndReason::ListenerRemoved => {
+            "An upgrade or restart with a configuration that no longer listens there."
+        }
         EndReason::Expired => {
             "Common for clients that lost their network. Often: something drops their refreshes."
         }

@@ -8,6 +8,7 @@ use turn_proto::{
 };
 use turn_types::{RelayId, RelayedAddr};
 
+use super::handover::Phase;
 use super::{Clients, Worker};
 use crate::context::{Context, Output};
 use crate::io::Net;
@@ -33,16 +34,8 @@ impl<N: Net> Worker<N> {
                 self.hand_in(event);
             }
         }
-        // Before the commit a session record would be wrong after a rollback.
-        while !self.streams.is_before_commit()
-            && let Some(mut notice) = self.cx.server.poll_notice()
-        {
-            if let Notice::AllocationEnded(record) = &mut notice
-                && let Some(late) = self.offload.complete(record)
-            {
-                self.cx.server.carried_late(&record.five_tuple, &late);
-            }
-            self.cx.observer.note(self.cx.now.instant, &notice);
+        while let Some(notice) = self.cx.server.poll_notice() {
+            self.note(notice);
         }
         if self.handover.is_paused() {
             // The other worker may have been exported already.
@@ -51,6 +44,21 @@ impl<N: Net> Worker<N> {
         while let Some(fetch) = self.leaving.pop() {
             self.move_allocation(fetch);
         }
+    }
+
+    fn note(&mut self, mut notice: Notice) {
+        let Self { cx, offload, handover, .. } = self;
+        if let Notice::AllocationEnded(record) = &mut notice {
+            // Before the commit a session record would be wrong after a rollback.
+            if let Phase::Importing(import) = &mut handover.phase {
+                import.ended.insert(record.id, record.clone());
+                return;
+            }
+            if let Some(late) = offload.complete(record) {
+                cx.server.carried_late(&record.five_tuple, &late);
+            }
+        }
+        cx.observer.note(cx.now.instant, &notice);
     }
 
     /// Passes an event to the server, and sends its answer to the client that waited for it.

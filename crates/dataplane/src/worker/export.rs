@@ -175,9 +175,21 @@ impl<N: Net> Worker<N> {
         let Phase::Paused(pause) = &mut self.handover.phase else { return };
         let (streams, index) = (take(&mut pause.streams), take(&mut pause.index));
         self.handover.retire(&mut self.cx.server);
-        let Self { cx, streams: all, dtls, tcp_relay, .. } = self;
+        self.release(&index);
+        let Self { cx, streams: all, dtls, .. } = self;
         cx.sockets.unwatch_listeners(&cx.net);
         all.set_accepting(&cx.net, false);
+        all.commit(cx, streams);
+        cx.sockets.remove_shared(&cx.net);
+        dtls.commit(cx);
+        self.settle();
+        self.send_gathered();
+        self.is_busy = true;
+    }
+
+    /// Removes allocations of another process, and closes their sockets.
+    pub(super) fn release(&mut self, index: &CopyIndex) {
+        let Self { cx, tcp_relay, .. } = self;
         for id in index.ids() {
             let Some(departure) = cx.server.remove(id) else { continue };
             for relay in departure.relays() {
@@ -185,11 +197,5 @@ impl<N: Net> Worker<N> {
             }
             tcp_relay.remove(&cx.net, departure.relays(), departure.connections());
         }
-        all.commit(cx, streams);
-        cx.sockets.remove_shared(&cx.net);
-        dtls.commit(cx);
-        self.settle();
-        self.send_gathered();
-        self.is_busy = true;
     }
 }

@@ -8,7 +8,7 @@ use turn_types::Instant;
 use super::Worker;
 use super::imported::Import;
 use super::pause::Pause;
-use crate::copying::{CopyError, Copying, Parts, Recipient};
+use crate::copying::{CopyError, CopyIndex, Copying, Parts, Recipient};
 use crate::io::Net;
 use crate::report::Condition;
 use crate::snapshot::Export;
@@ -136,6 +136,14 @@ impl<N: Net> Worker<N> {
         }
     }
 
+    /// Sends snapshots before they are due: what an operator has ended stays so after a crash.
+    pub(super) fn copy_at_once(&mut self) {
+        if let Some(copying) = self.handover.copying() {
+            copying.hasten();
+        }
+        self.serve_copies();
+    }
+
     /// Stops the snapshots for the active recipient.
     fn end_copies(&mut self) {
         let Self { cx, handover, .. } = self;
@@ -148,16 +156,19 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Sends all changes to the keeper. Returns false without a keeper or with missing changes.
-    pub(super) fn send_last_copies(&mut self) -> bool {
+    /// Sends all changes to the keeper. Returns its allocations; `None` without a keeper, or if
+    /// changes are missing there.
+    pub(super) fn send_last_copies(&mut self) -> Option<CopyIndex> {
         if matches!(self.handover.phase, Phase::Copying(_)) {
             self.end_copies();
         }
-        let Some(keeper) = self.handover.keeper.take() else { return false };
+        let keeper = self.handover.keeper.take()?;
+        self.cx.server.withdraw_all(|_| true);
+        self.settle();
         let (_, mut parts) = self.split_for_export();
-        let kept = keeper.send_last(&mut parts);
+        let index = keeper.send_last(&mut parts);
         self.cx.server.keep_changes(false);
-        kept
+        index
     }
 
     /// Returns the hand-over, and the parts with state of allocations.

@@ -3,7 +3,7 @@
 use std::io;
 
 use state_format::Reader;
-use turn_proto::{EndReason, ImportedAllocation, Progress, Renamed};
+use turn_proto::{EndReason, ImportedAllocation, Notice, Progress, Renamed};
 use turn_types::{AllocationId, ClientPath, RelayId, RelayProtocol, SocketId, Transport};
 
 use super::Worker;
@@ -84,11 +84,8 @@ impl<N: Net> Worker<N> {
         self.tcp_relay.finish_import(&mut self.cx, &mut self.streams);
         self.settle();
         let Import { refused, errors, .. } = self.handover.import();
-        let refused = std::mem::take(refused).into_values();
-        let mut all: Vec<_> =
-            refused.map(|refused| ImportError::Allocation(refused.error)).collect();
-        all.append(errors);
-        all
+        errors.extend(refused.values().map(|one| ImportError::Allocation(one.error)));
+        std::mem::take(errors)
     }
 
     /// Serves: the predecessor has committed. All workers have [finished](Self::finish_import)
@@ -97,11 +94,19 @@ impl<N: Net> Worker<N> {
         self.cx.now = self.cx.net.now();
         self.cx.server.drain(drains);
         if let Phase::Importing(import) = &mut self.handover.phase {
+            let Import { reserved, refused, ended, .. } = std::mem::take(import);
+            let Self { cx, handover, .. } = self;
+            handover.serve(&mut cx.server);
             // In other workers, old snapshots may have been in the way until now.
-            for port in std::mem::take(&mut import.reserved) {
-                self.cx.server.reserve_again(self.cx.now, &port);
+            for port in reserved {
+                cx.server.reserve_again(cx.now, &port);
             }
-            self.handover.serve(&mut self.cx.server);
+            for record in ended.into_values() {
+                cx.observer.note(cx.now.instant, &Notice::AllocationEnded(record));
+            }
+            for RefusedAllocation { error, state, progress, .. } in refused.into_values() {
+                cx.server.end_refused(cx.now, Reader::new(&state), error, progress);
+            }
         }
         let Self { cx, streams, tcp_relay, .. } = self;
         streams.resume(cx);
@@ -112,8 +117,16 @@ impl<N: Net> Worker<N> {
     /// Updates the progress of imported allocations.
     pub fn set_progress(&mut self, progress: Vec<(AllocationId, Progress)>) {
         for (id, progress) in progress {
-            self.cx.server.set_progress(id, progress);
+            match self.handover.import().refused.get_mut(&id) {
+                Some(refused) => refused.progress = Some(progress),
+                None => self.cx.server.set_progress(id, progress),
+            }
         }
+    }
+
+    /// Number of allocations.
+    pub(crate) fn allocations(&self) -> usize {
+        self.cx.server.allocation_count()
     }
 
     fn note_error(&mut self, imported: Result<(), ImportError>) {
@@ -150,7 +163,7 @@ impl<N: Net> Worker<N> {
         let (protocol, renamed) = match cx.server.import(cx.now, Reader::new(&state), socket_of) {
             Ok(ImportedAllocation { protocol, renamed }) => (protocol, renamed),
             Err(error) => {
-                let refused = RefusedAllocation { error, state, relays };
+                let refused = RefusedAllocation { error, state, relays, progress: None };
                 handover.import().refused.insert(id, refused);
                 return;
             }
@@ -201,6 +214,7 @@ impl<N: Net> Worker<N> {
     /// Removes an allocation, if imported, and returns its relays.
     fn revert_import(&mut self, id: AllocationId) -> Vec<ImportedRelay<N>> {
         let import = self.handover.import();
+        import.ended.remove(&id);
         if let Some(refused) = import.refused.remove(&id) {
             return refused.relays;
         }

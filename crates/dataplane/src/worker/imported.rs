@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use turn_proto::{AllocationImportError, Progress, Renamed, ReservedPort};
+use turn_proto::{AllocationImportError, AllocationRecord, Progress, Renamed, ReservedPort};
 use turn_types::{AllocationId, RelayId};
 
 use crate::dtls::SessionImportError;
@@ -35,6 +35,9 @@ pub(super) struct Import<N: Net> {
     pub(super) relays: BTreeMap<AllocationId, [Option<Renamed>; 2]>,
     /// Refused allocations.
     pub(super) refused: BTreeMap<AllocationId, RefusedAllocation<N>>,
+    /// Records of allocations that have ended here, told after the commit. A later snapshot of
+    /// an allocation removes its record.
+    pub(super) ended: BTreeMap<AllocationId, Box<AllocationRecord>>,
     pub(super) errors: Vec<ImportError>,
     /// Reserved ports.
     pub(super) reserved: Vec<ReservedPort>,
@@ -51,6 +54,8 @@ pub(super) struct RefusedAllocation<N: Net> {
     pub(super) error: AllocationImportError,
     pub(super) state: Vec<u8>,
     pub(super) relays: Vec<ImportedRelay<N>>,
+    /// Progress since its snapshot.
+    pub(super) progress: Option<Progress>,
 }
 
 /// Relay with its name in the predecessor.
@@ -74,6 +79,7 @@ impl<N: Net> Default for Import<N> {
         Self {
             relays: BTreeMap::new(),
             refused: BTreeMap::new(),
+            ended: BTreeMap::new(),
             errors: Vec::new(),
             reserved: Vec::new(),
             progress: Vec::new(),

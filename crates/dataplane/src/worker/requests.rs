@@ -41,11 +41,13 @@ impl<N: Net> Worker<N> {
             Request::End { id, reply } => {
                 let ended = self.cx.server.end_for_operator(now, id);
                 self.settle();
+                self.copy_at_once();
                 reply(ended);
             }
             Request::EndUnaccepted { realm, after, limit, reply } => {
                 let part = self.cx.server.end_unaccepted(now, realm.as_ref(), after, limit);
                 self.settle();
+                self.copy_at_once();
                 reply(part);
             }
             Request::Refusals { filter, limit, reply } => {

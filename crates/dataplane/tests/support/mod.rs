@@ -178,7 +178,7 @@ impl World {
                 net,
                 log: LogOptions::default(),
             };
-            let thread = spawn(spec, None, None).unwrap().built().unwrap();
+            let thread = spawn(spec, None, None).unwrap().built().unwrap().0;
             let (policy, channels) = (Policy::clone(&policy), workers.clone());
             let thread = Some(thread);
             Self { server, also, mailbox, channels, directory, policy, counters, thread }

@@ -325,6 +325,7 @@ impl ServerHost {
                 }
                 self.resumptions += 1;
                 self.begin(next);
+                self.keeper = self.keeper.take().map(|own| own.with_earlier(*keeper));
             }
         }
     }

@@ -46,6 +46,12 @@ impl Keeper {
         }
     }
 
+    /// Keeps the copies that the process has got, until its own are complete.
+    pub(super) fn with_earlier(mut self, earlier: Self) -> Self {
+        self.workers = earlier.workers.into_iter().map(KeptWorker::for_successor).collect();
+        self
+    }
+
     /// The process is about to run.
     pub(super) const fn fall_behind(&mut self) {
         self.is_behind = true;

@@ -10,6 +10,10 @@ pub(crate) const ELSEWHERE: &[(Series, &str)] = &[
         "turn-proto/tests/revoked.rs::a_user_is_cut_off_and_the_others_stay",
     ),
     (
+        Series::AllocationsEnded(EndReason::ListenerRemoved),
+        "turn-proto/tests/rfc/takeover.rs::the_end_of_a_refused_allocation_is_told_once",
+    ),
+    (
         Series::Drop(DropReason::UnexpectedMethod),
         "turn-proto/tests/rfc/rfc3489_classic.rs::only_binding_is_left_of_it",
     ),

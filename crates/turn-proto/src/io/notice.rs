@@ -274,11 +274,14 @@ turn_types::labels! {
         Revoked => "revoked",
         /// The server shut down.
         Shutdown => "shutdown",
-        /// Its relay address was taken away by a reload.
+        /// Its relay address was taken away by a reload, or by the configuration of a process that
+        /// took over.
         RelayAddressRemoved => "relay_address_removed",
         /// The system was out of memory when it moved with its client.
         SystemExhausted => "system_exhausted",
         /// The client's connection ended (TCP, TLS, DTLS).
         ConnectionClosed => "connection_closed",
+        /// Another process took over, without the listener or connection of its client.
+        ListenerRemoved => "listener_removed",
     }
 }

@@ -3,8 +3,9 @@
 //! The predecessor keeps an exported allocation until the commit.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::fmt;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use state_format::{Malformed, Reader, Value as _, Writer, fields};
 use turn_types::{
@@ -14,8 +15,9 @@ use turn_types::{
 
 use super::Moves;
 use super::worker_move::{Departure, Renamed};
-use crate::policy::{Policy, PortLease, PortRange, PortRequirement};
-use crate::store::{Account, Allocation, Leases, QuotaLease, Snapshot};
+use crate::io::EndReason;
+use crate::policy::{Policy, PortLease, PortRange, PortRequirement, RelayPorts};
+use crate::store::{Account, Allocation, Leases, Progress, Snapshot};
 
 /// Exported allocation.
 struct Transfer {
@@ -37,7 +39,7 @@ pub enum AllocationImportError {
     /// There is an allocation of its id, or on its 5-tuple.
     Exists,
     /// Nothing is relayed from its address here.
-    RelayAddress(SocketAddr),
+    RelayAddress(IpAddr),
     /// Its port is in use here.
     Port(SocketAddr),
     /// Its client came to this address, where this process has no listener, or by a connection that
@@ -51,8 +53,8 @@ impl fmt::Display for AllocationImportError {
             Self::Malformed(error) => write!(f, "its state cannot be read: {error}"),
             Self::Expired => f.write_str("it has expired"),
             Self::Exists => f.write_str("it is here already"),
-            Self::RelayAddress(at) => {
-                write!(f, "its relayed address {at} is none of this configuration")
+            Self::RelayAddress(ip) => {
+                write!(f, "its relayed address {ip} is none of this configuration")
             }
             Self::Port(at) => write!(f, "its relayed address {at} is in use here"),
             Self::Client(ServerAddr(at)) => {
@@ -64,6 +66,18 @@ impl fmt::Display for AllocationImportError {
 
 impl core::error::Error for AllocationImportError {}
 
+impl AllocationImportError {
+    /// Returns the end of the allocation; `None`: it is unknown, or goes on here.
+    const fn end(self) -> Option<EndReason> {
+        match self {
+            Self::Malformed(_) | Self::Exists => None,
+            Self::Expired => Some(EndReason::Expired),
+            Self::RelayAddress(_) | Self::Port(_) => Some(EndReason::RelayAddressRemoved),
+            Self::Client(_) => Some(EndReason::ListenerRemoved),
+        }
+    }
+}
+
 /// Result of an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImportedAllocation {
@@ -73,20 +87,14 @@ pub struct ImportedAllocation {
     pub renamed: [Option<Renamed>; 2],
 }
 
-impl Transfer {
-    fn new(snapshot: Snapshot, quota: &QuotaLease) -> Self {
-        let (customer, rate) = (quota.customer(), quota.rate());
-        Self { snapshot: Box::new(snapshot), customer, rate }
-    }
-}
-
 /// Copy of a live allocation, for another process.
 #[expect(missing_debug_implementations, reason = "it holds keys")]
 pub struct AllocationCopy(Transfer);
 
 impl AllocationCopy {
     pub(crate) fn of(allocation: &Allocation) -> Self {
-        Self(Transfer::new(allocation.snapshot(), &allocation.quota))
+        let (snapshot, quota) = (Box::new(allocation.snapshot()), &allocation.quota);
+        Self(Transfer { snapshot, customer: quota.customer(), rate: quota.rate() })
     }
 
     /// The 5-tuple of its client.
@@ -132,8 +140,7 @@ impl Moves<'_> {
     /// Removes an allocation without ending it: another process has it.
     pub(crate) fn remove(&mut self, id: AllocationId) -> Option<Departure> {
         let slot = self.allocations.of_id(id)?;
-        let (snapshot, leases) = self.allocations.remove_whole(slot).into_snapshot();
-        Some(Departure::new(snapshot, leases))
+        Some(Departure::new(self.allocations.remove_whole(slot)))
     }
 
     /// Imports an allocation of the predecessor. `socket_of` returns the socket of a client's path.
@@ -144,13 +151,12 @@ impl Moves<'_> {
         state: Reader<'_>,
         socket_of: impl Fn(&ClientPath) -> Option<SocketId>,
     ) -> Result<ImportedAllocation, AllocationImportError> {
-        let Transfer { mut snapshot, customer, rate } =
-            state.last().map_err(AllocationImportError::Malformed)?;
+        let mut transfer: Transfer = state.last().map_err(AllocationImportError::Malformed)?;
+        let snapshot = &mut transfer.snapshot;
         if !snapshot.is_live(now) {
             return Err(AllocationImportError::Expired);
         }
-        let (id, protocol) = (snapshot.id, snapshot.protocol());
-        let at = snapshot.client();
+        let (id, protocol, at) = (snapshot.id, snapshot.protocol(), snapshot.client());
         // The 5-tuple of a client that has gone may be another's by now.
         let is_taken = snapshot.is_attached() && self.allocations.of_client(&at).is_some();
         if is_taken || self.allocations.of_id(id).is_some() {
@@ -159,12 +165,7 @@ impl Moves<'_> {
         if !snapshot.is_reached_by(socket_of) {
             return Err(AllocationImportError::Client(at.server));
         }
-        let ports = leases(policy, &snapshot)?;
-        let leases = self.leases(&snapshot, ports, (customer, rate));
-        let departure = Departure::new(*snapshot, leases);
-        // Both have what the other one says: it was made so.
-        let mut allocation =
-            departure.into_allocation(policy).ok_or(AllocationImportError::Expired)?;
+        let mut allocation = self.restore(transfer, |at| claim(policy, at))?;
         let mut renamed = [None; 2];
         for (socket, renamed) in allocation.sockets.iter_mut().zip(&mut renamed) {
             if let Some(socket) = socket {
@@ -175,8 +176,26 @@ impl Moves<'_> {
         }
         self.ids.skip_to(id);
         let slot = self.allocations.insert_whole(allocation);
-        self.allocations.settle(policy, now, slot, self.outbox);
+        self.allocations.apply(policy, now, slot, self.outbox);
         Ok(ImportedAllocation { protocol, renamed })
+    }
+
+    /// Tells the end of an allocation whose import has failed with `error`.
+    pub(crate) fn end_refused(
+        &mut self,
+        now: Instant,
+        state: Reader<'_>,
+        error: AllocationImportError,
+        progress: Option<Progress>,
+    ) {
+        let (Ok(transfer), Some(reason)) = (state.last(), error.end()) else { return };
+        // Its own ports are not to be had: each is of a set that nobody shares.
+        let claim = |at| claim_of(&RelayPorts::new(), at);
+        let Ok(mut allocation) = self.restore(transfer, claim) else { return };
+        if let Some(progress) = progress {
+            allocation.set_progress(progress);
+        }
+        self.outbox.ended(&allocation, reason, now);
     }
 
     /// A name for a relay that had another one: a part of a shared socket stays one.
@@ -184,36 +203,24 @@ impl Moves<'_> {
         if before.is_shared() { self.ids.next_shared_relay() } else { self.ids.next_relay() }
     }
 
-    /// The leases of an allocation with these ports. It keeps its place in the quotas, even beyond
-    /// what they allow by now.
-    fn leases(
+    /// Returns the allocation of a snapshot, with ports from `claim`. It keeps its place in the
+    /// quotas, even beyond what they allow by now.
+    fn restore(
         &self,
-        snapshot: &Snapshot,
-        ports: [Option<PortLease>; 2],
-        (customer, rate): (Prefix, u64),
-    ) -> Leases {
+        Transfer { snapshot, customer, rate }: Transfer,
+        claim: impl Fn(SocketAddr) -> Result<PortLease, AllocationImportError>,
+    ) -> Result<Allocation, AllocationImportError> {
+        let mut ports = [None, None];
+        for (at, lease) in snapshot.relayed_from().into_iter().zip(&mut ports) {
+            *lease = at.map(&claim).transpose()?;
+        }
+        ports.iter().flatten().for_each(|lease| lease.mark_open(snapshot.protocol()));
         let account = Account { realm: snapshot.realm().clone(), name: snapshot.account() };
         let quota = self.registry.keep_quota(account, customer, rate);
-        let worker = self.ids.worker();
-        let location = snapshot.is_mobile().then(|| self.registry.locate(snapshot.id, worker));
-        Leases::new(ports, quota, location)
+        let locate = || self.registry.locate(snapshot.id, self.ids.worker());
+        let location = snapshot.is_mobile().then(locate);
+        Ok(Allocation::from_snapshot(*snapshot, Leases { ports, quota, location }))
     }
-}
-
-/// Claims the ports of an allocation, which are open.
-fn leases(
-    policy: &Policy,
-    snapshot: &Snapshot,
-) -> Result<[Option<PortLease>; 2], AllocationImportError> {
-    let mut leases = [None, None];
-    for (at, lease) in snapshot.relayed_from().into_iter().zip(&mut leases) {
-        if let Some(at) = at {
-            let claimed = claim(policy, at)?;
-            claimed.mark_open(snapshot.protocol());
-            *lease = Some(claimed);
-        }
-    }
-    Ok(leases)
 }
 
 /// Claims this port of an address, or this address of a prefix.
@@ -221,9 +228,13 @@ pub(crate) fn claim(policy: &Policy, at: SocketAddr) -> Result<PortLease, Alloca
     if let Some(prefix) = policy.prefix_of(at.ip()) {
         return prefix.claim_again(at).ok_or(AllocationImportError::Port(at));
     }
-    let relay = policy.relay.iter().find(|relay| relay.local == at.ip());
-    let relay = relay.ok_or(AllocationImportError::RelayAddress(at))?;
+    let ip = at.ip();
+    let relay = policy.relay.iter().find(|relay| relay.local == ip);
+    claim_of(&relay.ok_or(AllocationImportError::RelayAddress(ip))?.ports, at)
+}
+
+fn claim_of(ports: &Arc<RelayPorts>, at: SocketAddr) -> Result<PortLease, AllocationImportError> {
     let only = PortRange::of_places(at.port(), at.port());
-    let claimed = relay.ports.claim(only, PortRequirement::Any, 0);
+    let claimed = ports.claim(only, PortRequirement::Any, 0);
     claimed.map(|(lease, _)| lease).ok_or(AllocationImportError::Port(at))
 }

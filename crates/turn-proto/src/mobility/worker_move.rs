@@ -15,17 +15,13 @@ use crate::io::{
 };
 use crate::limits::{MOVE_AGAIN_AFTER, MOVE_WITHIN};
 use crate::policy::Policy;
-use crate::policy::peers::judge_again;
-use crate::store::{
-    Allocation, ExpectedClient, Leases, Next, PendingMove, Slot, Snapshot, Waiting,
-};
+use crate::store::{Allocation, ExpectedClient, Next, PendingMove, Slot, Waiting};
 
 /// An allocation on its way to another worker or process. Dropping it ends it and gives back all
 /// that it holds.
 #[derive(Debug)]
 pub struct Departure {
-    snapshot: Box<Snapshot>,
-    leases: Leases,
+    allocation: Box<Allocation>,
     five_tuple: FiveTuple,
 }
 
@@ -41,33 +37,23 @@ pub struct Renamed {
 impl Departure {
     /// The relay sockets that go with it, by their names at the worker that it comes from.
     pub fn relays(&self) -> impl Iterator<Item = RelayId> {
-        self.snapshot.relays()
+        self.allocation.sockets.iter().flatten().map(|socket| socket.relay)
     }
 
     /// Its connections with peers.
     pub fn connections(&self) -> impl Iterator<Item = ConnectionId> {
-        self.snapshot.connections()
+        self.allocation.connections.iter().map(|connection| connection.id)
     }
 
     /// The allocation.
     #[must_use]
     pub fn allocation(&self) -> AllocationId {
-        self.snapshot.id
+        self.allocation.id
     }
 
     /// An allocation on its way to another process.
-    pub(super) fn new(snapshot: Snapshot, leases: Leases) -> Self {
-        Self { five_tuple: snapshot.client(), snapshot: Box::new(snapshot), leases }
-    }
-
-    pub(super) fn into_allocation(self, policy: &Policy) -> Option<Allocation> {
-        let Self { snapshot, leases, .. } = self;
-        let rules = policy.of(snapshot.realm());
-        let limits = snapshot.limits().cloned();
-        let judge = |ip| judge_again(policy, rules, limits.as_deref(), ip);
-        let mut allocation = Allocation::from_snapshot(*snapshot, leases, judge).ok()?;
-        allocation.set_rate(allocation.grant.rate(rules.quotas.bytes_per_second));
-        Some(allocation)
+    pub(super) fn new(allocation: Allocation) -> Self {
+        Self { five_tuple: allocation.path.five_tuple, allocation: Box::new(allocation) }
     }
 }
 
@@ -182,10 +168,8 @@ impl Moves<'_> {
         now: Instant,
         departure: Departure,
     ) -> [Option<Renamed>; 2] {
-        let five_tuple = departure.five_tuple;
+        let Departure { mut allocation, five_tuple } = departure;
         let mut renamed = [None; 2];
-        // Within a process all snapshots are of one version.
-        let Some(mut allocation) = departure.into_allocation(policy) else { return renamed };
         for (socket, renamed) in allocation.sockets.iter_mut().zip(&mut renamed) {
             if let Some(socket) = socket {
                 let to = self.ids.next_relay();
@@ -207,10 +191,10 @@ impl Moves<'_> {
             ends = mobility.location.moved_to(self.ids.worker());
         }
         let id = allocation.id;
-        let slot = self.allocations.insert_whole(allocation);
+        let slot = self.allocations.insert_whole(*allocation);
         self.outbox.notice(Notice::AllocationMoved { id, from, to: five_tuple });
         // A reload may have reached this worker before, and the other one after it left.
-        self.allocations.settle(policy, now, slot, self.outbox);
+        self.allocations.apply(policy, now, slot, self.outbox);
         if ends && let Some(slot) = self.allocations.of_id(id) {
             self.allocations.end(slot, now, EndReason::EndedByOperator, self.outbox);
         }
@@ -268,15 +252,13 @@ impl Moves<'_> {
         // again.
         let slot =
             self.allocations.of_id(fetch.allocation).filter(|slot| self.leaves(*slot, fetch))?;
-        let (snapshot, leases) = self.allocations.remove_whole(slot).into_snapshot();
-        let snapshot = Box::new(snapshot);
-        Some(Departure { snapshot, leases, five_tuple: fetch.five_tuple })
+        let allocation = Box::new(self.allocations.remove_whole(slot));
+        Some(Departure { allocation, five_tuple: fetch.five_tuple })
     }
 
     /// Takes an allocation back that could not leave.
     pub(crate) fn take_back(&mut self, policy: &Policy, now: Instant, departure: Departure) {
-        let Some(allocation) = departure.into_allocation(policy) else { return };
-        let slot = self.allocations.insert_whole(allocation);
-        self.allocations.update_routes(policy, now, slot, self.outbox);
+        let slot = self.allocations.insert_whole(*departure.allocation);
+        self.allocations.apply(policy, now, slot, self.outbox);
     }
 }

@@ -47,6 +47,18 @@ impl Server {
         own.moves().import(policy, now.instant, state, socket_of)
     }
 
+    /// Tells the end of an allocation whose [import](Self::import) has failed: the predecessor has
+    /// committed. `progress`: a later one than that of its state.
+    pub fn end_refused(
+        &mut self,
+        now: Now,
+        state: Reader<'_>,
+        error: AllocationImportError,
+        progress: Option<Progress>,
+    ) {
+        self.state.moves().end_refused(now.instant, state, error, progress);
+    }
+
     /// The ports that are kept for second Allocates (EVEN-PORT, RFC 8656 §7.2), of all workers that
     /// share the registry.
     #[must_use]

@@ -138,42 +138,28 @@ impl Allocations {
         }
     }
 
-    /// Applies a new policy to one allocation: relay sockets on addresses that are gone end, and so
-    /// do permissions, channels and connections of peers that are forbidden now.
+    /// Applies a policy to an allocation, after a change of either: relay sockets on addresses that
+    /// are gone end, and so do permissions, channels and connections of forbidden peers.
     pub(crate) fn apply(&mut self, policy: &Policy, now: Instant, slot: Slot, outbox: &mut Outbox) {
         let allocation = self.get_mut(slot);
-        let rules = policy.of(&allocation.grant.realm);
-        allocation.set_rate(allocation.grant.rate(rules.quotas.bytes_per_second));
-        let limits = allocation.grant.limits.clone();
-        self.judge_peers(slot, outbox, |ip| judge_again(policy, rules, limits.as_deref(), ip));
-        self.settle(policy, now, slot, outbox);
-    }
-
-    /// The same for an allocation that has arrived with its rate, permissions and channels judged.
-    pub(crate) fn settle(
-        &mut self,
-        policy: &Policy,
-        now: Instant,
-        slot: Slot,
-        outbox: &mut Outbox,
-    ) {
-        if self.get(slot).grant.is_revoked(&policy.revoked) {
+        if allocation.grant.is_revoked(&policy.revoked) {
             self.end(slot, now, EndReason::Revoked, outbox);
             return;
         }
         let stays = |ip| policy.relays_from(ip);
-        let sockets = &self.get(slot).sockets;
-        if !sockets.iter().flatten().any(|socket| stays(socket.local.ip())) {
+        if !allocation.sockets.iter().flatten().any(|socket| stays(socket.local.ip())) {
             self.end(slot, now, EndReason::RelayAddressRemoved, outbox);
             return;
         }
+        let rules = policy.of(&allocation.grant.realm);
+        allocation.set_rate(allocation.grant.rate(rules.quotas.bytes_per_second));
+        let limits = allocation.grant.limits.clone();
+        let judge = |ip| judge_again(policy, rules, limits.as_deref(), ip);
+        self.judge_peers(slot, outbox, judge);
         self.retain_sockets(slot, outbox, |ip, _| stays(ip));
-        let grant = &self.get(slot).grant;
-        let (rules, limits) = (policy.of(&grant.realm), grant.limits.clone());
         self.retain_connections(slot, outbox, |connection| {
             let peer = connection.peer;
-            judge_again(policy, rules, limits.as_deref(), peer.ip())
-                .is_some_and(|own| is_reachable_by_tcp(&own, peer.port()))
+            judge(peer.ip()).is_some_and(|own| is_reachable_by_tcp(&own, peer.port()))
         });
         self.update_routes(policy, now, slot, outbox);
         self.arm(slot);

@@ -12,7 +12,7 @@ use core::net::{IpAddr, SocketAddr};
 use state_format::fields;
 use stun_wire::{ChannelNumber, TransactionId};
 use turn_types::{
-    AllocationId, ClientPath, ConnectionId, FiveTuple, Instant, IpFamily, PeerAddr, Realm, RelayId,
+    AllocationId, ClientPath, FiveTuple, Instant, IpFamily, PeerAddr, Realm, RelayId,
     RelayProtocol, RelayedAddr, SocketId,
 };
 
@@ -26,8 +26,7 @@ use super::permission::{Permission, Permissions};
 use super::registry::{LocationLease, QuotaLease};
 use crate::credentials::{Grant, Ticket};
 use crate::io::{AllocationAttributes, InstalledRoute, Refusal, Traffic};
-use crate::policy::peers::OwnPorts;
-use crate::policy::{GrantLimits, PortLease};
+use crate::policy::PortLease;
 
 /// The data of an allocation.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,35 +112,17 @@ pub struct Progress {
 
 fields!(Progress { 1 => traffic, 2 => history, 3 => to_peer, 4 => to_client });
 
-/// The leases of an allocation; dropping them gives back ports, quota and location.
+/// Leases of an allocation. Their drop releases ports, place in the quota, and location.
 #[derive(Debug)]
 pub(crate) struct Leases {
-    ports: [Option<PortLease>; 2],
+    pub(crate) ports: [Option<PortLease>; 2],
     pub(crate) quota: QuotaLease,
-    location: Option<LocationLease>,
+    pub(crate) location: Option<LocationLease>,
 }
-
-impl Leases {
-    pub(crate) const fn new(
-        ports: [Option<PortLease>; 2],
-        quota: QuotaLease,
-        location: Option<LocationLease>,
-    ) -> Self {
-        Self { ports, quota, location }
-    }
-}
-
-/// The leases do not fit the snapshot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unreadable;
 
 impl Snapshot {
     pub(crate) const fn realm(&self) -> &Realm {
         &self.grant.realm
-    }
-
-    pub(crate) const fn limits(&self) -> Option<&Arc<GrantLimits>> {
-        self.grant.limits.as_ref()
     }
 
     /// Returns true unless its client has gone and may come back by another path.
@@ -205,22 +186,9 @@ impl Snapshot {
     pub(crate) fn relays(&self) -> impl Iterator<Item = RelayId> {
         self.sockets.iter().flatten().map(|socket| socket.relay)
     }
-
-    /// The connections with peers.
-    pub(crate) fn connections(&self) -> impl Iterator<Item = ConnectionId> {
-        self.connections.iter().map(|connection| connection.id)
-    }
 }
 
 impl Allocation {
-    /// Takes an allocation apart.
-    pub(crate) fn into_snapshot(self) -> (Snapshot, Leases) {
-        let snapshot = self.snapshot();
-        let ports = self.sockets.map(|socket| socket.map(|RelaySocket { lease, .. }| lease));
-        let location = self.mobility.map(|mobility| mobility.location);
-        (snapshot, Leases { ports, quota: self.quota, location })
-    }
-
     /// Progress with its packets.
     pub(crate) fn progress(&self) -> Progress {
         let Self { traffic, history, to_peer, to_client, .. } = self;
@@ -284,46 +252,33 @@ impl Allocation {
         }
     }
 
-    /// Puts an allocation together again. `judge` returns `None` for the address of a forbidden
-    /// peer, so that its permission and channels are left out, and the ports of an address of ours.
-    pub(crate) fn from_snapshot(
-        snapshot: Snapshot,
-        leases: Leases,
-        judge: impl Fn(IpAddr) -> Option<OwnPorts>,
-    ) -> Result<Self, Unreadable> {
-        let mut sockets = [None, None];
-        for (index, (data, lease)) in snapshot.sockets.into_iter().zip(leases.ports).enumerate() {
-            sockets[index] = match (data, lease) {
-                (Some(SocketData { relay, local, expires }), Some(lease)) => {
-                    Some(RelaySocket { relay, local, lease, expires })
-                }
-                (None, None) => None,
-                (Some(_), None) | (None, Some(_)) => return Err(Unreadable),
-            };
-        }
-        let mobility = match (snapshot.mobility, leases.location) {
-            (Some(MobilityData { ticket, serial, next, answered }), Some(location)) => {
-                Some(Box::new(Mobility { ticket, serial, location, next, answered }))
-            }
-            (None, None) => None,
-            (Some(_), None) | (None, Some(_)) => return Err(Unreadable),
-        };
+    /// Returns the allocation of a snapshot, with leases of its ports and location. Its peers are
+    /// not judged yet.
+    pub(crate) fn from_snapshot(snapshot: Snapshot, leases: Leases) -> Self {
+        let mut ports = leases.ports.into_iter();
+        let sockets = snapshot.sockets.map(|data| {
+            let lease = ports.next().flatten();
+            let SocketData { relay, local, expires } = data?;
+            Some(RelaySocket { relay, local, lease: lease?, expires })
+        });
+        let mobility = snapshot.mobility.zip(leases.location).map(|(data, location)| {
+            let MobilityData { ticket, serial, next, answered } = data;
+            Box::new(Mobility { ticket, serial, location, next, answered })
+        });
         let mut permissions = Permissions::default();
         for (ip, expires) in snapshot.permissions {
-            if let Some(own) = judge(ip) {
-                permissions.install(Permission { ip, expires, own });
-            }
+            permissions.install(Permission { ip, expires, own: None });
         }
-        let restored = snapshot.channels.into_iter().filter_map(|data| {
+        let restored = snapshot.channels.into_iter().map(|data| {
             let ChannelData { number, peer, expires, route } = data;
-            Some(Channel { number, peer, expires, own: judge(peer.ip())?, route })
+            Channel { number, peer, expires, own: None, route }
         });
         let channels = Channels::restore(restored);
         let mut connections = PeerConnections::default();
         for connection in snapshot.connections {
             connections.add(connection);
         }
-        Ok(Self {
+        Self {
             id: snapshot.id,
             path: snapshot.path,
             attached: snapshot.attached,
@@ -344,7 +299,7 @@ impl Allocation {
             history: snapshot.history,
             to_peer: snapshot.to_peer,
             to_client: snapshot.to_client,
-        })
+        }
     }
 }
 
@@ -359,7 +314,7 @@ mod tests {
     use core::time::Duration;
     use std::sync::Mutex;
     use std::vec;
-    use turn_types::{ClientAddr, Prefix, Secret, ServerAddr, Transport, WorkerId};
+    use turn_types::{ClientAddr, ConnectionId, Prefix, Secret, ServerAddr, Transport, WorkerId};
 
     #[derive(Default)]
     struct Shared(Mutex<Registry>);
@@ -442,36 +397,17 @@ mod tests {
         let ports = RelayPorts::new();
         let allocation = allocation(&registry, &ports);
         let id = allocation.id;
-        let (written, leases) = allocation.into_snapshot();
+        let written = allocation.snapshot();
         assert_eq!(written.relays().collect::<Vec<_>>(), vec![RelayId(6)]);
-        let again = Allocation::from_snapshot(written.clone(), leases, |_| Some(None)).unwrap();
-        assert_eq!(again.expires(), Some(END));
-        let (read, leases) = again.into_snapshot();
-        assert_eq!(read, written);
+        let Allocation { sockets, quota, mobility, .. } = allocation;
+        let ports_of = sockets.map(|socket| socket.map(|socket| socket.lease));
+        let location = mobility.map(|mobility| mobility.location);
+        let leases = Leases { ports: ports_of, quota, location };
+        let again = Allocation::from_snapshot(written.clone(), leases);
+        assert_eq!((again.expires(), again.snapshot()), (Some(END), written));
         // Its leases are the same as before.
         assert_eq!((ports.used(), registry.location_of(id)), (1, Some(WorkerId(3))));
-        drop(leases);
+        drop(again);
         assert_eq!((ports.used(), registry.location_of(id)), (0, None));
-    }
-
-    #[test]
-    fn a_peer_that_is_forbidden_by_now_is_left_out() {
-        let registry = RegistryHandle::new(Arc::new(Shared::default()));
-        let (snapshot, leases) = allocation(&registry, &RelayPorts::new()).into_snapshot();
-        let judge = |ip| (ip != peer(2).ip()).then_some(None);
-        let read = Allocation::from_snapshot(snapshot, leases, judge).unwrap();
-        assert_eq!((read.permissions.len(), read.channels.len()), (1, 1));
-        assert!(read.channels.of_peer(peer(1), Instant::ZERO).is_some());
-    }
-
-    #[test]
-    fn missing_leases_are_refused() {
-        let registry = RegistryHandle::new(Arc::new(Shared::default()));
-        let ports = RelayPorts::new();
-        let (snapshot, mut leases) = allocation(&registry, &ports).into_snapshot();
-        leases.ports = [None, None];
-        let read = Allocation::from_snapshot(snapshot, leases, |_| Some(None));
-        assert_eq!(read.map(|_| ()), Err(Unreadable));
-        assert_eq!(ports.used(), 0, "nothing of it stays");
     }
 }

@@ -11,8 +11,8 @@ use state_format::{Malformed, Reader, Writer};
 use stun_wire::{AttributeType, Method};
 use test_support::for_each_seed;
 use turn_proto::{
-    AllocationImportError, EndReason, HEADER_MAX, ImportedAllocation, PeerRules, Policy, Quotas,
-    RelayPrefix, Revoked, Traffic, Verdict,
+    AllocationImportError, AllocationRecord, EndReason, HEADER_MAX, ImportedAllocation, Notice,
+    PeerRules, Policy, Quotas, RelayPrefix, Revoked, Traffic, Verdict,
 };
 use turn_types::{
     AllocationId, ClientPath, IpFamily, IpMeta, PeerAddr, Prefix, RelayId, RelayProtocol,
@@ -456,7 +456,7 @@ fn what_does_not_fit_is_refused() {
     late.advance_silently(secs(600));
     refused(late, AllocationImportError::Expired);
     let elsewhere = Policy { relay: Vec::new(), ..policy() };
-    refused(next(&old, elsewhere), AllocationImportError::RelayAddress(relayed));
+    refused(next(&old, elsewhere), AllocationImportError::RelayAddress(relayed.ip()));
     let ports = with_ports(relayed.port(), relayed.port() + 1);
     let mut here = World::worker(WorkerId(4), ports, Arc::new(TestRegistry::default()));
     here.now = old.now;
@@ -472,6 +472,39 @@ fn what_does_not_fit_is_refused() {
         same.now = old.now;
         Client::new(port).allocate(&mut same);
         refused(same, AllocationImportError::Exists);
+    }
+}
+
+/// Its session has a record all the same, with the traffic until the commit.
+#[test]
+fn the_end_of_a_refused_allocation_is_told_once() {
+    let mut old = World::new();
+    let (client, relayed) = bound(&mut old);
+    let id = old.record().id;
+    let mut state = Writer::new();
+    old.server.copy(id).unwrap().write(&mut state);
+    let state = state.into_bytes();
+    client.send_channel(&mut old, 0x4000, b"behind the copy").to_peer();
+    let (progress, before) = (old.server.progress(id), old.record());
+    let elsewhere = Policy { relay: Vec::new(), ..policy() };
+    let ends = [
+        (AllocationImportError::Expired, Some(EndReason::Expired)),
+        (AllocationImportError::RelayAddress(relayed.ip()), Some(EndReason::RelayAddressRemoved)),
+        (AllocationImportError::Port(relayed), Some(EndReason::RelayAddressRemoved)),
+        (AllocationImportError::Client(before.five_tuple.server), Some(EndReason::ListenerRemoved)),
+        // Another one goes on.
+        (AllocationImportError::Exists, None),
+        (AllocationImportError::Malformed(Malformed::Trailing), None),
+    ];
+    for (error, reason) in ends {
+        let mut new = next(&old, elsewhere.clone());
+        new.server.end_refused(new.now, Reader::new(&state), error, progress.clone());
+        let told = new.server.poll_notice();
+        let end = reason.map(|reason| (reason, new.now.instant));
+        let record = end.map(|_| Box::new(AllocationRecord { end, ..before.clone() }));
+        assert_eq!(told, record.map(Notice::AllocationEnded), "{error:?}");
+        assert_eq!((new.server.poll_notice(), new.server.allocation_count()), (None, 0));
+        new.check();
     }
 }
 

@@ -519,6 +519,7 @@ impl Driver {
             | EndReason::Revoked
             | EndReason::Shutdown
             | EndReason::RelayAddressRemoved
+            | EndReason::ListenerRemoved
             | EndReason::SystemExhausted
             | EndReason::ConnectionClosed => Ok(()),
         }

@@ -120,11 +120,13 @@ impl Starting {
             });
             spawned.push(dataplane::spawn(spec, core, entrance).or_fail("cannot start a worker")?);
         }
-        let import = predecessor.as_mut().map(|before| before.import(&news)).transpose();
-        let import = import.or_fail("the running server did not hand over, and goes on")?;
-        let mut threads = Vec::new();
+        let since = predecessor.as_mut().map(|before| before.import(&news)).transpose();
+        let since = since.or_fail("the running server did not hand over, and goes on")?;
+        let (mut threads, mut allocations) = (Vec::new(), 0);
         for worker in spawned {
-            threads.push(worker.built().or_fail("cannot start a worker")?);
+            let (thread, imported) = worker.built().or_fail("cannot start a worker")?;
+            threads.push(thread);
+            allocations += imported;
             tokio::task::yield_now().await; // signals are heard
         }
         let retiring = predecessor.map(|before| before.commit(&news)).transpose();
@@ -134,10 +136,10 @@ impl Starting {
             let drains = retiring.as_ref().is_some_and(|one| one.orders().drain_until.is_some());
             let _ = worker.send(Update::Commit { drains });
         }
-        let took_over = before.zip(import).map(|((process, _), import)| TookOverInfo {
+        let took_over = before.zip(since).map(|((process, _), since)| TookOverInfo {
             process,
-            allocations: import.allocations,
-            pause: Clock::instant().saturating_since(import.since),
+            allocations,
+            pause: Clock::instant().saturating_since(since),
         });
         Ok(Started { threads, retiring, took_over })
     }

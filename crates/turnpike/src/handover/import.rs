@@ -75,15 +75,6 @@ impl Inlet for Source {
     }
 }
 
-/// Summary of an import.
-#[derive(Debug)]
-pub(crate) struct ImportReport {
-    /// No process has served since then.
-    pub(crate) since: Instant,
-    /// Number of allocations.
-    pub(crate) allocations: usize,
-}
-
 impl Source {
     /// Lets a keeper close its sockets.
     fn discard(&mut self) {
@@ -266,12 +257,12 @@ impl Predecessor {
     }
 
     /// Imports everything into `workers`, one for each worker of the predecessor. No process serves
-    /// from the reported time until the [commit](Self::commit).
+    /// from the returned time until the [commit](Self::commit).
     ///
     /// # Errors
     /// The predecessor continues. Without the parts of a process that has ended this one starts
     /// without them.
-    pub(crate) fn import(&mut self, workers: &[SyncSender<Update>]) -> io::Result<ImportReport> {
+    pub(crate) fn import(&mut self, workers: &[SyncSender<Update>]) -> io::Result<Instant> {
         let all = || (0..).map(WorkerId).take(workers.len()).collect::<BTreeSet<_>>();
         if let Source::Running(wire) = &mut self.source {
             wire.send(&Step::Copy)?;
@@ -294,27 +285,26 @@ impl Predecessor {
             );
         }
         match (rest, &self.source) {
-            (Ok(allocations), _) => Ok(ImportReport { since, allocations }),
+            (Ok(()), _) => Ok(since),
             (Err(error), Source::Ended(..) | Source::Kept(..)) => {
                 tracing::warn!("calls of the process before have ended: {error}");
                 for worker in missing {
                     give(workers, worker, Update::Last(Box::new(Export::new(worker))))?;
                 }
-                Ok(ImportReport { since, allocations: 0 })
+                Ok(since)
             }
             (Err(error), Source::Running(_)) => Err(error),
         }
     }
 
     /// Receives snapshots until those of all `missing` workers were complete, while the predecessor
-    /// serves, or in the pause the last of each. Returns the number of allocations.
+    /// serves, or in the pause the last of each.
     fn receive_snapshots(
         &mut self,
         workers: &[SyncSender<Update>],
         missing: &mut BTreeSet<WorkerId>,
         in_pause: bool,
-    ) -> io::Result<usize> {
-        let mut allocations = 0;
+    ) -> io::Result<()> {
         while !missing.is_empty() {
             let (snapshot, count, is_last) = match self.source.receive()? {
                 News::Snapshot(snapshot, count) => (snapshot, count, false),
@@ -328,9 +318,8 @@ impl Predecessor {
                 | News::Stopped => return Err(out_of_turn()),
             };
             let export = receive_export(&mut self.source, (snapshot, count))?;
-            let Snapshot { worker, complete, total, .. } = export.snapshot;
+            let Snapshot { worker, complete, .. } = export.snapshot;
             if is_last {
-                allocations += total as usize;
                 missing.remove(&worker).then_some(()).ok_or_else(out_of_turn)?;
                 give(workers, worker, Update::Last(Box::new(export)))?;
                 continue;
@@ -340,7 +329,7 @@ impl Predecessor {
             }
             give(workers, worker, Update::Snapshot(Box::new(export)))?;
         }
-        Ok(allocations)
+        Ok(())
     }
 
     /// Receives the progress that the kernel path has made since.

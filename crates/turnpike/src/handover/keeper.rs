@@ -74,21 +74,38 @@ struct Kept {
 }
 
 /// A server that has taken calls over.
-#[derive(Clone, Copy, Debug)]
 struct Taker {
     process: u32,
     at: Instant,
     /// Servers that have got the same calls, with this one.
     tries: u32,
+    /// The calls, until its own copies come.
+    given: Option<Holding>,
 }
 
 impl Kept {
     /// Servers that have died with the calls of this process, which dies now.
     fn tries(&self, process: u32, now: Instant) -> u32 {
-        let taker = self.taker.filter(|taker| {
+        let taker = self.taker.as_ref().filter(|taker| {
             taker.process == process && now.saturating_since(taker.at) < EARLY_DEATH
         });
         taker.map_or(0, |taker| taker.tries)
+    }
+
+    /// Takes the calls that a server has got which copies its own from now on.
+    fn given_to(&mut self, process: u32) -> Option<Holding> {
+        self.taker.as_mut().filter(|taker| taker.process == process)?.given.take()
+    }
+
+    /// Takes the calls of a server that has died.
+    fn take(&mut self) -> Option<Holding> {
+        let given = || self.taker.as_mut()?.given.take();
+        let found = self.holding.take().or_else(given)?;
+        if found.tries >= TRIES_MAX {
+            tracing::warn!("the calls have ended: servers that take them over die");
+            return None;
+        }
+        Some(found)
     }
 }
 
@@ -134,6 +151,10 @@ fn follow(mut wire: Wire, from: Origin, orphans: &Orphans) -> io::Result<()> {
     let process = from.process;
     let mut holding = Holding::receive(&mut wire, from)?;
     wire.send(&Step::Copy)?;
+    if let Some(given) = lock(orphans).given_to(process) {
+        let earlier = given.workers.into_iter();
+        holding.workers = earlier.map(|(id, worker)| (id, worker.for_successor())).collect();
+    }
     if lock(orphans).holding.take().is_some() {
         tracing::warn!(
             process,
@@ -167,13 +188,19 @@ fn follow(mut wire: Wire, from: Origin, orphans: &Orphans) -> io::Result<()> {
 
 /// Gives the calls of a server that has died to the next one.
 fn give(mut wire: Wire, process: u32, orphans: &Orphans) -> io::Result<()> {
-    let found = lock(orphans).holding.take();
+    let found = lock(orphans).take();
     let Some(mut holding) = found else { return wire.send(&None::<Origin>) };
     match holding.give(&mut wire) {
         Ok(Given::Taken) => {
             let (at, tries) = (Clock::instant(), holding.tries);
-            lock(orphans).taker = Some(Taker { process, at, tries });
+            // The server has ended it.
+            holding.kernel_path.clear();
+            lock(orphans).taker = Some(Taker { process, at, tries, given: Some(holding) });
             tracing::info!(process, "this server serves the calls of the one before");
+            drop(wire);
+            sleep(KEPT_FOR);
+            // A server that has sent no copies since sends none.
+            drop(lock(orphans).given_to(process));
         }
         Ok(Given::Refused) => {
             drop(holding);

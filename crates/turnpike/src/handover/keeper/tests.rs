@@ -92,8 +92,20 @@ fn take(orphans: &Orphans, listener: &UdpSocket, relay: &UdpSocket) -> Wire {
     lock(orphans).taker = None;
     let (mut wire, ..) = ask(orphans).unwrap();
     wire.send(&Step::Ready).unwrap();
-    test_support::eventually("it has them", || lock(orphans).taker.is_some());
+    wait_for_taker(orphans);
     feed_one(orphans, listener, relay)
+}
+
+fn wait_for_taker(orphans: &Orphans) {
+    test_support::eventually("it has them", || lock(orphans).taker.is_some());
+}
+
+/// Waits until the copies of the server that has taken the calls over replace them.
+fn wait_for_copies(orphans: &Orphans) {
+    let is_given = |taker: &Taker| taker.given.is_some();
+    test_support::eventually("its own copies", || {
+        !lock(orphans).taker.as_ref().is_some_and(is_given)
+    });
 }
 
 fn assert_closes(socket: UdpSocket) {
@@ -155,8 +167,43 @@ fn the_next_server_gets_the_last_copies_once_it_asks() {
     let (mut wire, states, sockets) = ask(&orphans).unwrap();
     assert_eq!((states, sockets), (vec![vec![11]], vec![stays.local_addr().unwrap()]));
     wire.send(&Step::Ready).unwrap();
-    drop(wire);
+    wait_for_taker(&orphans);
+    let mut wire = feed(&orphans, &listener);
+    send(&mut wire, part());
+    wait_for_copies(&orphans);
     assert!(ask(&orphans).is_none(), "another one has them");
+}
+
+/// Its own copies have not come, or a part of them: the others are those that it got.
+#[test]
+fn a_server_that_dies_before_its_copies_are_complete_leaves_all_calls() {
+    for (comes, left) in [(None, [10, 20]), (Some(21), [10, 21])] {
+        let orphans = Orphans::default();
+        let (listener, relays) = (socket(), [(); 2].map(|()| socket()));
+        let mut wire = feed(&orphans, &listener);
+        let mut export = part();
+        add(&mut export, 1, 10, Some(&relays[0]));
+        add(&mut export, 2, 20, Some(&relays[1]));
+        send(&mut wire, export);
+        drop(wire);
+        wait_for_orphans(&orphans, 2);
+        let (mut wire, ..) = ask(&orphans).unwrap();
+        wire.send(&Step::Ready).unwrap();
+        wait_for_taker(&orphans);
+        if let Some(state) = comes {
+            let mut wire = feed(&orphans, &listener);
+            let mut export = part();
+            add(&mut export, 2, state, Some(&relays[1]));
+            export.snapshot.complete = false;
+            send(&mut wire, export);
+            drop(wire);
+            wait_for_orphans(&orphans, 2);
+        }
+        let (wire, mut states, _) = ask(&orphans).unwrap();
+        states.sort();
+        assert_eq!(states, left.map(|state| vec![state]));
+        drop(wire);
+    }
 }
 
 #[test]
@@ -226,7 +273,7 @@ fn a_server_that_was_told_to_end_has_not_died() {
 #[test]
 fn deaths_count_for_a_while() {
     let at = Instant::from_nanos(5);
-    let taker = Some(Taker { process: 7, at, tries: 1 });
+    let taker = Some(Taker { process: 7, at, tries: 1, given: None });
     let kept = Kept { holding: None, taker };
     assert_eq!(kept.tries(7, at), 1);
     assert_eq!(kept.tries(8, at), 0, "another one");
