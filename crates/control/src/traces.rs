@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use state_format::fields;
 use turn_types::{Instant, Prefix};
 
 use crate::account;
@@ -19,6 +20,8 @@ pub struct Trace {
     /// End.
     pub until: Instant,
 }
+
+fields!(Trace { 1 => client, 2 => user, 3 => until });
 
 impl Trace {
     fn selects(&self, client: IpAddr, user: Option<&str>) -> bool {

@@ -158,15 +158,18 @@ fn changes_wait_until_a_process_that_prepares_itself_has_failed() {
 }
 
 #[test]
-fn a_drain_goes_on_in_the_next_process() {
+fn a_drain_and_traces_go_on_in_the_next_process() {
     let Some(lab) = require(Lab::new()) else { return };
     let (config, mut server) = server(&lab);
     let _call = Call::new(&lab, &config, IpFamily::V4);
     assert!(server.ask(&["drain", "--deadline", "1h"]).ok);
+    assert!(server.ask(&["log-level", "debug", "--user", "alice"]).ok);
     server.upgrade_times(2);
     let left = server.json(&["status"])["drain_seconds_left"].as_u64();
     let left = left.unwrap_or_else(|| panic!("{}", server.json(&["status"])));
     assert!((3000..=3600).contains(&left), "{left}");
+    let traces = server.json(&["log-level"]);
+    assert_eq!(traces["traces"][0]["user"], "alice", "{traces}");
     let at = (lab.v4.listen, 3478).into();
     let refused = || {
         let socket = lab.socket(Host::Client, (lab.v4.client, 0));

@@ -200,6 +200,10 @@ impl Server {
     /// Runs until the server was told to end and has ended.
     pub(crate) async fn run(mut self) -> Result<()> {
         let mut drain = self.inherited_drain();
+        for trace in std::mem::take(&mut self.orders.traces) {
+            // As many as there may be.
+            let _ = self.handle.traces.add(Clock::instant(), trace);
+        }
         for signal in std::mem::take(&mut self.orders.signals) {
             if self.obey(signal, &mut drain).await.is_break() {
                 return self.stop().await;

@@ -4,17 +4,15 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 
 use state_format::{Malformed, Reader, Value as _, Writer, fields};
 use turn_types::{
-    AllocationId, ClientPath, FiveTuple, Instant, Prefix, RelayId, RelayProtocol, ServerAddr,
-    SocketId, Transport,
+    ClientPath, FiveTuple, Instant, Prefix, RelayId, RelayProtocol, ServerAddr, SocketId,
 };
 
 use super::Moves;
-use super::worker_move::{Departure, Renamed};
+use super::worker_move::Renamed;
 use crate::io::EndReason;
 use crate::policy::{Policy, PortLease, PortRange, PortRequirement, RelayPorts};
 use crate::store::{Account, Allocation, Leases, Progress, Snapshot};
@@ -30,41 +28,28 @@ struct Transfer {
 fields!(Transfer { 1 => snapshot, 2 => customer, 3 => rate });
 
 /// Error of an import, which has no effects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AllocationImportError {
     /// Its state cannot be read.
+    #[error("its state cannot be read: {0}")]
     Malformed(Malformed),
     /// It has expired meanwhile.
+    #[error("it has expired")]
     Expired,
     /// There is an allocation of its id, or on its 5-tuple.
+    #[error("it is here already")]
     Exists,
     /// Nothing is relayed from its address here.
+    #[error("its relayed address {0} is none of this configuration")]
     RelayAddress(IpAddr),
     /// Its port is in use here.
+    #[error("its relayed address {0} is in use here")]
     Port(SocketAddr),
     /// Its client came to this address, where this process has no listener, or by a connection that
     /// it does not have.
+    #[error("its client has come to {}: the listener or the connection is not here", .0.0)]
     Client(ServerAddr),
 }
-
-impl fmt::Display for AllocationImportError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed(error) => write!(f, "its state cannot be read: {error}"),
-            Self::Expired => f.write_str("it has expired"),
-            Self::Exists => f.write_str("it is here already"),
-            Self::RelayAddress(ip) => {
-                write!(f, "its relayed address {ip} is none of this configuration")
-            }
-            Self::Port(at) => write!(f, "its relayed address {at} is in use here"),
-            Self::Client(ServerAddr(at)) => {
-                write!(f, "its client has come to {at}: the listener or the connection is not here")
-            }
-        }
-    }
-}
-
-impl core::error::Error for AllocationImportError {}
 
 impl AllocationImportError {
     /// Returns the end of the allocation; `None`: it is unknown, or goes on here.
@@ -121,28 +106,6 @@ impl AllocationCopy {
 }
 
 impl Moves<'_> {
-    /// Withdraws the routes of all allocations whose clients use these transports.
-    pub(crate) fn withdraw_all(&mut self, of: impl Fn(Transport) -> bool) {
-        for slot in self.allocations.slots() {
-            if of(self.allocations.get(slot).path.five_tuple.transport) {
-                self.allocations.withdraw_routes(slot, self.outbox);
-            }
-        }
-    }
-
-    /// Sets the routes of all allocations again.
-    pub(crate) fn set_all_routes(&mut self, policy: &Policy, now: Instant) {
-        for slot in self.allocations.slots() {
-            self.allocations.update_routes(policy, now, slot, self.outbox);
-        }
-    }
-
-    /// Removes an allocation without ending it: another process has it.
-    pub(crate) fn remove(&mut self, id: AllocationId) -> Option<Departure> {
-        let slot = self.allocations.of_id(id)?;
-        Some(Departure::new(self.allocations.remove_whole(slot)))
-    }
-
     /// Imports an allocation of the predecessor. `socket_of` returns the socket of a client's path.
     pub(crate) fn import(
         &mut self,

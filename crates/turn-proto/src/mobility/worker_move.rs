@@ -52,7 +52,7 @@ impl Departure {
     }
 
     /// An allocation on its way to another process.
-    pub(super) fn new(allocation: Allocation) -> Self {
+    pub(crate) fn new(allocation: Allocation) -> Self {
         Self { five_tuple: allocation.path.five_tuple, allocation: Box::new(allocation) }
     }
 }

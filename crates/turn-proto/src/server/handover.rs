@@ -6,6 +6,7 @@ use state_format::Reader;
 use turn_types::{AllocationId, ClientPath, ConnectionId, FiveTuple, Now, SocketId, Transport};
 
 use super::Server;
+use super::state::State;
 use crate::mobility::import::{AllocationCopy, AllocationImportError, ImportedAllocation};
 use crate::mobility::reserved::ReservedPort;
 use crate::mobility::worker_move::Departure;
@@ -16,18 +17,27 @@ impl Server {
     /// export. Commands are to be carried out before, so that the traffic of routes
     /// is still counted.
     pub fn withdraw_all(&mut self, of: impl Fn(Transport) -> bool) {
-        self.state.moves().withdraw_all(of);
+        let State { allocations, outbox, .. } = &mut self.state;
+        for slot in allocations.slots() {
+            if of(allocations.get(slot).path.five_tuple.transport) {
+                allocations.withdraw_routes(slot, outbox);
+            }
+        }
     }
 
     /// Sets the routes of all allocations again after they were [withdrawn](Self::withdraw_all).
     pub fn set_all_routes(&mut self, now: Now) {
-        let Self { policy, state } = self;
-        state.moves().set_all_routes(policy, now.instant);
+        let State { allocations, outbox, .. } = &mut self.state;
+        for slot in allocations.slots() {
+            allocations.update_routes(&self.policy, now.instant, slot, outbox);
+        }
     }
 
     /// Removes an exported allocation without ending it: the successor has it.
     pub fn remove(&mut self, id: AllocationId) -> Option<Departure> {
-        self.state.moves().remove(id)
+        let allocations = &mut self.state.allocations;
+        let slot = allocations.of_id(id)?;
+        Some(Departure::new(allocations.remove_whole(slot)))
     }
 
     /// Imports an allocation that the predecessor has [written](AllocationCopy::write), regardless
@@ -123,11 +133,12 @@ impl Server {
 
     /// Reverts an [import](Self::import): the allocation has changed or ended in the predecessor.
     pub fn revert_import(&mut self, id: AllocationId) {
-        let Some(slot) = self.state.allocations.of_id(id) else { return };
-        let state = &mut self.state;
-        state.allocations.withdraw_routes(slot, &mut state.outbox);
+        let State { allocations, outbox, .. } = &mut self.state;
+        if let Some(slot) = allocations.of_id(id) {
+            allocations.withdraw_routes(slot, outbox);
+        }
         // Its leases end with it.
-        drop(state.moves().remove(id));
+        drop(self.remove(id));
     }
 
     /// Copies an allocation, unless it has ended.
@@ -135,13 +146,6 @@ impl Server {
     pub fn copy(&self, id: AllocationId) -> Option<AllocationCopy> {
         let allocations = &self.state.allocations;
         allocations.of_id(id).map(|slot| AllocationCopy::of(allocations.get(slot)))
-    }
-
-    /// The connections with peers of an allocation; none of one that is gone.
-    pub fn connections_of(&self, id: AllocationId) -> impl Iterator<Item = ConnectionId> {
-        let allocations = &self.state.allocations;
-        let connections = allocations.of_id(id).map(|slot| &allocations.get(slot).connections);
-        connections.into_iter().flat_map(|all| all.iter().map(|connection| connection.id))
     }
 
     /// All connections with peers.

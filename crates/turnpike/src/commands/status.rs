@@ -187,7 +187,8 @@ fn sessions(status: &Status) -> Vec<String> {
             grouped(status.connections.total)
         ));
     }
-    if status.associations.begun > 0 {
+    // A keeper's copies have sessions of before the start.
+    if status.associations.begun > 0 || status.associations.live > 0 {
         lines.push(format!(
             "  over DTLS    {} live, {} since the start",
             grouped(status.associations.live - status.associations.half_open),

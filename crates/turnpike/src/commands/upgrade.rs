@@ -2,12 +2,15 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::anyhow;
 use rustix::net::sockopt::socket_peercred;
@@ -20,6 +23,12 @@ use crate::{handover, output, paths};
 
 /// Process that the service manager's watchdog was meant for: the old one.
 const WATCHDOG_PID: &str = "WATCHDOG_PID";
+
+const AS_ITS_USER: &str = "run it as the user that the server runs as; a service of systemd is upgraded by \
+                           `systemctl reload`";
+
+/// Time for the new process until it serves: longer than the running server waits for it.
+const READY_WITHIN: Duration = Duration::from_mins(4);
 
 pub(crate) fn run(paths: &PathOptions, args: &cli::Upgrade) -> Result<()> {
     let before = running(paths)?;
@@ -47,22 +56,35 @@ fn replace(before: i32, program: &Path, paths: &PathOptions) -> Result<()> {
     let mut child = command
         .spawn()
         .map_err(|error| Failure::failed(anyhow!("cannot start {}: {error}", program.display())))?;
-    let mut line = String::new();
-    let out = child.stdout.take().ok_or_else(|| Failure::failed(anyhow!("no standard output")))?;
-    let mut out = BufReader::new(out);
-    // It may say other things before.
-    while out.read_line(&mut line).is_ok_and(|len| len > 0) {
-        if line.trim_end() == READY {
-            return output::print(&format!(
-                "process {} serves in place of process {before}",
-                child.id()
-            ));
+    match wait_until_ready(&mut child, READY_WITHIN).or_fail("cannot wait for the new process")? {
+        None => {
+            output::print(&format!("process {} serves in place of process {before}", child.id()))
         }
-        line.clear();
+        Some(why) => Err(Failure::failed(anyhow!("the new process has not taken over ({why})"))
+            .hint("the running server goes on as before")),
     }
-    let status = child.wait().or_fail("cannot wait for the new process")?;
-    Err(Failure::failed(anyhow!("the new process has not taken over ({status})"))
-        .hint("the running server goes on as before"))
+}
+
+/// Waits until a process says that it is ready. If it ends, or does not get ready in time, it is
+/// gone, and the reason is returned.
+fn wait_until_ready(child: &mut Child, patience: Duration) -> io::Result<Option<String>> {
+    let out = child.stdout.take().ok_or_else(|| io::Error::other("no standard output"))?;
+    let (tell, told) = channel();
+    let read = move || {
+        let mut lines = BufReader::new(out).lines().map_while(io::Result::ok);
+        // It may say other things before.
+        let _ = tell.send(lines.any(|line| line.trim_end() == READY));
+    };
+    thread::Builder::new().name("ready".to_owned()).spawn(read)?;
+    match told.recv_timeout(patience) {
+        Ok(true) => Ok(None),
+        Err(RecvTimeoutError::Timeout) => {
+            child.kill()?;
+            child.wait()?;
+            Ok(Some("it was not ready in time, and was killed".to_owned()))
+        }
+        Ok(false) | Err(RecvTimeoutError::Disconnected) => Ok(Some(child.wait()?.to_string())),
+    }
 }
 
 /// The process id of the running server.
@@ -70,14 +92,17 @@ fn running(paths: &PathOptions) -> Result<i32> {
     let socket = handover::socket(&paths::control_socket(paths).path);
     let stream = UnixStream::connect(&socket).map_err(|error| {
         let what = anyhow!("no running server takes upgrades at {}: {error}", socket.display());
-        Failure::failed(what).hint("name its directory with --data, or its socket with --socket")
+        Failure::failed(what).hint(if error.kind() == io::ErrorKind::PermissionDenied {
+            AS_ITS_USER
+        } else {
+            "name its directory with --data, or its socket with --socket"
+        })
     })?;
     let server = socket_peercred(&stream).or_fail("cannot see whose server it is")?;
     if server.uid != rustix::process::geteuid() {
         let what =
             anyhow!("the server is of user {}, and this command is not", server.uid.as_raw());
-        return Err(Failure::failed(what)
-            .hint("run it as that user; a service of systemd is upgraded by `systemctl reload`"));
+        return Err(Failure::failed(what).hint(AS_ITS_USER));
     }
     if server.pid.is_init() {
         let what = anyhow!("the server is the first process of its container, which ends with it");
@@ -140,6 +165,21 @@ fn pair(variable: &OsStr) -> Option<(OsString, OsString)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn said(script: &str, patience: Duration) -> Option<String> {
+        let mut command = Command::new("sh");
+        let mut child = command.args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        wait_until_ready(&mut child, patience).unwrap()
+    }
+
+    #[test]
+    fn the_wait_for_a_process_that_does_not_get_ready_ends() {
+        let ever = Duration::from_mins(1);
+        assert_eq!(said(&format!("echo first; echo {READY}"), ever), None);
+        assert_eq!(said("echo first; exit 3", ever).as_deref(), Some("exit status: 3"));
+        let stopped = said("kill -STOP $$", Duration::from_millis(50));
+        assert_eq!(stopped.as_deref(), Some("it was not ready in time, and was killed"));
+    }
 
     #[test]
     fn words_and_variables_are_read_as_the_kernel_writes_them() {

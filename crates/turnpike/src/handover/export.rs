@@ -304,7 +304,8 @@ impl ServerExport {
         }
         let drain_until = self.handle.drain_deadline();
         let signals = self.changes.signals().into_iter().collect();
-        wire.send(&News::Orders(Orders { drain_until, signals }))?;
+        let traces = self.handle.traces.list(Clock::instant());
+        wire.send(&News::Orders(Orders { drain_until, signals, traces }))?;
         self.send_progress(wire, true)?;
         self.pass_on_paths(true);
         wire.send(&Step::Commit)

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use control::Trace;
 use dataplane::{Export, RelaySettings, Snapshot};
 use state_format::{Bytes, fields, variants};
 use turn_proto::Progress;
@@ -114,6 +115,8 @@ pub(crate) struct Orders {
     pub(crate) drain_until: Option<Instant>,
     /// Waiting signals.
     pub(crate) signals: Vec<Signal>,
+    /// Clients whose events are logged in detail.
+    pub(crate) traces: Vec<Trace>,
 }
 
 /// Step of a hand-over.
@@ -154,7 +157,7 @@ variants!(News, "news of a predecessor" {
     6 => HandedOver,
     7 => Stopped,
 });
-fields!(Orders { 1 => drain_until, 2 => signals });
+fields!(Orders { 1 => drain_until, 2 => signals, 3 => traces });
 variants!(Signal, "signal" { 0 => Reload, 1 => End, 2 => User1, 3 => User2 });
 variants!(Step, "step of a hand-over" {
     0 => Pause,
