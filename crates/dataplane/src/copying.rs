@@ -100,7 +100,7 @@ impl CopyIndex {
                         let state = Bytes(out.take_bytes());
                         let session = dtls.and_then(|dtls| dtls.copy_of(&copy.client()));
                         let all = &mut export.snapshot.allocations;
-                        all.push(AllocationSnapshot { id, state, relays, session });
+                        all.push(AllocationSnapshot { id, state, relays, session, given: 0 });
                     }
                     Err(why) => {
                         export.descriptors.truncate(before);
@@ -108,12 +108,8 @@ impl CopyIndex {
                         shortage.get_or_insert_with(first).ids.push(id);
                     }
                 },
-                Some(_) if self.0.remove(&id).is_none() => {}
-                // A keeper may have it from the predecessor.
-                Some(_) | None => {
-                    self.0.remove(&id);
-                    export.snapshot.ended.push(id);
-                }
+                Some(_) | None if self.0.remove(&id).is_some() => export.snapshot.ended.push(id),
+                Some(_) | None => {}
             }
         }
         if earlier > 0 {
@@ -239,9 +235,17 @@ impl<N: Net> Copying<N> {
         changes.into_iter().chain(late).min()
     }
 
-    /// Makes changes due at once.
-    pub(crate) const fn hasten(&mut self) {
-        self.due = Instant::ZERO;
+    /// Sends removed allocations, unless an older snapshot waits or the channel is full.
+    pub(crate) fn send_removed(&mut self, worker: WorkerId, removed: &mut Vec<AllocationId>) {
+        if removed.is_empty() || self.unsent.is_some() {
+            return;
+        }
+        let mut export = Export::new(worker);
+        export.snapshot.ended = std::mem::take(removed);
+        export.snapshot.complete = false;
+        if let Err(TrySendError::Full(export)) = self.to.try_send(export) {
+            *removed = export.snapshot.ended;
+        }
     }
 
     /// Sends a snapshot when due.
@@ -285,6 +289,7 @@ impl<N: Net> Copying<N> {
         let recipient = self.recipient;
         let mut export = Export::new(parts.worker);
         let shortage = self.index.export(&mut export, parts, ids, Some(recipient));
+        export.snapshot.complete &= self.late.is_empty() && shortage.is_none();
         match (shortage, recipient) {
             (None, _) => Ok((export, None)),
             (Some(Shortage { why, .. }), Recipient::Successor) => Err(CopyError::Exhausted(why)),

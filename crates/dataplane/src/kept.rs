@@ -48,10 +48,7 @@ impl<D> KeptWorker<D> {
     pub fn change(&mut self, export: Export<D>) {
         let (snapshot, mut descriptors) = export.into_parts();
         self.last_id = snapshot.last_id;
-        for id in snapshot.ended {
-            self.allocations.remove(&id);
-            self.earlier.remove(&id);
-        }
+        self.remove(snapshot.ended);
         if snapshot.complete {
             self.earlier.clear();
         }
@@ -69,9 +66,20 @@ impl<D> KeptWorker<D> {
         }
     }
 
-    /// Returns all complete allocations, with their sockets.
+    /// Removes allocations.
+    pub fn remove(&mut self, ids: impl IntoIterator<Item = AllocationId>) {
+        for id in ids {
+            self.allocations.remove(&id);
+            self.earlier.remove(&id);
+        }
+    }
+
+    /// Returns all complete allocations, with their sockets, for one more process.
     #[must_use]
-    pub fn export(&self) -> Export<&D> {
+    pub fn export(&mut self) -> Export<&D> {
+        for kept in self.allocations.values_mut().chain(self.earlier.values_mut()) {
+            kept.snapshot.given += 1;
+        }
         let mut export = Export::new(self.last_id.worker());
         export.snapshot.last_id = self.last_id;
         for KeptAllocation { snapshot, sockets } in
@@ -88,5 +96,44 @@ impl<D> KeptWorker<D> {
         }
         export.snapshot.total = export.snapshot.allocations.len() as u64;
         export
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use state_format::Bytes;
+
+    use super::*;
+
+    fn snapshot(number: u64) -> Export<()> {
+        let mut export = Export::new(WorkerId(0));
+        let id = AllocationId::new(WorkerId(0), number);
+        let (state, relays) = (Bytes(vec![1]), Vec::new());
+        let allocation = AllocationSnapshot { id, state, relays, session: None, given: 0 };
+        export.snapshot.allocations.push(allocation);
+        export.snapshot.complete = false;
+        export
+    }
+
+    /// Returns the counter of each id, and how many processes have got its snapshot.
+    fn given(kept: &mut KeptWorker<()>) -> Vec<(u64, u32)> {
+        let export = kept.export();
+        let allocations = export.snapshot.allocations.iter();
+        let mut all: Vec<_> = allocations.map(|one| (one.id.counter(), one.given)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn a_snapshot_counts_the_processes_that_have_got_it() {
+        let mut kept = KeptWorker::new(WorkerId(0));
+        kept.change(snapshot(1));
+        kept.change(snapshot(2));
+        assert_eq!(given(&mut kept), [(1, 1), (2, 1)]);
+        let mut kept = kept.for_successor();
+        kept.change(snapshot(2));
+        assert_eq!(given(&mut kept), [(1, 2), (2, 1)]);
+        kept.change(Export::new(WorkerId(0)));
+        assert_eq!(given(&mut kept), [(2, 2)], "its own are complete");
     }
 }

@@ -39,9 +39,18 @@ pub const IDS_SKIPPED: u64 = 1 << 20;
 /// records in that time. A session has 2⁴⁸ numbers.
 pub const RECORDS_SKIPPED: u64 = 1 << 32;
 
-/// Bits of a random number of further skipped records: two processes that import the same copy, one
-/// after the other, use different numbers.
+/// Bits of a random number of further skipped records: the numbers differ also where two processes
+/// import one copy.
 pub const RECORDS_SKIPPED_SPREAD: u32 = 40;
+
+/// Record numbers, as a power of 2, that each further process skips with the same copy: more than
+/// the process before has skipped and sent. Clients discard records with lower numbers as replays.
+pub const RECORDS_SKIPPED_AGAIN: u32 = 41;
+
+const _: () = assert!(
+    1 << RECORDS_SKIPPED_AGAIN > 2 * RECORDS_SKIPPED + (1 << RECORDS_SKIPPED_SPREAD),
+    "the next process begins behind the records of the one before"
+);
 
 /// ClientHellos in fragments of which a worker keeps the first ones: of 2 KiB each, so half a MiB.
 /// More are dropped, and their clients repeat them.

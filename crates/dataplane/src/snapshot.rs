@@ -55,6 +55,8 @@ pub struct AllocationSnapshot {
     /// DTLS session of the client, with keys; for a keeper only. An import
     /// [skips](crate::limits::RECORDS_SKIPPED) record numbers.
     pub session: Option<Bytes>,
+    /// Number of processes that have got this snapshot from a keeper.
+    pub given: u32,
 }
 
 /// Relay of an allocation.
@@ -110,7 +112,7 @@ fields!(Snapshot {
     11 => reserved,
     12 => total,
 });
-fields!(AllocationSnapshot { 1 => id, 2 => state, 3 => relays, 4 => session });
+fields!(AllocationSnapshot { 1 => id, 2 => state, 3 => relays, 4 => session, 5 => given });
 fields!(RelaySnapshot { 1 => relay, 2 => at, 3 => own, 4 => socket });
 fields!(StreamSnapshot { 1 => state, 2 => remote, 3 => socket });
 

@@ -99,29 +99,28 @@ pub fn spawn(
     let build = move || {
         let built = match entrance {
             None => (Worker::new(spec)?, None),
-            Some(entrance) => entrance.enter(spec).map(|(worker, entry)| (worker, Some(entry)))?,
+            Some(entrance) => {
+                let (worker, updates) = entrance.enter(spec)?;
+                (worker, Some(updates))
+            }
         };
         let allocations = built.0.allocations();
         Ok((built, allocations))
     };
-    start(id, core, build, move |(mut worker, entry): (Worker, Option<Entry>)| {
-        if entry.is_none_or(|entry| is_to_serve(id, &mut worker, entry)) {
+    start(id, core, build, move |(mut worker, updates): (Worker, Option<Receiver<Update>>)| {
+        if updates.is_none_or(|updates| is_to_serve(id, &mut worker, &updates)) {
             worker.run();
         }
     })
 }
 
-/// Further updates after the import, and its errors, told after the commit.
-type Entry = (Receiver<Update>, Vec<ImportError>);
-
 /// Waits for the commit of the predecessor; false if the hand-over has failed.
-fn is_to_serve(id: WorkerId, worker: &mut Worker, (updates, errors): Entry) -> bool {
+fn is_to_serve(id: WorkerId, worker: &mut Worker, updates: &Receiver<Update>) -> bool {
     loop {
         match updates.recv() {
             Ok(Update::Progress(progress)) => worker.set_progress(progress),
             Ok(Update::Commit { drains }) => {
-                worker.commit_import(drains);
-                tell_refused(id, &errors);
+                tell_refused(id, &worker.commit_import(drains));
                 return true;
             }
             Ok(Update::Snapshot(_) | Update::Reached(_) | Update::Last(_)) | Err(_) => {
@@ -133,7 +132,7 @@ fn is_to_serve(id: WorkerId, worker: &mut Worker, (updates, errors): Entry) -> b
 
 impl Entrance {
     /// Builds a worker with the state of the predecessor's.
-    fn enter(self, spec: WorkerSpec) -> io::Result<(Worker, Entry)> {
+    fn enter(self, spec: WorkerSpec) -> io::Result<(Worker, Receiver<Update>)> {
         let Self { settings, updates } = self;
         let mut worker = Worker::new(spec)?;
         worker.begin_import(settings);
@@ -144,8 +143,8 @@ impl Entrance {
                 Ok(Update::Reached(answer)) => drop(answer.send(())),
                 Ok(Update::Last(export)) => {
                     worker.import(*export);
-                    let errors = worker.finish_import();
-                    return Ok((worker, (updates, errors)));
+                    worker.finish_import();
+                    return Ok((worker, updates));
                 }
                 Ok(Update::Progress(_) | Update::Commit { .. }) | Err(_) => {
                     return Err(io::Error::other("the predecessor has exported nothing"));

@@ -204,7 +204,7 @@ impl<N: Net> Worker<N> {
         !self.stopping
     }
 
-    /// Ends all allocations and connections, apart from those of another process.
+    /// Closes all allocations and connections, apart from those of another process.
     pub fn finish(mut self) {
         self.commit();
         let kept = self.send_last_copies();

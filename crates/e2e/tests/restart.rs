@@ -131,7 +131,7 @@ fn a_call_that_has_ended_is_not_kept() {
     assert_still_there(&stays);
 }
 
-/// Its keeper has no copies of its own yet, or a part of them.
+/// The keeper has no copies of the second server yet, or a part of them.
 #[test]
 fn a_server_that_dies_at_once_after_a_crash_leaves_all_calls() {
     let Some(lab) = require(Lab::new()) else { return };
@@ -149,7 +149,7 @@ fn a_server_that_dies_at_once_after_a_crash_leaves_all_calls() {
     }
 }
 
-/// An end by an operator counts when it is acknowledged.
+/// An acknowledged removal by an operator is final.
 #[test]
 fn a_session_that_an_operator_has_ended_stays_so_after_a_crash() {
     let Some(lab) = require(Lab::new()) else { return };
@@ -171,7 +171,7 @@ fn a_session_that_an_operator_has_ended_stays_so_after_a_crash() {
     }
 }
 
-/// A server that is told to end leaves its calls to the keeper: their records go on.
+/// The keeper has the calls after SIGTERM: the next server continues their records.
 #[test]
 fn a_call_that_a_keeper_has_is_recorded_once() {
     let Some(lab) = require(Lab::new()) else { return };

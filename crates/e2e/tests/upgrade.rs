@@ -225,7 +225,7 @@ fn a_port_is_no_peer_after_the_end_of_its_allocation() {
     }
 }
 
-/// A call whose listener the successor lacks ends as any other: with a line, a record and a count.
+/// A call without a listener in the successor has a log line, a record and a count, as any other.
 #[test]
 fn the_end_of_a_call_that_the_successor_refuses_is_told() {
     let Some(lab) = require(Lab::new()) else { return };

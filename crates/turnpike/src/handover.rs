@@ -44,6 +44,7 @@ pub(crate) use keeper_link::KeeperLink;
 pub(crate) use messages::{ListenerKind, Orders};
 pub(crate) use parked::{Parked, close as close_parked};
 pub(crate) use retiring::Retiring;
+pub(crate) use wire::Wire;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -42,6 +42,9 @@ const CERTIFICATES_LOOK: Duration = Duration::from_secs(5);
 /// Interval of looks for revocations whose time is over.
 const REVOCATIONS_LOOK: Duration = Duration::from_secs(60);
 
+/// Time for interim records before the calls are left to another process, in which the calls go on.
+const INTERIM_WITHIN: Duration = Duration::from_secs(3);
+
 /// Time for workers to end their allocations and exit. They do it between two batches;
 /// later means that one is stuck, and the process ends without it.
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
@@ -201,7 +204,7 @@ impl Server {
     pub(crate) async fn run(mut self) -> Result<()> {
         let mut drain = self.inherited_drain();
         for trace in std::mem::take(&mut self.orders.traces) {
-            // As many as there may be.
+            // The limit is the same here.
             let _ = self.handle.traces.add(Clock::instant(), trace);
         }
         for signal in std::mem::take(&mut self.orders.signals) {
@@ -486,11 +489,11 @@ impl Server {
 
     async fn stop(mut self) -> Result<()> {
         self.manager.stopping();
-        let is_kept =
-            self.manager.keeps() || matches!(self.handle.keeper(), KeeperState::Connected(_));
+        let is_kept = self.handovers.is_some()
+            && (self.manager.keeps() || matches!(self.handle.keeper(), KeeperState::Connected(_)));
         if let Some(records) = self.records.as_ref().filter(|_| is_kept) {
-            // Nobody records their ends if no process comes.
-            records.record_live().await;
+            // Without a next process these are the last records.
+            let _ = timeout(INTERIM_WITHIN, records.record_live()).await;
         }
         restart::leave(self.handovers.as_ref(), self.keeper.as_ref(), &self.manager);
         tracing::info!(allocations = self.live(), "stopping");

@@ -152,7 +152,7 @@ impl SessionRecords {
 }
 
 impl Keeping {
-    /// Records all sessions that go on. Called before another process gets them, or nobody does.
+    /// Writes interim records of all live sessions.
     pub(crate) async fn record_live(&self) {
         record_live(&self.handle, &self.events).await;
     }
@@ -164,7 +164,7 @@ impl Keeping {
             task.abort();
             let _ = task.await;
         }
-        // The queues end with their last senders.
+        // Each queue closes with its last sender.
         drop(events);
         let Outputs { writer, delivery, redis } = outputs;
         let _ = spawn_blocking(|| {

@@ -4,7 +4,8 @@ use std::io;
 
 use control::{Asked, AuthorizationRequest, Histogram, UserLookup};
 use turn_proto::{
-    Answer, Command, Event, Notice, OpenRelayError, QueuedPacket, TcpCommand, UserAnswer, Verdict,
+    Answer, Command, EndReason, Event, Notice, OpenRelayError, QueuedPacket, TcpCommand,
+    UserAnswer, Verdict,
 };
 use turn_types::{RelayId, RelayedAddr};
 
@@ -53,6 +54,9 @@ impl<N: Net> Worker<N> {
             if let Phase::Importing(import) = &mut handover.phase {
                 import.ended.insert(record.id, record.clone());
                 return;
+            }
+            if let Some((EndReason::EndedByOperator | EndReason::Revoked, _)) = record.end {
+                handover.note_removed([record.id]);
             }
             if let Some(late) = offload.complete(record) {
                 cx.server.carried_late(&record.five_tuple, &late);

@@ -3,7 +3,7 @@
 use std::sync::mpsc::SyncSender;
 
 use turn_proto::Server;
-use turn_types::Instant;
+use turn_types::{AllocationId, Instant};
 
 use super::Worker;
 use super::imported::Import;
@@ -19,6 +19,8 @@ pub(super) struct Handover<N: Net> {
     pub(super) phase: Phase<N>,
     /// Snapshots for a keeper, sent in [`Phase::Serving`] and [`Phase::CopyFailed`] only.
     keeper: Option<Copying<N>>,
+    /// Removed allocations, which the keeper may have.
+    removed: Vec<AllocationId>,
 }
 
 /// Phase of a worker.
@@ -41,7 +43,7 @@ pub(super) enum Phase<N: Net> {
 
 impl<N: Net> Handover<N> {
     pub(super) const fn new() -> Self {
-        Self { phase: Phase::Serving, keeper: None }
+        Self { phase: Phase::Serving, keeper: None, removed: Vec::new() }
     }
 
     pub(super) const fn is_paused(&self) -> bool {
@@ -68,6 +70,14 @@ impl<N: Net> Handover<N> {
         }
         let Phase::Importing(import) = &mut self.phase else { unreachable!("set above") };
         import
+    }
+
+    /// Notes removals by operators, or by an import. A keeper must not return these allocations.
+    pub(super) fn note_removed(&mut self, ids: impl IntoIterator<Item = AllocationId>) {
+        // A keeper connects some time after an import.
+        if self.keeper.is_some() || matches!(self.phase, Phase::Importing(_)) {
+            self.removed.extend(ids);
+        }
     }
 
     /// Serves, and resumes the snapshots for a keeper.
@@ -120,6 +130,7 @@ impl<N: Net> Worker<N> {
 
     /// Sends snapshots when due.
     pub(super) fn serve_copies(&mut self) {
+        self.send_removed();
         if self.next_copies().is_none() {
             return;
         }
@@ -136,12 +147,10 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Sends snapshots before they are due: what an operator has ended stays so after a crash.
-    pub(super) fn copy_at_once(&mut self) {
-        if let Some(copying) = self.handover.copying() {
-            copying.hasten();
-        }
-        self.serve_copies();
+    /// Sends removals by operators to the keeper immediately: they hold after a crash.
+    pub(super) fn send_removed(&mut self) {
+        let Handover { keeper: Some(keeper), removed, .. } = &mut self.handover else { return };
+        keeper.send_removed(self.cx.worker, removed);
     }
 
     /// Stops the snapshots for the active recipient.
@@ -156,8 +165,8 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Sends all changes to the keeper. Returns its allocations; `None` without a keeper, or if
-    /// changes are missing there.
+    /// Sends all changes to the keeper, and returns the allocations that it has. `None`: there is
+    /// no keeper, or changes are missing there.
     pub(super) fn send_last_copies(&mut self) -> Option<CopyIndex> {
         if matches!(self.handover.phase, Phase::Copying(_)) {
             self.end_copies();

@@ -7,11 +7,10 @@ use turn_proto::{EndReason, ImportedAllocation, Notice, Progress, Renamed};
 use turn_types::{AllocationId, ClientPath, RelayId, RelayProtocol, SocketId, Transport};
 
 use super::Worker;
-use super::handover::Phase;
 use super::imported::{Import, ImportError, ImportedRelay, ImportedSocket, RefusedAllocation};
 use crate::dtls::Dtls;
 use crate::io::{AcceptIo as _, Net, UdpIo as _};
-use crate::limits::{IDS_SKIPPED, RECORDS_SKIPPED, RECORDS_SKIPPED_SPREAD};
+use crate::limits::{IDS_SKIPPED, RECORDS_SKIPPED, RECORDS_SKIPPED_AGAIN, RECORDS_SKIPPED_SPREAD};
 use crate::report::Condition;
 use crate::snapshot::{AllocationSnapshot, Descriptors, Export, RelaySnapshot, Snapshot};
 use crate::sockets::{RelaySettings, Sockets};
@@ -71,51 +70,57 @@ impl<N: Net> Worker<N> {
         (import.progress, import.losses) = (progress, losses);
     }
 
-    /// Finishes the import after the last snapshot, and returns the errors.
-    pub fn finish_import(&mut self) -> Vec<ImportError> {
-        // The last snapshot may have released a port.
-        for (id, refused) in std::mem::take(&mut self.handover.import().refused) {
-            self.try_import(id, refused.state, refused.relays);
-        }
+    /// Finishes the import after the last snapshot.
+    pub fn finish_import(&mut self) {
         let Import { progress, losses, .. } = self.handover.import();
         let (progress, losses) = (std::mem::take(progress), std::mem::take(losses));
         self.set_progress(progress);
+        self.retry_refused();
         self.cx.sockets.set_losses(&losses);
         self.tcp_relay.finish_import(&mut self.cx, &mut self.streams);
         self.settle();
-        let Import { refused, errors, .. } = self.handover.import();
-        errors.extend(refused.values().map(|one| ImportError::Allocation(one.error)));
-        std::mem::take(errors)
+    }
+
+    /// Imports refused allocations again: a later snapshot may have released a port.
+    fn retry_refused(&mut self) {
+        for (id, refused) in std::mem::take(&mut self.handover.import().refused) {
+            self.try_import(id, refused.state, refused.relays);
+            self.set_progress(refused.progress.map(|progress| (id, progress)));
+        }
     }
 
     /// Serves: the predecessor has committed. All workers have [finished](Self::finish_import)
-    /// their imports. `drains`: refuses new allocations.
-    pub fn commit_import(&mut self, drains: bool) {
+    /// their imports. `drains`: refuses new allocations. Returns the errors of the import.
+    pub fn commit_import(&mut self, drains: bool) -> Vec<ImportError> {
         self.cx.now = self.cx.net.now();
         self.cx.server.drain(drains);
-        if let Phase::Importing(import) = &mut self.handover.phase {
-            let Import { reserved, refused, ended, .. } = std::mem::take(import);
-            let Self { cx, handover, .. } = self;
-            handover.serve(&mut cx.server);
-            // In other workers, old snapshots may have been in the way until now.
-            for port in reserved {
-                cx.server.reserve_again(cx.now, &port);
-            }
-            for record in ended.into_values() {
-                cx.observer.note(cx.now.instant, &Notice::AllocationEnded(record));
-            }
-            for RefusedAllocation { error, state, progress, .. } in refused.into_values() {
-                cx.server.end_refused(cx.now, Reader::new(&state), error, progress);
-            }
+        // Old snapshots in other workers may have been in the way until now.
+        self.retry_refused();
+        let import = std::mem::take(self.handover.import());
+        let Import { reserved, refused, ended, mut errors, .. } = import;
+        let Self { cx, handover, .. } = self;
+        // A keeper has the predecessor's copies of them.
+        handover.note_removed(refused.keys().chain(ended.keys()).copied());
+        handover.serve(&mut cx.server);
+        for port in reserved {
+            cx.server.reserve_again(cx.now, &port);
+        }
+        for record in ended.into_values() {
+            cx.observer.note(cx.now.instant, &Notice::AllocationEnded(record));
+        }
+        for RefusedAllocation { error, state, progress, .. } in refused.into_values() {
+            errors.push(ImportError::Allocation(error));
+            cx.server.end_refused(cx.now, Reader::new(&state), error, progress);
         }
         let Self { cx, streams, tcp_relay, .. } = self;
         streams.resume(cx);
         tcp_relay.resume_all(cx, streams);
         self.settle();
+        errors
     }
 
     /// Updates the progress of imported allocations.
-    pub fn set_progress(&mut self, progress: Vec<(AllocationId, Progress)>) {
+    pub fn set_progress(&mut self, progress: impl IntoIterator<Item = (AllocationId, Progress)>) {
         for (id, progress) in progress {
             match self.handover.import().refused.get_mut(&id) {
                 Some(refused) => refused.progress = Some(progress),
@@ -138,11 +143,13 @@ impl<N: Net> Worker<N> {
         allocation: AllocationSnapshot,
         descriptors: &mut Descriptors<N::Descriptor>,
     ) {
-        let AllocationSnapshot { id, state, relays, session } = allocation;
+        let AllocationSnapshot { id, state, relays, session, given } = allocation;
         let mut before = self.revert_import(id);
         if let Some(session) = session {
             let spread = self.cx.net.random() >> (u64::BITS - RECORDS_SKIPPED_SPREAD);
-            let imported = self.dtls.import(&mut self.cx, &session, RECORDS_SKIPPED + spread);
+            let again = u64::from(given.saturating_sub(1)) << RECORDS_SKIPPED_AGAIN;
+            let skipped = RECORDS_SKIPPED + spread + again;
+            let imported = self.dtls.import(&mut self.cx, &session, skipped);
             self.note_error(imported.map_err(ImportError::Session));
         }
         let relay = |RelaySnapshot { relay, at, own: _, socket }| {

@@ -41,13 +41,13 @@ impl<N: Net> Worker<N> {
             Request::End { id, reply } => {
                 let ended = self.cx.server.end_for_operator(now, id);
                 self.settle();
-                self.copy_at_once();
+                self.send_removed();
                 reply(ended);
             }
             Request::EndUnaccepted { realm, after, limit, reply } => {
                 let part = self.cx.server.end_unaccepted(now, realm.as_ref(), after, limit);
                 self.settle();
-                self.copy_at_once();
+                self.send_removed();
                 reply(part);
             }
             Request::Refusals { filter, limit, reply } => {

@@ -219,7 +219,10 @@ impl ServerHost {
             if self.let_serve(&mut process, &mut handover) {
                 self.end(process, out);
                 self.handovers += 1;
-                self.begin(handover.next);
+                let refused = self.begin(handover.next);
+                if !handover.is_faulty {
+                    self.check_refused(refused);
+                }
                 if handover.dies == Dies::Serving {
                     self.die(false, out);
                 }
@@ -262,12 +265,11 @@ impl ServerHost {
             .with_faults(Faults { exhausted, ..Faults::default() }, || export(process))
             .ok()
             .filter(|_| self.untouched(|host| host.with_faults(faults, || handover.take_copies())));
-        let Some(parts) = left else { return false };
-        let refused =
-            self.untouched(|host| host.with_faults(faults, || handover.next.import_last(parts)));
-        if !handover.is_faulty {
-            self.check_refused(refused);
+        let Some(mut parts) = left else { return false };
+        if self.rng.below(2) == 0 {
+            parts.reverse();
         }
+        self.untouched(|host| host.with_faults(faults, || handover.next.import_last(parts)));
         handover.has_left = true;
         handover.due = now + self.rng.duration_below(PAUSE_MAX);
         true
@@ -291,11 +293,13 @@ impl ServerHost {
         })
     }
 
-    fn begin(&mut self, next: NextProcess) {
-        let process = next.serve(&self.host, self.drains);
+    /// Lets the next process serve; returns the errors of its import.
+    fn begin(&mut self, next: NextProcess) -> Vec<ImportError> {
+        let (process, refused) = next.serve(&self.host, self.drains);
         self.keeper = (self.rng.below(3) > 0).then(|| Keeper::follow(&process));
         self.serving = Some(process);
         self.has_work_left = true;
+        refused
     }
 
     /// A process begins where there is none.
@@ -305,11 +309,11 @@ impl ServerHost {
             Legacy::Parked(listeners, parts, progress) => {
                 let mut next = self.prepare(listeners);
                 next.begin_import();
-                let refused = self.take_over(&mut next, parts);
-                self.check_refused(refused);
+                self.take_over(&mut next, parts);
                 next.set_progress(progress);
                 self.handovers += 1;
-                self.begin(next);
+                let refused = self.begin(next);
+                self.check_refused(refused);
             }
             Legacy::Kept(mut keeper) => {
                 let Some((listeners, parts)) = keeper.give() else {
@@ -317,14 +321,14 @@ impl ServerHost {
                 };
                 let mut next = self.prepare(listeners);
                 next.begin_import();
-                // Some allocations' newest states are missing, so that two may want the same.
-                let _refused = self.take_over(&mut next, parts);
+                self.take_over(&mut next, parts);
                 if self.rng.below(4) == 0 {
                     drop(next);
                     return self.wait_for_next(Legacy::Kept(keeper));
                 }
                 self.resumptions += 1;
-                self.begin(next);
+                // Some allocations' newest states are missing, so that two may want the same.
+                let _refused = self.begin(next);
                 self.keeper = self.keeper.take().map(|own| own.with_earlier(*keeper));
             }
         }
@@ -340,7 +344,7 @@ impl ServerHost {
             |id| Listeners::open(&self.host, &self.plan.listeners, &self.plan.policy, id);
         let listeners = (0..self.plan.workers).map(WorkerId).map(listeners).collect();
         let next = self.prepare(listeners);
-        self.begin(next);
+        drop(self.begin(next));
     }
 
     /// Prepares a process with these listeners.
@@ -367,9 +371,9 @@ impl ServerHost {
         if handover.is_faulty { some } else { Faults::default() }
     }
 
-    fn take_over(&mut self, next: &mut NextProcess, parts: Vec<SimExport>) -> Vec<ImportError> {
+    fn take_over(&mut self, next: &mut NextProcess, parts: Vec<SimExport>) {
         let none = Faults::default();
-        self.untouched(|host| host.with_faults(none, || next.import_last(parts)))
+        self.untouched(|host| host.with_faults(none, || next.import_last(parts)));
     }
 
     /// Runs a process before the commit: it must send nothing and use no connection.

@@ -96,11 +96,11 @@ impl Keeper {
             return None;
         }
         let listeners = self.listeners.iter().map(Listeners::copy).collect();
-        let export = |kept: &KeptWorker<SimDescriptor>| {
+        let export = |kept: &mut KeptWorker<SimDescriptor>| {
             let Export { snapshot, descriptors } = kept.export();
             let descriptors = descriptors.into_iter().map(SimDescriptor::twin).collect();
             Export { snapshot, descriptors }
         };
-        Some((listeners, self.workers.iter().map(export).collect()))
+        Some((listeners, self.workers.iter_mut().map(export).collect()))
     }
 }

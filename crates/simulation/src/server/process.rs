@@ -221,10 +221,13 @@ impl NextProcess {
         self.workers[usize::from(export.snapshot.worker.0)].worker.import(export);
     }
 
-    /// Imports the last snapshot of each worker; returns the errors.
-    pub(super) fn import_last(&mut self, exports: Vec<SimExport>) -> Vec<ImportError> {
-        exports.into_iter().for_each(|export| self.import(export));
-        self.workers.iter_mut().flat_map(|next| next.worker.finish_import()).collect()
+    /// Imports the last snapshot of each worker, in any order.
+    pub(super) fn import_last(&mut self, exports: Vec<SimExport>) {
+        for export in exports {
+            let worker = usize::from(export.snapshot.worker.0);
+            self.import(export);
+            self.workers[worker].worker.finish_import();
+        }
     }
 
     pub(super) fn set_progress(&mut self, progress: Vec<Vec<(AllocationId, Progress)>>) {
@@ -233,16 +236,17 @@ impl NextProcess {
         }
     }
 
-    /// Lets it serve; `drains`: it takes no new allocations.
-    pub(super) fn serve(self, host: &SimHost, drains: bool) -> Process {
+    /// Lets it serve; `drains`: it takes no new allocations. Returns the errors of its import.
+    pub(super) fn serve(self, host: &SimHost, drains: bool) -> (Process, Vec<ImportError>) {
+        let mut refused = Vec::new();
         let worker = |next: NextWorker| {
             let NextWorker { mut worker, ring, wait, counters, mailbox, listeners } = next;
             host.add_ring(&ring);
-            worker.commit_import(drains);
+            refused.extend(worker.commit_import(drains));
             SimWorker { worker, wait, counters, mailbox, listeners }
         };
         let workers = self.workers.into_iter().map(worker).collect();
-        Process { shared: self.shared, workers, answers: Vec::new() }
+        (Process { shared: self.shared, workers, answers: Vec::new() }, refused)
     }
 }
 

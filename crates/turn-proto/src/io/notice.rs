@@ -274,14 +274,13 @@ turn_types::labels! {
         Revoked => "revoked",
         /// The server shut down.
         Shutdown => "shutdown",
-        /// Its relay address was taken away by a reload, or by the configuration of a process that
-        /// took over.
+        /// A reload, or the configuration of a successor, has removed its relay address.
         RelayAddressRemoved => "relay_address_removed",
         /// The system was out of memory when it moved with its client.
         SystemExhausted => "system_exhausted",
         /// The client's connection ended (TCP, TLS, DTLS).
         ConnectionClosed => "connection_closed",
-        /// Another process took over, without the listener or connection of its client.
+        /// The configuration of a successor has removed the listener of its client.
         ListenerRemoved => "listener_removed",
     }
 }

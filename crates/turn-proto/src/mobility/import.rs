@@ -3,18 +3,17 @@
 //! The predecessor keeps an exported allocation until the commit.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
 
 use state_format::{Malformed, Reader, Value as _, Writer, fields};
 use turn_types::{
-    ClientPath, FiveTuple, Instant, Prefix, RelayId, RelayProtocol, ServerAddr, SocketId,
+    ClientPath, FiveTuple, Instant, IpFamily, Prefix, RelayId, RelayProtocol, ServerAddr, SocketId,
 };
 
 use super::Moves;
 use super::worker_move::Renamed;
-use crate::io::EndReason;
-use crate::policy::{Policy, PortLease, PortRange, PortRequirement, RelayPorts};
+use crate::io::{EndReason, Notice};
+use crate::policy::{Policy, PortLease, PortRange, PortRequirement};
 use crate::store::{Account, Allocation, Leases, Progress, Snapshot};
 
 /// Exported allocation.
@@ -52,7 +51,7 @@ pub enum AllocationImportError {
 }
 
 impl AllocationImportError {
-    /// Returns the end of the allocation; `None`: it is unknown, or goes on here.
+    /// Returns the reason for the record; `None`: the allocation is unknown, or is live here.
     const fn end(self) -> Option<EndReason> {
         match self {
             Self::Malformed(_) | Self::Exists => None,
@@ -128,7 +127,7 @@ impl Moves<'_> {
         if !snapshot.is_reached_by(socket_of) {
             return Err(AllocationImportError::Client(at.server));
         }
-        let mut allocation = self.restore(transfer, |at| claim(policy, at))?;
+        let mut allocation = self.restore(policy, transfer)?;
         let mut renamed = [None; 2];
         for (socket, renamed) in allocation.sockets.iter_mut().zip(&mut renamed) {
             if let Some(socket) = socket {
@@ -143,7 +142,7 @@ impl Moves<'_> {
         Ok(ImportedAllocation { protocol, renamed })
     }
 
-    /// Tells the end of an allocation whose import has failed with `error`.
+    /// Writes the record of an allocation whose import has failed with `error`.
     pub(crate) fn end_refused(
         &mut self,
         now: Instant,
@@ -151,14 +150,13 @@ impl Moves<'_> {
         error: AllocationImportError,
         progress: Option<Progress>,
     ) {
-        let (Ok(transfer), Some(reason)) = (state.last(), error.end()) else { return };
-        // Its own ports are not to be had: each is of a set that nobody shares.
-        let claim = |at| claim_of(&RelayPorts::new(), at);
-        let Ok(mut allocation) = self.restore(transfer, claim) else { return };
-        if let Some(progress) = progress {
-            allocation.set_progress(progress);
+        let (Ok(transfer), Some(reason)) = (state.last::<Transfer>(), error.end()) else { return };
+        // After a crash there may be an earlier copy, which another worker has imported.
+        if self.registry.location_of(transfer.snapshot.id).is_some() {
+            return;
         }
-        self.outbox.ended(&allocation, reason, now);
+        let record = transfer.snapshot.into_record(progress, (reason, now));
+        self.outbox.notice(Notice::AllocationEnded(Box::new(record)));
     }
 
     /// A name for a relay that had another one: a part of a shared socket stays one.
@@ -166,16 +164,24 @@ impl Moves<'_> {
         if before.is_shared() { self.ids.next_shared_relay() } else { self.ids.next_relay() }
     }
 
-    /// Returns the allocation of a snapshot, with ports from `claim`. It keeps its place in the
-    /// quotas, even beyond what they allow by now.
+    /// Returns the allocation of a snapshot. It keeps its place in the quotas, even beyond the
+    /// present limits. Without the relay address of one family, the other family stays.
     fn restore(
         &self,
-        Transfer { snapshot, customer, rate }: Transfer,
-        claim: impl Fn(SocketAddr) -> Result<PortLease, AllocationImportError>,
+        policy: &Policy,
+        Transfer { mut snapshot, customer, rate }: Transfer,
     ) -> Result<Allocation, AllocationImportError> {
         let mut ports = [None, None];
-        for (at, lease) in snapshot.relayed_from().into_iter().zip(&mut ports) {
-            *lease = at.map(&claim).transpose()?;
+        for (family, at) in IpFamily::ALL.into_iter().zip(snapshot.relayed_from()) {
+            match at.map(|at| claim(policy, at)).transpose() {
+                Ok(lease) => ports[family.index()] = lease,
+                Err(AllocationImportError::RelayAddress(_))
+                    if snapshot.relayed_from()[family.other().index()].is_some() =>
+                {
+                    snapshot.remove_family(family);
+                }
+                Err(error) => return Err(error),
+            }
         }
         ports.iter().flatten().for_each(|lease| lease.mark_open(snapshot.protocol()));
         let account = Account { realm: snapshot.realm().clone(), name: snapshot.account() };
@@ -193,11 +199,8 @@ pub(crate) fn claim(policy: &Policy, at: SocketAddr) -> Result<PortLease, Alloca
     }
     let ip = at.ip();
     let relay = policy.relay.iter().find(|relay| relay.local == ip);
-    claim_of(&relay.ok_or(AllocationImportError::RelayAddress(ip))?.ports, at)
-}
-
-fn claim_of(ports: &Arc<RelayPorts>, at: SocketAddr) -> Result<PortLease, AllocationImportError> {
+    let relay = relay.ok_or(AllocationImportError::RelayAddress(ip))?;
     let only = PortRange::of_places(at.port(), at.port());
-    let claimed = ports.claim(only, PortRequirement::Any, 0);
+    let claimed = relay.ports.claim(only, PortRequirement::Any, 0);
     claimed.map(|(lease, _)| lease).ok_or(AllocationImportError::Port(at))
 }

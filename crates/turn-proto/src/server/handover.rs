@@ -57,8 +57,8 @@ impl Server {
         own.moves().import(policy, now.instant, state, socket_of)
     }
 
-    /// Tells the end of an allocation whose [import](Self::import) has failed: the predecessor has
-    /// committed. `progress`: a later one than that of its state.
+    /// Writes the record of an allocation whose [import](Self::import) has failed; after the
+    /// commit. `progress`: later progress than in the state.
     pub fn end_refused(
         &mut self,
         now: Now,

@@ -138,8 +138,8 @@ impl Allocations {
         }
     }
 
-    /// Applies a policy to an allocation, after a change of either: relay sockets on addresses that
-    /// are gone end, and so do permissions, channels and connections of forbidden peers.
+    /// Applies a policy to an allocation, after a change of either: removes relay sockets on
+    /// unknown addresses, and permissions, channels and connections of forbidden peers.
     pub(crate) fn apply(&mut self, policy: &Policy, now: Instant, slot: Slot, outbox: &mut Outbox) {
         let allocation = self.get_mut(slot);
         if allocation.grant.is_revoked(&policy.revoked) {

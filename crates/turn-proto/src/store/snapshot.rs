@@ -25,7 +25,9 @@ use super::mobility::{Answered, Mobility, Next};
 use super::permission::{Permission, Permissions};
 use super::registry::{LocationLease, QuotaLease};
 use crate::credentials::{Grant, Ticket};
-use crate::io::{AllocationAttributes, InstalledRoute, Refusal, Traffic};
+use crate::io::{
+    AllocationAttributes, AllocationRecord, EndReason, InstalledRoute, Refusal, Traffic,
+};
 use crate::policy::PortLease;
 
 /// The data of an allocation.
@@ -180,6 +182,43 @@ impl Snapshot {
     /// The addresses that its relay sockets are bound to.
     pub(crate) fn relayed_from(&self) -> [Option<SocketAddr>; 2] {
         self.sockets.map(|socket| socket.map(|socket| socket.local.0))
+    }
+
+    /// Removes the relay socket of a family, with its permissions and channels.
+    pub(crate) fn remove_family(&mut self, family: IpFamily) {
+        self.sockets[family.index()] = None;
+        self.permissions.retain(|(ip, _)| IpFamily::of(*ip) != family);
+        self.channels.retain(|channel| IpFamily::of(channel.peer.ip()) != family);
+    }
+
+    /// Returns the record of the ended allocation, with later progress if known.
+    pub(crate) fn into_record(
+        self,
+        progress: Option<Progress>,
+        end: (EndReason, Instant),
+    ) -> AllocationRecord {
+        let (traffic, history) = match progress {
+            Some(Progress { traffic, history, .. }) => (traffic, history),
+            None => (self.traffic, self.history),
+        };
+        let expires = self.sockets.iter().flatten().map(|socket| socket.expires).max();
+        AllocationRecord {
+            id: self.id,
+            user: self.grant.user,
+            account: self.grant.account,
+            realm: self.grant.realm,
+            five_tuple: self.path.five_tuple,
+            relayed: self.relayed,
+            created: self.created,
+            expires: expires.unwrap_or_default(),
+            permissions: u32::try_from(self.permissions.len()).unwrap_or(u32::MAX),
+            channels: u32::try_from(self.channels.len()).unwrap_or(u32::MAX),
+            attributes: self.attributes,
+            connections: u32::try_from(self.connections.len()).unwrap_or(u32::MAX),
+            traffic,
+            history: history.record(),
+            end: Some(end),
+        }
     }
 
     /// The names of the relay sockets.

@@ -11,14 +11,15 @@ use state_format::{Malformed, Reader, Writer};
 use stun_wire::{AttributeType, Method};
 use test_support::for_each_seed;
 use turn_proto::{
-    AllocationImportError, AllocationRecord, EndReason, HEADER_MAX, ImportedAllocation, Notice,
-    PeerRules, Policy, Quotas, RelayPrefix, Revoked, Traffic, Verdict,
+    AllocationImportError, AllocationRecord, DropReason, EndReason, HEADER_MAX, ImportedAllocation,
+    Notice, PeerRules, Policy, Quotas, RelayPrefix, Revoked, Traffic, Verdict,
 };
 use turn_types::{
     AllocationId, ClientPath, IpFamily, IpMeta, PeerAddr, Prefix, RelayId, RelayProtocol,
     RelayedAddr, SocketId, Transport, WorkerId,
 };
 
+use crate::support::workers::*;
 use crate::support::*;
 
 /// An allocation on its way between two processes.
@@ -475,7 +476,7 @@ fn what_does_not_fit_is_refused() {
     }
 }
 
-/// Its session has a record all the same, with the traffic until the commit.
+/// A session has its record, with the traffic until the commit.
 #[test]
 fn the_end_of_a_refused_allocation_is_told_once() {
     let mut old = World::new();
@@ -492,7 +493,7 @@ fn the_end_of_a_refused_allocation_is_told_once() {
         (AllocationImportError::RelayAddress(relayed.ip()), Some(EndReason::RelayAddressRemoved)),
         (AllocationImportError::Port(relayed), Some(EndReason::RelayAddressRemoved)),
         (AllocationImportError::Client(before.five_tuple.server), Some(EndReason::ListenerRemoved)),
-        // Another one goes on.
+        // Another allocation is live.
         (AllocationImportError::Exists, None),
         (AllocationImportError::Malformed(Malformed::Trailing), None),
     ];
@@ -506,6 +507,51 @@ fn the_end_of_a_refused_allocation_is_told_once() {
         assert_eq!((new.server.poll_notice(), new.server.allocation_count()), (None, 0));
         new.check();
     }
+}
+
+/// After a crash two workers may have copies of one allocation, which is live at one of them.
+#[test]
+fn the_second_copy_of_a_live_allocation_has_no_record() {
+    let mut old = Workers::new();
+    let mut client = Client::new(1000);
+    let reply = client.try_allocate(&mut old.worlds[0], |b| {
+        b.mobility_ticket(&[]);
+    });
+    let ticket = ticket_of(&reply.success());
+    let id = old.worlds[0].record().id;
+    let mut state = Writer::new();
+    old.worlds[0].server.copy(id).unwrap().write(&mut state);
+    let state = state.into_bytes();
+    let mut new = Workers::new();
+    let [first, second] = [0, 1].map(|worker| {
+        let World { server, now, .. } = &mut new.worlds[worker];
+        server.import(*now, Reader::new(&state), as_before)
+    });
+    let first = first.unwrap().renamed[0].unwrap();
+    new.worlds[0].sockets.insert(first.to, old.worlds[0].sockets[&first.from]);
+    let error = second.unwrap_err();
+    let World { server, now, .. } = &mut new.worlds[1];
+    server.end_refused(*now, Reader::new(&state), error, None);
+    assert_eq!(server.poll_notice(), None, "{error}");
+    // It is found at the first one.
+    let mut moved = Client::new(2000);
+    moved.path.socket = SocketId(9);
+    new.refresh_by(2, &mut moved, &ticket).success();
+}
+
+/// Without the relay address of one family an allocation keeps the other, as at a reload.
+#[test]
+fn the_other_family_of_an_allocation_stays() {
+    let mut old = World::new();
+    let mut dual = Client::new(2);
+    let (_, v6) = dual.allocate_both(&mut old);
+    dual.permit(&mut old, &[PEER, PEER_V6]).success();
+    let mut of_v6 = policy();
+    of_v6.relay.remove(0);
+    let mut world = restart(old, of_v6);
+    world.from_peer(v6, PEER_V6, b"x").to_client();
+    assert_eq!(dual.send(&mut world, PEER, b"x").dropped(), DropReason::PeerFamily);
+    assert!(world.ends().is_empty());
 }
 
 /// The next process has its own numbers for listeners and connections, and some not at all.

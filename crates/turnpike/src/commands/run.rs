@@ -29,7 +29,7 @@ use crate::confinement::{self, Confinement};
 use crate::failure::{Failure, Result};
 use crate::first_start::{self, Shown};
 use crate::handover::{
-    self, Changes, HandoverReport, Handovers, KeeperLink, Predecessor, Retiring, ServerExport,
+    self, Changes, HandoverReport, Handovers, KeeperLink, Predecessor, Retiring, ServerExport, Wire,
 };
 use crate::host_watch::HostWatch;
 use crate::listener_test::OwnListeners;
@@ -239,9 +239,10 @@ impl Launch<'_> {
             tokio::spawn(renewal::renew(order, store, certificates.in_force()));
         }
         let orders = started.retiring.as_ref().map(Retiring::orders).cloned().unwrap_or_default();
-        if let Some(retiring) = started.retiring {
-            begin_kernel_path(retiring, &prepared.kernel_path).await;
-        }
+        let given = match started.retiring {
+            Some(retiring) => begin_kernel_path(retiring, &prepared.kernel_path).await,
+            None => None,
+        };
         let changes = Changes::default();
         let export = ServerExport {
             workers: prepared.export,
@@ -255,7 +256,7 @@ impl Launch<'_> {
         let (done, handed_over) = unbounded_channel();
         let successor = (sockets.handover, done, started.took_over.is_some());
         let keeper = handover::keeper_socket(&self.settings.control_socket());
-        let (handovers, keeper) = offer_calls(export, successor, keeper, &handle);
+        let (handovers, keeper) = offer_calls(export, successor, (keeper, given), &handle);
         tracing::info!("ready");
         self.tell_ready()?;
         if let Some(user) = users.first_user {
@@ -295,15 +296,17 @@ fn go_on_from(started: &mut Started, handle: &Handle) {
     }
 }
 
-/// Begins the kernel path once the process before has let go of it.
-async fn begin_kernel_path(retiring: Retiring, kernel_path: &KernelPath) {
+/// Begins the kernel path once the process before has let go of it. Returns the connection with the
+/// keeper that has given the calls.
+async fn begin_kernel_path(retiring: Retiring, kernel_path: &KernelPath) -> Option<Wire> {
     let kernel_path = kernel_path.clone();
     let begin = move || {
-        retiring.wait();
+        let keeper = retiring.wait();
         kernel_path.begin();
+        keeper
     };
     // From then on the service manager hears this process.
-    drop(tokio::task::spawn_blocking(begin).await);
+    tokio::task::spawn_blocking(begin).await.ok().flatten()
 }
 
 /// Lets the next process, which connects to `successor`, take over, and sends copies to a keeper at
@@ -311,7 +314,7 @@ async fn begin_kernel_path(retiring: Retiring, kernel_path: &KernelPath) {
 fn offer_calls(
     export: ServerExport,
     (successor, done, is_behind_a_pause): (UnixListener, UnboundedSender<HandoverReport>, bool),
-    keeper: PathBuf,
+    keeper: (PathBuf, Option<Wire>),
     handle: &Handle,
 ) -> (Option<Handovers>, Option<KeeperLink>) {
     let copied = (export.workers.channels.clone(), export.kernel_path.downgrade());

@@ -56,7 +56,11 @@ fn replace(before: i32, program: &Path, paths: &PathOptions) -> Result<()> {
     let mut child = command
         .spawn()
         .map_err(|error| Failure::failed(anyhow!("cannot start {}: {error}", program.display())))?;
-    match wait_until_ready(&mut child, READY_WITHIN).or_fail("cannot wait for the new process")? {
+    let child = &mut child;
+    let has_taken_over = |child: u32| running(paths).is_ok_and(|now| now.cast_unsigned() == child);
+    match wait_until_ready(child, READY_WITHIN, has_taken_over)
+        .or_fail("cannot wait for the new process")?
+    {
         None => {
             output::print(&format!("process {} serves in place of process {before}", child.id()))
         }
@@ -65,19 +69,25 @@ fn replace(before: i32, program: &Path, paths: &PathOptions) -> Result<()> {
     }
 }
 
-/// Waits until a process says that it is ready. If it ends, or does not get ready in time, it is
-/// gone, and the reason is returned.
-fn wait_until_ready(child: &mut Child, patience: Duration) -> io::Result<Option<String>> {
+/// Waits for the ready line of a process. Returns the reason if the process has exited or was
+/// killed after a timeout.
+fn wait_until_ready(
+    child: &mut Child,
+    patience: Duration,
+    has_taken_over: impl Fn(u32) -> bool,
+) -> io::Result<Option<String>> {
     let out = child.stdout.take().ok_or_else(|| io::Error::other("no standard output"))?;
     let (tell, told) = channel();
     let read = move || {
-        let mut lines = BufReader::new(out).lines().map_while(io::Result::ok);
-        // It may say other things before.
-        let _ = tell.send(lines.any(|line| line.trim_end() == READY));
+        let mut lines = BufReader::new(out).split(b'\n').map_while(io::Result::ok);
+        // Other lines may precede it.
+        let _ = tell.send(lines.any(|line| line.trim_ascii_end() == READY.as_bytes()));
     };
     thread::Builder::new().name("ready".to_owned()).spawn(read)?;
     match told.recv_timeout(patience) {
         Ok(true) => Ok(None),
+        // This command may have been stopped meanwhile, and its line waits.
+        Err(RecvTimeoutError::Timeout) if has_taken_over(child.id()) => Ok(None),
         Err(RecvTimeoutError::Timeout) => {
             child.kill()?;
             child.wait()?;
@@ -166,19 +176,24 @@ fn pair(variable: &OsStr) -> Option<(OsString, OsString)> {
 mod tests {
     use super::*;
 
-    fn said(script: &str, patience: Duration) -> Option<String> {
+    fn said(script: &str, patience: Duration, has_taken_over: bool) -> Option<String> {
         let mut command = Command::new("sh");
         let mut child = command.args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
-        wait_until_ready(&mut child, patience).unwrap()
+        let why = wait_until_ready(&mut child, patience, |_| has_taken_over).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        why
     }
 
     #[test]
     fn the_wait_for_a_process_that_does_not_get_ready_ends() {
-        let ever = Duration::from_mins(1);
-        assert_eq!(said(&format!("echo first; echo {READY}"), ever), None);
-        assert_eq!(said("echo first; exit 3", ever).as_deref(), Some("exit status: 3"));
-        let stopped = said("kill -STOP $$", Duration::from_millis(50));
+        let (soon, ever) = (Duration::from_millis(50), Duration::from_mins(1));
+        assert_eq!(said(&format!("echo first; echo {READY}"), ever, false), None);
+        assert_eq!(said("echo first; exit 3", ever, false).as_deref(), Some("exit status: 3"));
+        let stopped = said("kill -STOP $$", soon, false);
         assert_eq!(stopped.as_deref(), Some("it was not ready in time, and was killed"));
+        // It serves, and its word has not come yet.
+        assert_eq!(said("exec sleep 60", soon, true), None);
     }
 
     #[test]

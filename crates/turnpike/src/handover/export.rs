@@ -363,8 +363,9 @@ impl ServerExport {
         let mut incomplete: HashSet<WorkerId> =
             (0..).map(WorkerId).take(self.workers.channels.count()).collect();
         while !incomplete.is_empty() {
-            let export = received.recv_timeout(until.saturating_duration_since(Instant::now()));
-            let export = export.map_err(|_| io::Error::other("a worker sends no snapshots"))?;
+            let left = until.checked_duration_since(Instant::now());
+            let export = left.and_then(|left| received.recv_timeout(left).ok());
+            let export = export.ok_or_else(|| io::Error::other("its workers are too slow"))?;
             if export.snapshot.complete {
                 incomplete.remove(&export.snapshot.worker);
             }

@@ -383,20 +383,15 @@ impl Predecessor {
     /// # Errors
     /// The predecessor has rolled back: this process may not serve.
     pub(crate) fn commit(mut self, workers: &[SyncSender<Update>]) -> io::Result<Retiring> {
-        match &mut self.source {
-            Source::Running(wire) => wire.send(&Step::Ready)?,
-            Source::Kept(wire, _) => {
-                let retiring = Retiring::ended(self.kernel_path.take(), None);
-                // A closed connection has closed everything.
-                let _ = wire.send(&Step::Ready);
-                return Ok(retiring);
-            }
-            Source::Ended(..) => {
-                return Ok(Retiring::ended(self.kernel_path.take(), self.totals.take()));
-            }
+        if let Source::Running(wire) = &mut self.source {
+            wire.send(&Step::Ready)?;
+            self.receive_progress(workers)?;
         }
-        self.receive_progress(workers)?;
-        let Source::Running(mut wire) = self.source else { return Err(out_of_turn()) };
+        let mut wire = match self.source {
+            Source::Running(wire) => wire,
+            Source::Kept(wire, _) => return Ok(Retiring::died(self.kernel_path, wire)),
+            Source::Ended(..) => return Ok(Retiring::ended(self.kernel_path, self.totals)),
+        };
         wire.expect(Step::Commit)?;
         // After the commit nothing may fail.
         if let Some(Err(error)) = self.errors.as_ref().map(rustix::stdio::dup2_stderr) {

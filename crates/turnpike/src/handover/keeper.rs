@@ -13,7 +13,7 @@
 //!                                       <-- Origin, Offer, listeners
 //! Copy                                  -->
 //!                                       <-- the last snapshot of each worker
-//! Ready: serves                         --> closes them
+//! Ready: serves                         --> keeps them until the server sends its own copies
 //! ```
 //!
 //! A server that cannot serve these calls, since its listeners are others, sends Discard instead of
@@ -92,20 +92,9 @@ impl Kept {
         taker.map_or(0, |taker| taker.tries)
     }
 
-    /// Takes the calls that a server has got which copies its own from now on.
+    /// Takes the calls that a server has got.
     fn given_to(&mut self, process: u32) -> Option<Holding> {
         self.taker.as_mut().filter(|taker| taker.process == process)?.given.take()
-    }
-
-    /// Takes the calls of a server that has died.
-    fn take(&mut self) -> Option<Holding> {
-        let given = || self.taker.as_mut()?.given.take();
-        let found = self.holding.take().or_else(given)?;
-        if found.tries >= TRIES_MAX {
-            tracing::warn!("the calls have ended: servers that take them over die");
-            return None;
-        }
-        Some(found)
     }
 }
 
@@ -188,32 +177,61 @@ fn follow(mut wire: Wire, from: Origin, orphans: &Orphans) -> io::Result<()> {
 
 /// Gives the calls of a server that has died to the next one.
 fn give(mut wire: Wire, process: u32, orphans: &Orphans) -> io::Result<()> {
-    let found = lock(orphans).take();
+    let found = lock(orphans).holding.take();
     let Some(mut holding) = found else { return wire.send(&None::<Origin>) };
     match holding.give(&mut wire) {
-        Ok(Given::Taken) => {
+        Ok(Given::Sent) => {
             let (at, tries) = (Clock::instant(), holding.tries);
-            // The server has ended it.
-            holding.kernel_path.clear();
             lock(orphans).taker = Some(Taker { process, at, tries, given: Some(holding) });
-            tracing::info!(process, "this server serves the calls of the one before");
-            drop(wire);
-            sleep(KEPT_FOR);
-            // A server that has sent no copies since sends none.
-            drop(lock(orphans).given_to(process));
+            attend(wire, process, orphans);
         }
         Ok(Given::Refused) => {
             drop(holding);
             tracing::warn!(process, "this server cannot go on with the calls: they have ended");
             return wire.send(&Step::Released);
         }
-        Err(error) if holding.tries < TRIES_MAX => {
-            tracing::warn!(process, "this server has not taken the calls over: {error}");
-            keep_orphan(holding, orphans);
+        Err(error) => {
+            tracing::warn!(process, "this server has not got the calls: {error}");
+            keep_again(holding, orphans);
         }
-        Err(error) => tracing::warn!(process, "the calls have ended with this server: {error}"),
     }
     Ok(())
+}
+
+/// Waits until a server that has got the calls sends its own copies, or dies.
+fn attend(mut wire: Wire, process: u32, orphans: &Orphans) {
+    let serves = wire.expect(Step::Ready);
+    if serves.is_ok() {
+        tracing::info!(process, "this server serves the calls of the one before");
+    }
+    let said = match &serves {
+        Ok(()) => wire.set_patience(KEPT_FOR).and_then(|()| wire.receive::<Step>()),
+        Err(_) => Ok(Step::Copy),
+    };
+    // Its own copies have come in the place of these.
+    let Some(mut given) = lock(orphans).given_to(process) else { return };
+    match (serves, said) {
+        (Err(error), _) => {
+            tracing::warn!(process, "this server has not taken the calls over: {error}");
+            keep_again(given, orphans);
+        }
+        (Ok(()), Err(error)) if is_end(&error) => {
+            given.from.since = Clock::instant();
+            // The server has ended it.
+            given.kernel_path.clear();
+            given.make_room();
+            keep_again(given, orphans);
+        }
+        (Ok(()), Ok(_) | Err(_)) => tracing::info!(process, "this server sends no copies"),
+    }
+}
+
+/// Keeps the calls for another server, unless too many have died with them.
+fn keep_again(holding: Holding, orphans: &Orphans) {
+    if holding.tries < TRIES_MAX {
+        return keep_orphan(holding, orphans);
+    }
+    tracing::warn!("the calls have ended: servers that take them over die");
 }
 
 /// Keeps the calls of a server that has died until the next one comes, or for a while.
@@ -248,8 +266,8 @@ enum Followed {
 
 /// Answer of the next server to the offer.
 enum Given {
-    /// It serves them.
-    Taken,
+    /// It has got them, and prepares itself.
+    Sent,
     /// It cannot go on with them.
     Refused,
 }
@@ -301,6 +319,10 @@ impl Holding {
             News::Snapshot(snapshot, count) => {
                 let export = receive_export(wire, (snapshot, count))?;
                 let worker = export.snapshot.worker;
+                // The copies of a worker that an allocation has left may come later.
+                for (_, other) in self.workers.iter_mut().filter(|(id, _)| **id != worker) {
+                    other.remove(export.snapshot.allocations.iter().map(|one| one.id));
+                }
                 let kept = self.workers.entry(worker).or_insert_with(|| KeptWorker::new(worker));
                 kept.change(export);
             }
@@ -320,7 +342,7 @@ impl Holding {
         Ok(None)
     }
 
-    /// Gives everything to the next server, which says when it serves.
+    /// Gives everything to the next server.
     fn give(&mut self, wire: &mut Wire) -> io::Result<Given> {
         self.tries += 1;
         self.from.kernel_path = !self.kernel_path.is_empty();
@@ -342,7 +364,7 @@ impl Holding {
         if !self.kernel_path.is_empty() {
             send_kernel_path(wire, &self.kernel_path)?;
         }
-        wire.expect(Step::Ready).map(|()| Given::Taken)
+        Ok(Given::Sent)
     }
 }
 

@@ -31,13 +31,26 @@ const LAST_COPIES_WITHIN: Duration = Duration::from_secs(2);
 /// The connection with the keeper.
 #[derive(Debug)]
 enum Keeper {
-    /// None is there.
-    Absent,
+    /// There are no copies. The connection with a keeper that has given the calls stays open until
+    /// then.
+    Absent(Option<Wire>),
     Connected(Wire),
     /// It has all that the workers had, which have ended.
     Complete(Wire),
     /// Another process has everything, or this one ends.
     Left,
+}
+
+impl Keeper {
+    /// Discards the calls at the keeper.
+    fn forget(&mut self) {
+        // A keeper that is gone has nothing to forget.
+        let _ = match self {
+            Self::Connected(wire) | Self::Complete(wire) => wire.send(&News::HandedOver),
+            Self::Absent(Some(given)) => given.send(&Step::Discard),
+            Self::Absent(None) | Self::Left => Ok(()),
+        };
+    }
 }
 
 /// The copying for a keeper.
@@ -50,12 +63,12 @@ impl KeeperLink {
     /// # Errors
     /// No thread left.
     pub(crate) fn start(
-        socket: PathBuf,
+        (socket, given): (PathBuf, Option<Wire>),
         handovers: &Handovers,
         (channels, kernel_path): (WorkerChannels, WeakKernelPath),
         handle: Handle,
     ) -> io::Result<Self> {
-        let link = Self(Arc::new((Mutex::new(Keeper::Absent), Condvar::new())));
+        let link = Self(Arc::new((Mutex::new(Keeper::Absent(given)), Condvar::new())));
         let (own, offer) = (link.clone(), handovers.listener_offer());
         let feed = move || {
             while own.is_wanted() {
@@ -81,10 +94,7 @@ impl KeeperLink {
     /// Tells the keeper that another process has everything, and sends no more.
     pub(crate) fn leave(&self) {
         let mut keeper = self.lock();
-        if let Keeper::Connected(wire) | Keeper::Complete(wire) = &mut *keeper {
-            // A keeper that is gone has nothing to forget.
-            let _ = wire.send(&News::HandedOver);
-        }
+        keeper.forget();
         *keeper = Keeper::Left;
     }
 
@@ -96,7 +106,7 @@ impl KeeperLink {
         let keeper = keeper.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = changed.wait_timeout_while(keeper, LAST_COPIES_WITHIN, is_behind);
         let (mut keeper, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if let Keeper::Connected(wire) | Keeper::Complete(wire) = &mut *keeper
+        if let Keeper::Complete(wire) = &mut *keeper
             && wire.send(&News::Stopped).is_ok()
         {
             let process = wire.process();
@@ -104,6 +114,8 @@ impl KeeperLink {
                 process,
                 "the keeper has the calls over UDP and DTLS, for the next server"
             );
+        } else {
+            keeper.forget();
         }
         *keeper = Keeper::Left;
     }
@@ -167,7 +179,7 @@ impl KeeperLink {
                 None => Ok(()),
             });
             if let Err(error) = sent {
-                *keeper = Keeper::Absent;
+                *keeper = Keeper::Absent(None);
                 self.0.1.notify_all();
                 return Err(error);
             }

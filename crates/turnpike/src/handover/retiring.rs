@@ -5,6 +5,7 @@ use xdp_relay::ParkedPath;
 
 use super::PATIENCE;
 use super::messages::{Orders, Step};
+use super::passing::Outlet as _;
 use super::wire::Wire;
 
 /// A predecessor that serves no more, and may still have the kernel path.
@@ -17,12 +18,14 @@ pub(crate) struct Retiring {
     totals: Option<EarlierTotals>,
     /// Orders of operators.
     orders: Orders,
+    /// Connection with the keeper that has given the calls.
+    keeper: Option<Wire>,
 }
 
 impl Retiring {
     /// One that runs: it lets go of the kernel path.
     pub(super) const fn runs(wire: Wire, totals: Option<EarlierTotals>, orders: Orders) -> Self {
-        Self { wire: Some(wire), kernel_path: None, totals, orders }
+        Self { wire: Some(wire), kernel_path: None, totals, orders, keeper: None }
     }
 
     /// One that has ended. Its kernel path relays no more from here on: this process may refuse a
@@ -36,7 +39,15 @@ impl Retiring {
                 None
             }
         });
-        Self { wire: None, kernel_path, totals, orders: Orders::default() }
+        Self { wire: None, kernel_path, totals, orders: Orders::default(), keeper: None }
+    }
+
+    /// A process that has died; `keeper` has given its calls.
+    pub(super) fn died(kernel_path: Option<ParkedPath>, mut keeper: Wire) -> Self {
+        let ended = Self::ended(kernel_path, None);
+        // A keeper that is gone has nothing any more.
+        let _ = keeper.send(&Step::Ready);
+        Self { keeper: Some(keeper), ..ended }
     }
 
     /// Returns the orders of operators; empty after a restart or a crash.
@@ -49,9 +60,10 @@ impl Retiring {
         self.totals.take()
     }
 
-    /// Waits until it has let go of the kernel path, or for some seconds.
-    pub(crate) fn wait(self) {
-        let Self { wire, kernel_path, .. } = self;
+    /// Waits until it has let go of the kernel path, or for some seconds. Returns the connection
+    /// with the keeper that has given the calls: it keeps them as long as the connection is open.
+    pub(crate) fn wait(self) -> Option<Wire> {
+        let Self { wire, kernel_path, keeper, .. } = self;
         // A process that is gone has let go of it as well.
         if let Some(mut wire) = wire {
             let _ = wire.set_patience(PATIENCE);
@@ -60,5 +72,6 @@ impl Retiring {
         if let Some(path) = kernel_path {
             path.end();
         }
+        keeper
     }
 }

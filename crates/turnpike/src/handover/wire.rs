@@ -23,7 +23,7 @@ const FULL_PAUSE: Duration = Duration::from_millis(1);
 
 /// A connection with the other process.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(crate) struct Wire {
     stream: UnixStream,
     /// Id of the other process.
     process: u32,

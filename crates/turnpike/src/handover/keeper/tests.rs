@@ -45,7 +45,13 @@ fn add<'a>(
     let at = SocketAddr::from(([127, 0, 0, 1], 1));
     let relays = vec![RelaySnapshot { relay: RelayId(number), at, own: true, socket }];
     let (id, state) = (id(number), Bytes(vec![state]));
-    export.snapshot.allocations.push(AllocationSnapshot { id, state, relays, session: None });
+    export.snapshot.allocations.push(AllocationSnapshot {
+        id,
+        state,
+        relays,
+        session: None,
+        given: 0,
+    });
 }
 
 fn send(wire: &mut Wire, export: Export<BorrowedFd<'_>>) {
@@ -174,7 +180,7 @@ fn the_next_server_gets_the_last_copies_once_it_asks() {
     assert!(ask(&orphans).is_none(), "another one has them");
 }
 
-/// Its own copies have not come, or a part of them: the others are those that it got.
+/// The second server has sent no copies, or a part of them.
 #[test]
 fn a_server_that_dies_before_its_copies_are_complete_leaves_all_calls() {
     for (comes, left) in [(None, [10, 20]), (Some(21), [10, 21])] {
@@ -190,20 +196,47 @@ fn a_server_that_dies_before_its_copies_are_complete_leaves_all_calls() {
         let (mut wire, ..) = ask(&orphans).unwrap();
         wire.send(&Step::Ready).unwrap();
         wait_for_taker(&orphans);
+        assert!(ask(&orphans).is_none(), "the server lives");
         if let Some(state) = comes {
             let mut wire = feed(&orphans, &listener);
             let mut export = part();
             add(&mut export, 2, state, Some(&relays[1]));
             export.snapshot.complete = false;
             send(&mut wire, export);
-            drop(wire);
-            wait_for_orphans(&orphans, 2);
         }
+        drop(wire);
+        wait_for_orphans(&orphans, 2);
         let (wire, mut states, _) = ask(&orphans).unwrap();
         states.sort();
         assert_eq!(states, left.map(|state| vec![state]));
         drop(wire);
     }
+}
+
+/// A server that ends in order before it has sent copies has ended the calls.
+#[test]
+fn calls_that_the_next_server_has_ended_are_discarded() {
+    let (orphans, _listener, relay) = of_dead_server();
+    wait_for_orphans(&orphans, 1);
+    let (mut wire, ..) = ask(&orphans).unwrap();
+    wire.send(&Step::Ready).unwrap();
+    wire.send(&Step::Discard).unwrap();
+    assert_closes(relay);
+    drop(wire);
+    assert!(ask(&orphans).is_none());
+}
+
+/// The copy of the worker that it has left may be removed later.
+#[test]
+fn an_allocation_that_has_moved_to_another_worker_is_kept_once() {
+    let orphans = Orphans::default();
+    let (listener, relay) = (socket(), socket());
+    let mut wire = feed_one(&orphans, &listener, &relay);
+    let mut export = Export::new(WorkerId(1));
+    add(&mut export, 1, 11, Some(&relay));
+    send(&mut wire, export);
+    drop(wire);
+    wait_for_orphans(&orphans, 1);
 }
 
 #[test]
