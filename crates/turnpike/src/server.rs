@@ -42,7 +42,7 @@ const CERTIFICATES_LOOK: Duration = Duration::from_secs(5);
 /// Interval of looks for revocations whose time is over.
 const REVOCATIONS_LOOK: Duration = Duration::from_secs(60);
 
-/// Time for interim records before the calls are left to another process, in which the calls go on.
+/// Timeout of interim records before an exit that leaves the calls to another process.
 const INTERIM_WITHIN: Duration = Duration::from_secs(3);
 
 /// Time for workers to end their allocations and exit. They do it between two batches;

@@ -293,7 +293,7 @@ impl ServerHost {
         })
     }
 
-    /// Lets the next process serve; returns the errors of its import.
+    /// Commits the successor, and returns the errors of its import.
     fn begin(&mut self, next: NextProcess) -> Vec<ImportError> {
         let (process, refused) = next.serve(&self.host, self.drains);
         self.keeper = (self.rng.below(3) > 0).then(|| Keeper::follow(&process));
@@ -327,7 +327,7 @@ impl ServerHost {
                     return self.wait_for_next(Legacy::Kept(keeper));
                 }
                 self.resumptions += 1;
-                // Some allocations' newest states are missing, so that two may want the same.
+                // Without the newest states two allocations may claim one port.
                 let _refused = self.begin(next);
                 self.keeper = self.keeper.take().map(|own| own.with_earlier(*keeper));
             }

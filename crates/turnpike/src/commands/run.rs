@@ -296,8 +296,8 @@ fn go_on_from(started: &mut Started, handle: &Handle) {
     }
 }
 
-/// Begins the kernel path once the process before has let go of it. Returns the connection with the
-/// keeper that has given the calls.
+/// Starts the kernel path after the predecessor has released it. Returns the connection with the
+/// keeper that the calls were imported from.
 async fn begin_kernel_path(retiring: Retiring, kernel_path: &KernelPath) -> Option<Wire> {
     let kernel_path = kernel_path.clone();
     let begin = move || {

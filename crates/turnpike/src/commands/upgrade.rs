@@ -86,7 +86,7 @@ fn wait_until_ready(
     thread::Builder::new().name("ready".to_owned()).spawn(read)?;
     match told.recv_timeout(patience) {
         Ok(true) => Ok(None),
-        // This command may have been stopped meanwhile, and its line waits.
+        // The line waits: this command was stopped (SIGSTOP) or is late.
         Err(RecvTimeoutError::Timeout) if has_taken_over(child.id()) => Ok(None),
         Err(RecvTimeoutError::Timeout) => {
             child.kill()?;

@@ -13,7 +13,7 @@
 //!                                       <-- Origin, Offer, listeners
 //! Copy                                  -->
 //!                                       <-- the last snapshot of each worker
-//! Ready: serves                         --> keeps them until the server sends its own copies
+//! Ready: serves                         --> waits for the copies of this server
 //! ```
 //!
 //! A server that cannot serve these calls, since its listeners are others, sends Discard instead of
@@ -198,7 +198,7 @@ fn give(mut wire: Wire, process: u32, orphans: &Orphans) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until a server that has got the calls sends its own copies, or dies.
+/// Waits for the copies of the server that has received the calls, or for its death.
 fn attend(mut wire: Wire, process: u32, orphans: &Orphans) {
     let serves = wire.expect(Step::Ready);
     if serves.is_ok() {
@@ -208,7 +208,7 @@ fn attend(mut wire: Wire, process: u32, orphans: &Orphans) {
         Ok(()) => wire.set_patience(KEPT_FOR).and_then(|()| wire.receive::<Step>()),
         Err(_) => Ok(Step::Copy),
     };
-    // Its own copies have come in the place of these.
+    // Already replaced by its own copies.
     let Some(mut given) = lock(orphans).given_to(process) else { return };
     match (serves, said) {
         (Err(error), _) => {
@@ -266,7 +266,7 @@ enum Followed {
 
 /// Answer of the next server to the offer.
 enum Given {
-    /// It has got them, and prepares itself.
+    /// The server has everything, and prepares itself.
     Sent,
     /// It cannot go on with them.
     Refused,
@@ -319,7 +319,7 @@ impl Holding {
             News::Snapshot(snapshot, count) => {
                 let export = receive_export(wire, (snapshot, count))?;
                 let worker = export.snapshot.worker;
-                // The copies of a worker that an allocation has left may come later.
+                // After a move between workers the removal at the first worker may arrive later.
                 for (_, other) in self.workers.iter_mut().filter(|(id, _)| **id != worker) {
                     other.remove(export.snapshot.allocations.iter().map(|one| one.id));
                 }
@@ -342,7 +342,7 @@ impl Holding {
         Ok(None)
     }
 
-    /// Gives everything to the next server.
+    /// Sends everything to the successor.
     fn give(&mut self, wire: &mut Wire) -> io::Result<Given> {
         self.tries += 1;
         self.from.kernel_path = !self.kernel_path.is_empty();

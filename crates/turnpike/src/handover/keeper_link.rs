@@ -31,8 +31,8 @@ const LAST_COPIES_WITHIN: Duration = Duration::from_secs(2);
 /// The connection with the keeper.
 #[derive(Debug)]
 enum Keeper {
-    /// There are no copies. The connection with a keeper that has given the calls stays open until
-    /// then.
+    /// No keeper has copies. The connection stays open with the keeper that this process has
+    /// imported the calls from.
     Absent(Option<Wire>),
     Connected(Wire),
     /// It has all that the workers had, which have ended.
@@ -44,7 +44,7 @@ enum Keeper {
 impl Keeper {
     /// Discards the calls at the keeper.
     fn forget(&mut self) {
-        // A keeper that is gone has nothing to forget.
+        // Without a connection the keeper has discarded everything already.
         let _ = match self {
             Self::Connected(wire) | Self::Complete(wire) => wire.send(&News::HandedOver),
             Self::Absent(Some(given)) => given.send(&Step::Discard),

@@ -18,7 +18,7 @@ pub(crate) struct Retiring {
     totals: Option<EarlierTotals>,
     /// Orders of operators.
     orders: Orders,
-    /// Connection with the keeper that has given the calls.
+    /// Connection with the keeper that the calls were imported from.
     keeper: Option<Wire>,
 }
 
@@ -42,10 +42,10 @@ impl Retiring {
         Self { wire: None, kernel_path, totals, orders: Orders::default(), keeper: None }
     }
 
-    /// A process that has died; `keeper` has given its calls.
+    /// Predecessor that has died; the calls were imported from `keeper`.
     pub(super) fn died(kernel_path: Option<ParkedPath>, mut keeper: Wire) -> Self {
         let ended = Self::ended(kernel_path, None);
-        // A keeper that is gone has nothing any more.
+        // Without a connection the keeper has discarded everything already.
         let _ = keeper.send(&Step::Ready);
         Self { keeper: Some(keeper), ..ended }
     }
@@ -61,7 +61,7 @@ impl Retiring {
     }
 
     /// Waits until it has let go of the kernel path, or for some seconds. Returns the connection
-    /// with the keeper that has given the calls: it keeps them as long as the connection is open.
+    /// with the keeper, which has its copies until the connection is closed.
     pub(crate) fn wait(self) -> Option<Wire> {
         let Self { wire, kernel_path, keeper, .. } = self;
         // A process that is gone has let go of it as well.
