@@ -200,6 +200,25 @@ fn a_call_that_a_keeper_has_is_recorded_once() {
     assert_eq!(records(), [("interim".to_owned(), 1), ("end".to_owned(), 2)]);
 }
 
+/// Orders of operators are in force again after a crash.
+#[test]
+fn a_drain_and_traces_go_on_behind_a_crash() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let config = without_kernel_path(&lab);
+    let mut server = Server::start(&lab, &config);
+    let _keeper = server.keeper(&lab);
+    let _call = Call::new(&lab, &config, IpFamily::V4);
+    wait_for_copies(&mut server);
+    assert!(server.ask(&["drain", "--deadline", "1h"]).ok);
+    assert!(server.ask(&["log-level", "debug", "--user", "alice"]).ok);
+    // Several times the interval.
+    sleep(Duration::from_secs(3));
+    crash(&lab, &mut server);
+    assert!(server.json(&["status"])["drain_seconds_left"].is_number());
+    assert_eq!(server.json(&["log-level"])["traces"][0]["user"], "alice");
+    assert!(server.ask(&["drain", "--cancel"]).ok);
+}
+
 /// Two servers that die soon after they have taken the calls over may have died of them.
 #[test]
 fn calls_that_servers_die_of_end() {

@@ -496,7 +496,9 @@ impl Server {
             let _ = timeout(INTERIM_WITHIN, records.record_live()).await;
         }
         restart::leave(self.handovers.as_ref(), self.keeper.as_ref(), &self.manager);
-        tracing::info!(allocations = self.live(), "stopping");
+        // After a hand-over these are another process's.
+        let allocations = if self.handovers.is_some() { self.live() } else { 0 };
+        tracing::info!(allocations, "stopping");
         self.handovers = None;
         let _ = self.handle.workers.stop();
         if self.threads.all_ended().await {

@@ -15,7 +15,7 @@ use crate::stream::StreamImportError;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ImportError {
     /// Allocation.
-    #[error("allocation: {0}")]
+    #[error("{0}")]
     Allocation(AllocationImportError),
     /// Connection of a client.
     #[error("connection of a client: {0}")]

@@ -30,23 +30,23 @@ fields!(Transfer { 1 => snapshot, 2 => customer, 3 => rate });
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AllocationImportError {
     /// Its state cannot be read.
-    #[error("its state cannot be read: {0}")]
+    #[error("their state cannot be read: {0}")]
     Malformed(Malformed),
     /// It has expired meanwhile.
-    #[error("it has expired")]
+    #[error("they have expired")]
     Expired,
     /// There is an allocation of its id, or on its 5-tuple.
-    #[error("it is here already")]
+    #[error("they are here already")]
     Exists,
     /// Nothing is relayed from its address here.
-    #[error("its relayed address {0} is none of this configuration")]
+    #[error("nothing is relayed from {0} any more")]
     RelayAddress(IpAddr),
     /// Its port is in use here.
-    #[error("its relayed address {0} is in use here")]
+    #[error("their relayed address {0} is in use here")]
     Port(SocketAddr),
     /// Its client came to this address, where this process has no listener, or by a connection that
     /// it does not have.
-    #[error("its client has come to {}: the listener or the connection is not here", .0.0)]
+    #[error("nothing listens at {} any more, or their connections are gone", .0.0)]
     Client(ServerAddr),
 }
 

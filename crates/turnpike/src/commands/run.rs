@@ -13,7 +13,7 @@ use acme::Order;
 use admin::routes::Routes;
 use admin::{HttpListener, Other, PassedOn, Router, SocketFile};
 use anyhow::anyhow;
-use control::{Handle, ServerInfo};
+use control::{Handle, ServerInfo, TookOverInfo};
 use linux_net::Clock;
 use settings::value::HttpListen;
 use settings::{Settings, SignalAction};
@@ -291,7 +291,9 @@ fn go_on_from(started: &mut Started, handle: &Handle) {
     if let Some(totals) = started.retiring.as_mut().and_then(Retiring::take_totals) {
         handle.workers.go_on_from(totals);
     }
-    if started.took_over.is_some() {
+    if let Some(TookOverInfo { process, allocations, pause }) = started.took_over {
+        let pause_us = pause.as_micros() as u64;
+        tracing::info!(process, allocations, pause_us, "goes on with the allocations of a process");
         handle.set_info(ServerInfo { took_over: started.took_over, ..(*handle.info()).clone() });
     }
 }

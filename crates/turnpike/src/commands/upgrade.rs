@@ -65,7 +65,10 @@ fn replace(before: i32, program: &Path, paths: &PathOptions) -> Result<()> {
             output::print(&format!("process {} serves in place of process {before}", child.id()))
         }
         Some(why) => Err(Failure::failed(anyhow!("the new process has not taken over ({why})"))
-            .hint("the running server goes on as before")),
+            .hint(match running(paths) {
+                Ok(_) => "the running server goes on as before",
+                Err(_) => "the server has ended meanwhile: its log says why",
+            })),
     }
 }
 

@@ -302,10 +302,8 @@ impl ServerExport {
         if self.changes.is_ending() {
             return Err(io::Error::other("this server was told to end meanwhile"));
         }
-        let drain_until = self.handle.drain_deadline();
         let signals = self.changes.signals().into_iter().collect();
-        let traces = self.handle.traces.list(Clock::instant());
-        wire.send(&News::Orders(Orders { drain_until, signals, traces }))?;
+        wire.send(&News::Orders(Orders { signals, ..Orders::of(&self.handle) }))?;
         self.send_progress(wire, true)?;
         self.pass_on_paths(true);
         wire.send(&Step::Commit)

@@ -389,7 +389,9 @@ impl Predecessor {
         }
         let mut wire = match self.source {
             Source::Running(wire) => wire,
-            Source::Kept(wire, _) => return Ok(Retiring::died(self.kernel_path, wire)),
+            Source::Kept(wire, origin) => {
+                return Ok(Retiring::died(self.kernel_path, origin.orders, wire));
+            }
             Source::Ended(..) => return Ok(Retiring::ended(self.kernel_path, self.totals)),
         };
         wire.expect(Step::Commit)?;

@@ -34,8 +34,8 @@ use linux_net::{Clock, force_receive_buffer};
 use turn_types::{Instant, WorkerId};
 
 use super::messages::{
-    Hello, ListenerKind, News, Offer, Origin, Step, out_of_turn, receive_export, send_descriptors,
-    send_export, send_kernel_path,
+    Hello, ListenerKind, News, Offer, Orders, Origin, Step, out_of_turn, receive_export,
+    send_descriptors, send_export, send_kernel_path,
 };
 use super::passing::{Inlet as _, Outlet as _};
 use super::wire::{Wire, unexpected};
@@ -129,7 +129,8 @@ fn serve(stream: UnixStream, orphans: &Orphans) -> io::Result<()> {
     let Hello { version, process, feeds } = wire.receive()?;
     if feeds {
         let since = Clock::instant();
-        follow(wire, Origin { version, process, since, kernel_path: false }, orphans)
+        let orders = Orders::default();
+        follow(wire, Origin { version, process, since, kernel_path: false, orders }, orphans)
     } else {
         give(wire, process, orphans)
     }
@@ -330,12 +331,14 @@ impl Holding {
                 self.kernel_path = wire.receive_descriptors(count as usize)?;
             }
             News::HandedOver => return Ok(Some(Followed::HandedOver)),
+            News::Orders(orders) => self.from.orders = orders,
             News::Stopped => {
-                // The server has ended it.
+                // The server has ended it, and nothing is drained after a stop.
                 self.kernel_path.clear();
+                self.from.orders.drain_until = None;
                 return Ok(Some(Followed::Stopped));
             }
-            News::Last(..) | News::Progress(_) | News::Totals(_) | News::Orders(_) => {
+            News::Last(..) | News::Progress(_) | News::Totals(_) => {
                 return Err(out_of_turn());
             }
         }

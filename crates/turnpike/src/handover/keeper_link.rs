@@ -17,7 +17,7 @@ use xdp_relay::ParkedPath;
 
 use super::export::{Handovers, ListenerOffer};
 use super::import::is_absent;
-use super::messages::{Hello, News, Step, send_export, send_kernel_path};
+use super::messages::{Hello, News, Orders, Step, send_export, send_kernel_path};
 use super::passing::Outlet as _;
 use super::wire::Wire;
 use crate::offload::WeakKernelPath;
@@ -77,7 +77,8 @@ impl KeeperLink {
                     Ok(Some(wire)) => {
                         let process = wire.process();
                         let tell = || handle.set_keeper(KeeperState::Connected(process));
-                        if let Err(error) = own.feed(wire, &channels, &kernel_path, tell) {
+                        if let Err(error) = own.feed(wire, &channels, (&kernel_path, &handle), tell)
+                        {
                             tracing::warn!(process, "the keeper has no copies any more: {error}");
                         }
                         handle.set_keeper(KeeperState::Absent);
@@ -125,7 +126,7 @@ impl KeeperLink {
         &self,
         mut wire: Wire,
         channels: &WorkerChannels,
-        kernel_path: &WeakKernelPath,
+        others: (&WeakKernelPath, &Handle),
         tell: impl FnOnce(),
     ) -> io::Result<()> {
         let (copies, received) = sync_channel(COPIES_WAITING);
@@ -143,15 +144,15 @@ impl KeeperLink {
         tell();
         channels.copy_to_keeper(&copies);
         drop(copies);
-        self.pass_on(&received, kernel_path)
+        self.pass_on(&received, others)
     }
 
     fn pass_on(
         &self,
         received: &Receiver<Export<OwnedFd>>,
-        kernel_path: &WeakKernelPath,
+        (kernel_path, handle): (&WeakKernelPath, &Handle),
     ) -> io::Result<()> {
-        let mut known = None;
+        let (mut known, mut known_orders) = (None, Orders::default());
         loop {
             let copies = received.recv_timeout(LOOK_EVERY);
             let mut keeper = self.lock();
@@ -178,6 +179,15 @@ impl KeeperLink {
                 }
                 None => Ok(()),
             });
+            let orders = Orders::of(handle);
+            let sent = sent.and_then(|()| {
+                if orders == known_orders {
+                    Ok(())
+                } else {
+                    wire.send(&News::Orders(orders.clone()))
+                }
+            });
+            known_orders = orders;
             if let Err(error) = sent {
                 *keeper = Keeper::Absent(None);
                 self.0.1.notify_all();

@@ -4,8 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use control::Trace;
+use control::{Handle, Trace};
 use dataplane::{Export, RelaySettings, Snapshot};
+use linux_net::Clock;
 use state_format::{Bytes, fields, variants};
 use turn_proto::Progress;
 use turn_types::{AllocationId, Instant, Secret};
@@ -41,13 +42,16 @@ pub(super) struct Origin {
     pub(super) since: Instant,
     /// The kernel path continues: it follows the exports.
     pub(super) kernel_path: bool,
+    /// Orders of operators, after a crash.
+    pub(super) orders: Orders,
 }
 
 impl Origin {
     /// Describes the calling process.
     pub(super) fn here(since: Instant, kernel_path: bool) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        Self { version, process: std::process::id(), since, kernel_path }
+        let orders = Orders::default();
+        Self { version, process: std::process::id(), since, kernel_path, orders }
     }
 }
 
@@ -97,7 +101,7 @@ pub(super) enum News {
     /// Counters of all processes so far; the progress follows. A document of its own: calls
     /// continue without counters that another version writes in another form.
     Totals(Bytes),
-    /// Orders of operators, of a live process; the totals follow.
+    /// Orders of operators, of a live process; the totals follow, or for a keeper nothing.
     Orders(Orders),
     /// Kernel path that continues without a process; this number of descriptors follows. For a
     /// keeper 0: no path continues.
@@ -119,6 +123,14 @@ pub(crate) struct Orders {
     pub(crate) traces: Vec<Trace>,
 }
 
+impl Orders {
+    /// Returns the orders in force.
+    pub(super) fn of(handle: &Handle) -> Self {
+        let traces = handle.traces.list(Clock::instant());
+        Self { drain_until: handle.drain_deadline(), signals: Vec::new(), traces }
+    }
+}
+
 /// Step of a hand-over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -138,7 +150,7 @@ pub(super) enum Step {
 }
 
 fields!(Hello { 1 => version, 2 => process, 3 => feeds or false });
-fields!(Origin { 1 => version, 2 => process, 3 => since, 4 => kernel_path });
+fields!(Origin { 1 => version, 2 => process, 3 => since, 4 => kernel_path, 5 => orders });
 fields!(Offer {
     1 => nonce_key,
     2 => workers,

@@ -43,14 +43,14 @@ impl Retiring {
     }
 
     /// Predecessor that has died; the calls were imported from `keeper`.
-    pub(super) fn died(kernel_path: Option<ParkedPath>, mut keeper: Wire) -> Self {
+    pub(super) fn died(kernel_path: Option<ParkedPath>, orders: Orders, mut keeper: Wire) -> Self {
         let ended = Self::ended(kernel_path, None);
         // Without a connection the keeper has discarded everything already.
         let _ = keeper.send(&Step::Ready);
-        Self { keeper: Some(keeper), ..ended }
+        Self { keeper: Some(keeper), orders, ..ended }
     }
 
-    /// Returns the orders of operators; empty after a restart or a crash.
+    /// Returns the orders of operators; empty after a restart.
     pub(crate) const fn orders(&self) -> &Orders {
         &self.orders
     }

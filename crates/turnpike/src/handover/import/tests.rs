@@ -44,7 +44,8 @@ fn parking_of(listeners: &[StdSocket], come: usize, kernel_path: bool) -> Parkin
     let mut parking = Parking::new().unwrap();
     let since = Instant::from_nanos(5);
     let version = "1".to_owned();
-    parking.send(&Origin { version, process: 77, since, kernel_path }).unwrap();
+    let orders = Orders::default();
+    parking.send(&Origin { version, process: 77, since, kernel_path, orders }).unwrap();
     parking.send(&offer(listeners)).unwrap();
     let come: Vec<_> = listeners[..come].iter().map(|one| one.as_fd()).collect();
     parking.send_descriptors(&come).unwrap();
