@@ -140,11 +140,13 @@ fn serve(stream: UnixStream, orphans: &Orphans) -> io::Result<()> {
 fn follow(mut wire: Wire, from: Origin, orphans: &Orphans) -> io::Result<()> {
     let process = from.process;
     let mut holding = Holding::receive(&mut wire, from)?;
-    wire.send(&Step::Copy)?;
+    // Before the server closes the connection by which it has received them.
     if let Some(given) = lock(orphans).given_to(process) {
         let earlier = given.workers.into_iter();
         holding.workers = earlier.map(|(id, worker)| (id, worker.for_successor())).collect();
     }
+    // A server that is gone is noticed below.
+    let _ = wire.send(&Step::Copy);
     if lock(orphans).holding.take().is_some() {
         tracing::warn!(
             process,
