@@ -47,7 +47,8 @@ impl<D> KeptWorker<D> {
     /// Applies a later snapshot. Sockets of earlier snapshots stay.
     pub fn change(&mut self, export: Export<D>) {
         let (snapshot, mut descriptors) = export.into_parts();
-        self.last_id = snapshot.last_id;
+        // Removals by operators come alone, without an id.
+        self.last_id = self.last_id.max(snapshot.last_id);
         self.remove(snapshot.ended);
         if snapshot.complete {
             self.earlier.clear();
@@ -135,5 +136,18 @@ mod tests {
         assert_eq!(given(&mut kept), [(1, 2), (2, 1)]);
         kept.change(Export::new(WorkerId(0)));
         assert_eq!(given(&mut kept), [(2, 2)], "its own are complete");
+    }
+
+    #[test]
+    fn a_snapshot_of_removals_alone_leaves_the_last_id() {
+        let mut kept = KeptWorker::new(WorkerId(0));
+        let mut export = snapshot(1);
+        export.snapshot.last_id = AllocationId::new(WorkerId(0), 7);
+        kept.change(export);
+        let mut removals = Export::new(WorkerId(0));
+        removals.snapshot.ended = vec![AllocationId::new(WorkerId(0), 1)];
+        kept.change(removals);
+        let export = kept.export();
+        assert_eq!((export.snapshot.last_id.counter(), export.snapshot.total), (7, 0));
     }
 }

@@ -36,6 +36,15 @@ fn without_kernel_path(lab: &Lab) -> Config {
     Config { tables: "[offload]\nmode = \"off\"\n".to_owned(), ..Config::for_lab(lab) }
 }
 
+/// A server without the kernel path, and its keeper.
+fn server_with_keeper() -> Option<(Lab, Config, Server, Running)> {
+    let lab = require(Lab::new())?;
+    let config = without_kernel_path(&lab);
+    let server = Server::start(&lab, &config);
+    let keeper = server.keeper(&lab);
+    Some((lab, config, server, keeper))
+}
+
 /// Waits until the keeper has copies of everything.
 #[track_caller]
 fn wait_for_copies(server: &mut Server) {
@@ -69,10 +78,7 @@ fn assert_still_there(call: &Call) {
 /// What comes while no server runs waits in the sockets.
 #[test]
 fn a_crash_loses_what_the_server_had_in_its_hands() {
-    let Some(lab) = require(Lab::new()) else { return };
-    let config = without_kernel_path(&lab);
-    let mut server = Server::start(&lab, &config);
-    let _keeper: Running = server.keeper(&lab);
+    let Some((lab, config, mut server, _keeper)) = server_with_keeper() else { return };
     let calls = [IpFamily::V4, IpFamily::V6].map(|family| Call::new(&lab, &config, family));
     wait_for_copies(&mut server);
     let stop = AtomicBool::new(false);
@@ -118,10 +124,7 @@ fn a_crash_loses_what_the_server_had_in_its_hands() {
 
 #[test]
 fn a_call_that_has_ended_is_not_kept() {
-    let Some(lab) = require(Lab::new()) else { return };
-    let config = without_kernel_path(&lab);
-    let mut server = Server::start(&lab, &config);
-    let _keeper = server.keeper(&lab);
+    let Some((lab, config, mut server, _keeper)) = server_with_keeper() else { return };
     let [stays, mut ends] = [IpFamily::V4; 2].map(|family| Call::new(&lab, &config, family));
     wait_for_copies(&mut server);
     ends.caller.release();
@@ -134,10 +137,7 @@ fn a_call_that_has_ended_is_not_kept() {
 /// The keeper has no copies of the second server yet, or a part of them.
 #[test]
 fn a_server_that_dies_at_once_after_a_crash_leaves_all_calls() {
-    let Some(lab) = require(Lab::new()) else { return };
-    let config = without_kernel_path(&lab);
-    let mut server = Server::start(&lab, &config);
-    let _keeper = server.keeper(&lab);
+    let Some((lab, config, mut server, _keeper)) = server_with_keeper() else { return };
     let calls = [IpFamily::V4, IpFamily::V6].map(|family| Call::new(&lab, &config, family));
     wait_for_copies(&mut server);
     for _ in 0..KILLS {
@@ -152,10 +152,7 @@ fn a_server_that_dies_at_once_after_a_crash_leaves_all_calls() {
 /// An acknowledged removal by an operator is final.
 #[test]
 fn a_session_that_an_operator_has_ended_stays_so_after_a_crash() {
-    let Some(lab) = require(Lab::new()) else { return };
-    let config = without_kernel_path(&lab);
-    let mut server = Server::start(&lab, &config);
-    let _keeper = server.keeper(&lab);
+    let Some((lab, config, mut server, _keeper)) = server_with_keeper() else { return };
     let calls: Vec<_> = (0..5).map(|_| Call::new(&lab, &config, IpFamily::V4)).collect();
     wait_for_copies(&mut server);
     for left in (1..calls.len()).rev() {
@@ -203,10 +200,7 @@ fn a_call_that_a_keeper_has_is_recorded_once() {
 /// Orders of operators are in force again after a crash.
 #[test]
 fn a_drain_and_traces_go_on_behind_a_crash() {
-    let Some(lab) = require(Lab::new()) else { return };
-    let config = without_kernel_path(&lab);
-    let mut server = Server::start(&lab, &config);
-    let _keeper = server.keeper(&lab);
+    let Some((lab, config, mut server, _keeper)) = server_with_keeper() else { return };
     let _call = Call::new(&lab, &config, IpFamily::V4);
     wait_for_copies(&mut server);
     assert!(server.ask(&["drain", "--deadline", "1h"]).ok);
@@ -222,10 +216,7 @@ fn a_drain_and_traces_go_on_behind_a_crash() {
 /// Two servers that die soon after they have taken the calls over may have died of them.
 #[test]
 fn calls_that_servers_die_of_end() {
-    let Some(lab) = require(Lab::new()) else { return };
-    let config = without_kernel_path(&lab);
-    let mut server = Server::start(&lab, &config);
-    let _keeper = server.keeper(&lab);
+    let Some((lab, config, mut server, _keeper)) = server_with_keeper() else { return };
     let _call = Call::new(&lab, &config, IpFamily::V4);
     for allocations in [Some(1), Some(1), None] {
         wait_for_copies(&mut server);
@@ -238,10 +229,7 @@ fn calls_that_servers_die_of_end() {
 /// Without a service manager's store: the keeper has the calls, with what has changed last.
 #[test]
 fn a_server_that_is_told_to_end_leaves_the_newest_state() {
-    let Some(lab) = require(Lab::new()) else { return };
-    let config = without_kernel_path(&lab);
-    let mut server = Server::start(&lab, &config);
-    let _keeper = server.keeper(&lab);
+    let Some((lab, config, mut server, _keeper)) = server_with_keeper() else { return };
     let mut calls = vec![Call::new(&lab, &config, IpFamily::V4)];
     wait_for_copies(&mut server);
     // More often than servers may die.
@@ -259,10 +247,7 @@ fn a_server_that_is_told_to_end_leaves_the_newest_state() {
 /// Another number of workers: the first start succeeds, without the calls.
 #[test]
 fn a_server_that_cannot_go_on_with_the_calls_starts_without_them() {
-    let Some(lab) = require(Lab::new()) else { return };
-    let config = without_kernel_path(&lab);
-    let mut server = Server::start(&lab, &config);
-    let _keeper = server.keeper(&lab);
+    let Some((lab, config, mut server, _keeper)) = server_with_keeper() else { return };
     let _call = Call::new(&lab, &config, IpFamily::V4);
     wait_for_copies(&mut server);
     let workers = server.json(&["status"])["workers"].as_u64().expect("a number") + 1;

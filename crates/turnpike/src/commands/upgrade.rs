@@ -56,9 +56,8 @@ fn replace(before: i32, program: &Path, paths: &PathOptions) -> Result<()> {
     let mut child = command
         .spawn()
         .map_err(|error| Failure::failed(anyhow!("cannot start {}: {error}", program.display())))?;
-    let child = &mut child;
     let has_taken_over = |child: u32| running(paths).is_ok_and(|now| now.cast_unsigned() == child);
-    match wait_until_ready(child, READY_WITHIN, has_taken_over)
+    match wait_until_ready(&mut child, READY_WITHIN, has_taken_over)
         .or_fail("cannot wait for the new process")?
     {
         None => {
