@@ -60,6 +60,8 @@ turn_types::labels! {
         Total => "total",
         /// Its address has as many as it may have.
         Address => "address",
+        /// Few are free, and its network has its share of them.
+        Network => "network",
         /// No descriptors or no memory left.
         Resources => "resources",
     }
@@ -129,6 +131,8 @@ turn_types::labels! {
         Total => "total",
         /// Its address has as many as it may have.
         Address => "address",
+        /// Few are free, and its network has its share of them.
+        Network => "network",
         /// More wait for processor time than may, or it has waited too long: clients ask again.
         Busy => "busy",
         /// Its address has used its share of the processor time for handshakes: clients ask again.

@@ -1,9 +1,11 @@
 //! Connection limits, shared by all workers.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use fair_share::{CLIENTS, Claimant, Share, Shortage, Slots};
 use turn_types::Prefix;
 
 /// Limits of connections; 0 is no limit.
@@ -22,9 +24,12 @@ pub struct Admission {
     counts: Mutex<Counts>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counts {
-    total: u32,
+    /// Connections whose client is not known yet.
+    unknown: u32,
+    /// Slots of the others.
+    known: Slots,
     by_customer: HashMap<Prefix, u32>,
 }
 
@@ -32,8 +37,15 @@ struct Counts {
 #[derive(Debug)]
 pub(crate) struct Admitted {
     admission: Arc<Admission>,
-    /// Customer; `None` until a load balancer has named the client.
-    customer: Option<Prefix>,
+    /// `None` until a load balancer has named the client.
+    client: Option<AdmittedClient>,
+}
+
+/// The client of an admitted connection.
+#[derive(Debug)]
+struct AdmittedClient {
+    customer: Prefix,
+    share: Share,
 }
 
 /// Limit that a connection would exceed.
@@ -43,13 +55,21 @@ pub(crate) enum LimitReached {
     Total,
     /// [`ConnectionLimits::per_address`].
     Address,
+    /// Share of the client's network in [`ConnectionLimits::total`], of which little is left.
+    Network,
 }
 
 impl Admission {
     /// Returns limits with all counts at zero.
     #[must_use]
     pub fn new(limits: ConnectionLimits) -> Self {
-        Self { limits, counts: Mutex::default() }
+        let capacity = if limits.total == 0 { u32::MAX } else { limits.total };
+        let counts = Counts {
+            unknown: 0,
+            known: Slots::new(&CLIENTS, capacity, secret_hasher()),
+            by_customer: HashMap::new(),
+        };
+        Self { limits, counts: Mutex::new(counts) }
     }
 
     /// Returns true where an address is one customer's. Without a limit per address many customers
@@ -60,31 +80,27 @@ impl Admission {
 
     /// Admits a client's connection.
     pub(crate) fn admit(self: &Arc<Self>, client: IpAddr) -> Result<Admitted, LimitReached> {
-        let mut admitted = self.admit_unknown()?;
-        admitted.assign(client)?;
-        Ok(admitted)
+        let client = self.counts().admit(self.limits, client)?;
+        Ok(Admitted { admission: Arc::clone(self), client: Some(client) })
     }
 
     /// Admits a connection whose client is not known yet.
     pub(crate) fn admit_unknown(self: &Arc<Self>) -> Result<Admitted, LimitReached> {
         let mut counts = self.counts();
-        if self.limits.total > 0 && counts.total >= self.limits.total {
+        if counts.is_full(self.limits) {
             return Err(LimitReached::Total);
         }
-        counts.total += 1;
-        Ok(Admitted { admission: Arc::clone(self), customer: None })
+        counts.unknown += 1;
+        Ok(Admitted { admission: Arc::clone(self), client: None })
     }
 
     /// Counts a connection that another process has admitted, even beyond the limits. `None`: its
     /// client is not known yet.
     pub(crate) fn keep(self: &Arc<Self>, client: Option<IpAddr>) -> Admitted {
-        let customer = client.map(Prefix::customer);
         let mut counts = self.counts();
-        counts.total += 1;
-        if let Some(customer) = customer {
-            *counts.by_customer.entry(customer).or_default() += 1;
-        }
-        Admitted { admission: Arc::clone(self), customer }
+        let client = client.map(|client| counts.keep(client));
+        counts.unknown += u32::from(client.is_none());
+        Admitted { admission: Arc::clone(self), client }
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -93,19 +109,62 @@ impl Admission {
     }
 }
 
-impl Admitted {
-    /// Counts the connection for its customer.
-    pub(crate) fn assign(&mut self, client: IpAddr) -> Result<(), LimitReached> {
-        let customer = Prefix::customer(client);
-        let most = self.admission.limits.per_address;
-        let mut counts = self.admission.counts();
-        let of_customer = counts.by_customer.entry(customer).or_default();
-        // It has an entry then: nothing was added.
-        if most > 0 && *of_customer >= most {
+impl Counts {
+    const fn is_full(&self, limits: ConnectionLimits) -> bool {
+        limits.total > 0 && self.known.held() + self.unknown >= limits.total
+    }
+
+    fn admit(
+        &mut self,
+        limits: ConnectionLimits,
+        client: IpAddr,
+    ) -> Result<AdmittedClient, LimitReached> {
+        if self.is_full(limits) {
+            return Err(LimitReached::Total);
+        }
+        self.check(limits, client)?;
+        Ok(self.keep(client))
+    }
+
+    /// Checks the limits of the client and its network.
+    fn check(&self, limits: ConnectionLimits, client: IpAddr) -> Result<(), LimitReached> {
+        if limits.per_address == 0 {
+            return Ok(());
+        }
+        let of_customer = self.by_customer.get(&Prefix::customer(client)).copied().unwrap_or(0);
+        if of_customer >= limits.per_address {
             return Err(LimitReached::Address);
         }
-        *of_customer += 1;
-        self.customer = Some(customer);
+        self.known.check(&Claimant::at(client)).map_err(|shortage| match shortage {
+            Shortage::Table => LimitReached::Total,
+            Shortage::Share => LimitReached::Network,
+        })
+    }
+
+    fn keep(&mut self, client: IpAddr) -> AdmittedClient {
+        let customer = Prefix::customer(client);
+        *self.by_customer.entry(customer).or_default() += 1;
+        AdmittedClient { customer, share: self.known.keep(&Claimant::at(client)) }
+    }
+
+    fn release(&mut self, AdmittedClient { customer, share }: AdmittedClient) {
+        self.known.release(share);
+        if let Some(count) = self.by_customer.get_mut(&customer) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_customer.remove(&customer);
+            }
+        }
+    }
+}
+
+impl Admitted {
+    /// Counts the connection for its client, which a load balancer has named.
+    pub(crate) fn assign(&mut self, client: IpAddr) -> Result<(), LimitReached> {
+        let mut counts = self.admission.counts();
+        counts.check(self.admission.limits, client)?;
+        self.client = Some(counts.keep(client));
+        counts.unknown -= 1;
         Ok(())
     }
 }
@@ -113,15 +172,18 @@ impl Admitted {
 impl Drop for Admitted {
     fn drop(&mut self) {
         let mut counts = self.admission.counts();
-        counts.total -= 1;
-        let Some(customer) = self.customer else { return };
-        if let Some(count) = counts.by_customer.get_mut(&customer) {
-            *count -= 1;
-            if *count == 0 {
-                counts.by_customer.remove(&customer);
-            }
+        match self.client.take() {
+            Some(client) => counts.release(client),
+            None => counts.unknown -= 1,
         }
     }
+}
+
+/// A hasher with a seed of the system's.
+fn secret_hasher() -> ahash::RandomState {
+    let system = RandomState::new();
+    let [a, b, c, d] = [1, 2, 3, 4].map(|number| system.hash_one(number));
+    ahash::RandomState::with_seeds(a, b, c, d)
 }
 
 #[cfg(test)]
@@ -144,7 +206,7 @@ mod tests {
         drop(first);
         let again = from("192.0.2.1").unwrap();
         drop((third, again));
-        assert_eq!(admission.counts().total, 1);
+        assert_eq!(admission.counts().known.held(), 1);
         assert_eq!(admission.counts().by_customer.len(), 1, "nobody is remembered");
     }
 
@@ -166,6 +228,32 @@ mod tests {
         let _first = from("2001:db8::1").unwrap();
         assert_eq!(from("2001:db8::ffff:1").unwrap_err(), LimitReached::Address);
         assert!(from("2001:db8:0:1::1").is_ok());
+    }
+
+    #[test]
+    fn a_site_leaves_connections_to_others() {
+        let admission = admission(1000, 1000);
+        let from = |number: u16| format!("2001:db8:1:{number:x}::1").parse::<IpAddr>().unwrap();
+        let admitted: Vec<_> = (0..2000).map(|number| admission.admit(from(number))).collect();
+        assert_eq!(admitted.last().unwrap().as_ref().unwrap_err(), &LimitReached::Network);
+        let count = admitted.iter().filter(|admitted| admitted.is_ok()).count();
+        assert!((875..1000).contains(&count), "{count}");
+        for other in ["192.0.2.1", "2001:db8:2::1", "203.0.113.1"] {
+            assert!(admission.admit(other.parse().unwrap()).is_ok(), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_connection_counts_once_when_its_client_is_named() {
+        let admission = admission(2, 1);
+        let mut one = admission.admit_unknown().unwrap();
+        let mut two = admission.admit_unknown().unwrap();
+        assert_eq!(admission.admit_unknown().unwrap_err(), LimitReached::Total);
+        one.assign([192, 0, 2, 1].into()).unwrap();
+        assert_eq!(two.assign([192, 0, 2, 1].into()).unwrap_err(), LimitReached::Address);
+        drop((one, two));
+        let counts = admission.counts();
+        assert_eq!((counts.unknown, counts.known.held(), counts.by_customer.len()), (0, 0, 0));
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl<N: Net> Context<N> {
         self.handshakes.begin(self.now.instant, client, step, || self.net.cpu_time())
     }
 
-    /// Ends handshake work and charges its customer.
+    /// Ends handshake work and charges its client.
     pub(crate) fn end_handshake(&mut self, work: Work) {
         self.handshakes.done(self.now.instant, work, self.net.cpu_time());
     }
@@ -104,7 +104,7 @@ impl<N: Net> Context<N> {
         let customer = Prefix::customer(client);
         let reason = match why {
             NoTime::Turn => "all handshakes together exceed the time for them",
-            NoTime::Customer => "this client network has used its share",
+            NoTime::Share => "this client network has used its share",
         };
         let now = self.now.instant;
         let shown = self.observer.network(&customer);

@@ -22,6 +22,7 @@ mod waiting;
 use std::ops::Range;
 use std::sync::Arc;
 
+use ahash::RandomState;
 use control::Series;
 use turn_proto::DropReason;
 use turn_session::dtls::{DtlsConfig, begins_handshake};
@@ -82,14 +83,16 @@ struct ClientHello {
 }
 
 impl Dtls {
-    pub(crate) fn new(settings: DtlsSettings) -> Self {
-        let queue = HandshakeQueue::new(settings.admission.is_by_customer());
+    /// No session. The hasher has a secret seed.
+    pub(crate) fn new(settings: DtlsSettings, hasher: &RandomState) -> Self {
+        let is_by_customer = settings.admission.is_by_customer();
+        let queue = HandshakeQueue::new(is_by_customer, hasher.clone());
         Self {
             settings,
-            sessions: Sessions::default(),
+            sessions: Sessions::new(hasher.clone()),
             deferred: Vec::new(),
             used_cookies: UsedCookies::new(),
-            pieces: HelloPieces::default(),
+            pieces: HelloPieces::new(hasher.clone()),
             queue,
             records: Vec::new(),
             plain: Vec::new(),
@@ -104,7 +107,7 @@ impl Dtls {
     }
 
     /// Returns the number of sessions whose handshake is not complete.
-    pub(crate) const fn half_open(&self) -> usize {
+    pub(crate) fn half_open(&self) -> usize {
         self.sessions.half_open()
     }
 

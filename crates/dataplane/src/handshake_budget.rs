@@ -1,23 +1,23 @@
 //! Processor time for DTLS and TLS handshakes, which need no credentials to begin.
 //!
 //! One handshake costs as much as hundreds of relayed packets, which wait for it. So in each turn
-//! of the loop handshakes have a bounded time, and each [customer](Prefix::customer) has a small
-//! share of the worker. The last part of a turn's time is for customers that have used little of
-//! their share: a flood from a few sources, however large, does not keep others from being served.
-//! Where the configuration says that an address is many customers', there are no shares.
+//! of the loop handshakes have a bounded time, and each client and the networks around it have a
+//! small share of the worker. The last part of a turn's time is for clients that have used little
+//! of their share: a flood from some networks, however large, does not keep others from being
+//! served. Where the configuration says that an address is many customers', there are no shares.
 //!
 //! Work that finds no time in a turn goes on in the next: with TLS it waits in its connection, with
 //! DTLS in a [queue](crate::dtls).
 //!
-//! The measure is the processor time of the thread: no customer is charged for other work of the
+//! The measure is the processor time of the thread: no client is charged for other work of the
 //! host.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use ahash::RandomState;
-use turn_proto::SourceBudget;
-use turn_types::{Instant, Prefix};
+use fair_share::{CLIENTS, Claimant, Meter};
+use turn_types::Instant;
 
 use crate::limits::{
     HANDSHAKE_BURST, HANDSHAKE_SHARE, HANDSHAKE_STEP_MAX, HANDSHAKE_STEP_MIN, HANDSHAKE_TIME_FEW,
@@ -27,9 +27,11 @@ use crate::limits::{
 /// Handshake time of one worker.
 #[derive(Debug)]
 pub(crate) struct HandshakeBudget {
-    customers: SourceBudget,
+    used: Meter,
     /// Time spent in this turn of the loop.
     spent: Duration,
+    /// True in a turn in which handshakes of TLS come first.
+    is_tls_first: bool,
 }
 
 /// Kinds of work. Continuing has priority: work was invested already.
@@ -48,26 +50,29 @@ pub(crate) enum Step {
 pub(crate) enum NoTime {
     /// Time of this turn of the loop.
     Turn,
-    /// Share of the customer.
-    Customer,
+    /// Share of the client or its network.
+    Share,
 }
 
 /// Handshake work in progress, of which the time is measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work {
-    customer: Prefix,
+    client: IpAddr,
     begun: Duration,
 }
 
 impl HandshakeBudget {
     /// Returns full budgets. The hasher decides which sources share a bucket.
     pub(crate) fn new(hasher: RandomState) -> Self {
-        Self { customers: SourceBudget::new(hasher), spent: Duration::ZERO }
+        Self { used: Meter::new(&CLIENTS, hasher), spent: Duration::ZERO, is_tls_first: false }
     }
 
-    /// Begins another turn of the loop.
-    pub(crate) const fn begin_turn(&mut self) {
+    /// Begins another turn of the loop. Returns true in every second one: handshakes of TLS come
+    /// first then, so that neither transport takes all time.
+    pub(crate) const fn begin_turn(&mut self) -> bool {
         self.spent = Duration::ZERO;
+        self.is_tls_first = !self.is_tls_first;
+        self.is_tls_first
     }
 
     /// Begins work for a client; [`done`](Self::done) ends it. `cpu` reads the thread's processor
@@ -82,26 +87,20 @@ impl HandshakeBudget {
         step: Step,
         cpu: impl FnOnce() -> Duration,
     ) -> Result<Work, NoTime> {
-        let customer = Prefix::customer(client);
-        self.admit(now, customer, step)?;
-        Ok(Work { customer, begun: cpu() })
+        self.admit(now, client, step)?;
+        Ok(Work { client, begun: cpu() })
     }
 
-    /// Ends work and charges its customer for the time since its beginning.
+    /// Ends work and charges its client for the time since its beginning.
     pub(crate) fn done(&mut self, now: Instant, work: Work, cpu: Duration) {
-        self.charge(now, work.customer, cpu.saturating_sub(work.begun));
+        self.charge(now, work.client, cpu.saturating_sub(work.begun));
     }
 
-    /// Returns whether work of a customer may begin now; charges nothing.
+    /// Checks that work for a client may begin now; charges nothing.
     ///
     /// # Errors
     /// The budget that is used up.
-    pub(crate) fn admit(
-        &mut self,
-        now: Instant,
-        customer: Prefix,
-        step: Step,
-    ) -> Result<(), NoTime> {
+    pub(crate) fn admit(&self, now: Instant, client: IpAddr, step: Step) -> Result<(), NoTime> {
         let is_late = self.spent >= HANDSHAKE_TIME_PER_TURN / 2;
         let used_at_most = match step {
             _ if self.spent >= HANDSHAKE_TIME_PER_TURN => return Err(NoTime::Turn),
@@ -110,20 +109,18 @@ impl HandshakeBudget {
             Step::Begin => HANDSHAKE_BURST / 4 * 3,
             Step::Continue => HANDSHAKE_BURST,
         };
-        // Charges nothing yet: the time is not known.
-        if self.customers.spend(now, customer, Duration::ZERO, used_at_most * HANDSHAKE_SHARE) {
+        let used = self.used.backlog(now, &Claimant::at(client));
+        if used <= used_at_most * HANDSHAKE_SHARE {
             Ok(())
         } else {
-            Err(if is_late { NoTime::Turn } else { NoTime::Customer })
+            Err(if is_late { NoTime::Turn } else { NoTime::Share })
         }
     }
 
-    fn charge(&mut self, now: Instant, customer: Prefix, took: Duration) {
+    fn charge(&mut self, now: Instant, client: IpAddr, took: Duration) {
         let took = took.clamp(HANDSHAKE_STEP_MIN, HANDSHAKE_STEP_MAX);
         self.spent += took;
-        // An admitted customer had used no more than the burst: the whole step is charged.
-        let most = (HANDSHAKE_BURST + HANDSHAKE_STEP_MAX) * HANDSHAKE_SHARE;
-        self.customers.spend(now, customer, took * HANDSHAKE_SHARE, most);
+        self.used.charge(now, &Claimant::at(client), took * HANDSHAKE_SHARE);
     }
 }
 
@@ -141,15 +138,16 @@ mod tests {
         Instant::ZERO + Duration::from_millis(100_000 + millis)
     }
 
-    fn customer(number: u8) -> Prefix {
-        Prefix::customer(IpAddr::from([192, 0, 2, number]))
+    /// An address in a network of its own.
+    fn customer(number: u8) -> IpAddr {
+        IpAddr::from([192, number, 2, 1])
     }
 
     /// Steps of this cost until there is no time, and why.
     fn steps(
         budget: &mut HandshakeBudget,
         now: Instant,
-        customer: Prefix,
+        customer: IpAddr,
         step: Step,
     ) -> (u32, NoTime) {
         let mut steps = 0;
@@ -169,7 +167,7 @@ mod tests {
             budget.begin_turn();
             match steps(budget, now, customer(1), step) {
                 (0, why) => {
-                    assert_eq!(why, NoTime::Customer);
+                    assert_eq!(why, NoTime::Share);
                     return all;
                 }
                 (steps, _) => all += steps,
@@ -251,10 +249,36 @@ mod tests {
     #[test]
     fn one_customer_of_ipv6_has_one_share() {
         let [one, two] = ["2001:db8::1", "2001:db8::2"].map(|ip| ip.parse::<IpAddr>().unwrap());
-        assert_eq!(Prefix::customer(one), Prefix::customer(two));
         let mut budget = budget();
         let work = budget.begin(at(0), one, Step::Begin, || STEP).unwrap();
-        budget.done(at(0), work, STEP);
-        assert!(budget.spent >= HANDSHAKE_STEP_MIN);
+        budget.done(at(0), work, STEP * 2);
+        assert_eq!(budget.spent, STEP);
+        let used = |client| budget.used.backlog(at(0), &Claimant::at(client));
+        assert_eq!([used(one), used(two)], [STEP * HANDSHAKE_SHARE; 2]);
+    }
+
+    /// Whoever has a site and changes its address for each handshake.
+    #[test]
+    fn a_site_of_ipv6_has_a_share_and_leaves_the_rest() {
+        let mut budget = budget();
+        let site = |number: u16| IpAddr::from([0x2001, 0xdb8, 1, number, 0, 0, 0, 1]);
+        let mut begun = Duration::ZERO;
+        let seconds = 300;
+        // A millisecond per turn, half of the worker's time.
+        for turn in 0..seconds * 500 {
+            budget.begin_turn();
+            let now = at(turn * 2);
+            while budget.admit(now, site(turn as u16), Step::Begin).is_ok() {
+                budget.charge(now, site(turn as u16), STEP);
+                begun += STEP;
+            }
+            if turn % 50 == 49 {
+                let other = customer((turn / 50) as u8);
+                assert_eq!(budget.admit(now, other, Step::Begin), Ok(()), "{turn}");
+            }
+        }
+        // Its burst, and an eighth of the time.
+        let most = HANDSHAKE_BURST * 16 + Duration::from_secs(seconds) / HANDSHAKE_SHARE * 16;
+        assert!(begun < most && begun > most / 2, "{begun:?} of {most:?}");
     }
 }

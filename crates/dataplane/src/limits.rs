@@ -52,12 +52,9 @@ const _: () = assert!(
     "the next process begins behind the records of the one before"
 );
 
-/// ClientHellos in fragments of which a worker keeps the first ones: of 2 KiB each, so half a MiB.
-/// More are dropped, and their clients repeat them.
-pub const HELLO_PIECES: usize = 256;
-
-/// Maximum number of incomplete ClientHellos of one customer.
-pub const HELLO_PIECES_PER_CUSTOMER: usize = 32;
+/// Maximum number of incomplete ClientHellos of a worker, of 2 KiB each. One of the network that has
+/// most makes room for another, and its client repeats it.
+pub const HELLO_PIECES: u32 = 256;
 
 /// Timeout for an incomplete ClientHello: clients retransmit after a second (RFC 6347 §4.2.4.1).
 pub const HELLO_PIECES_KEPT: Duration = Duration::from_secs(1);
@@ -184,14 +181,10 @@ pub const ENDING_FOR: Duration = Duration::from_secs(5);
 /// Interval of the search for connections past their deadlines.
 pub const SWEEP_STREAMS_EVERY: Duration = Duration::from_secs(1);
 
-/// DTLS sessions of one worker with an incomplete handshake; for one more, the oldest one of the
-/// customer that has most is evicted. Each has about 50 KB.
-pub const HALF_OPEN_MAX: usize = 512;
-
-/// The same of one customer, of which the oldest is evicted: a company behind one address, all of
-/// whose clients reconnect together. An evicted client has to begin anew, so they are more than the
-/// waiting hellos of a customer. With a round trip of 0.2 s they are 1000 handshakes per second.
-pub const HALF_OPEN_PER_CUSTOMER: usize = HALF_OPEN_MAX / 2;
+/// DTLS sessions of one worker with an incomplete handshake; for one more, one of the network that
+/// has most is evicted. Each has about 50 KB. With a round trip of 0.2 s they are 2500 handshakes
+/// per second.
+pub const HALF_OPEN_MAX: u32 = 512;
 
 /// Entries for cookies that have begun a session: 256 KiB. Within the lifetime of a cookie one
 /// customer's share of the time is worth about a third of them.
@@ -204,12 +197,13 @@ pub const HANDSHAKE_TIME_PER_TURN: Duration = Duration::from_millis(1);
 
 /// Datagrams of DTLS handshakes that wait for a turn with time: as many clients as half-open
 /// sessions. They are served within 0.1 s, with RSA within half a second.
-pub const HANDSHAKES_WAITING: usize = HALF_OPEN_MAX;
+pub const HANDSHAKES_WAITING: usize = HALF_OPEN_MAX as usize;
 
-/// The same of one customer, so that a few hostile addresses do not delay all others.
-pub const HANDSHAKES_WAITING_PER_CUSTOMER: usize = HANDSHAKES_WAITING / 4;
+/// Time by which a waiting datagram of one address delays the next one behind those of others: a
+/// client that repeats handshakes all the time is behind one that began within the last seconds.
+pub const HANDSHAKE_DELAY: Duration = Duration::from_millis(500);
 
-/// The same of one client's address and port. A client's second flight has three messages, each
+/// Waiting datagrams of one client's address and port. A client's second flight has three messages, each
 /// perhaps in a datagram of its own; twice that, for a repetition.
 pub const HANDSHAKES_WAITING_PER_CLIENT: usize = 8;
 
@@ -221,18 +215,17 @@ pub const HANDSHAKE_DATAGRAM_MAX: usize = turn_session::dtls::HELLO_MAX;
 /// §4.2.4.1), which renews the time of a hello; a client that has not done so within two is gone.
 pub const HANDSHAKE_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Share of one customer in a worker's time for handshakes, as a divisor: some 80 handshakes per
-/// second, with RSA 30. Calls are protected by the bound of the turn; the share keeps one address
-/// from taking the time of all. At the share of a hostile one, a packet in 32 meets a handshake and
-/// waits 0.1 ms for it, with RSA 1 ms: less than the delay of a network varies by.
-pub const HANDSHAKE_SHARE: u32 = 32;
+/// Share of one address in a worker's time for handshakes, as a divisor: some 20 handshakes per
+/// second, with RSA 7. A company's network has an eighth, a provider's a half. Calls are protected
+/// by the bound of the turn; the share keeps one network from taking the time of all.
+pub const HANDSHAKE_SHARE: u32 = 128;
 
 /// Burst of that share: some 1600 handshakes, with RSA 700, as when a company's clients reconnect
-/// together. The last quarter is for finishing them. A hostile address has it once in half a
-/// minute: a second or two in which each turn takes its millisecond.
+/// together. The last quarter is for finishing them. A hostile address has it once in two minutes:
+/// a second or two in which each turn takes its millisecond.
 pub const HANDSHAKE_BURST: Duration = Duration::from_secs(1);
 
-/// Use up to which a customer counts as one that has used little: a few handshakes.
+/// Use up to which a client counts as one that has used little: a few handshakes.
 pub const HANDSHAKE_TIME_FEW: Duration = Duration::from_millis(5);
 
 /// Smallest charge of a handshake step: for the work around it, and for coarse clocks.
@@ -351,5 +344,4 @@ pub const WARNING_EVERY: Duration = Duration::from_secs(60);
 const _: () = assert!(MESSAGES_PER_RECEIVE <= MESSAGES_PER_GATHERING);
 const _: () = assert!(xdp_relay::limits::LEASE.as_secs() >= 3 * SWEEP_EVERY.as_secs());
 const _: () = assert!(2 * PIPE_BYTES < STREAM_BACKLOG_BYTES);
-const _: () = assert!(HANDSHAKES_WAITING_PER_CUSTOMER < HALF_OPEN_PER_CUSTOMER);
 const _: () = assert!(HELD_FOR.as_secs() > turn_proto::limits::PENDING_LIFETIME.as_secs());

@@ -13,6 +13,7 @@ mod receive;
 mod table;
 mod tls;
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
@@ -61,6 +62,8 @@ pub(crate) struct Streams<N: Net> {
     /// Connections to be read in the next turn without a report of epoll, which does not know of
     /// buffered bytes.
     reread: Vec<SocketId>,
+    /// Connections whose handshakes wait for a share of the time, in their order.
+    paused: VecDeque<SocketId>,
     /// Pipes whose client's connection was written or closed, for their other end.
     pipes: Vec<PipeEvent>,
     /// Time of the next sweep; `None` without connections.
@@ -104,6 +107,7 @@ impl<N: Net> Streams<N> {
             unsent: Vec::new(),
             stuck: Vec::new(),
             reread: Vec::new(),
+            paused: VecDeque::new(),
             pipes: Vec::new(),
             sweep_at: None,
             accepts: true,

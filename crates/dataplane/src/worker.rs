@@ -145,7 +145,7 @@ impl<N: Net> Worker<N> {
         let sockets = Sockets::new(&net, spec.listeners, spec.shared, spec.net)?;
         let worker = Self {
             streams: Streams::new(&net, spec.acceptors, spec.streams)?,
-            dtls: Dtls::new(spec.dtls),
+            dtls: Dtls::new(spec.dtls, &hasher),
             tcp_relay: TcpRelay::default(),
             offload: Offload::new(&net, spec.routes)?,
             workers: spec.workers,
@@ -189,7 +189,9 @@ impl<N: Net> Worker<N> {
             return !self.stopping;
         }
         self.wait();
-        self.cx.handshakes.begin_turn();
+        if self.cx.handshakes.begin_turn() {
+            self.serve_rereads();
+        }
         self.serve_waiting_handshakes();
         self.serve_datagrams();
         self.serve_ring();
@@ -257,8 +259,7 @@ impl<N: Net> Worker<N> {
 
     /// Serves DTLS handshakes that had no time in earlier turns, as far as this one has.
     fn serve_waiting_handshakes(&mut self) {
-        let mut position = 0;
-        while let Some(waiting) = self.dtls.next_waiting(&mut self.cx, &mut position) {
+        while let Some(waiting) = self.dtls.next_waiting(&mut self.cx) {
             self.make_room_to_receive();
             self.dtls.serve_waiting(&mut self.cx, &waiting);
             self.settle();

@@ -56,6 +56,8 @@ pub(crate) enum AuthStep {
     },
     /// Too many verifications have failed for the customer: nothing was verified.
     BudgetSpent,
+    /// Too many look-ups wait: nobody was looked up.
+    LookupsOverloaded,
     /// The request is refused.
     Refuse {
         reason: Refusal,
@@ -149,8 +151,9 @@ fn still_known(
     Some(case.accept(Grant { expires: None, ..known.clone() }, integrity))
 }
 
-/// The number of verifications that a refused request has cost: one for each shared secret that its
-/// name may have been made with.
+/// The number of verifications that a refused request has cost in vain: one for each shared secret
+/// that its name may have been made with. A right integrity costs none, also of a credential that
+/// has expired: it guesses nothing.
 pub(crate) fn failed_verifications(
     rules: RealmRules<'_>,
     message: &Message<'_>,
@@ -158,12 +161,7 @@ pub(crate) fn failed_verifications(
 ) -> u32 {
     let failed = matches!(
         reason,
-        Refusal::UnknownUser
-            | Refusal::WrongPassword
-            | Refusal::WrongSecret
-            | Refusal::BadToken
-            | Refusal::CredentialExpired
-            | Refusal::CredentialRevoked
+        Refusal::UnknownUser | Refusal::WrongPassword | Refusal::WrongSecret | Refusal::BadToken
     );
     let name = message.first(AttributeType::USERNAME).and_then(|name| value::username(name).ok());
     // Whether there is a time in it does not depend on what time it is.
@@ -215,6 +213,7 @@ pub(crate) fn authenticate_found(
             let _ = case.proves(&IntegrityKey::for_one_exchange(&[0; 32]));
             return refuse(case.unknown_user());
         }
+        UserAnswer::Overloaded => return AuthStep::LookupsOverloaded,
         UserAnswer::Unavailable => {
             let known = known.filter(|known| {
                 known.realm == *rules.name && claim.user.is(&known.user, rules.name)

@@ -95,4 +95,3 @@ pub use store::Progress;
 pub use store::carried::CarriedTraffic;
 pub use store::population::Population;
 pub use store::registry::{Registry, SharedRegistry};
-pub use store::source_budget::SourceBudget;

@@ -3,21 +3,23 @@
 
 use core::time::Duration;
 
-/// Requests of one worker that wait for an answer from outside; beyond it new ones are dropped and
-/// the client retransmits. 4096 waiting requests are about 1 MiB, and at a slow 50 ms per look-up
-/// still let 80,000 per second through.
-pub const PENDING_MAX: usize = 4096;
+/// User look-ups of clients without an allocation that wait in one worker. With a slow look-up of
+/// 50 ms they are 40,000 a second. Each waiting request takes about 256 bytes.
+pub const PENDING_USERS_MAX: u32 = 2048;
 
-/// Pending requests that may wait for a user look-up. The rest is for Allocate requests that passed
-/// every check: a sender that keeps the look-ups busy cannot have one of them refused.
-pub const PENDING_USERS_MAX: usize = PENDING_MAX - 256;
+/// User look-ups of clients that refresh their allocation.
+pub const PENDING_KNOWN_USERS_MAX: u32 = 512;
 
-/// User look-ups of clients without an allocation. The rest is for clients that refresh theirs.
-pub const PENDING_NEW_USERS_MAX: usize = PENDING_USERS_MAX - 512;
+/// Requests that wait for relay sockets, which takes a system call, or for another worker.
+pub const PENDING_OTHERS_MAX: u32 = 1536;
 
-/// User look-ups at a time for one customer's clients without an allocation: 2,500 a second where
-/// one takes 50 ms, and with a store that hangs it takes 26 customers to fill all places.
-pub const PENDING_USERS_PER_CUSTOMER_MAX: u32 = 128;
+/// Requests of one worker that wait for an answer from outside. Beyond the limit of its kind a
+/// request is refused; over UDP a user look-up is dropped, and the client retransmits.
+pub const PENDING_MAX: usize = (PENDING_USERS_MAX
+    + PENDING_KNOWN_USERS_MAX
+    + PENDING_AUTHORIZATIONS_MAX
+    + PENDING_CONNECTS_MAX
+    + PENDING_OTHERS_MAX) as usize;
 
 /// User look-ups at a time for one 5-tuple: a client has one request outstanding, and perhaps a
 /// second after it has changed its mind.
@@ -69,11 +71,11 @@ pub const CONNECTIONS_PER_ALLOCATION_MAX: usize = 64;
 
 /// Connections with peers in one worker: with their clients' ends they are twice as many
 /// descriptors.
-pub const CONNECTIONS_MAX: usize = 8192;
+pub const CONNECTIONS_MAX: u32 = 8192;
 
-/// Pending Connect requests: peers that do not answer keep
-/// them waiting for [`CONNECT_WITHIN`], and others are to have room beside them.
-pub const PENDING_CONNECTS_MAX: usize = PENDING_MAX / 4;
+/// Connect requests that wait for their peers in one worker. A peer that does not answer keeps one
+/// waiting for [`CONNECT_WITHIN`].
+pub const PENDING_CONNECTS_MAX: u32 = 1024;
 
 /// Longest time for a peer to accept a connection: at least 30 s (RFC 6062 §5.2), and less than a
 /// request may wait ([`PENDING_LIFETIME`]).
@@ -97,13 +99,6 @@ pub const RESERVATIONS_PER_ACCOUNT_MAX: usize = 32;
 /// two reports, so that all traffic counts, and short enough that no client is silenced for long by
 /// traffic from before the rate was lowered.
 pub const CARRIED_DEBT_MAX: Duration = Duration::from_secs(10);
-
-/// Buckets of one [`SourceBudget`](crate::SourceBudget): 4096 x 8 bytes; sources that collide
-/// share.
-pub const SOURCE_BUCKETS: usize = 4096;
-
-/// Buckets where customers are counted, of which there are more than networks: 128 KiB.
-pub const CUSTOMER_BUCKETS: usize = 4 * SOURCE_BUCKETS;
 
 /// Most PADDING in one answer (RFC 5780 §6.1): the MTU of Ethernet, as on the path to almost any
 /// client. An answer never has more than its request had.
@@ -172,8 +167,8 @@ pub const SERVER_NAME_BYTES_MAX: usize = 127;
 pub const GRANT_PEERS_MAX: usize = 8;
 
 /// Allocate requests of one worker that wait for the authorizer: with a quick one thousands a
-/// second, and one that hangs leaves three quarters of the places to others.
-pub const PENDING_AUTHORIZATIONS_MAX: usize = PENDING_MAX / 4;
+/// second.
+pub const PENDING_AUTHORIZATIONS_MAX: u32 = 1024;
 
 /// Largest UDP payload over IPv4 (65,535 - 20 - 8), header in front included.
 pub const UDP_PAYLOAD_MAX: usize = 65_507;

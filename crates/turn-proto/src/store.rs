@@ -23,7 +23,6 @@ pub(crate) mod population;
 pub(crate) mod registry;
 pub(crate) mod routes;
 pub(crate) mod snapshot;
-pub(crate) mod source_budget;
 mod timers;
 
 pub(crate) use self::allocation::{Allocation, RelaySocket};
@@ -40,7 +39,7 @@ pub(crate) use self::move_queue::{MoveQueues, QueueFull};
 pub(crate) use self::new_peers::NewPeers;
 pub(crate) use self::outbox::Outbox;
 pub(crate) use self::pending::{
-    DeferredRequest, Pending, PendingConnect, PendingMove, UserLookup, Waiting,
+    DeferredRequest, Pending, PendingConnect, PendingMove, UserLookup, Wait, Waiting,
 };
 pub(crate) use self::pending_allocation::{ClaimedPort, PendingAllocation, SocketState};
 pub(crate) use self::permission::{Permission, Permissions};

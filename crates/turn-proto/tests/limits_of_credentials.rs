@@ -205,6 +205,19 @@ fn a_silent_authorizer_refuses_or_serves_as_configured() {
     Client::new(1).allocate(&mut world);
 }
 
+/// Overloaded is not unavailable: whoever asks often enough would be served otherwise.
+#[test]
+fn an_overloaded_authorizer_refuses_whatever_is_configured() {
+    for when_silent in [WhenSilent::Serve, WhenSilent::Refuse] {
+        let mut policy = policy();
+        policy.auth.authorizer = Some(when_silent);
+        let mut world = World::with(policy);
+        world.authorizer = Authorization::Overloaded;
+        let refused = refusal(&mut world, &mut Client::new(1));
+        assert_eq!(refused, (Some(500), Some(Refusal::AuthorizerOverloaded)));
+    }
+}
+
 #[test]
 fn the_authorizer_narrows_limits() {
     let mut world = asked();
@@ -242,30 +255,34 @@ fn an_answer_that_never_comes_leaves_nothing() {
     alice.allocate(&mut world);
 }
 
-/// Requests that wait for the authorizer take a part of the places, and free theirs at its answer.
+/// Requests of one account that wait for the authorizer leave slots to others, and free theirs at
+/// its answer. No configuration serves whom it was not asked about.
 #[test]
-fn requests_that_wait_for_the_authorizer_are_bounded() {
+fn requests_of_one_account_that_wait_for_the_authorizer_leave_slots_to_others() {
     let mut policy = with_secret();
-    policy.auth.authorizer = Some(WhenSilent::Refuse);
+    policy.auth.authorizer = Some(WhenSilent::Serve);
     let mut world = World::with(policy);
     world.hold = true;
     let mut port = 0;
-    let mut ask = |world: &mut World| {
+    let mut ask = |world: &mut World, name: &str| {
         port += 1;
-        let mut client = named(port, "1900003600:alice".to_owned());
+        let mut client = named(port, format!("1900003600:{name}"));
         let request = client.sealed(world, Method::ALLOCATE, |builder| {
             builder.requested_transport(17);
         });
         client.refusal_unless_it_waits(world, &request)
     };
-    for number in 0..limits::PENDING_AUTHORIZATIONS_MAX {
-        assert_eq!(ask(&mut world), None, "{number}");
+    let most = limits::PENDING_AUTHORIZATIONS_MAX;
+    let mut waiting = 0;
+    while ask(&mut world, "alice").is_none() {
+        waiting += 1;
     }
-    assert_eq!(ask(&mut world), Some(500));
-    for _ in 0..2 {
+    assert_eq!(world.refusals().last(), Some(&Refusal::AuthorizerOverloaded));
+    assert!((most / 8 * 7..most).contains(&waiting), "{waiting}");
+    for _ in 0..most / 8 {
         let Command::Authorize { pending, .. } = world.held.remove(0) else { panic!() };
         let denied = Event::Authorized { pending, answer: Authorization::Denied };
         assert!(world.handle_event(denied).is_some());
     }
-    assert_eq!([(); 3].map(|()| ask(&mut world)), [None, None, Some(500)]);
+    assert_eq!(ask(&mut world, "alice"), None);
 }

@@ -96,6 +96,13 @@ impl Prefix {
         Self::around(ip, 24, 48)
     }
 
+    /// The prefix of `len` bits around an address, bits after the length ignored. An IPv4-mapped
+    /// address is one of IPv4. A length beyond the family's width is that width.
+    #[must_use]
+    pub const fn containing(ip: IpAddr, len: u8) -> Self {
+        Self::around(ip, if len > 32 { 32 } else { len }, if len > 128 { 128 } else { len })
+    }
+
     /// The prefix of a length for each family that the address lies in. An IPv4-mapped address is
     /// one of IPv4.
     const fn around(ip: IpAddr, v4_len: u8, v6_len: u8) -> Self {

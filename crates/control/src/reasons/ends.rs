@@ -34,6 +34,9 @@ pub(super) const fn connection_refused(reason: StreamRefusal) -> &'static str {
             "Many clients behind one NAT or load balancer: raise `tcp.connections_per_address`, or name the load \
              balancer in `tcp.proxy_protocol`."
         }
+        StreamRefusal::Network => {
+            "Somebody fills the server from one network, or many clients come from it: raise `tcp.connections`."
+        }
         StreamRefusal::Resources => "Raise the limit of open files (LimitNOFILE under systemd).",
     }
 }
@@ -88,6 +91,9 @@ pub(super) const fn session_refused(reason: AssociationRefusal) -> &'static str 
         AssociationRefusal::Total => "Raise `dtls.sessions`.",
         AssociationRefusal::Address => {
             "Many clients behind one NAT: raise `dtls.sessions_per_address`."
+        }
+        AssociationRefusal::Network => {
+            "Somebody fills the server from one network, or many clients come from it: raise `dtls.sessions`."
         }
         AssociationRefusal::Busy | AssociationRefusal::Share => {
             "More handshakes than processor time: add workers; certificates with ECDSA keys cost less than RSA."

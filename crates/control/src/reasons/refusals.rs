@@ -62,6 +62,10 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
             "See the log for the error of the service at `authorizer.url`; `authorizer.when_silent` decides what becomes of \
              clients meanwhile."
         }
+        Refusal::AuthorizerOverloaded => {
+            "The service of `authorizer.url` answers too slowly for so many clients, or one account has taken its share: \
+             see `turnpike sessions`. `authorizer.when_silent` does not apply."
+        }
         Refusal::StaleNonce => "",
         Refusal::InvalidNonce => {
             "Clients whose address changed are told so once. Often: a load balancer spreads one client over several \
@@ -69,6 +73,10 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
         }
         Refusal::UserDatabaseUnavailable => {
             "See the log for the error of the database, and `users.database`."
+        }
+        Refusal::UserLookupsOverloaded => {
+            "More clients log in than the database (`users.database`) can look up, or one network floods the server with \
+             names. Clients try again."
         }
         Refusal::UnknownAttributes => {
             "The client demands an extension that this server does not have; the response names it."

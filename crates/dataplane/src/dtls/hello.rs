@@ -8,10 +8,10 @@ use turn_session::AddressPair;
 use turn_session::dtls::{
     ANSWER_MAX, Answer, DtlsConfig, DtlsEngine, Hello, HelloError, HelloOutcome,
 };
-use turn_types::{ClientPath, FiveTuple, Instant, Prefix, SocketId};
+use turn_types::{ClientPath, FiveTuple, Instant, SocketId};
 
 use super::queue::Part;
-use super::sessions::Session;
+use super::sessions::{Session, TooManyHalfOpen};
 use super::used_cookies::CookieMark;
 use super::{ClientHello, Dtls};
 use crate::admission::{Admitted, LimitReached};
@@ -150,8 +150,8 @@ impl Dtls {
                 self.queue_handshake(cx, hello.path.five_tuple, part, at);
                 return hello.known;
             }
-            Err(NoTime::Customer) => {
-                cx.warn_of_handshakes(client, NoTime::Customer);
+            Err(NoTime::Share) => {
+                cx.warn_of_handshakes(client, NoTime::Share);
                 return self.refuse(cx, hello, AssociationRefusal::Share);
             }
         };
@@ -219,13 +219,14 @@ impl Dtls {
         }
         let client = hello.path.five_tuple.client.0.ip();
         let is_by_customer = self.settings.admission.is_by_customer();
-        let customer = Prefix::customer(client);
-        if let Some(oldest) = self.sessions.evicted_by(customer, is_by_customer) {
-            self.end(cx, oldest, AssociationEnd::CrowdedOut);
+        let evicted = self.sessions.evicted_by(client, is_by_customer);
+        if let Some(evicted) = evicted.map_err(|TooManyHalfOpen| AssociationRefusal::Busy)? {
+            self.end(cx, evicted, AssociationEnd::CrowdedOut);
         }
         self.settings.admission.admit(client).map_err(|limit| match limit {
             LimitReached::Total => AssociationRefusal::Total,
             LimitReached::Address => AssociationRefusal::Address,
+            LimitReached::Network => AssociationRefusal::Network,
         })
     }
 }
@@ -244,8 +245,9 @@ pub(super) fn count_refused<N: Net>(cx: &Context<N>, why: AssociationRefusal) {
     cx.observer.count(Series::AssociationsRefused(why), 1);
     cx.egress.dropped(match why {
         AssociationRefusal::Busy | AssociationRefusal::Share => DropReason::DtlsBusy,
-        AssociationRefusal::Total | AssociationRefusal::Address | AssociationRefusal::Resources => {
-            DropReason::DtlsNoPlace
-        }
+        AssociationRefusal::Total
+        | AssociationRefusal::Address
+        | AssociationRefusal::Network
+        | AssociationRefusal::Resources => DropReason::DtlsNoPlace,
     });
 }

@@ -1,47 +1,66 @@
 //! Incomplete ClientHellos of clients with verified addresses.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 
+use ahash::RandomState;
+use fair_share::{CLIENTS, Claimant, Share, Slots};
 use turn_session::dtls::{HelloPiece, PartialHello};
-use turn_types::{FiveTuple, Instant, Prefix};
+use turn_types::{FiveTuple, Instant};
 
-use crate::limits::{HELLO_PIECES, HELLO_PIECES_KEPT, HELLO_PIECES_PER_CUSTOMER};
+use crate::limits::{HELLO_PIECES, HELLO_PIECES_KEPT};
 
 /// Addresses: client and server.
 type Key = (SocketAddr, SocketAddr);
 
 /// Incomplete ClientHellos, with bounded number, size and age.
-#[derive(Debug, Default)]
-pub(super) struct HelloPieces(HashMap<Key, (PartialHello, Instant)>);
+#[derive(Debug)]
+pub(super) struct HelloPieces {
+    /// The oldest first.
+    hellos: Vec<IncompleteHello>,
+    slots: Slots,
+}
+
+#[derive(Debug)]
+struct IncompleteHello {
+    key: Key,
+    hello: PartialHello,
+    begun: Instant,
+    share: Share,
+}
 
 impl HelloPieces {
+    /// No hello. The hasher has a secret seed.
+    pub(super) fn new(hasher: RandomState) -> Self {
+        Self { hellos: Vec::new(), slots: Slots::new(&CLIENTS, HELLO_PIECES, hasher) }
+    }
+
     /// Stores the first fragment of a client, and discards an earlier one. Returns false if the
-    /// table is full.
+    /// table is full, and the client's network has more of it than any other.
     pub(super) fn begin(
         &mut self,
         client: &FiveTuple,
         first: &HelloPiece<'_>,
         now: Instant,
     ) -> bool {
-        let is_live = |begun: Instant| now.saturating_since(begun) < HELLO_PIECES_KEPT;
-        self.0.retain(|_, (_, begun)| is_live(*begun));
         let key = key(client);
-        let customer = Prefix::customer(client.client.ip());
-        let is_theirs = |(other, _): &&Key| Prefix::customer(other.ip()) == customer;
-        let others = self.0.keys().filter(|other| **other != key);
-        let has_room = others.clone().count() < HELLO_PIECES
-            && others.filter(is_theirs).count() < HELLO_PIECES_PER_CUSTOMER;
-        if has_room {
-            self.0.insert(key, (PartialHello::begin(first), now));
+        self.remove_where(|hello| hello.is_over(now) || hello.key == key);
+        let claimant = Claimant::at(client.client.ip());
+        let Self { hellos, slots } = self;
+        if slots.held() >= slots.capacity() {
+            let rival = slots.rival(&claimant, hellos.len(), |position| &hellos[position].share);
+            let Some(rival) = rival else { return false };
+            slots.release(hellos.remove(rival).share);
         }
-        has_room
+        let (hello, share) = (PartialHello::begin(first), slots.keep(&claimant));
+        hellos.push(IncompleteHello { key, hello, begun: now, share });
+        true
     }
 
     /// Appends a fragment. Returns false if the fragment continues no stored hello.
     pub(super) fn add(&mut self, client: &FiveTuple, next: &HelloPiece<'_>, now: Instant) -> bool {
-        let Some((hello, begun)) = self.0.get_mut(&key(client)) else { return false };
-        now.saturating_since(*begun) < HELLO_PIECES_KEPT && hello.add(next)
+        let key = key(client);
+        let found = self.hellos.iter_mut().find(|hello| hello.key == key);
+        found.is_some_and(|stored| !stored.is_over(now) && stored.hello.add(next))
     }
 
     /// Removes the hello of a client if complete, and passes the bytes to `take`.
@@ -51,10 +70,22 @@ impl HelloPieces {
         take: impl FnOnce(&[u8]) -> T,
     ) -> Option<T> {
         let key = key(client);
-        let (hello, _) = self.0.get(&key)?;
-        let taken = take(hello.whole()?);
-        self.0.remove(&key);
+        let found = self.hellos.iter().find(|hello| hello.key == key)?;
+        let taken = take(found.hello.whole()?);
+        self.remove_where(|hello| hello.key == key);
         Some(taken)
+    }
+
+    fn remove_where(&mut self, predicate: impl FnMut(&mut IncompleteHello) -> bool) {
+        for hello in self.hellos.extract_if(.., predicate) {
+            self.slots.release(hello.share);
+        }
+    }
+}
+
+impl IncompleteHello {
+    fn is_over(&self, now: Instant) -> bool {
+        now.saturating_since(self.begun) >= HELLO_PIECES_KEPT
     }
 }
 

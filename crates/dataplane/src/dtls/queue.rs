@@ -1,26 +1,26 @@
-//! Datagrams of DTLS handshakes that found no processor time in a turn of the loop, in the order in
-//! which they came, until a turn has time for them.
+//! Datagrams of DTLS handshakes that found no processor time in a turn of the loop, until a turn
+//! has time for them.
 //!
 //! Without the queue, all clients that began at the same moment would send again at the same
 //! moment, one, three and seven seconds later, and only a turn's worth of them would be served each
 //! time. (TLS handshakes wait in the kernel's receive buffers instead.)
 //!
-//! Only datagrams behind a valid cookie enter it: hellos with one, and records of half-open
-//! sessions. When the queue is full, the newest datagram of the customer that has most is dropped,
-//! as with half-open sessions (`sessions.rs`): to keep others out, a botnet needs as many addresses
-//! as the queue has entries. Repeated hellos keep their position, and one that its client has not
-//! repeated in time is dropped.
-//!
-//! The order of each customer is kept. Customers that have used little of their share overtake
-//! others in the last part of a turn.
+//! Only datagrams after a valid cookie enter the queue: hellos with one, and records of half-open
+//! sessions. The datagrams of clients that have sent few of them come first, and the order of each
+//! client is kept. When the queue is full, the last datagram is dropped. Repeated hellos keep their
+//! position, and one that its client has not repeated in time is dropped.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::{IpAddr, Ipv6Addr};
 
-use turn_types::{FiveTuple, Instant, Prefix, SocketId};
+use ahash::RandomState;
+use fair_share::{CLIENTS, Claimant, FairQueue};
+use turn_types::{FiveTuple, Instant, SocketId};
 
 use crate::limits::{
-    HANDSHAKE_DATAGRAM_MAX, HANDSHAKE_WAIT_MAX, HANDSHAKES_WAITING, HANDSHAKES_WAITING_PER_CLIENT,
-    HANDSHAKES_WAITING_PER_CUSTOMER,
+    HANDSHAKE_DATAGRAM_MAX, HANDSHAKE_DELAY, HANDSHAKE_WAIT_MAX, HANDSHAKES_WAITING,
+    HANDSHAKES_WAITING_PER_CLIENT,
 };
 
 /// Part of a handshake, identified before its processing.
@@ -49,26 +49,22 @@ pub(super) enum Pushed {
     Queued,
     /// The same hello waits already.
     Repeated,
-    /// The queue is full, of this client, of its customer or in all: this part is dropped, which
-    /// may be of another client.
+    /// The queue is full, of this client or in all: this part is dropped, which may be of another
+    /// client.
     Dropped(FiveTuple, Part),
 }
 
 /// The queue of one worker.
 #[derive(Debug)]
 pub(super) struct HandshakeQueue {
-    datagrams: VecDeque<Waiting>,
-    /// Datagrams of each customer that has any.
-    of_customers: HashMap<Prefix, usize>,
+    datagrams: FairQueue<Waiting>,
+    /// Datagrams of each client that has any.
+    of_clients: HashMap<FiveTuple, usize>,
     /// True where each address is one customer's.
     is_by_customer: bool,
 }
 
 impl Waiting {
-    fn customer(&self) -> Prefix {
-        Prefix::customer(self.five_tuple.client.0.ip())
-    }
-
     /// Returns true after [`HANDSHAKE_WAIT_MAX`].
     pub(super) fn is_stale(&self, now: Instant) -> bool {
         now.saturating_since(self.came) >= HANDSHAKE_WAIT_MAX
@@ -81,16 +77,18 @@ impl Waiting {
 }
 
 impl HandshakeQueue {
-    /// An empty queue. Where many customers are behind an address, none has a limit of its own.
-    pub(super) fn new(is_by_customer: bool) -> Self {
-        Self { datagrams: VecDeque::new(), of_customers: HashMap::new(), is_by_customer }
+    /// An empty queue. Where many customers are behind an address, datagrams stay in the order in
+    /// which they came.
+    pub(super) fn new(is_by_customer: bool, hasher: RandomState) -> Self {
+        let datagrams = FairQueue::new(&CLIENTS, HANDSHAKES_WAITING, HANDSHAKE_DELAY, hasher);
+        Self { datagrams, of_clients: HashMap::new(), is_by_customer }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.datagrams.is_empty()
     }
 
-    /// Appends a datagram that came along `five_tuple`, if there is room.
+    /// Adds a datagram that came along `five_tuple`, if there is room.
     pub(super) fn push(
         &mut self,
         now: Instant,
@@ -98,81 +96,57 @@ impl HandshakeQueue {
         part: Part,
         bytes: &[u8],
     ) -> Pushed {
-        let dropped = Pushed::Dropped(five_tuple, part);
-        let customer = Prefix::customer(five_tuple.client.0.ip());
-        let of_customer = self.of_customers.get(&customer).copied().unwrap_or(0);
-        if of_customer > 0 {
-            let mut of_client = 0;
-            for other in self.datagrams.iter_mut().filter(|other| other.five_tuple == five_tuple) {
-                if other.is_repeated_by(part) {
-                    other.came = now;
-                    return Pushed::Repeated;
-                }
-                of_client += 1;
-            }
-            if of_client >= HANDSHAKES_WAITING_PER_CLIENT {
-                return dropped;
+        let of_client = self.of_clients.get(&five_tuple).copied().unwrap_or(0);
+        if of_client > 0 {
+            let mut own = self.datagrams.iter_mut().filter(|other| other.five_tuple == five_tuple);
+            if let Some(other) = own.find(|other| other.is_repeated_by(part)) {
+                other.came = now;
+                return Pushed::Repeated;
             }
         }
-        let is_customer_full =
-            self.is_by_customer && of_customer >= HANDSHAKES_WAITING_PER_CUSTOMER;
-        if is_customer_full || bytes.len() > HANDSHAKE_DATAGRAM_MAX {
-            return dropped;
+        if of_client >= HANDSHAKES_WAITING_PER_CLIENT || bytes.len() > HANDSHAKE_DATAGRAM_MAX {
+            return Pushed::Dropped(five_tuple, part);
         }
-        let mut pushed = Pushed::Queued;
-        if self.datagrams.len() >= HANDSHAKES_WAITING {
-            let Some(other) = self.newest_of_most(of_customer).and_then(|at| self.remove(at))
-            else {
-                return dropped;
-            };
-            pushed = Pushed::Dropped(other.five_tuple, other.part);
-        }
-        *self.of_customers.entry(customer).or_default() += 1;
-        self.datagrams.push_back(Waiting { five_tuple, part, bytes: bytes.into(), came: now });
-        pushed
+        *self.of_clients.entry(five_tuple).or_default() += 1;
+        let waiting = Waiting { five_tuple, part, bytes: bytes.into(), came: now };
+        let dropped = self.datagrams.push(now, &self.claimant(&five_tuple), waiting);
+        let Some(other) = dropped else { return Pushed::Queued };
+        self.forget(&other);
+        Pushed::Dropped(other.five_tuple, other.part)
     }
 
-    /// The newest datagram of the customer that has most, if that still has more than `count`
-    /// without it.
-    fn newest_of_most(&self, count: usize) -> Option<usize> {
-        let most = self.of_customers.iter().max_by_key(|(_, count)| **count);
-        let (customer, _) = most.filter(|(_, most)| self.is_by_customer && **most > count + 1)?;
-        self.datagrams.iter().rposition(|waiting| waiting.customer() == *customer)
+    /// All clients are one where an address does not tell them apart.
+    fn claimant(&self, five_tuple: &FiveTuple) -> Claimant<'static> {
+        let client = five_tuple.client.0.ip();
+        Claimant::at(if self.is_by_customer { client } else { Ipv6Addr::UNSPECIFIED.into() })
     }
 
-    /// Takes out the first datagram from `position` on that is stale, or that `may_be_served`.
-    /// `position` is then that of the next one.
-    pub(super) fn take_next(
+    /// Removes the first datagram if it is stale, or `may_be_served`.
+    pub(super) fn take_first(
         &mut self,
         now: Instant,
-        position: &mut usize,
-        mut may_be_served: impl FnMut(Prefix, Part) -> bool,
+        may_be_served: impl FnOnce(IpAddr, Part) -> bool,
     ) -> Option<Waiting> {
-        while let Some(waiting) = self.datagrams.get(*position) {
-            if waiting.is_stale(now) || may_be_served(waiting.customer(), waiting.part) {
-                return self.remove(*position);
-            }
-            *position += 1;
-        }
-        None
+        let first = self.datagrams.first()?;
+        let client = first.five_tuple.client.0.ip();
+        if first.is_stale(now) || may_be_served(client, first.part) { self.pop() } else { None }
     }
 
-    /// Takes out the oldest.
+    /// Removes the first datagram.
     pub(super) fn pop(&mut self) -> Option<Waiting> {
-        self.remove(0)
+        let waiting = self.datagrams.pop()?;
+        self.forget(&waiting);
+        Some(waiting)
     }
 
-    /// Takes the datagram at a position out.
-    fn remove(&mut self, position: usize) -> Option<Waiting> {
-        let waiting = self.datagrams.remove(position)?;
-        let customer = waiting.customer();
-        if let Some(count) = self.of_customers.get_mut(&customer) {
-            *count -= 1;
-            if *count == 0 {
-                self.of_customers.remove(&customer);
+    /// Counts one datagram less for its client.
+    fn forget(&mut self, waiting: &Waiting) {
+        if let Entry::Occupied(mut count) = self.of_clients.entry(waiting.five_tuple) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
             }
         }
-        Some(waiting)
     }
 }
 
@@ -185,6 +159,7 @@ mod tests {
     use super::*;
 
     const NOW: Instant = Instant::ZERO;
+    const RECORDS: Part = Part::Records(SocketId(7));
 
     fn from(network: u8, host: u16, port: u16) -> FiveTuple {
         let [high, low] = host.to_be_bytes();
@@ -199,162 +174,131 @@ mod tests {
         Part::Hello { listener: SocketId(0), random: [random; 32] }
     }
 
-    const RECORDS: Part = Part::Records(SocketId(7));
+    fn queue(is_by_customer: bool) -> HandshakeQueue {
+        HandshakeQueue::new(is_by_customer, RandomState::with_seeds(1, 2, 3, 4))
+    }
 
     fn push(queue: &mut HandshakeQueue, five_tuple: FiveTuple, part: Part) -> Pushed {
         queue.push(NOW, five_tuple, part, b"bytes")
     }
 
-    /// Fills the queue by customers that have so many places each.
-    fn full_of(each: usize) -> HandshakeQueue {
-        let mut queue = HandshakeQueue::new(true);
-        for number in 0..HANDSHAKES_WAITING {
-            let client = from(0, (number / each) as u16, (number % each) as u16);
-            assert_eq!(push(&mut queue, client, RECORDS), Pushed::Queued);
-        }
-        queue
+    fn pop_all(queue: &mut HandshakeQueue) -> Vec<FiveTuple> {
+        std::iter::from_fn(|| queue.pop()).map(|waiting| waiting.five_tuple).collect()
     }
 
     #[test]
-    fn datagrams_come_out_in_their_order_and_nothing_is_left() {
-        let mut queue = HandshakeQueue::new(true);
+    fn without_shares_datagrams_come_out_in_their_order_and_nothing_is_left() {
+        let mut queue = queue(false);
         for number in 0..9 {
             let part = if number % 2 == 0 { hello(1) } else { RECORDS };
-            assert_eq!(queue.push(NOW, from(0, number % 3, number), part, &[number as u8]), {
-                Pushed::Queued
-            });
+            let client = from(0, number % 3, number);
+            assert_eq!(queue.push(NOW, client, part, &[number as u8]), Pushed::Queued);
         }
         for number in 0..9 {
             let waiting = queue.pop().unwrap();
-            assert_eq!(
-                (waiting.five_tuple, &*waiting.bytes),
-                (from(0, number % 3, number), &[number as u8][..])
-            );
+            let expected = (from(0, number % 3, number), &[number as u8][..]);
+            assert_eq!((waiting.five_tuple, &*waiting.bytes), expected);
         }
-        assert!(queue.is_empty() && queue.of_customers.is_empty());
-    }
-
-    /// Takes out all datagrams for which `has_time` is true.
-    fn take_all(
-        queue: &mut HandshakeQueue,
-        now: Instant,
-        has_time: impl Fn(Prefix, Part) -> bool,
-    ) -> Vec<FiveTuple> {
-        let mut position = 0;
-        let next = || queue.take_next(now, &mut position, &has_time);
-        std::iter::from_fn(next).map(|waiting| waiting.five_tuple).collect()
+        assert!(queue.is_empty() && queue.of_clients.is_empty());
     }
 
     #[test]
-    fn who_may_be_served_overtakes_others_and_not_itself() {
-        let mut queue = HandshakeQueue::new(true);
-        let (flooder, other) = (|port| from(0, 0, port), |port| from(0, 1, port));
+    fn who_has_sent_little_overtakes_others_and_not_itself() {
+        let mut queue = queue(true);
+        let [flooder, other] = [1, 2].map(|network| move |port| from(network, 0, port));
         for port in 0..3 {
             push(&mut queue, flooder(port), hello(1));
-            push(&mut queue, other(port), RECORDS);
         }
-        let customer = Prefix::customer(other(0).client.0.ip());
-        assert_eq!(take_all(&mut queue, NOW, |_, _| false), []);
-        let taken = take_all(&mut queue, NOW, |by, part| by == customer && part == RECORDS);
-        assert_eq!(taken, [other(0), other(1), other(2)]);
-        let taken = take_all(&mut queue, NOW, |_, part| part == hello(1));
-        assert_eq!(taken, [flooder(0), flooder(1), flooder(2)]);
-        assert!(queue.is_empty());
+        push(&mut queue, other(0), RECORDS);
+        push(&mut queue, other(1), RECORDS);
+        let order = [flooder(0), other(0), flooder(1), other(1), flooder(2)];
+        assert_eq!(pop_all(&mut queue), order);
     }
 
     #[test]
-    fn what_nobody_repeats_is_taken_out_when_it_is_stale_and_nothing_else_is() {
-        let mut queue = HandshakeQueue::new(false);
-        let [gone, here, new] = [1, 2, 3].map(|port| from(0, 0, port));
+    fn the_first_is_taken_if_it_may_be_served_or_nobody_has_repeated_it() {
+        let mut queue = queue(false);
+        let [gone, here] = [1, 2].map(|port| from(0, 0, port));
         push(&mut queue, gone, hello(1));
         push(&mut queue, here, hello(1));
         let later = NOW + Duration::from_secs(1);
-        assert_eq!(queue.push(later, new, RECORDS, b"bytes"), Pushed::Queued);
         assert_eq!(queue.push(later, here, hello(1), b"bytes"), Pushed::Repeated);
-        let stale = take_all(&mut queue, NOW + HANDSHAKE_WAIT_MAX, |_, _| false);
-        assert_eq!(stale, [gone]);
-        let rest = take_all(&mut queue, later, |_, _| true);
-        assert_eq!(rest, [here, new]);
+        assert!(queue.take_first(later, |_, _| false).is_none());
+        let mut take = |now, may| Some(queue.take_first(now, |_, _| may)?.five_tuple);
+        assert_eq!(take(NOW + HANDSHAKE_WAIT_MAX, false), Some(gone));
+        assert_eq!(take(NOW + HANDSHAKE_WAIT_MAX, false), None);
+        assert_eq!(take(later, true), Some(here));
     }
 
     #[test]
     fn a_hello_that_comes_again_keeps_its_place() {
-        let mut queue = HandshakeQueue::new(true);
-        let (alice, bob) = (from(0, 0, 1), from(0, 0, 2));
+        let mut queue = queue(true);
+        let (alice, bob) = (from(1, 0, 1), from(2, 0, 2));
         assert_eq!(push(&mut queue, alice, hello(1)), Pushed::Queued);
         assert_eq!(push(&mut queue, bob, hello(1)), Pushed::Queued);
         let later = NOW + Duration::from_secs(1);
         assert_eq!(queue.push(later, alice, hello(1), b"bytes"), Pushed::Repeated);
         // Another handshake, and parts that look the same but differ.
-        assert_eq!(push(&mut queue, alice, hello(2)), Pushed::Queued);
-        assert_eq!(push(&mut queue, alice, RECORDS), Pushed::Queued);
-        assert_eq!(push(&mut queue, alice, RECORDS), Pushed::Queued);
-        assert_eq!(queue.pop().unwrap().five_tuple, alice);
-        assert_eq!(queue.pop().unwrap().five_tuple, bob);
-        assert_eq!(queue.datagrams.len(), 3);
-    }
-
-    #[test]
-    fn a_client_has_a_few_places_and_its_customer_some() {
-        let mut queue = HandshakeQueue::new(true);
-        for port in 0..=u16::MAX {
-            for place in 0..=HANDSHAKES_WAITING_PER_CLIENT {
-                let client = from(0, 0, port);
-                let pushed = push(&mut queue, client, RECORDS);
-                let is_full = place == HANDSHAKES_WAITING_PER_CLIENT
-                    || queue.datagrams.len() >= HANDSHAKES_WAITING_PER_CUSTOMER
-                        && pushed != Pushed::Queued;
-                let dropped = Pushed::Dropped(client, RECORDS);
-                assert_eq!(pushed, if is_full { dropped } else { Pushed::Queued });
-            }
+        for part in [hello(2), RECORDS, RECORDS] {
+            assert_eq!(push(&mut queue, alice, part), Pushed::Queued);
         }
-        assert_eq!(queue.datagrams.len(), HANDSHAKES_WAITING_PER_CUSTOMER);
-        assert_eq!(push(&mut queue, from(0, 1, 0), hello(1)), Pushed::Queued);
+        assert_eq!(pop_all(&mut queue), [alice, bob, alice, alice, alice]);
     }
 
     #[test]
-    fn behind_an_address_of_many_customers_clients_and_the_whole_are_bounded() {
-        let mut queue = HandshakeQueue::new(false);
+    fn a_client_has_a_few_places() {
+        for is_by_customer in [true, false] {
+            let mut queue = queue(is_by_customer);
+            let client = from(0, 0, 1);
+            for _ in 0..HANDSHAKES_WAITING_PER_CLIENT {
+                assert_eq!(push(&mut queue, client, RECORDS), Pushed::Queued);
+            }
+            assert_eq!(push(&mut queue, client, RECORDS), Pushed::Dropped(client, RECORDS));
+            assert_eq!(push(&mut queue, from(0, 0, 2), RECORDS), Pushed::Queued);
+        }
+    }
+
+    #[test]
+    fn without_shares_a_full_queue_takes_nobody() {
+        let mut queue = queue(false);
         for number in 0..HANDSHAKES_WAITING {
             let port = (number / HANDSHAKES_WAITING_PER_CLIENT) as u16;
             assert_eq!(push(&mut queue, from(0, 0, port), RECORDS), Pushed::Queued);
         }
-        for newcomer in [from(0, 0, 0), from(0, 0, 9999), from(0, 1, 0)] {
+        for newcomer in [from(0, 0, 9999), from(0, 1, 0)] {
             let dropped = Pushed::Dropped(newcomer, hello(1));
             assert_eq!(push(&mut queue, newcomer, hello(1)), dropped);
         }
     }
 
+    /// A botnet that keeps the queue full, of which a part is served.
     #[test]
-    fn for_a_newcomer_the_newest_of_who_has_most_is_dropped() {
-        let mut queue = full_of(64);
-        let flooder = |customer: u16, port| from(0, customer, port);
-        let mut dropped = Vec::new();
-        for host in 0..16 {
-            let pushed = push(&mut queue, from(1, host, 1), hello(1));
-            let Pushed::Dropped(other, RECORDS) = pushed else { panic!("{host}: {pushed:?}") };
-            dropped.push(other);
+    fn for_a_newcomer_a_datagram_of_who_has_sent_most_is_dropped() {
+        let mut queue = queue(true);
+        let bot = |number: u16| from((number % 250) as u8, number / 250 << 8, number);
+        for round in 0..5 {
+            for number in 0..1000 {
+                push(&mut queue, bot(number), hello(round));
+                if number % 4 == 0 {
+                    queue.pop();
+                }
+            }
         }
-        dropped.sort_by_key(|other| (other.client.0.ip(), other.client.0.port()));
-        let newest = (0..8).flat_map(|customer| [62, 63].map(|port| flooder(customer, port)));
-        assert_eq!(dropped, newest.collect::<Vec<_>>());
-        // Repeating gains nothing.
-        let again = push(&mut queue, flooder(0, 63), RECORDS);
-        assert_eq!(again, Pushed::Dropped(flooder(0, 63), RECORDS));
-        assert_eq!(queue.datagrams.len(), HANDSHAKES_WAITING);
-    }
-
-    #[test]
-    fn where_all_have_one_place_nobody_is_dropped_for_a_newcomer() {
-        let mut queue = full_of(1);
-        let newcomer = from(1, 0, 0);
-        assert_eq!(push(&mut queue, newcomer, hello(1)), Pushed::Dropped(newcomer, hello(1)));
-        assert_eq!(queue.of_customers.len(), HANDSHAKES_WAITING);
+        push(&mut queue, bot(0), hello(9));
+        let newcomers = [251, 252, 253, 254].map(|network| from(network, 1, 1));
+        for newcomer in newcomers {
+            let Pushed::Dropped(other, _) = push(&mut queue, newcomer, hello(1)) else {
+                panic!("the queue is full")
+            };
+            assert_ne!(other, newcomer);
+        }
+        let first: Vec<_> = (0..4).map(|_| queue.pop().unwrap().five_tuple).collect();
+        assert_eq!(first, newcomers);
     }
 
     #[test]
     fn what_is_longer_than_handshakes_are_does_not_wait() {
-        let mut queue = HandshakeQueue::new(true);
+        let mut queue = queue(true);
         let (client, bytes) = (from(0, 0, 1), [0; HANDSHAKE_DATAGRAM_MAX + 1]);
         let dropped = Pushed::Dropped(client, RECORDS);
         assert_eq!(queue.push(NOW, client, RECORDS, &bytes), dropped);

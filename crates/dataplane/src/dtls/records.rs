@@ -71,8 +71,8 @@ impl Dtls {
                     self.queue_handshake(cx, five_tuple, Part::Records(id), at);
                 }
             }
-            Err(NoTime::Customer) => {
-                cx.warn_of_handshakes(client, NoTime::Customer);
+            Err(NoTime::Share) => {
+                cx.warn_of_handshakes(client, NoTime::Share);
                 let busy = Series::Drop(DropReason::DtlsBusy);
                 cx.observer.count(busy, records.len() as u64);
             }

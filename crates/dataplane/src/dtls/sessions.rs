@@ -1,16 +1,17 @@
 //! DTLS sessions of one worker.
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
+use ahash::RandomState;
+use fair_share::{CLIENTS, Claimant, Share, Slots};
 use linux_net::Flow;
 use turn_session::dtls::{DtlsEngine, Exchange};
-use turn_types::{ClientPath, FiveTuple, Instant, IpMeta, Prefix, SocketId};
+use turn_types::{ClientPath, FiveTuple, Instant, IpMeta, SocketId};
 
 use crate::admission::Admitted;
 use crate::io::Net;
-use crate::limits::{HALF_OPEN_MAX, HALF_OPEN_PER_CUSTOMER};
+use crate::limits::HALF_OPEN_MAX;
 use crate::slab::Slab;
 use crate::sockets::Sockets;
 use crate::token::DTLS_SESSION;
@@ -36,8 +37,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn customer(&self) -> Prefix {
-        Prefix::customer(self.path.five_tuple.client.0.ip())
+    fn claimant(&self) -> Claimant<'static> {
+        Claimant::at(self.path.five_tuple.client.0.ip())
     }
 
     /// Returns the flow to the client.
@@ -57,10 +58,10 @@ pub(super) struct Sessions {
     slab: Slab<Session>,
     /// Clients choose the addresses: the table is keyed by the system's randomness.
     by_addresses: HashMap<Key, SocketId>,
-    /// Sessions with an incomplete handshake, of each customer the oldest first.
-    half_open: HashMap<Prefix, VecDeque<SocketId>>,
-    /// Number of these.
-    half_open_count: usize,
+    /// Sessions with an incomplete handshake, the oldest first.
+    half_open: VecDeque<(SocketId, Share)>,
+    /// Slots of these.
+    half_open_slots: Slots,
     /// Buffer for the datagrams of one session.
     exchange: Exchange,
     /// Buffer for a message to encrypt.
@@ -69,21 +70,24 @@ pub(super) struct Sessions {
     is_paused: bool,
 }
 
-impl Default for Sessions {
-    fn default() -> Self {
+/// No further session may be half-open: the client's network has more of them than any other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TooManyHalfOpen;
+
+impl Sessions {
+    /// No session. The hasher has a secret seed.
+    pub(super) fn new(hasher: RandomState) -> Self {
         Self {
             slab: Slab::new(DTLS_SESSION),
             by_addresses: HashMap::new(),
-            half_open: HashMap::new(),
-            half_open_count: 0,
+            half_open: VecDeque::new(),
+            half_open_slots: Slots::new(&CLIENTS, HALF_OPEN_MAX, hasher),
             exchange: Exchange::default(),
             plain: Vec::new(),
             is_paused: false,
         }
     }
-}
 
-impl Sessions {
     /// Returns the number of the next session; `None`: the table is full.
     pub(super) fn next_id(&mut self) -> Option<SocketId> {
         self.slab.next_id()
@@ -93,8 +97,7 @@ impl Sessions {
     pub(super) fn insert(&mut self, session: Session) {
         let id = session.path.socket;
         self.by_addresses.insert(key(&session.path), id);
-        self.half_open.entry(session.customer()).or_default().push_back(id);
-        self.half_open_count += 1;
+        self.half_open.push_back((id, self.half_open_slots.keep(&session.claimant())));
         self.slab.insert(id, Box::new(session));
     }
 
@@ -132,27 +135,24 @@ impl Sessions {
         let session = self.slab.remove(id)?;
         self.by_addresses.remove(&key(&session.path));
         if !session.established {
-            self.leave_half_open(session.customer(), id);
+            self.leave_half_open(id);
         }
         Some(session)
     }
 
-    fn leave_half_open(&mut self, customer: Prefix, id: SocketId) {
-        let Entry::Occupied(mut of_customer) = self.half_open.entry(customer) else { return };
-        of_customer.get_mut().retain(|other| *other != id);
-        if of_customer.get().is_empty() {
-            of_customer.remove();
+    fn leave_half_open(&mut self, id: SocketId) {
+        let position = self.half_open.iter().position(|(other, _)| *other == id);
+        if let Some((_, share)) = position.and_then(|position| self.half_open.remove(position)) {
+            self.half_open_slots.release(share);
         }
-        self.half_open_count -= 1;
     }
 
     /// Marks a handshake as complete. Returns false if it was before.
     pub(super) fn establish(&mut self, id: SocketId) -> bool {
         let Some(session) = self.get_mut(id) else { return false };
-        let customer = session.customer();
         let newly = !std::mem::replace(&mut session.established, true);
         if newly {
-            self.leave_half_open(customer, id);
+            self.leave_half_open(id);
         }
         newly
     }
@@ -163,31 +163,35 @@ impl Sessions {
     }
 
     /// Returns the number of sessions with an incomplete handshake.
-    pub(super) const fn half_open(&self) -> usize {
-        self.half_open_count
+    pub(super) fn half_open(&self) -> usize {
+        self.half_open.len()
     }
 
-    /// Returns the half-open session to evict for another one of this customer, if a limit is
-    /// reached: the oldest of the customer that has most, which is this one where it has as many.
-    /// Where many customers share an address (`is_by_customer` is false), none has a limit of its
-    /// own.
-    pub(super) fn evicted_by(&self, customer: Prefix, is_by_customer: bool) -> Option<SocketId> {
-        let own = self.half_open.get(&customer);
-        let count = own.map_or(0, VecDeque::len);
-        let most = if is_by_customer && count >= HALF_OPEN_PER_CUSTOMER {
-            own
-        } else if self.half_open_count >= HALF_OPEN_MAX {
-            let others = self.half_open.values().filter(|other| other.len() > count);
-            others.max_by_key(|other| other.len()).or(own)
+    /// Returns the half-open session to evict for another one of this client, if the limit is
+    /// reached: one of the network that has most, or the oldest where all have as many. Where many
+    /// customers share an address (`is_by_customer` is false), the oldest.
+    pub(super) fn evicted_by(
+        &mut self,
+        client: IpAddr,
+        is_by_customer: bool,
+    ) -> Result<Option<SocketId>, TooManyHalfOpen> {
+        let Self { half_open, half_open_slots, .. } = self;
+        if half_open_slots.held() < half_open_slots.capacity() {
+            return Ok(None);
+        }
+        let position = if is_by_customer {
+            let claimant = Claimant::at(client);
+            half_open_slots.rival(&claimant, half_open.len(), |position| &half_open[position].1)
         } else {
-            None
+            Some(0)
         };
-        most?.front().copied()
+        let evicted = position.and_then(|position| half_open.get(position));
+        evicted.map(|(id, _)| Some(*id)).ok_or(TooManyHalfOpen)
     }
 
     /// Returns the sessions with an incomplete handshake, in the order of their numbers.
     pub(super) fn half_open_ids(&self) -> Vec<SocketId> {
-        let mut ids: Vec<_> = self.half_open.values().flatten().copied().collect();
+        let mut ids: Vec<_> = self.half_open.iter().map(|(id, _)| *id).collect();
         ids.sort_unstable_by_key(|id| id.0);
         ids
     }
@@ -246,8 +250,11 @@ mod tests {
     }
 
     /// Begins a session of a customer as a worker does, and returns it and the evicted one.
-    fn begin(sessions: &mut Sessions, client: IpAddr) -> (SocketId, Option<SocketId>) {
-        let evicted = sessions.evicted_by(Prefix::customer(client), true);
+    fn begin(
+        sessions: &mut Sessions,
+        client: IpAddr,
+    ) -> Result<(SocketId, Option<SocketId>), TooManyHalfOpen> {
+        let evicted = sessions.evicted_by(client, true)?;
         if let Some(id) = evicted {
             sessions.remove(id).unwrap();
         }
@@ -270,46 +277,61 @@ mod tests {
             is_exported: false,
             _permit: Arc::new(Admission::new(limits)).admit(client).unwrap(),
         });
-        (id, evicted)
+        Ok((id, evicted))
+    }
+
+    fn sessions() -> Sessions {
+        Sessions::new(RandomState::with_seeds(1, 2, 3, 4))
     }
 
     #[test]
-    fn a_customer_at_its_limit_evicts_its_own() {
-        let mut sessions = Sessions::default();
-        let [flooder, other] = [[192, 0, 2, 7], [192, 0, 2, 8]].map(IpAddr::from);
-        let (oldest_of_all, _) = begin(&mut sessions, other);
+    fn a_flooder_has_what_is_free_and_evicts_its_own_oldest() {
+        let mut sessions = sessions();
+        let [flooder, other] = [[192, 0, 2, 7], [203, 0, 113, 8]].map(IpAddr::from);
+        let (of_other, _) = begin(&mut sessions, other).unwrap();
         let ids: Vec<_> =
-            (0..HALF_OPEN_PER_CUSTOMER).map(|_| begin(&mut sessions, flooder)).collect();
+            (1..HALF_OPEN_MAX).map(|_| begin(&mut sessions, flooder).unwrap()).collect();
         assert!(ids.iter().all(|(_, evicted)| evicted.is_none()));
-        assert_eq!(begin(&mut sessions, flooder).1, Some(ids[0].0));
-        assert_eq!(begin(&mut sessions, flooder).1, Some(ids[1].0));
-        assert_eq!(sessions.half_open(), HALF_OPEN_PER_CUSTOMER + 1);
-        assert!(sessions.get_mut(oldest_of_all).is_some());
+        for _ in 0..100 {
+            let (_, evicted) = begin(&mut sessions, flooder).unwrap();
+            assert!(evicted.is_some_and(|id| id != of_other));
+        }
+        assert!(sessions.get_mut(of_other).is_some());
         // Established sessions are not counted.
-        assert!(sessions.establish(ids[2].0) && !sessions.establish(ids[2].0));
-        assert_eq!(begin(&mut sessions, flooder).1, None);
+        let newest = *sessions.half_open_ids().last().unwrap();
+        assert!(sessions.establish(newest) && !sessions.establish(newest));
+        assert_eq!(begin(&mut sessions, flooder).unwrap().1, None);
         assert_eq!(sessions.half_open_ids().len(), sessions.half_open());
     }
 
     #[test]
-    fn at_the_total_limit_the_customer_with_most_makes_room() {
-        let mut sessions = Sessions::default();
-        let flooder = |number| IpAddr::from([198, 51, 100, number]);
+    fn a_site_that_floods_makes_room_and_nobody_else_does() {
+        let mut sessions = sessions();
+        let flood = |sessions: &mut Sessions, number: u32| {
+            let site = [0x2001, 0xdb8, 1, number as u16, 0, 0, 0, 1];
+            begin(sessions, IpAddr::from(site)).unwrap();
+        };
         let honest: Vec<_> = (0..8)
-            .map(|number| begin(&mut sessions, IpAddr::from([192, 0, 2, number])).0)
+            .map(|number| begin(&mut sessions, IpAddr::from([192, number, 2, 1])).unwrap().0)
             .collect();
-        let mut number = 0;
-        while sessions.half_open() < HALF_OPEN_MAX {
-            begin(&mut sessions, flooder((number / HALF_OPEN_PER_CUSTOMER) as u8));
-            number += 1;
-        }
+        (0..2 * HALF_OPEN_MAX).for_each(|number| flood(&mut sessions, number));
         for number in 0..=255 {
-            let newcomer = IpAddr::from([203, 0, 113, number]);
-            let (_, evicted) = begin(&mut sessions, newcomer);
+            let newcomer = IpAddr::from([203, number, 113, 1]);
+            let (_, evicted) = begin(&mut sessions, newcomer).unwrap();
             assert!(evicted.is_some_and(|id| !honest.contains(&id)), "{number}");
-            begin(&mut sessions, flooder(number % 7));
+            flood(&mut sessions, number.into());
         }
         assert!(honest.iter().all(|id| sessions.get_mut(*id).is_some()));
-        assert_eq!(sessions.half_open(), HALF_OPEN_MAX);
+        assert_eq!(sessions.half_open(), HALF_OPEN_MAX as usize);
+    }
+
+    #[test]
+    fn of_many_with_one_the_oldest_makes_room() {
+        let mut sessions = sessions();
+        let bot = |number: u32| IpAddr::from([(number >> 8) as u8 + 1, number as u8, 2, 1]);
+        let ids: Vec<_> =
+            (0..HALF_OPEN_MAX).map(|number| begin(&mut sessions, bot(number)).unwrap().0).collect();
+        let (_, evicted) = begin(&mut sessions, bot(HALF_OPEN_MAX)).unwrap();
+        assert!(evicted.is_some_and(|id| ids[..16].contains(&id)), "{evicted:?}");
     }
 }

@@ -33,24 +33,18 @@ impl Dtls {
         }
     }
 
-    /// Takes the next waiting datagram, from `position` in the queue on, for which this turn has
-    /// time.
-    pub(crate) fn next_waiting<N: Net>(
-        &mut self,
-        cx: &mut Context<N>,
-        position: &mut usize,
-    ) -> Option<Waiting> {
+    /// Takes the first waiting datagram, if this turn has time for it.
+    pub(crate) fn next_waiting<N: Net>(&mut self, cx: &mut Context<N>) -> Option<Waiting> {
         let now = cx.now.instant;
         let is_by_customer = self.settings.admission.is_by_customer();
-        let handshakes = &mut cx.handshakes;
-        self.queue.take_next(now, position, |customer, part| {
+        self.queue.take_first(now, |client, part| {
             let step = match part {
                 _ if !is_by_customer => Step::Unshared,
                 Part::Hello { .. } => Step::Begin,
                 Part::Records(_) => Step::Continue,
             };
             // Without a share left it is served with a refusal.
-            handshakes.admit(now, customer, step) != Err(NoTime::Turn)
+            cx.handshakes.admit(now, client, step) != Err(NoTime::Turn)
         })
     }
 

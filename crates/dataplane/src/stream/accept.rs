@@ -20,6 +20,7 @@ const fn refusal(limit: LimitReached) -> StreamRefusal {
     match limit {
         LimitReached::Total => StreamRefusal::Total,
         LimitReached::Address => StreamRefusal::Address,
+        LimitReached::Network => StreamRefusal::Network,
     }
 }
 

@@ -66,8 +66,8 @@ impl Evictable {
         self.are_wanted = true;
         let index = match limit {
             LimitReached::Total => 0,
-            // A customer's limit is at no other's expense.
-            LimitReached::Address => {
+            // A customer's or network's limit is at no other's expense.
+            LimitReached::Address | LimitReached::Network => {
                 self.idlest.iter().position(|(_, other)| Some(*other) == customer)?
             }
         };

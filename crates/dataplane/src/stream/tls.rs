@@ -50,7 +50,7 @@ impl<N: Net> Streams<N> {
                 stream.keep(hello);
                 return match why {
                     NoTime::Turn => self.reread(id),
-                    NoTime::Customer => self.pause(cx, id),
+                    NoTime::Share => self.pause(cx, id),
                 };
             }
         };
@@ -84,7 +84,7 @@ impl<N: Net> Streams<N> {
         match self.begin_tls_work(cx, client, Step::Continue) {
             Ok(work) => return Some(work),
             Err(NoTime::Turn) => {}
-            Err(NoTime::Customer) => self.pause(cx, id),
+            Err(NoTime::Share) => self.pause(cx, id),
         }
         None
     }
@@ -104,19 +104,24 @@ impl<N: Net> Streams<N> {
     fn pause(&mut self, cx: &mut Context<N>, id: SocketId) {
         let Some(stream) = self.table.get_mut(id) else { return };
         stream.is_paused = true;
+        self.paused.push_back(id);
         cx.observer.count(Series::StreamsPaused, 1);
         if !self.rewatch(cx, id) {
             self.close(cx, id, StreamEnd::Broken);
         }
     }
 
-    /// Resumes some of the connections whose handshakes wait.
+    /// Resumes those of the connections whose handshakes have waited for the longest time.
     pub(super) fn resume_paused(&mut self, net: &N) {
-        let Self { table, reread, .. } = self;
-        for stream in table.iter_mut().filter(|stream| stream.is_paused).take(PAUSED_RESUMED) {
+        let Self { table, reread, paused, .. } = self;
+        for id in paused.drain(..PAUSED_RESUMED.min(paused.len())) {
+            // It may have ended, and another one have its number.
+            let Some(stream) = table.get_mut(id).filter(|stream| stream.is_paused) else {
+                continue;
+            };
             stream.is_paused = false;
-            let (id, interest) = (stream.path.socket, stream.interest());
             // It fails only for sockets that are not watched; their deadlines end them.
+            let interest = stream.interest();
             drop(net.rewatch(Source::Stream(&stream.socket), Token::Stream(id).number(), interest));
             reread.push(id);
         }

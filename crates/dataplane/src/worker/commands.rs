@@ -110,7 +110,7 @@ impl<N: Net> Worker<N> {
                 let lookup = UserLookup { worker: cx.worker, pending, realm: realm.into(), user };
                 let answer = match self.directory.find(lookup) {
                     Asked::Answered(answer) => answer,
-                    Asked::Refused => UserAnswer::Unavailable,
+                    Asked::Refused => UserAnswer::Overloaded,
                     Asked::Taken => return None,
                 };
                 return Some(Event::UserFound { pending, answer });

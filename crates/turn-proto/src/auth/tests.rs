@@ -162,7 +162,10 @@ fn both(policy: &Policy, now: Now, ask: &Ask, answer: &UserAnswer) -> AuthStep {
         AuthStep::NeedUser { .. } => {
             authenticate_found(policy.own_rules(), now, client(), &message, None, answer)
         }
-        step @ (AuthStep::Granted(..) | AuthStep::BudgetSpent | AuthStep::Refuse { .. }) => step,
+        step @ (AuthStep::Granted(..)
+        | AuthStep::BudgetSpent
+        | AuthStep::LookupsOverloaded
+        | AuthStep::Refuse { .. }) => step,
     }
 }
 
@@ -170,9 +173,10 @@ fn both(policy: &Policy, now: Now, ask: &Ask, answer: &UserAnswer) -> AuthStep {
 fn refused(step: &AuthStep) -> Refusal {
     match step {
         AuthStep::Refuse { reason, .. } => *reason,
-        AuthStep::Granted(..) | AuthStep::NeedUser { .. } | AuthStep::BudgetSpent => {
-            panic!("{step:?}")
-        }
+        AuthStep::Granted(..)
+        | AuthStep::NeedUser { .. }
+        | AuthStep::BudgetSpent
+        | AuthStep::LookupsOverloaded => panic!("{step:?}"),
     }
 }
 
@@ -180,9 +184,10 @@ fn refused(step: &AuthStep) -> Refusal {
 fn accepted(step: AuthStep) -> (Grant, Option<Integrity>) {
     match step {
         AuthStep::Granted(grant, integrity) => (grant, integrity),
-        AuthStep::NeedUser { .. } | AuthStep::Refuse { .. } | AuthStep::BudgetSpent => {
-            panic!("{step:?}")
-        }
+        AuthStep::NeedUser { .. }
+        | AuthStep::Refuse { .. }
+        | AuthStep::BudgetSpent
+        | AuthStep::LookupsOverloaded => panic!("{step:?}"),
     }
 }
 
@@ -462,9 +467,10 @@ fn only_who_proved_it_is_named_in_a_refusal() {
     let policy = policy();
     let named = |ask: &Ask, now: Now| match both(&policy, now, ask, &ann()) {
         AuthStep::Refuse { user, .. } => user,
-        step @ (AuthStep::Granted(..) | AuthStep::NeedUser { .. } | AuthStep::BudgetSpent) => {
-            panic!("{step:?}")
-        }
+        step @ (AuthStep::Granted(..)
+        | AuthStep::NeedUser { .. }
+        | AuthStep::LookupsOverloaded
+        | AuthStep::BudgetSpent) => panic!("{step:?}"),
     };
     let later = Now { unix: UnixSeconds(NOW.unix.0 + 3601), ..NOW };
     assert_eq!(named(&Ask::by("ann", "right", &policy), later).as_deref(), Some("ann"));

@@ -3,9 +3,10 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
+use fair_share::Claimant;
 use state_format::{fields, variants};
 use stun_wire::{IntegrityKey, IntegrityKind};
-use turn_types::{Realm, Secret, UnixSeconds};
+use turn_types::{ClientAddr, Realm, Secret, UnixSeconds};
 
 use crate::policy::GrantLimits;
 use crate::policy::revoked::Revoked;
@@ -97,6 +98,11 @@ impl Grant {
             allocations_max: None,
             limits: None,
         }
+    }
+
+    /// The client of the grant as it is counted in bounded tables and budgets.
+    pub(crate) fn claimant(&self, client: ClientAddr) -> Claimant<'_> {
+        Claimant::at(client.ip()).with_account(&self.realm, &self.account)
     }
 
     /// Returns true for a grant without credentials.

@@ -57,8 +57,10 @@ pub enum Authorization {
     Granted(GrantLimits),
     /// It may not.
     Denied,
-    /// There is no answer; the policy decides.
+    /// The authorizer failed, or gave no answer in time: the policy decides.
     Unavailable,
+    /// The authorizer was not asked, as too many questions wait: the client is refused.
+    Overloaded,
 }
 
 /// Answer of the user database.
@@ -68,8 +70,12 @@ pub enum UserAnswer {
     Known(User),
     /// There is none.
     Unknown,
-    /// The database could not say; the request is answered with 500 so that the client retries.
+    /// The database failed, or gave no answer in time. The client of an allocation goes on with its
+    /// last known keys; any other gets 500 and tries again.
     Unavailable,
+    /// The database was not asked, as too many look-ups wait. No client is served; over UDP the
+    /// request is dropped, and the client retransmits.
+    Overloaded,
 }
 
 /// A user of the database.

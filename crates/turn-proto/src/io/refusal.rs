@@ -33,12 +33,16 @@ turn_types::labels! {
         NotAuthorized => "not_authorized",
         /// The authorizer gives no answer.
         AuthorizerUnavailable => "authorizer_unavailable",
+        /// Too many Allocate requests wait for the authorizer.
+        AuthorizerOverloaded => "authorizer_overloaded",
         /// A nonce that is too old.
         StaleNonce => "stale_nonce",
         /// A nonce that was not given to this client.
         InvalidNonce => "invalid_nonce",
         /// The user database could not be asked.
         UserDatabaseUnavailable => "user_database_unavailable",
+        /// Too many requests wait for user look-ups.
+        UserLookupsOverloaded => "user_lookups_overloaded",
         /// Unknown comprehension-required attributes.
         UnknownAttributes => "unknown_attributes",
         /// A request without the magic cookie over DTLS (RFC 8489 §11).
@@ -154,7 +158,9 @@ impl Refusal {
             Self::ConnectionFailed => 447,
             Self::UserQuota | Self::AddressQuota | Self::RealmQuota => 486,
             Self::UserDatabaseUnavailable
+            | Self::UserLookupsOverloaded
             | Self::AuthorizerUnavailable
+            | Self::AuthorizerOverloaded
             | Self::NoCookie
             | Self::MoveUnavailable => 500,
             Self::TotalQuota

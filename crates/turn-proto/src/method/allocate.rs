@@ -20,7 +20,7 @@ use crate::policy::{Policy, RealmRules, is_tunnel};
 use crate::random::Random;
 use crate::store::{
     Account, Allocation, AllocationQuota, Allocations, ExpectedClients, Ids, Outbox, Pending,
-    PendingAllocation, QuotaLease, RegistryHandle, Slot,
+    PendingAllocation, QuotaLease, RegistryHandle, Slot, Wait,
 };
 
 /// The stores that Allocate works on.
@@ -67,9 +67,9 @@ impl Allocate<'_> {
         if draining {
             return Err(Refusal::Draining);
         }
-        if self.pending.is_full() {
-            return Err(Refusal::SystemExhausted);
-        }
+        self.pending
+            .check(Wait::Other, &grant.claimant(client))
+            .map_err(|_| Refusal::SystemExhausted)?;
         let customer = Prefix::customer(client.ip());
         let quota = take_quota(self.registry, policy, rules, grant, customer)?;
         // Connections with peers end in the client's own connection, which cannot move.

@@ -9,7 +9,7 @@ use turn_types::{Instant, Now, PendingId};
 use super::allocate::{Allocate, take_quota};
 use crate::io::{Applicant, Authorization, Command, Refusal, ReplyBuffer, Responder, Verdict};
 use crate::policy::{GrantLimits, Policy, WhenSilent};
-use crate::store::{PendingAllocation, Waiting};
+use crate::store::{PendingAllocation, Wait, Waiting};
 
 impl Allocate<'_> {
     /// Asks about an Allocate, which waits for the answer. It holds its place in the quotas
@@ -19,9 +19,11 @@ impl Allocate<'_> {
         now: Instant,
         allocation: PendingAllocation,
     ) -> Result<(), Refusal> {
-        if self.pending.is_full_of_authorizations() {
-            return Err(Refusal::AuthorizerUnavailable);
-        }
+        let grant = allocation.grant.clone();
+        let claimant = grant.claimant(allocation.responder.path.five_tuple.client);
+        self.pending
+            .check(Wait::Authorizer, &claimant)
+            .map_err(|_| Refusal::AuthorizerOverloaded)?;
         let five_tuple = allocation.responder.path.five_tuple;
         let applicant = Box::new(Applicant {
             realm: allocation.grant.realm.clone(),
@@ -32,7 +34,7 @@ impl Allocate<'_> {
         });
         let key = (five_tuple, allocation.responder.transaction);
         let waiting = Waiting::Authorizer(Box::new(allocation));
-        let pending = self.pending.insert(now, key, waiting);
+        let pending = self.pending.insert(now, key, &claimant, waiting);
         self.outbox.command(Command::Authorize { pending, applicant });
         Ok(())
     }
@@ -68,6 +70,8 @@ impl Allocate<'_> {
                 allocation = self.narrow(policy, now, allocation, limits)?;
             }
             Authorization::Denied => return Err(Refusal::NotAuthorized),
+            // Whatever the policy says: whoever asks often enough would be served otherwise.
+            Authorization::Overloaded => return Err(Refusal::AuthorizerOverloaded),
             Authorization::Unavailable => match rules.auth.authorizer {
                 Some(WhenSilent::Refuse) => return Err(Refusal::AuthorizerUnavailable),
                 // Turned off by a reload meanwhile.

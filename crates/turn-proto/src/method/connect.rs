@@ -12,7 +12,7 @@ use crate::io::{
 use crate::policy::peers::{is_reachable_by_tcp, judge, read_peer};
 use crate::random::Random;
 use crate::store::{
-    Allocations, NewPeers, Outbox, PeerConnection, Pending, PendingConnect, Slot, Waiting,
+    Allocations, NewPeers, Outbox, PeerConnection, Pending, PendingConnect, Slot, Wait, Waiting,
 };
 
 /// The stores that Connect works on.
@@ -64,7 +64,11 @@ impl Connect<'_> {
         judge(policy, rules, limits, peer.ip(), named)
             .filter(|own| is_reachable_by_tcp(own, peer.port()) && !is_itself)
             .ok_or(Refusal::PeerForbidden)?;
-        if !self.allocations.has_room_for_connection(slot) || self.pending.is_full_of_connects() {
+        let grant = allocation.grant.clone();
+        let claimant = grant.claimant(allocation.path.five_tuple.client);
+        if !self.allocations.may_connect(slot)
+            || self.pending.check(Wait::Connect, &claimant).is_err()
+        {
             return Err(Refusal::ConnectionLimit);
         }
         // Each counts, as ports can be scanned by it.
@@ -73,7 +77,7 @@ impl Connect<'_> {
         let responder = responder.clone();
         let key = (responder.path.five_tuple, responder.transaction);
         let waiting = Waiting::Connect(Box::new(PendingConnect { responder, connection }));
-        let pending = self.pending.insert(now, key, waiting);
+        let pending = self.pending.insert(now, key, &claimant, waiting);
         let connecting = PeerConnection::connecting(connection, peer, now);
         self.allocations.add_connection(slot, connecting);
         self.outbox.tcp(TcpCommand::Connect { pending, connection, relay, peer });

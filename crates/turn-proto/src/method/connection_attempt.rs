@@ -38,7 +38,7 @@ pub(crate) fn handle(
     if !is_reachable_by_tcp(&permission.own, peer.port()) {
         return Err(PeerRefusal::OwnAddress);
     }
-    if !allocations.has_room_for_connection(slot) {
+    if !allocations.may_connect(slot) {
         return Err(PeerRefusal::TooMany);
     }
     let to = allocation.path;

@@ -167,7 +167,10 @@ impl Allocate<'_> {
         let key = (allocation.responder.path.five_tuple, allocation.responder.transaction);
         let protocol = allocation.wanted.kept.protocol;
         let ports: Vec<_> = allocation.opening().map(|port| (port.relay, port.at)).collect();
-        let pending = self.pending.insert(now, key, Waiting::Relay(Box::new(allocation)));
+        let grant = allocation.grant.clone();
+        let claimant = grant.claimant(key.0.client);
+        let waiting = Waiting::Relay(Box::new(allocation));
+        let pending = self.pending.insert(now, key, &claimant, waiting);
         for (relay, at) in ports {
             self.outbox.open(pending, protocol, relay, at);
         }

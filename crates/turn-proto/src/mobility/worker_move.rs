@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use fair_share::Claimant;
 use turn_types::{AllocationId, ConnectionId, FiveTuple, Instant, Now, RelayId, WorkerId};
 
 use super::Moves;
@@ -15,7 +16,7 @@ use crate::io::{
 };
 use crate::limits::{MOVE_AGAIN_AFTER, MOVE_WITHIN};
 use crate::policy::Policy;
-use crate::store::{Allocation, ExpectedClient, Next, PendingMove, Slot, Waiting};
+use crate::store::{Allocation, ExpectedClient, Next, PendingMove, Slot, Wait, Waiting};
 
 /// An allocation on its way to another worker or process. Dropping it ends it and gives back all
 /// that it holds.
@@ -67,7 +68,8 @@ impl Moves<'_> {
         refresh: TicketRefresh,
         responder: &Responder,
     ) -> Result<Verdict, Refusal> {
-        if self.pending.is_full() || self.expected.is_full() {
+        let claimant = Claimant::at(request.path.five_tuple.client.ip());
+        if self.pending.check(Wait::Other, &claimant).is_err() || self.expected.is_full() {
             return Err(Refusal::SystemExhausted);
         }
         let now = request.now.instant;
@@ -80,7 +82,7 @@ impl Moves<'_> {
         };
         let key = (request.path.five_tuple, responder.transaction);
         let waiting = Waiting::Worker(Box::new(waiting));
-        let pending = self.pending.insert(now, key, waiting);
+        let pending = self.pending.insert(now, key, &claimant, waiting);
         let question = Box::new(Question { pending, asker: self.ids.worker(), refresh });
         self.outbox.command(Command::AskWorker { worker, question });
         self.repeat_at(now + MOVE_AGAIN_AFTER);

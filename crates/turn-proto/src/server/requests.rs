@@ -5,6 +5,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
+use fair_share::Claimant;
 use stun_wire::{AttributeType, Method, value};
 use turn_types::{FiveTuple, Instant, Prefix};
 
@@ -18,7 +19,7 @@ use crate::io::{
 use crate::limits::WAITING_REQUEST_MAX;
 use crate::method::{binding, connection_bind, forbidden_peer, refresh};
 use crate::mobility::by_ticket::is_by_ticket;
-use crate::store::{DeferredRequest, Slot, Source, UserLookup, Waiting};
+use crate::store::{DeferredRequest, Slot, Source, UserLookup, Wait, Waiting};
 
 /// The state of a request in the budget of unauthenticated responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +121,7 @@ impl State {
                 self.report_spent(request, Budget::FailedVerifications);
                 Verdict::Drop(DropReason::VerificationBudget)
             }
+            AuthStep::LookupsOverloaded => self.refuse_look_up(request, &responder, reply),
             AuthStep::Refuse { reason, user } => {
                 let source = Source::of(request);
                 let failed = auth::failed_verifications(request.rules, &request.message, reason);
@@ -130,8 +132,11 @@ impl State {
                     Refusal::NoCredentials | Refusal::IncompleteCredentials | Refusal::InvalidNonce
                 );
                 let source = if before_nonce { source } else { source.proved() };
-                // An authenticated request is free, and none is charged twice.
-                let free = user.is_some() || charged == Charged::Yes;
+                // An authenticated request is free, unless its credential counts no more, and none is
+                // charged twice.
+                let is_void =
+                    matches!(reason, Refusal::CredentialExpired | Refusal::CredentialRevoked);
+                let free = user.is_some() && !is_void || charged == Charged::Yes;
                 if !free && let Err(spent) = self.charge(request, source) {
                     return Verdict::Drop(spent);
                 }
@@ -232,15 +237,38 @@ impl State {
         let (arrived, bytes) = (request.arrived, Box::from(message.bytes()));
         let deferred = DeferredRequest { path: *path, arrived, bytes, by_ticket };
         let lookup = UserLookup { request: deferred, known };
-        if !self.pending.has_room_for(&lookup) {
-            self.report_spent(request, Budget::UserLookups);
-            return Verdict::Drop(DropReason::TooManyPending);
+        let grant = self.known(now.instant, &path.five_tuple).filter(|_| known).cloned();
+        let client = path.five_tuple.client;
+        let (wait, claimant) = match &grant {
+            Some(grant) => (Wait::KnownUser, grant.claimant(client)),
+            None => (Wait::User, Claimant::at(client.ip())),
+        };
+        if !self.pending.may_look_up(&path.five_tuple)
+            || self.pending.check(wait, &claimant).is_err()
+        {
+            return self.refuse_look_up(request, responder, reply);
         }
         let key = (path.five_tuple, message.transaction_id());
-        let pending = self.pending.insert(now.instant, key, Waiting::User(lookup));
+        let pending = self.pending.insert(now.instant, key, &claimant, Waiting::User(lookup));
         let realm = request.rules.name.clone();
         self.outbox.command(Command::FindUser { pending, realm, user });
         if message.method() == Method::CONNECTION_BIND { Verdict::Hold } else { Verdict::Wait }
+    }
+
+    /// Refuses a request whose user cannot be looked up now. A client over UDP is told nothing: it
+    /// repeats the request, and gets an answer then. Over a connection it would wait for ever.
+    fn refuse_look_up(
+        &mut self,
+        request: &Request<'_>,
+        responder: &Responder,
+        reply: &mut ReplyBuffer,
+    ) -> Verdict {
+        self.report_spent(request, Budget::UserLookups);
+        if !request.path.five_tuple.transport.is_datagram() {
+            return self.challenge(request, responder, Refusal::UserLookupsOverloaded, reply);
+        }
+        self.outbox.refused(responder, Refusal::UserLookupsOverloaded);
+        Verdict::Drop(DropReason::TooManyPending)
     }
 
     /// Refuses an authenticated request.

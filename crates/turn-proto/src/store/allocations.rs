@@ -9,6 +9,7 @@ use core::net::IpAddr;
 use core::ops::Bound;
 
 use ahash::RandomState;
+use fair_share::{LOGGED_IN, Share, Slots};
 use hashbrown::HashMap;
 use turn_types::{
     AllocationId, ClientPath, ConnectionId, FiveTuple, Instant, IpFamily, PeerAddr, RelayId,
@@ -51,7 +52,9 @@ pub(crate) struct Allocations {
     by_peer: HashMap<PeerKey, Slot, RandomState>,
     by_relay: HashMap<RelayId, Slot, RandomState>,
     by_id: BTreeMap<AllocationId, Slot>,
-    by_connection: HashMap<ConnectionId, Slot, RandomState>,
+    by_connection: HashMap<ConnectionId, (Slot, Share), RandomState>,
+    /// Slots of connections with peers.
+    connection_slots: Slots,
     /// The last found: packets come in runs.
     last_client: Option<(FiveTuple, Slot)>,
     last_peer: Option<(PeerKey, Slot)>,
@@ -76,6 +79,7 @@ impl Allocations {
             by_relay: HashMap::with_hasher(hasher.clone()),
             by_id: BTreeMap::new(),
             by_connection: HashMap::with_hasher(hasher.clone()),
+            connection_slots: Slots::new(&LOGGED_IN, CONNECTIONS_MAX, hasher.clone()),
             last_client: None,
             last_peer: None,
             population: Population::default(),
@@ -186,7 +190,7 @@ impl Allocations {
     /// The allocation in a slot that an index gave. Permissions, channels and relay sockets are
     /// changed through the verbs below, which keep the indexes.
     pub(crate) fn get_mut(&mut self, slot: Slot) -> &mut Allocation {
-        self.slots[slot as usize].as_deref_mut().expect("the indexes name only slots in use")
+        in_use(&mut self.slots, slot)
     }
 
     pub(crate) fn insert(&mut self, allocation: Allocation) -> Slot {
@@ -315,7 +319,7 @@ impl Allocations {
             }
         }
         for connection in allocation.connections.iter() {
-            self.by_connection.remove(&connection.id);
+            self.forget_connection(connection.id);
         }
         *allocation
     }
@@ -323,10 +327,11 @@ impl Allocations {
     /// Adds an allocation as it was elsewhere, with its permissions.
     pub(crate) fn insert_whole(&mut self, allocation: Allocation) -> Slot {
         let slot = self.insert(allocation);
-        let Self { slots, by_peer, by_connection, .. } = self;
+        let Self { slots, by_peer, by_connection, connection_slots, .. } = self;
         let Some(allocation) = slots[slot as usize].as_deref() else { return slot };
+        let claimant = allocation.grant.claimant(allocation.path.five_tuple.client);
         for connection in allocation.connections.iter() {
-            by_connection.insert(connection.id, slot);
+            by_connection.insert(connection.id, (slot, connection_slots.keep(&claimant)));
         }
         for permission in allocation.permissions.iter() {
             if let Some(socket) = &allocation.sockets[IpFamily::of(permission.ip).index()] {
@@ -420,9 +425,11 @@ impl Allocations {
     }
 
     /// Returns true if an allocation may have one more connection with a peer.
-    pub(crate) fn has_room_for_connection(&self, slot: Slot) -> bool {
-        self.get(slot).connections.len() < CONNECTIONS_PER_ALLOCATION_MAX
-            && self.by_connection.len() < CONNECTIONS_MAX
+    pub(crate) fn may_connect(&self, slot: Slot) -> bool {
+        let allocation = self.get(slot);
+        let claimant = allocation.grant.claimant(allocation.path.five_tuple.client);
+        allocation.connections.len() < CONNECTIONS_PER_ALLOCATION_MAX
+            && self.connection_slots.check(&claimant).is_ok()
     }
 
     /// A number that no connection has.
@@ -443,12 +450,15 @@ impl Allocations {
 
     /// The slot of the allocation that has a connection.
     pub(crate) fn of_connection(&self, id: ConnectionId) -> Option<Slot> {
-        self.by_connection.get(&id).copied()
+        self.by_connection.get(&id).map(|(slot, _)| *slot)
     }
 
     pub(crate) fn add_connection(&mut self, slot: Slot, connection: PeerConnection) {
-        self.by_connection.insert(connection.id, slot);
-        self.get_mut(slot).connections.add(connection);
+        let Self { slots, by_connection, connection_slots, .. } = self;
+        let allocation = in_use(slots, slot);
+        let claimant = allocation.grant.claimant(allocation.path.five_tuple.client);
+        by_connection.insert(connection.id, (slot, connection_slots.keep(&claimant)));
+        allocation.connections.add(connection);
         self.arm(slot);
     }
 
@@ -465,9 +475,16 @@ impl Allocations {
         true
     }
 
+    /// Removes a connection from the index. Returns the slot of its allocation.
+    fn forget_connection(&mut self, id: ConnectionId) -> Option<Slot> {
+        let (slot, share) = self.by_connection.remove(&id)?;
+        self.connection_slots.release(share);
+        Some(slot)
+    }
+
     /// Forgets a connection; false if there is none of this number.
     pub(crate) fn remove_connection(&mut self, id: ConnectionId) -> bool {
-        let Some(slot) = self.by_connection.remove(&id) else { return false };
+        let Some(slot) = self.forget_connection(id) else { return false };
         self.get_mut(slot).connections.remove(id);
         self.arm(slot);
         true
@@ -480,11 +497,12 @@ impl Allocations {
         outbox: &mut Outbox,
         keep: impl FnMut(&PeerConnection) -> bool,
     ) {
-        let Self { slots, by_connection, .. } = self;
-        let allocation =
-            slots[slot as usize].as_deref_mut().expect("the indexes name only slots in use");
+        let Self { slots, by_connection, connection_slots, .. } = self;
+        let allocation = in_use(slots, slot);
         allocation.connections.retain(keep, |id| {
-            by_connection.remove(&id);
+            if let Some((_, share)) = by_connection.remove(&id) {
+                connection_slots.release(share);
+            }
             outbox.tcp(TcpCommand::Close { connection: id });
         });
     }
@@ -502,8 +520,7 @@ impl Allocations {
 
     fn retain_permissions(&mut self, slot: Slot, keep: impl FnMut(&mut Permission) -> bool) {
         let Self { slots, by_peer, last_peer, .. } = self;
-        let allocation =
-            slots[slot as usize].as_deref_mut().expect("the indexes name only slots in use");
+        let allocation = in_use(slots, slot);
         let relays =
             allocation.sockets.each_ref().map(|socket| socket.as_ref().map(|socket| socket.relay));
         allocation.permissions.retain(keep, |ip| {
@@ -513,4 +530,9 @@ impl Allocations {
             }
         });
     }
+}
+
+/// The allocation in a slot that an index gave.
+fn in_use(slots: &mut [Option<Box<Allocation>>], slot: Slot) -> &mut Allocation {
+    slots[slot as usize].as_deref_mut().expect("the indexes name only slots in use")
 }

@@ -2,39 +2,34 @@
 //! addresses make the server send to others, and keep one source from using up the responses of
 //! others.
 //!
-//! A source address of a datagram may be forged, so that its responses are counted by
-//! [network](Prefix::network), the victim of reflection. Half of a network's responses are for
-//! Binding, half are challenges of TURN, and each half is two buckets:
+//! The source address of a datagram may be forged. Responses to it are counted by
+//! [network](Prefix::network), the target of reflection: half of the budget of a network is for
+//! Binding, half for challenges of TURN. The last quarter of each half is for addresses that have
+//! sent little, so that a flood from some addresses leaves it to all others of a `/24`.
 //!
-//! ```text
-//! common    first come, first served
-//! reserve   when the common bucket is empty: for each address no more than its 256th part
-//! ```
-//!
-//! So a flood from some addresses of a network leaves the reserve to all others of a /24. An
-//! address that was proved, by a connection, by DTLS, or by a nonce that was given to it, takes
-//! nothing of that: its responses are counted by [customer](Prefix::customer).
+//! An address that was proved, by a connection, by DTLS, or by a nonce that was given to it, uses
+//! nothing of that. Its responses are counted by its address and the networks around it.
 
 use core::net::IpAddr;
 use core::time::Duration;
 
+use fair_share::{Allowance, CLIENTS, Claimant, Meter, REFLECTION_TARGETS};
 use stun_wire::Method;
 use turn_types::{ClientPath, FiveTuple, Instant, Prefix};
 
 use super::outbox::Outbox;
-use super::source_budget::SourceBudget;
 use crate::io::{Budget, DropReason, Notice, Request, SourceAddress};
-use crate::limits::CUSTOMER_BUCKETS;
 use crate::policy::{Policy, UnauthenticatedBudget};
 use crate::random::Random;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Addresses among which the reserve of a network is divided: a /24.
-const SHARES: u32 = 256;
+/// Weight of a network of [`REFLECTION_TARGETS`]: addresses of a `/24`.
+const ADDRESSES: u32 = 256;
 
-/// Responses of its share that an address may have at once: a client with several relay candidates.
-const SHARE_BURST: u32 = 4;
+/// Responses of the last quarter that an address may get in a burst: a client with several relay
+/// candidates.
+const RESERVED_BURST: u32 = 4;
 
 /// The source of an unauthenticated request, and the rate that bounds its responses.
 #[derive(Clone, Copy, Debug)]
@@ -67,22 +62,23 @@ impl Source {
 /// The budgets for the effects of unauthenticated sources.
 #[derive(Debug)]
 pub(crate) struct Budgets {
-    bindings: NetworkBudget,
-    challenges: NetworkBudget,
-    customers: SourceBudget,
-    /// Failed verifications of each [customer](Prefix::customer): hashing is the largest cost that
-    /// a source without credentials can cause, and a way to guess passwords.
-    verifications: SourceBudget,
+    bindings: Meter,
+    challenges: Meter,
+    /// Responses to proved addresses.
+    proved: Meter,
+    /// Failed verifications: hashing is the largest cost that a source without credentials can
+    /// cause, and a way to guess passwords.
+    verifications: Meter,
     spent: SpentBudgets,
 }
 
 impl Budgets {
     pub(crate) fn new(random: &mut Random) -> Self {
         Self {
-            bindings: NetworkBudget::new(random),
-            challenges: NetworkBudget::new(random),
-            customers: SourceBudget::with_buckets(random.hasher(), CUSTOMER_BUCKETS),
-            verifications: SourceBudget::with_buckets(random.hasher(), CUSTOMER_BUCKETS),
+            bindings: Meter::new(&REFLECTION_TARGETS, random.hasher()),
+            challenges: Meter::new(&REFLECTION_TARGETS, random.hasher()),
+            proved: Meter::new(&CLIENTS, random.hasher()),
+            verifications: Meter::new(&CLIENTS, random.hasher()),
             spent: SpentBudgets::default(),
         }
     }
@@ -98,17 +94,21 @@ impl Budgets {
         outbox: &mut Outbox,
     ) -> Result<(), DropReason> {
         let Source { rate, now, ip, address } = source;
+        let claimant = Claimant::at(ip);
         let (taken, budget, prefix) = match (address, method) {
+            _ if rate.per_second == 0 => return Ok(()),
             (SourceAddress::Proved, _) => {
-                let customer = Prefix::customer(ip);
-                let taken = self.customers.take(now, customer, rate.per_second);
-                (taken, Budget::ProvedAddress, customer)
+                let cost = SECOND / rate.per_second;
+                let taken = self.proved.spend(now, &claimant, cost, SECOND);
+                (taken, Budget::ProvedAddress, Prefix::customer(ip))
             }
             (SourceAddress::Unproved, Method::BINDING) => {
-                (self.bindings.take(now, ip, rate), Budget::Bindings, Prefix::network(ip))
+                let taken = take_unproved(&mut self.bindings, now, ip, rate);
+                (taken, Budget::Bindings, Prefix::network(ip))
             }
             (SourceAddress::Unproved, _) => {
-                (self.challenges.take(now, ip, rate), Budget::Challenges, Prefix::network(ip))
+                let taken = take_unproved(&mut self.challenges, now, ip, rate);
+                (taken, Budget::Challenges, Prefix::network(ip))
             }
         };
         if taken {
@@ -124,7 +124,7 @@ impl Budgets {
     /// Returns true if a request of this source may be verified.
     pub(crate) fn may_verify(&self, source: Source) -> bool {
         let Source { rate, now, ip, .. } = source;
-        rate.per_second == 0 || !self.verifications.is_spent(now, Prefix::customer(ip), SECOND)
+        rate.per_second == 0 || self.verifications.backlog(now, &Claimant::at(ip)) < SECOND
     }
 
     /// Takes failed verifications out of their budget.
@@ -132,7 +132,7 @@ impl Budgets {
         let Source { rate, now, ip, .. } = source;
         if rate.per_second > 0 {
             let cost = SECOND / rate.failed_verifications() * failed;
-            self.verifications.draw(now, Prefix::customer(ip), cost);
+            self.verifications.charge(now, &Claimant::at(ip), cost);
         }
     }
 
@@ -150,38 +150,15 @@ impl Budgets {
     }
 }
 
-/// Responses of one kind to addresses that may be forged.
-#[derive(Debug)]
-struct NetworkBudget {
-    common: SourceBudget,
-    reserve: SourceBudget,
-    /// The share of each address in the reserve.
-    shares: SourceBudget,
-}
-
-impl NetworkBudget {
-    fn new(random: &mut Random) -> Self {
-        Self {
-            common: SourceBudget::new(random.hasher()),
-            reserve: SourceBudget::new(random.hasher()),
-            shares: SourceBudget::with_buckets(random.hasher(), CUSTOMER_BUCKETS),
-        }
-    }
-
-    fn take(&mut self, now: Instant, ip: IpAddr, rate: UnauthenticatedBudget) -> bool {
-        if rate.per_second == 0 {
-            return true;
-        }
-        // Each bucket has a quarter of the rate, and room for one response at the lowest rates.
-        let cost = SECOND * 4 / rate.per_second;
-        let (network, burst) = (Prefix::network(ip), cost.max(SECOND));
-        if self.common.spend(now, network, cost, burst) {
-            return true;
-        }
-        let share = cost * SHARES;
-        self.shares.spend(now, Prefix::customer(ip), share, share * SHARE_BURST)
-            && self.reserve.spend(now, network, cost, burst)
-    }
+/// Takes one response to an address that may be forged out of the budget of its network.
+fn take_unproved(meter: &mut Meter, now: Instant, ip: IpAddr, rate: UnauthenticatedBudget) -> bool {
+    // Binding and challenges have half of the rate each.
+    let of_network = SECOND * 2 / rate.per_second;
+    let cost = of_network * ADDRESSES;
+    // Three quarters of the burst hold one response at the lowest rates.
+    let burst = SECOND.max(of_network * 2);
+    let allowance = Allowance { burst, reserved: cost * RESERVED_BURST };
+    meter.spend_shared(now, &Claimant::at(ip), cost, allowance)
 }
 
 /// Time of the last report of each spent budget: a flood is one notice a minute.
@@ -208,17 +185,27 @@ mod tests {
     /// Whoever floods in the name of a network leaves a few responses for each other address.
     #[test]
     fn an_address_gets_no_more_than_its_share_of_the_reserve() {
-        let mut budget = NetworkBudget::new(&mut Random::new([1; 32]));
+        let mut meter = Meter::new(&REFLECTION_TARGETS, Random::new([1; 32]).hasher());
         let rate = UnauthenticatedBudget { per_second: 400 };
         let mut taken = |now, last| {
             let ip = IpAddr::from([198, 51, 100, last]);
-            (0..1000).filter(|_| budget.take(now, ip, rate)).count()
+            (0..1000).filter(|_| take_unproved(&mut meter, now, ip, rate)).count()
         };
         let start = Instant::ZERO;
-        // One second of a quarter of the rate, and the share.
-        assert_eq!([1, 2, 3].map(|last| taken(start, last)), [104, 4, 4]);
-        // A share is a 256th part of the rate.
-        assert_eq!(taken(start + SECOND, 1), 100);
-        assert_eq!(taken(start + SECOND * 4, 1), 101);
+        // Three quarters of a second of half of the rate.
+        assert_eq!([1, 2, 3].map(|last| taken(start, last)), [150, 4, 4]);
+        assert_eq!(taken(start + SECOND, 1), 150);
+        assert_eq!(taken(start + SECOND + SECOND / 10, 1), 20, "a tenth of half of the rate");
+    }
+
+    #[test]
+    fn the_lowest_rate_answers_and_the_highest_counts() {
+        let ip = IpAddr::from([198, 51, 100, 1]);
+        for (per_second, most) in [(1, 1), (2, 1), (u32::MAX, 10_000)] {
+            let mut meter = Meter::new(&REFLECTION_TARGETS, Random::new([1; 32]).hasher());
+            let rate = UnauthenticatedBudget { per_second };
+            let taken = (0..most).filter(|_| take_unproved(&mut meter, Instant::ZERO, ip, rate));
+            assert_eq!(taken.count(), most, "{per_second}");
+        }
     }
 }

@@ -7,17 +7,18 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use ahash::RandomState;
+use fair_share::{CLIENTS, Claimant, LOGGED_IN, Share, Shortage, Slots};
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry as Slot;
 use stun_wire::TransactionId;
-use turn_types::{ClientPath, ConnectionId, FiveTuple, Instant, PendingId, Prefix};
+use turn_types::{ClientPath, ConnectionId, FiveTuple, Instant, PendingId};
 
 use super::pending_allocation::PendingAllocation;
 use crate::io::{Responder, TicketRefresh};
 use crate::limits::{
-    PENDING_AUTHORIZATIONS_MAX, PENDING_CONNECTS_MAX, PENDING_LIFETIME, PENDING_MAX,
-    PENDING_NEW_USERS_MAX, PENDING_USERS_MAX, PENDING_USERS_PER_CUSTOMER_MAX,
-    PENDING_USERS_PER_FIVE_TUPLE_MAX, USER_LOOKUP_WITHIN,
+    PENDING_AUTHORIZATIONS_MAX, PENDING_CONNECTS_MAX, PENDING_KNOWN_USERS_MAX, PENDING_LIFETIME,
+    PENDING_MAX, PENDING_OTHERS_MAX, PENDING_USERS_MAX, PENDING_USERS_PER_FIVE_TUPLE_MAX,
+    USER_LOOKUP_WITHIN,
 };
 
 /// Key of a retransmission: the same transaction on the same 5-tuple (RFC 8489 §6.3.1).
@@ -84,18 +85,26 @@ pub(crate) struct PendingMove {
     pub(crate) asked: Instant,
 }
 
-impl UserLookup {
-    /// The customer that it counts for: clients with an allocation have places of their own.
-    fn customer(&self) -> Option<Prefix> {
-        let client = self.request.path.five_tuple.client.ip();
-        (!self.known).then(|| Prefix::customer(client))
-    }
+/// Kinds of waits. Each has slots of its own: no wait for one party keeps another from beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// User look-up of a client without an allocation.
+    User,
+    /// User look-up of the client of an allocation.
+    KnownUser,
+    /// The authorizer.
+    Authorizer,
+    /// A peer.
+    Connect,
+    /// Relay sockets, or another worker.
+    Other,
 }
 
 #[derive(Debug)]
 struct Entry {
     key: RequestKey,
     waiting: Waiting,
+    share: Share,
 }
 
 #[derive(Debug)]
@@ -106,13 +115,35 @@ pub(crate) struct Pending {
     ends: Ends,
     /// Ends of user look-ups.
     lookup_ends: Ends,
-    /// User look-ups of each customer that has any.
-    lookups: HashMap<Prefix, u32, RandomState>,
+    /// Slots of each kind.
+    slots: [Slots; Wait::ALL.len()],
     next_id: u64,
-    /// Number of requests that wait for peers.
-    connects: usize,
-    /// Number of requests that wait for the authorizer.
-    authorizations: usize,
+}
+
+impl Wait {
+    const ALL: [Self; 5] =
+        [Self::User, Self::KnownUser, Self::Authorizer, Self::Connect, Self::Other];
+
+    fn slots(self, hasher: RandomState) -> Slots {
+        let (levels, capacity) = match self {
+            Self::User => (&CLIENTS, PENDING_USERS_MAX),
+            Self::KnownUser => (&LOGGED_IN, PENDING_KNOWN_USERS_MAX),
+            Self::Authorizer => (&LOGGED_IN, PENDING_AUTHORIZATIONS_MAX),
+            Self::Connect => (&LOGGED_IN, PENDING_CONNECTS_MAX),
+            Self::Other => (&LOGGED_IN, PENDING_OTHERS_MAX),
+        };
+        Slots::new(levels, capacity, hasher)
+    }
+
+    const fn of(waiting: &Waiting) -> Self {
+        match waiting {
+            Waiting::User(UserLookup { known: false, .. }) => Self::User,
+            Waiting::User(UserLookup { known: true, .. }) => Self::KnownUser,
+            Waiting::Authorizer(_) => Self::Authorizer,
+            Waiting::Connect(_) => Self::Connect,
+            Waiting::Relay(_) | Waiting::Worker(_) => Self::Other,
+        }
+    }
 }
 
 /// Ends of waits in their order, as all of them are equally long; some may be answered already.
@@ -143,10 +174,8 @@ impl Pending {
             by_five_tuple: HashMap::with_hasher(hasher.clone()),
             ends: Ends::default(),
             lookup_ends: Ends::default(),
-            lookups: HashMap::with_hasher(hasher),
+            slots: Wait::ALL.map(|wait| wait.slots(hasher.clone())),
             next_id: 0,
-            connects: 0,
-            authorizations: 0,
         }
     }
 
@@ -173,57 +202,36 @@ impl Pending {
         ids.filter_map(|id| self.entries.get(id))
     }
 
-    /// Returns true if no further request may wait.
-    pub(crate) fn is_full(&self) -> bool {
-        self.entries.len() >= PENDING_MAX
+    /// Checks that one more request of a client may wait.
+    ///
+    /// # Errors
+    /// All slots of this kind are in use, or the client has its share of them.
+    pub(crate) fn check(&self, wait: Wait, claimant: &Claimant<'_>) -> Result<(), Shortage> {
+        self.slots[wait as usize].check(claimant)
     }
 
-    /// Returns true if no further request may wait for its user, even of a known client.
-    fn is_full_of_users(&self) -> bool {
-        self.entries.len() >= PENDING_USERS_MAX
+    /// Returns true if one more user look-up of a 5-tuple may wait.
+    pub(crate) fn may_look_up(&self, five_tuple: &FiveTuple) -> bool {
+        let is_lookup = |entry: &&Entry| matches!(entry.waiting, Waiting::User(_));
+        self.on(five_tuple).filter(is_lookup).count() < PENDING_USERS_PER_FIVE_TUPLE_MAX
     }
 
-    /// Returns true if this request may wait for its user.
-    pub(crate) fn has_room_for(&self, lookup: &UserLookup) -> bool {
-        let five_tuple = &lookup.request.path.five_tuple;
-        let beside = self.by_five_tuple.get(five_tuple).map_or(0, Vec::len);
-        let room = match lookup.customer() {
-            None => !self.is_full_of_users(),
-            Some(customer) => {
-                let used = self.lookups.get(&customer).copied().unwrap_or(0);
-                self.entries.len() < PENDING_NEW_USERS_MAX && used < PENDING_USERS_PER_CUSTOMER_MAX
-            }
-        };
-        room && beside < PENDING_USERS_PER_FIVE_TUPLE_MAX
-    }
-
-    /// Returns true if no further Allocate may wait for the authorizer.
-    pub(crate) fn is_full_of_authorizations(&self) -> bool {
-        self.is_full() || self.authorizations >= PENDING_AUTHORIZATIONS_MAX
-    }
-
-    /// Returns true if no further request may wait for its peer.
-    pub(crate) fn is_full_of_connects(&self) -> bool {
-        self.is_full() || self.connects >= PENDING_CONNECTS_MAX
-    }
-
-    /// Adds a request. The caller has asked [`Self::is_full`] or one of the others.
-    pub(crate) fn insert(&mut self, now: Instant, key: RequestKey, waiting: Waiting) -> PendingId {
+    /// Adds a request of a client, after [`Self::check`].
+    pub(crate) fn insert(
+        &mut self,
+        now: Instant,
+        key: RequestKey,
+        claimant: &Claimant<'_>,
+        waiting: Waiting,
+    ) -> PendingId {
         let id = PendingId(self.next_id);
         self.next_id += 1;
-        match &waiting {
-            Waiting::Connect(_) => self.connects += 1,
-            Waiting::Authorizer(_) => self.authorizations += 1,
-            Waiting::User(lookup) => {
-                self.lookup_ends.0.push_back((id, now + USER_LOOKUP_WITHIN));
-                if let Some(customer) = lookup.customer() {
-                    *self.lookups.entry(customer).or_insert(0) += 1;
-                }
-            }
-            Waiting::Relay(_) | Waiting::Worker(_) => {}
+        if let Waiting::User(_) = &waiting {
+            self.lookup_ends.0.push_back((id, now + USER_LOOKUP_WITHIN));
         }
+        let share = self.slots[Wait::of(&waiting) as usize].keep(claimant);
         self.by_five_tuple.entry(key.0).or_default().push(id);
-        self.entries.insert(id, Entry { key, waiting });
+        self.entries.insert(id, Entry { key, waiting, share });
         self.ends.0.push_back((id, now + PENDING_LIFETIME));
         id
     }
@@ -270,21 +278,7 @@ impl Pending {
                 of.remove();
             }
         }
-        match &entry.waiting {
-            Waiting::Connect(_) => self.connects -= 1,
-            Waiting::Authorizer(_) => self.authorizations -= 1,
-            Waiting::User(lookup) => {
-                if let Some(customer) = lookup.customer()
-                    && let Slot::Occupied(mut used) = self.lookups.entry(customer)
-                {
-                    *used.get_mut() -= 1;
-                    if *used.get() == 0 {
-                        used.remove();
-                    }
-                }
-            }
-            Waiting::Relay(_) | Waiting::Worker(_) => {}
-        }
+        self.slots[Wait::of(&entry.waiting) as usize].release(entry.share);
         self.ends.forget(|id| !self.entries.contains_key(id));
         self.lookup_ends.forget(|id| !self.entries.contains_key(id));
         Some(entry.waiting)
@@ -374,6 +368,7 @@ impl Pending {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::net::IpAddr;
     use core::time::Duration;
     use turn_types::{ClientAddr, ServerAddr, SocketId, Transport};
 
@@ -401,7 +396,8 @@ mod tests {
 
     fn wait(pending: &mut Pending, now: Instant, port: u16) -> PendingId {
         let key = (path(port).five_tuple, TransactionId([1; 12]));
-        pending.insert(now, key, Waiting::User(lookup(port)))
+        let claimant = Claimant::at(path(port).five_tuple.client.ip());
+        pending.insert(now, key, &claimant, Waiting::User(lookup(port)))
     }
 
     fn new() -> Pending {
@@ -454,25 +450,27 @@ mod tests {
         assert_eq!(found.collect::<Vec<_>>(), [ids[0], ids[2]]);
     }
 
-    /// Entries are reserved for clients with an allocation, and more for requests after a look-up.
     #[test]
-    fn places_are_kept_for_those_that_have_proved_more() {
+    fn each_kind_of_wait_has_slots_of_its_own() {
         let mut pending = new();
-        let known = |number: usize| {
-            let mut known = lookup(u16::try_from(number).unwrap());
-            known.known = true;
-            known
-        };
-        for number in 0..PENDING_MAX {
-            assert!(!pending.is_full());
-            let next = known(number);
-            assert_eq!(pending.has_room_for(&next), number < PENDING_USERS_MAX, "{number}");
-            let key = (next.request.path.five_tuple, TransactionId([1; 12]));
-            pending.insert(Instant::ZERO, key, Waiting::User(next));
+        let key = (path(1).five_tuple, TransactionId([1; 12]));
+        // Clients of many networks, so that the table is used up and not a share.
+        let client =
+            |number: u32| Claimant::at(IpAddr::from(((number + 0x1000) << 16).to_be_bytes()));
+        for number in 0..u32::MAX {
+            if pending.check(Wait::User, &client(number)).is_err() {
+                assert_eq!(number, PENDING_USERS_MAX);
+                break;
+            }
+            let waiting = Waiting::User(lookup(1));
+            pending.insert(Instant::ZERO, key, &client(number), waiting);
         }
-        assert!(pending.is_full());
+        for other in &Wait::ALL[1..] {
+            assert_eq!(pending.check(*other, &client(1)), Ok(()), "{other:?}");
+        }
         pending.take_oldest();
-        assert!(!pending.is_full());
+        let newcomer = Claimant::at([2, 2, 2, 2].into());
+        assert_eq!(pending.check(Wait::User, &newcomer), Ok(()));
     }
 
     #[test]
@@ -485,7 +483,8 @@ mod tests {
         for id in ids {
             pending.take(id);
         }
-        assert!(pending.by_five_tuple.is_empty() && pending.lookups.is_empty());
+        assert!(pending.by_five_tuple.is_empty());
         assert!(pending.next_end().is_none());
+        assert!(pending.slots.iter().all(|slots| slots.held() == 0));
     }
 }

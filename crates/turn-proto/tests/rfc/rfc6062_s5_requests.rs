@@ -260,36 +260,46 @@ fn a_peer_that_does_not_answer_is_given_thirty_seconds() {
     assert_eq!(world.record().connections, 0);
 }
 
-/// Silent peers do not use up all entries, and free entries are used again.
+/// Whoever connects to silent peers leaves slots to others, and free slots are used again.
 #[test]
-fn connects_that_wait_are_bounded() {
+fn connects_of_one_account_that_wait_leave_slots_to_others() {
     let mut world = tcp_world();
-    let mut clients = Vec::new();
-    for port in 1..=33 {
-        let mut client = alice(port);
-        allocate(&mut world, &mut client);
-        clients.push(client);
-    }
     let silent = |number: usize| format!("192.0.2.10:{}", 1000 + number);
     world.silent.extend((0..100).map(|number| addr(&silent(number))));
-    let mut wait = |world: &mut World, client: usize, number: usize| {
-        let client = &mut clients[client];
-        let request = connect_request(world, client, &silent(number));
-        client.refusal_unless_it_waits(world, &request)
-    };
-    for number in 0..limits::PENDING_CONNECTS_MAX {
-        assert_eq!(wait(&mut world, number / 32, number % 32), None, "{number}");
+    let mut waiting = 0;
+    for port in 1..=40 {
+        let mut client = alice(port);
+        allocate(&mut world, &mut client);
+        for number in 0..64 {
+            let request = connect_request(&mut world, &mut client, &silent(number));
+            let refusal = client.refusal_unless_it_waits(&mut world, &request);
+            assert!(matches!(refusal, None | Some(508)), "{refusal:?}");
+            waiting += u32::from(refusal.is_none());
+        }
     }
-    assert_eq!(wait(&mut world, 32, 0), Some(508));
-    for _ in 0..2 {
+    let most = limits::PENDING_CONNECTS_MAX;
+    assert!((most / 8 * 7..most).contains(&waiting), "{waiting}");
+    let mut bob = Client::at("203.0.113.9:1").over(Transport::Tcp).as_bob();
+    allocate(&mut world, &mut bob);
+    for number in 0..4 {
+        let request = connect_request(&mut world, &mut bob, &silent(number));
+        assert_eq!(bob.refusal_unless_it_waits(&mut world, &request), None, "{number}");
+    }
+    let mut alice = alice(99);
+    allocate(&mut world, &mut alice);
+    let mut asks = |world: &mut World| {
+        let request = connect_request(world, &mut alice, &silent(0));
+        alice.refusal_unless_it_waits(world, &request)
+    };
+    assert_eq!(asks(&mut world), Some(508));
+    for _ in 0..most / 8 {
         let (&connection, &(_, pending)) = world.connections.iter().next().unwrap();
         let pending = pending.unwrap();
         world.connections.remove(&connection);
         let failed = Event::PeerConnected { pending, connection, result: Err(ConnectError) };
         assert!(world.handle_event(failed).is_some());
     }
-    let after = [0, 1, 2].map(|number| wait(&mut world, 32, number));
-    assert_eq!(after, [None, None, Some(508)]);
+    assert_eq!(asks(&mut world), None);
 }
 
 #[test]

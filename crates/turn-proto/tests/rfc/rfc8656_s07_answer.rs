@@ -395,8 +395,8 @@ mod waiting {
         let mut client = Client::new(1);
         client.log_in(&mut world);
         world.hold = true;
-        for number in 0..limits::PENDING_NEW_USERS_MAX {
-            let mut each = Client::at(&format!("192.88.{}.{}:1", number / 256, number % 256));
+        for number in 0..limits::PENDING_USERS_MAX {
+            let mut each = Client::at(&format!("{}.{}.2.9:1", 20 + number / 256, number % 256));
             let request = each.sealed(&mut world, Method::ALLOCATE, allocate);
             assert!(matches!(world.from_client(&each.path, &request), Fate::Wait));
         }

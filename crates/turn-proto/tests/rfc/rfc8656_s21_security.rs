@@ -118,8 +118,8 @@ fn strangers_share_a_budget_of_answers() {
             assert_eq!(fate.dropped(), DropReason::UnauthenticatedBudget);
         }
     }
-    // A second of it at once: two of each of four buckets.
-    assert_eq!(answered, 8);
+    // A second of it at once: a half for each kind.
+    assert_eq!(answered, 10);
     // Another network has its own, and whoever proves who they are needs none.
     let mut other = Client::at("203.0.113.99:1");
     let request = other.bare(Method::BINDING, |_| ());
@@ -143,7 +143,7 @@ fn on_an_open_relay_everybody_is_a_stranger() {
         let request = client.bare(Method::REFRESH, |_| ());
         matches!(world.from_client(&client.path, &request), Fate::Reply(_))
     });
-    assert_eq!(answers.count(), 10 + 4, "the common bucket, and the share of one address");
+    assert_eq!(answers.count(), 15, "all but the part for others of a half of the rate");
 }
 
 #[test]

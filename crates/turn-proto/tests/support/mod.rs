@@ -209,6 +209,8 @@ pub struct World {
     pub allocations_max: Option<u32>,
     /// The user database cannot be asked.
     pub no_database: bool,
+    /// More look-ups wait for the user database than may.
+    pub database_is_overloaded: bool,
     /// The user database never answers.
     pub database_hangs: bool,
     /// The answer of the authorizer, where the policy has one, and whom it was asked about.
@@ -276,6 +278,7 @@ impl World {
             users: [("alice", "wonderland"), ("bob", "builder")].into(),
             allocations_max: None,
             no_database: false,
+            database_is_overloaded: false,
             database_hangs: false,
             authorizer: Authorization::Granted(GrantLimits::default()),
             asked: Vec::new(),
@@ -625,6 +628,9 @@ impl World {
     fn find_user(&self, realm: &str, query: &UserQuery) -> UserAnswer {
         if self.no_database {
             return UserAnswer::Unavailable;
+        }
+        if self.database_is_overloaded {
+            return UserAnswer::Overloaded;
         }
         let is_meant = |name: &str| match query {
             UserQuery::Name(asked) => **asked == *name,

@@ -26,11 +26,12 @@ const fn row(
 
 const PERMITTED: &[Row] = &[
     row("turn-types", &[], &[]),
+    row("fair-share", &["turn-types"], &[]),
     row("stun-wire", &["turn-types"], &[]),
     row("state-format", &["turn-types", "stun-wire"], &[]),
     row(
         "turn-proto",
-        &["turn-types", "stun-wire", "state-format"],
+        &["turn-types", "stun-wire", "state-format", "fair-share"],
         &["turn-client", "netsim", "lab-net"],
     ),
     row("turn-client", &["turn-types", "stun-wire"], &["turn-proto", "netsim"]),
@@ -51,6 +52,7 @@ const PERMITTED: &[Row] = &[
             "stun-wire",
             "state-format",
             "turn-proto",
+            "fair-share",
             "linux-net",
             "xdp-relay",
             "control",

@@ -1,0 +1,92 @@
+//! A client as it is counted.
+
+use core::net::IpAddr;
+
+use ahash::RandomState;
+use turn_types::Prefix;
+
+use crate::levels::{LEVELS_MAX, Levels, UNIT};
+
+/// A client that takes an entry of a table, or a part of a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Claimant<'a> {
+    address: IpAddr,
+    login: Option<Login<'a>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Login<'a> {
+    realm: &'a str,
+    account: &'a str,
+}
+
+/// A network, account or realm, as the key of its counter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub(crate) key: u64,
+    /// Units of use of a single entry, 1..=[`UNIT`]: the inverse of the weight. 0: no node.
+    pub(crate) units: u16,
+}
+
+/// Counters of one client, from the smallest network to the realm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Nodes([Node; LEVELS_MAX]);
+
+impl Nodes {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Node> {
+        self.0.into_iter().take_while(|node| node.units > 0)
+    }
+}
+
+impl<'a> Claimant<'a> {
+    /// A client at an address.
+    #[must_use]
+    pub const fn at(address: IpAddr) -> Self {
+        Self { address, login: None }
+    }
+
+    /// The client with its account and realm. An account without a name, as on an open relay, is
+    /// not counted.
+    #[must_use]
+    pub const fn with_account(self, realm: &'a str, account: &'a str) -> Self {
+        Self { login: Some(Login { realm, account }), ..self }
+    }
+
+    /// Address of the client.
+    #[must_use]
+    pub const fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// Counters of the client. Keys are hashes under a secret seed: no client can choose whose
+    /// counter it shares.
+    pub(crate) fn nodes(&self, levels: &Levels, hasher: &RandomState) -> Nodes {
+        let mut nodes = Nodes::default();
+        let mut free = nodes.0.iter_mut();
+        let mut push = |key, weight: u32| {
+            if let Some(node) = free.next() {
+                // A weight is at least 1, so that the quotient fits.
+                *node = Node { key, units: (UNIT / weight) as u16 };
+            }
+        };
+        let address = self.address.to_canonical();
+        for level in levels.prefixes {
+            let length = match address {
+                IpAddr::V4(_) => level.v4,
+                IpAddr::V6(_) => Some(level.v6),
+            };
+            if let Some(length) = length {
+                push(hasher.hash_one(Prefix::containing(address, length)), level.weight);
+            }
+        }
+        if let Some(Login { realm, account }) = self.login {
+            if let Some(weight) = levels.account.filter(|_| !account.is_empty()) {
+                push(hasher.hash_one((realm, account)), weight);
+            }
+            if let Some(weight) = levels.realm {
+                push(hasher.hash_one(realm), weight);
+            }
+        }
+        nodes
+    }
+}

@@ -1,0 +1,118 @@
+//! Work that waits, sorted by the recent use of its clients.
+
+use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Values;
+use core::time::Duration;
+
+use ahash::RandomState;
+use turn_types::Instant;
+
+use crate::claimant::Claimant;
+use crate::levels::Levels;
+use crate::meter::Meter;
+
+/// Longest time for which a client is served after others because of its past.
+const REMEMBERED: Duration = Duration::from_secs(60);
+
+/// A bounded queue of entries.
+///
+/// Each entry of a client delays the next ones of the client by a fixed time, divided by the
+/// weight of its networks, account and realm. The entry with the earliest time comes out first.
+/// Nobody waits for that time: while the queue is short, it is served at once in any order. The
+/// entries of one client stay in their order.
+#[derive(Debug)]
+pub struct FairQueue<T> {
+    entries: BTreeMap<Turn, T>,
+    capacity: usize,
+    delay: Duration,
+    meter: Meter,
+    next_number: u64,
+}
+
+/// The order of an entry: the time until which its client has had its share, then arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Turn {
+    at: Instant,
+    number: u64,
+}
+
+impl<T> FairQueue<T> {
+    /// An empty queue. One entry of a single address delays its next one by `delay`. The hasher
+    /// has a secret seed.
+    #[must_use]
+    pub fn new(
+        levels: &'static Levels,
+        capacity: usize,
+        delay: Duration,
+        hasher: RandomState,
+    ) -> Self {
+        let meter = Meter::new(levels, hasher);
+        Self { entries: BTreeMap::new(), capacity, delay, meter, next_number: 0 }
+    }
+
+    /// Number of entries.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Returns true if there is no entry.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Adds an entry of a client. Returns the entry that had to be dropped for lack of space: the
+    /// last one in the order, which may be the new one.
+    pub fn push(&mut self, now: Instant, claimant: &Claimant<'_>, entry: T) -> Option<T> {
+        let backlog = self.meter.backlog(now, claimant);
+        if backlog < REMEMBERED {
+            self.meter.charge(now, claimant, self.delay);
+        }
+        let turn = Turn { at: now + backlog, number: self.next_number };
+        self.next_number += 1;
+        self.entries.insert(turn, entry);
+        if self.entries.len() <= self.capacity {
+            return None;
+        }
+        self.entries.pop_last().map(|(_, dropped)| dropped)
+    }
+
+    /// Removes the first entry.
+    pub fn pop(&mut self) -> Option<T> {
+        self.entries.pop_first().map(|(_, entry)| entry)
+    }
+
+    /// The first entry.
+    #[must_use]
+    pub fn first(&self) -> Option<&T> {
+        self.entries.first_key_value().map(|(_, entry)| entry)
+    }
+
+    /// Entries in their order.
+    pub fn iter(&self) -> Values<'_, Turn, T> {
+        self.entries.values()
+    }
+
+    /// Entries in their order, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.entries.values_mut()
+    }
+
+    /// Removes the entries for which `predicate` returns false.
+    pub fn retain(&mut self, mut predicate: impl FnMut(&T) -> bool) {
+        self.entries.retain(|_, entry| predicate(entry));
+    }
+}
+
+impl<'a, T> IntoIterator for &'a FairQueue<T> {
+    type Item = &'a T;
+    type IntoIter = Values<'a, Turn, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests;

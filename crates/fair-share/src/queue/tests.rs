@@ -1,0 +1,76 @@
+use std::vec::Vec;
+
+use super::*;
+use crate::attackers::{Attacker, honest};
+use crate::levels::{CLIENTS, LOGGED_IN};
+
+const DELAY: Duration = Duration::from_secs(1);
+
+fn queue<T>(levels: &'static Levels, capacity: usize) -> FairQueue<T> {
+    FairQueue::new(levels, capacity, DELAY, RandomState::with_seeds(1, 2, 3, 4))
+}
+
+fn at(millis: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(millis)
+}
+
+/// A server that has time for one of three entries: honest clients are served next, whatever waits.
+#[test]
+fn honest_clients_are_served_before_any_attacker() {
+    for (levels, attackers) in [(&CLIENTS, Attacker::strangers()), (&LOGGED_IN, Attacker::users())]
+    {
+        for mut attacker in attackers {
+            let mut queue = queue(levels, 512);
+            let mut served = 0;
+            for millis in 0..3000 {
+                for _ in 0..3 {
+                    queue.push(at(millis), &attacker.next(), false);
+                }
+                served += usize::from(queue.pop().is_some());
+            }
+            queue.push(at(3000), &attacker.next(), false);
+            assert_eq!((queue.len(), served), (512, 3000), "{}: no time is wasted", attacker.name);
+            for number in 0..50 {
+                assert_eq!(queue.push(at(3000), &honest(number), true), Some(false));
+            }
+            let ahead = queue.iter().position(|is_honest| !is_honest);
+            assert_eq!(ahead, Some(50), "{}", attacker.name);
+        }
+    }
+}
+
+#[test]
+fn entries_of_one_client_stay_in_their_order_and_the_last_is_dropped() {
+    let mut queue = queue(&CLIENTS, 4);
+    let [one, two] = [honest(0), honest(1)];
+    for number in 1..=3 {
+        assert_eq!(queue.push(at(0), &one, number), None);
+    }
+    assert_eq!(queue.push(at(5), &two, 11), None);
+    assert_eq!(queue.push(at(5), &one, 4), Some(4));
+    assert_eq!(queue.push(at(5), &two, 12), Some(3));
+    assert_eq!(queue.first(), Some(&1));
+    let order: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+    assert_eq!(order, [1, 11, 2, 12]);
+    assert!(queue.is_empty());
+}
+
+#[test]
+fn what_a_client_did_is_forgotten_within_a_minute() {
+    let mut queue = queue(&CLIENTS, 1);
+    for _ in 0..100_000 {
+        queue.push(at(0), &honest(0), ());
+    }
+    let limit = at(0) + REMEMBERED + DELAY;
+    assert_eq!(queue.meter.backlog(limit, &honest(0)), Duration::ZERO);
+}
+
+#[test]
+fn entries_are_found_changed_and_removed() {
+    let mut queue = queue(&CLIENTS, 9);
+    (1..=4).for_each(|number| assert_eq!(queue.push(at(0), &honest(0), number), None));
+    queue.iter_mut().for_each(|entry| *entry *= 10);
+    queue.retain(|entry| *entry != 20);
+    assert_eq!(queue.into_iter().copied().collect::<Vec<_>>(), [10, 30, 40]);
+    assert_eq!(queue.len(), 3);
+}

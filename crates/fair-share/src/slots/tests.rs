@@ -1,0 +1,121 @@
+use core::net::IpAddr;
+use std::vec::Vec;
+
+use super::*;
+use crate::attackers::{Attacker, honest};
+use crate::levels::{CLIENTS, LOGGED_IN};
+
+fn slots(levels: &'static Levels, capacity: u32) -> Slots {
+    Slots::new(levels, capacity, RandomState::with_seeds(1, 2, 3, 4))
+}
+
+fn client(last: u8) -> Claimant<'static> {
+    Claimant::at(IpAddr::from([192, 0, 2, last]))
+}
+
+/// Whoever takes what it may get leaves slots to others, in tables whose entries stay.
+#[test]
+fn no_attacker_takes_the_last_slots() {
+    for (levels, attackers) in [(&CLIENTS, Attacker::strangers()), (&LOGGED_IN, Attacker::users())]
+    {
+        for mut attacker in attackers {
+            let mut slots = slots(levels, 4096);
+            for _ in 0..100_000 {
+                // Never released.
+                drop(slots.claim(&attacker.next()));
+            }
+            assert!(slots.held() > 4096 / 2, "{}: space is not wasted", attacker.name);
+            for number in 0..20 {
+                let claimed = slots.claim(&honest(number)).map(drop);
+                assert_eq!(claimed, Ok(()), "{}, {number}", attacker.name);
+            }
+        }
+    }
+}
+
+/// In a table whose entries can be dropped every newcomer gets a slot, and attackers lose theirs.
+#[test]
+fn attackers_make_room_and_nobody_else_does() {
+    for mut attacker in Attacker::strangers() {
+        let mut slots = slots(&CLIENTS, 512);
+        let mut table: Vec<(Share, bool)> = Vec::new();
+        let mut add = |newcomer: Claimant<'static>, is_honest: bool| {
+            if slots.held() == slots.capacity() {
+                let rival = slots.rival(&newcomer, table.len(), |position| &table[position].0);
+                let Some(position) = rival else {
+                    return Err(is_honest);
+                };
+                let (dropped, was_honest) = table.remove(position);
+                slots.release(dropped);
+                if was_honest {
+                    return Err(true);
+                }
+            }
+            table.push((slots.keep(&newcomer), is_honest));
+            Ok(())
+        };
+        let mut added = 0;
+        for _ in 0..2000 {
+            added += usize::from(add(attacker.next(), false) == Ok(()));
+        }
+        assert!(added >= 512, "{}: space is not wasted", attacker.name);
+        for number in 0..50 {
+            let result = add(honest(number), true);
+            assert_eq!(result, Ok(()), "{}: honest client {number}", attacker.name);
+            for _ in 0..3 {
+                let result = add(attacker.next(), false);
+                assert_ne!(result, Err(true), "{}: an honest client lost", attacker.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn one_client_may_have_nearly_all_of_a_table_that_nobody_else_uses() {
+    for (claimant, least) in [
+        (Claimant::at([192, 0, 2, 1].into()), 7 * 4096 / 8),
+        (Claimant::at([192, 0, 2, 1].into()).with_account("r", "all"), 7 * 4096 / 8),
+    ] {
+        let mut slots = slots(&LOGGED_IN, 4096);
+        while slots.claim(&claimant).map(drop).is_ok() {}
+        assert_eq!(slots.check(&claimant), Err(Shortage::Share));
+        assert!((least..4096).contains(&slots.held()), "{}", slots.held());
+    }
+}
+
+#[test]
+fn slots_come_back_and_nothing_is_remembered() {
+    let mut slots = slots(&LOGGED_IN, 4);
+    let claimants = [client(1), client(2).with_account("r", "a"), client(2).with_account("r", "")];
+    let mut shares: Vec<_> = claimants.iter().map(|claimant| slots.claim(claimant)).collect();
+    shares.push(Ok(slots.keep(&client(3))));
+    assert_eq!(slots.claim(&client(4)).map(drop), Err(Shortage::Table));
+    shares.push(Ok(slots.keep(&client(4))));
+    assert_eq!((slots.held(), slots.capacity()), (5, 4));
+    shares.into_iter().for_each(|share| slots.release(share.unwrap()));
+    assert!(slots.held() == 0 && slots.counts.is_empty());
+}
+
+#[test]
+fn the_newest_of_the_largest_makes_room_and_the_oldest_of_equals() {
+    let mut slots = slots(&CLIENTS, 6);
+    let mut table = Vec::from([1, 2, 1, 3, 1, 2].map(|last| slots.keep(&client(last))));
+    let mut others = (10..).map(client);
+    let mut next = |table: &mut Vec<Share>| {
+        let newcomer = others.next()?;
+        let position = slots.rival(&newcomer, table.len(), |position| &table[position])?;
+        slots.release(table.remove(position));
+        table.push(slots.keep(&newcomer));
+        Some(position)
+    };
+    assert_eq!(next(&mut table), Some(4), "the newest of the client with three");
+    // Of two clients with two entries each, the newest entry: then one entry is left of each.
+    assert_eq!(next(&mut table), Some(4));
+    assert_eq!(next(&mut table), Some(2));
+    assert_eq!(next(&mut table), Some(0), "the oldest of all");
+    let mut slots = self::slots(&CLIENTS, 3);
+    let table = [1, 1, 2].map(|last| slots.keep(&client(last)));
+    assert_eq!(slots.rival(&client(1), 3, |position| &table[position]), Some(0), "its own oldest");
+    let table = [2, 3, 4].map(|last| slots.keep(&client(last)));
+    assert_eq!(slots.rival(&client(1), 3, |position| &table[position]), None, "it has more");
+}
