@@ -20,6 +20,7 @@ mod openapi;
 mod overview;
 mod page;
 mod peer;
+mod places;
 mod problem;
 mod reasons_page;
 mod role;
@@ -77,9 +78,10 @@ pub mod limits {
     /// names.
     pub const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-    /// Connections served at the same time; more wait in the socket's queue. A monitoring agent
-    /// and a few people need a handful.
-    pub const CONNECTIONS_MAX: usize = 32;
+    /// Connections of this host served at the same time, and as many over the network. A monitoring
+    /// agent and a few people need a handful. More of this host wait in the socket's queue; over the
+    /// network one that has shown no token makes room.
+    pub const CONNECTIONS_MAX: u32 = 32;
 
     /// Time for a client to send the head of a request, also between requests.
     pub const HEAD_DEADLINE: Duration = Duration::from_secs(10);
@@ -139,13 +141,8 @@ pub mod limits {
     /// Addresses that wrong tokens are counted for; of others each is one too many.
     pub const WRONG_SOURCES_MAX: usize = 1024;
 
-    /// Connections over the network served at the same time: so many addresses have to work
-    /// together to take all that no token was shown on.
-    pub const API_CONNECTIONS_MAX: usize = 256;
-
-    /// Connections over the network served at the same time from one address, or /64 of IPv6, of
-    /// [`API_CONNECTIONS_MAX`]: a browser opens six.
-    pub const CONNECTIONS_PER_ADDRESS_MAX: usize = 12;
+    /// The same of the interface for operators: a browser opens six.
+    pub const API_CONNECTIONS_MAX: u32 = 256;
 
     /// Time that a connection over the network stays without a token: enough to load the page and
     /// to sign in.

@@ -1,12 +1,11 @@
 //! Serves routes on the control socket and for monitoring, within bounds.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::pending;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -19,18 +18,18 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
 use crate::access::UnixSocket;
 use crate::limits::{
-    API_CONNECTION, API_CONNECTIONS_MAX, CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX,
-    HANDSHAKE_DEADLINE, HEAD_BYTES_MAX, HEAD_DEADLINE, MONITORING_CONNECTION, ROUTE_DEADLINE,
-    UNKNOWN_CONNECTION,
+    API_CONNECTION, API_CONNECTIONS_MAX, CONNECTIONS_MAX, HANDSHAKE_DEADLINE, HEAD_BYTES_MAX,
+    HEAD_DEADLINE, MONITORING_CONNECTION, ROUTE_DEADLINE, UNKNOWN_CONNECTION,
 };
-use crate::peer::{Peer, network};
+use crate::peer::Peer;
+use crate::places::{Place, Places};
 use crate::problem::Problem;
 
 /// Pause before accepting again when the process is out of file descriptors.
@@ -49,68 +48,6 @@ pub enum HttpListener {
     Api(TcpListener, Option<Arc<ServerConfig>>),
 }
 
-/// Connections that are served, and the number of each source over the network.
-#[derive(Debug)]
-struct Places {
-    free: Arc<Semaphore>,
-    by_source: Mutex<BTreeMap<IpAddr, usize>>,
-    /// Closed when they are served no more: another process has the listener.
-    served: watch::Receiver<()>,
-}
-
-/// The place of a connection; free again when it is dropped.
-struct Place {
-    _permit: OwnedSemaphorePermit,
-    of: Option<(Arc<Places>, IpAddr)>,
-    served: watch::Receiver<()>,
-}
-
-impl Places {
-    fn new(most: usize, served: watch::Receiver<()>) -> Arc<Self> {
-        let free = Arc::new(Semaphore::new(most));
-        Arc::new(Self { free, by_source: Mutex::default(), served })
-    }
-
-    /// The place of a connection from any source.
-    fn of_any(&self, permit: OwnedSemaphorePermit) -> Place {
-        Place { _permit: permit, of: None, served: self.served.clone() }
-    }
-
-    fn sources(&self) -> MutexGuard<'_, BTreeMap<IpAddr, usize>> {
-        self.by_source.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The place of one more connection of a source; `None` if it has as many as it may.
-    fn of(self: &Arc<Self>, permit: OwnedSemaphorePermit, source: IpAddr) -> Option<Place> {
-        let source = network(source);
-        let mut sources = self.sources();
-        let count = sources.entry(source).or_default();
-        // Loopback is an SSH tunnel, or a local user who could as well take all ports.
-        if *count >= CONNECTIONS_PER_ADDRESS_MAX && !source.is_loopback() {
-            return None;
-        }
-        *count += 1;
-        drop(sources);
-        let mut place = self.of_any(permit);
-        place.of = Some((Arc::clone(self), source));
-        Some(place)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if let Some((places, source)) = &self.of {
-            let mut sources = places.sources();
-            if let Some(count) = sources.get_mut(source) {
-                *count -= 1;
-                if *count == 0 {
-                    sources.remove(source);
-                }
-            }
-        }
-    }
-}
-
 /// Serves `routes` on a listener until the future is dropped. Its connections end then, behind the
 /// request that is being answered: the next one is for the process that has the listener.
 pub async fn serve(listener: HttpListener, routes: Router) -> Infallible {
@@ -121,46 +58,47 @@ pub async fn serve(listener: HttpListener, routes: Router) -> Infallible {
     let (_serving, served) = watch::channel(());
     let places = Places::new(most, served);
     loop {
-        // The semaphore is never closed, so there is always a permit to wait for.
-        let Ok(permit) = Arc::clone(&places.free).acquire_owned().await else { continue };
-        if let Err(error) = accept(&listener, &routes, &places, permit).await {
+        if let Err(error) = accept(&listener, &routes, &places).await {
             tracing::warn!(%error, "cannot accept a connection for HTTP");
             sleep(ACCEPT_PAUSE).await;
         }
     }
 }
 
-/// Accepts a connection and serves it in a task of its own.
-async fn accept(
-    listener: &HttpListener,
-    routes: &Router,
-    places: &Arc<Places>,
-    permit: OwnedSemaphorePermit,
-) -> io::Result<()> {
+/// Accepts a connection and serves it in a task of its own. Further connections of this host wait
+/// in the socket's queue while it has all its places; one from the network gets a place at once, or
+/// is closed.
+async fn accept(listener: &HttpListener, routes: &Router, places: &Arc<Places>) -> io::Result<()> {
     let routes = routes.clone();
     match listener {
         HttpListener::Control(socket) => {
+            let place = places.of_this_host().await;
             let (stream, _) = socket.listener.accept().await?;
             let peer = Peer::Unix(stream.peer_cred().ok().map(|user| user.uid()));
-            let place = places.of_any(permit);
-            tokio::spawn(serve_connection(stream, routes, peer, Stay::Unbounded, place));
+            let Place { slot, served, .. } = place;
+            tokio::spawn(async move {
+                serve_connection(stream, routes, peer, Stay::Unbounded, served).await;
+                drop(slot);
+            });
         }
         HttpListener::Unix(socket) => {
+            let place = places.of_this_host().await;
             let (stream, _) = socket.listener.accept().await?;
-            let place = places.of_any(permit);
-            tokio::spawn(serve_connection(stream, routes, Peer::Unix(None), Stay::Short, place));
+            let Place { slot, served, .. } = place;
+            tokio::spawn(async move {
+                serve_connection(stream, routes, Peer::Unix(None), Stay::Short, served).await;
+                drop(slot);
+            });
         }
         HttpListener::Tcp(listener, tls) => {
             let (stream, address) = listener.accept().await?;
-            let place = places.of_any(permit);
-            serve_over(stream, tls.clone(), routes, (address, Stay::Short), place);
+            serve_over(stream, tls.clone(), routes, (address, Stay::Short), places);
         }
         HttpListener::Api(listener, tls) => {
             let (stream, address) = listener.accept().await?;
             // Answers and events are small: none waits for more.
             let _ = stream.set_nodelay(true);
-            let Some(place) = places.of(permit, address.ip()) else { return Ok(()) };
-            serve_over(stream, tls.clone(), routes, (address, Stay::Known), place);
+            serve_over(stream, tls.clone(), routes, (address, Stay::Known), places);
         }
     }
     Ok(())
@@ -172,20 +110,30 @@ fn serve_over(
     tls: Option<Arc<ServerConfig>>,
     routes: Router,
     (address, stay): (SocketAddr, Stay),
-    place: Place,
+    places: &Arc<Places>,
 ) {
     let peer = Peer::tcp(address, tls.is_some());
-    let Some(tls) = tls else {
-        tokio::spawn(serve_connection(stream, routes, peer, stay, place));
-        return;
+    let Some(place) = places.of_network(&peer, address.ip()) else {
+        return tracing::debug!(%peer, "http: closed, as there are as many connections as may be");
     };
     tokio::spawn(async move {
-        let handshake = TlsAcceptor::from(tls).accept(stream);
-        match timeout(HANDSHAKE_DEADLINE, handshake).await {
-            Ok(Ok(stream)) => serve_connection(stream, routes, peer, stay, place).await,
-            Ok(Err(error)) => tracing::debug!(%peer, %error, "http: no TLS handshake"),
-            Err(_) => tracing::debug!(%peer, "http: no TLS handshake in time"),
+        let Place { slot, evicted, served } = place;
+        let serving = async {
+            let Some(tls) = tls else {
+                return serve_connection(stream, routes, peer, stay, served).await;
+            };
+            match timeout(HANDSHAKE_DEADLINE, TlsAcceptor::from(tls).accept(stream)).await {
+                Ok(Ok(stream)) => serve_connection(stream, routes, peer, stay, served).await,
+                Ok(Err(error)) => tracing::debug!(%peer, %error, "http: no TLS handshake"),
+                Err(_) => tracing::debug!(%peer, "http: no TLS handshake in time"),
+            }
+        };
+        tokio::select! {
+            () = serving => {}
+            // It makes room for another one.
+            () = evicted => {}
         }
+        drop(slot);
     });
 }
 
@@ -231,7 +179,7 @@ async fn serve_connection(
     routes: Router,
     peer: Peer,
     stay: Stay,
-    mut place: Place,
+    mut served: watch::Receiver<()>,
 ) {
     let of = peer.clone();
     let service = service_fn(move |request| answer(routes.clone(), of.clone(), request));
@@ -244,7 +192,7 @@ async fn serve_connection(
     let over = async {
         tokio::select! {
             () = stay.over(&peer) => {}
-            _ = place.served.changed() => {}
+            _ = served.changed() => {}
         }
     };
     let outcome = tokio::select! {
@@ -270,29 +218,5 @@ async fn answer(
     match timeout(ROUTE_DEADLINE, routes.call(request)).await {
         Ok(answer) => answer,
         Err(_) => Ok(Problem::timed_out().into_response()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_address_does_not_take_all_places() {
-        let places = Places::new(CONNECTIONS_MAX, watch::channel(()).1);
-        let place = |source: &str| {
-            let permit = Arc::clone(&places.free).try_acquire_owned().ok()?;
-            places.of(permit, source.parse().ok()?)
-        };
-        let mut held: Vec<_> = (0..CONNECTIONS_PER_ADDRESS_MAX)
-            .map(|n| place(&format!("2001:db8::{n:x}")).unwrap())
-            .collect();
-        assert!(place("2001:db8::ffff").is_none(), "of the same /64");
-        assert!(place("192.0.2.1").is_some());
-        held.pop();
-        assert!(place("2001:db8::ffff").is_some());
-        drop(held);
-        assert!(places.sources().is_empty());
-        assert_eq!(places.free.available_permits(), CONNECTIONS_MAX);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use turn_proto::{Applicant, Authorization, UserAnswer, UserQuery};
-use turn_types::{PendingId, WorkerId};
+use turn_types::{ClientAddr, PendingId, WorkerId};
 
 /// A question of a worker, answered at once or by
 /// [`Request::UserFound`](crate::Request::UserFound).
@@ -13,6 +13,10 @@ pub struct UserLookup {
     pub worker: WorkerId,
     /// To be repeated in the answer.
     pub pending: PendingId,
+    /// The client.
+    pub client: ClientAddr,
+    /// The client has the keys of an allocation: it comes before others.
+    pub has_allocation: bool,
     /// The realm to look in.
     pub realm: Arc<str>,
     /// The user.

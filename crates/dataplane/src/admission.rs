@@ -1,11 +1,10 @@
 //! Connection limits, shared by all workers.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fair_share::{CLIENTS, Claimant, Share, Shortage, Slots};
+use fair_share::{CLIENTS, Claimant, Share, Shortage, Slots, system_hasher};
 use turn_types::Prefix;
 
 /// Limits of connections; 0 is no limit.
@@ -66,7 +65,7 @@ impl Admission {
         let capacity = if limits.total == 0 { u32::MAX } else { limits.total };
         let counts = Counts {
             unknown: 0,
-            known: Slots::new(&CLIENTS, capacity, secret_hasher()),
+            known: Slots::new(&CLIENTS, capacity, system_hasher()),
             by_customer: HashMap::new(),
         };
         Self { limits, counts: Mutex::new(counts) }
@@ -177,13 +176,6 @@ impl Drop for Admitted {
             None => counts.unknown -= 1,
         }
     }
-}
-
-/// A hasher with a seed of the system's.
-fn secret_hasher() -> ahash::RandomState {
-    let system = RandomState::new();
-    let [a, b, c, d] = [1, 2, 3, 4].map(|number| system.hash_one(number));
-    ahash::RandomState::with_seeds(a, b, c, d)
 }
 
 #[cfg(test)]

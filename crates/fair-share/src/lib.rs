@@ -21,7 +21,7 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, feature = "std"))]
 extern crate std;
 
 #[cfg(test)]
@@ -37,3 +37,13 @@ pub use levels::{CLIENTS, LOGGED_IN, Levels, PrefixLevel, REFLECTION_TARGETS, US
 pub use meter::{Allowance, Meter};
 pub use queue::FairQueue;
 pub use slots::{Share, Shortage, Slots};
+
+/// A hasher with a secret seed of the system's, for tables and budgets outside of a worker.
+#[cfg(feature = "std")]
+#[must_use]
+pub fn system_hasher() -> ahash::RandomState {
+    use core::hash::BuildHasher as _;
+    let system = std::hash::RandomState::new();
+    let [a, b, c, d] = [1, 2, 3, 4].map(|number| system.hash_one(number));
+    ahash::RandomState::with_seeds(a, b, c, d)
+}

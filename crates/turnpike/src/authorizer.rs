@@ -15,13 +15,13 @@ use crate::failure::{Failure, OrFail as _, Result};
 
 mod answer;
 mod kept;
-mod open_questions;
 mod outage;
+mod questions;
 
 pub(crate) use self::answer::Limits;
 use self::kept::KeptAnswers;
-use self::open_questions::OpenQuestions;
 use self::outage::Outage;
+use self::questions::{DroppedQuestion, Questions};
 
 /// Largest body of an answer, in bytes: a few limits.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
@@ -46,7 +46,7 @@ pub(crate) fn start(settings: &Settings, workers: &Workers) -> Result<Arc<dyn Au
             url: Url::parse(url.as_str()).or_fail("authorizer.url")?,
             header,
             bounds: Bounds { deadline: wanted.answer_within.get(), body: ANSWER_BYTES_MAX },
-            questions: Arc::default(),
+            questions: Questions::new(),
             keep_for: wanted.keep_for.get(),
             kept: Mutex::default(),
             outage: Outage::default(),
@@ -69,7 +69,7 @@ struct Asking {
     /// The value of `Authorization`.
     header: Option<String>,
     bounds: Bounds,
-    questions: Arc<OpenQuestions>,
+    questions: Questions,
     keep_for: Duration,
     kept: Mutex<KeptAnswers>,
     outage: Outage,
@@ -81,23 +81,12 @@ impl Authorizer for WebService {
         if let Some(kept) = self.asking.kept(&request.applicant) {
             return Some(kept);
         }
-        let Some(place) = self.asking.questions.take(&request.applicant) else {
-            self.asking.outage.failed("too many questions wait for its answers");
-            return Some(Authorization::Unavailable);
-        };
+        let dropped = self.asking.questions.push(request, Instant::now());
+        if let Some(dropped) = dropped {
+            self.asking.refuse(dropped);
+        }
         let asking = Arc::clone(&self.asking);
-        self.handle.spawn(async move {
-            let answer = asking.answer(&request.applicant).await;
-            drop(place);
-            let AuthorizationRequest { worker, pending, .. } = request;
-            let posted = asking
-                .workers
-                .mailbox(worker)
-                .map(|mailbox| mailbox.post(Request::Authorized { pending, answer }));
-            if let Some(Err(error)) = posted {
-                tracing::debug!(worker = worker.0, %error, "the authorizer answered in vain");
-            }
-        });
+        self.handle.spawn(async move { asking.ask_waiting().await });
         None
     }
 }
@@ -111,6 +100,35 @@ impl Asking {
         match self.kept.try_lock() {
             Ok(kept) => kept.get(applicant, Instant::now()),
             Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => None,
+        }
+    }
+
+    /// Asks as long as a question waits for which there is a slot.
+    async fn ask_waiting(&self) {
+        while let Some(next) = self.questions.take(Instant::now()) {
+            match next {
+                Ok(question) => {
+                    let answer = self.answer(&question.request.applicant).await;
+                    let request = self.questions.close(question);
+                    self.post(&request, answer);
+                }
+                Err(dropped) => self.refuse(dropped),
+            }
+        }
+    }
+
+    /// Refuses a client about which the service is not asked.
+    fn refuse(&self, DroppedQuestion(request): DroppedQuestion) {
+        self.outage.overloaded();
+        self.post(&request, Authorization::Overloaded);
+    }
+
+    fn post(&self, request: &AuthorizationRequest, answer: Authorization) {
+        let AuthorizationRequest { worker, pending, .. } = *request;
+        let mailbox = self.workers.mailbox(worker);
+        let posted = mailbox.map(|mailbox| mailbox.post(Request::Authorized { pending, answer }));
+        if let Some(Err(error)) = posted {
+            tracing::debug!(worker = worker.0, %error, "the authorizer answered in vain");
         }
     }
 

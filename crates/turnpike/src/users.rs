@@ -9,12 +9,11 @@ use control::{Asked, Request, UserDirectory, UserLookup, Workers};
 use settings::Database;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use turn_proto::limits::USER_LOOKUP_WITHIN;
 use turn_proto::{Policy, User, UserAnswer, UserKeys, UserQuery};
 use turn_types::{PendingId, Secret, WorkerId};
 use user_db::{
-    Answer, Directory, DirectoryOptions, Health, SqliteReader, SqliteStore, StoreError, UserEditor,
-    UserReader, UserRecord,
+    Answer, Directory, DirectoryOptions, Health, LookupClient, SqliteReader, SqliteStore,
+    StoreError, UserEditor, UserReader, UserRecord,
 };
 
 /// Interval of warnings about a failing database: each failed look-up would be a line.
@@ -128,8 +127,7 @@ impl Users {
                 tracing::debug!(worker = asker.worker.0, %error, "a user was found in vain");
             }
         };
-        let options =
-            DirectoryOptions { answer_within: USER_LOOKUP_WITHIN, ..DirectoryOptions::default() };
+        let options = DirectoryOptions::default();
         let outage = Outage::default();
         let report = move |health| outage.take(&health, Instant::now());
         let started = Directory::start_with_health(reader, options, deliver, report);
@@ -139,7 +137,7 @@ impl Users {
 
 impl UserDirectory for Users {
     fn find(&self, lookup: UserLookup) -> Asked {
-        let UserLookup { worker, pending, realm, user } = lookup;
+        let UserLookup { worker, pending, client, has_allocation, realm, user } = lookup;
         let user = match user {
             UserQuery::Name(name) => user_db::UserQuery::Name(name),
             UserQuery::Hash(hash) => user_db::UserQuery::Hash(hash),
@@ -150,7 +148,8 @@ impl UserDirectory for Users {
             );
         }
         let asker = Asker { worker, pending };
-        if self.0.find(asker, realm, user) { Asked::Taken } else { Asked::Refused }
+        let client = LookupClient { address: client.ip(), has_allocation };
+        if self.0.find(asker, client, realm, user) { Asked::Taken } else { Asked::Refused }
     }
 }
 
@@ -168,6 +167,7 @@ fn in_protocol_words(answer: Answer, warning: &Throttle) -> UserAnswer {
     match answer {
         Answer::Known(user) => UserAnswer::Known(in_server_words(user)),
         Answer::Unknown => UserAnswer::Unknown,
+        Answer::Overloaded => UserAnswer::Overloaded,
         Answer::Unavailable(error) => {
             // Of the database as a whole there are other lines.
             if matches!(*error, StoreError::Key { .. }) && warning.is_due(Instant::now()) {
@@ -232,6 +232,7 @@ mod tests {
     use std::sync::Arc;
 
     use control::{Wake, WorkerCounters, limits::MAILBOX_CAPACITY, mailbox};
+    use turn_types::ClientAddr;
     use user_db::NewUser;
 
     use super::*;
@@ -261,6 +262,8 @@ mod tests {
             let lookup = UserLookup {
                 worker: WorkerId(0),
                 pending: PendingId(pending),
+                client: ClientAddr(([192, 0, 2, 1], 1).into()),
+                has_allocation: false,
                 realm: "realm".into(),
                 user,
             };

@@ -3,6 +3,11 @@
 //! a deadline. A store that hangs is answered with [`Answer::Unavailable`] at the deadline, and no
 //! worker waits for it.
 //!
+//! Further look-ups wait in two queues: those of clients with an allocation come first. Each queue
+//! is sorted by the recent look-ups of the client and its networks, so that a flood of names from
+//! one network delays no other. A look-up that is dropped for lack of space or time is answered
+//! with [`Answer::Overloaded`].
+//!
 //! A change made by another process (`turnpike user add`) is seen by the first look-up that comes
 //! half a second or more after the last check for changes ([`DirectoryOptions::changes_after`]); a
 //! look-up that is in flight then is repeated. Of a store that reports no changes, answers are good
@@ -15,17 +20,19 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::mem;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use fair_share::{CLIENTS, Claimant, FairQueue, system_hasher};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::cache::{Cache, Question, Times};
 use crate::error::StoreError;
-use crate::limits::{IN_FLIGHT_MAX, QUEUE_MAX};
+use crate::limits::{IN_FLIGHT_MAX, LOOKUP_DELAY, QUEUE_MAX, QUEUED_MAX};
 use crate::store::{Lookup, UserQuery, UserReader, UserRecord};
 
 /// Answer to a look-up.
@@ -37,6 +44,17 @@ pub enum Answer {
     Unknown,
     /// The store failed, or missed the deadline.
     Unavailable(Arc<StoreError>),
+    /// The store was not asked: too many look-ups wait.
+    Overloaded,
+}
+
+/// Client whose user is looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LookupClient {
+    /// Address of the client.
+    pub address: IpAddr,
+    /// True if the client has the keys of an allocation.
+    pub has_allocation: bool,
 }
 
 /// State of a store, as look-ups find it.
@@ -63,9 +81,8 @@ pub struct DirectoryOptions {
     pub last_known_for: Duration,
     /// Deadline of each call to the store.
     pub store_within: Duration,
-    /// Time after which a worker does not wait for an answer any more: look-ups that have been
-    /// queued for longer are dropped, so that the thread goes on with later ones after a stall.
-    pub answer_within: Duration,
+    /// Longest wait for a call to the store.
+    pub queued_within: Duration,
 }
 
 impl Default for DirectoryOptions {
@@ -78,9 +95,9 @@ impl Default for DirectoryOptions {
             // look-up.
             unreported_for: Duration::from_millis(500),
             last_known_for: Duration::from_secs(3600),
-            // Both calls that an answer may need end before a worker gives up.
+            // With the time in the queue, before a worker gives up.
             store_within: Duration::from_millis(1400),
-            answer_within: Duration::from_secs(3),
+            queued_within: QUEUED_MAX,
         }
     }
 }
@@ -130,6 +147,7 @@ impl Kept {
 
 struct Job<T> {
     ticket: T,
+    client: LookupClient,
     question: Question,
     /// Time of the call.
     asked: Instant,
@@ -174,6 +192,9 @@ impl<T: Send + 'static> Directory<T> {
             answers: Arc::clone(&answers),
             revision: None,
             clears: 0,
+            started: Instant::now(),
+            queues: [(); 2]
+                .map(|()| FairQueue::new(&CLIENTS, QUEUE_MAX, LOOKUP_DELAY, system_hasher())),
             waiting: HashMap::new(),
             waiting_tickets: 0,
             checking: None,
@@ -201,10 +222,11 @@ impl<T: Send + 'static> Directory<T> {
         kept.cache.find(now, &question)
     }
 
-    /// Looks a user up; the answer is delivered with `ticket`. Never blocks: false when too many
-    /// look-ups are waiting.
-    pub fn find(&self, ticket: T, realm: Arc<str>, user: UserQuery) -> bool {
-        let job = Job { ticket, question: Question { realm, user }, asked: Instant::now() };
+    /// Looks a user up; the answer is delivered with `ticket`. Never blocks: false when the thread
+    /// takes no more look-ups.
+    pub fn find(&self, ticket: T, client: LookupClient, realm: Arc<str>, user: UserQuery) -> bool {
+        let question = Question { realm, user };
+        let job = Job { ticket, client, question, asked: Instant::now() };
         self.queue.as_ref().is_some_and(|queue| queue.try_send(job).is_ok())
     }
 }
@@ -237,6 +259,10 @@ struct Lookups<T, D> {
     revision: Option<u64>,
     /// Number of times that the cache was cleared: an answer from before is outdated.
     clears: u64,
+    /// Epoch of the queues.
+    started: Instant,
+    /// Look-ups that wait: of clients with an allocation, and of others.
+    queues: [FairQueue<Job<T>>; 2],
     /// Tickets by the key that they wait for: a key is in flight once.
     waiting: HashMap<Question, Vec<T>>,
     waiting_tickets: usize,
@@ -259,27 +285,53 @@ enum Done {
 impl<T, D: Fn(T, Answer)> Lookups<T, D> {
     async fn run(mut self, mut jobs: mpsc::Receiver<Job<T>>) {
         loop {
-            let has_room = self.waiting.len() < IN_FLIGHT_MAX && self.waiting_tickets < QUEUE_MAX;
+            // The order of the queues counts for all that were asked so far.
+            for _ in 0..QUEUE_MAX {
+                let Ok(job) = jobs.try_recv() else { break };
+                self.queue(job);
+            }
+            self.take_queued();
             tokio::select! {
                 Some(done) = self.in_flight.join_next(), if !self.in_flight.is_empty() => {
                     self.finish(done);
                 }
-                job = jobs.recv(), if has_room => match job {
-                    Some(job) => self.take(job),
+                job = jobs.recv() => match job {
+                    Some(job) => self.queue(job),
                     None => break,
                 },
             }
         }
         while let Some(done) = self.in_flight.join_next().await {
             self.finish(done);
+            self.take_queued();
         }
     }
 
-    fn take(&mut self, Job { ticket, question, asked }: Job<T>) {
-        let now = Instant::now();
-        if now.saturating_duration_since(asked) > self.options.answer_within {
-            return;
+    /// Queues a look-up. The one that has to go for it is answered.
+    fn queue(&mut self, job: Job<T>) {
+        let now = turn_types::Instant::ZERO + job.asked.duration_since(self.started);
+        let claimant = Claimant::at(job.client.address);
+        let [known, others] = &mut self.queues;
+        let queue = if job.client.has_allocation { known } else { others };
+        if let Some(dropped) = queue.push(now, &claimant, job) {
+            (self.deliver)(dropped.ticket, Answer::Overloaded);
         }
+    }
+
+    /// Takes queued look-ups while more may be in flight.
+    fn take_queued(&mut self) {
+        while self.waiting.len() < IN_FLIGHT_MAX && self.waiting_tickets < QUEUE_MAX {
+            let Some(job) = self.queues.iter_mut().find_map(FairQueue::pop) else { return };
+            let now = Instant::now();
+            if now.saturating_duration_since(job.asked) > self.options.queued_within {
+                (self.deliver)(job.ticket, Answer::Overloaded);
+            } else {
+                self.take(now, job);
+            }
+        }
+    }
+
+    fn take(&mut self, now: Instant, Job { ticket, question, .. }: Job<T>) {
         self.waiting_tickets += 1;
         let tickets = self.waiting.entry(question.clone()).or_default();
         tickets.push(ticket);
@@ -383,6 +435,10 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
 
     /// Answers a look-up that failed: by the last known user, if there is one.
     fn failed(&mut self, now: Instant, question: &Question, error: StoreError) {
+        // A limit of this process says nothing about the store.
+        if matches!(error, StoreError::Overloaded) {
+            return self.answer(question, Answer::Overloaded);
+        }
         // The store is well when one key in it is not.
         let error = Arc::new(error);
         if matches!(*error, StoreError::Key { .. }) {

@@ -50,7 +50,7 @@ mod table;
 mod table_watch;
 
 pub use credentials::Credentials;
-pub use directory::{Answer, Directory, DirectoryOptions, Health};
+pub use directory::{Answer, Directory, DirectoryOptions, Health, LookupClient};
 pub use error::StoreError;
 pub use limits::PASSWORD_BYTES_MAX;
 pub use publication::Publication;

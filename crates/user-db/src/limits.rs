@@ -22,14 +22,21 @@ pub(crate) const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 /// the other process needs.
 pub(crate) const BUSY_NAP: Duration = Duration::from_millis(5);
 
-/// Requests waiting for the directory's thread, and requests that look-ups in flight will answer.
-/// At 20 µs for each this is 160 ms of work; beyond it an answer would come after the client's
-/// first retransmission (500 ms) under load, so more are refused at once.
+/// Look-ups on their way to the directory's thread, and in each of its queues. At 20 µs for each
+/// this is 160 ms of work; beyond it an answer would come after the client's first retransmission
+/// (500 ms) under load, so that the look-ups of the clients that have asked most are dropped.
 pub(crate) const QUEUE_MAX: usize = 8192;
 
-/// Look-ups in flight at a time: 20 times the connections of a large database pool, so that the
-/// database and not this number bounds the rate.
-pub(crate) const IN_FLIGHT_MAX: usize = 2048;
+/// Time by which a look-up of one address delays its next one behind those of others.
+pub(crate) const LOOKUP_DELAY: Duration = Duration::from_millis(100);
+
+/// Longest wait of a look-up in a queue. With a call to the store (1.4 s) the answer comes before
+/// a worker gives up (3 s).
+pub(crate) const QUEUED_MAX: Duration = Duration::from_millis(1500);
+
+/// Look-ups in flight at a time: several for each connection of a large database pool, so that the
+/// database and not this number bounds the rate. The order of the queues counts for all others.
+pub(crate) const IN_FLIGHT_MAX: usize = 256;
 
 /// Users kept in the cache, about 300 bytes each.
 pub(crate) const CACHE_KNOWN_MAX: usize = 65_536;

@@ -1,6 +1,7 @@
 //! The directory: its queue, its cache, look-ups in flight and their deadlines, and changes by
 //! other processes.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -9,8 +10,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use turn_types::Secret;
 use user_db::{
-    Answer, Directory, DirectoryOptions, Health, Lookup, SqliteReader, SqliteStore, StoreError,
-    UserEditor as _, UserKeys, UserQuery, UserReader, UserRecord,
+    Answer, Directory, DirectoryOptions, Health, Lookup, LookupClient, SqliteReader, SqliteStore,
+    StoreError, UserEditor as _, UserKeys, UserQuery, UserReader, UserRecord,
 };
 
 use crate::support::{TempDir, by_name, user};
@@ -25,8 +26,11 @@ const AT_ONCE: DirectoryOptions = DirectoryOptions {
     unreported_for: Duration::from_secs(3600),
     last_known_for: Duration::from_secs(3600),
     store_within: Duration::from_secs(3600),
-    answer_within: Duration::from_secs(3600),
+    queued_within: Duration::from_secs(3600),
 };
+
+const CLIENT: LookupClient =
+    LookupClient { address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), has_allocation: false };
 
 fn start(reader: impl UserReader + 'static) -> (Directory<u32>, Receiver<(u32, Answer)>) {
     start_with(reader, AT_ONCE)
@@ -47,7 +51,7 @@ fn ask(
     ticket: u32,
     name: &str,
 ) -> Answer {
-    assert!(directory.find(ticket, REALM.into(), by_name(name)));
+    assert!(directory.find(ticket, CLIENT, REALM.into(), by_name(name)));
     let (answered_ticket, answer) = answered.recv().unwrap();
     assert_eq!(answered_ticket, ticket);
     answer
@@ -102,6 +106,13 @@ impl Scripted {
         let user = UserRecord { name, keys, allocations_max: None };
         let _ = reply.send(answer.map(|known| known.then_some(user)));
     }
+
+    /// Waits until a look-up of this name has begun.
+    fn has_begun(&self, name: &str) {
+        while !self.waiting.lock().unwrap().iter().any(|(waiting, _)| **waiting == *name) {
+            std::thread::yield_now();
+        }
+    }
 }
 
 impl UserReader for Scripted {
@@ -123,7 +134,7 @@ fn many_look_ups_are_in_flight_and_a_slow_one_holds_up_no_other() {
     let store = Scripted::default();
     let (directory, answered) = start(store.clone());
     for ticket in 0..100 {
-        assert!(directory.find(ticket, REALM.into(), by_name(&format!("user{ticket}"))));
+        assert!(directory.find(ticket, CLIENT, REALM.into(), by_name(&format!("user{ticket}"))));
     }
     store.begun(100);
     for ticket in (0..100).rev() {
@@ -140,7 +151,7 @@ fn the_same_name_is_looked_up_once() {
     let (directory, answered) = start(store.clone());
     for ticket in 0..100 {
         let name = if ticket % 2 == 0 { "alice" } else { "mallory" };
-        assert!(directory.find(ticket, REALM.into(), by_name(name)));
+        assert!(directory.find(ticket, CLIENT, REALM.into(), by_name(name)));
     }
     store.begun(2);
     store.answer("alice", Ok(true));
@@ -161,7 +172,7 @@ fn the_same_name_is_looked_up_once() {
 fn an_answer_from_before_a_change_reaches_no_later_ticket() {
     let store = Scripted::default();
     let (directory, answered) = start(store.clone());
-    let find = |ticket, name| assert!(directory.find(ticket, REALM.into(), by_name(name)));
+    let find = |ticket, name| assert!(directory.find(ticket, CLIENT, REALM.into(), by_name(name)));
     find(1, "alice");
     store.begun(1);
     store.revision.store(1, Ordering::Relaxed);
@@ -215,7 +226,7 @@ fn a_store_that_hangs_is_answered_for_at_the_deadline() {
     let options = DirectoryOptions { store_within: within, ..AT_ONCE };
     let (directory, answered) = start_with(HangsForAlice, options);
     for ticket in 0..2 {
-        assert!(directory.find(ticket, REALM.into(), by_name("alice")));
+        assert!(directory.find(ticket, CLIENT, REALM.into(), by_name("alice")));
     }
     for _ in 0..2 {
         let (_, answer) = answered.recv().unwrap();
@@ -316,7 +327,7 @@ fn answers_are_known_at_once_until_the_next_check_for_changes() {
 
     assert_eq!(known("alice"), None, "nothing was looked up yet");
     for (ticket, name, is_user) in [(1, "alice", true), (2, "mallory", false)] {
-        assert!(directory.find(ticket, REALM.into(), by_name(name)));
+        assert!(directory.find(ticket, CLIENT, REALM.into(), by_name(name)));
         store.begun(1);
         store.answer(name, Ok(is_user));
         answered.recv().unwrap();
@@ -327,7 +338,7 @@ fn answers_are_known_at_once_until_the_next_check_for_changes() {
 
     let store = Scripted::default();
     let (directory, answered) = start(store.clone());
-    assert!(directory.find(1, REALM.into(), by_name("alice")));
+    assert!(directory.find(1, CLIENT, REALM.into(), by_name("alice")));
     store.begun(1);
     store.answer("alice", Ok(true));
     answered.recv().unwrap();
@@ -336,18 +347,67 @@ fn answers_are_known_at_once_until_the_next_check_for_changes() {
 }
 
 #[test]
-fn a_full_queue_refuses_at_once_and_queued_look_ups_are_answered() {
+fn a_full_queue_refuses_and_every_look_up_is_answered() {
     let store = Scripted::default();
     let (directory, answered) = start(store.clone());
-    let mut taken = 0;
-    while directory.find(taken, REALM.into(), by_name("alice")) {
-        taken += 1;
-        assert!(taken < 1_000_000, "the queue has no bound");
+    let (mut asked, mut overloaded) = (0, 0);
+    while overloaded == 0 {
+        let name = by_name(&format!("user{asked}"));
+        assert!(asked < 1_000_000, "the queue has no bound");
+        if !directory.find(asked, CLIENT, REALM.into(), name) {
+            break;
+        }
+        asked += 1;
+        overloaded += answered.try_iter().filter(|(_, answer)| is_overloaded(answer)).count();
     }
-    store.begun(1);
-    store.answer("alice", Ok(true));
-    drop(directory);
-    assert_eq!(answered.iter().count(), usize::try_from(taken).unwrap());
+    // Whatever is taken is answered, also at the end.
+    end_answering(directory, &store);
+    assert_eq!(answered.iter().count() + overloaded, asked as usize);
+}
+
+/// Ends a directory while the store answers all look-ups.
+fn end_answering(directory: Directory<u32>, store: &Scripted) {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let first = store.waiting.lock().unwrap().first().map(|(name, _)| name.clone());
+                match first {
+                    Some(name) => store.answer(&name, Ok(true)),
+                    None => std::thread::yield_now(),
+                }
+            }
+        });
+        drop(directory);
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
+
+/// A flood of names from one site, of which the store has more than it can answer: others come
+/// next, and clients with an allocation before all.
+#[test]
+fn look_ups_of_other_networks_come_before_a_flood() {
+    let store = Scripted::default();
+    let (directory, answered) = start(store.clone());
+    let flooder = |number: u32| LookupClient {
+        address: IpAddr::from([0x2001, 0xdb8, 1, number as u16, 0, 0, 0, 1]),
+        has_allocation: false,
+    };
+    for number in 0..2000 {
+        let name = by_name(&format!("flood{number}"));
+        assert!(directory.find(number, flooder(number), REALM.into(), name));
+    }
+    let alice = LookupClient { address: [192, 0, 2, 1].into(), has_allocation: false };
+    assert!(directory.find(9001, alice, REALM.into(), by_name("alice")));
+    let known = LookupClient { has_allocation: true, ..flooder(1) };
+    assert!(directory.find(9002, known, REALM.into(), by_name("bob")));
+    store.begun(256);
+    for (number, next) in ["bob", "alice"].into_iter().enumerate() {
+        store.answer(&format!("flood{number}"), Ok(false));
+        answered.recv().unwrap();
+        store.has_begun(next);
+    }
+    end_answering(directory, &store);
 }
 
 #[test]
@@ -355,22 +415,35 @@ fn a_failure_is_not_kept() {
     let store = Scripted::default();
     let (directory, answered) = start(store.clone());
     for ticket in 0..2 {
-        assert!(directory.find(ticket, REALM.into(), by_name("alice")));
+        assert!(directory.find(ticket, CLIENT, REALM.into(), by_name("alice")));
         store.begun(1);
-        store.answer("alice", Err(StoreError::Overloaded));
+        store.answer("alice", Err(StoreError::TimedOut { within: Duration::ZERO }));
         let (_, answer) = answered.recv().unwrap();
-        let Answer::Unavailable(error) = answer else { panic!("{answer:?}") };
-        assert!(matches!(*error, StoreError::Overloaded), "{error}");
+        assert!(matches!(answer, Answer::Unavailable(_)), "{answer:?}");
     }
 }
 
+/// An own limit is no failure of the store: nobody goes on with a last known answer.
 #[test]
-fn look_ups_that_were_queued_for_too_long_are_dropped() {
+fn what_is_not_asked_for_lack_of_space_or_time_is_overloaded() {
     let store = Scripted::default();
-    let options = DirectoryOptions { answer_within: Duration::ZERO, ..AT_ONCE };
+    let (directory, answered) = start(store.clone());
+    for result in [Ok(true), Err(StoreError::Overloaded)] {
+        assert!(directory.find(1, CLIENT, REALM.into(), by_name("alice")));
+        store.begun(1);
+        store.answer("alice", result);
+        let (_, answer) = answered.recv().unwrap();
+        let is_first = matches!(answer, Answer::Known(_));
+        assert!(is_first || is_overloaded(&answer), "{answer:?}");
+        store.revision.fetch_add(1, Ordering::Relaxed);
+    }
+    let options = DirectoryOptions { queued_within: Duration::ZERO, ..AT_ONCE };
     let (directory, answered) = start_with(store.clone(), options);
-    assert!(directory.find(1, REALM.into(), by_name("alice")));
-    drop(directory);
-    assert!(answered.recv().is_err(), "the look-up was dropped");
+    assert!(directory.find(1, CLIENT, REALM.into(), by_name("alice")));
+    assert!(is_overloaded(&answered.recv().unwrap().1));
     assert!(store.waiting.lock().unwrap().is_empty());
+}
+
+const fn is_overloaded(answer: &Answer) -> bool {
+    matches!(answer, Answer::Overloaded)
 }

@@ -106,8 +106,9 @@ impl<N: Net> Worker<N> {
     fn carry_out(&mut self, command: Command) -> Option<Event> {
         let Self { cx, offload, .. } = self;
         match command {
-            Command::FindUser { pending, realm, user } => {
-                let lookup = UserLookup { worker: cx.worker, pending, realm: realm.into(), user };
+            Command::FindUser { pending, client, has_allocation, realm, user } => {
+                let (worker, realm) = (cx.worker, realm.into());
+                let lookup = UserLookup { worker, pending, client, has_allocation, realm, user };
                 let answer = match self.directory.find(lookup) {
                     Asked::Answered(answer) => answer,
                     Asked::Refused => UserAnswer::Overloaded,

@@ -18,6 +18,10 @@ pub enum Command {
     FindUser {
         /// To be repeated in the answer.
         pending: PendingId,
+        /// The client.
+        client: ClientAddr,
+        /// The client has the keys of the allocation on its 5-tuple.
+        has_allocation: bool,
         /// The realm to look in.
         realm: Realm,
         /// The user.

@@ -251,7 +251,8 @@ impl State {
         let key = (path.five_tuple, message.transaction_id());
         let pending = self.pending.insert(now.instant, key, &claimant, Waiting::User(lookup));
         let realm = request.rules.name.clone();
-        self.outbox.command(Command::FindUser { pending, realm, user });
+        let has_allocation = known;
+        self.outbox.command(Command::FindUser { pending, client, has_allocation, realm, user });
         if message.method() == Method::CONNECTION_BIND { Verdict::Hold } else { Verdict::Wait }
     }
 

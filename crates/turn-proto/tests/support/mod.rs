@@ -502,7 +502,7 @@ impl World {
     /// Carries out a command. Returns the response of the waiting request.
     pub fn carry_out_one(&mut self, command: Command) -> Option<(ClientPath, Vec<u8>)> {
         let event = match command {
-            Command::FindUser { pending, realm, user } => {
+            Command::FindUser { pending, realm, user, .. } => {
                 self.looked_up += 1;
                 if self.database_hangs {
                     return None;

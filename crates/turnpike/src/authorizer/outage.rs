@@ -1,5 +1,5 @@
-//! Lines about a service that does not answer: a warning, again each minute, and one line at the
-//! end.
+//! Lines about a service that does not answer, or not to so many questions: a warning, again each
+//! minute, and one line at the end of an outage.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,20 +13,30 @@ pub(super) struct Outage(Mutex<Told>);
 #[derive(Debug, Default)]
 struct Told {
     warned: Option<Instant>,
+    warned_of_overload: Option<Instant>,
     is_failing: bool,
 }
 
 impl Outage {
     pub(super) fn failed(&self, why: &str) {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        let is_due = told.warned.is_none_or(|at| now.duration_since(at) >= WARNING_EVERY);
-        if is_due {
-            told.warned = Some(now);
+        if is_due(&mut told.warned) {
             told.is_failing = true;
             drop(told);
             tracing::warn!(
                 "the authorizer gives no answer ({why}): authorizer.when_silent decides"
+            );
+        }
+    }
+
+    /// A question was not asked: the service is well, but too slow for all.
+    pub(super) fn overloaded(&self) {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_due(&mut told.warned_of_overload) {
+            drop(told);
+            tracing::warn!(
+                "more clients ask for allocations than the authorizer answers in time: those whose \
+                 account or network asks most are refused"
             );
         }
     }
@@ -38,4 +48,14 @@ impl Outage {
             tracing::info!("the authorizer answers again");
         }
     }
+}
+
+/// Returns true once in [`WARNING_EVERY`].
+fn is_due(warned: &mut Option<Instant>) -> bool {
+    let now = Instant::now();
+    let is_due = warned.is_none_or(|at| now.duration_since(at) >= WARNING_EVERY);
+    if is_due {
+        *warned = Some(now);
+    }
+    is_due
 }

@@ -11,9 +11,9 @@ use std::time::Duration;
 use test_support::{DatabaseKind, DatabaseServer, eventually, require};
 use turn_types::Secret;
 use user_db::{
-    Answer, Directory, DirectoryOptions, NewUser, Page, Position, Reading, Row, StoreError, Table,
-    TableEditor, TableWatch, TableWatchOptions, UserEditor, UserQuery, server_editor,
-    server_reader, server_tables,
+    Answer, Directory, DirectoryOptions, LookupClient, NewUser, Page, Position, Reading, Row,
+    StoreError, Table, TableEditor, TableWatch, TableWatchOptions, UserEditor, UserQuery,
+    server_editor, server_reader, server_tables,
 };
 
 const REALM: &str = "example.org";
@@ -39,7 +39,8 @@ impl Asked {
     }
 
     fn ask(&self, name: &str) -> Answer {
-        assert!(self.directory.find((), REALM.into(), UserQuery::Name(name.into())));
+        let client = LookupClient { address: [192, 0, 2, 1].into(), has_allocation: false };
+        assert!(self.directory.find((), client, REALM.into(), UserQuery::Name(name.into())));
         self.answers.recv_timeout(PATIENCE).unwrap()
     }
 

@@ -65,8 +65,8 @@ const PERMITTED: &[Row] = &[
     row("acme", &["turn-session", "outgoing-http"], &[]),
     row("outgoing-http", &[], &[]),
     row("coturn-config", &[], &["settings"]),
-    row("user-db", &["turn-types", "stun-wire"], &[]),
-    row("admin", &["turn-types", "turn-proto", "control"], &[]),
+    row("user-db", &["turn-types", "stun-wire", "fair-share"], &[]),
+    row("admin", &["turn-types", "fair-share", "turn-proto", "control"], &[]),
     row("host-tuning", &[], &[]),
     row(
         "turnpike",
@@ -74,6 +74,7 @@ const PERMITTED: &[Row] = &[
             "turn-types",
             "stun-wire",
             "turn-proto",
+            "fair-share",
             "turn-client",
             "turn-session",
             "linux-net",

@@ -1,0 +1,202 @@
+//! Places of connections for HTTP at one listener.
+//!
+//! Connections of this host (Unix sockets, loopback) have places of their own, so that no sender
+//! keeps the host's health checks from being answered. The others are shared by network: when all
+//! places are taken, a connection of the network that has most makes room, unless it has shown a
+//! token.
+
+use std::future::pending;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fair_share::{CLIENTS, Claimant, Share, Slots, system_hasher};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+
+use crate::peer::Peer;
+
+/// Places of one listener.
+#[derive(Debug)]
+pub(crate) struct Places {
+    /// Places of connections of this host.
+    this_host: Arc<Semaphore>,
+    network: Mutex<NetworkPlaces>,
+    /// Closed when connections are served no more: another process has the listener.
+    served: watch::Receiver<()>,
+}
+
+/// Places of connections over the network, the oldest first.
+#[derive(Debug)]
+struct NetworkPlaces {
+    connections: Vec<NetworkConnection>,
+    slots: Slots,
+    next_number: u64,
+}
+
+#[derive(Debug)]
+struct NetworkConnection {
+    number: u64,
+    share: Share,
+    peer: Peer,
+    evict: oneshot::Sender<()>,
+}
+
+/// The place of a connection.
+pub(crate) struct Place {
+    pub(crate) slot: HeldPlace,
+    /// Completes when the connection has to make room for another.
+    pub(crate) evicted: Evicted,
+    /// Closed when connections are served no more.
+    pub(crate) served: watch::Receiver<()>,
+}
+
+/// The part of a place that is given back when it is dropped.
+pub(crate) struct HeldPlace {
+    _this_host: Option<OwnedSemaphorePermit>,
+    network: Option<(Arc<Places>, u64)>,
+}
+
+/// The eviction of a connection, which may never come.
+pub(crate) type Evicted = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl Places {
+    /// Places for as many connections of this host, and for as many over the network.
+    pub(crate) fn new(most: u32, served: watch::Receiver<()>) -> Arc<Self> {
+        let slots = Slots::new(&CLIENTS, most, system_hasher());
+        let network = NetworkPlaces { connections: Vec::new(), slots, next_number: 0 };
+        let this_host = Arc::new(Semaphore::new(most as usize));
+        Arc::new(Self { this_host, network: Mutex::new(network), served })
+    }
+
+    /// Waits for a place of a connection of this host.
+    pub(crate) async fn of_this_host(&self) -> Place {
+        // The semaphore is never closed, so that there is always a permit to wait for.
+        self.held_by_this_host(Arc::clone(&self.this_host).acquire_owned().await.ok())
+    }
+
+    /// Takes a place for a connection over TCP. `None`: all are taken, and none makes room.
+    pub(crate) fn of_network(self: &Arc<Self>, peer: &Peer, source: IpAddr) -> Option<Place> {
+        if source.to_canonical().is_loopback() {
+            let permit = Arc::clone(&self.this_host).try_acquire_owned().ok()?;
+            return Some(self.held_by_this_host(Some(permit)));
+        }
+        let (number, evicted) = self.network().add(peer, source)?;
+        let slot = HeldPlace { _this_host: None, network: Some((Arc::clone(self), number)) };
+        // Its sender lives as long as the place is held.
+        let evicted = Box::pin(async { drop(evicted.await) });
+        Some(Place { slot, evicted, served: self.served.clone() })
+    }
+
+    fn held_by_this_host(&self, permit: Option<OwnedSemaphorePermit>) -> Place {
+        let slot = HeldPlace { _this_host: permit, network: None };
+        Place { slot, evicted: Box::pin(pending()), served: self.served.clone() }
+    }
+
+    fn network(&self) -> MutexGuard<'_, NetworkPlaces> {
+        // Nothing in it can be half done.
+        self.network.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl NetworkPlaces {
+    fn add(&mut self, peer: &Peer, source: IpAddr) -> Option<(u64, oneshot::Receiver<()>)> {
+        let claimant = Claimant::at(source);
+        if self.slots.held() >= self.slots.capacity() {
+            self.evict_for(&claimant)?;
+        }
+        let number = self.next_number;
+        self.next_number += 1;
+        let (evict, evicted) = oneshot::channel();
+        let share = self.slots.keep(&claimant);
+        self.connections.push(NetworkConnection { number, share, peer: peer.clone(), evict });
+        Some((number, evicted))
+    }
+
+    /// Ends a connection that has shown no token, if its network has as many as any other.
+    fn evict_for(&mut self, newcomer: &Claimant<'_>) -> Option<()> {
+        let Self { connections, slots, .. } = self;
+        let unknown: Vec<_> = connections
+            .iter()
+            .enumerate()
+            .filter(|(_, connection)| !connection.peer.is_known())
+            .map(|(position, _)| position)
+            .collect();
+        let share_at = |index: usize| &connections[unknown[index]].share;
+        let rival = slots.rival(newcomer, unknown.len(), share_at)?;
+        let evicted = connections.remove(unknown[rival]);
+        slots.release(evicted.share);
+        // Its task has ended otherwise.
+        let _ = evicted.evict.send(());
+        Some(())
+    }
+
+    fn remove(&mut self, number: u64) {
+        let found = self.connections.iter().position(|connection| connection.number == number);
+        if let Some(position) = found {
+            let connection = self.connections.remove(position);
+            self.slots.release(connection.share);
+        }
+    }
+}
+
+impl Drop for HeldPlace {
+    fn drop(&mut self) {
+        if let Some((places, number)) = &self.network {
+            places.network().remove(*number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    const MOST: u32 = 32;
+
+    fn places() -> Arc<Places> {
+        Places::new(MOST, watch::channel(()).1)
+    }
+
+    fn place(places: &Arc<Places>, source: &str) -> Option<Place> {
+        let source: IpAddr = source.parse().unwrap();
+        places.of_network(&Peer::tcp((source, 1).into(), false), source)
+    }
+
+    fn is_evicted(place: &mut Place) -> bool {
+        place.evicted.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn a_site_that_takes_all_places_makes_room_for_others() {
+        let places = places();
+        let mut flood: Vec<_> = (0..200)
+            .map(|number| place(&places, &format!("2001:db8:1:{number:x}::1")).unwrap())
+            .collect();
+        let evicted = flood.iter_mut().map(is_evicted).filter(|is_evicted| *is_evicted).count();
+        assert_eq!(evicted, 200 - MOST as usize);
+        let mut honest = place(&places, "192.0.2.1").unwrap();
+        flood.extend(
+            (0..200).map(|number| place(&places, &format!("2001:db8:1:{number:x}::2")).unwrap()),
+        );
+        assert!(!is_evicted(&mut honest));
+        drop((flood, honest));
+        let network = places.network();
+        assert!(network.connections.is_empty() && network.slots.held() == 0);
+    }
+
+    #[test]
+    fn this_host_has_places_of_its_own_and_so_has_who_has_shown_a_token() {
+        let places = places();
+        let mut known = place(&places, "192.0.2.1").unwrap();
+        places.network().connections[0].peer.make_known();
+        let flood: Vec<_> = (0..200).filter_map(|_| place(&places, "192.0.2.1")).collect();
+        assert!(!is_evicted(&mut known));
+        let local: Vec<_> = (0..MOST).filter_map(|_| place(&places, "::1")).collect();
+        assert_eq!(local.len(), MOST as usize);
+        assert!(place(&places, "127.0.0.1").is_none());
+        drop((flood, local, known));
+        assert!(place(&places, "127.0.0.1").is_some());
+    }
+}

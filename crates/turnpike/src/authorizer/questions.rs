@@ -1,0 +1,159 @@
+//! Questions to the authorizer: so many are open at a time, and others wait in the order of their
+//! accounts' and networks' recent questions. No user takes the slots of others while the service
+//! is slow.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use control::AuthorizationRequest;
+use fair_share::{Claimant, FairQueue, LOGGED_IN, Share, Slots, system_hasher};
+use turn_proto::Applicant;
+
+/// Open questions: as many connections. With an answer in 10 ms they are 12,800 a second.
+const OPEN_MAX: u32 = 128;
+
+/// Questions that wait: as many as a server's clients ask when all come back at the same time. With
+/// an answer in 10 ms the last one waits for a third of a second.
+const WAITING_MAX: usize = 4096;
+
+/// Longest wait of a question. The client's request then has time for the answer.
+const WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// Time by which a question of one address delays its next one behind those of others.
+const DELAY: Duration = Duration::from_millis(100);
+
+/// Questions that are open, and those that wait.
+#[derive(Debug)]
+pub(super) struct Questions {
+    /// Epoch of the queue.
+    started: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    open: Slots,
+    waiting: FairQueue<WaitingQuestion>,
+}
+
+#[derive(Debug)]
+struct WaitingQuestion {
+    request: AuthorizationRequest,
+    asked: Instant,
+}
+
+/// A question that is to be asked now, with its slot.
+#[derive(Debug)]
+pub(super) struct OpenQuestion {
+    pub(super) request: AuthorizationRequest,
+    share: Share,
+}
+
+/// A question that is not asked: its client is refused.
+#[derive(Debug)]
+pub(super) struct DroppedQuestion(pub(super) AuthorizationRequest);
+
+impl Questions {
+    pub(super) fn new() -> Self {
+        let open = Slots::new(&LOGGED_IN, OPEN_MAX, system_hasher());
+        let waiting = FairQueue::new(&LOGGED_IN, WAITING_MAX, DELAY, system_hasher());
+        Self { started: Instant::now(), state: Mutex::new(State { open, waiting }) }
+    }
+
+    /// Adds a question. Returns the question that has to go for it, which may be the same.
+    pub(super) fn push(
+        &self,
+        request: AuthorizationRequest,
+        now: Instant,
+    ) -> Option<DroppedQuestion> {
+        let since = turn_types::Instant::ZERO + now.saturating_duration_since(self.started);
+        let applicant = request.applicant.clone();
+        let question = WaitingQuestion { request, asked: now };
+        let dropped = self.lock().waiting.push(since, &claimant(&applicant), question);
+        dropped.map(|dropped| DroppedQuestion(dropped.request))
+    }
+
+    /// Takes the next question, if one more may be open.
+    ///
+    /// # Errors
+    /// The next question has waited for too long.
+    pub(super) fn take(&self, now: Instant) -> Option<Result<OpenQuestion, DroppedQuestion>> {
+        let State { open, waiting } = &mut *self.lock();
+        let first = waiting.first()?;
+        if now.saturating_duration_since(first.asked) >= WAIT_MAX {
+            return waiting.pop().map(|late| Err(DroppedQuestion(late.request)));
+        }
+        let share = open.claim(&claimant(&first.request.applicant)).ok()?;
+        waiting.pop().map(|question| Ok(OpenQuestion { request: question.request, share }))
+    }
+
+    /// Gives the slot of an answered question back.
+    pub(super) fn close(&self, question: OpenQuestion) -> AuthorizationRequest {
+        self.lock().open.release(question.share);
+        question.request
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing in it can be half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn claimant(applicant: &Applicant) -> Claimant<'_> {
+    Claimant::at(applicant.client.ip()).with_account(&applicant.realm, &applicant.account)
+}
+
+#[cfg(test)]
+mod tests {
+    use turn_types::{ClientAddr, PendingId, Transport, WorkerId};
+
+    use super::*;
+
+    fn request(account: &str, host: u8) -> AuthorizationRequest {
+        let applicant = Applicant {
+            realm: "r".into(),
+            user: account.into(),
+            account: account.into(),
+            transport: Transport::Udp,
+            client: ClientAddr(([192, host, 2, 1], 1).into()),
+        };
+        AuthorizationRequest { worker: WorkerId(0), pending: PendingId(0), applicant }
+    }
+
+    fn open(questions: &Questions, now: Instant) -> Vec<OpenQuestion> {
+        std::iter::from_fn(|| questions.take(now)).map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn one_account_leaves_slots_to_others_and_gives_its_own_back() {
+        let (questions, now) = (Questions::new(), Instant::now());
+        for host in 0..200 {
+            assert!(questions.push(request("mallory", host), now).is_none());
+        }
+        let mallorys = open(&questions, now);
+        assert!((112..128).contains(&mallorys.len()), "{}", mallorys.len());
+        assert!(questions.take(now).is_none(), "the others wait");
+        for name in ["alice", "bob"] {
+            assert!(questions.push(request(name, 201), now).is_none());
+            let next = questions.take(now).unwrap().unwrap();
+            assert_eq!(&*next.request.applicant.account, name);
+            questions.close(next);
+        }
+        mallorys.into_iter().for_each(|question| drop(questions.close(question)));
+        assert!(questions.take(now).is_some());
+    }
+
+    #[test]
+    fn who_asks_most_is_dropped_for_others_and_so_is_who_waits_too_long() {
+        let (questions, now) = (Questions::new(), Instant::now());
+        let mut number = 0;
+        while questions.push(request("mallory", number), now).is_none() {
+            number = (number + 1) % 200;
+        }
+        let DroppedQuestion(dropped) = questions.push(request("alice", 201), now).unwrap();
+        assert_eq!(&*dropped.applicant.account, "mallory");
+        let first = questions.take(now).unwrap().unwrap();
+        assert_eq!(&*first.request.applicant.account, "alice");
+        assert!(questions.take(now + WAIT_MAX).unwrap().is_err());
+    }
+}
