@@ -45,8 +45,9 @@ static __always_inline __s32 inside(const struct punt_state *state)
 }
 
 /* So many packets leave the stack. */
-static __always_inline void note_left(struct punt_state *state, __u32 packets)
+static __always_inline void note_left(struct punt_state *state, __u64 fine, __u32 packets)
 {
+	state->left_at = fine;
 	__sync_fetch_and_add(&state->left, packets);
 	__s32 now = inside(state);
 	if (now < state->lowest)
@@ -63,21 +64,20 @@ static __always_inline void note_entered(struct punt_state *state, __u64 fine, _
 
 /* No packet of the sequence is in the stack. Packets that left a moment ago may still be on their way to the device:
  * a pause comes first, unless the direction has none. */
-static __always_inline int is_drained(const struct entry *entry, const struct punt_state *state,
-				      __u64 fine)
+static __always_inline int is_drained(const struct punt_state *state, __u64 fine)
 {
 	__s64 since = fine - state->first;
 	if (inside(state) > state->lowest || (state->settles && since < (__s64)SETTLE_TIME))
 		return 0;
-	return age_of(entry, fine) >= (__s64)PUNT_PAUSE || state->count >= PUNTS_MAX / 2 ||
-	       since >= (__s64)PUNT_TIME_MAX / 2;
+	return (__s64)(fine - state->left_at) >= (__s64)PUNT_PAUSE ||
+	       state->count >= PUNTS_MAX / 2 || since >= (__s64)PUNT_TIME_MAX / 2;
 }
 
 /* The packet must follow earlier ones of its direction through the stack. */
 static __always_inline int must_follow(struct entry *entry, struct punt_state *state, __u64 now,
 				       __u64 fine)
 {
-	if (!is_drained(entry, state, fine)) {
+	if (!is_drained(state, fine)) {
 		__s64 since = fine - state->first;
 		int settling = state->settles && since < (__s64)SETTLE_TIME;
 		if ((state->count < PUNTS_MAX || settling) && since < (__s64)PUNT_TIME_MAX)
@@ -144,11 +144,24 @@ static __always_inline struct punt_state *enter(struct found found, __u64 now, _
 	return state;
 }
 
+/* Counts a packet that passes for want of a proof, with the reason. The verifier examines it once. */
+__noinline int pass_unproven(__u64 entry)
+{
+	__u32 index = entry;
+	struct punt_state *state = bpf_map_lookup_elem(&punt_states, &index);
+	__u64 altered = state ? state->altered : 0;
+	int is_altered = altered && bpf_ktime_get_ns() - altered < ALTERED_HOLDS;
+	return passed(is_altered ? PASS_ALTERED : PASS_UNPROVEN);
+}
+
 /* Leaves a packet to the stack, which the next ones of its direction follow. */
 static __always_inline int punt(struct found found, __u64 now, __u16 why)
 {
 	struct punt_state *state = enter(found, now, why);
-	return passed(state ? state->why : PASS_UNPROVEN);
+	if (state)
+		return passed(state->why);
+	pass_unproven(found.index);
+	return -1;
 }
 
 /* As above, for reasons that have a counter of their own. Where no proof is required, as in tests, nothing leaves the
@@ -158,38 +171,6 @@ static __always_inline int pass_in_order(struct found found, __u64 now, __u16 wh
 	if (proof_holds)
 		enter(found, now, why);
 	return passed(why);
-}
-
-/* Records that a packet left. `key` is the key of the reverse direction of its flow; the entry of its own direction is
- * adjacent. Returns the sequence that it belongs to. */
-static __always_inline struct punt_state *prove(const struct route_key *key, __u64 next_hop)
-{
-	struct entry_ref *found = bpf_map_lookup_elem(&routes, key);
-	if (!found)
-		return 0;
-	__u64 place = *(volatile __u64 *)found;
-	__u32 index = place;
-	struct entry *other = bpf_map_lookup_elem(&entries, &index);
-	if (!other || *(volatile __u32 *)&other->generation != place >> 32 ||
-	    !is_key(&other->key, key))
-		return 0;
-	index ^= 1;
-	struct entry *entry = bpf_map_lookup_elem(&entries, &index);
-	if (!entry || !*(volatile __u32 *)&entry->generation)
-		return 0;
-	__u64 fine = bpf_ktime_get_ns();
-	int is_new = proof_holds && (is_unproven(entry, fine) || entry->next_hop != next_hop);
-	struct punt_state *state = 0;
-	if (is_new || *(volatile __u32 *)&entry->punting)
-		state = bpf_map_lookup_elem(&punt_states, &index);
-	/* The programs relay from here on, and there may be packets in the stack that were not counted. */
-	if (is_new && state) {
-		start(entry, state, fine, PASS_UNPROVEN, 1);
-		state = 0;
-	}
-	*(volatile __u64 *)&entry->next_hop = next_hop;
-	*(volatile __u64 *)&entry->proven = fine;
-	return state;
 }
 
 /* Datagrams in a packet that is to be segmented, with so many bytes before the first payload. */

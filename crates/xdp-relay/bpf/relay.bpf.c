@@ -41,14 +41,20 @@ int relay_xdp(struct xdp_md *ctx)
 		passed(PASS_CHECKSUM);
 		return XDP_PASS;
 	}
-	if (make_plan(&packet, found, &plan, 0))
+	if (make_plan(&packet, found, &plan, 0)) {
+		if (is_evidence(&packet, &plan))
+			remember_xdp(ctx, &plan.entering);
 		return XDP_PASS;
+	}
 
 	/* Steps 4 and 5: the next hop, as the stack would choose it. */
 	prepare_lookup(ingress, &plan);
 	if (!self_test &&
-	    check_lookup(bpf_fib_lookup(ctx, &plan.fib, sizeof(plan.fib), 0), &plan, LEAVE_XDP))
+	    check_lookup(bpf_fib_lookup(ctx, &plan.fib, sizeof(plan.fib), 0), &plan, LEAVE_XDP)) {
+		if (is_evidence(&packet, &plan))
+			remember_xdp(ctx, &plan.entering);
 		return XDP_PASS;
+	}
 
 	/* Step 6: headroom, then the bandwidth limit. */
 	if (bpf_xdp_adjust_head(ctx, -plan.grows)) {
@@ -114,13 +120,20 @@ int relay_tc(struct __sk_buff *skb)
 
 	/* Step 3: the plan. */
 	int self_test = is_self_test(skb->ifindex, route);
-	if (make_plan(&packet, found, &plan, 1))
+	if (make_plan(&packet, found, &plan, 1)) {
+		if (is_evidence(&packet, &plan))
+			remember_tc(skb, &plan.entering);
 		return NEXT;
+	}
 
 	/* Steps 4 and 5: the next hop, as the stack would choose it. */
 	prepare_lookup(skb->ifindex, &plan);
-	if (!self_test && check_lookup(bpf_fib_lookup(skb, &plan.fib, sizeof(plan.fib), 0), &plan, LEAVE_TC))
+	if (!self_test &&
+	    check_lookup(bpf_fib_lookup(skb, &plan.fib, sizeof(plan.fib), 0), &plan, LEAVE_TC)) {
+		if (is_evidence(&packet, &plan))
+			remember_tc(skb, &plan.entering);
 		return NEXT;
+	}
 
 	/* Step 6: the bandwidth limit, then headroom. */
 	if (!charge(&plan))
@@ -149,7 +162,56 @@ int relay_tc(struct __sk_buff *skb)
 	return self_test ? TRIED : bpf_redirect(plan.fib.ifindex, 0);
 }
 
-/* Sees packets that this host itself sends leave: proof that the stack let the direction through. */
+/* Records that datagrams of the direction to a peer leave. */
+static __always_inline void leave_to_peer(struct __sk_buff *skb, const struct route_key *key,
+					  struct leaving *leaving, __u32 segments)
+{
+	struct punt_state *state = find_direction(key, leaving);
+	if (!state)
+		return;
+	int is_new = 0;
+	if (awaits(state)) {
+		for (__u32 i = 0; i < SEGMENTS_MAX; i++) {
+			if (i >= segments || leaving->at >= skb->len)
+				break;
+			if (segments > 1)
+				leaving->len = skb->len - leaving->at;
+			if (segments > 1 && leaving->len > skb->gso_size)
+				leaving->len = skb->gso_size;
+			is_new |= compare(skb, leaving);
+			leaving->at += skb->gso_size;
+		}
+	}
+	note_all(state, leaving->index, is_new, segments);
+}
+
+/* Records that ChannelData leaves for a client, of several channels perhaps. */
+static __always_inline void leave_to_client(struct __sk_buff *skb, struct route_key *key,
+					    struct leaving *leaving, __u32 segments)
+{
+	__u32 at = leaving->at;
+	__be16 channel = 0;
+	struct punt_state *state = 0;
+	for (__u32 i = 0; i < SEGMENTS_MAX; i++) {
+		__be16 header[2];
+		if (i >= segments || bpf_skb_load_bytes(skb, at, header, sizeof(header)))
+			return;
+		if (header[0] != channel) {
+			channel = header[0];
+			key->ends = with_channel(key->ends, channel);
+			state = is_channel(bpf_ntohs(channel)) ? find_direction(key, leaving) : 0;
+		}
+		if (state) {
+			leaving->at = at + CHANNEL_HEADER;
+			leaving->len = bpf_ntohs(header[1]);
+			int is_new = awaits(state) ? compare(skb, leaving) : 0;
+			note_all(state, leaving->index, is_new, 1);
+		}
+		at += skb->gso_size;
+	}
+}
+
+/* Sees packets that this host itself sends leave: evidence of how the stack treats their direction. */
 SEC("classifier")
 int tap(struct __sk_buff *skb)
 {
@@ -158,7 +220,8 @@ int tap(struct __sk_buff *skb)
 		return NEXT;
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct route_key key = {};
-	struct udphdr *udp = find_leaving(data, end, &key);
+	struct leaving leaving = {};
+	struct udphdr *udp = find_leaving(data, end, &key, &leaving);
 	if (!udp)
 		return NEXT;
 	__u32 only = 0;
@@ -166,31 +229,17 @@ int tap(struct __sk_buff *skb)
 	if (!filter)
 		return NEXT;
 	struct ethhdr *eth = data;
-	__u64 next_hop = next_hop_of(skb->ifindex, eth->h_dest);
-	__u32 at = (void *)(udp + 1) - data;
-	__u32 segments = segments_of(skb, at);
-	if (is_open(filter->relay, udp->source)) {
-		struct punt_state *state = prove(&key, next_hop);
-		if (state)
-			note_left(state, segments);
-	}
-	if (!is_open(filter->listener, udp->source))
-		return NEXT;
-	__be16 channel = 0;
-	struct punt_state *state = 0;
-	for (__u32 i = 0; i < SEGMENTS_MAX; i++) {
-		__be16 next;
-		if (i >= segments || bpf_skb_load_bytes(skb, at, &next, sizeof(next)))
-			return NEXT;
-		at += skb->gso_size;
-		if (next != channel) {
-			channel = next;
-			key.ends = with_channel(key.ends, channel);
-			state = is_channel(bpf_ntohs(channel)) ? prove(&key, next_hop) : 0;
-		}
-		if (state)
-			note_left(state, 1);
-	}
+	leaving.next_hop = next_hop_of(skb->ifindex, eth->h_dest);
+	leaving.at = (void *)(udp + 1) - data;
+	leaving.len = bpf_ntohs(udp->len) - sizeof(*udp);
+	__u32 at = leaving.at, segments = segments_of(skb, at);
+	int to_peer = is_open(filter->relay, udp->source);
+	int to_client = is_open(filter->listener, udp->source);
+	if (to_peer)
+		leave_to_peer(skb, &key, &leaving, segments);
+	leaving.at = at;
+	if (to_client)
+		leave_to_client(skb, &key, &leaving, segments);
 	return NEXT;
 }
 

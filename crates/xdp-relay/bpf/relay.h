@@ -1,7 +1,7 @@
 /* Steps of both programs. */
 #pragma once
 
-#include "order.h"
+#include "evidence.h"
 #include "partial.h"
 
 /* Bandwidth limit of an allocation in one direction. */
@@ -18,6 +18,7 @@ struct plan {
 	struct cell *first_cell;
 	struct limit first_limit;
 	struct found proof; /* entry of the outbound route, unless it is the self-test's */
+	struct entering entering;
 	struct bpf_fib_lookup fib;
 	__u64 now;
 	__s32 grows; /* change of the length in bytes */
@@ -300,6 +301,7 @@ static __always_inline int make_plan(struct packet *packet, struct found found, 
 	struct route *route = &plan->route;
 	int in_order = !(route->flags & ROUTE_SELF_TEST);
 	__u64 now = bpf_ktime_get_coarse_ns();
+	plan->entering = (struct entering){};
 	if (!holds(route, now))
 		return pass_in_order(found, now, PASS_EXPIRED);
 	plan->cell = cell_of(route);
@@ -349,15 +351,22 @@ static __always_inline int make_plan(struct packet *packet, struct found found, 
 		if (in_order) {
 			int punts = must_punt(found, now) | must_punt(last, now);
 			if (punts || (proof_holds && found.entry->next_hop >> 48 != LOOPBACK)) {
+				plan->entering.places[0] = found.index + 1;
+				plan->entering.places[1] = last.index + 1;
 				struct punt_state *first = enter(found, now, PASS_RENEWAL);
 				struct punt_state *second = enter(last, now, PASS_RENEWAL);
-				return passed(first && second ? second->why : PASS_UNPROVEN);
+				if (first && second)
+					return passed(second->why);
+				pass_unproven(first ? last.index : found.index);
+				return -1;
 			}
 			plan->proof = last;
 		}
 	} else if (in_order) {
-		if (must_punt(found, now))
+		if (must_punt(found, now)) {
+			plan->entering.places[1] = found.index + 1;
 			return punt(found, now, PASS_RENEWAL);
+		}
 		plan->proof = found;
 	}
 
@@ -378,6 +387,19 @@ static __always_inline int make_plan(struct packet *packet, struct found found, 
 	plan->grows = plan->data_grows + (leaves_by_v6(route) ? IPV6_LEN : IPV4_LEN) -
 		      (packet->v6 ? IPV6_LEN : IPV4_LEN);
 	return 0;
+}
+
+/* Completes the record of a packet that passes to the stack. 0: it is no evidence. */
+static __always_inline int is_evidence(struct packet *packet, struct plan *plan)
+{
+	struct entering *entering = &plan->entering;
+	if (!(entering->places[0] | entering->places[1]))
+		return 0;
+	entering->at = payload_at(packet) + (channel_of(&packet->key) ? CHANNEL_HEADER : 0);
+	entering->len = plan->payload;
+	entering->fields[0] = fields_of(packet->tos, packet->ttl - 1);
+	entering->fields[1] = fields_of(packet->tos, plan->ttl);
+	return 1;
 }
 
 /* Decides if a peer's datagram may be delivered to the ring: the worker treats it as received by the relay socket.
@@ -457,8 +479,9 @@ static __always_inline int is_self_test(__u32 ingress, struct route *route)
 	return route->flags & ROUTE_SELF_TEST && ingress == LOOPBACK;
 }
 
-/* The key of the reverse direction of an outbound UDP datagram, or of several to be segmented. */
-static __always_inline struct udphdr *find_leaving(void *data, void *end, struct route_key *key)
+/* The key of the reverse direction of an outbound UDP datagram, or of several to be segmented, and its headers. */
+static __always_inline struct udphdr *find_leaving(void *data, void *end, struct route_key *key,
+						   struct leaving *leaving)
 {
 	struct ethhdr *eth = data;
 	if ((void *)(eth + 1) > end)
@@ -473,6 +496,9 @@ static __always_inline struct udphdr *find_leaving(void *data, void *end, struct
 		udp = (void *)(ip + 1);
 		set_v4(key->remote, ip->daddr);
 		set_v4(key->local, ip->saddr);
+		leaving->fields = fields_of(ip->tos, ip->ttl);
+		/* The server does not set DF in data of channels. */
+		leaving->odd = ip->frag_off != 0;
 	} else if (protocol == bpf_htons(ETH_P_IPV6)) {
 		struct ipv6hdr *ip = (void *)(eth + 1);
 		if ((void *)(ip + 1) > end || ip->nexthdr != IPPROTO_UDP)
@@ -480,6 +506,10 @@ static __always_inline struct udphdr *find_leaving(void *data, void *end, struct
 		udp = (void *)(ip + 1);
 		set_v6(key->remote, &ip->daddr);
 		set_v6(key->local, &ip->saddr);
+		__u32 first = bpf_ntohl(*(__be32 *)ip);
+		leaving->fields = fields_of(first >> 20, ip->hop_limit);
+		leaving->label = first & 0xfffff;
+		leaving->v6 = 1;
 	} else {
 		return 0;
 	}
@@ -519,6 +549,7 @@ static __always_inline void prepare_lookup(__u32 ingress, struct plan *plan)
 static __always_inline int check_lookup(long answer, struct plan *plan, __u8 leave)
 {
 	struct found proof = plan->proof;
+	plan->entering.places[1] = proof.entry ? proof.index + 1 : 0;
 	if (answer == BPF_FIB_LKUP_RET_NO_NEIGH)
 		return proof.entry ? pass_in_order(proof, plan->now, PASS_NO_NEIGHBOUR) :
 				     passed(PASS_NO_NEIGHBOUR);

@@ -55,16 +55,21 @@ struct route {
  * index, the one to its client the next.
  *
  * The fields after the generation record how the host's stack treated packets of the direction: proof that the
- * host's rules forward them unaltered by this next hop. */
+ * host's rules forward them by this next hop, with the headers that the program writes. The program that sees packets
+ * leave copies their flow label to the route. */
 struct entry {
 	struct route route;
 	struct route_key key;
 	__u32 generation;
 	__u32 punting;  /* packets are punted to the stack, see struct punt_state */
-	__u64 proven; /* time of CLOCK_MONOTONIC at which one last left by the stack, or reached its worker
-		       * (ROUTE_TO_RING); 0: never */
+	__u64 proven; /* time of CLOCK_MONOTONIC at which one last left the stack with the expected headers, or reached
+		       * its worker (ROUTE_TO_RING); 0: never, or the last one left altered */
 	__u64 next_hop;    /* interface and link-layer address that it left by: next_hop_of */
 };
+
+/* Packets in the stack that are compared when they leave: one for each value of the upper bits of their fingerprint. */
+#define PROBES 4
+#define PROBE_BITS 2
 
 /* State of an entry while packets of its direction are in the stack: a sequence, which ends when they have left. Times are
  * nanoseconds of CLOCK_MONOTONIC. The programs at both ends of the stack write it at once: the two numbers by atomic
@@ -80,6 +85,9 @@ struct punt_state {
 	__u32 count;    /* times at which packets entered */
 	__u16 why;      /* enum pass: reason of the first */
 	__u16 settles;  /* there may be packets in the stack that entered before the start */
+	__u64 left_at;  /* time at which one last left */
+	__u64 altered;  /* time at which one last left with other headers than expected; 0: never */
+	__u64 probes[PROBES]; /* packets in the stack whose treatment is evidence: probe_of; 0: none */
 };
 
 /* Packets follow those in the stack until all have left and a pause occurred. */
@@ -92,6 +100,14 @@ struct punt_state {
 /* Pause before a packet that renews a proof, in nanoseconds: time for relayed ones to leave the queues of their device.
  * A direction without a pause is not spared in the second half of the time until its proof expires. */
 #define RENEWAL_PAUSE 500000ull
+
+/* Time for which a probe is awaited, in ticks of 2^22 nanoseconds: a quarter of a second. The server's sockets hold
+ * packets for less. */
+#define PROBE_TICK 22
+#define PROBE_TICKS 60
+
+/* Time without proofs after a packet left altered, in nanoseconds: a rule may hit only some packets of a direction. */
+#define ALTERED_HOLDS 4000000000ull
 
 /* Header of a peer's datagram in the ring of a worker, before its payload. */
 struct ring_datagram {
@@ -168,6 +184,7 @@ enum pass {
 	PASS_PROCESSOR,    /* this processor came online after the load: it has no counters */
 	PASS_UNPROVEN,     /* no recent proof of its direction */
 	PASS_MOVED,        /* the proof is of another next hop */
+	PASS_ALTERED,      /* the host changes packets of its direction */
 	OVERTAKEN,         /* not a pass: relayed while earlier ones may still be in the stack */
 	PARTIAL,           /* not a pass: taken, with a partial checksum */
 	PASSES,

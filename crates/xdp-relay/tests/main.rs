@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod differential;
+mod evidence;
 mod links;
 mod loads;
 mod local_senders;

@@ -20,7 +20,7 @@ use crate::support::{World, inside};
 type Case = fn(Hook);
 
 /// By the names of the counters.
-const REASONS: [(&str, &[Hook], &[Case]); 17] = [
+const REASONS: [(&str, &[Hook], &[Case]); 18] = [
     ("expired", &HOOKS, &[no_lease, ended, no_permission]),
     ("proof_renewal", &HOOKS, &[shown]),
     ("ttl", &HOOKS, &[last_hop, last_hop_of_two]),
@@ -40,6 +40,8 @@ const REASONS: [(&str, &[Hook], &[Case]); 17] = [
     ("processor", &[], &[]),
     ("unproven", &HOOKS, &[unproven]),
     ("moved", &HOOKS, &[moved]),
+    // Of each header field, and of the time that follows: tests/evidence.rs.
+    ("altered", &HOOKS, &[altered]),
     ("overtaken", &HOOKS, &[overtaken]),
 ];
 
@@ -219,6 +221,17 @@ fn moved(hook: Hook) {
         assert_eq!(world.passed(hook, &frame), Some("moved"));
         leave(&world, flow, to_client, false);
         world.relayed(hook, &frame);
+    }
+}
+
+/// The host changes a packet of a direction.
+fn altered(hook: Hook) {
+    let (mut world, flows) = proving(LONG);
+    for (flow, to_client) in directions(&flows) {
+        let frame = flow.frame(to_client, b"data");
+        assert_eq!(world.passed(hook, &frame), Some("unproven"));
+        world.leave(&[Datagram { tos: 0xB8, ..flow.leaves(to_client, b"data") }], false);
+        assert_eq!(world.passed(hook, &frame), Some("altered"));
     }
 }
 

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use e2e::{Host, Lab};
-use turn_types::IpFamily::V4;
+use turn_types::IpFamily::{self, V4, V6};
 
 use super::scene::wait_until;
 use super::{Call, Scene, by_xdp_and_tc};
@@ -142,6 +142,92 @@ fn a_route_that_ends_here() {
     let ban = |lab: &Lab| ip(lab, "route add blackhole 10.77.2.2/32");
     let lift = |lab: &Lab| ip(lab, "route del blackhole 10.77.2.2/32");
     stops_and_resumes("blackhole", To::Peer, ban, lift);
+}
+
+/// A rule that routes by a mark of its own.
+#[test]
+fn a_mark_that_leads_to_another_device() {
+    let Some(()) = has_nft() else { return };
+    let mark = |lab: &Lab| {
+        ip(lab, "link add aside type veth peer name beyond");
+        ip(lab, "link set aside up");
+        ip(lab, "link set beyond up");
+        ip(lab, "neigh add 10.77.2.2 lladdr 02:00:00:00:00:09 dev aside nud permanent");
+        ip(lab, "route add 10.77.2.2/32 dev aside table 77");
+        ip(lab, "rule add fwmark 7 lookup 77");
+        let chain = "add chain inet ban drops { type route hook output priority mangle ; }";
+        nft(lab, &[BAN[0], chain, "add rule inet ban drops ip daddr 10.77.2.2 meta mark set 7"]);
+    };
+    let unmark = |lab: &Lab| {
+        lift(lab);
+        ip(lab, "rule del fwmark 7 lookup 77");
+        ip(lab, "link del aside");
+    };
+    stops_and_resumes("mark", To::Peer, mark, unmark);
+}
+
+/// A rule that changes a header field of the packets that leave in a direction. All of them have
+/// the change, and the sockets relay the direction until the rule is lifted.
+fn changes_all(what: &str, to: To, (family, change): (IpFamily, &str), unchanged: &str) {
+    const COUNTED: u64 = 50;
+    by_xdp_and_tc(|mode| {
+        let Some(scene) = Scene::new(mode, |_, _| ()) else { return };
+        let call = scene.call(family, family);
+        scene.wait_for_kernel(&call);
+        let end = if to == To::Peer { Host::Peer } else { Host::Client };
+        let out = Lab::end_towards(end);
+        let rule = format!("oifname {out} udp sport != 0 {change}");
+        nft(&scene.lab, &[BAN[0], &BAN[1].replace("HOOK", "postrouting")]);
+        nft(&scene.lab, &[&format!("add rule inet ban drops {rule}")]);
+        let start = Instant::now();
+        while start.elapsed() < STOPPED {
+            to.send(&call);
+            to.came(&call, Duration::from_millis(5));
+        }
+        let count = [
+            "add table inet seen",
+            "add chain inet seen in { type filter hook input priority 0 ; }",
+        ];
+        let unchanged = format!("add rule inet seen in meta l4proto udp {unchanged} counter");
+        for command in [count[0], count[1], &unchanged] {
+            scene.lab.run(end, "nft", &[command]);
+        }
+        let before = scene.by_kernel(&call.caller);
+        for _ in 0..COUNTED {
+            to.send(&call);
+            assert!(to.came(&call, Duration::from_secs(5)), "{what}, {mode}: it arrives");
+        }
+        let seen = scene.lab.run(end, "nft", &["list table inet seen"]);
+        assert!(seen.contains("counter packets 0 "), "{what}, {mode}: unchanged ones: {seen}");
+        assert_eq!(scene.by_kernel(&call.caller), before, "{what}, {mode}: relayed by the kernel");
+        assert!(scene.passed("altered") >= COUNTED, "{what}, {mode}: the reason");
+        lift(&scene.lab);
+        scene.wait_for_kernel(&call);
+    });
+}
+
+#[test]
+fn a_rule_that_marks_packets_to_peers_with_a_dscp() {
+    let Some(()) = has_nft() else { return };
+    changes_all("DSCP to the peer", To::Peer, (V4, "ip dscp set ef"), "ip dscp != ef");
+}
+
+#[test]
+fn a_rule_that_marks_packets_to_clients_with_a_dscp() {
+    let Some(()) = has_nft() else { return };
+    changes_all("DSCP to the client", To::Client, (V6, "ip6 dscp set ef"), "ip6 dscp != ef");
+}
+
+#[test]
+fn a_rule_that_sets_the_time_to_live() {
+    let Some(()) = has_nft() else { return };
+    changes_all("TTL to the client", To::Client, (V4, "ip ttl set 7"), "ip ttl != 7");
+}
+
+#[test]
+fn a_rule_that_sets_the_hop_limit() {
+    let Some(()) = has_nft() else { return };
+    changes_all("hop limit to the peer", To::Peer, (V6, "ip6 hoplimit set 7"), "ip6 hoplimit != 7");
 }
 
 /// Addresses that the host translates are no business of the kernel path.

@@ -72,8 +72,8 @@ section! {
         #[schemars(example = serde_json::json!(["eth0", "eth1"]))]
         restart interfaces: Vec<InterfaceName> = Vec::new();
         /// Channels that the kernel relays at a time; sockets relay the others. Each takes about
-        /// 0.5 KiB of the kernel's memory, and 64 bytes for each processor that is online: by
-        /// default 9 MiB, and 1 MiB for each processor.
+        /// 0.7 KiB of the kernel's memory, and 64 bytes for each processor that is online: by
+        /// default 11 MiB, and 1 MiB for each processor.
         #[schemars(example = 131_072)]
         restart flows: Count<1024, 1_048_576> = Count::new(16_384);
     }

@@ -7,7 +7,9 @@ use linux_net::Clock;
 use turn_types::{AllocationId, Direction, WorkerId};
 use xdp_relay::device::Hook;
 use xdp_relay::limits::FLOWS;
-use xdp_relay::{EgressContext, FlowCounters, FlowId, KernelPath, Options, Proof, Routes, Verdict};
+use xdp_relay::{
+    EgressContext, Flow, FlowCounters, FlowId, KernelPath, Options, Proof, Routes, Verdict,
+};
 
 use super::frame;
 use super::place::Place;
@@ -25,6 +27,8 @@ pub(super) struct World {
     pub(super) ring: Ring,
     path: KernelPath,
     routes: Routes,
+    /// Counters of passed packets after the proofs.
+    proven: Vec<(&'static str, u64)>,
 }
 
 impl World {
@@ -50,22 +54,29 @@ impl World {
             let allocation = AllocationId::new(WORKER, u64::from(number));
             let id = FlowId { allocation, channel: ring.flow(number).channel };
             routes.set(Clock::instant(), id, &ring.flow(number))?;
-            let flow = ring.flow(number);
-            for (from, to, payload, by) in [
-                (flow.relayed, flow.peer, b"data".to_vec(), place.index(1)?),
-                (
-                    flow.server,
-                    flow.client,
-                    frame::nested(flow.channel, 1, b"data"),
-                    place.index(0)?,
-                ),
-            ] {
-                let frame = frame::datagram(from, to, 64, &payload);
-                path.run_tap(&frame, EgressContext { by, ..EgressContext::default() })?;
-            }
+            routes.renew(Clock::instant());
+            prove(&path, &ring.flow(number), place)?;
         }
-        Ok(Self { ring, path, routes })
+        let proven = path.passed();
+        Ok(Self { ring, path, routes, proven })
     }
+}
+
+/// Proves both directions of a flow: a packet of each passes to the stack, and leaves it.
+fn prove(path: &KernelPath, flow: &Flow, place: &Place) -> Result<()> {
+    const HOPS: u8 = 64;
+    let bare = b"data".to_vec();
+    let framed = frame::nested(flow.channel, 1, &bare);
+    for ((from, to, payload), (source, destination, relayed), by) in [
+        ((flow.client, flow.server, &framed), (flow.relayed, flow.peer, &bare), place.index(1)?),
+        ((flow.peer, flow.relayed, &bare), (flow.server, flow.client, &framed), place.index(0)?),
+    ] {
+        let ran = path.run(Hook::Xdp, &frame::datagram(from, to, HOPS, payload), 1)?;
+        ensure!(ran.verdict == Verdict::Pass, "a packet without a proof: {:?}", ran.verdict);
+        let leaves = frame::datagram(source, destination, HOPS - 1, relayed);
+        path.run_tap(&leaves, EgressContext { by, ..EgressContext::default() })?;
+    }
+    Ok(())
 }
 
 /// All numbers below `flows`, such that neighbours in the ring are none in memory: packets of a
@@ -254,7 +265,8 @@ impl World {
     /// # Errors
     /// Some were.
     pub(super) fn left_nothing(&self) -> Result<()> {
-        let left: Vec<_> = self.path.passed().into_iter().filter(|(_, count)| *count > 0).collect();
+        let passed = self.path.passed().into_iter();
+        let left: Vec<_> = passed.filter(|counter| !self.proven.contains(counter)).collect();
         ensure!(left.is_empty(), "packets of known routes were left to user space: {left:?}");
         Ok(())
     }

@@ -5,16 +5,20 @@
 //! no entry had before. The map holds the generation beside the index of the entry; a program that
 //! reads another generation in the entry treats the route as withdrawn.
 
+use std::iter;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release, fence};
 
 use turn_types::Instant;
 
-use super::layout::{RouteKey, RouteValue, UNPROVEN, entry, punt_state};
+use super::layout::{RouteKey, RouteValue, TO_RING, UNPROVEN, entry, punt_state};
 use super::shared::Shared;
 use super::slots::Slots;
 
 /// Packets of an entry are in the stack, in the word of its generation.
 const PUNTING: u64 = 1 << 32;
+
+/// The flow label, in the word of the bucket.
+const LABEL: u64 = 0xFFFF_FFFF << 32;
 
 /// All entries, shared by all workers. One worker writes an entry while it holds its pair.
 #[derive(Debug)]
@@ -86,6 +90,9 @@ impl Entries {
         for word in [entry::PROVEN, entry::NEXT_HOP] {
             self.word(index, word).store(0, Relaxed);
         }
+        for word in iter::once(punt_state::ALTERED).chain(punt_state::PROBES..punt_state::WORDS) {
+            self.state(index, word).store(0, Relaxed);
+        }
         // 0 is none; after four thousand million routes numbers come round.
         let generation = self.generations.fetch_add(1, Relaxed) % (u32::MAX - 1) + 1;
         // The rest is there before the generation is. Nothing was left to the stack yet.
@@ -94,14 +101,19 @@ impl Entries {
     }
 
     /// Updates the fields that may change while programs read the entry: each is one word with a
-    /// meaning of its own.
+    /// meaning of its own. The flow label stays the one that the host's packets have.
     pub(crate) fn refresh(&self, index: u32, value: &RouteValue) {
         self.word(index, entry::UNTIL).store(value.until, Relaxed);
-        self.word(index, entry::BOUND).store(value.bound, Relaxed);
+        // The cookie of a ring is the same for as long as its entry.
+        if value.flags & TO_RING == 0 {
+            let bound = |word: u64| Some(word & LABEL | value.bound & !LABEL);
+            // The closure always returns a value.
+            let _ = self.word(index, entry::BOUND).fetch_update(Relaxed, Relaxed, bound);
+        }
     }
 
     /// Notes that packets reached their worker by the system's stack, as the program that sees
-    /// packets leave does (`prove` of bpf/order.h).
+    /// packets leave does (`note_all` of bpf/evidence.h).
     pub(crate) fn prove(&self, index: u32, now: Instant, packets: u32) {
         let (now, word) = (now.as_nanos(), |at| self.word(index, at));
         let proven = word(entry::PROVEN).load(Relaxed);
@@ -109,6 +121,7 @@ impl Entries {
         if self.proof_holds > 0 && is_new {
             self.start(index, now);
         } else if word(entry::GENERATION).load(Relaxed) >= PUNTING {
+            self.state(index, punt_state::LEFT_AT).store(now, Relaxed);
             self.note_left(index, packets);
         }
         word(entry::PROVEN).store(now, Relaxed);
@@ -124,6 +137,7 @@ impl Entries {
             (punt_state::NUMBERS, 0),
             (punt_state::LOWEST, 0),
             (punt_state::START, settles),
+            (punt_state::LEFT_AT, now),
         ] {
             self.state(index, at).store(value, Relaxed);
         }

@@ -70,7 +70,8 @@ impl LinkValue {
 /// evidence.
 pub(crate) mod entry {
     pub(crate) const UNTIL: usize = 5;
-    /// The bucket and the flow label, or the ticket.
+    /// The bucket and the flow label, or the ticket. The program that sees packets leave writes the
+    /// flow label, its upper half.
     pub(crate) const BOUND: usize = 6;
     pub(crate) const KEY: usize = 8;
     /// In its lower half (this machine is little-endian); in the upper one 1 while packets are in
@@ -171,8 +172,14 @@ pub(crate) mod punt_state {
     pub(crate) const LOWEST: usize = 4;
     /// The number of times, the reason, and whether it settles.
     pub(crate) const START: usize = 5;
+    /// Time at which a packet last left.
+    pub(crate) const LEFT_AT: usize = 6;
+    /// Time at which a packet last left altered.
+    pub(crate) const ALTERED: usize = 7;
+    /// First of the words for probes.
+    pub(crate) const PROBES: usize = 8;
     /// Number of words.
-    pub(crate) const WORDS: usize = 6;
+    pub(crate) const WORDS: usize = 12;
 }
 
 /// `PASS_UNPROVEN`.
@@ -185,7 +192,7 @@ pub(crate) const PORT_FILTER_WORDS: usize = 65_536 / 64;
 pub(crate) const WORKERS_MAX: usize = 256;
 
 /// `enum pass`: why a packet of a known route was left to user space, as metrics call it.
-pub(crate) const PASSES: [&str; 17] = [
+pub(crate) const PASSES: [&str; 18] = [
     "expired",
     "proof_renewal",
     "ttl",
@@ -202,6 +209,7 @@ pub(crate) const PASSES: [&str; 17] = [
     "processor",
     "unproven",
     "moved",
+    "altered",
     "overtaken",
 ];
 

@@ -76,7 +76,11 @@ impl KernelPath {
             for peer in [V4, V6] {
                 let flow = test_flow(now, client, peer)?;
                 self.put(&flow, &flow.directions(place), now)?;
-                let tried = self.try_both(hook, &flow).and_then(|()| self.try_tap(&flow));
+                let tried = self.try_both(hook, &flow);
+                // As for a worker: what is in the stack is evidence.
+                let proving = flow.directions(RouteSlots { probe: false, ..place });
+                let tried = tried.and_then(|()| self.put(&flow, &proving, now));
+                let tried = tried.and_then(|()| self.try_tap(hook, &flow));
                 self.take_out(now);
                 tried?;
             }
@@ -141,22 +145,35 @@ impl KernelPath {
         )
     }
 
-    /// Tests that an outbound packet proves its own direction, and no other packet does.
-    fn try_tap(&self, flow: &Flow) -> Result<(), KernelPathError> {
+    /// Tests that a packet that passed to the stack and leaves as expected proves its own
+    /// direction, and no other packet does.
+    fn try_tap(&self, hook: Hook, flow: &Flow) -> Result<(), KernelPathError> {
+        const TTL: u8 = 64;
         let len = (PAYLOAD.len() as u16).to_be_bytes();
         let framed = [&CHANNEL.to_be_bytes()[..], &len, PAYLOAD].concat();
         let Flow { client, server, relayed, peer, .. } = *flow;
+        for (from, to, payload) in [(client, server, &framed[..]), (peer, relayed, PAYLOAD)] {
+            let ran = self.run(hook, &Datagram { from, to, ttl: TTL, payload }.frame(), 1)?;
+            if ran.verdict != Verdict::Pass {
+                return Err(KernelPathError::SelfTest(format!(
+                    "a datagram from {from} to {to} had no proof, and came out as {:?}",
+                    ran.verdict
+                )));
+            }
+        }
         let here = EgressContext { by: LOOPBACK, ..EgressContext::default() };
         let redirected = EgressContext { came_by: LOOPBACK, ..here };
         let steps = [
             (relayed, peer, PAYLOAD, redirected, [false, false]),
+            // Another payload than the one in the stack.
+            (relayed, peer, &PAYLOAD[1..], here, [false, false]),
             (relayed, peer, PAYLOAD, here, [true, false]),
             // No ChannelData.
             (server, client, PAYLOAD, here, [true, false]),
             (server, client, &framed, here, [true, true]),
         ];
         for (from, to, payload, leaving, wanted) in steps {
-            self.run_tap(&Datagram { from, to, ttl: 64, payload }.frame(), leaving)?;
+            self.run_tap(&Datagram { from, to, ttl: TTL - 1, payload }.frame(), leaving)?;
             let proofs = self.self_test_proofs().unwrap_or_default();
             let is = proofs.map(|(proven, by)| proven != 0 && by == way(LOOPBACK, [0; 6]));
             if is != wanted {

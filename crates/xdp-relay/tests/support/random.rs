@@ -46,7 +46,8 @@ impl Known {
         let (from, to) =
             if to_client { (self.server, self.client) } else { (self.relayed, self.peer) };
         let payload = if to_client { self.framed(data) } else { data.to_vec() };
-        plain(from, to, payload)
+        let comes = self.comes(to_client, data);
+        Datagram { ttl: comes.ttl - 1, ..plain(from, to, payload) }
     }
 
     fn framed(&self, data: &[u8]) -> Vec<u8> {
