@@ -11,19 +11,25 @@ use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A field of `/proc/PID/task/TID/status` for each thread of the server.
-fn of_each_thread(server: &Server, field: &str) -> Vec<String> {
-    let tasks = format!("/proc/{}/task", server.process.pid());
+/// A field of `/proc/PID/task/TID/status` for each thread of a process, with the thread's name.
+fn of_each_named_thread(pid: u32, field: &str) -> Vec<(String, String)> {
+    let tasks = format!("/proc/{pid}/task");
     let tasks = fs::read_dir(&tasks).unwrap_or_else(|error| panic!("{tasks}: {error}"));
     let status = tasks.map(|task| {
         let path = task.expect("a thread").path().join("status");
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     });
-    let value = |status: String| {
+    let value = |status: &str, field: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
         line.unwrap_or_else(|| panic!("no {field} in\n{status}")).trim().to_owned()
     };
-    status.map(value).collect()
+    status.map(|status| (value(&status, "Name"), value(&status, field))).collect()
+}
+
+/// The same for each thread of the server, without names.
+fn of_each_thread(server: &Server, field: &str) -> Vec<String> {
+    let all = of_each_named_thread(server.process.pid(), field);
+    all.into_iter().map(|(_, value)| value).collect()
 }
 
 #[track_caller]
@@ -65,13 +71,26 @@ fn the_kernel_path_keeps_its_capabilities_and_no_other() {
     if require(off.map_or(Ok(()), Err)).is_none() {
         return;
     }
-    // CAP_NET_ADMIN, CAP_PERFMON, CAP_BPF; the thread of the log has none.
-    let (kept, none) = (capabilities(&[12, 38, 39]), capabilities(&[]));
-    for set in ["CapPrm", "CapEff", "CapBnd"] {
-        let values = of_each_thread(&server, set);
-        assert_eq!(values.iter().filter(|value| **value == none).count(), 1, "{set}: {values:?}");
-        assert!(values.iter().all(|value| *value == kept || *value == none), "{set}: {values:?}");
+    // CAP_NET_ADMIN, CAP_PERFMON, CAP_BPF in the thread that attaches programs.
+    let kept = capabilities(&[12, 38, 39]);
+    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        let all = of_each_named_thread(server.process.pid(), set);
+        assert!(all.iter().any(|(name, _)| name.starts_with("worker-")), "{set}: {all:?}");
+        let mut with_some = all.iter().filter(|(_, value)| *value != capabilities(&[]));
+        let is_its = set != "CapInh" && set != "CapAmb";
+        let wanted = is_its.then(|| ("kernel-path".to_owned(), kept.clone()));
+        assert_eq!(with_some.next().cloned(), wanted, "{set}: {all:?}");
+        assert_eq!(with_some.next(), None, "{set}: {all:?}");
     }
+    // Those of all others limit bpf(2) as well, and those of workers twice.
+    let filters = |prefix: &str| {
+        let all = of_each_named_thread(server.process.pid(), "Seccomp_filters");
+        let of_it = all.into_iter().filter(|(name, _)| name.starts_with(prefix));
+        of_it.map(|(_, count)| count.parse().expect("a number")).collect::<Vec<u32>>()
+    };
+    let of_path = filters("kernel-path")[0];
+    assert!(filters("turnpike").iter().all(|count| *count == of_path + 1), "{of_path}");
+    assert!(filters("worker-").iter().all(|count| *count == of_path + 2), "{of_path}");
     let kept = status["confinement"]["capabilities"].as_array().expect("a list");
     let names: Vec<&str> = kept.iter().filter_map(|one| one["name"].as_str()).collect();
     assert_eq!(names, ["CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"]);

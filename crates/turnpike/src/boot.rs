@@ -22,13 +22,14 @@ use settings::{InterfaceName, OffloadMode, Settings, SettingsErrors, WorkerCount
 use turn_proto::{Policy, Quotas, SharedRegistry, UnauthenticatedBudget};
 use turn_types::{Secret, WorkerId};
 use user_db::UserEditor;
+use xdp_relay::Routes;
 
 use self::connections::{dtls_settings, stream_settings};
 pub(crate) use self::workers::Started;
 use self::workers::{OwnParts, SharedParts, Starting};
 use crate::alternates::Silent;
 use crate::certificates::{self, CertificateReloader};
-use crate::confinement::Confinement;
+use crate::confinement::{self, Confinement, WorkerConfinement};
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::findings::Finding;
 use crate::handover::{ListenerCopies, ListenerKind, Predecessor, WorkersExport};
@@ -110,11 +111,14 @@ pub(crate) fn prepare(
     let relays = policy.relay.iter().map(|relay| relay.local).collect();
     let (kernel_path, mut offload) =
         KernelPath::start(settings, &bound.addresses, relays, beginning);
-    let routes: Vec<_> =
+    let mut routes: Vec<_> =
         (0..).map(WorkerId).map(|id| kernel_path.routes(id)).take(cores.len()).collect();
+    let mut of_workers = WorkerConfinement::default();
     if let Some(confinement) = confinement {
+        let maps_want_it = maps_want_a_capability(routes.iter_mut().flatten().next())?;
         // The last step that needs privileges is done; no thread that serves anybody is there yet.
-        confinement.give_up_capabilities(offload.off_because.is_none())?;
+        confinement.give_up_capabilities(&kernel_path, maps_want_it)?;
+        of_workers = confinement.of_workers();
     }
     let directory = user_directory(settings, has_users, &workers)?;
     let authorizer = authorizer::start(settings, &workers)?;
@@ -144,7 +148,7 @@ pub(crate) fn prepare(
         counters,
         routes,
     });
-    let starting = Starting::new(&shared, own_parts, predecessor);
+    let starting = Starting::new(&shared, own_parts, of_workers, predecessor);
 
     offload.memory_bytes = kernel_path.memory();
     let few = few_files(files, &policy, settings);
@@ -452,6 +456,13 @@ pub(crate) fn advice(policy: &Policy, settings: &Settings) -> Vec<String> {
     let certificates = certificates::findings(settings, SystemTime::now()).into_iter();
     advice.extend(certificates.filter(|(dated, _)| !dated).map(|(_, finding)| finding.line()));
     advice
+}
+
+/// Returns true if a thread without capabilities cannot write routes: the kernel is older than
+/// Linux 5.19, and `kernel.unprivileged_bpf_disabled` is set.
+fn maps_want_a_capability(routes: Option<&mut Routes>) -> Result<bool> {
+    let Some(routes) = routes else { return Ok(false) };
+    confinement::without_capabilities(|| !routes.is_writable())
 }
 
 /// Addresses that clients elsewhere will not reach.

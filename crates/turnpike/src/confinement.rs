@@ -11,18 +11,47 @@ mod files;
 
 use std::path::{Path, PathBuf};
 
+use anyhow::anyhow;
 use control::{ConfinementInfo, ConfinementLayer};
 use settings::{OffloadMode, Settings};
 
 pub(crate) use capabilities::without_capabilities;
 
+use self::calls::BpfCommands;
+use self::capabilities::Keeper;
 use crate::failure::{Failure, Result};
+use crate::offload::KernelPath;
 use crate::paths::{self, Configuration};
+
+/// Rights of worker threads, which read what strangers send.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WorkerConfinement {
+    limits_bpf: bool,
+}
+
+impl WorkerConfinement {
+    /// Calls `start` in a thread with the rights of workers, which the threads that it starts
+    /// inherit.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn start<T: Send>(self, start: impl FnOnce() -> T + Send) -> Result<T> {
+        capabilities::as_worker(|| {
+            if self.limits_bpf {
+                calls::limit_bpf(BpfCommands::Elements)
+                    .map_err(|why| Failure::failed(anyhow!("seccomp: {why}")))?;
+            }
+            Ok(start())
+        })?
+    }
+}
 
 /// The confinement of this process, as far as it goes.
 #[derive(Debug)]
 pub(crate) struct Confinement {
     info: ConfinementInfo,
+    /// System calls are confined, and bpf(2) is among the permitted ones.
+    limits_bpf: bool,
     files: Option<files::Files>,
     /// A file that belongs to another user, and is read or written all the same by a server that
     /// runs as root.
@@ -63,17 +92,59 @@ impl Confinement {
                 Err(why) => missing(why),
             };
         }
-        Ok(Self { info, files, foreign })
+        let limits_bpf = info.calls.on && kernel_path;
+        Ok(Self { info, limits_bpf, files, foreign })
     }
 
-    /// Gives up every capability that a running server does not need, in the calling thread and its
-    /// later children.
+    /// Gives up every capability that a running server does not need: in the calling thread and its
+    /// later children, and in the thread of the kernel path. From then on only that thread loads
+    /// and attaches programs. `maps_want_it`: this kernel demands a capability for elements of
+    /// maps.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub(crate) fn give_up_capabilities(&mut self, kernel_path: bool) -> Result<()> {
-        self.info.capabilities = capabilities::keep(kernel_path, self.foreign.as_deref())?;
+    pub(crate) fn give_up_capabilities(
+        &mut self,
+        kernel_path: &KernelPath,
+        maps_want_it: bool,
+    ) -> Result<()> {
+        let kept = kernel_path.confine(|| capabilities::keep(Keeper::KernelPath));
+        let mut kept = kept.transpose()?.unwrap_or_default();
+        self.limit_bpf(BpfCommands::ElementsAndLinks)?;
+        let others = Keeper::Others { foreign: self.foreign.as_deref(), maps_want_it };
+        for other in capabilities::keep(others)? {
+            // The kernel path's reason holds for it as well.
+            if kept.iter().all(|one| one.name != other.name) {
+                kept.push(other);
+            }
+        }
+        self.info.capabilities = kept;
         Ok(())
+    }
+
+    /// Limits bpf(2) in the calling thread and its later children.
+    fn limit_bpf(&self, commands: BpfCommands) -> Result<()> {
+        if !self.limits_bpf {
+            return Ok(());
+        }
+        calls::limit_bpf(commands).map_err(|why| Failure::failed(anyhow!("seccomp: {why}")))
+    }
+
+    /// Calls `start` in a thread without capabilities that cannot load programs: the threads that
+    /// it starts have none, either.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn without_privileges<T: Send>(
+        &self,
+        start: impl FnOnce() -> T + Send,
+    ) -> Result<T> {
+        without_capabilities(|| self.limit_bpf(BpfCommands::Elements).map(|()| start()))?
+    }
+
+    /// The rights of workers.
+    pub(crate) const fn of_workers(&self) -> WorkerConfinement {
+        WorkerConfinement { limits_bpf: self.limits_bpf }
     }
 
     /// The facts, for an operator.

@@ -1,15 +1,20 @@
 //! The kernel path, as the settings want it: started with the server, looked after while it runs.
 
+mod device_thread;
+
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::{Arc, Weak};
 
 use control::{OffloadInfo, OffloadInterface, OffloadWatch};
-use linux_net::{Clock, HostChanges};
+use linux_net::{Clock, HostChanges, force_receive_buffer};
 use settings::{OffloadMode, Settings};
 use turn_types::WorkerId;
 use xdp_relay::device::Hook;
 use xdp_relay::device::forwarding::OURS;
 use xdp_relay::{Attachment, Offload, OffloadConfig, ParkedPath, Routes};
+
+use self::device_thread::DeviceThread;
 
 /// Time at which the kernel path begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +40,7 @@ impl Beginning {
 
 /// The kernel path of a server, if there is one.
 #[derive(Clone, Debug)]
-pub(crate) struct KernelPath(Option<Arc<Mutex<Offload>>>);
+pub(crate) struct KernelPath(Option<Arc<DeviceThread>>);
 
 impl KernelPath {
     /// Starts it where the settings and this host allow. The outcome is in the facts: without
@@ -73,32 +78,12 @@ impl KernelPath {
             relays,
             flows: settings.offload.flows.get(),
         };
-        let started = match beginning {
-            Beginning::Now | Beginning::BehindAnother => xdp_relay::start(&wanted),
-            Beginning::BehindCalls => xdp_relay::prepare(&wanted),
-        };
-        match started {
-            Ok(mut offload) => {
-                tell(offload.sweep());
-                for setting in offload.switched_on() {
-                    tracing::info!(
-                        "kernel path: {setting} is {OURS}, which was 0: the host does not become a \
-                         router by it; the last server that ends puts it back"
-                    );
-                }
-                if let Some(refused) = offload.refused() {
-                    tracing::warn!(
-                        "kernel path: what leaves by one family goes by sockets: {refused}"
-                    );
-                }
-                // The start's own lines tell what became of each.
-                if beginning == Beginning::Now
-                    && let Err(error) = offload.update(true)
-                {
-                    tracing::warn!("kernel path: {error}");
-                }
-                info.interfaces = told(offload.attached());
-                (Self(Some(Arc::new(Mutex::new(offload)))), info)
+        let begin = move || begin(&wanted, beginning);
+        match DeviceThread::start(begin) {
+            Ok(thread) => {
+                info.interfaces =
+                    thread.call(|offload| told(offload.attached())).unwrap_or_default();
+                (Self(Some(Arc::new(thread))), info)
             }
             Err(why) => {
                 info.off_because = Some(why);
@@ -107,10 +92,41 @@ impl KernelPath {
         }
     }
 
+    /// Calls a function in the thread of the kernel path, which has the capabilities. `None`
+    /// without a kernel path.
+    fn call<T: Send + 'static>(
+        &self,
+        function: impl FnOnce(&mut Offload) -> T + Send + 'static,
+    ) -> Option<T> {
+        self.0.as_ref()?.call(function)
+    }
+
+    /// Narrows the rights of its thread by `confine`. `None` without a kernel path.
+    pub(crate) fn confine<T: Send + 'static>(
+        &self,
+        confine: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        self.call(|_| confine())
+    }
+
+    /// Sets receive buffers of sockets beyond the limit of the host, as far as this process may.
+    /// Otherwise they are unchanged.
+    pub(crate) fn force_receive_buffers(&self, sockets: Vec<OwnedFd>, bytes: usize) {
+        let force = move || {
+            for socket in &sockets {
+                // Without the capability the buffer is unchanged.
+                let _ = force_receive_buffer(socket.as_fd(), bytes);
+            }
+        };
+        match &self.0 {
+            Some(thread) => drop(thread.call(move |_| force())),
+            None => force(),
+        }
+    }
+
     /// Begins what has [waited](Beginning) until clients are served.
     pub(crate) fn begin(&self) {
-        let loaded = self.offload().map_or(Ok(()), |mut offload| offload.load());
-        if let Err(why) = loaded {
+        if let Some(Err(why)) = self.call(Offload::load) {
             tracing::warn!("kernel path: sockets relay everything: {why}");
         }
         self.look(HostChanges::ALL);
@@ -118,8 +134,7 @@ impl KernelPath {
 
     /// Copies the descriptors by which it goes on without this process; `None` where it does not.
     pub(crate) fn park(&self) -> Option<ParkedPath> {
-        let parked = self.offload()?.park();
-        parked
+        self.call(|offload| offload.park())?
             .inspect_err(|error| tracing::warn!(%error, "the kernel path ends with this process"))
             .ok()
             .flatten()
@@ -132,22 +147,17 @@ impl KernelPath {
 
     /// Leaves it, as it is, to the next process.
     pub(crate) fn leave(&self) {
-        if let Some(mut offload) = self.offload() {
-            offload.leave();
-        }
+        self.call(Offload::leave);
     }
 
     /// Leaves the interfaces to another process.
     pub(crate) fn end(&self) {
-        if let Some(mut offload) = self.offload() {
-            offload.end();
-        }
+        self.call(Offload::end);
     }
 
     /// The routes of a worker; `None` without a kernel path.
     pub(crate) fn routes(&self, worker: WorkerId) -> Option<Routes> {
-        let routes = self.offload()?.routes(worker);
-        routes
+        self.call(move |offload| offload.routes(worker))?
             .inspect_err(|error| {
                 tracing::warn!(worker = worker.0, %error, "the worker relays by sockets alone");
             })
@@ -156,51 +166,74 @@ impl KernelPath {
 
     /// Bytes of the kernel's memory in use, with the workers' share.
     pub(crate) fn memory(&self) -> u64 {
-        self.offload().map_or(0, |offload| offload.memory())
+        self.call(|offload| offload.memory()).unwrap_or_default()
     }
 
     /// Looks at parts of the host that may have changed.
     pub(crate) fn look(&self, changes: HostChanges) {
-        let Some(mut offload) = self.offload() else { return };
-        if changes.forwarding {
-            for line in offload.renew_lookup(Clock::instant()) {
-                tracing::warn!("kernel path: {line}");
-            }
-        }
-        if changes.devices {
-            match offload.update(changes == HostChanges::ALL) {
-                Ok(news) => tell(news),
-                Err(error) => tracing::warn!("kernel path: {error}"),
-            }
-        }
+        self.call(move |offload| look(offload, changes));
     }
 
     /// Source of its state, for queries.
     pub(crate) fn watch(&self) -> Option<Arc<dyn OffloadWatch>> {
         self.0.as_ref().map(|_| Arc::new(self.clone()) as _)
     }
+}
 
-    fn offload(&self) -> Option<MutexGuard<'_, Offload>> {
-        // What it holds is whole whatever happened to who looked at it.
-        self.0.as_ref().map(|offload| offload.lock().unwrap_or_else(PoisonError::into_inner))
+/// Starts the kernel path, in its thread.
+fn begin(wanted: &OffloadConfig, beginning: Beginning) -> Result<Offload, String> {
+    let mut offload = match beginning {
+        Beginning::Now | Beginning::BehindAnother => xdp_relay::start(wanted),
+        Beginning::BehindCalls => xdp_relay::prepare(wanted),
+    }?;
+    tell(offload.sweep());
+    for setting in offload.switched_on() {
+        tracing::info!(
+            "kernel path: {setting} is {OURS}, which was 0: the host does not become a router by it; \
+             the last server that ends puts it back"
+        );
+    }
+    if let Some(refused) = offload.refused() {
+        tracing::warn!("kernel path: what leaves by one family goes by sockets: {refused}");
+    }
+    // The start's own lines tell what became of each.
+    if beginning == Beginning::Now
+        && let Err(error) = offload.update(true)
+    {
+        tracing::warn!("kernel path: {error}");
+    }
+    Ok(offload)
+}
+
+fn look(offload: &mut Offload, changes: HostChanges) {
+    if changes.forwarding {
+        for line in offload.renew_lookup(Clock::instant()) {
+            tracing::warn!("kernel path: {line}");
+        }
+    }
+    if changes.devices {
+        match offload.update(changes == HostChanges::ALL) {
+            Ok(news) => tell(news),
+            Err(error) => tracing::warn!("kernel path: {error}"),
+        }
     }
 }
 
 /// The kernel path of a server, as long as it has one: it ends when the server does.
 #[derive(Clone, Debug)]
-pub(crate) struct WeakKernelPath(Weak<Mutex<Offload>>);
+pub(crate) struct WeakKernelPath(Weak<DeviceThread>);
 
 impl WeakKernelPath {
     /// A copy for a keeper, if another one than at the changes that it knows; the inner `None`:
     /// there is nothing to copy.
     pub(crate) fn changed_copy(&self, known: &mut Option<u64>) -> Option<Option<ParkedPath>> {
-        let offload = self.0.upgrade()?;
-        let offload = offload.lock().unwrap_or_else(PoisonError::into_inner);
-        let changes = Some(offload.changes());
-        if std::mem::replace(known, changes) == changes {
-            return None;
-        }
-        Some(offload.copy().ok().flatten())
+        let before = *known;
+        let (changes, copy) = self.0.upgrade()?.call(move |offload| {
+            let changes = Some(offload.changes());
+            (changes, (changes != before).then(|| offload.copy().ok().flatten()))
+        })?;
+        *known = changes;
+        copy
     }
 }
 
@@ -212,27 +245,27 @@ fn tell(news: Vec<String>) {
 
 impl OffloadWatch for KernelPath {
     fn interfaces(&self) -> Vec<OffloadInterface> {
-        self.offload().map(|offload| told(offload.attached())).unwrap_or_default()
+        self.call(|offload| told(offload.attached())).unwrap_or_default()
     }
 
     fn idle_because(&self) -> Option<String> {
-        self.offload()?.idle_because().map(ToOwned::to_owned)
+        self.call(|offload| offload.idle_because().map(ToOwned::to_owned))?
     }
 
     fn settings(&self) -> Vec<String> {
-        self.offload().map(|offload| offload.switched_on()).unwrap_or_default()
+        self.call(|offload| offload.switched_on()).unwrap_or_default()
     }
 
     fn passed(&self) -> Vec<(&'static str, u64)> {
-        self.offload().map(|offload| offload.passed()).unwrap_or_default()
+        self.call(|offload| offload.passed()).unwrap_or_default()
     }
 
     fn partial_checksums(&self) -> u64 {
-        self.offload().map(|offload| offload.partial_checksums()).unwrap_or_default()
+        self.call(|offload| offload.partial_checksums()).unwrap_or_default()
     }
 
     fn redirects_lost(&self) -> Option<u64> {
-        self.offload()?.redirects_lost()
+        self.call(|offload| offload.redirects_lost())?
     }
 }
 

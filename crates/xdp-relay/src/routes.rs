@@ -258,6 +258,14 @@ impl Routes {
         })
     }
 
+    /// Returns true if the calling thread may write routes: before Linux 5.19 that may take
+    /// `CAP_BPF`.
+    #[must_use]
+    pub fn is_writable(&mut self) -> bool {
+        let removed = self.map.remove(&RouteKey::NONE).map_err(KernelPathError::of);
+        removed.err().is_none_or(|error| error.os_error() != Some(libc::EPERM))
+    }
+
     /// This worker's ring; `None` if the kernel does not support it.
     pub const fn ring(&mut self) -> Option<&mut Ring> {
         self.ring.as_mut()

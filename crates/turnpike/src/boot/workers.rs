@@ -16,6 +16,7 @@ use turn_proto::{Policy, SharedRegistry};
 use turn_types::WorkerId;
 use xdp_relay::Routes;
 
+use crate::confinement::WorkerConfinement;
 use crate::failure::{OrFail as _, Result};
 use crate::handover::{Predecessor, Retiring};
 use crate::sockets::WorkerSockets;
@@ -77,6 +78,7 @@ impl SharedParts {
 /// Workers that have not started.
 pub(crate) struct Starting {
     specs: Vec<(WorkerSpec, Option<usize>)>,
+    rights: WorkerConfinement,
     predecessor: Option<Predecessor>,
 }
 
@@ -95,10 +97,11 @@ impl Starting {
     pub(super) fn new(
         shared: &SharedParts,
         own: impl Iterator<Item = OwnParts>,
+        rights: WorkerConfinement,
         predecessor: Option<Predecessor>,
     ) -> Self {
         let specs = (0..).map(WorkerId).zip(own).map(|(id, own)| shared.with(id, own));
-        Self { specs: specs.collect(), predecessor }
+        Self { specs: specs.collect(), rights, predecessor }
     }
 
     /// Starts the workers, with all that the process before has: behind that nothing may fail,
@@ -109,7 +112,7 @@ impl Starting {
     /// No descriptors, memory or threads left; the process before has failed to hand over, and goes
     /// on.
     pub(crate) async fn begin(self) -> Result<Started> {
-        let Self { specs, mut predecessor } = self;
+        let Self { specs, rights, mut predecessor } = self;
         let before = predecessor.as_ref().map(|it| (it.process(), it.relay_settings()));
         let (mut spawned, mut news) = (Vec::new(), Vec::new());
         for (spec, core) in specs {
@@ -118,7 +121,8 @@ impl Starting {
                 news.push(tell);
                 Entrance { settings, updates }
             });
-            spawned.push(dataplane::spawn(spec, core, entrance).or_fail("cannot start a worker")?);
+            let worker = rights.start(|| dataplane::spawn(spec, core, entrance))?;
+            spawned.push(worker.or_fail("cannot start a worker")?);
         }
         let since = predecessor.as_mut().map(|before| before.import(&news)).transpose();
         let since = since.or_fail("the running server did not hand over, and goes on")?;

@@ -25,7 +25,7 @@ use crate::accounts::DatabaseAccounts;
 use crate::alternates::Alternates;
 use crate::boot::{self, Prepared, Started};
 use crate::cli::PathOptions;
-use crate::confinement::{self, Confinement};
+use crate::confinement::Confinement;
 use crate::failure::{Failure, Result};
 use crate::first_start::{self, Shown};
 use crate::handover::{
@@ -53,10 +53,11 @@ pub(crate) fn run(paths: &PathOptions) -> Result<()> {
     let confinement = Confinement::begin(&configuration)?;
     let log = &configuration.settings.log;
     // The thread that writes lines is there before capabilities go.
-    let level = confinement::without_capabilities(|| {
-        logging::start(log.format.into(), reload::level(log.level), &paths.process.log)
-    })?
-    .map_err(Failure::failed)?;
+    let level = confinement
+        .without_privileges(|| {
+            logging::start(log.format.into(), reload::level(log.level), &paths.process.log)
+        })?
+        .map_err(Failure::failed)?;
     // The control plane needs no threads of its own: what takes long happens in the workers and in
     // the user directory.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

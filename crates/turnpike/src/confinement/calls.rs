@@ -1,12 +1,13 @@
 //! System calls, by seccomp: a list of calls that a server never makes and that an attacker would.
-//! They fail with EPERM. See docs/adr/0010 for the reason against a list of permitted calls.
+//! They fail with EPERM, and so does every call of the x32 ABI. A call of another architecture ends
+//! the process. See docs/adr/0010 for the reason against a list of permitted calls.
 
 use std::collections::BTreeMap;
 
 use libc::{CLONE_THREAD, c_long};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch,
+    SeccompRule, TargetArch, sock_filter,
 };
 
 /// Never made by a server: other programs, other processes' memory, the kernel's code and clock,
@@ -106,7 +107,7 @@ pub(super) fn confine(kernel_path: bool) -> Result<(), String> {
     let refused = filter(refused(kernel_path), libc::EPERM);
     // Its flags are out of a filter's sight. The C library then uses clone, whose flags are not.
     let unseen = filter(Ok([(libc::SYS_clone3, Vec::new())].into()), libc::ENOSYS);
-    for program in [refused, unseen] {
+    for program in [refused, unseen, Ok(x32_refused())] {
         let program = program.map_err(|error| error.to_string())?;
         // Of all threads: there is one, but for tests.
         seccompiler::apply_filter_all_threads(&program).map_err(|error| {
@@ -114,6 +115,55 @@ pub(super) fn confine(kernel_path: bool) -> Result<(), String> {
         })?;
     }
     Ok(())
+}
+
+/// Commands of bpf(2) for the threads that neither load nor attach programs (linux/bpf.h).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BpfCommands {
+    /// Elements of maps that are open, of which a worker writes its routes: `BPF_MAP_LOOKUP_ELEM`,
+    /// `BPF_MAP_UPDATE_ELEM`, `BPF_MAP_DELETE_ELEM`.
+    Elements,
+    /// The same, and for a kernel path of a process before `BPF_OBJ_GET_INFO_BY_FD` and
+    /// `BPF_LINK_DETACH`.
+    ElementsAndLinks,
+}
+
+impl BpfCommands {
+    const fn numbers(self) -> &'static [u64] {
+        match self {
+            Self::Elements => &[1, 2, 3],
+            Self::ElementsAndLinks => &[1, 2, 3, 15, 34],
+        }
+    }
+}
+
+/// Limits bpf(2) in the calling thread and its later children.
+pub(super) fn limit_bpf(commands: BpfCommands) -> Result<(), String> {
+    let program = filter(limited(commands), libc::EPERM).map_err(|error| error.to_string())?;
+    seccompiler::apply_filter(&program).map_err(|error| error.to_string())
+}
+
+fn limited(commands: BpfCommands) -> Result<Rules, seccompiler::BackendError> {
+    let others = commands.numbers().iter().map(|number| condition(0, SeccompCmpOp::Ne, *number));
+    let others = SeccompRule::new(others.collect::<Result<_, _>>()?)?;
+    Ok([(libc::SYS_bpf, vec![others])].into())
+}
+
+/// Filter for calls of the x32 ABI, which the kernel reports as of x86-64 with a bit in the number:
+/// the other filters do not know these numbers. No call of another architecture has the bit.
+fn x32_refused() -> BpfProgram {
+    const X32_BIT: u32 = 0x4000_0000;
+    // Codes of linux/filter.h: load a word of seccomp_data, jump if bits are set, return.
+    let [load, jump, end] = [0x20, 0x45, 0x06];
+    let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs();
+    let step = |code, jt, k| sock_filter { code, jt, jf: 0, k };
+    vec![
+        // The number of the call is the first field.
+        step(load, 0, 0),
+        step(jump, 1, X32_BIT),
+        step(end, 0, libc::SECCOMP_RET_ALLOW),
+        step(end, 0, refuse),
+    ]
 }
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
@@ -155,7 +205,121 @@ fn filter(
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
+
+    /// Actions of linux/seccomp.h.
+    const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
+    const REFUSED: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+
+    /// Audit number of this machine's architecture, and of one that it runs as well or not at all.
+    const HERE: u32 = if cfg!(target_arch = "x86_64") { 0xC000_003E } else { 0xC000_00B7 };
+    const ELSEWHERE: u32 = 0x4000_0003;
+
+    /// Result of a filter for a call of an architecture with a first argument, as the kernel
+    /// computes it.
+    fn result(program: &BpfProgram, call: c_long, arch: u32, argument: u64) -> u32 {
+        let word = |at| match at {
+            0 => call as u32,
+            4 => arch,
+            16 => argument as u32,
+            20 => (argument >> 32) as u32,
+            other => panic!("a load of {other}"),
+        };
+        let (mut at, mut loaded) = (0, 0);
+        loop {
+            let sock_filter { code, jt, jf, k } = program[at];
+            let jump = |is: bool| usize::from(if is { jt } else { jf });
+            at += 1;
+            match code {
+                0x20 => loaded = word(k),
+                0x05 => at += k as usize,
+                0x06 => return k,
+                0x15 => at += jump(loaded == k),
+                0x25 => at += jump(loaded > k),
+                0x35 => at += jump(loaded >= k),
+                0x45 => at += jump(loaded & k != 0),
+                0x54 => loaded &= k,
+                other => panic!("instruction {other:#x}"),
+            }
+        }
+    }
+
+    #[test]
+    fn calls_of_other_architectures_are_refused() {
+        let refused = filter(refused(true), libc::EPERM).unwrap();
+        assert_eq!(result(&refused, libc::SYS_getpid, HERE, 0), ALLOWED);
+        assert_eq!(result(&refused, libc::SYS_ptrace, HERE, 0), REFUSED);
+        let killed = libc::SECCOMP_RET_KILL_PROCESS;
+        assert_eq!(result(&refused, libc::SYS_getpid, ELSEWHERE, 0), killed);
+        let x32 = x32_refused();
+        for call in [libc::SYS_getpid, libc::SYS_ptrace, libc::SYS_bpf, 520, 547] {
+            assert_eq!(result(&x32, call, HERE, 0), ALLOWED);
+            assert_eq!(result(&x32, call | 0x4000_0000, HERE, 0), REFUSED);
+        }
+    }
+
+    /// Errors that calls return in a process that a thread with these filters starts.
+    fn errors(calls: &str, filters: &[BpfProgram]) -> Option<String> {
+        let script = format!(
+            "import ctypes\n\
+             libc = ctypes.CDLL(None, use_errno=True)\n\
+             libc.syscall.argtypes = [ctypes.c_long] * 4\n\
+             for call in {calls}: print(libc.syscall(*call), ctypes.get_errno())"
+        );
+        let run = || {
+            for filter in filters {
+                seccompiler::apply_filter(filter).unwrap();
+            }
+            Command::new("python3").args(["-c", &script]).output()
+        };
+        let out = std::thread::scope(|scope| scope.spawn(run).join().unwrap());
+        match out {
+            Ok(out) => {
+                assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+                Some(String::from_utf8(out.stdout).unwrap())
+            }
+            Err(error) => {
+                test_support::skip(&format!("python3 does not start: {error}"));
+                None
+            }
+        }
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn the_kernel_refuses_calls_that_are_filtered() {
+        let getpid = libc::SYS_getpid | 0x4000_0000;
+        // Program loading, and an element of a map that is not open.
+        let bpf = libc::SYS_bpf;
+        let calls = format!("[({getpid}, 0, 0, 0), ({bpf}, 5, 0, 0), ({bpf}, 1, 0, 0)]");
+        let limited = filter(limited(BpfCommands::Elements), libc::EPERM).unwrap();
+        let Some(filtered) = errors(&calls, &[x32_refused(), limited]) else { return };
+        let filtered: Vec<&str> = filtered.lines().collect();
+        let refused = format!("-1 {}", libc::EPERM);
+        assert_eq!(filtered[..2], [&refused, &refused]);
+        // The kernel has got this one, and has no attributes for it.
+        assert_ne!(filtered[2], refused);
+    }
+
+    #[test]
+    fn bpf_is_limited_to_some_commands() {
+        for (commands, permitted) in [
+            (BpfCommands::Elements, &[1, 2, 3][..]),
+            (BpfCommands::ElementsAndLinks, &[1, 2, 3, 15, 34]),
+        ] {
+            let program = filter(limited(commands), libc::EPERM).unwrap();
+            for command in 0..64 {
+                let wanted = if permitted.contains(&command) { ALLOWED } else { REFUSED };
+                assert_eq!(result(&program, libc::SYS_bpf, HERE, command), wanted, "{command}");
+                // The kernel reads the lower half only.
+                let long = command | 1 << 40;
+                assert_eq!(result(&program, libc::SYS_bpf, HERE, long), wanted, "{command}");
+            }
+            assert_eq!(result(&program, libc::SYS_openat, HERE, 5), ALLOWED);
+        }
+    }
 
     #[test]
     fn the_filters_are_programs_that_the_kernel_takes() {

@@ -16,6 +16,8 @@ use crate::failure::{OrFail as _, Result};
 const KERNEL_PATH: [Capability; 3] =
     [Capability::CAP_BPF, Capability::CAP_NET_ADMIN, Capability::CAP_PERFMON];
 
+const CANNOT: &str = "cannot give up capabilities";
+
 /// The first file of another user than this process's, of a process that is root's: reading it
 /// again takes a capability. Others than root have had to be able to read their files without.
 pub(super) fn foreign<'a>(mut files: impl Iterator<Item = &'a Path>) -> Option<PathBuf> {
@@ -27,11 +29,25 @@ pub(super) fn foreign<'a>(mut files: impl Iterator<Item = &'a Path>) -> Option<P
     files.find(|path| others(path) || path.parent().is_some_and(others)).map(Path::to_owned)
 }
 
-/// Gives up all but the ones that are needed later, which are returned with the reason.
-pub(super) fn keep(kernel_path: bool, foreign: Option<&Path>) -> Result<Vec<KeptCapability>> {
-    const CANNOT: &str = "cannot give up capabilities";
+/// Threads that keep capabilities.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Keeper<'a> {
+    /// The thread of the kernel path, which reads nothing of clients and peers.
+    KernelPath,
+    /// The calling thread and the ones that it starts later.
+    Others {
+        /// A file of another user.
+        foreign: Option<&'a Path>,
+        /// The kernel demands a capability for elements of maps that are open.
+        maps_want_it: bool,
+    },
+}
+
+/// Gives up all capabilities of the calling thread but the ones that it needs later, which are
+/// returned with the reason.
+pub(super) fn keep(keeper: Keeper<'_>) -> Result<Vec<KeptCapability>> {
     let have = caps::read(None, CapSet::Permitted).or_fail(CANNOT)?;
-    let kept = wanted(&have, kernel_path, foreign);
+    let kept = wanted(&have, keeper);
     let keep: CapsHashSet = kept.iter().map(|(capability, _)| *capability).collect();
     give_up(&keep).or_fail(CANNOT)?;
     let told = |(capability, why): (Capability, String)| KeptCapability {
@@ -41,24 +57,28 @@ pub(super) fn keep(kernel_path: bool, foreign: Option<&Path>) -> Result<Vec<Kept
     Ok(kept.into_iter().map(told).collect())
 }
 
-/// Capabilities of a process that are needed later, in a fixed order.
-fn wanted(
-    have: &HashSet<Capability>,
-    kernel_path: bool,
-    foreign: Option<&Path>,
-) -> Vec<(Capability, String)> {
+/// Capabilities of a thread that are needed later, in a fixed order.
+fn wanted(have: &HashSet<Capability>, keeper: Keeper<'_>) -> Vec<(Capability, String)> {
     let mut kept = Vec::new();
-    if kernel_path {
-        let why = "the kernel path: interfaces that come later".to_owned();
-        kept.extend(KERNEL_PATH.iter().map(|capability| (*capability, why.clone())));
-        if !have.contains(&Capability::CAP_BPF) {
-            // Before Linux 5.8 it stands for the first and the last.
-            kept.push((Capability::CAP_SYS_ADMIN, why));
+    match keeper {
+        Keeper::KernelPath => {
+            let why = "in the thread of the kernel path alone: interfaces that come later";
+            kept.extend(KERNEL_PATH.iter().map(|capability| (*capability, why.to_owned())));
+            if !have.contains(&Capability::CAP_BPF) {
+                // Before Linux 5.8 it stands for the first and the last.
+                kept.push((Capability::CAP_SYS_ADMIN, why.to_owned()));
+            }
         }
-    }
-    if let Some(file) = foreign {
-        let why = format!("{} belongs to another user", file.display());
-        kept.push((Capability::CAP_DAC_OVERRIDE, why));
+        Keeper::Others { foreign, maps_want_it } => {
+            if maps_want_it {
+                let why = "the kernel demands it for routes (before Linux 5.19)".to_owned();
+                kept.push((Capability::CAP_BPF, why));
+            }
+            if let Some(file) = foreign {
+                let why = format!("{} belongs to another user", file.display());
+                kept.push((Capability::CAP_DAC_OVERRIDE, why));
+            }
+        }
     }
     kept.retain(|(capability, _)| have.contains(capability));
     kept
@@ -85,11 +105,26 @@ fn give_up(keep: &CapsHashSet) -> Result<(), caps::errors::CapsError> {
 /// # Errors
 /// The kernel refuses.
 pub(crate) fn without_capabilities<T: Send>(start: impl FnOnce() -> T + Send) -> Result<T> {
+    with_no_other(&CapsHashSet::new(), start)
+}
+
+/// Calls `start` in a thread for workers: of its capabilities it keeps the one for elements of
+/// maps, if this thread has kept that.
+///
+/// # Errors
+/// The kernel refuses.
+pub(super) fn as_worker<T: Send>(start: impl FnOnce() -> T + Send) -> Result<T> {
+    let have = caps::read(None, CapSet::Permitted).or_fail(CANNOT)?;
+    let keep = have.into_iter().filter(|capability| *capability == Capability::CAP_BPF);
+    with_no_other(&keep.collect(), start)
+}
+
+fn with_no_other<T: Send>(keep: &CapsHashSet, start: impl FnOnce() -> T + Send) -> Result<T> {
     let outcome = std::thread::scope(|scope| {
-        let thread = scope.spawn(|| give_up(&CapsHashSet::new()).map(|()| start()));
+        let thread = scope.spawn(|| give_up(keep).map(|()| start()));
         thread.join()
     });
-    outcome.unwrap_or_else(|panic| resume_unwind(panic)).or_fail("cannot give up capabilities")
+    outcome.unwrap_or_else(|panic| resume_unwind(panic)).or_fail(CANNOT)
 }
 
 #[cfg(test)]
@@ -102,13 +137,16 @@ mod tests {
         let names = |kept: Vec<(Capability, String)>| {
             kept.iter().map(|(capability, _)| capability.to_string()).collect::<Vec<_>>()
         };
-        assert_eq!(names(wanted(&all, false, None)), [""; 0]);
-        assert_eq!(names(wanted(&all, true, None)), ["CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"]);
-        let file = Path::new("/srv/t.toml");
-        assert_eq!(names(wanted(&all, false, Some(file))), ["CAP_DAC_OVERRIDE"]);
+        let others = |foreign, maps_want_it| Keeper::Others { foreign, maps_want_it };
+        let path = Keeper::KernelPath;
+        assert_eq!(names(wanted(&all, others(None, false))), [""; 0]);
+        assert_eq!(names(wanted(&all, path)), ["CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"]);
+        let file = Some(Path::new("/srv/t.toml"));
+        assert_eq!(names(wanted(&all, others(file, false))), ["CAP_DAC_OVERRIDE"]);
+        assert_eq!(names(wanted(&all, others(file, true))), ["CAP_BPF", "CAP_DAC_OVERRIDE"]);
         let some = HashSet::from([Capability::CAP_NET_ADMIN, Capability::CAP_SYS_ADMIN]);
-        assert_eq!(names(wanted(&some, true, Some(file))), ["CAP_NET_ADMIN", "CAP_SYS_ADMIN"]);
-        assert_eq!(names(wanted(&HashSet::new(), true, Some(file))), [""; 0]);
+        assert_eq!(names(wanted(&some, path)), ["CAP_NET_ADMIN", "CAP_SYS_ADMIN"]);
+        assert_eq!(names(wanted(&HashSet::new(), others(file, true))), [""; 0]);
     }
 
     #[test]

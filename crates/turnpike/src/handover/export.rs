@@ -14,7 +14,7 @@ use admin::PassedOn;
 use control::Handle;
 use dataplane::limits::COPIES_WAITING;
 use dataplane::{Export, Listener, RelaySettings, SharedSocket, Snapshot, WorkerChannels};
-use linux_net::{Clock, TcpListener, force_receive_buffer};
+use linux_net::{Clock, TcpListener};
 use state_format::Bytes;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
@@ -95,18 +95,6 @@ pub(crate) struct WorkersExport {
     pub(crate) receive_buffer: usize,
 }
 
-impl WorkersExport {
-    /// Sets the receive buffers of UDP sockets, if permitted.
-    fn set_room(&self, bytes: usize) {
-        for ((kind, _), fd) in self.listeners.iter().flat_map(|copies| &copies.0) {
-            if matches!(kind, ListenerKind::Udp | ListenerKind::Shared) {
-                // Without the capability the buffers are unchanged.
-                let _ = force_receive_buffer(fd.as_fd(), bytes);
-            }
-        }
-    }
-}
-
 /// Parts of the server for a successor.
 pub(crate) struct ServerExport {
     pub(crate) workers: WorkersExport,
@@ -176,6 +164,16 @@ impl Drop for Handovers {
 }
 
 impl ServerExport {
+    /// Sets the receive buffers of the workers' UDP sockets, if permitted.
+    fn set_room(&self, bytes: usize) {
+        let all = self.workers.listeners.iter().flat_map(|copies| &copies.0);
+        let udp =
+            all.filter(|((kind, _), _)| matches!(kind, ListenerKind::Udp | ListenerKind::Shared));
+        // Without descriptors left the buffers are unchanged.
+        let copies = udp.filter_map(|(_, fd)| fd.try_clone().ok()).collect();
+        self.kernel_path.force_receive_buffers(copies, bytes);
+    }
+
     /// Waits for successors, on a separate thread. `behind_a_pause`: this process is a successor
     /// itself.
     ///
@@ -195,8 +193,8 @@ impl ServerExport {
                 thread::sleep(PAUSE_SERVED);
                 // After another hand-over nothing is left to restore.
                 let export = served.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(Self { workers, .. }) = &*export {
-                    workers.set_room(workers.receive_buffer);
+                if let Some(server) = &*export {
+                    server.set_room(server.workers.receive_buffer);
                 }
             };
             thread::Builder::new().name("room".to_owned()).spawn(restore)?;
@@ -218,7 +216,7 @@ impl ServerExport {
                     Ok(false) => {}
                     Err(error) => {
                         // The successor may have set other sizes.
-                        server.workers.set_room(server.workers.receive_buffer);
+                        server.set_room(server.workers.receive_buffer);
                         tracing::warn!(
                             "the next process did not take over, and this one goes on: {error}"
                         );
@@ -374,15 +372,15 @@ impl ServerExport {
 
     /// Exports the workers; from here on no process serves.
     fn export(&self) -> io::Result<Vec<Export<OwnedFd>>> {
-        self.workers.set_room(PAUSE_ROOM.max(self.workers.receive_buffer));
+        self.set_room(PAUSE_ROOM.max(self.workers.receive_buffer));
         let exports = self.workers.channels.export();
-        exports.inspect_err(|_| self.workers.set_room(self.workers.receive_buffer))
+        exports.inspect_err(|_| self.set_room(self.workers.receive_buffer))
     }
 
     fn roll_back(&self) {
         self.pass_on_paths(false);
         self.workers.channels.roll_back();
-        self.workers.set_room(self.workers.receive_buffer);
+        self.set_room(self.workers.receive_buffer);
     }
 
     fn pass_on_paths(&self, passed_on: bool) {

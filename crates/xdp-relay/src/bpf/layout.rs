@@ -102,6 +102,16 @@ impl RouteValue {
 }
 
 impl RouteKey {
+    /// The key of no packet.
+    pub(crate) const NONE: Self = Self {
+        remote: [0; 16],
+        local: [0; 16],
+        remote_port: [0; 2],
+        local_port: [0; 2],
+        channel: [0; 2],
+        zero: [0; 2],
+    };
+
     /// It as the programs read it.
     pub(crate) const fn words(self) -> [u64; KEY_WORDS] {
         // SAFETY: `repr(C)` bytes of the size asserted below: every byte is initialised, and any
