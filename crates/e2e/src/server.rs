@@ -230,6 +230,21 @@ impl Server {
     /// It names no process.
     pub fn upgrade(&mut self, options: &[&str]) -> Tool {
         let out = self.ask(&[&["upgrade"], options].concat());
+        self.note_successor(out)
+    }
+
+    /// The same by a program that runs the command, such as `setpriv` with its options.
+    ///
+    /// # Panics
+    /// It names no process.
+    pub fn upgrade_through(&mut self, lab: &Lab, through: &[&str]) -> Tool {
+        let mut command = lab.command(Host::Server, through[0]);
+        command.args(&through[1..]).arg(binary()).arg("upgrade").arg("--data").arg(&self.directory);
+        let out = Tool::run(&mut command, PATIENCE);
+        self.note_successor(out)
+    }
+
+    fn note_successor(&mut self, out: Tool) -> Tool {
         if out.ok {
             let number = out.output.split_whitespace().nth(1).and_then(|pid| pid.parse().ok());
             let number = number.unwrap_or_else(|| panic!("no process: {}", out.output));

@@ -96,6 +96,69 @@ fn the_kernel_path_keeps_its_capabilities_and_no_other() {
     assert_eq!(names, ["CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"]);
 }
 
+/// Options of setpriv(1): root without the rights to look into other processes.
+const WITHOUT_PTRACE: [&str; 5] =
+    ["setpriv", "--bounding-set", "-sys_ptrace,-perfmon,-sys_admin", "--inh-caps", "-all"];
+
+/// Another process of the same user gets none of the keys in memory, by a core dump or by ptrace.
+#[track_caller]
+fn assert_memory_is_protected(lab: &Lab, pid: u32) {
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).expect("limits");
+    let core = limits.lines().find(|line| line.starts_with("Max core file size"));
+    let words: Vec<&str> = core.expect("a limit").split_whitespace().collect();
+    assert_eq!(words[4..], ["0", "0", "bytes"]);
+    let [setpriv, options @ ..] = WITHOUT_PTRACE;
+    for (file, readable) in [("status", true), ("environ", false), ("mem", false)] {
+        let path = format!("/proc/{pid}/{file}");
+        let mut command = lab.command(Host::Server, setpriv);
+        let read = Tool::run(command.args(options).args(["head", "-c1", &path]), PATIENCE);
+        let is_refused = ["Permission denied", "Operation not permitted"]
+            .iter()
+            .any(|refused| read.output.contains(refused));
+        assert_eq!((read.ok, is_refused), (readable, !readable), "{path}: {}", read.output);
+    }
+}
+
+#[test]
+fn a_keeper_is_confined_and_keeps_no_capability() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let mut config = Config::for_lab(&lab);
+    config.tables = "[offload]\nmode = \"off\"\n".to_owned();
+    let server = Server::start(&lab, &config);
+    let keeper = server.keeper(&lab);
+    let assert_all = |field: &str, wanted: &str| {
+        let all = of_each_named_thread(keeper.pid(), field);
+        assert!(all.iter().all(|(_, value)| value == wanted), "{field}: {all:?}");
+    };
+    assert_all("NoNewPrivs", "1");
+    assert_all("Seccomp", "2");
+    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        assert_all(set, &capabilities(&[]));
+    }
+    assert_memory_is_protected(&lab, keeper.pid());
+}
+
+#[test]
+fn memory_is_protected_and_an_upgrade_finds_how_the_server_was_started() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let mut config = Config::for_lab(&lab);
+    config.tables = "[offload]\nmode = \"off\"\n".to_owned();
+    let mut server = Server::start(&lab, &config);
+    let arguments = |pid: u32| {
+        let command = fs::read(format!("/proc/{pid}/cmdline")).expect("a command");
+        let name = command.iter().position(|byte| *byte == 0).expect("a name");
+        command[name..].to_vec()
+    };
+    let first = arguments(server.serving());
+    // The second one asks a successor.
+    for _ in 0..2 {
+        assert_memory_is_protected(&lab, server.serving());
+        let out = server.upgrade_through(&lab, &WITHOUT_PTRACE);
+        assert!(out.ok, "{}\n{}", out.output, server.process.output());
+        assert_eq!(arguments(server.serving()), first);
+    }
+}
+
 #[test]
 fn disabled_layers_are_off_and_reported() {
     let Some(lab) = require(Lab::new()) else { return };

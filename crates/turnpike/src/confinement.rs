@@ -8,6 +8,7 @@
 mod calls;
 mod capabilities;
 mod files;
+mod memory;
 
 use std::path::{Path, PathBuf};
 
@@ -16,12 +17,47 @@ use control::{ConfinementInfo, ConfinementLayer};
 use settings::{OffloadMode, Settings};
 
 pub(crate) use capabilities::without_capabilities;
+pub(crate) use files::FilesGuard;
 
 use self::calls::BpfCommands;
 use self::capabilities::Keeper;
 use crate::failure::{Failure, Result};
 use crate::offload::KernelPath;
 use crate::paths::{self, Configuration};
+
+/// Confines a keeper, which starts no process, loads no program and opens no file. Must be called
+/// before there is a second thread. Returns a line for each layer that the kernel does not offer,
+/// and a guard of the others.
+///
+/// # Errors
+/// The kernel refuses to take privileges away.
+pub(crate) fn confine_keeper() -> Result<(Vec<String>, Option<FilesGuard>)> {
+    protect()?;
+    let mut warnings = Vec::new();
+    let mut warn = |layer: &str, why: &str| {
+        warnings.push(format!("confinement: {layer} is not in force: {why}"));
+    };
+    let files = files::confine_to_none().inspect_err(|why| warn("landlock", why)).ok();
+    let _ = calls::confine(false).inspect_err(|why| warn("seccomp", why));
+    Ok((warnings, files))
+}
+
+/// Gives up all capabilities of the calling thread and its later children.
+///
+/// # Errors
+/// The kernel refuses.
+pub(crate) fn give_up_all_capabilities() -> Result<()> {
+    capabilities::keep(Keeper::Others { foreign: None, maps_want_it: false }).map(drop)
+}
+
+/// Takes away the right to gain privileges, and the access of others to this process's memory.
+fn protect() -> Result<()> {
+    linux_net::gain_no_privileges()
+        .map_err(|error| Failure::failed(error).hint("no_new_privs needs Linux 3.5"))?;
+    memory::protect().map_err(|error| {
+        Failure::failed(anyhow!("cannot forbid core dumps of this process: {error}"))
+    })
+}
 
 /// Rights of worker threads, which read what strangers send.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,8 +105,7 @@ impl Confinement {
         let settings = &configuration.settings;
         // What OpenSSL and the resolver of its settings read, they read now.
         openssl::init();
-        linux_net::gain_no_privileges()
-            .map_err(|error| Failure::failed(error).hint("no_new_privs needs Linux 3.5"))?;
+        protect()?;
         let named = files::Named::of(configuration)?;
         let foreign = capabilities::foreign(named.all());
         let kernel_path = settings.offload.mode != OffloadMode::Off;

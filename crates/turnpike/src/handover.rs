@@ -46,8 +46,14 @@ pub(crate) use parked::{Parked, close as close_parked};
 pub(crate) use retiring::Retiring;
 pub(crate) use wire::Wire;
 
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use self::messages::Hello;
+use self::passing::{Inlet as _, Outlet as _};
+use crate::start_facts::{self, StartFacts};
 
 /// Time for an answer of the other process.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -61,6 +67,16 @@ const COPYING_MAX: Duration = Duration::from_secs(60);
 /// Room of each UDP listener while no process serves, in bytes: for some 60,000 packets, half a
 /// second of what one worker takes by sockets.
 const PAUSE_ROOM: usize = 64 << 20;
+
+/// Asks the server that listens at the socket of hand-overs how it was started.
+///
+/// # Errors
+/// It does not tell: it is of a version that does not protect its memory.
+pub(crate) fn ask_for_start(socket: &Path) -> io::Result<StartFacts> {
+    let mut wire = Wire::new(UnixStream::connect(socket)?)?;
+    wire.send(&Hello::new(true))?;
+    StartFacts::from_descriptors(wire.receive_descriptors(start_facts::FILES.len())?)
+}
 
 /// The socket of hand-overs, beside the control socket.
 pub(crate) fn socket(control: &Path) -> PathBuf {

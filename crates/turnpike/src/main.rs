@@ -49,6 +49,7 @@ mod session_records;
 mod signals;
 mod signed_tokens;
 mod sockets;
+mod start_facts;
 mod tables;
 #[cfg(test)]
 mod testing;

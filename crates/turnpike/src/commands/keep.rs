@@ -4,6 +4,7 @@ use admin::{AccessError, Other, UnixSocket};
 use tracing::level_filters::LevelFilter;
 
 use crate::cli::PathOptions;
+use crate::confinement;
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::logging::{self, LogFormat, LogTarget};
 use crate::{handover, paths};
@@ -20,8 +21,16 @@ pub(crate) fn run(paths: &PathOptions) -> Result<()> {
     })?;
     // The file goes with the process.
     let (listener, _file) = bound;
-    let _level = logging::start(LogFormat::Text, LevelFilter::INFO, &LogTarget::default())
-        .map_err(Failure::failed)?;
+    let (warnings, _files) = confinement::confine_keeper()?;
+    // The thread that writes lines is there before capabilities go.
+    let _level = confinement::without_capabilities(|| {
+        logging::start(LogFormat::Text, LevelFilter::INFO, &LogTarget::default())
+    })?
+    .map_err(Failure::failed)?;
+    confinement::give_up_all_capabilities()?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
     tracing::info!("waiting for a server at {}", socket.display());
     handover::keep(&listener);
     Ok(())

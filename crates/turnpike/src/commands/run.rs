@@ -42,7 +42,7 @@ use crate::server::{Requests, Server, Threads};
 use crate::service_manager::ServiceManager;
 use crate::signals::{Signal, Signals};
 use crate::tables::Tables;
-use crate::{control_group, external, output, renewal, restart};
+use crate::{control_group, external, output, renewal, restart, start_facts};
 
 pub(crate) fn run(paths: &PathOptions) -> Result<()> {
     let configuration = paths::load(paths)?;
@@ -50,6 +50,7 @@ pub(crate) fn run(paths: &PathOptions) -> Result<()> {
     let group = control_group::id(&configuration.settings).map_err(|one| {
         Failure::usage(anyhow!("{}: {}: {}", one.place, one.key, one.what)).hint(one.help)
     })?;
+    start_facts::open_own();
     let confinement = Confinement::begin(&configuration)?;
     let log = &configuration.settings.log;
     // The thread that writes lines is there before capabilities go.

@@ -1,7 +1,6 @@
 //! `turnpike upgrade`: another process in place of the running server.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::io::{self, BufRead as _, BufReader};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::net::UnixStream;
@@ -19,6 +18,7 @@ use crate::cli::{self, PathOptions};
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::paths::TAKES_OVER_VARIABLE;
 use crate::process::READY;
+use crate::start_facts::StartFacts;
 use crate::{handover, output, paths};
 
 /// Process that the service manager's watchdog was meant for: the old one.
@@ -36,23 +36,31 @@ pub(crate) fn run(paths: &PathOptions, args: &cli::Upgrade) -> Result<()> {
         Some(path) => std::path::absolute(path).or_fail("cannot find the program")?,
         None => std::env::current_exe().or_fail("cannot find this program")?,
     };
-    replace(before, &program, paths)
+    replace((before, &start_of(before, paths)?), &program, paths)
 }
 
 /// Upgrades a server whose program is not the file any more that it was started from.
 pub(crate) fn run_if_replaced(paths: &PathOptions) -> Result<()> {
     let before = running(paths)?;
-    let program = fs::read_link(format!("/proc/{before}/exe"))
-        .or_fail("cannot see which program the running server is")?;
+    let start = start_of(before, paths)?;
     // As the kernel names a file that is gone.
-    let Some(program) = program.as_os_str().as_bytes().strip_suffix(b" (deleted)") else {
+    let program = start.program.as_os_str().as_bytes().strip_suffix(b" (deleted)");
+    let Some(program) = program.map(|program| PathBuf::from(OsStr::from_bytes(program))) else {
         return Ok(());
     };
-    replace(before, Path::new(OsStr::from_bytes(program)), paths)
+    replace((before, &start), &program, paths)
 }
 
-fn replace(before: i32, program: &Path, paths: &PathOptions) -> Result<()> {
-    let mut command = command(program, before, paths)?;
+/// Start of the running server. The kernel shows it of servers that do not protect their memory.
+fn start_of(before: i32, paths: &PathOptions) -> Result<StartFacts> {
+    let socket = handover::socket(&paths::control_socket(paths).path);
+    StartFacts::of_process(before)
+        .or_else(|_| handover::ask_for_start(&socket))
+        .or_fail("cannot see how the server was started")
+}
+
+fn replace((before, start): (i32, &StartFacts), program: &Path, paths: &PathOptions) -> Result<()> {
+    let mut command = command(program, start, paths)?;
     let mut child = command
         .spawn()
         .map_err(|error| Failure::failed(anyhow!("cannot start {}: {error}", program.display())))?;
@@ -125,11 +133,8 @@ fn running(paths: &PathOptions) -> Result<i32> {
 
 /// Starts a program as the running server was started, or with the configuration that is named
 /// here.
-fn command(program: &Path, before: i32, paths: &PathOptions) -> Result<Command> {
-    let of = |name: &str| PathBuf::from(format!("/proc/{before}/{name}"));
-    let read = |name: &str| fs::read(of(name)).or_fail("cannot see how the server was started");
-    let (words, environment) = (read("cmdline")?, read("environ")?);
-    let mut words = parts(&words);
+fn command(program: &Path, start: &StartFacts, paths: &PathOptions) -> Result<Command> {
+    let mut words = parts(&start.arguments);
     let name = words.next().unwrap_or_default();
     if Path::new(&name).file_name().is_some_and(|name| name == "turnserver") {
         let what = anyhow!("a server that was started as turnserver takes no upgrades");
@@ -145,12 +150,12 @@ fn command(program: &Path, before: i32, paths: &PathOptions) -> Result<Command> 
             command.arg("run").arg("--config").arg(config).args(own);
         }
         None => {
-            command.args(words).current_dir(of("cwd"));
+            command.args(words).current_dir(&start.directory);
         }
     }
     command
         .env_clear()
-        .envs(parts(&environment).filter_map(|variable| pair(&variable)))
+        .envs(parts(&start.environment).filter_map(|variable| pair(&variable)))
         .env_remove(WATCHDOG_PID)
         .env(TAKES_OVER_VARIABLE, "1")
         // The terminal's signals are for this command.

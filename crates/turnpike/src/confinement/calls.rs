@@ -281,7 +281,7 @@ mod tests {
                 Some(String::from_utf8(out.stdout).unwrap())
             }
             Err(error) => {
-                test_support::skip(&format!("python3 does not start: {error}"));
+                test_support::skip(format!("python3 does not start: {error}"));
                 None
             }
         }

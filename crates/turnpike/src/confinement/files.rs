@@ -26,6 +26,9 @@ const NEWEST: ABI = ABI::V6;
 const HOST: [&str; 6] =
     ["/dev/urandom", "/dev/random", "/dev/null", "/proc/self", "/proc/sys", "/sys"];
 
+const NOT_OFFERED: &str = "the kernel does not offer it (Linux 5.13 and `landlock` among its security \
+                           modules are needed), or the container forbids it";
+
 /// File that SQLite opens for writing in place of a closed standard stream.
 const NULL: &str = "/dev/null";
 
@@ -182,9 +185,7 @@ pub(super) struct Files {
     /// Readable paths, with all below them; none is a symbolic link.
     readable: Vec<PathBuf>,
     partly: bool,
-    /// Open as long as the process lives: a rule is about the inode, and the kernel makes other
-    /// ones for /proc when it has dropped unused ones.
-    _held: Vec<PathFd>,
+    _held: FilesGuard,
 }
 
 impl Files {
@@ -200,6 +201,23 @@ impl Files {
         let real = fs::canonicalize(file).ok().or_else(parent);
         real.is_none_or(|real| self.readable.iter().any(|one| real.starts_with(one)))
     }
+}
+
+/// Open files of rules, for as long as the process lives: a rule is about the inode, and the kernel
+/// makes other ones for /proc when it has dropped unused ones.
+#[derive(Debug)]
+pub(crate) struct FilesGuard(#[expect(dead_code, reason = "held")] Vec<PathFd>);
+
+/// Confines the calling thread and its children to no file but this program's, by whose symbols a
+/// panic names functions.
+pub(super) fn confine_to_none() -> Result<FilesGuard, String> {
+    let own = std::env::current_exe().into_iter();
+    let read = own.map(|path| (path, AccessFs::ReadFile.into())).collect();
+    let (held, status) = restrict(read).map_err(|error| error.to_string())?;
+    if status.ruleset == RulesetStatus::NotEnforced {
+        return Err(NOT_OFFERED.to_owned());
+    }
+    Ok(FilesGuard(held))
 }
 
 /// Confines the calling thread and its children to the named files.
@@ -247,14 +265,10 @@ pub(super) fn confine(named: &Named, kernel_path: bool) -> Result<Files, String>
         RulesetStatus::FullyEnforced => false,
         RulesetStatus::PartiallyEnforced => true,
         RulesetStatus::NotEnforced => {
-            return Err(
-                "the kernel does not offer it (Linux 5.13 and `landlock` among its security \
-                        modules are needed), or the container forbids it"
-                    .to_owned(),
-            );
+            return Err(NOT_OFFERED.to_owned());
         }
     };
-    Ok(Files { readable, partly, _held: held })
+    Ok(Files { readable, partly, _held: FilesGuard(held) })
 }
 
 fn restrict(

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -32,6 +32,7 @@ use super::room::{make_room, open_descriptors};
 use super::wire::Wire;
 use super::{COPYING_MAX, PAUSE_ROOM, PREPARATION_MAX};
 use crate::offload::KernelPath;
+use crate::start_facts;
 
 /// Time until packets of the pause are served, and receive buffers are restored.
 const PAUSE_SERVED: Duration = Duration::from_secs(1);
@@ -235,11 +236,17 @@ impl ServerExport {
         done: &UnboundedSender<HandoverReport>,
     ) -> io::Result<bool> {
         let mut wire = Wire::new(stream)?;
-        let Hello { version, process, .. } = match wire.receive() {
+        let Hello { version, process, feeds } = match wire.receive() {
             Ok(hello) => hello,
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
             Err(error) => return Err(error),
         };
+        if feeds {
+            let facts: Vec<_> = start_facts::own().iter().map(AsFd::as_fd).collect();
+            // One that is gone has not started a successor.
+            let _ = wire.send_descriptors(&facts);
+            return Ok(false);
+        }
         if self.changes.is_ending() {
             return Err(io::Error::other("this server was told to end"));
         }

@@ -20,7 +20,8 @@ pub(super) struct Hello {
     /// For the log.
     pub(super) version: String,
     pub(super) process: u32,
-    /// True: an offer and news follow, for a keeper. False: the process is a successor.
+    /// True at a keeper: an offer and news follow. True at a server: the process asks how the
+    /// server was started. False: the process is a successor.
     pub(super) feeds: bool,
 }
 

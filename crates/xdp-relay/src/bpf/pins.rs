@@ -6,6 +6,7 @@
 //! removed at the next start. Without renewed leases, the routes in the maps are not valid.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -54,11 +55,18 @@ fn sweep(root: &Path, space: u64) {
     for entry in entries.flatten() {
         let name = entry.file_name();
         let process = name.to_str().and_then(|name| name.strip_prefix(&format!("{space}-")));
-        let process = process.and_then(|process| process.parse::<u32>().ok());
-        if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+        let process = process.and_then(|process| process.parse().ok()).filter(|one| *one > 0);
+        if process.is_some_and(|process| !is_alive(process)) {
             drop(fs::remove_dir_all(entry.path()));
         }
     }
+}
+
+/// Returns true if there is such a process. `/proc` may hide those with protected memory.
+fn is_alive(process: libc::pid_t) -> bool {
+    // SAFETY: the call takes numbers alone, and signal 0 is sent to nobody.
+    let sent = unsafe { libc::kill(process, 0) };
+    sent == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
 fn is_bpf_file_system(path: &Path) -> bool {
@@ -75,8 +83,6 @@ fn is_mounted(path: &Path, mounts: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use super::*;
 
     #[test]
