@@ -301,7 +301,8 @@ static __always_inline int make_plan(struct packet *packet, struct found found, 
 	struct route *route = &plan->route;
 	int in_order = !(route->flags & ROUTE_SELF_TEST);
 	__u64 now = bpf_ktime_get_coarse_ns();
-	plan->entering = (struct entering){};
+	plan->entering.places[0] = 0;
+	plan->entering.places[1] = 0;
 	if (!holds(route, now))
 		return pass_in_order(found, now, PASS_EXPIRED);
 	plan->cell = cell_of(route);
@@ -399,6 +400,7 @@ static __always_inline int is_evidence(struct packet *packet, struct plan *plan)
 	entering->len = plan->payload;
 	entering->fields[0] = fields_of(packet->tos, packet->ttl - 1);
 	entering->fields[1] = fields_of(packet->tos, plan->ttl);
+	entering->zero = 0;
 	return 1;
 }
 
@@ -549,7 +551,6 @@ static __always_inline void prepare_lookup(__u32 ingress, struct plan *plan)
 static __always_inline int check_lookup(long answer, struct plan *plan, __u8 leave)
 {
 	struct found proof = plan->proof;
-	plan->entering.places[1] = proof.entry ? proof.index + 1 : 0;
 	if (answer == BPF_FIB_LKUP_RET_NO_NEIGH)
 		return proof.entry ? pass_in_order(proof, plan->now, PASS_NO_NEIGHBOUR) :
 				     passed(PASS_NO_NEIGHBOUR);
@@ -562,8 +563,10 @@ static __always_inline int check_lookup(long answer, struct plan *plan, __u8 lea
 	if (!link || !(link->leave & leave))
 		return passed(PASS_LINK);
 	if (proof_holds && proof.entry &&
-	    proof.entry->next_hop != next_hop_of(interface, plan->fib.dmac))
+	    proof.entry->next_hop != next_hop_of(interface, plan->fib.dmac)) {
+		plan->entering.places[1] = proof.index + 1;
 		return pass_in_order(proof, plan->now, PASS_MOVED);
+	}
 	return 0;
 }
 

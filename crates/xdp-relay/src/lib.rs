@@ -4,7 +4,8 @@
 //! network stack processes them. It is a cache of decisions of `turn-proto`: packets without a
 //! valid route pass to the sockets, where `turn-proto` decides. The host's own rules (packet
 //! filter, address translation, IPsec, routes) see a packet of each direction every other second,
-//! and the program forwards the others only while that one leaves unaltered: docs/adr/0009.
+//! and the program forwards the others only while that one leaves as it would send it itself:
+//! docs/adr/0009.
 
 mod bpf;
 pub mod device;
