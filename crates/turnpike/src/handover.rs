@@ -20,6 +20,9 @@
 //! only the successor has the allocations. Without a Commit the successor ends. Both are processes
 //! of one user: see docs/adr/0019.
 //!
+//! `turnpike upgrade` asks by the same socket how the server was started (start_facts.rs), and gets
+//! descriptors.
+//!
 //! A predecessor ends before the successor starts in a restart. It stores the same messages and
 //! descriptors with the service manager (parked.rs); no process serves between the two. After a
 //! crash the successor gets the snapshots of a keeper (keeper.rs, keeper_link.rs).

@@ -67,6 +67,8 @@ pub struct KernelPath {
     links: Array<MapData, LinkValue>,
     known: BTreeMap<u32, Link>,
     passes: PerCpuArray<MapData, u64>,
+    /// Counts of the self-test, by index.
+    passes_of_test: [u64; PARTIAL as usize + 1],
     /// From the first program at XDP on; `None` where the kernel does not let them be seen.
     redirects_lost: Option<PerCpuArray<MapData, u64>>,
     common: Arc<Common>,
@@ -161,6 +163,7 @@ impl KernelPath {
             links,
             known,
             passes,
+            passes_of_test: [0; PARTIAL as usize + 1],
             redirects_lost: None,
             common: Arc::new(common),
             flows,
@@ -253,7 +256,17 @@ impl KernelPath {
     }
 
     fn sum_of_passes(&self, index: u32) -> u64 {
+        let of_test = self.passes_of_test.get(index as usize).copied().unwrap_or_default();
+        self.count_of_pass(index).saturating_sub(of_test)
+    }
+
+    fn count_of_pass(&self, index: u32) -> u64 {
         self.passes.get(&index, 0).map(|each| each.iter().sum()).unwrap_or_default()
+    }
+
+    /// Takes all counts until now for those of the self-test: no device has a program yet.
+    pub(crate) fn forget_passes(&mut self) {
+        self.passes_of_test = std::array::from_fn(|index| self.count_of_pass(index as u32));
     }
 
     /// Frames that programs of XDP on this host, these and others, redirected and that did not

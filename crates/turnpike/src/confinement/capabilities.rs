@@ -62,7 +62,7 @@ fn wanted(have: &HashSet<Capability>, keeper: Keeper<'_>) -> Vec<(Capability, St
     let mut kept = Vec::new();
     match keeper {
         Keeper::KernelPath => {
-            let why = "in the thread of the kernel path alone: interfaces that come later";
+            let why = "the kernel path, in one thread: interfaces that come later";
             kept.extend(KERNEL_PATH.iter().map(|capability| (*capability, why.to_owned())));
             if !have.contains(&Capability::CAP_BPF) {
                 // Before Linux 5.8 it stands for the first and the last.
@@ -71,7 +71,7 @@ fn wanted(have: &HashSet<Capability>, keeper: Keeper<'_>) -> Vec<(Capability, St
         }
         Keeper::Others { foreign, maps_want_it } => {
             if maps_want_it {
-                let why = "the kernel demands it for routes (before Linux 5.19)".to_owned();
+                let why = "routes of workers, before Linux 5.19".to_owned();
                 kept.push((Capability::CAP_BPF, why));
             }
             if let Some(file) = foreign {

@@ -55,6 +55,7 @@ impl KernelPath {
         let common = self.common();
         flow.into_iter().for_each(|slot| common.flows.put_back(now, slot));
         bucket.into_iter().for_each(|slot| common.limits.put_back(now, slot));
+        self.forget_passes();
         tried
     }
 
