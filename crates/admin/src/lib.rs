@@ -78,9 +78,9 @@ pub mod limits {
     /// names.
     pub const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-    /// Connections of this host served at the same time, and as many over the network. A monitoring
-    /// agent and a few people need a handful. More of this host wait in the socket's queue; over the
-    /// network one that has shown no token makes room.
+    /// Maximum number of connections from this host, and of connections over the network, at one
+    /// listener. A monitoring agent and a few people need a handful. Further connections from this
+    /// host wait in the socket's queue. Over the network, a connection without a token is closed.
     pub const CONNECTIONS_MAX: u32 = 32;
 
     /// Time for a client to send the head of a request, also between requests.
@@ -141,7 +141,7 @@ pub mod limits {
     /// Addresses that wrong tokens are counted for; of others each is one too many.
     pub const WRONG_SOURCES_MAX: usize = 1024;
 
-    /// The same of the interface for operators: a browser opens six.
+    /// [`CONNECTIONS_MAX`] for the interface for operators: a browser opens six connections.
     pub const API_CONNECTIONS_MAX: u32 = 256;
 
     /// Time that a connection over the network stays without a token: enough to load the page and

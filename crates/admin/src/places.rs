@@ -1,9 +1,8 @@
 //! Places of connections for HTTP at one listener.
 //!
-//! Connections of this host (Unix sockets, loopback) have places of their own, so that no sender
-//! keeps the host's health checks from being answered. The others are shared by network: when all
-//! places are taken, a connection of the network that has most makes room, unless it has shown a
-//! token.
+//! Connections from this host (Unix sockets, loopback) have separate places: no sender can block the
+//! health checks of the host. Networks share the other places. When all are taken, the network with
+//! most connections loses a connection without a token.
 
 use std::future::pending;
 use std::net::IpAddr;

@@ -52,8 +52,8 @@ const _: () = assert!(
     "the next process begins behind the records of the one before"
 );
 
-/// Maximum number of incomplete ClientHellos of a worker, of 2 KiB each. One of the network that has
-/// most makes room for another, and its client repeats it.
+/// Maximum number of incomplete ClientHellos of a worker, of 2 KiB each. Beyond it, the network with
+/// most of them loses one, and the client retransmits.
 pub const HELLO_PIECES: u32 = 256;
 
 /// Timeout for an incomplete ClientHello: clients retransmit after a second (RFC 6347 §4.2.4.1).
@@ -181,9 +181,9 @@ pub const ENDING_FOR: Duration = Duration::from_secs(5);
 /// Interval of the search for connections past their deadlines.
 pub const SWEEP_STREAMS_EVERY: Duration = Duration::from_secs(1);
 
-/// DTLS sessions of one worker with an incomplete handshake; for one more, one of the network that
-/// has most is evicted. Each has about 50 KB. With a round trip of 0.2 s they are 2500 handshakes
-/// per second.
+/// Maximum number of DTLS sessions of one worker with an incomplete handshake. Beyond it, the
+/// network with most of them loses one. Each takes about 50 KB. With a round trip of 0.2 s they are
+/// 2500 handshakes per second.
 pub const HALF_OPEN_MAX: u32 = 512;
 
 /// Entries for cookies that have begun a session: 256 KiB. Within the lifetime of a cookie one
@@ -199,12 +199,12 @@ pub const HANDSHAKE_TIME_PER_TURN: Duration = Duration::from_millis(1);
 /// sessions. They are served within 0.1 s, with RSA within half a second.
 pub const HANDSHAKES_WAITING: usize = HALF_OPEN_MAX as usize;
 
-/// Time by which a waiting datagram of one address delays the next one behind those of others: a
-/// client that repeats handshakes all the time is behind one that began within the last seconds.
+/// Delay of the next handshake datagram of an address in the queue, for each earlier datagram. A
+/// client that repeats handshakes all the time comes after clients that started within seconds.
 pub const HANDSHAKE_DELAY: Duration = Duration::from_millis(500);
 
-/// Waiting datagrams of one client's address and port. A client's second flight has three messages, each
-/// perhaps in a datagram of its own; twice that, for a repetition.
+/// Maximum number of waiting datagrams from one address and port. The second flight of a client has
+/// three messages, perhaps each in a separate datagram; twice that, for a repetition.
 pub const HANDSHAKES_WAITING_PER_CLIENT: usize = 8;
 
 /// Length of a waiting handshake datagram, at most: a longer hello is refused, and later messages

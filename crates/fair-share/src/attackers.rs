@@ -64,7 +64,7 @@ impl Attacker {
     }
 }
 
-/// One of a thousand addresses in as many networks.
+/// Address of a botnet of a thousand hosts in different networks.
 fn bot(number: u64) -> IpAddr {
     Ipv4Addr::from_bits(scattered(number % 1000) as u32).into()
 }

@@ -1,4 +1,4 @@
-//! Levels at which clients are counted, with their weights: the one table of shares.
+//! Table of shares: the levels at which clients are counted, with weights.
 
 /// Units of use of a single entry at a level of weight 1.
 pub(crate) const UNIT: u32 = 256;
@@ -30,10 +30,10 @@ pub struct Levels {
 
 /// Levels of networks of clients at proved addresses.
 ///
-/// A customer of an access provider has one address of IPv4, or a `/64` of IPv6, and can have a
-/// `/56` or a `/48` for the asking. A hosting company gives a `/24` or a `/48` to one customer. A
-/// `/16` and a `/32` are the smallest networks that a registry gives to a provider, so that they
-/// have many customers, and at the same time all that one attacker is likely to have.
+/// A customer of an access provider has one address of IPv4, or a `/64` of IPv6, and can obtain a
+/// `/56` or a `/48`. A hosting company assigns a `/24` or a `/48` to one customer. Registries
+/// assign a `/16` or a `/32` to a provider with many customers. One attacker rarely has a larger
+/// network.
 const CLIENT_NETWORKS: &[PrefixLevel] = &[
     PrefixLevel { v4: Some(32), v6: 64, weight: 1 },
     PrefixLevel { v4: None, v6: 56, weight: 4 },
@@ -46,18 +46,18 @@ pub const CLIENTS: Levels = Levels { prefixes: CLIENT_NETWORKS, account: None, r
 
 /// Levels of clients that have logged in.
 ///
-/// An account is a person with several devices, or all of an application's clients: it weighs as
-/// much as the network of a company. A realm is a tenant with as many clients as a provider.
+/// An account is a person with several devices, or all clients of an application: the weight is
+/// that of a company's network. A realm is a tenant, with the weight of a provider.
 pub const LOGGED_IN: Levels =
     Levels { prefixes: CLIENT_NETWORKS, account: Some(16), realm: Some(64) };
 
-/// Levels of budgets that bound the attempts of each user, where realms do not compete.
+/// Levels of budgets that bound the attempts of each user. Realms do not compete for them.
 pub const USERS: Levels = Levels { realm: None, ..LOGGED_IN };
 
 /// Levels of the networks that forged source addresses may make the server send to.
 ///
-/// The target of reflection is a `/24`, or a `/48` of IPv6, and so the largest level: forging the
-/// addresses of another network is free. The share of each address is a 256th of it.
+/// The target of reflection is a `/24`, or a `/48` of IPv6. No larger network is counted: forging
+/// the addresses of another network costs nothing. The share of an address is a 256th.
 pub const REFLECTION_TARGETS: Levels = Levels {
     prefixes: &[
         PrefixLevel { v4: Some(32), v6: 64, weight: 1 },

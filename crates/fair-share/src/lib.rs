@@ -1,22 +1,21 @@
 //! Shares of bounded tables and budgets.
 //!
-//! Every table and every budget that clients use up has to answer one question: does this client
-//! take more than its part while others wait? A client is counted at several levels at the same
-//! time: by its address, by the networks around the address, and, where they are known, by its
-//! account and its realm ([`Claimant`], [`Levels`]). A sender that has a `/32` of IPv6 is one
-//! network of 65,536 sites, and not 4 billion customers.
+//! Every table and every budget that clients use up must answer one question: does a client take
+//! more than a fair part while other clients wait? A client is counted at several levels: by
+//! address, by the networks around the address, and, where known, by account and realm
+//! ([`Claimant`], [`Levels`]). A sender with a `/32` of IPv6 counts as one network, and not as
+//! 4 billion customers.
 //!
 //! - [`Slots`] counts the entries of a table. While the table has space, every client gets an
-//!   entry. The scarcer the space, the fewer entries a client may have to get another one, so that
-//!   a client with none finds one. A table whose entries can be dropped also asks [`Slots`] which
-//!   one makes room ([`Slots::rival`]).
+//!   entry. As space becomes scarce, only clients with fewer and fewer entries get another entry,
+//!   and a client without any still finds a free slot. A table that may drop entries queries
+//!   [`Slots::rival`] for the entry to drop.
 //! - [`Meter`] measures use over time: processor time, responses, attempts.
-//! - [`FairQueue`] holds work that waits, sorted by the recent use of its clients, so that a client
-//!   that has asked for little is served before those that have asked for much.
+//! - [`FairQueue`] holds waiting work, sorted by the recent use of clients: a client with few
+//!   requests comes before clients with many.
 //!
-//! Use at a level is divided by the [weight](Levels) of the level, and the largest quotient is
-//! the use of the client. Costs do not depend on the number of clients: one hash and one entry for
-//! each level.
+//! Use at a level is divided by the [weight](Levels) of the level. The largest quotient is the use
+//! of the client. Costs do not depend on the number of clients: one hash and one entry per level.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -10,19 +10,17 @@ use turn_types::Instant;
 use crate::claimant::{Claimant, Node};
 use crate::levels::{Levels, UNIT};
 
-/// Rows of counters. A client is measured by the smallest of its counters in all rows, so that it
-/// is confused with others only where all rows collide: with 3,000 other networks in the table, for
-/// one client in 70.
+/// Number of rows. The smallest counter of all rows measures a client, and confuses clients only
+/// where all rows collide: with 3,000 other networks in the table, for one client in 70.
 const ROWS: usize = 4;
 
 /// Counters of one row: all rows have 256 KiB.
 const COLUMNS: usize = 8192;
 
-/// Use of clients over time, in a table of a fixed size whatever is sent.
+/// Use of clients over time, in a table of a fixed size.
 ///
-/// Each network, account and realm has a leaky bucket, kept as the time at which it will be empty.
-/// A cost is divided by the weight of its level, and all buckets drain at the same rate: a second
-/// per second.
+/// Each network, account and realm has a leaky bucket, stored as the time at which the bucket is
+/// empty. A cost is divided by the weight of the level. All buckets drain a second per second.
 #[derive(Debug)]
 pub struct Meter {
     levels: &'static Levels,
@@ -47,14 +45,14 @@ impl Meter {
         Self { levels, empty_at: vec![0; ROWS * COLUMNS].into_boxed_slice(), hasher }
     }
 
-    /// Recent use of a client: the longest backlog of its networks, account and realm.
+    /// Recent use of a client: the longest backlog of networks, account and realm.
     #[must_use]
     pub fn backlog(&self, now: Instant, claimant: &Claimant<'_>) -> Duration {
         let nodes = claimant.nodes(self.levels, &self.hasher);
         nodes.iter().map(|node| self.backlog_of(now, node)).max().unwrap_or_default()
     }
 
-    /// Charges a client for something that was done, whatever its use.
+    /// Charges a client for completed work, without a limit.
     pub fn charge(&mut self, now: Instant, claimant: &Claimant<'_>, cost: Duration) {
         for node in claimant.nodes(self.levels, &self.hasher).iter() {
             let backlog = self.backlog_of(now, node) + cost_at(node, cost);
@@ -80,8 +78,8 @@ impl Meter {
         fits
     }
 
-    /// Charges a client as long as its largest network has enough of its budget. The last quarter
-    /// of that budget is for clients with little use. Returns false if nothing was charged.
+    /// Charges a client unless the largest network has spent the budget. The last quarter of the
+    /// budget is for clients with little use. Returns false if nothing was charged.
     pub fn spend_shared(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! Work that waits, sorted by the recent use of its clients.
+//! Waiting work, sorted by the recent use of clients.
 
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Values;
@@ -11,15 +11,15 @@ use crate::claimant::Claimant;
 use crate::levels::Levels;
 use crate::meter::Meter;
 
-/// Longest time for which a client is served after others because of its past.
+/// Longest time for which past use delays a client.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
 /// A bounded queue of entries.
 ///
-/// Each entry of a client delays the next ones of the client by a fixed time, divided by the
-/// weight of its networks, account and realm. The entry with the earliest time comes out first.
-/// Nobody waits for that time: while the queue is short, it is served at once in any order. The
-/// entries of one client stay in their order.
+/// Each entry of a client delays later entries of the client by a fixed time, divided by the weight
+/// of network, account and realm. The entry with the earliest time comes out first. The time only
+/// sorts entries: a short queue is served immediately. Entries of one client keep the order of
+/// arrival.
 #[derive(Debug)]
 pub struct FairQueue<T> {
     entries: BTreeMap<Turn, T>,
@@ -29,7 +29,7 @@ pub struct FairQueue<T> {
     next_number: u64,
 }
 
-/// The order of an entry: the time until which its client has had its share, then arrival.
+/// Sort key of an entry: the time until which earlier entries delay the client, then arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Turn {
     at: Instant,
@@ -37,8 +37,8 @@ pub struct Turn {
 }
 
 impl<T> FairQueue<T> {
-    /// An empty queue. One entry of a single address delays its next one by `delay`. The hasher
-    /// has a secret seed.
+    /// An empty queue. An entry of a single address delays the next entry of the address by
+    /// `delay`. The hasher has a secret seed.
     #[must_use]
     pub fn new(
         levels: &'static Levels,
@@ -62,8 +62,8 @@ impl<T> FairQueue<T> {
         self.entries.is_empty()
     }
 
-    /// Adds an entry of a client. Returns the entry that had to be dropped for lack of space: the
-    /// last one in the order, which may be the new one.
+    /// Adds an entry of a client. Returns the entry that was dropped for lack of space: the last
+    /// entry, perhaps the new entry itself.
     pub fn push(&mut self, now: Instant, claimant: &Claimant<'_>, entry: T) -> Option<T> {
         let backlog = self.meter.backlog(now, claimant);
         if backlog < REMEMBERED {
@@ -89,12 +89,12 @@ impl<T> FairQueue<T> {
         self.entries.first_key_value().map(|(_, entry)| entry)
     }
 
-    /// Entries in their order.
+    /// Entries, sorted.
     pub fn iter(&self) -> Values<'_, Turn, T> {
         self.entries.values()
     }
 
-    /// Entries in their order, to be changed.
+    /// Mutable entries, sorted.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.entries.values_mut()
     }

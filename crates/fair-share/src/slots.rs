@@ -6,18 +6,18 @@ use hashbrown::HashMap;
 use crate::claimant::{Claimant, Nodes};
 use crate::levels::{Levels, UNIT};
 
-/// Part of a table, as a divisor, that is free before shares count: while the table has more
-/// space, one client may have all.
+/// Free part of a table, as a divisor, below which shares apply. While more of the table is free,
+/// one client may have all entries.
 const SCARCE: u64 = 8;
 
-/// Entries of a full table that are compared to find the one that makes room. A client that has a
-/// tenth of the table is found in 96 of 100 cases, one that has half of it always.
+/// Number of entries of a full table that are compared to choose an entry to drop. The sample has
+/// an entry of a client with a tenth of the table in 96 of 100 cases.
 const COMPARED: usize = 32;
 
 /// Number of entries of each client in a table.
 ///
-/// The table itself belongs to the caller. It claims a [`Share`] before it adds an entry, keeps the
-/// share with the entry, and releases it when it removes the entry.
+/// The caller owns the table: claims a [`Share`] before adding an entry, stores the share with the
+/// entry, and releases the share after removing the entry.
 #[derive(Debug)]
 pub struct Slots {
     levels: &'static Levels,
@@ -30,7 +30,7 @@ pub struct Slots {
     choice: u64,
 }
 
-/// The slot of one entry, with the networks, the account and the realm that it counts for.
+/// Slot of one entry, with the charged networks, account and realm.
 #[derive(Debug)]
 #[must_use = "a share that is not released counts for ever"]
 pub struct Share(Nodes);
@@ -40,7 +40,7 @@ pub struct Share(Nodes);
 pub enum Shortage {
     /// Every slot is in use.
     Table,
-    /// Few slots are free, and the client, its network, account or realm has its share.
+    /// Few slots are free, and the client, the network, the account or the realm has a full share.
     Share,
 }
 
@@ -73,7 +73,7 @@ impl Slots {
     /// Claims a slot.
     ///
     /// # Errors
-    /// The table is full, or the client has its share of a table that is nearly full. Nothing was
+    /// The table is full, or the client has a full share of a nearly full table. Nothing was
     /// claimed.
     pub fn claim(&mut self, claimant: &Claimant<'_>) -> Result<Share, Shortage> {
         self.check(claimant)?;
@@ -95,8 +95,7 @@ impl Slots {
         Err(Shortage::Share)
     }
 
-    /// Claims a slot for an entry that exists already, even beyond the capacity: another process
-    /// has admitted it.
+    /// Claims a slot for an entry that exists already, even beyond the capacity.
     pub fn keep(&mut self, claimant: &Claimant<'_>) -> Share {
         self.held += 1;
         let nodes = claimant.nodes(self.levels, &self.hasher);
@@ -120,17 +119,16 @@ impl Slots {
         }
     }
 
-    /// Returns the position of the entry that makes room for one of `newcomer` in a full table, if
-    /// it may have one: an entry of the client with the largest use among some that are chosen at
-    /// random.
+    /// Returns the position of the entry to drop from a full table for an entry of `newcomer`: an
+    /// entry of the client with the largest use in a random sample. `None`: the newcomer has more
+    /// use than every client in the sample, and gets no slot.
     ///
-    /// `share_at` returns the share of each of the `entries` in the table, in the order of their age
-    /// with the oldest first. The newest entry of a client with more use than the
-    /// newcomer makes room. Where all have the same use the oldest makes room, as its client had
-    /// the most time. A newcomer of the client with the largest use replaces its own oldest entry.
-    /// A newcomer with more use than all entries that were compared gets no slot.
+    /// `share_at` returns the share of an entry by position, 0..`entries`, sorted by age with the
+    /// oldest entry first. A client with more use than the newcomer loses the newest entry. Among
+    /// clients with the same use the oldest entry is dropped, after the longest time. A newcomer
+    /// that has the largest use already loses the oldest own entry.
     ///
-    /// The caller drops the entry and releases its slot.
+    /// The caller drops the entry and releases the share.
     pub fn rival<'a>(
         &mut self,
         newcomer: &Claimant<'_>,
@@ -151,8 +149,8 @@ impl Slots {
         Some(if rival.used > after { rival.newest } else { rival.oldest })
     }
 
-    /// Use of a client with `more` entries: the largest of its networks', its account's and its
-    /// realm's, each divided by the weight of its level. [`UNIT`] is one entry of a single address.
+    /// Use of a client with `more` entries: the largest use among networks, account and realm, each
+    /// divided by the weight of the level. [`UNIT`] is one entry of a single address.
     fn largest_use(&self, nodes: &Nodes, more: u32) -> u64 {
         let used = nodes.iter().map(|node| {
             let count = self.counts.get(&node.key).copied().unwrap_or(0);
@@ -161,10 +159,11 @@ impl Slots {
         used.max().unwrap_or(0)
     }
 
-    /// Largest use with which a client may still get a slot: no limit while an eighth of the table
-    /// is free, a quarter of the table then, and less by the square of the free part. The square
-    /// leaves slots to clients without any when thousands of others take what they may. A client
-    /// that has none, in a network with few, gets any slot that is free.
+    /// Largest use with which a client may still get a slot. While an eighth of the table is free,
+    /// there is no limit. The limit is then a quarter of the table, and falls by the square of the
+    /// free part. The square reserves slots for clients without entries, even when thousands of
+    /// clients take full shares. A client without entries, in a network with few, gets any free
+    /// slot.
     fn allowance(&self) -> u64 {
         let (free, capacity) = (u64::from(self.capacity - self.held), u64::from(self.capacity));
         if free * SCARCE >= capacity {
@@ -174,12 +173,11 @@ impl Slots {
         square.max(u64::from(UNIT))
     }
 
-    /// Positions of entries to compare, in their order: all of a small table, otherwise one at
-    /// random of each part.
+    /// Positions of entries to compare, in ascending order: all entries of a small table, otherwise
+    /// a random entry of each part.
     fn sample(&mut self, entries: usize) -> impl Iterator<Item = usize> + use<> {
         let part = if entries <= 2 * COMPARED { 1 } else { entries / COMPARED };
         let mut choice = self.choice;
-        // The next comparison begins elsewhere.
         self.choice = xorshift(choice);
         (0..entries / part).map(move |number| {
             choice = xorshift(choice.rotate_left(32));
@@ -188,14 +186,14 @@ impl Slots {
     }
 }
 
-/// A generator whose state is secret: a client sees no outcome to learn the state from.
+/// Random generator with a secret state. No client can observe an outcome.
 const fn xorshift(mut state: u64) -> u64 {
     state ^= state << 13;
     state ^= state >> 7;
     state ^ state << 17
 }
 
-/// The client with the largest use among those that were compared, by positions of its entries.
+/// Client with the largest use in a sample, with the positions of the oldest and newest entries.
 struct Rival {
     used: u64,
     oldest: usize,

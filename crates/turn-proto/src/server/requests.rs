@@ -132,7 +132,7 @@ impl State {
                     Refusal::NoCredentials | Refusal::IncompleteCredentials | Refusal::InvalidNonce
                 );
                 let source = if before_nonce { source } else { source.proved() };
-                // An authenticated request is free, unless its credential counts no more, and none is
+                // An authenticated request is free, unless the credential is void. No request is
                 // charged twice.
                 let is_void =
                     matches!(reason, Refusal::CredentialExpired | Refusal::CredentialRevoked);

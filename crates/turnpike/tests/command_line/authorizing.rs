@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -148,4 +149,33 @@ fn without_the_service_the_rules_alone_decide_if_that_is_wanted() {
     let scene = Scene::new(nobody, "");
     assert!(!scene.relays(""));
     assert!(scene.why().contains("authorizer_unavailable"), "{}", scene.why());
+}
+
+/// A service that denies everything, after a while.
+fn denying_slowly() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (asked, _questions) = channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let asked = asked.clone();
+            thread::spawn(move || {
+                thread::sleep(Duration::from_millis(300));
+                answer(stream.unwrap(), 403, "", &asked);
+            });
+        }
+    });
+    port
+}
+
+/// A client that is denied and asks more often than the service may be asked at a time: a question
+/// that is not put is no silence of the service.
+#[test]
+fn who_is_denied_is_not_served_by_asking_often() {
+    let scene = Scene::new(denying_slowly(), "when_silent = \"serve\"\nkeep_for = \"0 s\"");
+    let relayed: Vec<_> = thread::scope(|scope| {
+        let probes: Vec<_> = (0..20).map(|_| scope.spawn(|| scene.relays(""))).collect();
+        probes.into_iter().map(|probe| probe.join().unwrap()).collect()
+    });
+    assert!(relayed.iter().all(|relays| !relays), "{relayed:?}");
 }
