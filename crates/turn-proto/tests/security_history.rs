@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::iter::repeat_with;
 
-use stun_wire::{AttributeType, Method};
+use stun_wire::{AttributeType, Cut, Method};
 use turn_proto::{DropReason, EndReason, PeerRules, Policy, ServerConfig};
 use turn_types::Prefix;
 
@@ -237,6 +237,62 @@ fn what_is_random_follows_from_the_secret_seed_alone() {
     assert!(steps.len() >= 38, "{one:?}");
     let high = one.iter().filter(|port| **port >= 57_344).count();
     assert!((8..=32).contains(&high), "all of the range is used: {one:?}");
+}
+
+/// CVE-2026-53450: an operator's rule that an IPv4-mapped address of the same peer passed, on either
+/// side of the comparison.
+#[test]
+fn a_rule_holds_for_the_mapped_form_of_an_address() {
+    for denied in ["198.51.100.0/24", "::ffff:198.51.100.0/120"] {
+        let mut world = World::with(Policy { peer_rules: rules(&[denied]), ..policy() });
+        let mut client = Client::new(1000);
+        client.allocate_both(&mut world);
+        for inside in ["198.51.100.9", "::ffff:198.51.100.9", "64:ff9b::198.51.100.9"] {
+            out_of_reach(&mut world, &mut client, inside);
+        }
+        client.permit(&mut world, &["198.51.101.9:80"]).success();
+    }
+}
+
+/// CVE-2026-68552: a STUN length was truncated to 16 bits with the header added, so that what
+/// follows in a connection was read as messages of its own.
+#[test]
+fn the_longest_message_of_a_connection_is_one_message() {
+    let world = World::new();
+    for length in [0xFFE8_u16, 0xFFEC, 0xFFF0, 0xFFFC] {
+        let mut stream = vec![0; 20 + usize::from(length) + 4];
+        stream[..2].copy_from_slice(&[0x00, 0x03]);
+        stream[2..4].copy_from_slice(&length.to_be_bytes());
+        stream[4..8].copy_from_slice(&[0x21, 0x12, 0xA4, 0x42]);
+        let whole = 20 + usize::from(length);
+        for received in [20, 24, whole - 1] {
+            let cut = world.server.next_message(&stream[..received]);
+            assert_eq!(cut, Cut::NeedMore { at_least: whole }, "{received} of {whole}");
+        }
+        let message = Cut::Message { len: whole, padded_len: whole };
+        assert_eq!(world.server.next_message(&stream), message);
+    }
+}
+
+/// CVE-2026-40613: attributes were read as the numbers that they should have held, whatever their
+/// length and wherever they began.
+#[test]
+fn attributes_of_any_length_are_harmless() {
+    let mut world = World::new();
+    let mut client = Client::new(1000);
+    client.allocate(&mut world);
+    for kind in (0..=0x2F).chain(0x8000..=0x8040).map(AttributeType) {
+        for len in 0..12 {
+            for method in [Method::ALLOCATE, Method::REFRESH, Method::CHANNEL_BIND] {
+                let bytes = [0xFF; 12];
+                let request = client.sealed(&mut world, method, |builder| {
+                    builder.attribute(kind, &bytes[..len]);
+                });
+                world.from_client(&client.path, &request);
+            }
+        }
+    }
+    client.refresh(&mut world, None).success();
 }
 
 /// CVE-2026-43994: an access token that overflowed a buffer before anybody was authenticated.

@@ -70,4 +70,18 @@ mod tests {
         let long = [CHALLENGE, &[b'x'; TOKEN_MAX + 1]].concat();
         assert_eq!(classify_request(&long), HttpRequest::Other, "no end of it");
     }
+
+    /// CVE-2026-62959: the answer to a challenge without an end held what was behind it in memory.
+    #[test]
+    fn a_token_is_never_longer_than_the_request() {
+        for len in 0..=TOKEN_MAX {
+            let request = [CHALLENGE, &vec![b'x'; len], b" y"].concat();
+            for received in 0..=request.len() {
+                let received = &request[..received];
+                if let HttpRequest::Challenge(token) = classify_request(received) {
+                    assert_eq!(token.as_bytes(), &received[CHALLENGE.len()..][..len]);
+                }
+            }
+        }
+    }
 }
