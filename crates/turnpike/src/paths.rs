@@ -80,6 +80,14 @@ pub(crate) fn takes_over() -> bool {
     std::env::var_os(TAKES_OVER_VARIABLE).is_some()
 }
 
+/// Returns true if the `turnpike upgrade` that started this process has ended. An upgrade that
+/// nobody waits for must not happen later. Commands of earlier versions do not name their process.
+pub(crate) fn upgrade_is_abandoned() -> bool {
+    let command = std::env::var(TAKES_OVER_VARIABLE).ok().and_then(|pid| pid.parse().ok());
+    let parent = rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get());
+    command.is_some_and(|command: i32| command > 1 && parent != Some(command))
+}
+
 /// Reads the configuration.
 pub(crate) fn load(paths: &PathOptions) -> Result<Configuration> {
     let here = ProcessEnvironment::real();

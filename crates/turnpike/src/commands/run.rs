@@ -83,6 +83,12 @@ async fn serve(
     // From here on the server ends as it is told to, and not within a system call.
     let signals = Signals::new()?;
     let (settings, mut predecessor) = if takes_over {
+        if paths::upgrade_is_abandoned() {
+            return Err(Failure::failed(anyhow!(
+                "the `turnpike upgrade` of this process has ended"
+            ))
+            .hint("the running server goes on as before; upgrade again"));
+        }
         let predecessor = Predecessor::meet(&handover::socket(&settings.control_socket()))?;
         // The predecessor reloads nothing after `meet`. A reload before it may be newer than the
         // first load.

@@ -157,7 +157,7 @@ fn command(program: &Path, start: &StartFacts, paths: &PathOptions) -> Result<Co
         .env_clear()
         .envs(parts(&start.environment).filter_map(|variable| pair(&variable)))
         .env_remove(WATCHDOG_PID)
-        .env(TAKES_OVER_VARIABLE, "1")
+        .env(TAKES_OVER_VARIABLE, std::process::id().to_string())
         // The terminal's signals are for this command.
         .process_group(0)
         .stdin(Stdio::null())

@@ -161,3 +161,21 @@ fn signals_do_as_configured() {
     call.server.wait_for("draining");
     assert_eq!(json(&call.ask(&["status", "--json"]))["draining"], true);
 }
+
+/// A program that starts late does not take over from a server after its upgrade was given up.
+#[test]
+fn an_upgrade_whose_command_has_ended_does_not_happen() {
+    let directory = Directory::new();
+    let data = path(&directory.0).to_owned();
+    let run = |command: u32| {
+        let mut process = turnpike(&["run", "--data", &data]);
+        let output = process.env("TURNPIKE_TAKES_OVER", command.to_string()).output().unwrap();
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    // Process 2 is a thread of the kernel, or nobody here.
+    let abandoned = run(2);
+    assert!(abandoned.contains("`turnpike upgrade` of this process has ended"), "{abandoned}");
+    let started = run(std::process::id());
+    assert!(!started.contains("has ended"), "{started}");
+}
