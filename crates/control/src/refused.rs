@@ -70,7 +70,8 @@ impl Refused {
 /// Which refusals to list. The default is all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusalFilter {
-    /// Only of this user: the name as authenticated or claimed, or its account.
+    /// Only of this user: the name as authenticated or claimed, or its account. A name in its form
+    /// ([`UserName`](turn_proto::UserName)).
     pub user: Option<String>,
     /// Only of clients at this address.
     pub client: Option<IpAddr>,

@@ -116,7 +116,8 @@ impl fmt::Debug for Request {
 /// Which allocations to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFilter {
-    /// Only sessions of this user, by authenticated name or quota account.
+    /// Only sessions of this user, by authenticated name or quota account. A name in its form
+    /// ([`UserName`](turn_proto::UserName)).
     pub user: Option<String>,
     /// Only allocations with a higher id than this one, as the last of the page before.
     pub after: Option<AllocationId>,

@@ -15,7 +15,8 @@ use crate::limits::TRACES_MAX;
 pub struct Trace {
     /// Only of clients in this network.
     pub client: Option<Prefix>,
-    /// Only of this user: the name as authenticated or claimed, or its account.
+    /// Only of this user: the name as authenticated or claimed, or its account. A name in its form
+    /// ([`UserName`](turn_proto::UserName)).
     pub user: Option<String>,
     /// End.
     pub until: Instant,

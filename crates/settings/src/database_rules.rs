@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use turn_proto::{Origin, SharedSecret, TokenKey};
+use turn_proto::{Origin, SharedSecret, TokenKey, UserName};
 use turn_types::{Prefix, Secret};
 
 use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
@@ -84,7 +84,9 @@ impl DatabaseRealm {
     pub fn add_token_key(&mut self, kid: &str, key: &str, algorithm: &str) -> Result<(), String> {
         let algorithm = token_key::of_database(key, algorithm)
             .map_err(|why| format!("token key {kid}: {why}"))?;
-        self.token_keys.push(TokenKey { kid: kid.into(), algorithm });
+        let kid =
+            UserName::new(kid).map_err(|error| format!("token key {kid}: the kid {error}"))?;
+        self.token_keys.push(TokenKey { kid: kid.as_str().into(), algorithm });
         Ok(())
     }
 }

@@ -33,6 +33,7 @@ mod nonce;
 mod opaque_string;
 mod packet;
 mod stream;
+mod user_name;
 pub mod value;
 
 pub use attribute::{Attribute, AttributeType, Attributes};
@@ -57,4 +58,5 @@ pub use nonce::{NONCE_COOKIE_LEN, SecurityFeatures};
 pub use opaque_string::{PrecisError, opaque_string};
 pub use packet::{PacketKind, classify, classify_rfc5766};
 pub use stream::{Cut, next_message, next_message_rfc5766};
+pub use user_name::{UserName, UserNameError};
 pub use value::{AccessToken, AccessTokenBlock, ChangeRequest, Icmp, PasswordAlgorithm};

@@ -13,6 +13,7 @@ mod rfc5769_vectors;
 mod rfc8265_s4_opaque_string;
 mod rfc8489_b1;
 mod rfc8489_s14_attributes;
+mod rfc8489_s14_user_name;
 mod rfc8489_s5_header;
 mod rfc8489_s9_integrity;
 mod rfc8489_s9_keys;

@@ -7,7 +7,8 @@
 //! USERNAME or USERHASH, REALM or NONCE is missing   400
 //! the nonce was never given to this client          438   departure, see below
 //! password algorithms differ from the offer         400   bid-down protection
-//! realm is not ours, user unknown, integrity wrong  401
+//! realm is not ours, USERNAME can be no name        401
+//! user unknown, integrity wrong                     401
 //! an access token is bad, or its key is unknown     401
 //! the credential was revoked, or has expired        401
 //! the nonce is too old                              438
@@ -24,7 +25,7 @@ use alloc::sync::Arc;
 
 use stun_wire::{
     AttributeType, IntegrityKey, IntegrityKind, Message, MessageBuilder, Method, PasswordAlgorithm,
-    SecurityFeatures, value,
+    SecurityFeatures, UserName, value,
 };
 use turn_types::{ClientAddr, Now, UnixSeconds};
 
@@ -36,6 +37,7 @@ mod claim;
 mod nonce;
 
 pub use self::nonce::shared_nonce_key;
+pub use self::time_limited::expiry_and_account;
 mod time_limited;
 mod token;
 
@@ -67,7 +69,7 @@ pub(crate) enum AuthStep {
 }
 
 /// A request and all that it is judged by.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Case<'a> {
     rules: RealmRules<'a>,
     now: Now,
@@ -98,8 +100,7 @@ pub(crate) fn authenticate(
         Err(reason) => return refuse(reason),
     };
     let case = Case { rules, now, message, claim };
-    let known =
-        known.filter(|known| known.realm == *rules.name && claim.user.is(&known.user, rules.name));
+    let known = known.filter(|known| case.is_of(known));
     if !may_verify && known.is_none() {
         return AuthStep::BudgetSpent;
     }
@@ -144,9 +145,7 @@ fn still_known(
 ) -> Option<AuthStep> {
     let claim = Claim::read(rules, now, from, message).ok()?;
     let case = Case { rules, now, message, claim };
-    let integrity = case
-        .verify(&known.keys)
-        .filter(|_| known.realm == *rules.name && claim.user.is(&known.user, rules.name))?;
+    let integrity = case.verify(&known.keys).filter(|_| case.is_of(known))?;
     // Expiry does not matter where no credentials are needed.
     Some(case.accept(Grant { expires: None, ..known.clone() }, integrity))
 }
@@ -164,12 +163,13 @@ pub(crate) fn failed_verifications(
         Refusal::UnknownUser | Refusal::WrongPassword | Refusal::WrongSecret | Refusal::BadToken
     );
     let name = message.first(AttributeType::USERNAME).and_then(|name| value::username(name).ok());
+    let name = name.and_then(|name| UserName::new(name).ok());
     // Whether there is a time in it does not depend on what time it is.
-    let limited = |name| TimeLimitedName::parse(name, rules.auth.separator, UnixSeconds(0));
-    let secrets = match name.and_then(limited) {
-        Some(_) => u32::try_from(rules.auth.secrets.len()).unwrap_or(u32::MAX),
-        None => 0,
-    };
+    let is_limited = name.is_some_and(|name| {
+        TimeLimitedName::parse(name.as_str(), rules.auth.separator, UnixSeconds(0)).is_some()
+    });
+    let secrets =
+        if is_limited { u32::try_from(rules.auth.secrets.len()).unwrap_or(u32::MAX) } else { 0 };
     if failed { secrets.max(1) } else { 0 }
 }
 
@@ -184,7 +184,7 @@ pub(crate) fn is_still_accepted(rules: RealmRules<'_>, grant: &Grant) -> bool {
             rules.auth.tokens.as_ref().is_some_and(|tokens| tokens.key(&token.kid).is_some())
         }
         Keys::LongTerm(keys) if grant.expires.is_some() => {
-            let made = |secret| time_limited::keys(secret, &grant.user, &grant.realm);
+            let made = |secret| time_limited::keys(secret, grant.sent_name(), &grant.realm);
             rules.auth.secrets.iter().any(|secret| made(secret).as_ref() == Some(keys))
         }
         Keys::LongTerm(_) => rules.auth.users,
@@ -215,10 +215,7 @@ pub(crate) fn authenticate_found(
         }
         UserAnswer::Overloaded => return AuthStep::LookupsOverloaded,
         UserAnswer::Unavailable => {
-            let known = known.filter(|known| {
-                known.realm == *rules.name && claim.user.is(&known.user, rules.name)
-            });
-            let known = known.filter(|known| !known.keys.are_of_token());
+            let known = known.filter(|known| case.is_of(known) && !known.keys.are_of_token());
             return match known.and_then(|known| Some((known, case.verify(&known.keys)?))) {
                 Some((known, integrity)) => case.accept(known.clone(), integrity),
                 None => refuse(Refusal::UserDatabaseUnavailable),
@@ -230,6 +227,7 @@ pub(crate) fn authenticate_found(
     let grant = Grant {
         realm: rules.name.clone(),
         user: Arc::clone(&user.name),
+        other_spelling: None,
         account: Arc::clone(&user.name),
         keys,
         expires: None,
@@ -276,6 +274,11 @@ fn refuse(reason: Refusal) -> AuthStep {
 }
 
 impl Case<'_> {
+    /// Returns true if a grant is of the claimed user.
+    fn is_of(&self, known: &Grant) -> bool {
+        known.realm == *self.rules.name && self.claim.user.is(&known.user, self.rules.name)
+    }
+
     /// Authenticates by an access token and by nothing else, if there is one. It counts where
     /// tokens are taken, in Allocate and Refresh (RFC 7635 §9) and in ConnectionBind, which has a
     /// connection of its own (RFC 6062).
@@ -286,10 +289,10 @@ impl Case<'_> {
             return None;
         }
         let token = self.message.first(AttributeType::ACCESS_TOKEN)?;
-        let ClaimedUser::Name(kid) = self.claim.user else {
+        let ClaimedUser::Name(kid) = &self.claim.user else {
             return Some(refuse(Refusal::UnknownTokenKey));
         };
-        let opened = token::open(self.rules.name, authority, kid, token, self.now.unix);
+        let opened = token::open(self.rules.name, authority, kid.form(), token, self.now.unix);
         let grant = match opened {
             Ok(grant) => grant,
             Err(reason) => return Some(refuse(reason)),
@@ -303,22 +306,25 @@ impl Case<'_> {
     /// Authenticates a time-limited name: it has its expiry in it, and a password that follows from
     /// a shared secret.
     fn time_limited(&self) -> Option<AuthStep> {
-        let ClaimedUser::Name(name) = self.claim.user else {
+        let ClaimedUser::Name(name) = &self.claim.user else {
             return None;
         };
-        let limited = TimeLimitedName::parse(name, self.rules.auth.separator, self.now.unix)?;
+        let form = name.form();
+        let limited = TimeLimitedName::parse(form, self.rules.auth.separator, self.now.unix)?;
         self.rules.auth.secrets.iter().find_map(|secret| {
-            let keys = Keys::LongTerm(time_limited::keys(secret, name, self.rules.name)?);
+            // Services make the password of the spelling that they hand out.
+            let keys = Keys::LongTerm(time_limited::keys(secret, name.sent, self.rules.name)?);
             let integrity = self.verify(&keys)?;
             // Behind the proof: strangers have nothing read.
             let (account, limits) = limited.limits(self.rules.auth.limits_in_names);
             let Ok(limits) = limits else {
                 let reason = Refusal::UnreadableLimits;
-                return Some(AuthStep::Refuse { reason, user: Some(name.into()) });
+                return Some(AuthStep::Refuse { reason, user: Some(form.into()) });
             };
             let grant = Grant {
                 realm: self.rules.name.clone(),
-                user: name.into(),
+                user: form.into(),
+                other_spelling: name.other_spelling().map(Arc::from),
                 account: account.into(),
                 keys,
                 expires: Some(limited.expires),
@@ -332,9 +338,13 @@ impl Case<'_> {
     /// The reason when the claimed name is unknown: where there are shared secrets, a time-limited
     /// name was most likely made with another one.
     fn unknown_user(&self) -> Refusal {
-        let limited = matches!(self.claim.user, ClaimedUser::Name(name)
-            if !self.rules.auth.secrets.is_empty()
-                && TimeLimitedName::parse(name, self.rules.auth.separator, self.now.unix).is_some());
+        let ClaimedUser::Name(name) = &self.claim.user else {
+            return Refusal::UnknownUser;
+        };
+        let has_time = || {
+            TimeLimitedName::parse(name.form(), self.rules.auth.separator, self.now.unix).is_some()
+        };
+        let limited = !self.rules.auth.secrets.is_empty() && has_time();
         if limited { Refusal::WrongSecret } else { Refusal::UnknownUser }
     }
 
@@ -343,9 +353,9 @@ impl Case<'_> {
         if !self.rules.auth.users {
             return refuse(self.unknown_user());
         }
-        let user = match self.claim.user {
-            ClaimedUser::Name(name) => UserQuery::Name(name.into()),
-            ClaimedUser::Hash(hash) if self.rules.auth.userhash => UserQuery::Hash(hash),
+        let user = match &self.claim.user {
+            ClaimedUser::Name(name) => UserQuery::Name(name.form().into()),
+            ClaimedUser::Hash(hash) if self.rules.auth.userhash => UserQuery::Hash(*hash),
             // Never offered, so that it names no user.
             ClaimedUser::Hash(_) => return refuse(Refusal::UnknownUser),
         };

@@ -56,7 +56,7 @@ mod relay;
 mod server;
 mod store;
 
-pub use auth::shared_nonce_key;
+pub use auth::{expiry_and_account, shared_nonce_key};
 pub use credentials::grant::UserKeys;
 pub use io::allocate_request::AllocationAttributes;
 pub use io::command::{Applicant, Command, TcpCommand, UserQuery};
@@ -95,3 +95,4 @@ pub use store::Progress;
 pub use store::carried::CarriedTraffic;
 pub use store::population::Population;
 pub use store::registry::{Registry, SharedRegistry};
+pub use stun_wire::{UserName, UserNameError};

@@ -61,6 +61,10 @@ fn revoke(world: &mut World, change: impl FnOnce(&mut Revoked)) {
     world.apply(Policy { relay, revoked: Arc::new(revoked), ..all_ways() });
 }
 
+fn form(name: &str) -> UserName<'_> {
+    UserName::new(name).unwrap()
+}
+
 /// The users of live allocations.
 fn live(world: &World) -> Vec<String> {
     world.server.allocations().map(|record| record.account.to_string()).collect()
@@ -78,10 +82,10 @@ fn a_user_is_cut_off_and_the_others_stay() {
     let (mut alice, mut bob) = (Client::new(1), Client::new(2).as_bob());
     alice.allocate(&mut world);
     bob.allocate(&mut world);
-    let name: Arc<str> = alice.user.into();
-    revoke(&mut world, |revoked| revoked.refuse_name("elsewhere".into(), Arc::clone(&name)));
+    let name = form(alice.user);
+    revoke(&mut world, |revoked| revoked.refuse_name("elsewhere".into(), &name));
     assert_eq!(live(&world).len(), 2, "another realm's user of this name");
-    revoke(&mut world, |revoked| revoked.refuse_name(REALM.into(), name));
+    revoke(&mut world, |revoked| revoked.refuse_name(REALM.into(), &name));
     assert_eq!(world.ends(), [EndReason::Revoked]);
     assert_eq!(live(&world), [bob.user]);
     refused(&mut world, &mut Client::new(3));
@@ -99,8 +103,8 @@ fn a_look_up_from_before_does_not_let_a_user_in() {
     });
     world.hold = true;
     assert!(matches!(world.from_client(&alice.path, &request), Fate::Wait));
-    let name: Arc<str> = alice.user.into();
-    revoke(&mut world, |revoked| revoked.refuse_name(REALM.into(), name));
+    let name = form(alice.user);
+    revoke(&mut world, |revoked| revoked.refuse_name(REALM.into(), &name));
     // The database still has the user: the answer is judged when it comes.
     let _earlier = world.refusals();
     let answers = world.release();
@@ -120,13 +124,64 @@ fn the_user_part_of_time_limited_names_counts_for_all_of_them() {
     for client in [&mut first, &mut second, &mut other] {
         client.allocate(&mut world);
     }
-    revoke(&mut world, |revoked| revoked.refuse_name(REALM.into(), "1900003600:alice".into()));
+    revoke(&mut world, |revoked| revoked.refuse_name(REALM.into(), &form("1900003600:alice")));
     assert_eq!(live(&world), ["alice", "bob"], "the one credential alone");
     refused(&mut world, &mut timed(4, SECRET, "1900003600:alice"));
-    revoke(&mut world, |revoked| revoked.refuse_name(REALM.into(), "alice".into()));
+    revoke(&mut world, |revoked| revoked.refuse_name(REALM.into(), &form("alice")));
     assert_eq!(live(&world), ["bob"]);
     refused(&mut world, &mut timed(5, SECRET, "1900009999:alice"));
     other.refresh(&mut world, None).success();
+}
+
+/// Services and keyboards write one name in several ways: a revocation is for all of them.
+#[test]
+fn each_spelling_of_a_name_is_revoked() {
+    for (sent, shown, account) in [
+        ("1900003600:zoe\u{308}", "1900003600:zo\u{eb}", "zo\u{eb}"),
+        ("1900003600:anna\u{a0}k", "1900003600:anna k", "anna k"),
+        ("zoe\u{308}:1900003600", "zo\u{eb}:1900003600", "zo\u{eb}"),
+    ] {
+        for revoked_as in [sent, shown, account] {
+            let mut world = World::with(all_ways());
+            let mut client = timed(1, SECRET, sent);
+            client.allocate(&mut world);
+            client.refresh(&mut world, None).success();
+            let record = world.server.allocations().next().unwrap();
+            assert_eq!((&*record.user, &*record.account), (shown, account));
+            revoke(&mut world, |revoked| revoked.refuse_name(REALM.into(), &form(revoked_as)));
+            assert_eq!(live(&world), [""; 0], "{revoked_as}");
+            refused(&mut world, &mut timed(2, SECRET, sent));
+        }
+    }
+}
+
+/// The password of a time-limited credential is made of the spelling that its service has written.
+#[test]
+fn a_reload_ends_no_session_for_its_spelling() {
+    let mut world = World::with(all_ways());
+    let now = world.now;
+    timed(1, SECRET, "1900003600:zoe\u{308}").allocate(&mut world);
+    assert_eq!(world.server.end_unaccepted(now, None, None, 100).ended, 0);
+    assert_eq!(live(&world), ["zo\u{eb}"]);
+}
+
+#[test]
+fn a_name_that_no_user_can_have_is_refused() {
+    let mut world = World::with(all_ways());
+    for name in [
+        "1900003600:a\u{200d}b",
+        "1900003600:a\u{202e}b",
+        "1900003600:a\u{200b}b",
+        "1900003600:a\u{e000}b",
+        "1900003600:a\nb",
+        "1900003600:a\0b",
+        "alice\0",
+    ] {
+        let _earlier = world.refusals();
+        assert_eq!(timed(1, SECRET, name).try_allocate(&mut world, |_| ()).code(), Some(401));
+        assert_eq!(world.refusals().pop(), Some(Refusal::InvalidUsername), "{name:?}");
+    }
+    assert_eq!(live(&world), [""; 0]);
 }
 
 #[test]
@@ -136,11 +191,11 @@ fn a_token_and_a_key_of_tokens_can_be_revoked() {
     for (port, kid, mac) in [(1, "one", 1), (2, "one", 2), (3, "two", 3)] {
         with_token(port, kid, mac, now).allocate(&mut world);
     }
-    let account: Arc<str> = live(&world)[0].as_str().into();
-    revoke(&mut world, |revoked| revoked.refuse_name(REALM.into(), account));
+    let account = live(&world)[0].clone();
+    revoke(&mut world, |revoked| revoked.refuse_name(REALM.into(), &form(&account)));
     assert_eq!(live(&world).len(), 2, "the one token alone");
     refused(&mut world, &mut with_token(4, "one", 1, now));
-    revoke(&mut world, |revoked| revoked.refuse_name(REALM.into(), "one".into()));
+    revoke(&mut world, |revoked| revoked.refuse_name(REALM.into(), &form("one")));
     assert_eq!(live(&world).len(), 2, "a kid is no user");
     revoke(&mut world, |revoked| revoked.refuse_token_key(REALM.into(), "one".into()));
     assert_eq!(live(&world).len(), 1);

@@ -256,6 +256,7 @@ pub(crate) struct Status {
 #[derive(Debug, Args)]
 pub(crate) struct Why {
     /// A user, the IP address of a client, or the id of a live session [default: all refusals]
+    #[arg(value_parser = crate::escape::argument)]
     pub(crate) who: Option<String>,
     /// Maximum number of kinds of refusals
     #[arg(long, value_name = "N", default_value = "20", value_parser = session_limit)]
@@ -273,7 +274,7 @@ pub(crate) struct LogLevel {
     #[arg(long, value_name = "PREFIX")]
     pub(crate) client: Option<turn_types::Prefix>,
     /// Only this user; of a time-limited name the part behind the time
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = crate::escape::argument)]
     pub(crate) user: Option<String>,
     /// Time until it ends, 1 d at most
     #[arg(long = "for", value_name = "TIME", default_value = "10 min", value_parser = crate::duration::parse_trace)]

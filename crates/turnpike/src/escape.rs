@@ -2,12 +2,46 @@
 //! who lists sessions, and must neither control the terminal nor look like other output.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 
 /// A name or another text of one line, with every character that steers a terminal, breaks the
-/// line, or hides or reorders text written as `\n`, `\t` or `\u{1b}`.
+/// line, or hides or reorders text written as `\u{1b}`. [`argument`] reverses it.
 pub(crate) fn line(text: &str) -> Cow<'_, str> {
-    escaped(text, steers)
+    let Some(first) = text.find(ESCAPE) else { return escaped(text, steers) };
+    let mut out = escaped(&text[..first], steers).into_owned();
+    // Of a name that has the text of an escape in it, the backslash is an escape.
+    out.extend('\\'.escape_unicode());
+    out.push_str(&line(&text[first + 1..]));
+    Cow::Owned(out)
 }
+
+/// Text of an argument of a command, in which a name may be written as [`line()`] shows it.
+#[expect(clippy::unnecessary_wraps, reason = "the form that clap calls")]
+pub(crate) fn argument(text: &str) -> Result<String, Infallible> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(ESCAPE) {
+        let (before, escape) = rest.split_at(at);
+        out.push_str(before);
+        let digits = escape[ESCAPE.len()..].split_once('}');
+        let read = |(digits, after): (&str, &'_ str)| {
+            let number = u32::from_str_radix(digits, 16).ok()?;
+            Some((char::from_u32(number)?, after.len()))
+        };
+        if let Some((c, left)) = digits.and_then(read) {
+            out.push(c);
+            rest = &rest[rest.len() - left..];
+        } else {
+            out.push_str(ESCAPE);
+            rest = &escape[ESCAPE.len()..];
+        }
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+/// Beginning of an escape.
+const ESCAPE: &str = "\\u{";
 
 /// As [`line()`], for text of several lines: line feeds stay.
 pub(crate) fn lines(text: &str) -> Cow<'_, str> {
@@ -40,7 +74,7 @@ fn escaped(text: &str, dangerous: impl Fn(char) -> bool) -> Cow<'_, str> {
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         if dangerous(c) {
-            out.extend(c.escape_default());
+            out.extend(c.escape_unicode());
         } else {
             out.push(c);
         }
@@ -75,13 +109,20 @@ mod tests {
             ("bob", "bob"),
             ("1800000000:zoë الف", "1800000000:zoë الف"),
             ("a\u{1b}]0;owned\u{7}", "a\\u{1b}]0;owned\\u{7}"),
-            ("a\nroot  udp\r", "a\\nroot  udp\\r"),
+            ("a\nroot  udp\r", "a\\u{a}root  udp\\u{d}"),
             ("a\u{9b}31m\u{7f}", "a\\u{9b}31m\\u{7f}"),
             ("a\u{202e}nimda\u{2066}", "a\\u{202e}nimda\\u{2066}"),
             ("a\u{2028}b\u{200b}\u{feff}", "a\\u{2028}b\\u{200b}\\u{feff}"),
             ("DOMAIN\\bob", "DOMAIN\\bob"),
+            ("DOMAIN\\nora", "DOMAIN\\nora"),
+            ("a\\u{1b}b\u{1b}", "a\\u{5c}u{1b}b\\u{1b}"),
+            ("\\u{", "\\u{5c}u{"),
         ] {
             assert_eq!(line(text), shown);
+            assert_eq!(argument(shown).as_deref(), Ok(text), "what is shown can be pasted");
+        }
+        for text in ["\\u{", "\\u{}", "\\u{d800}x", "\\u{zz}", "\\u{110000}", "\\u{1b"] {
+            assert_eq!(argument(text).as_deref(), Ok(text), "no escape");
         }
         assert_eq!(lines("a\n\u{1b}b"), "a\n\\u{1b}b");
     }

@@ -6,15 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use control::{MintWish, Minted, OperatorError, OperatorErrorKind};
 use settings::Settings;
-use turn_proto::{AuthPolicy, GrantLimits};
-use turn_types::Secret;
+use turn_proto::{AuthPolicy, GrantLimits, UserName, expiry_and_account};
+use turn_types::{Secret, UnixSeconds};
 
 use crate::reload::InForce;
-use crate::revocations::end_of_name;
 use crate::uri;
-
-/// Longest name of a credential in bytes: USERNAME is shorter than 509 (RFC 8489 §14.3).
-const NAME_BYTES_MAX: usize = 508;
 
 /// Shortest credential: clients need some time to use it.
 const LASTS_MIN: Duration = Duration::from_secs(10);
@@ -34,41 +30,42 @@ impl NameForm {
         Self { separator, limits: settings.auth.limits_in_names }
     }
 
-    /// The name of a credential until `expiry`, in seconds since 1970.
+    /// Makes the name of a credential until `expiry` in seconds since 1970, in the form of names.
     ///
     /// # Errors
-    /// The user is too long, has characters that a name cannot have, or may be taken for a time; or
-    /// there are limits where names have none.
+    /// The user is too long, has characters that a name cannot have, or would be taken for a time;
+    /// or there are limits where names have none.
     pub(crate) fn name(
         self,
+        now: u64,
         expiry: u64,
         user: &str,
         limits: &GrantLimits,
-    ) -> Result<String, &'static str> {
+    ) -> Result<String, String> {
         let Self { separator, limits: in_names } = self;
-        if user.chars().any(char::is_control) {
-            return Err("username has control characters");
-        }
         if in_names && user.contains('?') {
-            return Err("username has a question mark, behind which names have limits");
+            return Err("username has a question mark, behind which names have limits".to_owned());
         }
         if !in_names && !limits.is_empty() {
-            return Err("names have no limits here: set auth.limits_in_names");
-        }
-        // The server would have to guess which of two numbers is the time.
-        if end_of_name(user, separator, 0).is_some() {
-            return Err("username is a number that may be taken for a time");
+            return Err("names have no limits here: set auth.limits_in_names".to_owned());
         }
         let mut name =
             if user.is_empty() { expiry.to_string() } else { format!("{expiry}{separator}{user}") };
         if !limits.is_empty() {
             if user.is_empty() {
-                return Err("limits need a username, as quotas count by it");
+                return Err("limits need a username, as quotas count by it".to_owned());
             }
             name.push_str(&format!("?{limits}"));
         }
-        if name.len() > NAME_BYTES_MAX {
-            return Err("username is too long");
+        let name = UserName::new(&name).map_err(|error| format!("username {error}"))?.into_string();
+        // Of two numbers the server takes one for the time.
+        let read = expiry_and_account(&name, separator, UnixSeconds(now));
+        if read.is_none_or(|(time, _)| time.0 != expiry) {
+            return Err(
+                "username has a number that would be taken for the time of expiry: ask for a \
+                        credential of at most 30 days"
+                    .to_owned(),
+            );
         }
         Ok(name)
     }
@@ -86,7 +83,7 @@ impl InForce {
         let ttl = lasts.unwrap_or(most).min(most).max(LASTS_MIN);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let form = NameForm { separator: auth.separator, limits: auth.limits_in_names };
-        let username = form.name(now + ttl.as_secs(), user, limits).map_err(invalid)?;
+        let username = form.name(now, now + ttl.as_secs(), user, limits).map_err(invalid)?;
         let password =
             Secret::new(stun_wire::time_limited_password(secret.secret.expose(), &username));
         Ok(Minted { username, password, ttl, uris: self.uris() })
@@ -119,9 +116,9 @@ fn not_found(error: String) -> OperatorError {
     OperatorError { kind: OperatorErrorKind::NotFound, error, hint }
 }
 
-fn invalid(error: &str) -> OperatorError {
-    let hint = "send another one; of numbers, with a letter in front".to_owned();
-    OperatorError { kind: OperatorErrorKind::Invalid, error: error.to_owned(), hint }
+fn invalid(error: String) -> OperatorError {
+    let hint = "send another one".to_owned();
+    OperatorError { kind: OperatorErrorKind::Invalid, error, hint }
 }
 
 #[cfg(test)]
@@ -130,23 +127,47 @@ mod tests {
 
     #[test]
     fn names_with_limits_and_without() {
+        const NOW: u64 = 1_899_999_000;
         let form = NameForm { separator: '-', limits: true };
         let limits: GrantLimits = "allocations=2&peers=192.0.2.0/24".parse().unwrap();
         let none = GrantLimits::default();
         let expected = "1900000000-bob?allocations=2&peers=192.0.2.0/24";
-        assert_eq!(form.name(1_900_000_000, "bob", &limits).as_deref(), Ok(expected));
-        assert_eq!(form.name(1_900_000_000, "", &none).as_deref(), Ok("1900000000"));
+        assert_eq!(form.name(NOW, 1_900_000_000, "bob", &limits).as_deref(), Ok(expected));
+        assert_eq!(form.name(NOW, 1_900_000_000, "", &none).as_deref(), Ok("1900000000"));
         for (user, limits) in [
             ("a?b", &none),
-            ("1700000000", &none),
             ("a\nb", &none),
+            ("a\u{200d}b", &none),
+            ("a\u{202e}b", &none),
+            ("a\u{e000}b", &none),
             ("", &limits),
             (&*"a".repeat(500), &none),
         ] {
-            assert!(form.name(1_900_000_000, user, limits).is_err(), "{user}");
+            assert!(form.name(NOW, 1_900_000_000, user, limits).is_err(), "{user}");
         }
         let plain = NameForm { separator: ':', limits: false };
-        assert_eq!(plain.name(1, "a?b", &none).as_deref(), Ok("1:a?b"));
-        assert!(plain.name(1, "bob", &limits).is_err());
+        assert_eq!(plain.name(NOW, 1, "a?b", &none).as_deref(), Ok("1:a?b"));
+        assert!(plain.name(NOW, 1, "bob", &limits).is_err());
+        let composed = plain.name(NOW, 1_900_000_000, "zoe\u{308}\u{a0}k", &none);
+        assert_eq!(composed.as_deref(), Ok("1900000000:zo\u{eb} k"));
+    }
+
+    /// Telephone numbers and ids of ten digits are users where the server can tell them from times.
+    #[test]
+    fn numbers_are_users() {
+        let (form, none) = (NameForm { separator: ':', limits: false }, GrantLimits::default());
+        let now = 1_800_000_000;
+        for user in
+            ["42", "1700000000", "5551234567", "1800000600", "4917012345678", "a:1700000000"]
+        {
+            let name = form.name(now, now + 600, user, &none).unwrap();
+            assert_eq!(name, format!("1800000600:{user}"));
+            let read = expiry_and_account(&name, ':', UnixSeconds(now));
+            assert_eq!(read, Some((UnixSeconds(now + 600), user)));
+        }
+        let in_a_year = now + 365 * 24 * 3600;
+        let error = form.name(now, in_a_year, "1700000000", &none).unwrap_err();
+        assert!(error.contains("at most 30 days"), "{error}");
+        assert!(form.name(now, in_a_year, "5551234567", &none).is_ok());
     }
 }

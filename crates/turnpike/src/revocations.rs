@@ -12,7 +12,7 @@ use anyhow::anyhow;
 use control::{OperatorError, OperatorErrorKind, Revocable, Revocation, RevokedKind};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use turn_proto::{AuthPolicy, Policy, Revoked, TokenAlgorithm};
+use turn_proto::{AuthPolicy, Policy, Revoked, TokenAlgorithm, UserName, UserNameError};
 use turn_types::Realm;
 
 use crate::failure::{Failure, OrFail as _, Result};
@@ -20,9 +20,6 @@ use crate::failure::{Failure, OrFail as _, Result};
 /// Revocations at one time: each is a few hundred bytes in memory and in a file that each change
 /// replaces.
 const REVOCATIONS_MAX: usize = 10_000;
-
-/// Longest name in bytes: that of a USERNAME (RFC 8489 §14.3).
-const NAME_BYTES_MAX: usize = 508;
 
 /// Longest file: so many of the longest entries.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -91,7 +88,12 @@ impl Revocations {
         let mut revoked = Revoked::default();
         for Entry { kind, realm, name, sha256, .. } in &self.all {
             match (kind, sha256) {
-                (Kind::Name, _) => revoked.refuse_name(realm.as_str().into(), name.as_str().into()),
+                (Kind::Name, _) => {
+                    // An entry has a name that was accepted as one.
+                    if let Ok(name) = UserName::new(name) {
+                        revoked.refuse_name(realm.as_str().into(), &name);
+                    }
+                }
                 // By its name, as long as it has that key.
                 (Kind::TokenKey, Some(hash)) if self.has_key(&policy, realm, name, hash) => {
                     revoked.refuse_token_key(realm.as_str().into(), name.as_str().into());
@@ -119,15 +121,19 @@ impl Revocations {
         let realm = realm(policy, what)?;
         let sha256 = hash(policy, &realm, what)?;
         let name = match what.kind {
-            RevokedKind::Name => user_db::prepared_name(&what.name).map_err(|error| {
-                invalid(error.to_string(), "write the name as `turnpike sessions` shows it")
-            })?,
-            RevokedKind::Secret | RevokedKind::TokenKey => what.name.clone(),
+            // A kid is sent as a name.
+            RevokedKind::Name | RevokedKind::TokenKey => {
+                UserName::new(&what.name).map(UserName::into_string)
+            }
+            RevokedKind::Secret if what.name.len() > UserName::BYTES_MAX => {
+                Err(UserNameError::TooLong(what.name.len()))
+            }
+            RevokedKind::Secret => Ok(what.name.clone()),
         };
-        if name.len() > NAME_BYTES_MAX {
-            let error = format!("the name has more than {NAME_BYTES_MAX} bytes");
-            return Err(invalid(error, "no client can have such a name"));
-        }
+        let name = name.map_err(|error| {
+            let hint = "no client can have such a name: write it as `turnpike sessions` shows it";
+            invalid(format!("the name {error}"), hint)
+        })?;
         let (kind, realm) = (what.kind.into(), realm.to_string());
         let is_same = |one: &Entry| {
             one.kind == kind && one.realm == realm && one.name == name && one.sha256 == sha256
@@ -157,7 +163,11 @@ impl Revocations {
     ) -> Result<Revocation, OperatorError> {
         let realm = what.realm.as_deref().unwrap_or(&policy.realm);
         let kind = what.kind.into();
-        let is_it = |one: &Entry| one.kind == kind && one.realm == realm && one.name == what.name;
+        let name = match what.kind {
+            RevokedKind::Name | RevokedKind::TokenKey => UserName::form_of(&what.name),
+            RevokedKind::Secret => what.name.as_str().into(),
+        };
+        let is_it = |one: &Entry| one.kind == kind && one.realm == realm && one.name == name;
         let first = self.all.iter().find(|one| is_it(one)).map(Entry::public);
         self.all.retain(|one| !is_it(one));
         first.ok_or_else(|| OperatorError {
@@ -227,10 +237,10 @@ impl From<RevokedKind> for Kind {
 }
 
 /// End of a name's revocation by the time in it: the later one where both of its parts may be
-/// times. `None` where there is none, or it is over: the name is a user's.
+/// times. `None` where there is none, or it is over: the name is a user's. A name of digits alone
+/// is one as well, since ids of users look like times.
 pub(crate) fn end_of_name(name: &str, separator: char, now: u64) -> Option<u64> {
     let parts = [
-        Some(name),
         name.split_once(separator).map(|(time, _)| time),
         name.rsplit_once(separator).map(|(_, time)| time),
     ];
@@ -398,7 +408,7 @@ mod tests {
             ("alice:1900000000", Some(1_900_000_000)),
             ("1900000000:42", Some(1_900_000_000)),
             ("1900000000:2000000000", Some(2_000_000_000)),
-            ("1900000000", Some(1_900_000_000)),
+            ("1900000000", None),
             ("1900000000-alice", None),
         ] {
             assert_eq!(end_of_name(name, ':', 1_800_000_000), end, "{name}");

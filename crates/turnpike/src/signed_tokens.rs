@@ -13,6 +13,7 @@ use outgoing_http::{Bounds, Client, Roots, Url};
 use serde_json::{Map, Value};
 use settings::Settings;
 use tokio::sync::Notify;
+use turn_proto::UserName;
 
 use crate::authorizer::Limits;
 use crate::failure::{Failure, OrFail as _, Result};
@@ -139,10 +140,12 @@ impl Verifier {
 
     fn read(&self, claims: &Map<String, Value>) -> std::result::Result<Signed, String> {
         let user = match claims.get(&self.user_claim) {
-            Some(Value::String(name)) if !name.is_empty() => name.clone(),
+            Some(Value::String(name)) => name.clone(),
             Some(Value::Number(number)) => number.to_string(),
             Some(_) | None => return Err(format!("its claim {} names no user", self.user_claim)),
         };
+        let name = UserName::new(&user);
+        let user = name.map_err(|error| format!("its claim {} {error}", self.user_claim))?;
         let limits = match claims.get("turn") {
             None => Limits::default(),
             Some(limits) => serde_json::from_value(limits.clone())
@@ -150,7 +153,7 @@ impl Verifier {
         };
         let limits =
             limits.read().map_err(|error| format!("its claim turn is not understood: {error}"))?;
-        Ok(Signed { user, limits })
+        Ok(Signed { user: user.into_string(), limits })
     }
 }
 

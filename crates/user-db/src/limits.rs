@@ -2,9 +2,6 @@
 
 use std::time::Duration;
 
-/// A name in bytes: USERNAME is shorter than 509 bytes (RFC 8489 §14.3).
-pub(crate) const NAME_BYTES_MAX: usize = 508;
-
 /// A realm in bytes: REALM is shorter than 128 characters (RFC 8489 §14.9).
 pub(crate) const REALM_BYTES_MAX: usize = 127;
 

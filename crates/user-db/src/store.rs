@@ -3,11 +3,11 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use stun_wire::{long_term_key_md5, long_term_key_sha256, opaque_string, userhash};
+use stun_wire::{UserName, long_term_key_md5, long_term_key_sha256, opaque_string, userhash};
 use turn_types::Secret;
 
 use crate::error::StoreError;
-use crate::limits::{NAME_BYTES_MAX, PASSWORD_BYTES_MAX, REALM_BYTES_MAX};
+use crate::limits::{PASSWORD_BYTES_MAX, REALM_BYTES_MAX};
 
 /// A look-up that is under way. Dropping it gives it up.
 pub type Lookup<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
@@ -231,12 +231,13 @@ impl NewUser {
     }
 }
 
-/// Prepares a name as an OpaqueString (RFC 8265 §4.2), the form in which it is stored and sent.
+/// Brings a name into the form in which it is stored and looked up ([`UserName`]).
 ///
 /// # Errors
 /// [`StoreError::Name`], as [`NewUser::new`].
 pub fn prepared_name(name: &str) -> Result<String, StoreError> {
-    prepared(name, NAME_BYTES_MAX).map_err(|what| StoreError::Name { what })
+    let name = UserName::new(name).map_err(|error| StoreError::Name { what: error.to_string() })?;
+    Ok(name.into_string())
 }
 
 const NOT_ALLOWED: &str =

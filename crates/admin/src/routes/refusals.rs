@@ -7,6 +7,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use control::{RefusalFilter, Refused, reasons};
 use serde::Deserialize;
+use turn_proto::UserName;
 use turn_types::Instant;
 
 use crate::limits::{SESSIONS_DEFAULT, SESSIONS_MAX};
@@ -35,7 +36,8 @@ pub(super) async fn list(
         let error = format!("limit is {limit}, and must be from 1 to {SESSIONS_MAX}");
         return Err(Problem::bad_request(error, "ask for one user or client to see fewer"));
     }
-    let filter = RefusalFilter { user: which.user, client: which.client };
+    let user = which.user.map(|name| UserName::form_of(&name).into_owned());
+    let filter = RefusalFilter { user, client: which.client };
     // One more than asked for tells whether there are more.
     let found = app.handle.workers.refusals(filter, limit + 1).await;
     let mut found = found.map_err(Problem::of_workers)?;

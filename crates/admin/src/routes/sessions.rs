@@ -9,6 +9,7 @@ use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
 use control::SessionFilter;
 use serde::Deserialize;
+use turn_proto::UserName;
 use turn_types::AllocationId;
 
 use self::order::{Cursor, Order};
@@ -40,6 +41,14 @@ pub(super) struct Which {
     peers: bool,
     limit: Option<usize>,
     after: Option<String>,
+}
+
+impl Which {
+    /// The sessions of the named user.
+    fn of_user(&self) -> SessionFilter {
+        let form = |name| UserName::form_of(name).into_owned();
+        SessionFilter { user: self.user.as_deref().map(form), after: None }
+    }
 }
 
 /// A session of which the query selects its page.
@@ -129,7 +138,7 @@ async fn rows(app: &App, which: &Which, order: Order) -> Result<Vec<Row>, Proble
     let workers = &app.handle.workers;
     if which.rates || order.is_by_rate() {
         let gathered = app.roll.take(workers).await.map_err(Problem::of_workers)?;
-        let of_user = SessionFilter { user: which.user.clone(), after: None };
+        let of_user = which.of_user();
         let row = |session: &control::Session| Row {
             session: session.clone(),
             rates: gathered.rates(session.record.id),
@@ -137,7 +146,7 @@ async fn rows(app: &App, which: &Which, order: Order) -> Result<Vec<Row>, Proble
         let of_user = gathered.sessions.iter().filter(|one| of_user.takes(&one.record));
         return Ok(of_user.map(row).collect());
     }
-    let filter = SessionFilter { user: which.user.clone(), after: None };
+    let filter = which.of_user();
     let all = workers.all_sessions(&filter).await.map_err(Problem::of_workers)?;
     Ok(all.into_iter().map(|session| Row { session, rates: None }).collect())
 }
@@ -153,7 +162,8 @@ fn selects(which: &Which, session: &control::Session) -> bool {
     let Some(filter) = which.filter.as_deref().filter(|filter| !filter.is_empty()) else {
         return true;
     };
-    let part = filter.to_lowercase();
+    // A part of a name has the form of a name.
+    let part = UserName::form_of(filter).to_lowercase();
     let has = |text: String| text.to_lowercase().contains(&part);
     has(record.user.to_string())
         || has(record.id.to_string())

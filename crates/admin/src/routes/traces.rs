@@ -6,6 +6,7 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use control::limits::{TRACE_MAX, TRACES_MAX};
+use turn_proto::UserName;
 use turn_types::Prefix;
 
 use crate::problem::Problem;
@@ -32,7 +33,8 @@ pub(super) async fn add(State(app): State<App>, body: Bytes) -> Result<Json<Trac
     }
     let now = (app.clock)();
     let until = now + Duration::from_secs(wish.seconds);
-    let trace = control::Trace { client, user: wish.user, until };
+    let user = wish.user.map(|name| UserName::form_of(&name).into_owned());
+    let trace = control::Trace { client, user, until };
     app.handle.traces.add(now, trace).map_err(|_| {
         let error = format!("there are {TRACES_MAX} traces, which is the maximum");
         Problem::bad_request(error, "end them with `turnpike log-level configured`")

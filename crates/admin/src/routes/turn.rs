@@ -13,7 +13,7 @@ use axum::{Extension, Json};
 use control::{MintWish, OperatorRequest};
 use serde::Deserialize;
 use tokio::sync::oneshot;
-use turn_proto::{GrantLimits, LimitsError};
+use turn_proto::{GrantLimits, LimitsError, UserName};
 
 use crate::holder::Holder;
 use crate::limits::MINTED_PER_SECOND;
@@ -111,7 +111,7 @@ pub(super) async fn mint(
             MintWish { realm: caller.realm_of(asked.realm)?, user, lasts, limits }
         }
         Some(signed) => {
-            let other = asked.username.is_some_and(|name| name != signed.user);
+            let other = asked.username.is_some_and(|name| UserName::form_of(&name) != signed.user);
             if other || asked.realm.is_some() {
                 let error = "a signed token is for its own user in the server's own realm";
                 return Err(Problem::bad_request(error, "leave username and realm out"));

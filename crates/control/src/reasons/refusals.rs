@@ -28,6 +28,10 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
         Refusal::WrongRealm => {
             "The client keeps a realm of its own: let it take the one of the 401, or set `realm` to it."
         }
+        Refusal::InvalidUsername => {
+            "Let the application hand out names without control, invisible and private characters, of at most 508 \
+             bytes: such names could be neither listed nor revoked."
+        }
         Refusal::UnknownUser => {
             "Check the name with `turnpike user list`, and its realm. A name of the form `1700000000:alice` is a \
              time-limited one: it needs `auth.secret`."

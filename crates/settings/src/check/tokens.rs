@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use turn_proto::TokenKey;
 use turn_proto::limits::TOKEN_KEYS_MAX;
+use turn_proto::{TokenKey, UserName};
 
 use super::secret::Source;
 use crate::document::Document;
@@ -41,6 +41,14 @@ pub(super) fn entries(
             let help = "add kid = \"...\", the name that the authorization server calls the key by";
             source.refuse("there is no kid", help, errors);
             continue;
+        };
+        // Clients send it as their name.
+        let kid = match UserName::new(kid) {
+            Ok(kid) => kid.into_string(),
+            Err(error) => {
+                source.refuse(&format!("the kid {error}"), "call the key by another name", errors);
+                continue;
+            }
         };
         if keys.iter().any(|other| *other.kid == *kid) {
             let what = format!("another key is called \"{kid}\" too");

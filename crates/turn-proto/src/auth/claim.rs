@@ -1,6 +1,6 @@
 //! The claims of a request about its sender, before any proof.
 
-use stun_wire::{AttributeType, Message, Method, PasswordAlgorithm, userhash, value};
+use stun_wire::{AttributeType, Message, Method, PasswordAlgorithm, UserName, userhash, value};
 use turn_types::{ClientAddr, Now};
 
 use super::nonce::{self, Issuer, NonceState, Ports};
@@ -24,7 +24,7 @@ pub(super) fn issuer(rules: RealmRules<'_>) -> Issuer<'_> {
 }
 
 /// The claimed user of a request with a nonce that was given to its address.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Claim<'a> {
     pub(super) user: ClaimedUser<'a>,
     /// PASSWORD-ALGORITHM; `None` is an old client, for which the key is MD5.
@@ -33,12 +33,33 @@ pub(super) struct Claim<'a> {
 }
 
 /// The user attribute of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ClaimedUser<'a> {
     /// USERNAME.
-    Name(&'a str),
+    Name(ClaimedName<'a>),
     /// USERHASH.
     Hash([u8; 32]),
+}
+
+/// USERNAME of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ClaimedName<'a> {
+    /// Name as the client sent it: the client's key is made of these bytes (RFC 8489 §9.2.2).
+    pub(super) sent: &'a str,
+    /// Form of the name, by which everything else knows the user.
+    pub(super) form: UserName<'a>,
+}
+
+impl ClaimedName<'_> {
+    /// Returns the form of the name.
+    pub(super) fn form(&self) -> &str {
+        self.form.as_str()
+    }
+
+    /// Returns the name as the client sent it, if its form is another one.
+    pub(super) fn other_spelling(&self) -> Option<&str> {
+        (self.sent != self.form()).then_some(self.sent)
+    }
 }
 
 impl<'a> Claim<'a> {
@@ -52,7 +73,7 @@ impl<'a> Claim<'a> {
         if !message.integrity().is_present() {
             return Err(Refusal::NoCredentials);
         }
-        let user = ClaimedUser::read(message)?;
+        let user = UserAttribute::read(message)?;
         let realm = message.first(AttributeType::REALM).ok_or(Refusal::IncompleteCredentials)?;
         let nonce = message.first(AttributeType::NONCE).ok_or(Refusal::IncompleteCredentials)?;
         // What the client was given on the connection that has its allocation is good on those for
@@ -71,11 +92,17 @@ impl<'a> Claim<'a> {
         if realm != rules.name.as_bytes() {
             return Err(Refusal::WrongRealm);
         }
-        Ok(Self { user, algorithm, nonce_is_stale })
+        Ok(Self { user: user.claimed()?, algorithm, nonce_is_stale })
     }
 }
 
-impl<'a> ClaimedUser<'a> {
+/// The user attribute of a request as sent.
+enum UserAttribute<'a> {
+    Name(&'a str),
+    Hash([u8; 32]),
+}
+
+impl<'a> UserAttribute<'a> {
     fn read(message: &Message<'a>) -> Result<Self, Refusal> {
         let name = message.first(AttributeType::USERNAME).map(value::username);
         let hash = message.first(AttributeType::USERHASH).map(value::userhash);
@@ -88,10 +115,23 @@ impl<'a> ClaimedUser<'a> {
         }
     }
 
+    /// Brings a name into its form: only of a client with a nonce of ours.
+    fn claimed(self) -> Result<ClaimedUser<'a>, Refusal> {
+        Ok(match self {
+            Self::Name(sent) => {
+                let form = UserName::new(sent).map_err(|_| Refusal::InvalidUsername)?;
+                ClaimedUser::Name(ClaimedName { sent, form })
+            }
+            Self::Hash(hash) => ClaimedUser::Hash(hash),
+        })
+    }
+}
+
+impl ClaimedUser<'_> {
     /// Returns true for the user of that name.
     pub(super) fn is(&self, name: &str, realm: &str) -> bool {
         match self {
-            Self::Name(claimed) => *claimed == name,
+            Self::Name(claimed) => claimed.form() == name,
             Self::Hash(claimed) => userhash(name, realm).is_ok_and(|hash| hash == *claimed),
         }
     }

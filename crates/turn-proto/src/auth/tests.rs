@@ -289,7 +289,18 @@ fn credentials_must_be_complete_and_well_formed() {
         assert_eq!(refused(&first(&policy, &ask)), Refusal::IncompleteCredentials, "case {index}");
     }
     let long = Ask::by(&"x".repeat(763), "right", &policy);
-    assert!(matches!(first(&policy, &long), AuthStep::NeedUser { .. }), "763 bytes are a name");
+    assert_eq!(refused(&first(&policy, &long)), Refusal::InvalidUsername, "well-formed, nobody's");
+}
+
+/// The database has names in their form, with keys of that form.
+#[test]
+fn a_user_is_looked_up_by_the_form_of_the_name() {
+    let policy = policy();
+    for (sent, form) in [("zoe\u{308}", "zo\u{eb}"), ("ann\u{a0}k", "ann k"), ("ann", "ann")] {
+        let step = first(&policy, &Ask::by(sent, "right", &policy));
+        let AuthStep::NeedUser { user, .. } = step else { panic!("{step:?}") };
+        assert_eq!(user, UserQuery::Name(form.into()));
+    }
 }
 
 #[test]

@@ -77,6 +77,18 @@ impl<'a> TimeLimitedName<'a> {
     }
 }
 
+/// Reads a time-limited name as authentication does: returns the time of expiry and the account
+/// with its limits. `None` if there is no time in the name. Makers of names can check them with it.
+#[must_use]
+pub fn expiry_and_account(
+    name: &str,
+    separator: char,
+    now: UnixSeconds,
+) -> Option<(UnixSeconds, &str)> {
+    let TimeLimitedName { expires, account } = TimeLimitedName::parse(name, separator, now)?;
+    Some((expires, account))
+}
+
 /// A time in seconds since 1970, in decimal digits and nothing else.
 fn seconds(text: &str) -> Option<UnixSeconds> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

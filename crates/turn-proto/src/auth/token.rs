@@ -50,6 +50,7 @@ pub(super) fn open(
     Ok(Grant {
         realm: realm.clone(),
         user: Arc::clone(&key.kid),
+        other_spelling: None,
         account: account(kid, block.mac_key),
         keys: Keys::Token(keys),
         // In the past if it may not be used any more, or not yet.

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use fair_share::Claimant;
 use state_format::{fields, variants};
-use stun_wire::{IntegrityKey, IntegrityKind};
+use stun_wire::{IntegrityKey, IntegrityKind, UserName};
 use turn_types::{ClientAddr, Realm, Secret, UnixSeconds};
 
 use crate::policy::GrantLimits;
@@ -44,6 +44,7 @@ fields!(Grant {
     5 => expires,
     6 => allocations_max,
     7 => limits,
+    8 => other_spelling or None,
 });
 fields!(UserKeys { 1 => md5, 2 => sha256 });
 fields!(TokenKeys { 1 => kid, 2 => mac });
@@ -72,8 +73,12 @@ pub(crate) struct Integrity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub(crate) realm: Realm,
-    /// The authenticated name; empty on an open relay.
+    /// The authenticated name in its form ([`UserName`]); empty on an open
+    /// relay.
     pub(crate) user: Arc<str>,
+    /// USERNAME of a time-limited credential as sent, where `user` is another spelling: the
+    /// password is made of it.
+    pub(crate) other_spelling: Option<Arc<str>>,
     /// Account of the quotas: the name without the time stamp of a time-limited one.
     pub(crate) account: Arc<str>,
     /// Meaningless on an open relay.
@@ -92,6 +97,7 @@ impl Grant {
         Self {
             realm,
             user: Arc::default(),
+            other_spelling: None,
             account: Arc::default(),
             keys: Keys::LongTerm(UserKeys { md5: Default::default(), sha256: None }),
             expires: None,
@@ -103,6 +109,21 @@ impl Grant {
     /// The client of the grant as it is counted in bounded tables and budgets.
     pub(crate) fn claimant(&self, client: ClientAddr) -> Claimant<'_> {
         Claimant::at(client.ip()).with_account(&self.realm, &self.account)
+    }
+
+    /// Returns the name that the credential was made for.
+    pub(crate) fn sent_name(&self) -> &str {
+        self.other_spelling.as_ref().unwrap_or(&self.user)
+    }
+
+    /// Brings the name into its form: earlier versions kept names as clients sent them.
+    pub(crate) fn in_form(self) -> Self {
+        let form = UserName::form_of(&self.user);
+        if *form == *self.user {
+            return self;
+        }
+        let (user, account) = (form.into(), UserName::form_of(&self.account).into());
+        Self { user, account, other_spelling: Some(self.user.clone()), ..self }
     }
 
     /// Returns true for a grant without credentials.
@@ -201,6 +222,16 @@ mod tests {
     fn token(byte: u8) -> Grant {
         let mac = Secret::new(Arc::from([byte; 20]));
         grant("kid", Keys::Token(TokenKeys { kid: "kid".into(), mac }))
+    }
+
+    #[test]
+    fn a_name_of_an_earlier_version_takes_its_form() {
+        let grant = Grant { account: "zoe\u{308}".into(), ..password("1900000000:zoe\u{308}", 1) };
+        let grant = grant.in_form();
+        assert_eq!((&*grant.user, &*grant.account), ("1900000000:zo\u{eb}", "zo\u{eb}"));
+        assert_eq!(grant.sent_name(), "1900000000:zoe\u{308}");
+        let ann = password("ann", 1);
+        assert_eq!(ann.clone().in_form(), ann);
     }
 
     /// Users of tokens share the key's name: the session key tells one user from another.

@@ -12,6 +12,8 @@ turn_types::labels! {
         PasswordAlgorithms => "password_algorithms",
         /// REALM is not ours.
         WrongRealm => "wrong_realm",
+        /// USERNAME is empty, too long, or has a character that RFC 8265 forbids.
+        InvalidUsername => "invalid_username",
         /// No such user.
         UnknownUser => "unknown_user",
         /// The user is known, the key is wrong.
@@ -134,6 +136,7 @@ impl Refusal {
             | Self::UnknownConnection => 400,
             Self::NoCredentials
             | Self::WrongRealm
+            | Self::InvalidUsername
             | Self::UnknownUser
             | Self::WrongPassword
             | Self::WrongSecret

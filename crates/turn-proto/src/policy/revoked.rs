@@ -3,6 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 
+use stun_wire::UserName;
 use turn_types::Realm;
 
 /// Names and keys of tokens that are refused, each in its realm. Their allocations end when a
@@ -15,9 +16,9 @@ pub struct Revoked {
 
 impl Revoked {
     /// Refuses a name: of a user, the account or the whole name of time-limited credentials, or the
-    /// account of an access token.
-    pub fn refuse_name(&mut self, realm: Realm, name: Arc<str>) {
-        self.names.entry(realm).or_default().insert(name);
+    /// account of an access token. Grants have names in the same form.
+    pub fn refuse_name(&mut self, realm: Realm, name: &UserName<'_>) {
+        self.names.entry(realm).or_default().insert(name.as_str().into());
     }
 
     /// Refuses all access tokens that a key encrypts, by its name.

@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use fair_share::Claimant;
-use stun_wire::{AttributeType, Method, value};
+use stun_wire::{AttributeType, Method, UserName, value};
 use turn_types::{FiveTuple, Instant, Prefix};
 
 use super::state::State;
@@ -308,8 +308,9 @@ impl State {
     ) -> Verdict {
         let Request { rules, now, path, message, .. } = *request;
         let claimed = message.first(AttributeType::USERNAME);
-        let claimed = claimed.and_then(|name| value::username(name).ok()).map(Arc::from);
+        let claimed = claimed.and_then(|name| value::username(name).ok());
         let claimed = claimed.filter(|_| responder.user.is_none());
+        let claimed = claimed.map(|name| Arc::from(UserName::form_of(name)));
         self.allocations.count_refusal(&path.five_tuple, reason);
         let refused = RefusedRequest { claimed, ..responder.refused(reason) };
         self.outbox.notice(Notice::Refused(refused));

@@ -322,7 +322,7 @@ impl Allocation {
             path: snapshot.path,
             attached: snapshot.attached,
             mobility,
-            grant: snapshot.grant,
+            grant: snapshot.grant.in_form(),
             quota: leases.quota,
             created: snapshot.created,
             transaction: snapshot.transaction,

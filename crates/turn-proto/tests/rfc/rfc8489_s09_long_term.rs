@@ -306,12 +306,20 @@ fn an_unknown_user_is_challenged() {
     let mut world = World::new();
     let mut client = Client::new(1000);
     let long = "n".repeat(763);
-    for name in ["nobody", "", "Alice", "alice ", long.as_str()] {
+    let (unknown, invalid) = (Refusal::UnknownUser, Refusal::InvalidUsername);
+    for (name, reason) in [
+        ("nobody", unknown),
+        ("Alice", unknown),
+        ("alice ", unknown),
+        ("", invalid),
+        ("alice\0", invalid),
+        (long.as_str(), invalid),
+    ] {
         let forge = Forge::new(&mut client, &mut world, Method::ALLOCATE)
             .with(AttributeType::USERNAME, name);
         let request = sealed(forge, &client);
         challenged(&client.exchange(&mut world, &request), 401);
-        assert_eq!(world.refusals().pop(), Some(Refusal::UnknownUser), "{name}");
+        assert_eq!(world.refusals().pop(), Some(reason), "{name}");
     }
     let forge = Forge::new(&mut client, &mut world, Method::ALLOCATE)
         .without(AttributeType::USERNAME)

@@ -170,7 +170,7 @@ fn who_allocated_on_an_open_relay_has_no_key_afterwards() {
     let len = sealed.finish().unwrap();
     let reply = client.exchange(&mut world, &out[..len]);
     assert_eq!((reply.code(), reply.sealed), (Some(401), false));
-    assert_eq!(world.refusals().last(), Some(&Refusal::UnknownUser), "the key was looked for");
+    assert_eq!(world.refusals().last(), Some(&Refusal::InvalidUsername), "no user has this name");
     assert_eq!(world.server.allocation_count(), 1);
 }
 

@@ -434,7 +434,7 @@ fn rules_of_the_new_process_count() {
     assert!(world.routes.is_empty());
 
     let mut revoked = Revoked::default();
-    revoked.refuse_name(REALM.into(), "alice".into());
+    revoked.refuse_name(REALM.into(), &stun_wire::UserName::new("alice").unwrap());
     let mut world = restart(world, Policy { revoked: Arc::new(revoked), ..policy() });
     assert_eq!((world.server.allocation_count(), world.sockets.len()), (0, 0));
     assert_eq!(world.ends(), [EndReason::Revoked]);

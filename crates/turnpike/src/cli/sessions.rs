@@ -9,7 +9,7 @@ use super::Output;
 #[derive(Debug, Args)]
 pub(crate) struct Sessions {
     /// Only sessions of one user
-    #[arg(long)]
+    #[arg(long, value_parser = crate::escape::argument)]
     pub(crate) user: Option<String>,
     /// Only sessions of one realm
     #[arg(long)]
@@ -45,7 +45,7 @@ pub(crate) enum Session {
         #[arg(value_name = "ID", required_unless_present_any = ["user", "client"])]
         ids: Vec<String>,
         /// All of one user
-        #[arg(long, value_name = "NAME", conflicts_with = "ids")]
+        #[arg(long, value_name = "NAME", conflicts_with = "ids", value_parser = crate::escape::argument)]
         user: Option<String>,
         /// All of clients at this address
         #[arg(long, value_name = "IP", conflicts_with = "ids")]

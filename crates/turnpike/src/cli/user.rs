@@ -37,6 +37,7 @@ pub(crate) enum UserCommand {
     /// Show a user: its limit, its age and the kinds of its keys, never a key
     Show {
         /// The user's name
+        #[arg(value_parser = crate::escape::argument)]
         name: String,
         #[command(flatten)]
         output: Output,
@@ -52,6 +53,7 @@ pub(crate) enum UserCommand {
     /// Delete a user; its allocations end at their next refresh, or now with --end-sessions
     Delete {
         /// The user's name
+        #[arg(value_parser = crate::escape::argument)]
         name: String,
         /// End the user's live sessions
         #[arg(long)]
@@ -79,6 +81,7 @@ pub(crate) enum UserCommand {
 pub(crate) struct Revocable {
     /// A user, the user part or the whole name of time-limited credentials, or a name as
     /// `turnpike sessions` shows it
+    #[arg(value_parser = crate::escape::argument)]
     pub(crate) name: String,
     /// NAME is that of a shared secret; `default` is auth.secret
     #[arg(long, conflicts_with = "token_key")]
@@ -140,7 +143,7 @@ pub(crate) struct UserAdd {
 #[derive(Debug, Args)]
 pub(crate) struct UserSet {
     /// The user's name
-    #[arg(required_unless_present = "stdin")]
+    #[arg(required_unless_present = "stdin", value_parser = crate::escape::argument)]
     pub(crate) name: Option<String>,
     /// Live allocations this user may have; 0: no limit; default: the configured quota
     #[arg(long, value_name = "N|default", value_parser = allocations_max, required_unless_present = "stdin")]
@@ -159,6 +162,7 @@ pub(crate) struct AllocationsMax(pub(crate) Option<u32>);
 #[derive(Debug, Args)]
 pub(crate) struct UserPassword {
     /// The user's name
+    #[arg(value_parser = crate::escape::argument)]
     pub(crate) name: String,
     /// End the user's live sessions; otherwise they end at their next refresh
     #[arg(long)]

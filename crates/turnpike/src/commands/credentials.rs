@@ -73,8 +73,9 @@ fn mint(
         ))
         .hint("it divides the expiry from the name"));
     }
-    let username =
-        form.name(expires_unix, user, limits).map_err(|error| Failure::usage(anyhow!(error)))?;
+    let username = form
+        .name(now, expires_unix, user, limits)
+        .map_err(|error| Failure::usage(anyhow!(error)))?;
     let password = stun_wire::time_limited_password(secret.secret.expose(), &username);
     let uris = settings.listen().filter(|listener| !listener.ip().is_unspecified());
     Ok(Credential {

@@ -1,6 +1,7 @@
 //! `turnpike sessions` and `turnpike session end`.
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::result;
 use std::thread;
 use std::time::Duration;
@@ -8,10 +9,12 @@ use std::time::Duration;
 use admin::limits::SESSIONS_MAX;
 use admin::types::{Ended, Session, SessionPeers, Sessions};
 use admin::{Client, ClientError, SessionQuery};
+use turn_proto::UserName;
 
 use crate::cli::{self, PathOptions};
 use crate::commands::{ask, failed};
 use crate::confirmation;
+use crate::escape;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Align, Table};
 
@@ -77,6 +80,9 @@ pub(crate) fn act(paths: &PathOptions, args: &cli::Session) -> Result<()> {
     let found = if is_selection {
         let query = SessionQuery { user: user.clone(), client: *at, ..SessionQuery::default() };
         let found = ask(paths, async |client| pages(client, query, usize::MAX).await)?;
+        if found.sessions.is_empty() {
+            warn_of_none(&looked_for(user.as_deref(), *at));
+        }
         if !found.sessions.is_empty() && !yes && !agreed(found.sessions.len(), output.json)? {
             return output::print("no session was ended");
         }
@@ -93,6 +99,27 @@ pub(crate) fn act(paths: &PathOptions, args: &cli::Session) -> Result<()> {
         print_ended(&ended, ids.len() == 1, output.json)?;
     }
     refused.map_or(Ok(()), |error| Err(failed(error, None)))
+}
+
+/// Warns that a command has ended no session, and says which were looked for: a name may be
+/// misspelt, and its sessions would go on.
+pub(crate) fn warn_of_none(looked_for: &str) {
+    let text = format!(
+        "warning: no session was ended: none is live with {looked_for}; `turnpike sessions` shows the names of all"
+    );
+    eprintln!("{}", escape::lines(&text));
+}
+
+/// The sessions of a user in words.
+pub(crate) fn named(user: &str) -> String {
+    format!("the user name or account \"{}\"", escape::line(&UserName::form_of(user)))
+}
+
+/// The selection of a command in words.
+fn looked_for(user: Option<&str>, client: Option<IpAddr>) -> String {
+    let user = user.map(named);
+    let client = client.map(|at| format!("a client at {at}"));
+    [user, client].into_iter().flatten().collect::<Vec<_>>().join(" and ")
 }
 
 /// Says how many a selection is, and asks on a terminal.
@@ -314,7 +341,7 @@ mod tests {
             describe(&Sessions { sessions: vec![session], more: false, ..Sessions::default() });
         assert_eq!(text.lines().count(), 2, "{text:?}");
         assert!(!text.contains(['\u{1b}', '\u{7}']), "{text:?}");
-        assert!(text.contains("x\\u{1b}]0;owned\\u{7}\\n0000"), "{text:?}");
+        assert!(text.contains("x\\u{1b}]0;owned\\u{7}\\u{a}0000"), "{text:?}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
+use turn_proto::UserName;
 use turn_types::Secret;
 use user_db::{
     NewUser, Page, Position, Row, Table, TableEditor, UserEditor, server_editor, server_tables,
@@ -99,7 +100,11 @@ impl Admin<'_> {
             Verb::Add => self.add(),
             Verb::Delete => {
                 let (user, realm) = (self.user()?, self.realm()?);
-                self.users()?.delete(realm, user)?;
+                let mut users = self.users()?;
+                // Users are added under the form of their names; rows of coturn have any spelling.
+                if !users.delete(realm, &UserName::form_of(user))? {
+                    users.delete(realm, user)?;
+                }
                 Ok(())
             }
             Verb::List => self.list(),

@@ -98,7 +98,7 @@ fn kind(refusal: &Refusal, now: Duration) -> String {
 fn subject(refusal: &Refusal) -> String {
     match (&refusal.user, &refusal.claimed_user) {
         (Some(user), _) if !user.is_empty() => escape::line(user).into_owned(),
-        (_, Some(claimed)) => format!("a client that calls itself {claimed:?}"),
+        (_, Some(claimed)) => format!("a client that calls itself \"{}\"", escape::line(claimed)),
         (_, None) => "a client".to_owned(),
     }
 }

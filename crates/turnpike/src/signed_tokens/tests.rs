@@ -112,6 +112,7 @@ fn claims_have_to_be_for_us_and_now() {
     assert!(verify(json!({ "aud": ["other", AUDIENCE] })).is_ok());
     assert!(verify(json!({ "exp": now() - 5 })).is_ok(), "clocks differ");
     assert_eq!(verify(json!({ "sub": 42 })).unwrap().user, "42");
+    assert_eq!(verify(json!({ "sub": "zoe\u{308}" })).unwrap().user, "zo\u{eb}");
     for changes in [
         json!({ "aud": "elsewhere" }),
         json!({ "aud": null }),
@@ -123,6 +124,8 @@ fn claims_have_to_be_for_us_and_now() {
         json!({ "nbf": now() + 60 }),
         json!({ "sub": null }),
         json!({ "sub": "" }),
+        json!({ "sub": "a\u{202e}b" }),
+        json!({ "sub": "a\0" }),
         json!({ "sub": ["alice"] }),
         json!({ "turn": { "allocation": 2 } }),
         json!({ "turn": { "allocations": 0 } }),

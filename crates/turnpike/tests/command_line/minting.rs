@@ -102,25 +102,31 @@ fn a_credential_of_the_server_itself_relays() {
     assert!(uri.contains(&port.to_string()), "{minted}");
     let text = |key: &str| minted[key].as_str().unwrap().to_owned();
     let (user, password) = (text("username"), text("password"));
-    let demo = turnpike(&[
-        "demo",
-        "--seconds",
-        "1",
-        "--server",
-        uri,
-        "--user",
-        &user,
-        "--password",
-        &password,
-    ])
-    .stdout(Stdio::null())
-    .stderr(Stdio::null())
-    .status();
-    assert!(demo.unwrap().success());
+    relays(uri, &user, &password);
 
-    let (status, refused) = get(api, "service=turn&username=1700000000", &token);
-    assert_eq!(status, 400, "two times would be in the name: {refused}");
+    // An id of ten digits is a user, though it looks like a time.
+    let (status, minted) = get(api, "service=turn&username=1700000000", &token);
+    assert_eq!(status, 200, "{minted}");
+    let text = |key: &str| minted[key].as_str().unwrap().to_owned();
+    relays(uri, &text("username"), &text("password"));
     assert_eq!(get(api, "service=turn&username=42", &token).0, 200);
+    let (_, minted) = get(api, "service=turn&username=zoe%CC%88", &token);
+    assert!(minted["username"].as_str().unwrap().ends_with(":zo\u{eb}"), "{minted}");
+    for no_name in ["a%E2%80%8Db", "a%E2%80%AEb", "a%E2%80%8Bb", "a%EE%80%80b", "a%0Ab", "a%00b"] {
+        let (status, refused) = get(api, &format!("service=turn&username={no_name}"), &token);
+        assert_eq!(status, 400, "no client could use it: {refused}");
+        assert!(refused["error"].as_str().unwrap().contains("RFC 8265"), "{refused}");
+    }
     assert_eq!(get(api, "service=turn&realm=elsewhere", &token).0, 404);
     assert_eq!(get(api, "service=turn", "wrong").0, 401);
+}
+
+/// A call with this credential succeeds.
+fn relays(uri: &str, user: &str, password: &str) {
+    let demo = turnpike(&["demo", "--seconds", "1", "--server", uri])
+        .args(["--user", user, "--password", password])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    assert!(demo.unwrap().success(), "{user}");
 }

@@ -148,6 +148,44 @@ fn a_user_part_is_refused_over_a_restart() {
     assert_eq!(scene.live("bob"), 2);
 }
 
+/// Names that commands show are taken back, in whatever spelling a keyboard writes them.
+#[test]
+fn what_sessions_shows_can_be_revoked() {
+    let scene = Scene::start();
+    let _zoe = scene.call("zoe\u{308} k", "default");
+    scene.wait_for_call("zo\u{eb} k");
+    assert_eq!(scene.live("zoe\u{308}\u{a0}k"), 2);
+    let shown = json(&scene.ask(&["sessions", "--json"]));
+    let shown = shown["sessions"][0]["user"].as_str().unwrap().to_owned();
+    assert!(stdout(&scene.ask(&["sessions"])).contains(&shown), "{shown}");
+    let said = json(&scene.ask(&["user", "revoke", &shown, "--json"]));
+    assert_eq!((&said["ended"], &said["name"]), (&2.into(), &shown.into()));
+    let said = stdout(&scene.ask(&["user", "revoke", "zoe\\u{308}\\u{a0}k"]));
+    assert!(said.contains("user zo\u{eb} k in realm test.example"), "{said}");
+    assert!(scene.ask(&["user", "restore", "zoe\u{308} k"]).status.success());
+}
+
+#[test]
+fn a_command_that_ends_nothing_says_what_it_looked_for() {
+    let scene = Scene::start();
+    let _alice = scene.call("alice", "default");
+    scene.wait_for_call("alice");
+    for (arguments, looked_for) in [
+        (&["user", "revoke", "alise"][..], "name or account \"alise\" in realm test.example"),
+        (&["user", "revoke", "zoe\u{308}"], "name or account \"zo\u{eb}\" in realm test.example"),
+        (&["user", "revoke", "--secret", "app"], "the shared secret \"app\" in realm test.example"),
+        (&["session", "end", "--user", "alise"], "name or account \"alise\""),
+        (&["session", "end", "--client", "192.0.2.1"], "a client at 192.0.2.1"),
+    ] {
+        let out = scene.ask(arguments);
+        assert!(out.status.success(), "{out:?}");
+        let said = stderr(&out);
+        assert!(said.starts_with("warning: no session was ended"), "{arguments:?}: {said}");
+        assert!(said.contains(looked_for), "{arguments:?}: {said}");
+    }
+    assert_eq!(scene.live("alice"), 2);
+}
+
 #[test]
 fn a_revoked_secret_ends_its_sessions_and_no_others() {
     let mut scene = Scene::start();

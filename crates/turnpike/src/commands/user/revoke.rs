@@ -9,6 +9,7 @@ use admin::types::{Revocation, RevocationKind, Revoke};
 
 use crate::cli::{self, PathOptions};
 use crate::commands::{ask, sessions};
+use crate::escape;
 use crate::failure::Result;
 use crate::output::{self, Align, Table};
 
@@ -23,6 +24,9 @@ pub(super) fn revoke(
     let seconds = args.lasts.map(|lasts| lasts.as_secs());
     let wish = Revoke { seconds, ..what(realm, &args.what) };
     let revoked = ask(paths, async |client| client.revoke(&wish).await)?;
+    if revoked.ended == 0 {
+        sessions::warn_of_none(&looked_for(&revoked.revocation));
+    }
     if args.what.output.json {
         return output::print_json(&revoked);
     }
@@ -86,8 +90,22 @@ pub(super) fn end_sessions(paths: &PathOptions, realm: &str, name: &str) -> Resu
         thread::sleep(pause);
         ended += ask(paths, async |client| sessions::end_in(client, query.clone(), realm).await)?;
     }
-    eprintln!("{}", counted(ended));
+    match ended {
+        0 => sessions::warn_of_none(&format!("{} in realm {realm}", sessions::named(name))),
+        _ => eprintln!("{}", counted(ended)),
+    }
     Ok(())
+}
+
+fn looked_for(revocation: &Revocation) -> String {
+    let Revocation { kind, realm, name, .. } = revocation;
+    let shown = escape::line(name);
+    let what = match kind {
+        RevocationKind::Name => sessions::named(name),
+        RevocationKind::Secret => format!("a credential of the shared secret \"{shown}\""),
+        RevocationKind::TokenKey => format!("an access token of the key \"{shown}\""),
+    };
+    format!("{what} in realm {realm}")
 }
 
 fn what(realm: Option<String>, args: &cli::Revocable) -> Revoke {
@@ -102,7 +120,7 @@ fn what(realm: Option<String>, args: &cli::Revocable) -> Revoke {
 }
 
 fn described(revocation: &Revocation) -> String {
-    format!("{} {}", noun(revocation.kind), revocation.name)
+    format!("{} {}", noun(revocation.kind), escape::line(&revocation.name))
 }
 
 const fn noun(kind: RevocationKind) -> &'static str {
