@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use settings::value::HttpListen;
-use settings::{RelayEntry, Settings};
+use settings::{Database, RelayEntry, Settings};
 use turn_types::Prefix;
 
 use crate::findings::Finding;
@@ -51,6 +51,7 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<Finding> {
         wide(settings, &prefix.0).map(|finding| finding.at(place))
     }));
     all.extend(private_externals(settings));
+    all.extend(clear_databases(settings));
     if !settings.relay.external_stun.is_empty() && !settings.is_external_auto() {
         all.push(warning(
             "relay.external_stun",
@@ -59,6 +60,33 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<Finding> {
         ));
     }
     all
+}
+
+/// Databases on other hosts whose connections are not encrypted.
+fn clear_databases(settings: &Settings) -> Vec<Finding> {
+    const HELP: &str = "encrypt it: sslmode=verify-full in the URL (for Redis rediss://, for MongoDB tls=true), \
+                        with sslrootcert= for an authority that this host does not trust";
+    let key = |in_file, key: &'static str, of_file| if in_file { of_file } else { key };
+    let users = match settings.user_database() {
+        Database::Server(url) => Some((
+            key(settings.users.database_file.is_some(), "users.database", "users.database_file"),
+            url,
+            "names and keys of users travel to it",
+        )),
+        Database::Sqlite(_) | Database::CoturnSqlite(_) => None,
+    };
+    let statistics = settings.statistics().map(|url| {
+        let in_file = settings.accounting.redis_file.is_some();
+        let key = key(in_file, "accounting.redis", "accounting.redis_file");
+        (key, url, "records of sessions travel to it")
+    });
+    let found = users.into_iter().chain(statistics).filter_map(|(key, url, what)| {
+        // A URL that cannot be understood is another finding.
+        let hosts = user_db::clear_hosts(url.expose()).ok().filter(|hosts| !hosts.is_empty())?;
+        let what = format!("{} is reached in clear: {what} unencrypted", hosts.join(", "));
+        Some(Finding::warning(settings, key, what, HELP))
+    });
+    found.collect()
 }
 
 /// Public addresses that no client elsewhere reaches.
@@ -147,6 +175,29 @@ mod tests {
 
     fn load(text: &str) -> Result<Settings, SettingsErrors> {
         settings::parse(Path::new("t.toml"), text, &Environment::empty())
+    }
+
+    #[test]
+    fn a_database_that_is_reached_in_clear_is_warned_about() {
+        for (text, found) in [
+            ("[users]\ndatabase = \"redis://:hush@db.example.org/0\"", Some("users.database")),
+            ("[accounting]\nredis = \"redis://db.example.org\"", Some("accounting.redis")),
+            ("[accounting]\nredis = \"rediss://db.example.org\"", None),
+            ("[accounting]\nredis = \"redis://127.0.0.1/1\"", None),
+            (
+                "[users]\ndatabase = \"postgres://turn:hush@/t?host=db.example.org&sslmode=disable\"",
+                Some("users.database"),
+            ),
+            ("[users]\ndatabase = \"postgres://turn:hush@/t?host=db.example.org\"", None),
+        ] {
+            let text = format!("{text}\n[auth]\nsecret = \"north-of-the-wall\"\n");
+            let all = warnings(&load(&text).unwrap());
+            assert_eq!(all.first().map(|one| &*one.key), found, "{text}: {all:?}");
+            if let Some(finding) = all.first() {
+                assert!(finding.line().contains("db.example.org is reached in clear"));
+                assert!(!finding.line().contains("hush"), "{}", finding.line());
+            }
+        }
     }
 
     #[test]

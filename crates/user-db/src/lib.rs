@@ -28,6 +28,7 @@ mod cache;
 mod coturn;
 mod credentials;
 mod directory;
+mod endpoint;
 mod error;
 mod limits;
 #[cfg(feature = "mongodb")]
@@ -55,7 +56,9 @@ pub use error::StoreError;
 pub use limits::PASSWORD_BYTES_MAX;
 pub use publication::Publication;
 pub use publisher::Publisher;
-pub use server::{TableEditor, check_url, server_editor, server_reader, server_tables};
+pub use server::{
+    TableEditor, check_url, clear_hosts, server_editor, server_reader, server_tables,
+};
 pub use server_url::authority_files;
 pub use sqlite::SqliteStore;
 pub use sqlite_reader::SqliteReader;

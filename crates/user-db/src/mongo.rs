@@ -9,7 +9,8 @@ use std::time::Duration;
 use mongodb::bson::{Document, doc};
 use mongodb::error::{Error, ErrorKind, WriteFailure};
 use mongodb::options::{
-    ClientOptions, ConnectionString, ReadPreference, SelectionCriteria, Tls, TlsOptions,
+    ClientOptions, ConnectionString, HostInfo, ReadPreference, SelectionCriteria, ServerAddress,
+    Tls, TlsOptions,
 };
 use mongodb::{Client, Collection, Database};
 use tokio::sync::OnceCell;
@@ -17,6 +18,7 @@ use tokio::time::timeout;
 
 use self::places::Change;
 use crate::coturn::{Called, Changes, CoturnDatabase, Heard, Kept};
+use crate::endpoint::Endpoint;
 use crate::error::StoreError;
 use crate::limits::{CONNECT_WITHIN, ONE_AT_A_TIME, REALMS_MAX, UNUSED_FOR};
 use crate::server_url::ServerUrl;
@@ -32,9 +34,31 @@ const DATABASE: &str = "turn";
 /// Code of an insertion that meets its like in a unique index.
 const DUPLICATE: i32 = 11_000;
 
+/// Endpoints of the driver's connections, as it reads them from a URL.
+pub(crate) fn endpoints(url: &ServerUrl) -> Result<Vec<Endpoint>, StoreError> {
+    let parsed = ConnectionString::parse(url.expose()).map_err(|error| {
+        url.failed(format_args!("the URL cannot be understood: {}", text(&error)))
+    })?;
+    Ok(match parsed.host_info {
+        HostInfo::HostIdentifiers(hosts) => hosts.iter().map(endpoint).collect(),
+        HostInfo::DnsRecord(name) => vec![Endpoint::host(&name)],
+        _ => vec![Endpoint::host("a host of another kind")],
+    })
+}
+
+fn endpoint(server: &ServerAddress) -> Endpoint {
+    match server {
+        ServerAddress::Tcp { host, .. } => Endpoint::host(host),
+        ServerAddress::Unix { .. } => Endpoint::Socket,
+        _ => Endpoint::host("a host of another kind"),
+    }
+}
+
 /// MongoDB with coturn's collections.
 pub(crate) struct Mongo {
     url: ServerUrl,
+    /// Connections are encrypted.
+    tls: bool,
     connections: u32,
     /// Wait of a call for a server that answers.
     selection: Duration,
@@ -48,16 +72,13 @@ impl Mongo {
         connections: usize,
         selection: Duration,
     ) -> Result<Self, StoreError> {
-        let parsed = ConnectionString::parse(url.expose());
-        parsed.map_err(|error| {
-            url.failed(format_args!("the URL cannot be understood: {}", text(&error)))
-        })?;
-        if url.tls {
+        let tls = url.encrypts(&endpoints(&url)?);
+        if tls {
             // An error of the file shows at once.
             url.authorities()?;
         }
         let connections = u32::try_from(connections * ONE_AT_A_TIME).unwrap_or(u32::MAX);
-        Ok(Self { url, connections, selection, database: OnceCell::new() })
+        Ok(Self { url, tls, connections, selection, database: OnceCell::new() })
     }
 
     fn failed(&self, error: &Error) -> StoreError {
@@ -98,8 +119,13 @@ impl Mongo {
             Some(Tls::Enabled(tls)) => tls,
             Some(Tls::Disabled) | None => TlsOptions::default(),
         };
-        options.tls = Some(if self.url.tls {
+        // Without TLS to a server on this host, nothing goes to servers that this one names.
+        if !self.tls && options.hosts.len() == 1 && options.repl_set_name.is_none() {
+            options.direct_connection.get_or_insert(true);
+        }
+        options.tls = Some(if self.tls {
             let mut tls = tls;
+            tls.allow_invalid_certificates = Some(false);
             tls.ca_file_path = Some(self.url.authorities_file()?);
             Tls::Enabled(tls)
         } else {

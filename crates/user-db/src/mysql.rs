@@ -7,11 +7,27 @@ use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Opts, OptsBuilder, Params, Pool, PoolConstraints, PoolOpts, SslOpts};
 
 use crate::coturn::{Called, Changes, CoturnDatabase, Heard, Kept, causes};
+use crate::endpoint::Endpoint;
 use crate::error::StoreError;
 use crate::limits::{ONE_AT_A_TIME, REALMS_MAX, SILENT_FOR};
 use crate::server_url::ServerUrl;
 use crate::store::{Page, Position};
 use crate::table::{Dialect, Row, Table};
+
+/// The settings of a URL as the driver reads them.
+pub(crate) fn options(url: &ServerUrl) -> Result<Opts, StoreError> {
+    Opts::from_url(url.expose()).map_err(|error| {
+        url.failed(format_args!("the URL cannot be understood: {}", causes(&error)))
+    })
+}
+
+/// Endpoint of the driver's connections: a socket takes precedence over the host.
+pub(crate) fn endpoint(options: &Opts) -> Endpoint {
+    match options.socket() {
+        Some(_) => Endpoint::Socket,
+        None => Endpoint::host(options.ip_or_hostname()),
+    }
+}
 
 /// MySQL or MariaDB with coturn's tables.
 pub(crate) struct Mysql {
@@ -21,10 +37,8 @@ pub(crate) struct Mysql {
 
 impl Mysql {
     pub(crate) fn new(url: ServerUrl, connections: usize) -> Result<Self, StoreError> {
-        let options = Opts::from_url(url.expose());
-        let options = options.map_err(|error| {
-            url.failed(format_args!("the URL cannot be understood: {}", causes(&error)))
-        })?;
+        let options = options(&url)?;
+        let tls = url.encrypts(&[endpoint(&options)]);
         if options.db_name().is_none_or(str::is_empty) {
             return Err(url.failed(format_args!(
                 "the URL names no database: mysql://USER:PASSWORD@HOST/DATABASE"
@@ -38,7 +52,7 @@ impl Mysql {
         // Nothing in a session is changed, so it need not be reset after each look-up.
         let pool = PoolOpts::new().with_constraints(constraints).with_reset_connection(false);
         builder = builder.pool_opts(pool);
-        if url.tls {
+        if tls {
             let authorities = vec![url.authorities()?.into()];
             let tls =
                 SslOpts::default().with_root_certs(authorities).with_disable_built_in_roots(true);

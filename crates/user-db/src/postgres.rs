@@ -9,12 +9,14 @@ use std::time::Instant;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use tokio::time::{sleep, timeout};
+use tokio_postgres::config::Host as PostgresHost;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::coturn::{Called, Changes, CoturnDatabase, Heard, Kept, Pause, causes};
+use crate::endpoint::Endpoint;
 use crate::error::StoreError;
 use crate::limits::{CONNECT_WITHIN, REALMS_MAX, SILENT_FOR};
 use crate::server_url::ServerUrl;
@@ -45,21 +47,19 @@ struct Attempts {
 
 impl Postgres {
     pub(crate) fn new(url: ServerUrl, connections: usize) -> Result<Self, StoreError> {
-        let config = Config::from_str(url.expose());
-        let mut config = config.map_err(|error| {
-            url.failed(format_args!("the URL cannot be understood: {}", causes(&error)))
-        })?;
+        let mut config = config(&url)?;
+        let tls = url.encrypts(&endpoints(&config));
         config.application_name("turnpike").connect_timeout(CONNECT_WITHIN);
         // A server that is gone without a word is noticed.
         config.keepalives(true).keepalives_idle(SILENT_FOR).keepalives_interval(CONNECT_WITHIN);
         config.tcp_user_timeout(SILENT_FOR);
-        let mode = if url.tls {
+        let mode = if tls {
             tokio_postgres::config::SslMode::Require
         } else {
             tokio_postgres::config::SslMode::Disable
         };
         config.ssl_mode(mode);
-        let tls = url.tls.then(|| connector(&url)).transpose()?;
+        let tls = tls.then(|| connector(&url)).transpose()?;
         let link = || {
             let attempts = Attempts { pause: Pause::new(), failed: None };
             Arc::new(Link { client: Mutex::default(), attempts: attempts.into() })
@@ -229,6 +229,26 @@ fn carry<T: MakeTlsConnect<Socket>>(
             }
         }
     });
+}
+
+/// The settings of a URL as the driver reads them.
+pub(crate) fn config(url: &ServerUrl) -> Result<Config, StoreError> {
+    Config::from_str(url.expose()).map_err(|error| {
+        url.failed(format_args!("the URL cannot be understood: {}", causes(&error)))
+    })
+}
+
+/// Endpoints of the driver's connections: it connects to `hostaddr` where there is one, and `host`
+/// names the server in its certificate.
+pub(crate) fn endpoints(config: &Config) -> Vec<Endpoint> {
+    let (hosts, addresses) = (config.get_hosts(), config.get_hostaddrs());
+    let of = |index: usize| match (addresses.get(index), hosts.get(index)) {
+        (Some(address), _) => Some(Endpoint::host(&address.to_string())),
+        (None, Some(PostgresHost::Tcp(name))) => Some(Endpoint::host(name)),
+        (None, Some(PostgresHost::Unix(_))) => Some(Endpoint::Socket),
+        (None, None) => None,
+    };
+    (0..hosts.len().max(addresses.len())).filter_map(of).collect()
 }
 
 fn connector(url: &ServerUrl) -> Result<MakeRustlsConnect, StoreError> {

@@ -6,13 +6,15 @@ mod places;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use redis::RedisError;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{AsyncCommands as _, Client, RedisError};
+use redis::{AsyncCommands as _, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use self::places::Place;
 use crate::coturn::{Called, Changes, CoturnDatabase, Heard, Kept, causes};
+use crate::endpoint::Endpoint;
 use crate::error::StoreError;
 use crate::limits::{
     CONNECT_WITHIN, EDIT_WITHIN, PAUSE_MAX, PAUSE_MIN, REALMS_MAX, SCAN_COUNT, TRIGGER_EVERY,
@@ -21,6 +23,32 @@ use crate::publication::Publication;
 use crate::server_url::ServerUrl;
 use crate::store::{Page, Position};
 use crate::table::{Row, Table};
+
+/// The settings of a URL as the driver reads them.
+pub(crate) fn info(url: &ServerUrl) -> Result<ConnectionInfo, StoreError> {
+    let info = url.expose().into_connection_info().map_err(|error| {
+        url.failed(format_args!("the URL cannot be understood: {}", causes(&error)))
+    })?;
+    if matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. }) {
+        return Err(url.failed(format_args!(
+            "#insecure is not offered: the server's certificate is checked; name its authority with sslrootcert="
+        )));
+    }
+    Ok(info)
+}
+
+/// Endpoint of the driver's connection.
+pub(crate) fn endpoint(info: &ConnectionInfo) -> Endpoint {
+    match info.addr() {
+        ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => Endpoint::host(host),
+        ConnectionAddr::Unix(_) => Endpoint::Socket,
+        _ => Endpoint::host("a server of another kind"),
+    }
+}
+
+fn is_encrypted(info: &ConnectionInfo) -> bool {
+    matches!(info.addr(), ConnectionAddr::TcpTls { .. })
+}
 
 /// Redis with coturn's keys.
 pub(crate) struct Redis {
@@ -32,14 +60,15 @@ pub(crate) struct Redis {
 
 impl Redis {
     pub(crate) fn new(url: ServerUrl) -> Result<Self, StoreError> {
-        let client = if url.tls {
+        let info = info(&url)?;
+        let client = if is_encrypted(&info) {
             let root_cert = Some(url.authorities()?);
             // The library makes its settings of TLS with the provider of the process.
             let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
             let certificates = redis::TlsCertificates { client_tls: None, root_cert };
-            Client::build_with_tls(url.expose(), certificates)
+            Client::build_with_tls(info, certificates)
         } else {
-            Client::open(url.expose())
+            Client::open(info)
         };
         let client = client.map_err(|error| {
             url.failed(format_args!("the URL cannot be understood: {}", causes(&error)))

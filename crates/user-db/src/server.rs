@@ -77,6 +77,33 @@ pub fn check_url(text: &str) -> Result<(), StoreError> {
     open(text, Purpose::Look).map(drop)
 }
 
+/// Other hosts to which connections of a URL are made in clear, names, keys and password included.
+/// Decided from the settings that the driver reads from the URL. Waits for no network.
+///
+/// # Errors
+/// As [`check_url`].
+pub fn clear_hosts(text: &str) -> Result<Vec<String>, StoreError> {
+    if text.starts_with(SCHEME) {
+        return Ok(Vec::new());
+    }
+    let url = ServerUrl::parse(text)?;
+    let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
+    let endpoints = match scheme {
+        #[cfg(feature = "postgresql")]
+        "postgresql" | "postgres" => crate::postgres::endpoints(&crate::postgres::config(&url)?),
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => vec![crate::mysql::endpoint(&crate::mysql::options(&url)?)],
+        #[cfg(feature = "redis")]
+        "redis" | "rediss" | "redis+unix" => {
+            vec![crate::redis_server::endpoint(&crate::redis_server::info(&url)?)]
+        }
+        #[cfg(feature = "mongodb")]
+        "mongodb" | "mongodb+srv" => crate::mongo::endpoints(&url)?,
+        _ => return Err(not_built_in(&url, scheme)),
+    };
+    Ok(url.clear_hosts(&endpoints))
+}
+
 /// Use of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -114,13 +141,17 @@ pub(crate) fn open(text: &str, purpose: Purpose) -> Result<Arc<dyn CoturnDatabas
             let selection = if purpose == Purpose::Look { SELECT_WITHIN } else { CONNECT_WITHIN };
             Ok(Arc::new(crate::mongo::Mongo::new(url, connections, selection)?))
         }
-        _ => match feature(scheme) {
-            Some(name) => Err(url.failed(format_args!(
-                "this program was built without the feature \"{name}\": build it with \
-                 `cargo build --release -p turnpike --features {name}`"
-            ))),
-            None => Err(url.failed(format_args!("{scheme} is not a known kind of database"))),
-        },
+        _ => Err(not_built_in(&url, scheme)),
+    }
+}
+
+fn not_built_in(url: &ServerUrl, scheme: &str) -> StoreError {
+    match feature(scheme) {
+        Some(name) => url.failed(format_args!(
+            "this program was built without the feature \"{name}\": build it with \
+             `cargo build --release -p turnpike --features {name}`"
+        )),
+        None => url.failed(format_args!("{scheme} is not a known kind of database")),
     }
 }
 
@@ -147,6 +178,40 @@ mod tests {
             assert!(error.contains("-p turnpike --features mongodb"), "{error}");
             assert!(!error.contains("hush"), "{error}");
         }
+    }
+
+    /// Host, and whether it is reached in clear: only where the URL says so.
+    #[test]
+    #[cfg(all(feature = "postgresql", feature = "mysql", feature = "redis"))]
+    fn nothing_leaves_this_host_in_clear_unless_the_url_says_so() {
+        const DB: &[&str] = &["db.example.org"];
+        for (url, clear) in [
+            ("postgresql://turn:x@127.0.0.1/turn", &[][..]),
+            ("postgresql://turn:x@[::1]:5433/turn", &[]),
+            ("postgresql://turn:x@%2Frun%2Fpostgresql/turn", &[]),
+            ("postgresql://turn:x@/turn?host=%2Frun%2Fpostgresql", &[]),
+            ("postgresql://turn:x@db.example.org/turn", &[]),
+            ("postgres://turn:x@/turn?host=db.example.org", &[]),
+            ("postgres://turn:x@localhost/turn?hostaddr=192.0.2.7", &[]),
+            ("postgres://turn:x@/turn?host=db.example.org&sslmode=disable", DB),
+            ("postgres://turn:x@localhost/turn?hostaddr=192.0.2.7&sslmode=disable", &["192.0.2.7"]),
+            ("postgres://turn:x@localhost,db.example.org/turn?sslmode=disable", DB),
+            ("mysql://turn:x@localhost/turn", &[]),
+            ("mysql://turn:x@db.example.org/turn", &[]),
+            ("mysql://turn:x@db.example.org/turn?sslmode=disable", DB),
+            ("mysql://turn:x@db.example.org/turn?socket=%2Frun%2Fmysql&sslmode=disable", &[]),
+            ("redis://db.example.org", DB),
+            ("redis://:x@[2001:db8::7]:6380/1", &["2001:db8::7"]),
+            ("redis://127.0.0.1/0", &[]),
+            ("rediss://db.example.org", &[]),
+            ("rediss://db.example.org?sslmode=disable", DB),
+            ("redis+unix:///run/redis", &[]),
+            ("sqlite-coturn:///var/lib/turn/turndb", &[]),
+        ] {
+            assert_eq!(clear_hosts(url).unwrap(), clear, "{url}");
+        }
+        let insecure = check_url("rediss://db.example.org/#insecure").unwrap_err().to_string();
+        assert!(insecure.contains("#insecure is not offered"), "{insecure}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use turn_types::Secret;
 
+use crate::endpoint::Endpoint;
 use crate::error::StoreError;
 
 /// Files of authorities that this host trusts.
@@ -21,14 +22,14 @@ pub(crate) struct ServerUrl {
     password: Secret<String>,
     /// Scheme, host and database.
     shown: String,
-    /// True if the connection is encrypted, and the server's certificate checked.
-    pub(crate) tls: bool,
+    /// TLS as the URL demands or refuses it; `None`: according to the hosts.
+    asked: Option<bool>,
     /// File of the authorities that sign it, instead of the host's.
     authorities: Option<PathBuf>,
 }
 
 impl ServerUrl {
-    /// Takes a URL apart. Without `sslmode`, TLS is used unless the server is on this host.
+    /// Takes a URL apart.
     ///
     /// # Errors
     /// `sslmode` has another value than `disable` and `verify-full`.
@@ -43,14 +44,18 @@ impl ServerUrl {
             url: Secret::default(),
             password: Secret::new(password.to_owned()),
             shown: format!("{scheme}://{hosts}/{name}"),
-            tls: scheme == "rediss" || !(hosts.split(',').all(is_here) || scheme == "redis"),
+            asked: match scheme {
+                "rediss" => Some(true),
+                "redis" => Some(false),
+                _ => None,
+            },
             authorities: None,
         };
         let mut kept = Vec::new();
         for option in query.split('&').filter(|option| !option.is_empty()) {
             match option.split_once('=') {
-                Some(("sslmode", "disable")) => url.tls = false,
-                Some(("sslmode", "verify-full")) => url.tls = true,
+                Some(("sslmode", "disable")) => url.asked = Some(false),
+                Some(("sslmode", "verify-full")) => url.asked = Some(true),
                 Some(("sslmode", other)) => {
                     return Err(url.failed(format_args!(
                         "sslmode={other} is not offered: write sslmode=verify-full, where the server's certificate \
@@ -69,8 +74,8 @@ impl ServerUrl {
         let query = if kept.is_empty() { String::new() } else { format!("?{}", kept.join("&")) };
         let scheme = match scheme {
             "mariadb" => "mysql",
-            "redis" if url.tls => "rediss",
-            "rediss" if !url.tls => "redis",
+            "redis" | "rediss" if url.asked == Some(true) => "rediss",
+            "redis" | "rediss" => "redis",
             scheme => scheme,
         };
         url.url = Secret::new(format!("{scheme}://{rest}{query}"));
@@ -80,7 +85,7 @@ impl ServerUrl {
     /// Takes an option of TLS by its name in URLs of MongoDB; returns whether it is one.
     fn take_mongodb(&mut self, name: &str, value: &str) -> Result<bool, StoreError> {
         match (&*name.to_ascii_lowercase(), value) {
-            ("tls" | "ssl", _) => self.tls = value == "true",
+            ("tls" | "ssl", _) => self.asked = Some(value == "true"),
             ("tlscafile", _) => self.authorities = Some(decoded(value).into()),
             (
                 "tlsinsecure" | "tlsallowinvalidcertificates" | "tlsallowinvalidhostnames",
@@ -94,6 +99,20 @@ impl ServerUrl {
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Returns true if connections to these endpoints are encrypted and the server's certificate
+    /// checked: as the URL has it, otherwise if one of them is another host.
+    pub(crate) fn encrypts(&self, endpoints: &[Endpoint]) -> bool {
+        self.asked.unwrap_or_else(|| endpoints.iter().any(|one| one.elsewhere().is_some()))
+    }
+
+    /// Other hosts among these endpoints to which keys travel in clear.
+    pub(crate) fn clear_hosts(&self, endpoints: &[Endpoint]) -> Vec<String> {
+        if self.encrypts(endpoints) {
+            return Vec::new();
+        }
+        endpoints.iter().filter_map(Endpoint::elsewhere).map(str::to_owned).collect()
     }
 
     /// The URL for the driver.
@@ -133,27 +152,12 @@ impl ServerUrl {
 #[must_use]
 pub fn authority_files(text: &str) -> Vec<PathBuf> {
     match ServerUrl::parse(text) {
-        Ok(url) if url.tls => match url.authorities {
+        Ok(url) if url.asked != Some(false) => match url.authorities {
             Some(named) => vec![named],
             None => BUNDLES.iter().map(PathBuf::from).collect(),
         },
         _ => Vec::new(),
     }
-}
-
-/// Returns whether a host, perhaps with a port, is this one: loopback, or a directory of a Unix
-/// socket.
-fn is_here(host: &str) -> bool {
-    let bare = match host.strip_prefix('[') {
-        Some(v6) => v6.split(']').next().unwrap_or(v6),
-        None => host.split(':').next().unwrap_or(host),
-    };
-    let loopback = bare.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
-    loopback
-        || bare.is_empty()
-        || bare == "localhost"
-        || bare.starts_with("%2F")
-        || bare.starts_with("%2f")
 }
 
 /// Text with its `%2F` and the like put back.
@@ -174,23 +178,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tls_is_left_out_on_this_host_alone() {
-        for (text, tls) in [
-            ("postgresql://turn@127.0.0.1/turn", false),
-            ("postgresql://turn@[::1]:5433/turn", false),
-            ("postgresql://turn@%2Frun%2Fpostgresql/turn", false),
-            ("postgresql://turn@db.example.org/turn", true),
-            ("postgresql://turn@localhost,db.example.org/turn", true),
-            ("postgresql://turn@db.example.org/turn?sslmode=disable", false),
-            ("mysql://turn@localhost/turn?sslmode=verify-full", true),
-            ("redis://db.example.org", false),
-            ("rediss://db.example.org", true),
-            ("mongodb://db1.example.org,db2.example.org/turn", true),
-            ("mongodb+srv://cluster.example.org/turn", true),
-            ("mongodb://db.example.org/turn?replicaSet=a&ssl=false", false),
-            ("mongodb://127.0.0.1/turn?tls=true", true),
+    fn the_url_decides_before_the_hosts() {
+        let (here, away) = (Endpoint::host("localhost"), Endpoint::host("db.example.org"));
+        for (text, at_here, at_away) in [
+            ("postgresql://a/turn", false, true),
+            ("postgresql://a/turn?sslmode=disable", false, false),
+            ("mysql://a/turn?sslmode=verify-full", true, true),
+            ("redis://a", false, false),
+            ("redis://a?sslmode=verify-full", true, true),
+            ("rediss://a", true, true),
+            ("mongodb://a/turn?replicaSet=a&ssl=false", false, false),
+            ("mongodb://a/turn?tls=true", true, true),
         ] {
-            assert_eq!(ServerUrl::parse(text).unwrap().tls, tls, "{text}");
+            let url = ServerUrl::parse(text).unwrap();
+            let tls = [&here, &away].map(|one| url.encrypts(std::slice::from_ref(one)));
+            assert_eq!(tls, [at_here, at_away], "{text}");
+            let both = [here.clone(), away.clone()];
+            assert_eq!(url.clear_hosts(&both).is_empty(), at_away, "{text}");
         }
         let refused =
             ServerUrl::parse("mysql://a:pass@b/c?sslmode=prefer").unwrap_err().to_string();

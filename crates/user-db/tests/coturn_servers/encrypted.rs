@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use test_support::{DatabaseKind, DatabaseServer};
-use user_db::server_editor;
+use user_db::{clear_hosts, server_editor};
 
 use super::{Asked, server, user};
 
@@ -42,6 +42,25 @@ fn postgresql_is_checked() {
          WHERE application_name = 'turnpike' AND NOT ssl",
     );
     assert!(plain.contains(" 0"), "{plain}");
+}
+
+/// A name that is not known to be this host is another one, wherever the URL has it: the server is
+/// sent nothing in clear, though it would take it.
+#[test]
+fn a_host_in_the_query_is_a_host() {
+    let Some(server) = server(DatabaseKind::Postgres) else { return };
+    let tcp = server.tcp_url();
+    let port = tcp.rsplit_once(':').unwrap().1.split('/').next().unwrap();
+    // The resolver of this host reads it as 127.0.0.1.
+    let named = format!("postgresql://turn@/turn?host=127.1&port={port}");
+    let error = server_editor(&named).unwrap().realms().unwrap_err().to_string();
+    assert!(error.contains("server does not support TLS"), "{error}");
+    assert!(clear_hosts(&named).unwrap().is_empty());
+    let clear = format!("{named}&sslmode=disable");
+    assert!(server_editor(&clear).unwrap().realms().is_ok());
+    assert_eq!(clear_hosts(&clear).unwrap(), ["127.1"]);
+    let here = format!("postgresql://turn@127.1:{port}/turn?hostaddr=127.0.0.1");
+    assert!(server_editor(&here).unwrap().realms().is_ok(), "the address is this host's");
 }
 
 #[test]
