@@ -24,7 +24,7 @@ use axum::{Json, Router};
 
 pub use self::access::Access;
 pub use self::tokens::{Rights, Token, TokenError, TokenFile};
-pub use crate::signed::{Signed, SignedTokens};
+pub use crate::signed::{Signed, SignedTokenError, SignedTokens};
 
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::openapi;

@@ -1,7 +1,9 @@
 //! Errors: each has a message and advice.
 
+use std::time::Duration;
+
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use control::{ControlError, OperatorError, OperatorErrorKind};
 
@@ -11,6 +13,8 @@ use crate::types;
 #[derive(Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
+    /// Time after which the same request may succeed.
+    retry_after: Option<Duration>,
     body: types::Problem,
 }
 
@@ -20,7 +24,14 @@ impl Problem {
         error: impl Into<String>,
         hint: impl Into<String>,
     ) -> Self {
-        Self { status, body: types::Problem { error: error.into(), hint: hint.into() } }
+        let body = types::Problem { error: error.into(), hint: hint.into() };
+        Self { status, retry_after: None, body }
+    }
+
+    /// Adds `Retry-After` (RFC 9110 §10.2.3).
+    pub(crate) const fn retry_after(mut self, time: Duration) -> Self {
+        self.retry_after = Some(time);
+        self
     }
 
     pub(crate) fn bad_request(error: impl Into<String>, hint: impl Into<String>) -> Self {
@@ -72,6 +83,10 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        (self.status, Json(self.body)).into_response()
+        let mut response = (self.status, Json(self.body)).into_response();
+        if let Some(time) = self.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, time.as_secs().max(1).into());
+        }
+        response
     }
 }

@@ -309,6 +309,41 @@ async fn many_wrong_tokens_are_slowed_down() {
     assert_eq!(server.with(&right, "GET", "/v1/status").await.status, 200);
 }
 
+/// An application learns whether its user needs another token, or patience.
+#[tokio::test]
+async fn a_signed_token_is_denied_or_cannot_be_judged_or_is_too_much() {
+    let server = Server::start().await;
+    let path = "/turn?service=turn";
+    assert_eq!(server.with("good.a.b", "GET", path).await.status, 200);
+    let late = server.with("late.a.b", "GET", path).await;
+    assert_eq!((late.status, late.header("retry-after")), (503, Some("60")), "{}", late.body);
+    assert!(late.body.contains("its keys are missing"), "{}", late.body);
+    let denied = server.with("wrong.a.b", "GET", path).await;
+    assert_eq!((denied.status, denied.header("retry-after")), (401, None), "{}", denied.body);
+    assert!(denied.body.contains("it is signed by nobody"), "{}", denied.body);
+    assert_eq!(server.with("good.a.b", "GET", "/v1/status").await.status, 401, "only at /turn");
+
+    // Missing keys are nobody's guess: the source is not slowed down for them.
+    for _ in 0..=admin::limits::WRONG_TOKENS_PER_MINUTE {
+        assert_eq!(server.with("late.a.b", "GET", path).await.status, 503);
+    }
+    let mut answer = server.with("good.a.b", "GET", path).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    for _ in 0..10 * admin::limits::MINTED_PER_SECOND {
+        answer = server.with("good.a.b", "GET", path).await;
+        if answer.status != 200 {
+            break;
+        }
+    }
+    assert_eq!((answer.status, answer.header("retry-after")), (429, Some("1")), "{}", answer.body);
+    assert!(answer.body.contains("credentials a second"), "{}", answer.body);
+    for _ in 0..=admin::limits::WRONG_TOKENS_PER_MINUTE {
+        answer = server.with("wrong.a.b", "GET", path).await;
+    }
+    assert_eq!((answer.status, answer.header("retry-after")), (429, Some("60")), "{}", answer.body);
+    assert!(answer.body.contains("too many wrong tokens"), "{}", answer.body);
+}
+
 async fn sign_in(server: &Server, token: &str) -> Answer {
     let body = format!("{{\"token\": \"{token}\"}}");
     let headers = "content-type: application/json\r\nsec-fetch-site: same-origin\r\n";

@@ -26,6 +26,7 @@ mod first_start;
 mod handover;
 mod host;
 mod host_watch;
+mod json_object;
 mod listener_test;
 mod listeners;
 mod logging;

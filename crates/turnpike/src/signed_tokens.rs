@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use admin::api::{Signed, SignedTokens};
+use admin::api::{Signed, SignedTokenError, SignedTokens};
 use anyhow::anyhow;
 use jsonwebtoken::{Header, TokenData, Validation, decode, decode_header};
 use outgoing_http::{Bounds, Client, Roots, Url};
@@ -17,6 +17,7 @@ use turn_proto::UserName;
 
 use crate::authorizer::Limits;
 use crate::failure::{Failure, OrFail as _, Result};
+use crate::json_object::JsonObject;
 
 mod keys;
 
@@ -33,6 +34,10 @@ const FETCH_EVERY: Duration = Duration::from_hours(1);
 
 /// Least time between two fetches: tokens that name unknown keys cost the issuer no more.
 const FETCH_AGAIN_AFTER: Duration = Duration::from_mins(1);
+
+/// Maximum age of keys while their URL is silent. An issuer's outage is over by then, and a key
+/// that it has withdrawn proves nothing any more.
+const KEYS_AGE_MAX: Duration = Duration::from_hours(24);
 
 /// Bounds of a set of keys: some hundred keys.
 const FETCH: Bounds = Bounds { deadline: Duration::from_secs(10), body: 256 << 10 };
@@ -54,7 +59,7 @@ pub(crate) fn start(settings: &Settings) -> Result<Option<Arc<dyn SignedTokens>>
         user_claim: wanted.user_claim.to_string(),
         fixed: Keys::new(fixed),
         file: settings.issuer_keys().map(KeysFile::new),
-        fetched: RwLock::default(),
+        fetched: wanted.keys_url.is_some().then(RwLock::default),
         fetch_now: Notify::new(),
     });
     if let Some(file) = &verifier.file {
@@ -87,37 +92,74 @@ struct Verifier {
     /// The shared secret, if there is one.
     fixed: Keys,
     file: Option<KeysFile>,
-    fetched: RwLock<Arc<Keys>>,
+    /// Keys of the URL; `None` inside until they were fetched, `None` without a URL.
+    fetched: Option<RwLock<Option<FetchedKeys>>>,
     /// A token named a key that is unknown.
     fetch_now: Notify,
 }
 
+/// Keys of the URL with the time of their fetch.
+#[derive(Clone, Debug)]
+struct FetchedKeys {
+    keys: Arc<Keys>,
+    at: Instant,
+}
+
 impl SignedTokens for Verifier {
-    fn verify(&self, token: &str) -> std::result::Result<Signed, String> {
-        if token.len() > TOKEN_BYTES_MAX {
-            return Err(format!("it is longer than {TOKEN_BYTES_MAX} bytes"));
-        }
-        let header = decode_header(token).map_err(|_| "it is no token of RFC 7519".to_owned())?;
-        let of_file = self.file.as_ref().map(KeysFile::keys).unwrap_or_default();
-        let fetched = self.fetched.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let sets = [&self.fixed, &of_file, &fetched];
-        let mut candidates = sets.into_iter().flat_map(|keys| keys.of(&header)).peekable();
-        if candidates.peek().is_none() {
-            self.fetch_now.notify_one();
-            return Err("it is signed with an unknown key".to_owned());
-        }
-        let mut why = String::new();
-        for key in candidates {
-            match self.claims(token, &header, key) {
-                Ok(claims) => return self.read(&claims),
-                Err(error) => why = error,
-            }
-        }
-        Err(why)
+    fn verify(&self, token: &str) -> std::result::Result<Signed, SignedTokenError> {
+        self.verify_at(token, Instant::now())
     }
 }
 
 impl Verifier {
+    fn verify_at(
+        &self,
+        token: &str,
+        now: Instant,
+    ) -> std::result::Result<Signed, SignedTokenError> {
+        let denied = |why: &str| SignedTokenError::Denied(why.to_owned());
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(denied(&format!("it is longer than {TOKEN_BYTES_MAX} bytes")));
+        }
+        let header = decode_header(token).map_err(|_| denied("it is no token of RFC 7519"))?;
+        if header.crit.is_some() {
+            return Err(denied("it has critical extensions (crit), and none is understood here"));
+        }
+        let of_file = self.file.as_ref().map(KeysFile::keys).unwrap_or_default();
+        let fetched = self.fetched_keys(now);
+        let of_url = fetched.clone().ok().flatten().unwrap_or_default();
+        let sets = [&self.fixed, &of_file, &of_url];
+        let mut candidates = sets.into_iter().flat_map(|keys| keys.of(&header)).peekable();
+        if candidates.peek().is_none() {
+            self.fetch_now.notify_one();
+            fetched.map_err(|why| SignedTokenError::Unavailable(why.to_owned()))?;
+            return Err(denied("it is signed with an unknown key"));
+        }
+        let mut why = String::new();
+        for key in candidates {
+            match self.claims(token, &header, key) {
+                Ok(claims) => return self.read(&claims).map_err(SignedTokenError::Denied),
+                Err(error) => why = error,
+            }
+        }
+        Err(SignedTokenError::Denied(why))
+    }
+
+    /// The keys of the URL, `None` without one.
+    ///
+    /// # Errors
+    /// There are none yet, or they are older than [`KEYS_AGE_MAX`].
+    fn fetched_keys(&self, now: Instant) -> std::result::Result<Option<Arc<Keys>>, &'static str> {
+        let Some(fetched) = &self.fetched else { return Ok(None) };
+        match &*fetched.read().unwrap_or_else(PoisonError::into_inner) {
+            None => Err("the keys of its issuer could not be fetched yet"),
+            Some(fetched) if now.saturating_duration_since(fetched.at) > KEYS_AGE_MAX => {
+                Err("the keys of its issuer could not be fetched for a day")
+            }
+            Some(fetched) => Ok(Some(Arc::clone(&fetched.keys))),
+        }
+    }
+
     /// The claims of a token that a key has signed.
     fn claims(
         &self,
@@ -135,6 +177,10 @@ impl Verifier {
         validation.validate_nbf = true;
         let data: TokenData<Map<String, Value>> =
             decode(token, key.decoding(), &validation).map_err(|error| error.to_string())?;
+        // A list would be enough for the library if the issuer is in it (RFC 7519 §4.1.1).
+        if !data.claims.get("iss").is_some_and(Value::is_string) {
+            return Err("its claim iss is no text".to_owned());
+        }
         Ok(data.claims)
     }
 
@@ -148,7 +194,8 @@ impl Verifier {
         let user = name.map_err(|error| format!("its claim {} {error}", self.user_claim))?;
         let limits = match claims.get("turn") {
             None => Limits::default(),
-            Some(limits) => serde_json::from_value(limits.clone())
+            Some(limits) => serde_json::from_value::<JsonObject<Limits>>(limits.clone())
+                .map(|JsonObject(limits)| limits)
                 .map_err(|error| format!("its claim turn is not understood: {error}"))?,
         };
         let limits =
@@ -159,7 +206,7 @@ impl Verifier {
 
 /// Fetches the issuer's keys, at once, at intervals and when they lack one.
 async fn fetch(verifier: Arc<Verifier>, client: Client, url: Url) {
-    let mut is_failing = false;
+    let (mut is_failing, mut is_told) = (false, false);
     loop {
         let began = Instant::now();
         let result = client.get(&url, &[], FETCH).await.map_err(|error| error.to_string());
@@ -169,16 +216,25 @@ async fn fetch(verifier: Arc<Verifier>, client: Client, url: Url) {
         });
         match keys {
             Ok(keys) => {
+                is_told = false;
                 if std::mem::take(&mut is_failing) {
                     tracing::info!("the keys of signed tokens were fetched again");
                 }
-                let keys = Arc::new(keys);
-                *verifier.fetched.write().unwrap_or_else(PoisonError::into_inner) = keys;
+                let keys = FetchedKeys { keys: Arc::new(keys), at: began };
+                if let Some(fetched) = &verifier.fetched {
+                    *fetched.write().unwrap_or_else(PoisonError::into_inner) = Some(keys);
+                }
             }
             Err(why) if !is_failing => {
                 is_failing = true;
                 tracing::warn!(
-                    "the keys of signed tokens cannot be fetched from {url} ({why}): the known ones stay"
+                    "the keys of signed tokens cannot be fetched from {url} ({why}): the known ones stay for a day"
+                );
+            }
+            Err(why) if !is_told && verifier.fetched_keys(began).is_err() => {
+                is_told = true;
+                tracing::warn!(
+                    "the keys of signed tokens cannot be fetched from {url} ({why}): no token of its keys is accepted"
                 );
             }
             Err(_) => {}

@@ -14,7 +14,7 @@ use crate::holder::Holder;
 use crate::limits::{SIGNED_IN, SIGNED_IN_MAX, WRONG_SOURCES_MAX, WRONG_TOKENS_PER_MINUTE};
 use crate::peer::network;
 use crate::role::Role;
-use crate::signed::SignedTokens;
+use crate::signed::{SignedTokenError, SignedTokens};
 
 /// Interval in which wrong tokens are counted.
 const MINUTE: Duration = Duration::from_mins(1);
@@ -26,6 +26,15 @@ pub(crate) enum Unknown {
     Wrong,
     /// The same, once more after many.
     TooMany,
+}
+
+/// Reason why a signed token has no holder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SignedRefusal {
+    /// The token is wrong.
+    Denied(Unknown, String),
+    /// Nothing can be said about it at this time.
+    Unavailable(String),
 }
 
 /// The tokens in force, the browsers that signed in, and wrong tokens by source.
@@ -98,8 +107,10 @@ impl Access {
         &self,
         text: &str,
         from: IpAddr,
-    ) -> Result<Holder, (Unknown, String)> {
-        let Some(verifier) = &self.signed else { return Err((Unknown::Wrong, String::new())) };
+    ) -> Result<Holder, SignedRefusal> {
+        let Some(verifier) = &self.signed else {
+            return Err(SignedRefusal::Denied(Unknown::Wrong, String::new()));
+        };
         match verifier.verify(text) {
             Ok(signed) => Ok(Holder {
                 // No token has a blank in its name, nor so its rate.
@@ -108,7 +119,10 @@ impl Access {
                 realm: None,
                 signed: Some(Arc::new(signed)),
             }),
-            Err(why) => Err((self.count_wrong(from), why)),
+            Err(SignedTokenError::Denied(why)) => {
+                Err(SignedRefusal::Denied(self.count_wrong(from), why))
+            }
+            Err(SignedTokenError::Unavailable(why)) => Err(SignedRefusal::Unavailable(why)),
         }
     }
 

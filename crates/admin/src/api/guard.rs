@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{MatchedPath, Request, State};
@@ -10,7 +11,7 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::api::access::{Access, Unknown};
+use crate::api::access::{Access, SignedRefusal, Unknown};
 use crate::api::{cross_origin, origin};
 use crate::holder::Holder;
 use crate::limits::REQUEST_BYTES_MAX;
@@ -23,6 +24,12 @@ use crate::routes::table;
 /// setting it.
 pub(crate) const COOKIE: &str = "turnpike";
 pub(crate) const COOKIE_ENCRYPTED: &str = "__Host-turnpike";
+
+/// Time in which missing keys of signed tokens may have been fetched.
+const KEYS_AGAIN_AFTER: Duration = Duration::from_mins(1);
+
+/// Time in which wrong tokens of an address are counted.
+const WRONG_TOKENS_FOR: Duration = Duration::from_mins(1);
 
 /// Access to the interface; `None` on the control socket, where the kernel decides.
 pub(crate) type Gate = Option<Arc<Access>>;
@@ -166,7 +173,7 @@ fn identify(
     if let Some(token) = bearer(headers) {
         if request.uri().path() == table::TURN && access.takes_signed(token) {
             let signed = access.by_signed_token(token, ip(peer));
-            return signed.map_err(|(unknown, why)| refused_token(unknown, &why, peer));
+            return signed.map_err(|refusal| refused_token(&refusal, peer));
         }
         return access.by_token(token, ip(peer)).map_err(|why| wrong(why, peer));
     }
@@ -199,14 +206,15 @@ pub(crate) fn wrong(why: Unknown, peer: &Peer) -> Problem {
             StatusCode::TOO_MANY_REQUESTS,
             "too many wrong tokens came from this address",
             "wait a minute; `turnpike token list` shows the tokens, and `turnpike token add` makes one",
-        ),
+        )
+        .retry_after(WRONG_TOKENS_FOR),
     }
 }
 
 /// A signed token that is not accepted; the first of a source are in the log.
-fn refused_token(unknown: Unknown, why: &str, peer: &Peer) -> Problem {
-    match unknown {
-        Unknown::Wrong => {
+fn refused_token(refusal: &SignedRefusal, peer: &Peer) -> Problem {
+    match refusal {
+        SignedRefusal::Denied(Unknown::Wrong, why) => {
             tracing::info!(%peer, why, "api: a signed token is refused");
             let hint = "let the application get a new one from its issuer; see signed_tokens in the configuration";
             Problem::new(
@@ -215,7 +223,14 @@ fn refused_token(unknown: Unknown, why: &str, peer: &Peer) -> Problem {
                 hint,
             )
         }
-        Unknown::TooMany => wrong(unknown, peer),
+        SignedRefusal::Denied(Unknown::TooMany, _) => wrong(Unknown::TooMany, peer),
+        // The log has a line about the keys.
+        SignedRefusal::Unavailable(why) => Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("the signed token cannot be verified now: {why}"),
+            "show it again in a minute; the log of the server says why signed_tokens.keys_url gives no keys",
+        )
+        .retry_after(KEYS_AGAIN_AFTER),
     }
 }
 

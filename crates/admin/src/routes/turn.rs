@@ -100,7 +100,8 @@ pub(super) async fn mint(
                 "more than {MINTED_PER_SECOND} credentials a second were asked for with this token"
             ),
             "keep a credential for as long as it is valid, or use several tokens",
-        ));
+        )
+        .retry_after(Duration::from_secs(1)));
     }
     let (reply, answer) = oneshot::channel();
     let limits = asked.limits().map_err(|error| Problem::bad_request(error, advice))?;

@@ -21,7 +21,8 @@ section! {
         #[schemars(example = &"/etc/turnpike/issuer-keys.json")]
         restart keys_file: Option<PathBuf> = None;
         /// Address at which the issuer publishes the same. Fetched at the start, every hour, and
-        /// when a token names a key that is unknown.
+        /// when a token names a key that is unknown. While it cannot be fetched, the known keys
+        /// count for 24 hours.
         #[schemars(example = &"https://login.example.org/.well-known/jwks.json")]
         restart keys_url: Option<ServiceUrl> = None;
         /// Certificates of the authorities that may have signed the certificate of `keys_url`, in a

@@ -2,10 +2,13 @@
 
 use std::num::{NonZeroU32, NonZeroU64};
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use turn_proto::limits::GRANT_PEERS_MAX;
 use turn_proto::{Applicant, Authorization, GrantLimits};
 use turn_types::Prefix;
+
+use crate::json_object::JsonObject;
 
 /// A question.
 #[derive(Debug, Serialize)]
@@ -19,12 +22,25 @@ struct Question<'a> {
     client_port: u16,
 }
 
-/// An answer. An unknown limit is an error: to leave it out would grant more than was meant.
-#[derive(Debug, Default, Deserialize)]
+/// Answer of a service that may permit. An unknown field is an error: without it more could be
+/// granted than was meant.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Answer {
-    allow: bool,
+    /// True: it was read as [`Consent`].
+    #[serde(rename = "allow")]
+    _allow: bool,
+    /// Text for people, such as the reason.
+    #[serde(default, rename = "reason")]
+    _reason: IgnoredAny,
     #[serde(default)]
-    limits: Limits,
+    limits: JsonObject<Limits>,
+}
+
+/// Answer of which only the consent is read: no other field weakens a refusal.
+#[derive(Debug, Deserialize)]
+struct Consent {
+    allow: bool,
 }
 
 /// Limits as in JSON.
@@ -78,12 +94,14 @@ pub(super) fn read(status: u16, body: &[u8]) -> Result<Authorization, String> {
         403 => return Ok(Authorization::Denied),
         other => return Err(format!("it answers with status {other}")),
     }
-    let answer: Answer = serde_json::from_slice(body)
-        .map_err(|error| format!("its answer is not understood: {error}"))?;
-    if !answer.allow {
+    let not_understood = |error| format!("its answer is not understood: {error}");
+    let JsonObject(Consent { allow }) = serde_json::from_slice(body).map_err(not_understood)?;
+    if !allow {
         return Ok(Authorization::Denied);
     }
-    let limits = answer.limits.read();
+    let JsonObject(answer): JsonObject<Answer> =
+        serde_json::from_slice(body).map_err(not_understood)?;
+    let limits = answer.limits.0.read();
     limits
         .map(Authorization::Granted)
         .map_err(|error| format!("its answer is not understood: {error}"))
@@ -105,6 +123,20 @@ mod tests {
         assert_eq!(read(403, b"no"), Ok(Authorization::Denied));
         let no = br#"{"allow": false, "limits": {"allocations": 2}}"#;
         assert_eq!(read(200, no), Ok(Authorization::Denied));
+        let with_more = br#"{"allow": false, "limit": {"allocations": 2}, "code": 7}"#;
+        assert_eq!(read(200, with_more), Ok(Authorization::Denied), "nothing weakens a refusal");
+    }
+
+    #[test]
+    fn a_field_that_is_unknown_is_named() {
+        for (body, name) in [
+            (&br#"{"allow": true, "limit": {"allocations": 2}}"#[..], "`limit`"),
+            (br#"{"allow": true, "limits": {"rate": 2}}"#, "`rate`"),
+            (br#"{"allow": true, "Limits": {}}"#, "`Limits`"),
+        ] {
+            let why = read(200, body).unwrap_err();
+            assert!(why.contains("unknown field") && why.contains(name), "{why}");
+        }
     }
 
     #[test]
@@ -114,6 +146,17 @@ mod tests {
             b"ok",
             b"{}",
             br#"{"allow": "yes"}"#,
+            b"[true]",
+            b"[true, {}]",
+            b"[]",
+            b"true",
+            b"null",
+            br#"{"allow": true, "allow": false}"#,
+            br#"{"allow": true, "limits": []}"#,
+            br#"{"allow": true, "limits": [2]}"#,
+            br#"{"allow": true, "limits": null}"#,
+            br#"{"allow": true, "limit": {"allocations": 2}}"#,
+            br#"{"allow": true} {"allow": false}"#,
             br#"{"allow": true, "limits": {"allocation": 2}}"#,
             br#"{"allow": true, "limits": {"allocations": 0}}"#,
             br#"{"allow": true, "limits": {"allocations": -1}}"#,

@@ -45,9 +45,12 @@ impl Pair {
         Self { kid, algorithm, signing, public }
     }
 
+    fn header(&self) -> Header {
+        Header { kid: Some(self.kid.to_owned()), ..Header::new(self.algorithm) }
+    }
+
     fn sign(&self, claims: &Value) -> String {
-        let header = Header { kid: Some(self.kid.to_owned()), ..Header::new(self.algorithm) };
-        encode(&header, claims, &self.signing).unwrap()
+        encode(&self.header(), claims, &self.signing).unwrap()
     }
 }
 
@@ -84,9 +87,58 @@ fn verifier(pairs: &[&Pair]) -> Verifier {
         user_claim: "sub".to_owned(),
         fixed: Keys::new(vec![Key::of_secret(SECRET)]),
         file: None,
-        fetched: RwLock::new(Arc::new(keys)),
+        fetched: Some(RwLock::new(Some(FetchedKeys { keys: Arc::new(keys), at: Instant::now() }))),
         fetch_now: Notify::new(),
     }
+}
+
+fn is_denied(result: Result<Signed, SignedTokenError>) -> bool {
+    matches!(result, Err(SignedTokenError::Denied(_)))
+}
+
+/// Signers mark with `crit` what a verifier must understand (RFC 7515 §4.1.11): this one
+/// understands no such extension.
+#[test]
+fn a_token_with_critical_extensions_is_refused() {
+    let pair = Pair::new("k", Algorithm::EdDSA);
+    let verifier = verifier(&[&pair]);
+    for crit in [vec![], vec!["b64".to_owned()], vec!["exp".to_owned()]] {
+        let header = Header { crit: Some(crit), ..pair.header() };
+        let token = encode(&header, &claims(), &pair.signing).unwrap();
+        assert!(is_denied(verifier.verify(&token)), "{header:?}");
+    }
+    assert!(verifier.verify(&pair.sign(&claims())).is_ok());
+}
+
+/// An issuer that withdraws a key while its URL is silent is obeyed within a day.
+#[test]
+fn keys_of_a_silent_url_have_an_end() {
+    let pair = Pair::new("k", Algorithm::EdDSA);
+    let verifier = verifier(&[&pair]);
+    let token = pair.sign(&claims());
+    let fetched = Instant::now();
+    let after = |age: Duration| verifier.verify_at(&token, fetched + age);
+    assert!(after(KEYS_AGE_MAX - Duration::from_secs(60)).is_ok());
+    let why = after(KEYS_AGE_MAX + Duration::from_secs(60));
+    assert!(matches!(why, Err(SignedTokenError::Unavailable(_))), "{why:?}");
+    // The shared secret has no age.
+    let signing = EncodingKey::from_secret(SECRET);
+    let token = encode(&Header::new(Algorithm::HS256), &claims(), &signing).unwrap();
+    assert!(verifier.verify_at(&token, fetched + 2 * KEYS_AGE_MAX).is_ok());
+}
+
+/// A wrong token is told from keys that are missing.
+#[test]
+fn without_keys_no_token_is_called_wrong() {
+    let (pair, other) = (Pair::new("k", Algorithm::EdDSA), Pair::new("o", Algorithm::EdDSA));
+    let token = pair.sign(&claims());
+    assert!(is_denied(verifier(&[&other]).verify(&token)), "the issuer has no such key");
+    let silent = Verifier { fetched: Some(RwLock::default()), ..verifier(&[&other]) };
+    let why = silent.verify(&token);
+    assert!(matches!(why, Err(SignedTokenError::Unavailable(_))), "{why:?}");
+    assert!(is_denied(silent.verify("a.b.c")), "no token, whatever the keys are");
+    let without_url = Verifier { fetched: None, ..verifier(&[&other]) };
+    assert!(is_denied(without_url.verify(&token)), "there is no URL to wait for");
 }
 
 #[test]
@@ -130,6 +182,11 @@ fn claims_have_to_be_for_us_and_now() {
         json!({ "turn": { "allocation": 2 } }),
         json!({ "turn": { "allocations": 0 } }),
         json!({ "turn": "all" }),
+        json!({ "turn": [] }),
+        json!({ "turn": [2] }),
+        json!({ "iss": [ISSUER] }),
+        json!({ "iss": ["https://elsewhere.example/", ISSUER] }),
+        json!({ "nbf": "soon" }),
     ] {
         assert!(verify(changes.clone()).is_err(), "{changes}");
     }
