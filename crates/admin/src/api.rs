@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderValue, header};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -29,12 +29,14 @@ pub use crate::signed::{Signed, SignedTokenError, SignedTokens};
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::openapi;
 use crate::page;
+use crate::problem;
 use crate::routes::Routes;
 
 /// The routes of the control socket: its callers are known to the kernel, and may do everything.
 pub fn control(routes: &Routes) -> Router {
     with_document(routes.operations())
         .route_layer(from_fn_with_state(None::<Arc<Access>>, guard::guard))
+        .layer(map_response(problem::explained))
 }
 
 /// The routes for the network: each asks for a token.
@@ -52,7 +54,8 @@ pub fn router(routes: &Routes, access: Access) -> Router {
         .with_state(access)
         .merge(known)
         .merge(page::router())
-        .layer(axum::middleware::map_response(harden))
+        .layer(map_response(problem::explained))
+        .layer(map_response(harden))
 }
 
 fn with_document(operations: Router) -> Router {

@@ -96,6 +96,10 @@ pub mod limits {
     /// Largest head of a request: a path and the headers of a browser.
     pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 
+    /// Bytes of a head that are read: more than [`HEAD_BYTES_MAX`], so that a head between the two
+    /// gets an answer with a reason.
+    pub const HEAD_BYTES_READ_MAX: usize = 4 * HEAD_BYTES_MAX;
+
     /// Time that a connection for monitoring may stay: one that reads nothing of its answer gives
     /// its place back. A collector that asks every 15 s connects anew once a minute.
     pub const MONITORING_CONNECTION: Duration = Duration::from_secs(60);

@@ -132,7 +132,7 @@ const HEAD: &str = "\
 # The interface for operators
 
 HTTP/1.1 and JSON, on the control socket and, with `[api]`, over the network (see [The page](page.md) for tokens). Fields and
-operations are only ever added under `/v1`. A token of one realm may call what says so, and sees and changes that realm alone. Every answer that is not 2xx has `error` and `hint`. `api.json` is this document
+operations are only ever added under `/v1`. A token of one realm may call what says so, and sees and changes that realm alone. Every answer that is not 2xx has `error` and `hint`, except to what is no HTTP or has a head of more than 64 KiB or 100 headers. `api.json` is this document
 as OpenAPI 3.1; a server has it at `/v1/openapi.json`.
 
 ```console

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use axum::Json;
+use axum::body::to_bytes;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use control::{ControlError, OperatorError, OperatorErrorKind};
 
+use crate::limits::{HEAD_BYTES_MAX, REQUEST_BYTES_MAX};
 use crate::types;
 
 /// A refusal on its way out.
@@ -72,6 +74,14 @@ impl Problem {
         Self::new(status, error.error, error.hint)
     }
 
+    pub(crate) fn long_head() -> Self {
+        Self::new(
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            format!("path and headers of the request have more than {HEAD_BYTES_MAX} bytes"),
+            "send fewer or shorter headers: a token has a hundred bytes",
+        )
+    }
+
     pub(crate) fn timed_out() -> Self {
         Self::new(
             StatusCode::GATEWAY_TIMEOUT,
@@ -79,6 +89,42 @@ impl Problem {
             "it is overloaded or stuck; look at its log and at `top -H`",
         )
     }
+}
+
+/// Gives a refusal of the HTTP library the body that every refusal of this interface has.
+pub(crate) async fn explained(response: Response) -> Response {
+    /// Longest text of the library's that is quoted.
+    const REASON_BYTES_MAX: usize = 1024;
+    let status = response.status();
+    let is_json = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    if is_json || !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    let (parts, body) = response.into_parts();
+    let reason = to_bytes(body, REASON_BYTES_MAX).await.unwrap_or_default();
+    let reason = String::from_utf8_lossy(&reason).trim().to_owned();
+    let reason = if reason.is_empty() {
+        status.canonical_reason().unwrap_or("refused").to_owned()
+    } else {
+        reason
+    };
+    let hint = match status {
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            format!("send a body of at most {REQUEST_BYTES_MAX} bytes")
+        }
+        _ => "docs/operate/api.md describes the requests".to_owned(),
+    };
+    let mut problem = Problem::new(status, reason, hint).into_response();
+    for (name, value) in &parts.headers {
+        let is_of_body = [header::CONTENT_TYPE, header::CONTENT_LENGTH].contains(name);
+        if !is_of_body && !problem.headers().contains_key(name) {
+            problem.headers_mut().insert(name.clone(), value.clone());
+        }
+    }
+    problem
 }
 
 impl IntoResponse for Problem {

@@ -26,7 +26,7 @@ use tower_service::Service;
 use crate::access::UnixSocket;
 use crate::limits::{
     API_CONNECTION, API_CONNECTIONS_MAX, CONNECTIONS_MAX, HANDSHAKE_DEADLINE, HEAD_BYTES_MAX,
-    HEAD_DEADLINE, MONITORING_CONNECTION, ROUTE_DEADLINE, UNKNOWN_CONNECTION,
+    HEAD_BYTES_READ_MAX, HEAD_DEADLINE, MONITORING_CONNECTION, ROUTE_DEADLINE, UNKNOWN_CONNECTION,
 };
 use crate::peer::Peer;
 use crate::places::{Place, Places};
@@ -186,7 +186,7 @@ async fn serve_connection(
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_DEADLINE)
-        .max_buf_size(HEAD_BYTES_MAX)
+        .max_buf_size(HEAD_BYTES_READ_MAX)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     let over = async {
@@ -213,10 +213,20 @@ async fn answer(
     request: hyper::Request<Incoming>,
 ) -> Result<axum::response::Response, Infallible> {
     let mut request: Request = request.map(axum::body::Body::new);
+    if head_bytes(&request) > HEAD_BYTES_MAX {
+        return Ok(Problem::long_head().into_response());
+    }
     request.extensions_mut().insert(peer);
     // A router is always ready.
     match timeout(ROUTE_DEADLINE, routes.call(request)).await {
         Ok(answer) => answer,
         Err(_) => Ok(Problem::timed_out().into_response()),
     }
+}
+
+/// Bytes of the head of a request, without its line ends.
+fn head_bytes(request: &Request) -> usize {
+    let path = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
+    let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
+    path + headers.sum::<usize>()
 }

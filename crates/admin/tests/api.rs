@@ -297,6 +297,38 @@ async fn a_token_that_is_added_or_removed_counts_at_once() {
     assert_eq!(server.with(&token, "GET", "/v1/status").await.status, 401);
 }
 
+/// Programs read `error` and `hint` of whatever is refused.
+#[tokio::test]
+async fn every_refusal_has_its_body() {
+    let server = Server::start().await;
+    let admin = server.token(Role::Admin);
+    let bearer = format!("authorization: Bearer {admin}\r\n");
+    let long = "a".repeat(admin::limits::REQUEST_BYTES_MAX + 1);
+    let head = format!("{bearer}x-long: {}\r\n", "a".repeat(admin::limits::HEAD_BYTES_MAX));
+    let form = format!("{bearer}content-type: application/x-www-form-urlencoded\r\n");
+    for (method, path, headers, body, status) in [
+        ("POST", "/v1/revocations", &bearer, &*long, 413),
+        ("POST", "/v1/accounts", &bearer, &*long, 413),
+        ("POST", "/v1/sign-in", &bearer, &*long, 400),
+        ("POST", "/v1/revocations", &bearer, "{", 400),
+        ("POST", "/turn", &form, &*long, 400),
+        ("GET", "/v1/sessions/%ff", &bearer, "", 400),
+        ("GET", "/v1/sessions?limit=many", &bearer, "", 400),
+        ("GET", "/v1/status", &head, "", 431),
+        ("GET", "/v1/nothing", &bearer, "", 404),
+        ("PUT", "/v1/status", &bearer, "", 405),
+        ("POST", "/page/app.js", &bearer, "", 405),
+    ] {
+        let answer = server.ask(method, path, headers, body).await;
+        assert_eq!(answer.status, status, "{method} {path}: {}", answer.body);
+        assert_eq!(answer.header("content-type"), Some("application/json"), "{method} {path}");
+        let body: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+        for key in ["error", "hint"] {
+            assert!(body[key].as_str().is_some_and(|text| !text.is_empty()), "{path}: {body}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn many_wrong_tokens_are_slowed_down() {
     let server = Server::start().await;

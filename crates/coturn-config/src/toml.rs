@@ -125,8 +125,15 @@ pub(crate) fn text(value: &str) -> String {
         match c {
             '"' => quoted.push_str("\\\""),
             '\\' => quoted.push_str("\\\\"),
-            c if c.is_control() => {
-                let _ = write!(quoted, "\\u{:04X}", u32::from(c));
+            '\'' => quoted.push(c),
+            // Whoever shows the file may have to write such characters in another form, in which
+            // TOML would not read them.
+            c if c.escape_debug().len() > 1 => {
+                let number = u32::from(c);
+                let _ = match u16::try_from(number) {
+                    Ok(number) => write!(quoted, "\\u{number:04X}"),
+                    Err(_) => write!(quoted, "\\U{number:08X}"),
+                };
             }
             c => quoted.push(c),
         }
@@ -154,6 +161,19 @@ pub(crate) fn list<T: ToString>(values: &[T]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_printed_is_an_escape_of_toml() {
+        for (value, quoted) in [
+            ("zo\u{eb} \u{439} it's", "\"zo\u{eb} \u{439} it's\""),
+            ("a\"b\\c", r#""a\"b\\c""#),
+            ("a\nb\u{7f}\u{9b}", r#""a\u000Ab\u007F\u009B""#),
+            ("a\u{2028}b\u{202e}\u{200b}\u{feff}", r#""a\u2028b\u202E\u200B\uFEFF""#),
+            ("a\u{e0041}", r#""a\U000E0041""#),
+        ] {
+            assert_eq!(text(value), quoted);
+        }
+    }
 
     #[test]
     fn keys_are_grouped_by_table_with_their_comments() {

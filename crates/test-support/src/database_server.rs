@@ -167,7 +167,15 @@ impl DatabaseServer {
     /// # Panics
     /// It fails.
     pub fn run(&self, text: &str) -> String {
-        let out = self.client("turn", text);
+        self.run_in("turn", text)
+    }
+
+    /// As [`run`](Self::run), in another database of the server.
+    ///
+    /// # Panics
+    /// It fails.
+    pub fn run_in(&self, database: &str, text: &str) -> String {
+        let out = self.client(database, text);
         assert!(out.status.success(), "{text}: {}", String::from_utf8_lossy(&out.stderr));
         String::from_utf8_lossy(&out.stdout).into_owned()
     }

@@ -46,6 +46,11 @@ impl NameForm {
         if in_names && user.contains('?') {
             return Err("username has a question mark, behind which names have limits".to_owned());
         }
+        if limits.peers.as_ref().is_some_and(|peers| peers.is_empty()) {
+            return Err("no peer is left: the peers of the request and of the token have none in \
+                        common"
+                .to_owned());
+        }
         if !in_names && !limits.is_empty() {
             return Err("names have no limits here: set auth.limits_in_names".to_owned());
         }
@@ -145,6 +150,9 @@ mod tests {
         ] {
             assert!(form.name(NOW, 1_900_000_000, user, limits).is_err(), "{user}");
         }
+        let other: GrantLimits = "peers=198.51.100.0/24".parse().unwrap();
+        let error = form.name(NOW, 1_900_000_000, "bob", &limits.and(&other)).unwrap_err();
+        assert!(error.contains("no peer is left"), "{error}");
         let plain = NameForm { separator: ':', limits: false };
         assert_eq!(plain.name(NOW, 1, "a?b", &none).as_deref(), Ok("1:a?b"));
         assert!(plain.name(NOW, 1, "bob", &limits).is_err());

@@ -14,6 +14,11 @@ use crate::server_url::ServerUrl;
 use crate::store::{Page, Position};
 use crate::table::{Dialect, Row, Table};
 
+/// Codes of errors about text that the character set of a table lacks: no user in it has such a
+/// name. ER_CANT_AGGREGATE_2COLLATIONS, ER_INVALID_CHARACTER_STRING, ER_CANNOT_CONVERT_CHARACTER
+/// (MariaDB), ER_CANNOT_CONVERT_STRING (MySQL 8).
+const NO_TEXT_HERE: [u16; 4] = [1267, 1300, 1977, 3854];
+
 /// The settings of a URL as the driver reads them.
 pub(crate) fn options(url: &ServerUrl) -> Result<Opts, StoreError> {
     Opts::from_url(url.expose()).map_err(|error| {
@@ -102,16 +107,24 @@ impl Mysql {
 const NO_SUCH_TABLE: u16 = 1146;
 
 // The usual collations take upper and lower case for the same, and the protocol does not: BINARY
-// compares bytes, and the condition beside it lets the index be used.
+// compares bytes in the encoding of the parameters, and the condition beside it lets the index be
+// used.
 
 impl CoturnDatabase for Mysql {
     fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<String>> {
         const KEY: &str = "SELECT name, hmackey FROM turnusers_lt WHERE realm = ? AND name = ?
-            AND BINARY realm = ? AND BINARY name = ?";
+            AND BINARY CONVERT(realm USING utf8mb4) = ? AND BINARY CONVERT(name USING utf8mb4) = ?";
         Box::pin(async move {
             let values = (&realm, &name, &realm, &name);
-            let rows: Vec<(String, String)> = self.pairs(KEY, values).await?;
-            Ok(rows.into_iter().next().map(|(_, key)| key))
+            let found: Result<Vec<(String, String)>, _> =
+                self.conn().await?.exec(KEY, values).await;
+            match found {
+                Ok(rows) => Ok(rows.into_iter().next().map(|(_, key)| key)),
+                Err(mysql_async::Error::Server(error)) if NO_TEXT_HERE.contains(&error.code) => {
+                    Ok(None)
+                }
+                Err(error) => Err(self.failed(&error)),
+            }
         })
     }
 
@@ -130,7 +143,7 @@ impl CoturnDatabase for Mysql {
 
     fn update(self: Arc<Self>, user: Kept) -> Called<bool> {
         const UPDATE: &str = "UPDATE turnusers_lt SET hmackey = ? WHERE realm = ? AND name = ?
-            AND BINARY realm = ? AND BINARY name = ?";
+            AND BINARY CONVERT(realm USING utf8mb4) = ? AND BINARY CONVERT(name USING utf8mb4) = ?";
         let Kept { realm, name, key } = user;
         let values = (key.expose(), &realm, &name, &realm, &name).into();
         Box::pin(self.run(UPDATE, values))
@@ -138,7 +151,7 @@ impl CoturnDatabase for Mysql {
 
     fn delete(self: Arc<Self>, realm: String, name: String) -> Called<bool> {
         const DELETE: &str = "DELETE FROM turnusers_lt WHERE realm = ? AND name = ?
-            AND BINARY realm = ? AND BINARY name = ?";
+            AND BINARY CONVERT(realm USING utf8mb4) = ? AND BINARY CONVERT(name USING utf8mb4) = ?";
         let values = (&realm, &name, &realm, &name).into();
         Box::pin(self.run(DELETE, values))
     }

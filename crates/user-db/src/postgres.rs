@@ -10,6 +10,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::config::Host as PostgresHost;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Socket};
@@ -69,7 +70,7 @@ impl Postgres {
     }
 
     fn failed(&self, error: &tokio_postgres::Error) -> StoreError {
-        if error.code() == Some(&tokio_postgres::error::SqlState::UNDEFINED_TABLE) {
+        if error.code() == Some(&SqlState::UNDEFINED_TABLE) {
             return self.url.failed(format_args!(
                 "{}; load coturn's schema.sql into this database, or name the one that has its tables",
                 causes(error)
@@ -231,6 +232,10 @@ fn carry<T: MakeTlsConnect<Socket>>(
     });
 }
 
+/// Errors about text that the encoding of a database lacks.
+const NO_TEXT_HERE: [&SqlState; 2] =
+    [&SqlState::UNTRANSLATABLE_CHARACTER, &SqlState::CHARACTER_NOT_IN_REPERTOIRE];
+
 /// The settings of a URL as the driver reads them.
 pub(crate) fn config(url: &ServerUrl) -> Result<Config, StoreError> {
     Config::from_str(url.expose()).map_err(|error| {
@@ -266,7 +271,15 @@ impl CoturnDatabase for Postgres {
     fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<String>> {
         const KEY: &str = "SELECT hmackey FROM turnusers_lt WHERE realm = $1 AND name = $2";
         Box::pin(async move {
-            let rows = Arc::clone(&self).query(KEY, texts([realm, name])).await?;
+            let client = self.client().await?;
+            let found = client.query_typed(KEY, &bound(&texts([realm, name]))).await;
+            let rows = match found {
+                // The encoding of the database lacks the text: no user in it has this name.
+                Err(error) if error.code().is_some_and(|code| NO_TEXT_HERE.contains(&code)) => {
+                    return Ok(None);
+                }
+                found => found.map_err(|error| self.failed(&error))?,
+            };
             let key = rows.first().map(|row| row.try_get(0)).transpose();
             key.map_err(|error| self.failed(&error))
         })

@@ -46,7 +46,7 @@ fn a_signed_token_is_traded_for_a_credential_of_its_user() {
     let sign = |audience: &str, secret: &str| {
         let claims = serde_json::json!({
             "iss": "https://login.example.org/", "aud": audience, "sub": "alice",
-            "exp": 4_000_000_000_u64, "turn": { "allocations": 2 },
+            "exp": 4_000_000_000_u64, "turn": { "allocations": 2, "peers": ["192.0.2.0/24", "127.0.0.0/8"] },
         });
         encode(&Header::default(), &claims, &EncodingKey::from_secret(secret.as_bytes())).unwrap()
     };
@@ -54,7 +54,7 @@ fn a_signed_token_is_traded_for_a_credential_of_its_user() {
     let (status, minted) = get(api, "service=turn&ttl=600", &good);
     assert_eq!(status, 200, "{minted}");
     let text = |key: &str| minted[key].as_str().unwrap().to_owned();
-    assert!(text("username").ends_with(":alice?allocations=2"), "{minted}");
+    assert!(text("username").contains(":alice?allocations=2&peers="), "{minted}");
     let status =
         turnpike(&["demo", "--seconds", "1", "--server", minted["uris"][0].as_str().unwrap()])
             .args(["--user", &text("username"), "--password", &text("password")])
@@ -64,6 +64,9 @@ fn a_signed_token_is_traded_for_a_credential_of_its_user() {
     assert!(status.unwrap().success());
 
     assert_eq!(get(api, "service=turn&username=bob", &good).0, 400, "for its own user alone");
+    let (status, refused) = get(api, "service=turn&peers=203.0.113.0/24", &good);
+    assert_eq!(status, 400, "the token permits none of them: {refused}");
+    assert!(refused["error"].as_str().unwrap().contains("no peer is left"), "{refused}");
     assert_eq!(get(api, "service=turn&realm=test.example", &good).0, 400);
     assert_eq!(get(api, "service=turn", &sign("elsewhere", secret)).0, 401);
     let (status, refused) = get(api, "service=turn", &sign("turn", "another-secret-of-someone"));

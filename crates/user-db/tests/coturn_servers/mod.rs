@@ -53,6 +53,40 @@ impl Asked {
     }
 }
 
+/// A name that the encoding of a database lacks is an unknown user's: anybody may send one, and it
+/// is no failure of the database, which would be in the log and let last known users in.
+fn text_without_a_place_is_nobody(url: &str) {
+    server_editor(url).unwrap().add(&user("zo\u{eb}", "p")).unwrap();
+    let asked = Asked::of(url);
+    assert!(asked.is_known("zo\u{eb}"));
+    for name in ["\u{439}\u{446}\u{443}", "\u{4e2d}", "a\u{1f600}", "\u{20ac}\u{142}"] {
+        assert!(asked.is_unknown(name), "{name}");
+    }
+    assert!(asked.is_known("zo\u{eb}"));
+}
+
+#[test]
+fn names_beyond_latin1_are_unknown_to_postgresql() {
+    let Some(server) = server(DatabaseKind::Postgres) else { return };
+    server.run(
+        "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0",
+    );
+    server.run_in(
+        "latin",
+        "CREATE TABLE turnusers_lt (realm varchar(127), name varchar(512), hmackey char(128),
+         PRIMARY KEY (realm, name))",
+    );
+    let url = server.tcp_url();
+    text_without_a_place_is_nobody(&format!("{}latin", url.strip_suffix("turn").unwrap()));
+}
+
+#[test]
+fn names_beyond_latin1_are_unknown_to_mariadb() {
+    let Some(server) = server(DatabaseKind::Mariadb) else { return };
+    server.run("ALTER TABLE turnusers_lt CONVERT TO CHARACTER SET latin1");
+    text_without_a_place_is_nobody(&server.url());
+}
+
 /// Each sees at once what the other has changed.
 fn shared_with_coturn(server: &DatabaseServer) {
     let url = server.url();
