@@ -121,6 +121,12 @@ fn the_package_is_installed_upgraded_and_removed() {
     assert!(machine.succeed(&["turnpike", "user", "list"]).contains("alice"));
     call_through(&machine, &[&demo[..], &["--seconds", "1"]].concat());
 
+    // A configuration that was deleted stays deleted.
+    fs::remove_file(&file).expect("removed");
+    install("0.1.2");
+    assert!(!file.exists());
+    fs::write(&file, &changed).expect("written");
+
     machine.succeed(&["apt-get", "remove", "-q", "-y", "turnpike"]);
     assert!(!machine.run(&["systemctl", "is-active", "turnpike"]).ok);
     assert!(file.exists() && machine.path("/var/lib/turnpike/users.sqlite").exists());
