@@ -109,5 +109,11 @@ mod tests {
         for (key, algorithm) in [("MTIz", ""), (key, "A256CBC"), ("!", "A128GCM")] {
             assert!(realm.add_token_key("k", key, algorithm).is_err());
         }
+        // A client sends the kid as its name, which has one form.
+        realm.add_token_key("nord\u{e9}e\u{a0}1", key, "").unwrap();
+        realm.add_token_key("norde\u{301}e 2", key, "").unwrap();
+        let kids: Vec<_> = realm.token_keys.iter().skip(2).map(|key| &*key.kid).collect();
+        assert_eq!(kids, ["nord\u{e9}e 1", "nord\u{e9}e 2"]);
+        assert!(realm.add_token_key("a\u{202e}b", key, "").is_err());
     }
 }

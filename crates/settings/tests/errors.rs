@@ -476,6 +476,11 @@ fn token_keys_that_cannot_be() {
              add kid = \"...\", the name that the authorization server calls the key by",
         ),
         (
+            "[[auth.token_keys]]\nkid = \"a\\u202Eb\"\nkey = 'MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='",
+            "turnpike.toml:1: auth.token_keys: entry 1: the kid has a character that RFC 8265 does not allow, such as \
+             a control character\n    call the key by another name",
+        ),
+        (
             "[[auth.token_keys]]\nkid = 'a'\nkey = 'MDEyMzQ1Njc4OTAxMjM0NTY='",
             "turnpike.toml:1: auth.token_keys: entry 1: the key has 17 bytes, and A256GCM needs 32\n    \
              make one with `openssl rand -base64 32`",
