@@ -1,8 +1,8 @@
 //! Places of connections for HTTP at one listener.
 //!
-//! Connections from this host (Unix sockets, loopback) have separate places: no sender can block the
-//! health checks of the host. Networks share the other places. When all are taken, the network with
-//! most connections loses a connection without a token.
+//! Connections from this host (Unix sockets, loopback) have separate places: no sender can block
+//! the health checks of the host. Networks share the other places. When all are taken, the network
+//! with most connections loses a connection without a token.
 
 use std::future::pending;
 use std::net::IpAddr;

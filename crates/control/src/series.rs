@@ -60,7 +60,7 @@ turn_types::labels! {
         Total => "total",
         /// Its address has as many as it may have.
         Address => "address",
-        /// Few are free, and its network has its share of them.
+        /// Few are free, and the client's network has a full share.
         Network => "network",
         /// No descriptors or no memory left.
         Resources => "resources",
@@ -131,7 +131,7 @@ turn_types::labels! {
         Total => "total",
         /// Its address has as many as it may have.
         Address => "address",
-        /// Few are free, and its network has its share of them.
+        /// Few are free, and the client's network has a full share.
         Network => "network",
         /// More wait for processor time than may, or it has waited too long: clients ask again.
         Busy => "busy",

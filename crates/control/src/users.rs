@@ -15,7 +15,7 @@ pub struct UserLookup {
     pub pending: PendingId,
     /// The client.
     pub client: ClientAddr,
-    /// The client has the keys of an allocation: it comes before others.
+    /// True for a client with the keys of an allocation, looked up before other clients.
     pub has_allocation: bool,
     /// The realm to look in.
     pub realm: Arc<str>,

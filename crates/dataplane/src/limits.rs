@@ -52,8 +52,8 @@ const _: () = assert!(
     "the next process begins behind the records of the one before"
 );
 
-/// Maximum number of incomplete ClientHellos of a worker, of 2 KiB each. Beyond it, the network with
-/// most of them loses one, and the client retransmits.
+/// Maximum number of incomplete ClientHellos of a worker, of 2 KiB each. Beyond it, the network
+/// with most of them loses one, and the client retransmits.
 pub const HELLO_PIECES: u32 = 256;
 
 /// Timeout for an incomplete ClientHello: clients retransmit after a second (RFC 6347 §4.2.4.1).

@@ -239,8 +239,8 @@ fn what_is_random_follows_from_the_secret_seed_alone() {
     assert!((8..=32).contains(&high), "all of the range is used: {one:?}");
 }
 
-/// CVE-2026-53450: an operator's rule that an IPv4-mapped address of the same peer passed, on either
-/// side of the comparison.
+/// CVE-2026-53450: an operator's rule that an IPv4-mapped address of the same peer passed, on
+/// either side of the comparison.
 #[test]
 fn a_rule_holds_for_the_mapped_form_of_an_address() {
     for denied in ["198.51.100.0/24", "::ffff:198.51.100.0/120"] {

@@ -3,10 +3,9 @@
 //! a deadline. A store that hangs is answered with [`Answer::Unavailable`] at the deadline, and no
 //! worker waits for it.
 //!
-//! Further look-ups wait in two queues: those of clients with an allocation come first. Each queue
-//! is sorted by the recent look-ups of the client and its networks, so that a flood of names from
-//! one network delays no other. A look-up that is dropped for lack of space or time is answered
-//! with [`Answer::Overloaded`].
+//! Further look-ups wait in two queues: look-ups for clients with an allocation come first. Recent
+//! look-ups of clients and networks sort each queue: a flood of names from one network delays no
+//! other network. A look-up dropped for lack of space or time gets [`Answer::Overloaded`].
 //!
 //! A change made by another process (`turnpike user add`) is seen by the first look-up that comes
 //! half a second or more after the last check for changes ([`DirectoryOptions::changes_after`]); a
@@ -48,7 +47,7 @@ pub enum Answer {
     Overloaded,
 }
 
-/// Client whose user is looked up.
+/// Client of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookupClient {
     /// Address of the client.
@@ -285,7 +284,7 @@ enum Done {
 impl<T, D: Fn(T, Answer)> Lookups<T, D> {
     async fn run(mut self, mut jobs: mpsc::Receiver<Job<T>>) {
         loop {
-            // The order of the queues counts for all that were asked so far.
+            // All received look-ups take part in the order of the queues.
             for _ in 0..QUEUE_MAX {
                 let Ok(job) = jobs.try_recv() else { break };
                 self.queue(job);
@@ -307,7 +306,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         }
     }
 
-    /// Queues a look-up. The one that has to go for it is answered.
+    /// Queues a look-up, and answers the look-up dropped for lack of space.
     fn queue(&mut self, job: Job<T>) {
         let now = turn_types::Instant::ZERO + job.asked.duration_since(self.started);
         let claimant = Claimant::at(job.client.address);
@@ -435,7 +434,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
 
     /// Answers a look-up that failed: by the last known user, if there is one.
     fn failed(&mut self, now: Instant, question: &Question, error: StoreError) {
-        // A limit of this process says nothing about the store.
+        // A limit of this process is no failure of the store.
         if matches!(error, StoreError::Overloaded) {
             return self.answer(question, Answer::Overloaded);
         }

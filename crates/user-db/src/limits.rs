@@ -19,20 +19,20 @@ pub(crate) const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 /// the other process needs.
 pub(crate) const BUSY_NAP: Duration = Duration::from_millis(5);
 
-/// Look-ups on their way to the directory's thread, and in each of its queues. At 20 µs for each
-/// this is 160 ms of work; beyond it an answer would come after the client's first retransmission
-/// (500 ms) under load, so that the look-ups of the clients that have asked most are dropped.
+/// Maximum number of look-ups on the way to the directory's thread, and in each queue of the
+/// thread. At 20 µs per look-up the maximum is 160 ms of work. An answer later than the client's
+/// first retransmission (500 ms) is useless: look-ups of the busiest clients are dropped.
 pub(crate) const QUEUE_MAX: usize = 8192;
 
-/// Time by which a look-up of one address delays its next one behind those of others.
+/// Delay of the next look-up of an address in the queue, for each earlier look-up.
 pub(crate) const LOOKUP_DELAY: Duration = Duration::from_millis(100);
 
 /// Longest wait of a look-up in a queue. With a call to the store (1.4 s) the answer comes before
 /// a worker gives up (3 s).
 pub(crate) const QUEUED_MAX: Duration = Duration::from_millis(1500);
 
-/// Look-ups in flight at a time: several for each connection of a large database pool, so that the
-/// database and not this number bounds the rate. The order of the queues counts for all others.
+/// Maximum number of concurrent look-ups: several for each connection of a large database pool. The
+/// database bounds the rate. All further look-ups are sorted in the queues.
 pub(crate) const IN_FLIGHT_MAX: usize = 256;
 
 /// Users kept in the cache, about 300 bytes each.
