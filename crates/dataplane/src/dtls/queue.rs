@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn for_a_newcomer_a_datagram_of_who_has_sent_most_is_dropped() {
         let mut queue = queue(true);
-        let bot = |number: u16| from((number % 250) as u8, number / 250 << 8, number);
+        let bot = |number: u16| from((number % 250) as u8, (number / 250) << 8, number);
         for round in 0..5 {
             for number in 0..1000 {
                 push(&mut queue, bot(number), hello(round));
