@@ -1,11 +1,10 @@
 //! Files of the account and of the certificate, in a directory of the server's own.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use atomic_file::Access;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use x509_parser::extensions::GeneralName;
@@ -84,21 +83,9 @@ impl Store {
 
     /// Writes a file that only its owner may read, and puts it in the place of the previous one.
     fn save(&self, name: &str, bytes: &[u8]) -> Result<(), AcmeError> {
-        let (path, new) = (self.0.join(name), self.0.join(format!("{name}.new")));
-        let write = || -> io::Result<()> {
-            // A rest of an interrupted attempt may have other permissions.
-            if let Err(error) = fs::remove_file(&new)
-                && error.kind() != io::ErrorKind::NotFound
-            {
-                return Err(error);
-            }
-            let mut file =
-                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-            file.write_all(bytes)?;
-            file.sync_all()?;
-            fs::rename(&new, &path)
-        };
-        write().map_err(|error| AcmeError::Store { path: path.clone(), error })
+        let path = self.0.join(name);
+        atomic_file::replace(&path, bytes, Access::PRIVATE)
+            .map_err(|error| AcmeError::Store { path, error })
     }
 }
 

@@ -1,10 +1,11 @@
 //! The values before: a file that is written before each change, and read to restore them.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use atomic_file::{Access, Owner};
 use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
@@ -227,16 +228,7 @@ impl Drop for State {
 
 /// Replaces a file atomically; it is on the disk when this returns.
 pub(crate) fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let new = path.with_file_name(name);
-    // Remains of a crash. A link of an attacker is removed as well: it is never followed.
-    let _ = fs::remove_file(&new);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    File::open(directory(path))?.sync_all()
+    atomic_file::replace(path, text.as_bytes(), Access { mode, owner: Owner::Process })
 }
 
 fn directory(path: &Path) -> &Path {

@@ -2,12 +2,13 @@
 //! reload, into a directory of the server's own, where commands find the result and confinement
 //! lets the server read it.
 
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
+use atomic_file::Access;
 use coturn_config::{Fate, Import, User, UserKey, import_found, left_out};
 use settings::{Place, Settings, SettingsErrors};
 use turn_types::Secret;
@@ -219,10 +220,5 @@ pub(crate) fn line_of(file: &Path, imported: &Import, key: &str) -> Option<Place
 
 /// Puts a file in place of an older one, whole.
 fn put(path: &Path, text: &str) -> io::Result<()> {
-    let new = path.with_extension("new");
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&new, path)
+    atomic_file::replace(path, text.as_bytes(), Access::PRIVATE)
 }

@@ -5,13 +5,13 @@
 //! 0600 beside it. The password is printed once, since journals keep what is printed; later starts
 //! name the file.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind, Write as _};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
+use atomic_file::Access;
 use control::ServerInfo;
 use serde::{Deserialize, Serialize};
 use settings::Settings;
@@ -140,14 +140,8 @@ fn generate(realm: &str, path: &Path) -> Result<FirstUser> {
 }
 
 fn write(path: &Path, user: &FirstUser) -> io::Result<()> {
-    // Under another name first, so that a half-written file is never taken for a whole one.
-    let staging = PathBuf::from(format!("{}.new", path.display()));
-    let _ = fs::remove_file(&staging);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&staging)?;
-    file.write_all(serde_json::to_string_pretty(user)?.as_bytes())?;
-    file.write_all(b"\n")?;
-    file.sync_all()?;
-    fs::rename(&staging, path)
+    let text = serde_json::to_string_pretty(user)? + "\n";
+    atomic_file::replace(path, text.as_bytes(), Access::PRIVATE)
 }
 
 fn read(path: &Path) -> Result<Option<FirstUser>> {

@@ -1,12 +1,13 @@
 //! New configurations and their secrets: nothing that exists is replaced, and all are written or
 //! none.
 
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
+use atomic_file::{Access, Owner};
 
 use crate::failure::{Failure, Result};
 
@@ -62,20 +63,12 @@ pub(crate) fn write(files: &[NewFile]) -> Result<()> {
 }
 
 fn create(NewFile { path, text, is_secret }: &NewFile) -> io::Result<()> {
-    let mode = if *is_secret { SECRET } else { CONFIGURATION };
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
-    let written = share(&file, path).and_then(|()| file.write_all(text.as_bytes()));
-    if written.is_err() {
-        let _ = fs::remove_file(path);
-    }
-    written
-}
-
-/// Lets the server read a file that root made.
-fn share(file: &File, path: &Path) -> io::Result<()> {
-    let Some(group) = group_of_service(path) else { return Ok(()) };
-    fchown(file, None, Some(group))?;
-    file.set_permissions(Permissions::from_mode(CONFIGURATION))
+    let access = match group_of_service(path) {
+        Some(group) => Access { mode: CONFIGURATION, owner: Owner::Group(group) },
+        None if *is_secret => Access { mode: SECRET, owner: Owner::Process },
+        None => Access { mode: CONFIGURATION, owner: Owner::Process },
+    };
+    atomic_file::create(path, text.as_bytes(), access)
 }
 
 /// The group of a service that reads its configuration in the directory of this file: one that root

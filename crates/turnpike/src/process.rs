@@ -2,12 +2,12 @@
 //! its id.
 
 use std::fs;
+use std::io::ErrorKind::NotFound;
 use std::io::Write as _;
-use std::os::unix::fs::{OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::OFlags;
+use atomic_file::{Access, NewFile, Owner};
 
 use crate::failure::{OrFail as _, Result};
 use crate::logging::LogTarget;
@@ -64,6 +64,9 @@ pub(crate) struct PidFile {
     file: fs::File,
 }
 
+/// Mode of the file: every user may know the id of a process.
+const MODE: u32 = 0o644;
+
 /// Directories that programs share: a server that may remove files there could remove others'
 /// files.
 const SHARED: [&str; 5] = ["/run", "/var/run", "/var", "/tmp", "/var/tmp"];
@@ -72,20 +75,25 @@ impl PidFile {
     /// Writes the file in place of one that a former server left. The file belongs to `owner`, who
     /// may empty it later.
     ///
-    /// The old file is removed rather than opened. It may belong to another user, in whose file
-    /// root cannot write in a sticky directory (`fs.protected_regular`), and it may be a link to a
-    /// file of somebody else.
+    /// The old file is replaced rather than opened. Root cannot open the file of another user in a
+    /// sticky directory (`fs.protected_regular`), and the file may be a link to a foreign one. An
+    /// old file in a directory that the process may not write to is written in place, and keeps its
+    /// owner.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(crate) fn write(path: &Path, owner: Option<(u32, u32)>) -> std::io::Result<Self> {
+    pub(crate) fn write(path: &Path, owner: Owner) -> std::io::Result<Self> {
         // It is removed from wherever the process then is.
         let path = std::path::absolute(path)?;
-        let mut file = open_anew(&path)?;
-        writeln!(file, "{}", std::process::id())?;
-        if let Some((user, group)) = owner {
-            fchown(&file, Some(user), Some(group))?;
-        }
+        let text = format!("{}\n", std::process::id());
+        let replaced = NewFile::open(&path, Access { mode: MODE, owner }).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.replace()
+        });
+        let file = replaced.or_else(|error| {
+            let written = atomic_file::rewrite(&path, text.as_bytes());
+            written.map_err(|other| if other.kind() == NotFound { error } else { other })
+        })?;
         Ok(Self { path, file })
     }
 
@@ -106,20 +114,6 @@ impl PidFile {
     }
 }
 
-/// Creates a file in place of an old one; an old one that cannot be removed is emptied. Links are
-/// not followed.
-fn open_anew(path: &Path) -> std::io::Result<fs::File> {
-    let is_stale = fs::symlink_metadata(path).is_ok_and(|old| old.is_file() || old.is_symlink());
-    let mut options = fs::OpenOptions::new();
-    options.write(true);
-    if is_stale && fs::remove_file(path).is_err() {
-        options.truncate(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-    } else {
-        options.create_new(true);
-    }
-    options.open(path)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,7 +128,7 @@ mod tests {
         // A second name of the old file shows whether that is written.
         fs::write(&path, "").unwrap();
         fs::hard_link(&path, &other).unwrap();
-        let pid_file = PidFile::write(&path, None).unwrap();
+        let pid_file = PidFile::write(&path, Owner::Process).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), own);
         assert_eq!(fs::read_to_string(&other).unwrap(), "");
 
@@ -143,14 +137,14 @@ mod tests {
         fs::write(&other, "mine").unwrap();
         std::os::unix::fs::symlink(&other, &path).unwrap();
         pid_file.end();
-        PidFile::write(&path, None).unwrap();
+        PidFile::write(&path, Owner::Process).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), own);
         assert_eq!(fs::read_to_string(&other).unwrap(), "mine");
 
         // No file at all is in the way of one.
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        assert!(PidFile::write(&path, None).is_err());
+        assert!(PidFile::write(&path, Owner::Process).is_err());
         fs::remove_dir_all(&directory).unwrap();
     }
 }

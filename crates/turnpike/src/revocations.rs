@@ -2,13 +2,13 @@
 //! change replaces the file as a whole. Of a secret or key it has a hash, so that another one of
 //! the same name is not refused.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::anyhow;
+use atomic_file::Access;
 use control::{OperatorError, OperatorErrorKind, Revocable, Revocation, RevokedKind};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -186,14 +186,8 @@ impl Revocations {
 
     /// Replaces the file.
     pub(crate) fn store(&self) -> io::Result<()> {
-        let new = self.path.with_extension("new");
         let text = serde_json::to_vec_pretty(&Content { revocations: self.all.clone() })?;
-        // Of a server that was killed meanwhile.
-        let _ = fs::remove_file(&new);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        fs::rename(&new, &self.path)
+        atomic_file::replace(&self.path, &text, Access::PRIVATE)
     }
 
     fn has_key(&self, policy: &Policy, realm: &str, kid: &str, hash: &str) -> bool {

@@ -4,11 +4,12 @@
 //! `-wal` and `-shm` files beside it, which SQLite gives the same permissions.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use std::{fmt, io};
 
+use atomic_file::{Access, Owner};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params};
 use turn_types::Secret;
 
@@ -328,20 +329,12 @@ fn prepare_file(path: &Path) -> Result<FileId, StoreError> {
 /// Opens the file, or creates it for the owner of its directory: root adds users before the server,
 /// which runs as another user, has started.
 fn open_or_create(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true);
+    let access = Access { owner: Owner::Directory, ..Access::PRIVATE };
     // Only a new file changes its owner: an existing name may be a link to any file.
-    let created = match options.clone().create_new(true).mode(0o600).open(path) {
-        Ok(created) => created,
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return options.open(path),
-        Err(error) => return Err(error),
-    };
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    let owner = fs::metadata(directory.unwrap_or_else(|| Path::new(".")))?;
-    if created.metadata()?.uid() == 0 && owner.uid() != 0 {
-        fchown(&created, Some(owner.uid()), Some(owner.gid()))?;
+    match atomic_file::create(path, &[], access) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        Ok(()) | Err(_) => OpenOptions::new().read(true).write(true).open(path),
     }
-    Ok(created)
 }
 
 fn file_id(metadata: &fs::Metadata) -> FileId {

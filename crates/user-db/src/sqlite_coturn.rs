@@ -2,11 +2,12 @@
 //! others' changes reports them.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
+use atomic_file::Access;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params, params_from_iter};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
@@ -127,9 +128,7 @@ impl File {
 
     /// Makes the file where that is wanted; an error shows when it is opened.
     fn make(&self) -> bool {
-        let mut options = fs::OpenOptions::new();
-        options.write(true).create_new(true).mode(0o600);
-        self.makes && options.open(&self.path).is_ok()
+        self.makes && atomic_file::create(&self.path, &[], Access::PRIVATE).is_ok()
     }
 }
 

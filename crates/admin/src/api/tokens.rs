@@ -3,12 +3,13 @@
 //! The hash is one round of SHA-256. A slow hash protects passwords, which can be guessed from it;
 //! a token is 256 random bits, which cannot, and each request would have to wait for a slow one.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, chown};
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use atomic_file::{Access, Owner};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
@@ -232,24 +233,12 @@ impl TokenFile {
     }
 
     fn replace(&self, tokens: Vec<Token>) -> Result<(), TokenError> {
-        let new = self.path.with_extension("new");
         let text =
             serde_json::to_vec_pretty(&Content { tokens }).map_err(|error| self.broken(&error))?;
-        let write = || {
-            // One of a command that was killed; the lock is held.
-            let _ = fs::remove_file(&new);
-            let mut file =
-                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-            file.write_all(&text)?;
-            file.sync_all()?;
-            // A command of root makes it for the server, which may run as another user.
-            let (made, directory) = (file.metadata()?, fs::metadata(self.directory())?);
-            if made.uid() != directory.uid() {
-                chown(&new, Some(directory.uid()), Some(directory.gid()))?;
-            }
-            fs::rename(&new, &self.path)
-        };
-        write().map_err(|source| self.failed("write", source))
+        // Commands of root write it for a server that may run as another user.
+        let access = Access { owner: Owner::Directory, ..Access::PRIVATE };
+        atomic_file::replace(&self.path, &text, access)
+            .map_err(|source| self.failed("write", source))
     }
 
     fn failed(&self, what: &'static str, source: io::Error) -> TokenError {

@@ -4,11 +4,11 @@
 mod detach;
 mod user;
 
-use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::anyhow;
+use atomic_file::Owner as FileOwner;
 use clap::Parser as _;
 use coturn_config::{ConfigurationFile, Log, Process, configuration_file};
 
@@ -92,23 +92,15 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<()> {
 /// Opens the log and writes the process id, and then becomes the user of the options.
 fn place(wanted: &Process, is_detached: bool, data: Option<&Path>) -> Result<ProcessOptions> {
     let owner = Owner::named(wanted.user.as_deref(), wanted.group.as_deref())?;
-    let ids = owner.map(|owner| (owner.user, owner.group));
-    let usual = is_detached.then_some(Path::new(PID_FILE));
-    let mut pid_file = None;
-    if let Some(path) = wanted.pid_file.as_deref().or(usual) {
-        match PidFile::write(path, ids) {
-            Ok(written) => pid_file = Some(Arc::new(written)),
-            // As coturn, which goes on as well.
-            Err(error) => eprintln!("cannot write the process id to {}: {error}", path.display()),
-        }
-    }
+    let files_owner = owner.map_or(FileOwner::Process, Owner::of_files);
+    let pid_file = write_pid(wanted.pid_file.as_deref(), is_detached, files_owner)?;
     let log = match &wanted.log {
         // Nobody would see it.
         Log::Unnamed if is_detached => LogTarget::Syslog { facility: 3 },
         Log::Unnamed => LogTarget::Stderr,
         Log::Stdout => LogTarget::Stdout,
         Log::Syslog { facility } => LogTarget::Syslog { facility: *facility },
-        Log::File { path, is_copied } => open(path, *is_copied && !is_detached, ids),
+        Log::File { path, is_copied } => open(path, *is_copied && !is_detached, files_owner),
     };
     if let Some(owner) = owner {
         data.map(|data| owner.prepare(data)).transpose()?;
@@ -117,15 +109,32 @@ fn place(wanted: &Process, is_detached: bool, data: Option<&Path>) -> Result<Pro
     Ok(ProcessOptions { log, pid_file, is_detached })
 }
 
-/// A log file; standard error where it cannot be written.
-fn open(path: &Path, is_copied: bool, owner: Option<(u32, u32)>) -> LogTarget {
-    let opened = LogFile::open(path, is_copied).and_then(|file| {
-        if let Some((user, group)) = owner {
-            chown(file.path(), Some(user), Some(group))?;
-        }
-        Ok(file)
-    });
-    opened.map_or_else(
+/// Writes the process id to the file of the options. A server in the background has a default file.
+///
+/// # Errors
+/// The named file of a server in the background cannot be written. The program that started the
+/// server expects the process id there. Other servers start without the file, as coturn does.
+fn write_pid(
+    named: Option<&Path>,
+    is_detached: bool,
+    owner: FileOwner,
+) -> Result<Option<Arc<PidFile>>> {
+    let Some(path) = named.or(is_detached.then_some(Path::new(PID_FILE))) else { return Ok(None) };
+    let error = match PidFile::write(path, owner) {
+        Ok(written) => return Ok(Some(Arc::new(written))),
+        Err(error) => anyhow!("cannot write the process id to {}: {error}", path.display()),
+    };
+    if is_detached && named.is_some() {
+        return Err(Failure::failed(error)
+            .hint("name a file in a directory of the server's user with --pidfile, or start it without -o"));
+    }
+    eprintln!("{error}");
+    Ok(None)
+}
+
+/// Opens the log file; standard error where it cannot be written.
+fn open(path: &Path, is_copied: bool, owner: FileOwner) -> LogTarget {
+    LogFile::open(path, is_copied, owner).map_or_else(
         |error| {
             eprintln!("cannot write the log to {}, and write it here: {error}", path.display());
             LogTarget::Stderr

@@ -1,15 +1,15 @@
 //! Destinations of log lines: standard error; under coturn's name also standard output, a file, or
 //! the system's log.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use atomic_file::{Access, Owner};
 use tracing::{Level, Metadata};
 use tracing_appender::non_blocking::NonBlocking;
 use tracing_subscriber::fmt::MakeWriter;
@@ -20,6 +20,9 @@ const SYSLOG: &str = "/dev/log";
 /// Time that the system's log may take for a line: after it the line is dropped, as those that find
 /// the queue full.
 const SYSLOG_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Mode of a log file: the group reads it.
+const MODE: u32 = 0o640;
 
 /// A destination.
 #[derive(Clone, Debug, Default)]
@@ -44,14 +47,15 @@ pub(crate) struct LogFile {
 }
 
 impl LogFile {
-    /// Opens a file to append to it; makes it for its user and group, if there is none.
+    /// Opens a file to append to it. A new one belongs to `owner`; in a directory to which no other
+    /// user may write an existing one does as well.
     ///
     /// # Errors
-    /// The system refuses.
-    pub(crate) fn open(path: &Path, is_copied: bool) -> io::Result<Self> {
+    /// The system refuses, or the name may lead to a file of another user.
+    pub(crate) fn open(path: &Path, is_copied: bool, owner: Owner) -> io::Result<Self> {
         // It is opened again from wherever the process then is.
         let path = std::path::absolute(path)?;
-        let file = Arc::new(append_to(&path)?);
+        let file = Arc::new(append_to(&path, owner)?);
         Ok(Self { path, file, is_copied })
     }
 
@@ -60,8 +64,8 @@ impl LogFile {
     }
 }
 
-fn append_to(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o640).open(path)
+fn append_to(path: &Path, owner: Owner) -> io::Result<File> {
+    atomic_file::append_to(path, Access { mode: MODE, owner })
 }
 
 /// The end of the queue, in the thread of the log.
@@ -100,7 +104,7 @@ impl Write for Sink {
             }
             Kind::File(log) => {
                 if self.reopen.swap(false, Ordering::Relaxed) {
-                    match append_to(&log.path) {
+                    match append_to(&log.path, Owner::Process) {
                         Ok(file) => log.file = Arc::new(file),
                         // It is the only place to say so.
                         Err(error) => writeln!(
@@ -233,7 +237,7 @@ mod tests {
         std::fs::create_dir_all(&directory).unwrap();
         let [path, old] = ["log", "log.1"].map(|name| directory.join(name));
         let reopen = Arc::new(AtomicBool::new(false));
-        let target = LogTarget::File(LogFile::open(&path, false).unwrap());
+        let target = LogTarget::File(LogFile::open(&path, false, Owner::Process).unwrap());
         let mut sink = Sink::new(&target, Arc::clone(&reopen));
         sink.write_all(b"one\n").unwrap();
         std::fs::rename(&path, &old).unwrap();

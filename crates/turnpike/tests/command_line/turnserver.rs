@@ -165,6 +165,51 @@ fn root_becomes_the_user_of_the_options_and_keeps_no_right() {
     assert!(stderr(&refused).contains("proc-user: this host has no no-such-user"), "{refused:?}");
 }
 
+#[test]
+fn root_gives_no_file_to_the_user_of_the_options_through_a_link() {
+    use std::os::unix::fs::{MetadataExt as _, chown, symlink};
+    let nobody = Some(65_534);
+    let directory = Directory::new();
+    let shared = directory.0.join("shared");
+    std::fs::create_dir(&shared).unwrap();
+    if chown(&shared, nobody, nobody).is_err() {
+        return test_support::skip("only root can become another user");
+    }
+    let [log, pid_file] = ["turn.log", "turn.pid"].map(|name| shared.join(name));
+    let foreign = ["log", "pid"].map(|name| directory.0.join(name));
+    for (file, link) in foreign.iter().zip([&log, &pid_file]) {
+        std::fs::write(file, "root's\n").unwrap();
+        symlink(file, link).unwrap();
+    }
+    let port = free_port().to_string();
+    let options = ["--proc-user=nobody", "-l", path(&log), "--pidfile", path(&pid_file)];
+    let mut process = turnserver(&directory, &[&here(&port)[..], &options].concat());
+    let pipe = std::process::Stdio::piped;
+    let mut process = Running(process.stdout(pipe()).stderr(pipe()).spawn().unwrap());
+    test_support::eventually("the process id", || reads(&pid_file, &process.0.id().to_string()));
+    process.signal("TERM");
+    process.0.wait().unwrap();
+    for file in &foreign {
+        assert_eq!(std::fs::read_to_string(file).unwrap(), "root's\n");
+        assert_eq!(std::fs::metadata(file).unwrap().uid(), 0, "{}", file.display());
+    }
+    let out = process.output();
+    assert!(out.contains("cannot write the log") && out.contains("symbolic link"), "{out}");
+}
+
+#[test]
+fn a_server_in_the_background_without_its_pid_file_does_not_start() {
+    let directory = Directory::new();
+    let port = free_port().to_string();
+    let options = ["-o", "--no-stdout-log", "--pidfile=/proc/no/pid"];
+    let refused = turnserver(&directory, &[&here(&port)[..], &options].concat()).output().unwrap();
+    assert_eq!(refused.status.code(), Some(255), "{refused:?}");
+    assert!(
+        stderr(&refused).contains("cannot write the process id to /proc/no/pid"),
+        "{refused:?}"
+    );
+}
+
 /// A process that ends with its test.
 struct Running(std::process::Child);
 

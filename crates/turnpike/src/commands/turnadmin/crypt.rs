@@ -1,10 +1,9 @@
 //! Passwords as coturn stores them: salted hashes of administrators, and AES for its MySQL option.
 
 use std::fs;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use atomic_file::Access;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use linux_net::random_bytes;
@@ -32,9 +31,7 @@ pub(super) fn make_key(path: &Path) -> std::io::Result<()> {
     const SIGNS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
     let random: [u8; 16] = random_bytes();
     let key = random.map(|byte| SIGNS[usize::from(byte & 63)]);
-    let mut options = fs::OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    file.write_all(&key)
+    atomic_file::replace(path, &key, Access::PRIVATE)
 }
 
 /// The key of a file, its first 16 bytes.

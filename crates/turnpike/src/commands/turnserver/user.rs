@@ -4,11 +4,12 @@
 //! of root. It gives them up as every server does, after its sockets are bound (`confinement`).
 
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, chown};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::anyhow;
+use atomic_file::Access;
 use caps::CapSet;
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
@@ -40,12 +41,16 @@ impl Owner {
         Ok(Some(Self { user: found.map_or(0, |(user, _)| user), group }))
     }
 
+    /// Owner of the files that are made for this user.
+    pub(super) const fn of_files(self) -> atomic_file::Owner {
+        atomic_file::Owner::User(self.user, self.group)
+    }
+
     /// Makes the data directory, and checks that it belongs to the user.
     pub(super) fn prepare(self, data: &Path) -> Result<()> {
         if !data.exists() {
-            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(data);
-            made.and_then(|()| chown(data, Some(self.user), Some(self.group)))
-                .or_fail("cannot make the data directory")?;
+            let access = Access { mode: 0o700, owner: self.of_files() };
+            atomic_file::make_directory(data, access).or_fail("cannot make the data directory")?;
         }
         let owner = fs::metadata(data).or_fail("cannot read the data directory")?.uid();
         if owner == self.user {

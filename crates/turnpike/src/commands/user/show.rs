@@ -1,12 +1,12 @@
 //! A user in detail, and all users as lines for `--stdin`.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io::{BufWriter, ErrorKind, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
+use atomic_file::{Access, NewFile};
 use serde::Serialize;
 use user_db::{Page, Position, UserKeys, UserQuery, UserSummary};
 
@@ -113,14 +113,13 @@ fn export_keys(database: &mut Database, users: Vec<UserSummary>, path: &Path) ->
         }
         failure
     };
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    let file = file.map_err(refused)?;
-    let number = users.len();
-    let written = write_keys(database, users, file);
-    if written.is_err() {
-        let _ = fs::remove_file(path);
+    // Asked for before the keys are read; the file appears when it is complete.
+    if fs::symlink_metadata(path).is_ok() {
+        return Err(refused(ErrorKind::AlreadyExists.into()));
     }
-    written?;
+    let file = NewFile::open(path, Access::PRIVATE).map_err(refused)?;
+    let number = users.len();
+    write_keys(database, users, file)?.create().map_err(refused)?;
     let s = if number == 1 { "" } else { "s" };
     output::print(&format!(
         "{} user{s} of realm {} in {}, with keys that are as good as passwords; on the other server: \
@@ -133,7 +132,7 @@ fn export_keys(database: &mut Database, users: Vec<UserSummary>, path: &Path) ->
     ))
 }
 
-fn write_keys(database: &mut Database, users: Vec<UserSummary>, file: File) -> Result<()> {
+fn write_keys(database: &mut Database, users: Vec<UserSummary>, file: NewFile) -> Result<NewFile> {
     let mut out = BufWriter::new(file);
     for user in users {
         let query = UserQuery::Name(user.name.as_str().into());
@@ -142,8 +141,7 @@ fn write_keys(database: &mut Database, users: Vec<UserSummary>, file: File) -> R
             writeln!(out, "{}", line(user, Some(&found.keys))?)?;
         }
     }
-    out.into_inner().map_err(|error| error.into_error())?.sync_all()?;
-    Ok(())
+    Ok(out.into_inner().map_err(|error| error.into_error())?)
 }
 
 fn line(user: UserSummary, keys: Option<&UserKeys>) -> Result<String> {

@@ -1,0 +1,87 @@
+//! Existing files, possibly of another user: logs, and files in directories that are closed to the
+//! process.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::directory::{Access, Directory};
+
+/// Opens a file for appending, or creates a file with this mode and owner.
+///
+/// A directory is trusted if only root or the process's user may write to the directory. In a
+/// trusted directory symbolic links are followed, pipes and devices are accepted, and an existing
+/// file gets the owner. In other directories an existing file must be regular, must have a single
+/// name, and keeps the previous owner: another user may have linked a foreign file there.
+///
+/// # Errors
+/// The system refuses, or an untrusted directory has a link or a special file of this name.
+pub fn append_to(path: &Path, access: Access) -> io::Result<File> {
+    const APPEND: OFlags = OFlags::WRONLY.union(OFlags::APPEND);
+    let directory = Directory::of(path)?;
+    match directory.create(&directory.name, access, APPEND) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        created => return created,
+    }
+    let is_trusted = directory.is_trusted()?;
+    let opened = match directory.open(APPEND) {
+        Ok(file) => Ok((file.metadata()?, file)),
+        Err(error) => Err(error),
+    };
+    match opened {
+        Ok((metadata, file)) if metadata.is_file() => {
+            if !is_trusted {
+                refuse_names(&metadata)?;
+                return Ok(file);
+            }
+            let file = file.into();
+            directory.own(&file, access.owner)?;
+            Ok(file.into())
+        }
+        Ok(_) if is_trusted => directory.follow(APPEND),
+        Ok(_) => Err(foreign("it is not a regular file")),
+        // Pipe without a reader.
+        Err(error) if is_errno(&error, Errno::NXIO) && is_trusted => directory.follow(APPEND),
+        Err(error) if is_errno(&error, Errno::LOOP) && is_trusted => directory.follow(APPEND),
+        Err(error) if is_errno(&error, Errno::LOOP) => Err(foreign("it is a symbolic link")),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes the content of an existing file in place, for directories that the process may not write
+/// to.
+///
+/// # Errors
+/// The system refuses, or the file is not regular or has several names.
+pub fn rewrite(path: &Path, bytes: &[u8]) -> io::Result<File> {
+    let mut file = Directory::of(path)?.open(OFlags::WRONLY)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(foreign("it is not a regular file"));
+    }
+    refuse_names(&metadata)?;
+    file.set_len(0)?;
+    file.write_all(bytes)?;
+    Ok(file)
+}
+
+/// Refuses a file with several names. Another name may be in a directory of another user.
+fn refuse_names(metadata: &Metadata) -> io::Result<()> {
+    if metadata.nlink() == 1 {
+        return Ok(());
+    }
+    Err(foreign("it has several names (hard links)"))
+}
+
+fn foreign(what: &str) -> io::Error {
+    let advice = "other users may write to its directory, and may have put it there; remove it";
+    io::Error::new(io::ErrorKind::PermissionDenied, format!("{what}: {advice}"))
+}
+
+fn is_errno(error: &io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
+}

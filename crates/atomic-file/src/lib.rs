@@ -1,0 +1,13 @@
+//! Files that are created, replaced or appended to in a directory which another user may write to.
+//!
+//! All steps use names relative to an open directory, follow no symbolic link, and set mode and
+//! owner through the descriptor. Other processes see a file only with the final content, mode and
+//! owner.
+
+mod append;
+mod directory;
+mod new_file;
+
+pub use append::{append_to, rewrite};
+pub use directory::{Access, Owner, make_directory};
+pub use new_file::{NewFile, create, replace};

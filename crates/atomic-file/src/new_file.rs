@@ -1,0 +1,140 @@
+//! Files that are written under a temporary name and then renamed.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, OFlags, RenameFlags, linkat, renameat, renameat_with};
+use rustix::io::Errno;
+
+use crate::directory::{Access, Directory};
+
+/// Maximum bytes of a final name in a temporary name. Linux allows names of 255 bytes (NAME_MAX).
+const NAME_PART_BYTES_MAX: usize = 200;
+
+/// Maximum attempts to find an unused temporary name. A random name is in use once in 2^64 files.
+const ATTEMPTS: usize = 4;
+
+/// Replaces a file. A crash keeps either the previous content or the new content. The new content
+/// is on the disk when the function returns.
+///
+/// # Errors
+/// The system refuses; the previous file remains.
+pub fn replace(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
+    let mut file = NewFile::open(path, access)?;
+    file.write_all(bytes)?;
+    file.replace().map(drop)
+}
+
+/// Creates a file. A crash creates no incomplete file.
+///
+/// # Errors
+/// [`AlreadyExists`](io::ErrorKind::AlreadyExists): a file, directory or symbolic link has this
+/// name. Other errors: the system refuses. After an error there is no new file.
+pub fn create(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
+    let mut file = NewFile::open(path, access)?;
+    file.write_all(bytes)?;
+    file.create().map(drop)
+}
+
+/// File under a temporary name. Dropping the value removes the file.
+#[derive(Debug)]
+pub struct NewFile {
+    directory: Directory,
+    /// Temporary name; `None` after the rename.
+    temporary: Option<OsString>,
+    file: File,
+}
+
+impl NewFile {
+    /// Opens an empty file in the directory of `path`, under a random name.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn open(path: &Path, access: Access) -> io::Result<Self> {
+        let directory = Directory::of(path)?;
+        let mut attempts = ATTEMPTS;
+        loop {
+            let temporary = temporary_name(&directory.name)?;
+            match directory.create(&temporary, access, OFlags::WRONLY) {
+                Ok(file) => return Ok(Self { directory, temporary: Some(temporary), file }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempts > 1 => {
+                    attempts -= 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Renames the file to the final name, and replaces an existing file. Returns the open file.
+    ///
+    /// # Errors
+    /// The system refuses; an existing file remains.
+    pub fn replace(self) -> io::Result<File> {
+        self.put(|directory, temporary, name| {
+            renameat(directory.fd(), temporary, directory.fd(), name)
+        })
+    }
+
+    /// Renames the file to the final name. Returns the open file.
+    ///
+    /// # Errors
+    /// The name exists, or the system refuses.
+    pub fn create(self) -> io::Result<File> {
+        self.put(|directory, temporary, name| {
+            let fd = directory.fd();
+            match renameat_with(fd, temporary, fd, name, RenameFlags::NOREPLACE) {
+                // File systems without this flag.
+                Err(Errno::INVAL | Errno::NOSYS) => {
+                    linkat(fd, temporary, fd, name, AtFlags::empty())?;
+                    directory.remove(temporary);
+                    Ok(())
+                }
+                renamed => renamed,
+            }
+        })
+    }
+
+    fn put(
+        mut self,
+        rename: impl FnOnce(&Directory, &OsStr, &OsStr) -> Result<(), Errno>,
+    ) -> io::Result<File> {
+        self.file.sync_all()?;
+        if let Some(temporary) = &self.temporary {
+            rename(&self.directory, temporary, &self.directory.name)?;
+        }
+        self.temporary = None;
+        self.directory.sync()?;
+        self.file.try_clone()
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            self.directory.remove(temporary);
+        }
+    }
+}
+
+/// Returns a hidden name: the beginning of the final name and 64 random bits.
+fn temporary_name(name: &OsStr) -> io::Result<OsString> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+    let part = &name.as_bytes()[..name.len().min(NAME_PART_BYTES_MAX)];
+    let random = u64::from_ne_bytes(random);
+    let bytes = [b".", part, format!(".{random:016x}.new").as_bytes()].concat();
+    Ok(OsString::from_vec(bytes))
+}

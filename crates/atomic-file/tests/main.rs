@@ -1,0 +1,202 @@
+//! Files in directories of the own user and of others.
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use atomic_file::{Access, NewFile, Owner, append_to, create, make_directory, replace, rewrite};
+
+/// User and group of nobody on this host.
+const OTHER: u32 = 54_321;
+
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let path =
+            std::env::temp_dir().join(format!("atomic-file-{}-{number}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        Self(path)
+    }
+
+    /// A directory of another user; `None` if the tests do not run as root.
+    fn of_other() -> Option<Self> {
+        let directory = Self::new();
+        if chown(&directory.0, Some(OTHER), Some(OTHER)).is_err() {
+            test_support::skip("only root can give files to others");
+            return None;
+        }
+        Some(directory)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().mode() & 0o7777
+}
+
+const FOR_OTHER: Access = Access { mode: 0o640, owner: Owner::User(OTHER, OTHER) };
+
+#[test]
+fn a_file_is_replaced_whole_and_leaves_nothing_else() {
+    let directory = Directory::new();
+    let path = directory.file("tokens.json");
+    replace(&path, b"one", Access::PRIVATE).unwrap();
+    replace(&path, b"two", Access { mode: 0o644, owner: Owner::Process }).unwrap();
+    assert_eq!((fs::read_to_string(&path).unwrap(), mode(&path)), ("two".to_owned(), 0o644));
+    assert_eq!(directory.names(), ["tokens.json"]);
+
+    let mut abandoned = NewFile::open(&path, Access::PRIVATE).unwrap();
+    abandoned.write_all(b"three").unwrap();
+    assert_eq!(directory.names().len(), 2);
+    drop(abandoned);
+    assert_eq!(directory.names(), ["tokens.json"]);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "two");
+}
+
+#[test]
+fn a_longest_name_has_a_temporary_one() {
+    let directory = Directory::new();
+    let path = directory.file(&"n".repeat(255));
+    replace(&path, b"one", Access::PRIVATE).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"one");
+}
+
+#[test]
+fn a_link_is_replaced_and_its_target_remains() {
+    let directory = Directory::new();
+    let [path, other] = ["s", "other"].map(|name| directory.file(name));
+    fs::write(&other, "mine").unwrap();
+    symlink(&other, &path).unwrap();
+    replace(&path, b"new", Access::PRIVATE).unwrap();
+    assert_eq!(fs::read_to_string(&other).unwrap(), "mine");
+    assert!(fs::symlink_metadata(&path).unwrap().is_file());
+}
+
+#[test]
+fn a_new_file_takes_the_place_of_nothing() {
+    let directory = Directory::new();
+    let [path, link] = ["s", "link"].map(|name| directory.file(name));
+    create(&path, b"one", Access::PRIVATE).unwrap();
+    symlink(directory.file("nowhere"), &link).unwrap();
+    for name in [&path, &link] {
+        let refused = create(name, b"two", Access::PRIVATE).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists, "{refused}");
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap(), "one");
+    assert_eq!(directory.names(), ["link", "s"]);
+}
+
+#[test]
+fn root_writes_for_the_owner_of_the_directory() {
+    let Some(directory) = Directory::of_other() else { return };
+    let path = directory.file("tokens.json");
+    for owner in [Owner::Directory, Owner::User(OTHER, OTHER)] {
+        replace(&path, b"one", Access { mode: 0o600, owner }).unwrap();
+        let metadata = fs::metadata(&path).unwrap();
+        assert_eq!((metadata.uid(), metadata.gid(), mode(&path)), (OTHER, OTHER, 0o600));
+    }
+    let own = Directory::new();
+    let path = own.file("tokens.json");
+    replace(&path, b"one", Access { mode: 0o600, owner: Owner::Directory }).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().uid(), 0, "root's directory has root's files");
+}
+
+#[test]
+fn a_log_in_a_directory_of_another_user_gives_no_file_away() {
+    let Some(directory) = Directory::of_other() else { return };
+    let own = Directory::new();
+    let [secret, log] = [own.file("shadow"), directory.file("turn.log")];
+    fs::write(&secret, "secret").unwrap();
+    let links: [fn(&Path, &Path) -> io::Result<()>; 2] =
+        [|from, to| symlink(from, to), |from, to| fs::hard_link(from, to)];
+    for link in links {
+        link(&secret, &log).unwrap();
+        let refused = append_to(&log, FOR_OTHER).unwrap_err();
+        assert!(refused.to_string().contains("remove it"), "{refused}");
+        assert_eq!(fs::metadata(&secret).unwrap().uid(), 0);
+        fs::remove_file(&log).unwrap();
+    }
+
+    // A log of root's, from before the server had a user: it is used, and not given away.
+    fs::write(&log, "one\n").unwrap();
+    append_to(&log, FOR_OTHER).unwrap().write_all(b"two\n").unwrap();
+    assert_eq!(fs::read_to_string(&log).unwrap(), "one\ntwo\n");
+    assert_eq!(fs::metadata(&log).unwrap().uid(), 0);
+
+    fs::remove_file(&log).unwrap();
+    append_to(&log, FOR_OTHER).unwrap();
+    assert_eq!((fs::metadata(&log).unwrap().uid(), mode(&log)), (OTHER, 0o640));
+    // The user's own file is one that was made for it.
+    append_to(&log, FOR_OTHER).unwrap().write_all(b"three\n").unwrap();
+}
+
+#[test]
+fn a_log_in_a_directory_of_root_may_be_a_link_or_a_device() {
+    let directory = Directory::new();
+    let [log, other] = ["turn.log", "other"].map(|name| directory.file(name));
+    fs::write(&other, "one\n").unwrap();
+    symlink(&other, &log).unwrap();
+    append_to(&log, FOR_OTHER).unwrap().write_all(b"two\n").unwrap();
+    assert_eq!(fs::read_to_string(&other).unwrap(), "one\ntwo\n");
+    append_to(Path::new("/dev/null"), Access::PRIVATE).unwrap().write_all(b"gone").unwrap();
+}
+
+#[test]
+fn a_log_in_a_directory_of_root_is_given_to_its_user() {
+    let directory = Directory::new();
+    let log = directory.file("turn.log");
+    fs::write(&log, "one\n").unwrap();
+    if chown(&log, Some(OTHER), None).and_then(|()| chown(&log, Some(0), None)).is_err() {
+        return test_support::skip("only root can give files to others");
+    }
+    append_to(&log, FOR_OTHER).unwrap();
+    assert_eq!(fs::metadata(&log).unwrap().uid(), OTHER);
+}
+
+#[test]
+fn a_file_is_rewritten_in_place_under_its_only_name() {
+    let directory = Directory::new();
+    let [path, other] = ["pid", "other"].map(|name| directory.file(name));
+    fs::write(&path, "a longer text").unwrap();
+    rewrite(&path, b"1\n").unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "1\n");
+    fs::hard_link(&path, &other).unwrap();
+    assert!(rewrite(&path, b"2\n").is_err());
+    symlink(&path, directory.file("link")).unwrap();
+    assert!(rewrite(&directory.file("link"), b"2\n").is_err());
+    assert_eq!(fs::read_to_string(&path).unwrap(), "1\n");
+}
+
+#[test]
+fn a_directory_is_made_for_its_user_and_those_above_it_for_all() {
+    let directory = Directory::new();
+    let path = directory.file("a/b");
+    make_directory(&path, Access { mode: 0o750, owner: Owner::Process }).unwrap();
+    assert_eq!((mode(&path), mode(&directory.file("a")) & 0o700), (0o750, 0o700));
+    assert!(make_directory(&path, Access::PRIVATE).is_err());
+}
