@@ -1,9 +1,14 @@
-//! Files of records: one that grows, and the full ones before it, of which the oldest is deleted.
+//! Files of records for readers: one that grows, and the full ones, of which the oldest is deleted.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+
+use atomic_file::{Access, NewFile, Owner};
+
+use crate::lines::lines_of;
+use crate::segment_log::{SegmentLog, SegmentNames};
 
 /// Mode of the files: of the server's user, readable for its group.
 const MODE: u32 = 0o640;
@@ -17,14 +22,16 @@ pub struct Rotation {
     pub files: u32,
 }
 
-/// The file that grows.
+/// A log whose current segment has a fixed name. Closed segments have the numbers `.1`, `.2`, …,
+/// the newest first.
 #[derive(Debug)]
-pub struct Journal {
+pub struct Journal(SegmentLog<FixedName>);
+
+#[derive(Debug)]
+struct FixedName {
     path: PathBuf,
-    rotation: Rotation,
-    file: File,
-    /// Bytes in it, of whole records.
-    len: u64,
+    /// Closed segments that are kept.
+    files: u32,
 }
 
 impl Journal {
@@ -34,34 +41,43 @@ impl Journal {
     /// # Errors
     /// It cannot be opened for writing.
     pub fn open(path: &Path, rotation: Rotation) -> io::Result<Self> {
-        let mut file = open(path)?;
-        let mut len = file.metadata()?.len();
-        if len > 0 && !ends_a_line(path, len)? {
+        let mut file = File::options().append(true).create(true).mode(MODE).open(path)?;
+        let mut bytes = file.metadata()?.len();
+        if bytes > 0 && !ends_a_line(path, bytes)? {
             file.write_all(b"\n")?;
-            len += 1;
+            bytes += 1;
         }
-        Ok(Self { path: path.to_owned(), rotation, file, len })
+        let names = FixedName { path: path.to_owned(), files: rotation.files };
+        Ok(Self(SegmentLog::new(names, rotation.bytes, file, bytes)))
     }
 
-    /// Appends a record, whole or not at all. A full file is put aside first.
+    /// Appends a record, complete or not at all. A full file is closed first, if possible.
     ///
     /// # Errors
-    /// The disk is full or broken; nothing of the record is in the file then.
+    /// The disk is full or broken; the file does not contain the record.
     pub fn append(&mut self, line: &str) -> io::Result<()> {
-        if self.len > 0 && self.len + line.len() as u64 > self.rotation.bytes {
-            self.rotate()?;
-        }
-        match self.file.write_all(line.as_bytes()) {
-            Ok(()) => {
-                self.len += line.len() as u64;
-                Ok(())
-            }
-            Err(error) => {
-                // A part of it may be there, and would spoil the next one.
-                self.file.set_len(self.len)?;
-                Err(error)
-            }
-        }
+        self.0.append(line)
+    }
+
+    /// Returns the error of the latest attempt to begin a new file, once. The full file grows until
+    /// an attempt succeeds.
+    pub fn take_failure(&mut self) -> Option<io::Error> {
+        self.0.take_failure()
+    }
+
+    /// Bytes of the file that grows.
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.0.current_bytes()
+    }
+
+    /// Returns true if the file that grows is larger than a full one.
+    pub(crate) const fn is_overfull(&self) -> bool {
+        self.0.is_overfull()
+    }
+
+    /// Number of records in the latest full file.
+    pub(crate) fn closed_lines(&self) -> u64 {
+        lines_of(&self.0.names.numbered(1), 0).unwrap_or(0)
     }
 
     /// Waits until the disk has all records.
@@ -69,25 +85,43 @@ impl Journal {
     /// # Errors
     /// The disk is broken.
     pub fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
+        self.0.sync()
+    }
+}
+
+impl SegmentNames for FixedName {
+    fn next(&mut self, current: &File, _bytes: u64) -> io::Result<File> {
+        // No file changes its name before there is a new one.
+        let new = NewFile::open(&self.path, Access { mode: MODE, owner: Owner::Process })?;
+        if self.files > 0 && !self.is_closed(current)? {
+            self.shift()?;
+            rename(&self.path, &self.numbered(1))?;
+        }
+        new.replace().inspect_err(|_| {
+            if self.files > 0 {
+                // Readers find the file that grows. The next attempt accepts either name.
+                let _ = rename(&self.numbered(1), &self.path);
+            }
+        })
+    }
+}
+
+impl FixedName {
+    /// Returns true if a failed attempt has already given the first number to the current file.
+    fn is_closed(&self, current: &File) -> io::Result<bool> {
+        let current = current.metadata()?;
+        let first = fs::symlink_metadata(self.numbered(1));
+        Ok(first.is_ok_and(|file| (file.dev(), file.ino()) == (current.dev(), current.ino())))
     }
 
-    fn rotate(&mut self) -> io::Result<()> {
-        self.sync()?;
-        for number in (1..self.rotation.files).rev() {
-            match fs::rename(self.numbered(number), self.numbered(number + 1)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                Ok(()) | Err(_) => {}
-            }
-        }
-        if self.rotation.files == 0 {
-            fs::remove_file(&self.path)?;
-        } else {
-            fs::rename(&self.path, self.numbered(1))?;
-        }
-        self.file = open(&self.path)?;
-        self.len = 0;
-        Ok(())
+    /// Frees the first number. Files move only up to the first free number: the oldest one is
+    /// deleted only if no number is free, and so once for each new file, whatever fails later.
+    fn shift(&self) -> io::Result<()> {
+        let is_free = |number: &u32| fs::symlink_metadata(self.numbered(*number)).is_err();
+        let last = (1..self.files).find(is_free).unwrap_or(self.files);
+        (1..last)
+            .rev()
+            .try_for_each(|number| rename(&self.numbered(number), &self.numbered(number + 1)))
     }
 
     fn numbered(&self, number: u32) -> PathBuf {
@@ -97,12 +131,15 @@ impl Journal {
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(MODE).open(path)
+/// Renames a file, if there is one.
+fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::rename(from, to) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        renamed => renamed,
+    }
 }
 
 fn ends_a_line(path: &Path, len: u64) -> io::Result<bool> {
-    use std::os::unix::fs::FileExt as _;
     let mut last = [0];
     File::open(path)?.read_exact_at(&mut last, len - 1)?;
     Ok(last == *b"\n")

@@ -4,18 +4,22 @@
 //! Workers hand records over without waiting. A thread of its own writes them: it keeps each until
 //! the file has it, so that a full disk loses nothing but what no longer fits into the queue, and
 //! that is counted. A web service gets the same records from a spool on the disk, each at least
-//! once.
+//! once. Both are logs of segments ([`segment_log`]).
 
 mod journal;
 mod limits;
+mod lines;
+mod losses;
 mod record;
+mod segment_log;
 mod spool;
 mod webhook;
 mod writer;
 
 pub use journal::{Journal, Rotation};
 pub use limits::REQUEST_WITHIN;
+pub use losses::Losses;
 pub use record::{Record, RecordEvent};
 pub use spool::{Batch, Spool};
-pub use webhook::{Delivery, Lost, Webhook};
+pub use webhook::{Delivery, Webhook};
 pub use writer::{Writer, start};

@@ -23,6 +23,10 @@ pub(crate) const SPOOL_SEGMENTS: u64 = 8;
 /// Most bytes of records in a request: web servers commonly accept 1 MiB. A record has about 1 KiB.
 pub(crate) const BATCH_BYTES_MAX: u64 = 768 << 10;
 
+/// Size of a file of records that the web service has refused for good; two are kept. They hold
+/// some 16,000 records, more than anybody looks through by hand.
+pub(crate) const REFUSED_BYTES_MAX: u64 = 8 << 20;
+
 /// Longest time for a request, and so for the end of the server while one is under way.
 pub const REQUEST_WITHIN: Duration = Duration::from_secs(10);
 

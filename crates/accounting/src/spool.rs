@@ -1,21 +1,28 @@
-//! Records on the disk that wait to be delivered: numbered files of lines, and the place up to
-//! which they are delivered.
+//! Records on the disk that wait to be delivered: a log of numbered segments, and the position
+//! behind the delivered records.
 
 use std::collections::VecDeque;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use atomic_file::Access;
 use serde::de::IgnoredAny;
 
-use crate::limits::{BATCH_BYTES_MAX, SPOOL_SEGMENTS};
+use crate::journal::{Journal, Rotation};
+use crate::limits::{BATCH_BYTES_MAX, REFUSED_BYTES_MAX, SPOOL_SEGMENTS};
+use crate::lines::lines_of;
+use crate::segment_log::{SegmentLog, SegmentNames};
 
 /// Mode of the files: of the server's user alone.
 const MODE: u32 = 0o600;
 
-/// File with the place up to which records are delivered: number of a file, and bytes of it.
+/// File with the position up to which records are delivered: number of a segment, and bytes of it.
 const DELIVERED: &str = "delivered";
+
+/// File of the records that the service has refused for good; a full one becomes `….1`.
+const REFUSED: &str = "refused.jsonl";
 
 /// A bounded queue of records on the disk. It survives the end of the process; after a crash some
 /// records that were delivered may be delivered again.
@@ -23,19 +30,39 @@ const DELIVERED: &str = "delivered";
 pub struct Spool {
     directory: PathBuf,
     bytes_max: u64,
-    /// The files, the oldest first; records are appended to the last one.
-    segments: VecDeque<Segment>,
-    last: File,
-    /// Bytes of the first file that are delivered.
+    log: SegmentLog<Numbers>,
+    /// Bytes of the oldest segment that are delivered.
     delivered: u64,
-    /// Records that were dropped, and not yet counted.
+    /// Records that were dropped since the last [`take_dropped`](Self::take_dropped).
     dropped: u64,
+    /// Refused records; opened for the first one.
+    refused: Option<Journal>,
+}
+
+/// The segments of a spool.
+#[derive(Debug)]
+struct Numbers {
+    directory: PathBuf,
+    /// Closed segments, the oldest first.
+    closed: VecDeque<ClosedSegment>,
+    /// Number of the segment that records are appended to.
+    current: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Segment {
+struct ClosedSegment {
     number: u64,
     bytes: u64,
+}
+
+impl SegmentNames for Numbers {
+    fn next(&mut self, _current: &File, bytes: u64) -> io::Result<File> {
+        let next = self.current + 1;
+        let file = create(&self.directory, next)?;
+        self.closed.push_back(ClosedSegment { number: self.current, bytes });
+        self.current = next;
+        Ok(file)
+    }
 }
 
 /// Records to be delivered together.
@@ -45,6 +72,8 @@ pub struct Batch {
     pub records: Vec<String>,
     number: u64,
     end: u64,
+    /// Lines before the end that are no records: a crash or an error cut them off.
+    unreadable: u64,
 }
 
 impl Batch {
@@ -63,56 +92,48 @@ impl Spool {
     /// The directory cannot be read or written.
     pub fn open(directory: &Path, bytes_max: u64) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        let mut segments = Vec::new();
+        let mut closed = Vec::new();
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
             if let Some(number) = entry.file_name().to_str().and_then(number_of) {
-                segments.push(Segment { number, bytes: entry.metadata()?.len() });
+                closed.push(ClosedSegment { number, bytes: entry.metadata()?.len() });
             }
         }
-        segments.sort_by_key(|segment| segment.number);
+        closed.sort_by_key(|segment| segment.number);
         // A new file, so that a record that a crash cut off stays the last of its own.
-        let number = segments.last().map_or(1, |segment| segment.number + 1);
-        let last = create(directory, number)?;
-        let first = segments.first().map_or(number, |segment| segment.number);
-        segments.push(Segment { number, bytes: 0 });
-        let delivered = delivered_of(directory, first);
-        Ok(Self {
-            directory: directory.to_owned(),
-            bytes_max,
-            segments: segments.into(),
-            last,
-            delivered,
-            dropped: 0,
-        })
+        let current = closed.last().map_or(1, |segment| segment.number + 1);
+        let file = create(directory, current)?;
+        let oldest = closed.first().map_or(current, |segment| segment.number);
+        let directory = directory.to_owned();
+        let delivered = delivered_of(&directory, oldest);
+        let numbers = Numbers { directory: directory.clone(), closed: closed.into(), current };
+        let log = SegmentLog::new(numbers, bytes_max / SPOOL_SEGMENTS, file, 0);
+        Ok(Self { directory, bytes_max, log, delivered, dropped: 0, refused: None })
     }
 
-    /// Appends a record, a line, whole or not at all. In a full spool the oldest ones are dropped
-    /// for it.
+    /// Appends a record, a line, complete or not at all. In a full spool the oldest records are
+    /// dropped first.
     ///
     /// # Errors
     /// The disk is full or broken; the record is not in the spool then.
     pub fn append(&mut self, line: &str) -> io::Result<()> {
         let bytes = line.len() as u64;
-        let segment_max = self.bytes_max / SPOOL_SEGMENTS;
-        if self.last_bytes() > 0 && self.last_bytes() + bytes > segment_max {
-            let number = self.segments.back().map_or(1, |segment| segment.number + 1);
-            self.last = create(&self.directory, number)?;
-            self.segments.push_back(Segment { number, bytes: 0 });
-        }
-        while self.segments.len() > 1 && self.bytes() + bytes > self.bytes_max {
+        while !self.log.names.closed.is_empty() && self.bytes() + bytes > self.bytes_max {
             self.drop_oldest()?;
         }
-        let before = self.last_bytes();
-        if let Err(error) = self.last.write_all(line.as_bytes()) {
-            // A part of it may be there, and would spoil the next one.
-            self.last.set_len(before)?;
-            return Err(error);
+        if !self.log.is_overfull() || self.bytes() + bytes <= self.bytes_max {
+            return self.log.append(line);
         }
-        if let Some(segment) = self.segments.back_mut() {
-            segment.bytes += bytes;
-        }
+        // The only segment cannot be closed, and so not dropped.
+        self.dropped += 1;
+        self.log.next_segment();
         Ok(())
+    }
+
+    /// Returns the error of the latest attempt to begin a new segment, once. The full segment grows
+    /// until an attempt succeeds.
+    pub fn take_failure(&mut self) -> Option<io::Error> {
+        self.log.take_failure()
     }
 
     /// Records that were dropped since the last call.
@@ -126,17 +147,27 @@ impl Spool {
     /// The disk is broken.
     pub fn batch(&mut self, most: usize) -> io::Result<Option<Batch>> {
         loop {
-            let Some(&Segment { number, bytes }) = self.segments.front() else { return Ok(None) };
+            let (number, bytes) = self.oldest();
             if self.delivered < bytes {
-                let batch = self.read(number, most)?;
+                let batch = match self.read(number, most) {
+                    // Somebody has removed the file.
+                    Err(error)
+                        if error.kind() == io::ErrorKind::NotFound
+                            && !self.log.names.closed.is_empty() =>
+                    {
+                        self.drop_oldest()?;
+                        continue;
+                    }
+                    read => read?,
+                };
                 if !batch.records.is_empty() {
                     return Ok(Some(batch));
                 }
                 self.accept(&batch)?;
-            } else if self.segments.len() > 1 {
-                self.forget_first()?;
-            } else {
+            } else if self.log.names.closed.is_empty() {
                 return Ok(None);
+            } else {
+                self.forget_oldest()?;
             }
         }
     }
@@ -147,12 +178,40 @@ impl Spool {
     /// The disk is broken; the batch may be delivered again after a restart.
     pub fn accept(&mut self, batch: &Batch) -> io::Result<()> {
         // The file may have been dropped meanwhile.
-        if self.segments.front().is_none_or(|first| first.number != batch.number) {
+        if self.oldest().0 != batch.number {
             return Ok(());
         }
+        self.dropped += batch.unreadable;
         self.delivered = self.delivered.max(batch.end);
         let place = format!("{} {}\n", batch.number, self.delivered);
-        fs::write(self.directory.join(DELIVERED), place)
+        atomic_file::replace(&self.directory.join(DELIVERED), place.as_bytes(), Access::PRIVATE)
+    }
+
+    /// Moves a batch that the service refuses for good to a file of refused records. The oldest
+    /// refused records are dropped and counted when that file is full for the second time.
+    ///
+    /// # Errors
+    /// The disk is full or broken; the batch remains the next one.
+    pub fn set_aside(&mut self, batch: &Batch) -> io::Result<()> {
+        let path = self.directory.join(REFUSED);
+        let refused = match &mut self.refused {
+            Some(refused) => refused,
+            none => {
+                none.insert(Journal::open(&path, Rotation { bytes: REFUSED_BYTES_MAX, files: 1 })?)
+            }
+        };
+        for record in &batch.records {
+            let line = format!("{record}\n");
+            let bytes = line.len() as u64;
+            let is_full = refused.bytes() + bytes > REFUSED_BYTES_MAX;
+            let oldest = if is_full { refused.closed_lines() } else { 0 };
+            refused.append(&line)?;
+            if refused.bytes() == bytes {
+                self.dropped += oldest;
+            }
+        }
+        refused.sync()?;
+        self.accept(batch)
     }
 
     /// Waits until the disk has all records.
@@ -160,61 +219,74 @@ impl Spool {
     /// # Errors
     /// The disk is broken.
     pub fn sync(&self) -> io::Result<()> {
-        self.last.sync_data()
+        self.log.sync()
+    }
+
+    /// Number and bytes of the oldest segment.
+    fn oldest(&self) -> (u64, u64) {
+        let names = &self.log.names;
+        let closed = names.closed.front().map(|segment| (segment.number, segment.bytes));
+        closed.unwrap_or((names.current, self.log.current_bytes()))
     }
 
     fn bytes(&self) -> u64 {
-        self.segments.iter().map(|segment| segment.bytes).sum()
+        let closed = self.log.names.closed.iter().map(|segment| segment.bytes);
+        closed.sum::<u64>() + self.log.current_bytes()
     }
 
-    fn last_bytes(&self) -> u64 {
-        self.segments.back().map_or(0, |segment| segment.bytes)
-    }
-
-    /// The records of a file from the place on up to which they are delivered.
+    /// The records of a segment from the position on up to which they are delivered.
     fn read(&self, number: u64, most: usize) -> io::Result<Batch> {
         let mut file = File::open(self.directory.join(name_of(number)))?;
         file.seek(SeekFrom::Start(self.delivered))?;
         let mut reader = BufReader::new(file.take(BATCH_BYTES_MAX));
-        let mut batch = Batch { records: Vec::new(), number, end: self.delivered };
-        let mut line = String::new();
+        let mut batch = Batch { records: Vec::new(), number, end: self.delivered, unreadable: 0 };
+        let mut line = Vec::new();
         while batch.records.len() < most {
             line.clear();
-            let bytes = reader.read_line(&mut line)?;
+            let bytes = reader.read_until(b'\n', &mut line)?;
             // The bound of bytes may cut a record off, which comes first the next time; a crash
             // does as well.
-            if bytes == 0 || !line.ends_with('\n') && !batch.records.is_empty() {
+            if bytes == 0 || !line.ends_with(b"\n") && !batch.records.is_empty() {
                 break;
             }
             batch.end += bytes as u64;
-            let record = line.trim_end();
-            if serde_json::from_str::<IgnoredAny>(record).is_ok() {
-                batch.records.push(record.to_owned());
+            match std::str::from_utf8(line.trim_ascii_end()) {
+                Ok(record) if serde_json::from_str::<IgnoredAny>(record).is_ok() => {
+                    batch.records.push(record.to_owned());
+                }
+                Ok("") => {}
+                Ok(_) | Err(_) => batch.unreadable += 1,
             }
         }
         Ok(batch)
     }
 
-    /// Drops the oldest file, with its records that were not delivered.
+    /// Drops the oldest closed segment, with the records that were not delivered.
     fn drop_oldest(&mut self) -> io::Result<()> {
-        let Some(first) = self.segments.front() else { return Ok(()) };
-        let mut file = File::open(self.directory.join(name_of(first.number)))?;
-        file.seek(SeekFrom::Start(self.delivered))?;
-        self.dropped += BufReader::new(file).split(b'\n').count() as u64;
-        self.forget_first()
+        let Some(oldest) = self.log.names.closed.front() else { return Ok(()) };
+        if self.delivered < oldest.bytes {
+            // A segment that cannot be read had one record at the least.
+            let path = self.directory.join(name_of(oldest.number));
+            self.dropped += lines_of(&path, self.delivered).unwrap_or(1);
+        }
+        self.forget_oldest()
     }
 
-    fn forget_first(&mut self) -> io::Result<()> {
-        if let Some(first) = self.segments.pop_front() {
-            self.delivered = 0;
-            fs::remove_file(self.directory.join(name_of(first.number)))?;
+    /// Removes the oldest closed segment. One that cannot be removed is delivered again after the
+    /// next start.
+    fn forget_oldest(&mut self) -> io::Result<()> {
+        let Some(oldest) = self.log.names.closed.pop_front() else { return Ok(()) };
+        self.delivered = 0;
+        match fs::remove_file(self.directory.join(name_of(oldest.number))) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
         }
-        Ok(())
     }
 }
 
 fn create(directory: &Path, number: u64) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(MODE).open(directory.join(name_of(number)))
+    let path = directory.join(name_of(number));
+    File::options().append(true).create(true).mode(MODE).open(path)
 }
 
 fn name_of(number: u64) -> String {

@@ -14,6 +14,7 @@ use outgoing_http::{Bounds, Client, HttpError, Url};
 use crate::limits::{
     ANSWER_BYTES_MAX, END_WITHIN, PAUSE_MAX, PAUSE_MIN, RETRY_EVERY, SYNC_EVERY, TELL_EVERY,
 };
+use crate::losses::Losses;
 use crate::record::Record;
 use crate::spool::{Batch, Spool};
 
@@ -41,13 +42,11 @@ pub struct Delivery {
     shared: Arc<Shared>,
 }
 
-/// Called with a number of records that were lost.
-pub type Lost = Box<dyn Fn(u64) + Send>;
-
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    losses: Losses,
 }
 
 #[derive(Debug)]
@@ -82,16 +81,23 @@ impl Delivery {
         webhook: Webhook,
         spool: Spool,
         events: Receiver<SessionEvent>,
-        lost: Lost,
+        losses: Losses,
     ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let state = Mutex::new(State { spool, complete: false, ends: false });
-        let shared = Arc::new(Shared { state, changed: Condvar::new() });
+        let shared = Arc::new(Shared { state, changed: Condvar::new(), losses });
         let (of_spooler, of_poster) = (Arc::clone(&shared), Arc::clone(&shared));
         let spooler = thread::Builder::new()
             .name("webhook-spool".to_owned())
-            .spawn(move || spool_all(&of_spooler, &events, &lost))?;
-        let poster = Poster { webhook, runtime, shared: of_poster, told: Told::default() };
+            .spawn(move || spool_all(&of_spooler, &events))?;
+        let poster = Poster {
+            webhook,
+            runtime,
+            shared: of_poster,
+            told: Told::default(),
+            refusals: Told::default(),
+            singly: 0,
+        };
         let poster =
             thread::Builder::new().name("webhook".to_owned()).spawn(move || poster.run())?;
         Ok(Self { spooler, poster, shared })
@@ -128,7 +134,7 @@ impl Told {
     }
 }
 
-fn spool_all(shared: &Shared, events: &Receiver<SessionEvent>, lost: &Lost) {
+fn spool_all(shared: &Shared, events: &Receiver<SessionEvent>) {
     let mut told = Told::default();
     let mut overflow = Told::default();
     let mut unsynced = false;
@@ -138,7 +144,7 @@ fn spool_all(shared: &Shared, events: &Receiver<SessionEvent>, lost: &Lost) {
                 let line = Record::of(&event, SystemTime::now()).line();
                 let dropped = spool_one(shared, &line, &mut told);
                 if dropped > 0 {
-                    lost(dropped);
+                    (shared.losses.lost)(dropped);
                     overflow.failed(
                         "records of sessions are lost",
                         &"the web service does not take them, and the spool is full",
@@ -173,14 +179,19 @@ fn spool_one(shared: &Shared, line: &str, told: &mut Told) -> u64 {
         let mut state = shared.lock();
         let ends = state.ends;
         let appended = state.spool.append(line);
+        let failure = state.spool.take_failure();
         dropped += state.spool.take_dropped();
         drop(state);
-        match appended {
-            Ok(()) => {
+        match (appended, failure) {
+            (Ok(()), Some(error)) => {
+                told.failed("a full file of the spool cannot be closed: it grows", &error);
+                return dropped;
+            }
+            (Ok(()), None) => {
                 told.works("the spool of records is written again");
                 return dropped;
             }
-            Err(error) => told.failed("the spool of records cannot be written", &error),
+            (Err(error), _) => told.failed("the spool of records cannot be written", &error),
         }
         if ends {
             return dropped + 1;
@@ -194,6 +205,16 @@ struct Poster {
     runtime: tokio::runtime::Runtime,
     shared: Arc<Shared>,
     told: Told,
+    refusals: Told,
+    /// Records of a refused batch that are yet to be posted one by one.
+    singly: usize,
+}
+
+/// Fate of a batch.
+enum Posted {
+    Accepted,
+    /// The service does not accept these records: a status that is about their content.
+    Refused(u16),
 }
 
 impl Poster {
@@ -208,7 +229,8 @@ impl Poster {
             {
                 break;
             }
-            let batch = state.spool.batch(self.webhook.batch);
+            let most = if self.singly > 0 { 1 } else { self.webhook.batch };
+            let batch = state.spool.batch(most);
             drop(state);
             let delivered = match batch {
                 Ok(None) if complete => break,
@@ -247,7 +269,40 @@ impl Poster {
         }
     }
 
-    fn deliver(&self, batch: &Batch, ends: bool) -> Result<(), String> {
+    /// Posts a batch. Records of a refused batch are posted one by one, and a refused record is set
+    /// aside: it must not hold up the ones after it.
+    fn deliver(&mut self, batch: &Batch, ends: bool) -> Result<(), String> {
+        let posted = self.post(batch, ends)?;
+        let records = batch.records.len();
+        let mut state = self.shared.lock();
+        let kept = match posted {
+            Posted::Refused(_) if records > 1 => {
+                self.singly = records;
+                return Ok(());
+            }
+            Posted::Accepted => state.spool.accept(batch),
+            Posted::Refused(_) => state.spool.set_aside(batch),
+        };
+        let dropped = state.spool.take_dropped();
+        drop(state);
+        if dropped > 0 {
+            (self.shared.losses.lost)(dropped);
+        }
+        kept.map_err(|error| error.to_string())?;
+        self.singly = self.singly.saturating_sub(records);
+        if let Posted::Refused(status) = posted {
+            (self.shared.losses.refused)(records as u64);
+            let what = "the web service refuses a record of a session: it is in refused.jsonl in the spool's directory";
+            self.refusals.failed(what, &HttpError::Status(status));
+        }
+        Ok(())
+    }
+
+    /// Posts records.
+    ///
+    /// # Errors
+    /// The service cannot be reached, or its answer is not about these records.
+    fn post(&self, batch: &Batch, ends: bool) -> Result<Posted, String> {
         let Webhook { client, url, authorization, deadline, .. } = &self.webhook;
         let authorization = authorization.as_deref().map(|value| ("authorization", value));
         let headers: Vec<_> = authorization.into_iter().collect();
@@ -255,9 +310,17 @@ impl Poster {
         let bounds = Bounds { deadline, body: ANSWER_BYTES_MAX };
         let answer = client.post_json(url, &headers, batch.body(), bounds);
         let answer = self.runtime.block_on(answer).map_err(|error| error.to_string())?;
-        if !answer.is_success() {
-            return Err(HttpError::Status(answer.status).to_string());
+        match answer.status {
+            _ if answer.is_success() => Ok(Posted::Accepted),
+            status if is_about_records(status) => Ok(Posted::Refused(status)),
+            status => Err(HttpError::Status(status).to_string()),
         }
-        self.shared.lock().spool.accept(batch).map_err(|error| error.to_string())
     }
+}
+
+/// Returns true for a refusal of these records. Other refusals concern every request: credentials
+/// (401, 403, 407), the URL (404, 405, 410, 421, 426), the rate (408, 425, 429).
+const fn is_about_records(status: u16) -> bool {
+    matches!(status, 400..=499)
+        && !matches!(status, 401 | 403 | 404 | 405 | 407 | 408 | 410 | 421 | 425 | 426 | 429)
 }

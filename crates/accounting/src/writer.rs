@@ -11,7 +11,14 @@ use control::SessionEvent;
 
 use crate::journal::Journal;
 use crate::limits::{END_WITHIN, RETRY_EVERY, SYNC_EVERY, TELL_EVERY};
+use crate::losses::Losses;
 use crate::record::Record;
+
+const CANNOT: &str =
+    "records of sessions cannot be written; they are kept in memory, up to a bound";
+
+const GROWS: &str = "a full file of records cannot be put aside: it grows, and nothing is lost; see that the \
+                     server may create and rename files in its directory";
 
 /// The running thread. It ends when all senders are gone and what they sent is written.
 #[derive(Debug)]
@@ -34,15 +41,20 @@ impl Writer {
 ///
 /// # Errors
 /// There is no thread left.
-pub fn start(journal: Journal, events: Receiver<SessionEvent>) -> io::Result<Writer> {
+pub fn start(
+    journal: Journal,
+    events: Receiver<SessionEvent>,
+    losses: Losses,
+) -> io::Result<Writer> {
     let ends = Arc::new(AtomicBool::new(false));
-    let work = Work { journal, told: None, unsynced_since: None, ends: Arc::clone(&ends) };
+    let work = Work { journal, losses, told: None, unsynced_since: None, ends: Arc::clone(&ends) };
     let thread = thread::Builder::new().name("accounting".to_owned());
     Ok(Writer { thread: thread.spawn(move || work.run(&events))?, ends })
 }
 
 struct Work {
     journal: Journal,
+    losses: Losses,
     /// Time of the last line about an error.
     told: Option<Instant>,
     unsynced_since: Option<Instant>,
@@ -57,6 +69,8 @@ impl Work {
                 Ok(event) => {
                     let line = Record::of(&event, SystemTime::now()).line();
                     if !self.write(&line) {
+                        // This record, and those that wait after it.
+                        (self.losses.lost)(1 + events.iter().count() as u64);
                         break;
                     }
                 }
@@ -77,7 +91,7 @@ impl Work {
         loop {
             match self.journal.append(line) {
                 Ok(()) => break,
-                Err(error) => self.tell(&error),
+                Err(error) => self.tell(CANNOT, &error),
             }
             if self.ends.load(Ordering::Relaxed) {
                 let until = *ends_at.get_or_insert_with(|| Instant::now() + END_WITHIN);
@@ -90,8 +104,14 @@ impl Work {
             }
             thread::sleep(RETRY_EVERY);
         }
-        if self.told.take().is_some() {
-            tracing::info!("records of sessions are written again");
+        match self.journal.take_failure() {
+            Some(error) => self.tell(GROWS, &error),
+            // A full file grows until the next attempt.
+            None if self.journal.is_overfull() => {}
+            None if self.told.take().is_some() => {
+                tracing::info!("records of sessions are written again");
+            }
+            None => {}
         }
         self.unsynced_since.get_or_insert_with(Instant::now);
         true
@@ -100,14 +120,14 @@ impl Work {
     fn sync(&mut self) {
         self.unsynced_since = None;
         if let Err(error) = self.journal.sync() {
-            self.tell(&error);
+            self.tell(CANNOT, &error);
         }
     }
 
-    fn tell(&mut self, error: &io::Error) {
+    fn tell(&mut self, what: &str, error: &io::Error) {
         if self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
             self.told = Some(Instant::now());
-            tracing::error!(%error, "records of sessions cannot be written; they are kept in memory, up to a bound");
+            tracing::error!(%error, "{what}");
         }
     }
 }

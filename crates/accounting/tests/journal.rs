@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use accounting::{Journal, Record, RecordEvent, Rotation, start};
+use accounting::{Journal, Losses, Record, RecordEvent, Rotation, start};
 use control::{RecordOutput, SessionEvent, SessionEvents};
 use turn_proto::{AllocationRecord, EndReason};
 use turn_types::Instant;
@@ -84,7 +85,7 @@ fn every_session_that_was_handed_over_is_written_before_the_end() {
     let journal = Journal::open(&directory.file("s"), Rotation { bytes: 1 << 20, files: 1 });
     let mut events = SessionEvents::default();
     let taken = events.add(RecordOutput::File);
-    let writer = start(journal.unwrap(), taken).unwrap();
+    let writer = start(journal.unwrap(), taken, no_losses()).unwrap();
     let mut record = AllocationRecord::sample();
     record.traffic.to_peer_bytes = 1234;
     record.traffic.to_client_packets = 5;
@@ -110,6 +111,71 @@ fn every_session_that_was_handed_over_is_written_before_the_end() {
     assert_eq!((end.seconds, end.time - end.started), (90, 90));
     assert_eq!((end.to_peers.bytes, end.to_client.packets), (1234, 5));
     assert_eq!((&*end.account, &*end.realm, &*end.transport), ("alice", "example.org", "udp"));
+}
+
+fn no_losses() -> Losses {
+    let none = || Box::new(|records| panic!("{records} records are lost"));
+    Losses { lost: none(), refused: none() }
+}
+
+#[test]
+fn a_file_that_cannot_be_put_aside_grows_and_no_other_is_deleted() {
+    let directory = Directory::new();
+    // Nothing can be renamed to this.
+    let obstacle = directory.file("s.3");
+    fs::create_dir_all(obstacle.join("full")).unwrap();
+    fs::write(directory.file("s.2"), "older\n").unwrap();
+    fs::write(directory.file("s.1"), "old\n").unwrap();
+    let rotation = Rotation { bytes: 10, files: 3 };
+    let mut journal = Journal::open(&directory.file("s"), rotation).unwrap();
+    for line in ["1111\n", "2222\n", "3333\n", "4444\n"] {
+        journal.append(line).unwrap();
+    }
+    assert!(journal.take_failure().is_some(), "an operator learns why the file grows");
+    assert_eq!(directory.read("s"), "1111\n2222\n3333\n4444\n");
+    assert_eq!((directory.read("s.1"), directory.read("s.2")), ("old\n".into(), "older\n".into()));
+
+    fs::remove_dir_all(&obstacle).unwrap();
+    // Attempts have a pause between them.
+    test_support::eventually("the next file", || {
+        journal.append("5555\n").unwrap();
+        directory.file("s.3").exists()
+    });
+    assert_eq!((directory.read("s.2"), directory.read("s.3")), ("old\n".into(), "older\n".into()));
+    assert!(directory.read("s.1").starts_with("1111\n2222\n3333\n4444\n"));
+    assert_eq!(directory.read("s"), "5555\n");
+}
+
+#[test]
+fn a_file_that_was_given_its_number_by_a_failed_attempt_moves_once() {
+    let directory = Directory::new();
+    let mut journal = Journal::open(&directory.file("s"), SMALL).unwrap();
+    journal.append("a record of many bytes\n").unwrap();
+    // As an attempt leaves it that stopped between its two renames.
+    fs::rename(directory.file("s"), directory.file("s.1")).unwrap();
+    fs::write(directory.file("s.2"), "older\n").unwrap();
+    journal.append("b\n").unwrap();
+    assert_eq!(directory.read("s.1"), "a record of many bytes\n");
+    assert_eq!((directory.read("s.2"), directory.read("s")), ("older\n".into(), "b\n".into()));
+}
+
+#[test]
+fn records_that_a_disk_never_takes_are_counted_at_the_end() {
+    let journal = Journal::open(&PathBuf::from("/dev/full"), SMALL).unwrap();
+    let mut events = SessionEvents::default();
+    let taken = events.add(RecordOutput::File);
+    let counted = Arc::<AtomicU64>::default();
+    let count = Arc::clone(&counted);
+    let lost = Box::new(move |records| {
+        count.fetch_add(records, Ordering::Relaxed);
+    });
+    let writer = start(journal, taken, Losses { lost, ..no_losses() }).unwrap();
+    for _ in 0..5 {
+        events.put(&SessionEvent::Ended(Box::new(AllocationRecord::sample())), |_| panic!());
+    }
+    drop(events);
+    writer.join();
+    assert_eq!(counted.load(Ordering::Relaxed), 5);
 }
 
 #[test]

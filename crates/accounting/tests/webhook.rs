@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use accounting::{Delivery, Spool, Webhook};
+use accounting::{Delivery, Losses, Spool, Webhook};
 use control::{RecordOutput, SessionEvent, SessionEvents};
 use outgoing_http::{Client, Roots, Url};
 use turn_proto::{AllocationRecord, EndReason};
@@ -50,6 +50,8 @@ enum Does {
     Close,
     Hang,
     Answer(u16),
+    /// Accepts all but requests with the record of this number.
+    RefuseRecord(u16, u64),
 }
 
 /// A service: what it does at each request, from a list and then 204, and the ids of records that
@@ -135,6 +137,11 @@ fn answer(
             let _ = stream.read(&mut [0]);
             false
         }
+        Does::RefuseRecord(status, number) => {
+            let id = AllocationId::new(WorkerId(0), number).to_string();
+            let status = if ids.contains(&id) { status } else { 204 };
+            answer(stream, Does::Answer(status), ids, accepted)
+        }
         Does::Answer(status) => {
             if (200..300).contains(&status) && accepted.send(ids).is_err() {
                 return false;
@@ -149,13 +156,20 @@ struct Running {
     events: SessionEvents,
     delivery: Delivery,
     lost: Arc<AtomicU64>,
+    refused: Arc<AtomicU64>,
 }
 
 fn start(directory: &Path, url: &Url, batch: usize, bytes_max: u64) -> Running {
     let mut events = SessionEvents::default();
     let taken = events.add(RecordOutput::Webhook);
-    let lost = Arc::<AtomicU64>::default();
-    let counted = Arc::clone(&lost);
+    let [lost, refused] = [(); 2].map(|()| Arc::<AtomicU64>::default());
+    let count = |counter: &Arc<AtomicU64>| {
+        let counter = Arc::clone(counter);
+        Box::new(move |records| {
+            counter.fetch_add(records, Ordering::Relaxed);
+        })
+    };
+    let losses = Losses { lost: count(&lost), refused: count(&refused) };
     let webhook = Webhook {
         client: Client::new(&Roots::public()).unwrap(),
         url: url.clone(),
@@ -164,11 +178,8 @@ fn start(directory: &Path, url: &Url, batch: usize, bytes_max: u64) -> Running {
         deadline: Duration::from_millis(300),
     };
     let spool = Spool::open(directory, bytes_max).unwrap();
-    let count = move |records| {
-        counted.fetch_add(records, Ordering::Relaxed);
-    };
-    let delivery = Delivery::start(webhook, spool, taken, Box::new(count)).unwrap();
-    Running { events, delivery, lost }
+    let delivery = Delivery::start(webhook, spool, taken, losses).unwrap();
+    Running { events, delivery, lost, refused }
 }
 
 fn ended(number: u64) -> SessionEvent {
@@ -198,6 +209,77 @@ fn each_record_arrives_whatever_the_service_does_before() {
     drop(running.events);
     running.delivery.join();
     assert_eq!(running.lost.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_record_that_the_service_refuses_holds_up_no_other() {
+    let directory = Directory::new();
+    let service = Service::new(vec![Does::RefuseRecord(422, 7); 1000]);
+    let running = start(&directory.0, &service.url, 10, MIB);
+    for number in 0..25 {
+        running.events.put(&ended(number), |_| panic!("the queue is full"));
+    }
+    let arrived = service.wait_for(24);
+    assert!(arrived.values().all(|times| *times == 1), "{arrived:?}");
+    drop(running.events);
+    running.delivery.join();
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    assert_eq!((count(&running.refused), count(&running.lost)), (1, 0));
+    let refused = fs::read_to_string(directory.0.join("refused.jsonl")).unwrap();
+    let record: serde_json::Value = serde_json::from_str(refused.trim_end()).unwrap();
+    assert_eq!(record["id"], AllocationId::new(WorkerId(0), 7).to_string());
+}
+
+#[test]
+fn a_refusal_that_concerns_all_requests_sets_nothing_aside() {
+    for status in [401, 403, 404, 408, 429] {
+        let directory = Directory::new();
+        let service = Service::new(vec![Does::Answer(status); 2]);
+        let running = start(&directory.0, &service.url, 10, MIB);
+        for number in 0..3 {
+            running.events.put(&ended(number), |_| panic!("the queue is full"));
+        }
+        assert_eq!(service.wait_for(3).len(), 3, "{status}");
+        drop(running.events);
+        running.delivery.join();
+        assert!(!directory.0.join("refused.jsonl").exists(), "{status}");
+    }
+}
+
+#[test]
+fn a_spool_that_cannot_begin_a_file_goes_on_with_the_full_one() {
+    let directory = Directory::new();
+    let mut spool = Spool::open(&directory.0, 800).unwrap();
+    let obstacle = directory.0.join("000000000002.jsonl");
+    fs::create_dir(&obstacle).unwrap();
+    for number in 0..20 {
+        spool.append(&line(number)).unwrap();
+    }
+    assert!(spool.take_failure().is_some(), "an operator learns why the file grows");
+    assert_eq!(spool.take_dropped(), 0, "the file grows up to the bound of the spool");
+    let mut appended = 20;
+    while spool.take_dropped() == 0 {
+        spool.append(&line(20)).unwrap();
+        appended += 1;
+        assert!(directory.bytes() <= 800 + 4096, "a directory has some bytes as well");
+    }
+    fs::remove_dir(&obstacle).unwrap();
+    let mut dropped = 1;
+    test_support::eventually("the next file", || {
+        spool.append(&line(20)).unwrap();
+        appended += 1;
+        dropped += spool.take_dropped();
+        obstacle.is_file()
+    });
+    dropped += spool.take_dropped();
+    let mut records = Vec::new();
+    while let Some(batch) = spool.batch(100).unwrap() {
+        records.extend(batch.records.clone());
+        spool.accept(&batch).unwrap();
+    }
+    let first: Vec<_> = (0..20).map(|number| line(number).trim_end().to_owned()).collect();
+    assert_eq!(records[..20], first);
+    assert_eq!(records.len() + dropped as usize, appended);
 }
 
 #[test]

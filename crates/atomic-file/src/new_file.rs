@@ -58,7 +58,7 @@ impl NewFile {
         let mut attempts = ATTEMPTS;
         loop {
             let temporary = temporary_name(&directory.name)?;
-            match directory.create(&temporary, access, OFlags::WRONLY) {
+            match directory.create(&temporary, access, OFlags::WRONLY | OFlags::APPEND) {
                 Ok(file) => return Ok(Self { directory, temporary: Some(temporary), file }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempts > 1 => {
                     attempts -= 1;

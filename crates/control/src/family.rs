@@ -243,6 +243,10 @@ impl Series {
                 "session_records_lost",
                 "Records of sessions (section `accounting`) lost because the disk or the web service did not take them in time, by output",
             ),
+            Self::SessionRecordsRefused => counter(
+                "session_records_refused",
+                "Records of sessions that the web service refused for their content, kept in refused.jsonl",
+            ),
             Self::RelayedPackets(..) => counter(
                 "relayed_packets",
                 "Packets of relayed data, by transport and family of the client",
@@ -307,6 +311,7 @@ impl Series {
             | Self::KernelDrops
             | Self::ReceiveErrors
             | Self::NoticesLost
+            | Self::SessionRecordsRefused
             | Self::Bucket(..)
             | Self::Sum(..) => return NONE,
         };

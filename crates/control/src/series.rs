@@ -259,6 +259,8 @@ pub enum Series {
     /// Records of sessions that an output has lost because they could not be written or delivered
     /// in time.
     SessionRecordsLost(RecordOutput),
+    /// Records of sessions that the web service refused for their content, and that were set aside.
+    SessionRecordsRefused,
     /// Packets of relayed data, by transport and family of the client. Brought up to date when it
     /// is asked for.
     RelayedPackets(Transport, IpFamily, Direction),
@@ -318,7 +320,8 @@ const KERNEL_DROPS: usize = PIPED_BYTES + Leg::ALL.len();
 const RECEIVE_ERRORS: usize = KERNEL_DROPS + 1;
 const NOTICES_LOST: usize = RECEIVE_ERRORS + 1;
 const SESSION_RECORDS_LOST: usize = NOTICES_LOST + 1;
-const HISTOGRAMS: usize = SESSION_RECORDS_LOST + RecordOutput::ALL.len();
+const SESSION_RECORDS_REFUSED: usize = SESSION_RECORDS_LOST + RecordOutput::ALL.len();
+const HISTOGRAMS: usize = SESSION_RECORDS_REFUSED + 1;
 const RELAYED_PACKETS: usize = HISTOGRAMS + Histogram::NUMBERS;
 const RELAYED_BYTES: usize = RELAYED_PACKETS + KINDS_OF_DATA;
 const DROPS: usize = RELAYED_BYTES + KINDS_OF_DATA;
@@ -378,6 +381,7 @@ impl Series {
             .chain([Self::KernelDrops])
             .chain([Self::ReceiveErrors, Self::NoticesLost])
             .chain(RecordOutput::ALL.iter().copied().map(Self::SessionRecordsLost))
+            .chain([Self::SessionRecordsRefused])
             .chain(kinds_of_data().map(|(transport, family, direction)| {
                 Self::RelayedPackets(transport, family, direction)
             }))
@@ -429,6 +433,7 @@ impl Series {
             Self::ReceiveErrors => RECEIVE_ERRORS,
             Self::NoticesLost => NOTICES_LOST,
             Self::SessionRecordsLost(output) => SESSION_RECORDS_LOST + output.index(),
+            Self::SessionRecordsRefused => SESSION_RECORDS_REFUSED,
             Self::RelayedPackets(transport, family, direction) => {
                 RELAYED_PACKETS + kind_of_data(transport, family, direction)
             }

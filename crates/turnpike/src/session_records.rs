@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use accounting::{Delivery, Journal, REQUEST_WITHIN, Rotation, Spool, Webhook, Writer};
+use accounting::{Delivery, Journal, Losses, REQUEST_WITHIN, Rotation, Spool, Webhook, Writer};
 use anyhow::anyhow;
 use control::{
     EventQueue, Handle, RecordOutput, Series, SessionEvent, SessionEvents, SessionFilter, Workers,
@@ -45,7 +45,7 @@ struct Outputs {
 /// Starts the configured outputs; `None` where no records are kept.
 pub(crate) fn start(settings: &Settings, workers: &Workers) -> Result<Option<SessionRecords>> {
     let mut events = SessionEvents::default();
-    let writer = settings.accounting_file().map(|path| file(settings, &path, &mut events));
+    let writer = settings.accounting_file().map(|path| file(settings, &path, workers, &mut events));
     let delivery = settings
         .accounting
         .webhook
@@ -60,7 +60,12 @@ pub(crate) fn start(settings: &Settings, workers: &Workers) -> Result<Option<Ses
     Ok((!events.queues().is_empty()).then_some(SessionRecords { events, outputs }))
 }
 
-fn file(settings: &Settings, path: &Path, events: &mut SessionEvents) -> Result<Writer> {
+fn file(
+    settings: &Settings,
+    path: &Path,
+    workers: &Workers,
+    events: &mut SessionEvents,
+) -> Result<Writer> {
     let rotation = Rotation {
         bytes: settings.accounting.rotate_at.get(),
         files: settings.accounting.files.get(),
@@ -71,7 +76,21 @@ fn file(settings: &Settings, path: &Path, events: &mut SessionEvents) -> Result<
                     systemd it has to be in ReadWritePaths= as well";
         Failure::failed(what).hint(hint)
     })?;
-    accounting::start(journal, events.add(RecordOutput::File)).or_fail("cannot start a thread")
+    let losses = losses(workers, RecordOutput::File);
+    accounting::start(journal, events.add(RecordOutput::File), losses)
+        .or_fail("cannot start a thread")
+}
+
+/// Counters of the records that an output loses.
+fn losses(workers: &Workers, output: RecordOutput) -> Losses {
+    let count = |series| {
+        let counters = Arc::clone(workers.control_plane());
+        Box::new(move |records| counters.add(series, records))
+    };
+    Losses {
+        lost: count(Series::SessionRecordsLost(output)),
+        refused: count(Series::SessionRecordsRefused),
+    }
 }
 
 fn webhook(
@@ -115,11 +134,9 @@ fn webhook(
         batch,
         deadline: REQUEST_WITHIN,
     };
-    let counters = Arc::clone(workers.control_plane());
-    let lost =
-        move |records| counters.add(Series::SessionRecordsLost(RecordOutput::Webhook), records);
     let taken = events.add(RecordOutput::Webhook);
-    Delivery::start(webhook, spool, taken, Box::new(lost)).or_fail("cannot start a thread")
+    Delivery::start(webhook, spool, taken, losses(workers, RecordOutput::Webhook))
+        .or_fail("cannot start a thread")
 }
 
 fn redis(url: &Secret<String>, events: &mut SessionEvents) -> Result<RedisStatistics> {
