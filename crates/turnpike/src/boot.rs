@@ -17,7 +17,7 @@ use control::{
 use dataplane::{
     LogAddresses, LogOptions, NetOptions, PseudonymKey, WorkerChannels, WorkerEndpoint,
 };
-use linux_net::{HostMonitor, capabilities, raise_open_files, random_bytes};
+use linux_net::{Clock, HostMonitor, capabilities, raise_open_files, random_bytes};
 use settings::{InterfaceName, OffloadMode, Settings, SettingsErrors, WorkerCount};
 use turn_proto::{Policy, Quotas, SharedRegistry, UnauthenticatedBudget};
 use turn_types::{Secret, WorkerId};
@@ -97,7 +97,7 @@ pub(crate) fn prepare(
         policy = users::offer_sha256(&mut *editor, policy)?;
     }
     check_relays(settings, &policy, &own, predecessor.as_ref())?;
-    let revocations = Revocations::read(settings.revoked())?;
+    let revocations = Revocations::read(settings.revoked(), Clock::now())?;
     let policy = Arc::new(revocations.put_in(policy));
 
     let net = net_options(settings)?;

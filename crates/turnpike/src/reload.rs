@@ -429,7 +429,8 @@ mod tests {
             certificates,
             own: OwnAddresses::read().unwrap(),
             confinement: None,
-            revocations: Revocations::read("nowhere/revoked.json".into()).unwrap(),
+            revocations: Revocations::read("nowhere/revoked.json".into(), linux_net::Clock::now())
+                .unwrap(),
             external_is_silent: false,
             silent: Silent::default(),
         }

@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::anyhow;
 use atomic_file::Access;
@@ -13,7 +14,7 @@ use control::{OperatorError, OperatorErrorKind, Revocable, Revocation, RevokedKi
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use turn_proto::{AuthPolicy, Policy, Revoked, TokenAlgorithm, UserName, UserNameError};
-use turn_types::Realm;
+use turn_types::{Instant, Now, Realm};
 
 use crate::failure::{Failure, OrFail as _, Result};
 
@@ -23,6 +24,10 @@ const REVOCATIONS_MAX: usize = 10_000;
 
 /// Longest file: so many of the longest entries.
 const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Time after the start in which no revocation is removed: a host that starts with a wrong clock
+/// sets it within some minutes.
+const KEPT_AFTER_START: Duration = Duration::from_mins(10);
 
 /// Numbers that are taken for the time in a name: the years 2001 to 2286.
 const TIMES: std::ops::Range<u64> = 1_000_000_000..10_000_000_000;
@@ -45,6 +50,9 @@ struct Entry {
     since_unix: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     until_unix: Option<u64>,
+    /// Time of the monotonic clock before which `until_unix` removes nothing.
+    #[serde(skip)]
+    kept_until: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,8 +71,8 @@ struct Content {
 impl Revocations {
     /// Reads the file; it need not exist. One that cannot be understood stops the start, as the
     /// server would accept revoked credentials.
-    pub(crate) fn read(path: PathBuf) -> Result<Self> {
-        let all = match fs::metadata(&path) {
+    pub(crate) fn read(path: PathBuf, now: Now) -> Result<Self> {
+        let mut all = match fs::metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Ok(meta) if meta.len() <= FILE_BYTES_MAX => {
                 let bytes = fs::read(&path).or_fail("cannot read the revoked credentials")?;
@@ -75,6 +83,10 @@ impl Revocations {
             Ok(_) => return Err(broken(&path, "it is too long")),
             Err(error) => return Err(broken(&path, &error.to_string())),
         };
+        for entry in &mut all {
+            let kept_until = kept_until(now, entry.until_unix);
+            entry.kept_until = kept_until.max(now.instant + KEPT_AFTER_START);
+        }
         Ok(Self { path, all })
     }
 
@@ -115,7 +127,7 @@ impl Revocations {
         &mut self,
         policy: &Policy,
         what: &Revocable,
-        now: u64,
+        now: Now,
         until_unix: Option<u64>,
     ) -> Result<Revocation, OperatorError> {
         let realm = realm(policy, what)?;
@@ -140,6 +152,7 @@ impl Revocations {
         };
         if let Some(one) = self.all.iter_mut().find(|one| is_same(one)) {
             one.until_unix = until_unix;
+            one.kept_until = kept_until(now, until_unix);
             return Ok(one.public());
         }
         if self.all.len() >= REVOCATIONS_MAX {
@@ -149,7 +162,8 @@ impl Revocations {
                 "restore some (`turnpike user revoked` lists them), or change the shared secret instead",
             ));
         }
-        let entry = Entry { kind, realm, name, sha256, since_unix: now, until_unix };
+        let (since_unix, kept_until) = (now.unix.0, kept_until(now, until_unix));
+        let entry = Entry { kind, realm, name, sha256, since_unix, until_unix, kept_until };
         let public = entry.public();
         self.all.push(entry);
         Ok(public)
@@ -177,10 +191,13 @@ impl Revocations {
         })
     }
 
-    /// Removes the ones whose time is over; returns whether there were any.
-    pub(crate) fn prune(&mut self, now: u64) -> bool {
+    /// Removes the ones whose time is over by both clocks; returns whether there were any. A wall
+    /// clock that jumps ahead must not let revoked credentials in.
+    pub(crate) fn prune(&mut self, now: Now) -> bool {
         let before = self.all.len();
-        self.all.retain(|one| one.until_unix.is_none_or(|until| now < until));
+        self.all.retain(|one| {
+            one.until_unix.is_none_or(|until| now.unix.0 < until || now.instant < one.kept_until)
+        });
         self.all.len() < before
     }
 
@@ -228,6 +245,12 @@ impl From<RevokedKind> for Kind {
             RevokedKind::TokenKey => Self::TokenKey,
         }
     }
+}
+
+/// End of a revocation by the monotonic clock: as far away as it now is by the wall clock.
+fn kept_until(now: Now, until_unix: Option<u64>) -> Instant {
+    let left = until_unix.map_or(0, |until| until.saturating_sub(now.unix.0));
+    now.instant + Duration::from_secs(left)
 }
 
 /// End of a name's revocation by the time in it: the later one where both of its parts may be
@@ -315,7 +338,7 @@ fn broken(path: &Path, why: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use turn_proto::SharedSecret;
-    use turn_types::Secret;
+    use turn_types::{Secret, UnixSeconds};
 
     use super::*;
 
@@ -328,6 +351,12 @@ mod tests {
         Policy::new("example.org".into(), auth)
     }
 
+    /// A host whose clocks have run together since 1970.
+    fn at(seconds: u64) -> Now {
+        let instant = Instant::ZERO + Duration::from_secs(seconds);
+        Now { instant, unix: UnixSeconds(seconds) }
+    }
+
     fn what(kind: RevokedKind, name: &str) -> Revocable {
         Revocable { kind, realm: None, name: name.to_owned() }
     }
@@ -336,15 +365,15 @@ mod tests {
     fn a_restart_forgets_none_and_time_ends_them() {
         let directory = crate::testing::Directory::new("revocations");
         let path = directory.path().join("revoked.json");
-        let mut revocations = Revocations::read(path.clone()).unwrap();
+        let mut revocations = Revocations::read(path.clone(), at(100)).unwrap();
         let (alice, web) = (what(RevokedKind::Name, "alice"), what(RevokedKind::Secret, "web"));
-        revocations.add(&policy(), &alice, 100, Some(200)).unwrap();
-        revocations.add(&policy(), &web, 100, None).unwrap();
-        revocations.add(&policy(), &alice, 150, Some(300)).unwrap();
+        revocations.add(&policy(), &alice, at(100), Some(200)).unwrap();
+        revocations.add(&policy(), &web, at(100), None).unwrap();
+        revocations.add(&policy(), &alice, at(150), Some(300)).unwrap();
         revocations.store().unwrap();
 
-        let mut again = Revocations::read(path.clone()).unwrap();
-        assert_eq!(again.all, revocations.all);
+        let mut again = Revocations::read(path.clone(), at(100)).unwrap();
+        assert_eq!(again.list(), revocations.list());
         assert_eq!(again.list()[0].until_unix, Some(300), "again: another end");
         let text = fs::read_to_string(&path).unwrap();
         assert!(!text.contains("0123456789abcdef"), "no secret is in the file: {text}");
@@ -352,7 +381,8 @@ mod tests {
         let stripped = again.put_in(policy());
         assert_eq!(stripped.auth.secrets.len(), 1);
         assert_eq!(stripped.auth.secrets[0].name, "app");
-        assert!(again.prune(300) && !again.prune(300));
+        let later = at(100 + KEPT_AFTER_START.as_secs());
+        assert!(!again.prune(at(699)) && again.prune(later) && !again.prune(later));
         assert_eq!(*again.put_in(policy()).revoked, Revoked::default());
         let error = again.remove(&policy(), &alice).unwrap_err();
         assert_eq!(error.kind, OperatorErrorKind::NotFound);
@@ -360,22 +390,40 @@ mod tests {
         assert_eq!(again.put_in(policy()).auth.secrets.len(), 2);
 
         fs::write(&path, "{").unwrap();
-        assert!(Revocations::read(path).is_err(), "a broken file is not taken for an empty one");
+        assert!(
+            Revocations::read(path, at(100)).is_err(),
+            "a broken file is not taken for an empty one"
+        );
+    }
+
+    #[test]
+    fn a_jump_of_the_wall_clock_lets_no_revoked_credential_in() {
+        let mut revocations = Revocations { path: PathBuf::new(), all: Vec::new() };
+        let alice = what(RevokedKind::Name, "alice");
+        revocations.add(&policy(), &alice, at(100), Some(200)).unwrap();
+        let jumped = |seconds| Now { unix: UnixSeconds(4_000_000_000), ..at(seconds) };
+        assert!(!revocations.prune(jumped(101)) && !revocations.prune(jumped(199)));
+        // The clock was set right, and the time is over.
+        assert!(!revocations.prune(at(199)) && revocations.prune(at(200)));
+        // A jump back: the wall clock keeps it.
+        revocations.add(&policy(), &alice, at(1000), Some(1100)).unwrap();
+        assert!(!revocations.prune(Now { unix: UnixSeconds(0), ..at(5000) }));
     }
 
     #[test]
     fn another_secret_of_the_name_is_not_refused() {
         let mut revocations = Revocations { path: PathBuf::new(), all: Vec::new() };
         let web = what(RevokedKind::Secret, "web");
-        revocations.add(&policy(), &web, 1, None).unwrap();
+        revocations.add(&policy(), &web, at(1), None).unwrap();
         let mut changed = policy();
         changed.auth.secrets[0].secret = Secret::new(b"another secret!!".as_slice().into());
         assert_eq!(revocations.put_in(changed).auth.secrets.len(), 2);
         let unknown = what(RevokedKind::Secret, "wbe");
-        let error = revocations.add(&policy(), &unknown, 1, None).unwrap_err();
+        let error = revocations.add(&policy(), &unknown, at(1), None).unwrap_err();
         assert!(error.hint.contains("web, app"), "{error:?}");
         let realm = Some("elsewhere".to_owned());
-        let error = revocations.add(&policy(), &Revocable { realm, ..web }, 1, None).unwrap_err();
+        let error =
+            revocations.add(&policy(), &Revocable { realm, ..web }, at(1), None).unwrap_err();
         assert!(error.hint.contains("example.org"), "{error:?}");
     }
 
@@ -384,10 +432,10 @@ mod tests {
         let mut revocations = Revocations { path: PathBuf::new(), all: Vec::new() };
         for number in 0..REVOCATIONS_MAX {
             let name = what(RevokedKind::Name, &format!("user{number}"));
-            revocations.add(&policy(), &name, 1, None).unwrap();
+            revocations.add(&policy(), &name, at(1), None).unwrap();
         }
         let one_more = what(RevokedKind::Name, "one-more");
-        let error = revocations.add(&policy(), &one_more, 1, None).unwrap_err();
+        let error = revocations.add(&policy(), &one_more, at(1), None).unwrap_err();
         assert_eq!(error.kind, OperatorErrorKind::Invalid);
     }
 

@@ -1,12 +1,12 @@
 //! Revocations of operators put in force: the workers refuse the credential, and its sessions end.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use control::{
     ControlError, Handle, OperatorError, OperatorErrorKind, Revocable, Revocation, RevokeReport,
     RevokeWish, RevokedKind, SessionFilter,
 };
+use linux_net::Clock;
 use turn_proto::Policy;
 use turn_types::Realm;
 
@@ -22,10 +22,12 @@ impl InForce {
         wish: RevokeWish,
     ) -> Result<RevokeReport, OperatorError> {
         let RevokeWish { what, lasts } = wish;
-        let now = unix_now();
+        let now = Clock::now();
         let until = match (lasts, what.kind) {
-            (Some(lasts), _) => Some(now.saturating_add(lasts.as_secs())),
-            (None, RevokedKind::Name) => end_of_name(&what.name, self.policy.auth.separator, now),
+            (Some(lasts), _) => Some(now.unix.0.saturating_add(lasts.as_secs())),
+            (None, RevokedKind::Name) => {
+                end_of_name(&what.name, self.policy.auth.separator, now.unix.0)
+            }
             (None, RevokedKind::Secret | RevokedKind::TokenKey) => None,
         };
         let revocation = self.revocations.add(&self.policy, &what, now, until)?;
@@ -69,7 +71,7 @@ impl InForce {
 
     /// Forgets the revocations whose time is over.
     pub(crate) async fn prune_revocations(&mut self, handle: &Handle) {
-        if !self.revocations.prune(unix_now()) {
+        if !self.revocations.prune(Clock::now()) {
             return;
         }
         let told = self.put_revocations(handle, (*self.policy).clone()).await;
@@ -116,8 +118,4 @@ fn unanswered(error: ControlError) -> OperatorError {
 
 fn failed(error: String, hint: &str) -> OperatorError {
     OperatorError { kind: OperatorErrorKind::Failed, error, hint: hint.to_owned() }
-}
-
-fn unix_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
