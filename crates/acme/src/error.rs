@@ -35,6 +35,9 @@ pub enum AcmeError {
         /// Kind of challenge.
         by: &'static str,
     },
+    /// The issued certificate cannot be used. The stored one remains.
+    #[error("the certificate authority issued a certificate that is of no use: {0}")]
+    Unusable(String),
     /// An order took longer than [`ORDER`](crate::limits::ORDER).
     #[error("the certificate authority did not finish the order in time")]
     TooSlow,

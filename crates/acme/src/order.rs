@@ -1,5 +1,7 @@
 //! An order of a certificate: account, verification of the names, the certificate.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use instant_acme::{
     Account, AuthorizationStatus, ChallengeHandle, ChallengeType, Identifier, NewAccount, NewOrder,
     OrderStatus, RetryPolicy,
@@ -7,7 +9,7 @@ use instant_acme::{
 use outgoing_http::Roots;
 use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
-use turn_session::Challenges;
+use turn_session::{Certificate, Challenges};
 
 use crate::error::{AcmeError, described};
 use crate::http::Https;
@@ -100,7 +102,9 @@ impl Order {
         }
         let key = order.finalize().await?;
         let chain = order.poll_certificate(&polls).await?;
-        store.save_certificate(&chain, &key)
+        check(&chain, &key, &self.names, SystemTime::now())?;
+        let store = store.clone();
+        saved(move || store.save_certificate(&chain, &key)).await
     }
 
     /// The account at the authority, which is created when there is none.
@@ -123,7 +127,8 @@ impl Order {
         let (account, credentials) = builder()?.create(&new, self.directory.clone(), None).await?;
         let credentials = serde_json::to_value(credentials)
             .map_err(|error| AcmeError::Authority(error.to_string()))?;
-        store.save_account(&credentials)?;
+        let store = store.clone();
+        saved(move || store.save_account(&credentials)).await?;
         Ok(account)
     }
 
@@ -169,6 +174,34 @@ impl Order {
         }
         AcmeError::Authority("the certificate authority found the order invalid".to_owned())
     }
+}
+
+/// Writes a file on another thread, so that a disk that hangs holds up only the order.
+async fn saved(
+    save: impl FnOnce() -> Result<(), AcmeError> + Send + 'static,
+) -> Result<(), AcmeError> {
+    let saved = tokio::task::spawn_blocking(save).await;
+    saved.unwrap_or_else(|error| Err(AcmeError::Answer(error.to_string())))
+}
+
+/// Checks an issued certificate before the stored certificate is replaced. The chain must parse.
+/// The key must belong to the first certificate, which must be valid now and name all `names`.
+fn check(chain: &str, key: &str, names: &[String], now: SystemTime) -> Result<(), AcmeError> {
+    let unusable = |why: String| AcmeError::Unusable(why);
+    let certificate = Certificate::read(chain.as_bytes(), key.as_bytes())
+        .map_err(|error| unusable(error.to_string()))?;
+    if let Some(name) = names.iter().find(|name| !certificate.is_for(name)) {
+        return Err(unusable(format!("it is not for {name}")));
+    }
+    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = i64::try_from(now).unwrap_or(i64::MAX);
+    if certificate.expires() <= now {
+        return Err(unusable("it has expired, by this host's clock".to_owned()));
+    }
+    if certificate.starts() > now {
+        return Err(unusable("it is not valid yet, by this host's clock".to_owned()));
+    }
+    Ok(())
 }
 
 /// Repeats an order while the authority refuses its nonces, which says nothing about the order (RFC
@@ -223,6 +256,39 @@ mod tests {
         });
         let result = result.await.map_err(|error| error.to_string());
         (placed.get(), result)
+    }
+
+    #[test]
+    fn a_certificate_that_is_of_no_use_is_not_stored() {
+        let names = ["turn.example.org".to_owned()];
+        let issue = |name: &str, from: i32, to: i32| {
+            let mut params = CertificateParams::new([name.to_owned()]).expect("a name");
+            params.not_before = rcgen::date_time_ymd(from, 1, 1);
+            params.not_after = rcgen::date_time_ymd(to, 1, 1);
+            let key = KeyPair::generate().expect("a key");
+            (params.self_signed(&key).expect("a certificate").pem(), key.serialize_pem())
+        };
+        // 2026-06-01.
+        let now = UNIX_EPOCH + std::time::Duration::from_secs(1_780_272_000);
+        let (chain, key) = issue("turn.example.org", 2026, 2027);
+        check(&chain, &key, &names, now).expect("a usable one");
+        let (_, other_key) = issue("turn.example.org", 2026, 2027);
+        let [of_other, expired, future] = [
+            issue("other.example.org", 2026, 2027),
+            issue("turn.example.org", 2024, 2025),
+            issue("turn.example.org", 2027, 2028),
+        ];
+        let nonsense = "<html>maintenance</html>".to_owned();
+        for (chain, key, why) in [
+            (nonsense, key, "no certificate"),
+            (chain, other_key, "keys"),
+            (of_other.0, of_other.1, "not for turn.example.org"),
+            (expired.0, expired.1, "has expired"),
+            (future.0, future.1, "not valid yet"),
+        ] {
+            let error = check(&chain, &key, &names, now).expect_err(why).to_string();
+            assert!(error.contains("of no use") && error.contains(why), "{error}");
+        }
     }
 
     #[tokio::test]

@@ -169,6 +169,7 @@ fn operate(request: OperatorRequest) {
                 applied: vec![change("log.level", "info", "debug")],
                 needs_restart: vec![change("workers.count", "2", "4")],
                 ended: None,
+                certificates_kept: Vec::new(),
                 refused: None,
             };
             reply.send(report).unwrap();

@@ -247,6 +247,10 @@ impl Series {
                 "session_records_refused",
                 "Records of sessions that the web service refused for their content, kept in refused.jsonl",
             ),
+            Self::CertificatesRefused => counter(
+                "certificates_refused",
+                "New certificates that cannot be used, of files or of an ACME authority; the previous ones stay in force",
+            ),
             Self::RelayedPackets(..) => counter(
                 "relayed_packets",
                 "Packets of relayed data, by transport and family of the client",
@@ -312,6 +316,7 @@ impl Series {
             | Self::ReceiveErrors
             | Self::NoticesLost
             | Self::SessionRecordsRefused
+            | Self::CertificatesRefused
             | Self::Bucket(..)
             | Self::Sum(..) => return NONE,
         };

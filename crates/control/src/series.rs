@@ -261,6 +261,8 @@ pub enum Series {
     SessionRecordsLost(RecordOutput),
     /// Records of sessions that the web service refused for their content, and that were set aside.
     SessionRecordsRefused,
+    /// Certificates that could not be used when they were to replace others, which stay in force.
+    CertificatesRefused,
     /// Packets of relayed data, by transport and family of the client. Brought up to date when it
     /// is asked for.
     RelayedPackets(Transport, IpFamily, Direction),
@@ -321,7 +323,8 @@ const RECEIVE_ERRORS: usize = KERNEL_DROPS + 1;
 const NOTICES_LOST: usize = RECEIVE_ERRORS + 1;
 const SESSION_RECORDS_LOST: usize = NOTICES_LOST + 1;
 const SESSION_RECORDS_REFUSED: usize = SESSION_RECORDS_LOST + RecordOutput::ALL.len();
-const HISTOGRAMS: usize = SESSION_RECORDS_REFUSED + 1;
+const CERTIFICATES_REFUSED: usize = SESSION_RECORDS_REFUSED + 1;
+const HISTOGRAMS: usize = CERTIFICATES_REFUSED + 1;
 const RELAYED_PACKETS: usize = HISTOGRAMS + Histogram::NUMBERS;
 const RELAYED_BYTES: usize = RELAYED_PACKETS + KINDS_OF_DATA;
 const DROPS: usize = RELAYED_BYTES + KINDS_OF_DATA;
@@ -381,7 +384,7 @@ impl Series {
             .chain([Self::KernelDrops])
             .chain([Self::ReceiveErrors, Self::NoticesLost])
             .chain(RecordOutput::ALL.iter().copied().map(Self::SessionRecordsLost))
-            .chain([Self::SessionRecordsRefused])
+            .chain([Self::SessionRecordsRefused, Self::CertificatesRefused])
             .chain(kinds_of_data().map(|(transport, family, direction)| {
                 Self::RelayedPackets(transport, family, direction)
             }))
@@ -434,6 +437,7 @@ impl Series {
             Self::NoticesLost => NOTICES_LOST,
             Self::SessionRecordsLost(output) => SESSION_RECORDS_LOST + output.index(),
             Self::SessionRecordsRefused => SESSION_RECORDS_REFUSED,
+            Self::CertificatesRefused => CERTIFICATES_REFUSED,
             Self::RelayedPackets(transport, family, direction) => {
                 RELAYED_PACKETS + kind_of_data(transport, family, direction)
             }

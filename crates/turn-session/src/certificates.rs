@@ -63,6 +63,8 @@ pub struct Certificate {
     key: Arc<CertifiedKey>,
     /// The same for DTLS.
     identity: Identity,
+    /// Start of validity, in seconds since 1970.
+    starts: i64,
     /// Expiry, in seconds since 1970.
     expires: i64,
 }
@@ -78,7 +80,8 @@ impl Certificate {
             .map_err(CertificateError::Chain)?;
         let own = chain.first().ok_or(CertificateError::NoCertificate)?;
         let (_, parsed) = parse_x509_certificate(own).map_err(|_| CertificateError::Damaged)?;
-        let expires = parsed.validity().not_after.timestamp();
+        let validity = parsed.validity();
+        let (starts, expires) = (validity.not_before.timestamp(), validity.not_after.timestamp());
         if is_encrypted(key) {
             return Err(CertificateError::Encrypted);
         }
@@ -86,7 +89,7 @@ impl Certificate {
         let signer = CertifiedKey::from_der(chain, secret, &provider())
             .map_err(CertificateError::Unusable)?;
         let identity = Identity::read(pem, key).map_err(CertificateError::UnusableForDtls)?;
-        Ok(Self { key: Arc::new(signer), identity, expires })
+        Ok(Self { key: Arc::new(signer), identity, starts, expires })
     }
 
     /// Reads them with a key that is encrypted with a password.
@@ -110,8 +113,15 @@ impl Certificate {
         self.expires
     }
 
+    /// Start of validity, in seconds since 1970.
+    #[must_use]
+    pub const fn starts(&self) -> i64 {
+        self.starts
+    }
+
     /// True if the certificate is valid for this name.
-    fn is_for(&self, name: &str) -> bool {
+    #[must_use]
+    pub fn is_for(&self, name: &str) -> bool {
         let (Ok(name), Some(own)) = (ServerName::try_from(name), self.key.cert.first()) else {
             return false;
         };

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use control::CertificateInfo;
@@ -30,6 +30,10 @@ const WARN_BEFORE: Duration = Duration::from_hours(14 * 24);
 /// Interval of warnings.
 const TOLD_EVERY: Duration = Duration::from_hours(24);
 
+/// Time after which certificates that could not be used are read again. Changed files are read
+/// immediately; permissions and the clock change no file.
+const AGAIN_AFTER: Duration = Duration::from_mins(10);
+
 /// A file of a certificate is no longer than this: a chain has a few of some KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -39,10 +43,14 @@ pub(crate) struct CertificateReloader {
     in_force: Arc<Certificates>,
     config: TlsConfig,
     rules: TlsRules,
+    /// The certificates in force.
+    current: Vec<(CertificateFiles, Certificate)>,
     /// The files as they were when they were last looked at.
     seen: Vec<Option<Seen>>,
     infos: Vec<CertificateInfo>,
     told: Option<SystemTime>,
+    /// Time of the last attempt, if a certificate could not be used then.
+    failed: Option<Instant>,
 }
 
 /// Identity of a file's content, for the detection of changes.
@@ -56,9 +64,17 @@ impl CertificateReloader {
         let rules = tls_rules::of(&settings.tls);
         let config =
             tls_config(Arc::clone(&in_force), authorities, &rules).or_fail("cannot set up TLS")?;
-        let mut keeper =
-            Self { in_force, config, rules, seen: Vec::new(), infos: Vec::new(), told: None };
-        keeper.put_in_force(settings)?;
+        let mut keeper = Self {
+            in_force,
+            config,
+            rules,
+            current: Vec::new(),
+            seen: files(settings).iter().map(look_at).collect(),
+            infos: Vec::new(),
+            told: None,
+            failed: None,
+        };
+        keeper.put_in_force(read_usable(settings)?);
         Ok(keeper)
     }
 
@@ -91,42 +107,56 @@ impl CertificateReloader {
         &self.infos
     }
 
-    /// Reads the certificates again. If one cannot be used, all stay as they are.
-    pub(crate) fn put_in_force(&mut self, settings: &Settings) -> Result<()> {
-        let seen = files(settings).iter().map(look_at).collect();
-        let read = read_usable(settings)?;
+    /// Files of the certificates in force.
+    pub(crate) fn files(&self) -> Vec<CertificateFiles> {
+        self.current.iter().map(|(files, _)| files.clone()).collect()
+    }
+
+    /// Reads the certificates again. Returns the errors. The certificate before stays in force in
+    /// place of one that cannot be used, or that is not valid now while the one before is.
+    pub(crate) fn refresh(&mut self, settings: &Settings) -> Vec<Unusable> {
+        let mut files = files(settings);
+        self.seen = files.iter().map(look_at).collect();
+        // An issued certificate is valid without its file.
+        let issued = renewal::store(settings).certificate();
+        if settings.acme_challenge.is_some() && files.iter().all(|one| one.chain != issued) {
+            let known = self.current.iter().find(|(files, _)| files.chain == issued);
+            files.extend(known.map(|(files, _)| files.clone()));
+        }
+        let now = SystemTime::now();
+        let (mut all, mut errors) = (Vec::new(), Vec::new());
+        for files in files {
+            let before = self.current.iter().find(|(known, _)| known.chain == files.chain);
+            let before = before.map(|(_, certificate)| certificate);
+            let read = read_one(&files).and_then(|new| match before {
+                Some(before) => new_is_valid(&files, new, before, now),
+                None => Ok(new),
+            });
+            let in_force = read.map_err(|error| errors.push(error)).ok();
+            all.extend(in_force.or(before.cloned()).map(|certificate| (files, certificate)));
+        }
+        self.put_in_force(all);
+        self.failed = (!errors.is_empty()).then(Instant::now);
+        errors
+    }
+
+    fn put_in_force(&mut self, read: Vec<(CertificateFiles, Certificate)>) {
         let info = |(files, certificate): &(CertificateFiles, Certificate)| CertificateInfo {
             file: files.chain.display().to_string(),
             expires: at(certificate.expires()),
         };
         self.infos = read.iter().map(info).collect();
-        self.in_force.replace(read.into_iter().map(|(_, certificate)| certificate).collect());
-        self.seen = seen;
+        self.in_force.replace(read.iter().map(|(_, certificate)| certificate.clone()).collect());
+        self.current = read;
         self.told = None;
-        Ok(())
     }
 
-    /// Reads the certificates again, and logs the outcome.
-    pub(crate) fn reload(&mut self, settings: &Settings) {
-        match self.put_in_force(settings) {
-            Ok(()) => tracing::info!("new certificates are in force"),
-            Err(failure) => tracing::error!(
-                "the certificates have changed and cannot be used, the ones before stay in force: {}",
-                failure.reason()
-            ),
-        }
-    }
-
-    /// Reloads changed files. Also warns about certificates that expire soon.
-    /// True if there are others now.
-    pub(crate) fn watch(&mut self, settings: &Settings) -> bool {
+    /// Returns true if the files are to be read again: they have changed, or a certificate could
+    /// not be used [`AGAIN_AFTER`] ago. Also warns about certificates that expire soon.
+    pub(crate) fn is_due(&mut self, settings: &Settings) -> bool {
         let seen: Vec<_> = files(settings).iter().map(look_at).collect();
-        let changed = seen != self.seen;
-        if changed {
-            self.reload(settings);
-            // Said once for each change; half-written files change again.
-            self.seen = seen;
-        }
+        let changed =
+            seen != self.seen || self.failed.is_some_and(|failed| failed.elapsed() >= AGAIN_AFTER);
         let now = SystemTime::now();
         if self
             .told
@@ -169,6 +199,24 @@ fn read_usable(settings: &Settings) -> Result<Vec<(CertificateFiles, Certificate
         }
     }
     Ok(all)
+}
+
+/// Refuses a new certificate that is not valid now, if the one before it is.
+fn new_is_valid(
+    files: &CertificateFiles,
+    new: Certificate,
+    before: &Certificate,
+    now: SystemTime,
+) -> Result<Certificate, Unusable> {
+    let is_valid = |one: &Certificate| at(one.starts()) <= now && now < at(one.expires());
+    if is_valid(&new) || !is_valid(before) {
+        return Ok(new);
+    }
+    let why = if now < at(new.expires()) { "is not valid yet" } else { "has expired" };
+    Err(Unusable {
+        what: format!("the new certificate {} {why}, by this host's clock", files.chain.display()),
+        help: "put a valid one in its place, and see whether this host's clock is right",
+    })
 }
 
 /// Error of a certificate, with advice.
@@ -314,5 +362,52 @@ mod tests {
         assert_eq!(ending(&[day(15)], now), [""; 0]);
         assert!(ending(&[day(13)], now)[0].contains("chain.pem expires in 13 d"));
         assert!(ending(&[day(-1)], now)[0].contains("has expired"));
+    }
+
+    /// A chain and its key in a directory, valid in these years.
+    fn put(directory: &Path, years: [i32; 2]) {
+        let mut params = rcgen::CertificateParams::new(["turn.example.org".to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(years[0], 1, 1);
+        params.not_after = rcgen::date_time_ymd(years[1], 1, 1);
+        let key = rcgen::KeyPair::generate().unwrap();
+        fs::write(directory.join("x.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+        fs::write(directory.join("x.key"), key.serialize_pem()).unwrap();
+    }
+
+    #[test]
+    fn a_certificate_that_cannot_be_used_leaves_the_one_before_in_force() {
+        let directory = crate::testing::Directory::new("certificates");
+        let (path, shown) = (directory.path(), directory.path().display());
+        put(path, [2020, 2090]);
+        let text = format!(
+            "listen = [\"127.0.0.1:3478\"]\n[tls]\ncertificates = [{{ chain = \"{shown}/x.pem\", key = \"{shown}/x.key\" }}]\n"
+        );
+        let environment = settings::Environment::empty();
+        let settings = settings::parse(Path::new("test.toml"), &text, &environment).unwrap();
+        let mut reloader = CertificateReloader::new(&settings).unwrap();
+        let expires = |reloader: &CertificateReloader| reloader.infos()[0].expires;
+        let before = expires(&reloader);
+        let refused = |reloader: &mut CertificateReloader, why: &str| {
+            let errors = reloader.refresh(&settings);
+            assert!(errors.len() == 1 && errors[0].what.contains(why), "{errors:?}");
+            assert_eq!((expires(reloader), reloader.in_force.is_empty()), (before, false));
+        };
+
+        let key = fs::read(path.join("x.key")).unwrap();
+        put(path, [2020, 2091]);
+        fs::write(path.join("x.key"), key).unwrap();
+        refused(&mut reloader, "cannot be used");
+        fs::write(path.join("x.pem"), "maintenance").unwrap();
+        refused(&mut reloader, "no certificate");
+        put(path, [2020, 2021]);
+        refused(&mut reloader, "has expired");
+        put(path, [2080, 2091]);
+        refused(&mut reloader, "is not valid yet");
+        fs::remove_file(path.join("x.pem")).unwrap();
+        refused(&mut reloader, "there is no file");
+        put(path, [2020, 2091]);
+        assert!(reloader.is_due(&settings));
+        assert!(reloader.refresh(&settings).is_empty() && expires(&reloader) > before);
+        assert!(!reloader.is_due(&settings));
     }
 }

@@ -211,8 +211,8 @@ impl Confinement {
         let files = self.files.as_ref()?;
         let outside = named.into_iter().find(|path| !files.allows(path))?;
         Some(format!(
-            "{} is outside the directories that this process may read since its start (confinement): move it \
-             to one of them, or add its directory to confinement.readable and start the server again",
+            "{} is outside the directories that this process may read since its start, or its directory was made \
+             anew since then (confinement): move it to one of them, or add its directory to confinement.readable and start the server again",
             outside.display()
         ))
     }

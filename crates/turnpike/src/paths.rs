@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use settings::{CONTROL_SOCKET, Environment, Paths, Settings, SettingsError, SettingsErrors};
+use settings::{
+    CONTROL_SOCKET, CertificateFiles, Environment, Paths, Settings, SettingsError, SettingsErrors,
+};
 
 use crate::certificates::{self, Unusable};
 use crate::cli::PathOptions;
@@ -90,11 +92,20 @@ pub(crate) fn upgrade_is_abandoned() -> bool {
 
 /// Reads the configuration.
 pub(crate) fn load(paths: &PathOptions) -> Result<Configuration> {
+    load_again(paths, &[])
+}
+
+/// Reads the configuration of a running server. Certificates in force are not checked: their files
+/// may be unreadable for a while, and that must hold up no other change.
+pub(crate) fn load_again(
+    paths: &PathOptions,
+    in_force: &[CertificateFiles],
+) -> Result<Configuration> {
     let here = ProcessEnvironment::real();
     let file = here.config(paths);
     let data = here.data(paths, None);
     let translated = paths.coturn.as_ref().map(|coturn| coturn.translate(&data)).transpose()?;
-    let settings = read(file.as_deref()).map_err(|errors| {
+    let settings = read_again(file.as_deref(), in_force).map_err(|errors| {
         let errors = match (&paths.coturn, &translated) {
             (Some(coturn), Some(import)) => coturn.at_lines(import, errors),
             _ => errors,
@@ -121,6 +132,13 @@ pub(crate) fn complete(
 
 /// Reads a configuration file, or the defaults.
 pub(crate) fn read(file: Option<&Path>) -> Result<Settings, SettingsErrors> {
+    read_again(file, &[])
+}
+
+fn read_again(
+    file: Option<&Path>,
+    in_force: &[CertificateFiles],
+) -> Result<Settings, SettingsErrors> {
     let settings = settings::load(file, &environment())?;
     let error = |place, key: &str, what, help: String| SettingsError {
         place,
@@ -140,6 +158,9 @@ pub(crate) fn read(file: Option<&Path>) -> Result<Settings, SettingsErrors> {
     }
     const CERTIFICATES: &str = "tls.certificates";
     for (index, files) in settings.certificates().iter().enumerate() {
+        if in_force.contains(files) {
+            continue;
+        }
         if let Err(Unusable { what, help }) = certificates::read_one(files) {
             let place = settings.entry_place(CERTIFICATES, index);
             errors.push(error(place, CERTIFICATES, what, help.to_owned()));

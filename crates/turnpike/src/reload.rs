@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::anyhow;
-use control::{Change, ConfiguredKey, Handle, ReloadReport};
+use control::{Change, ConfiguredKey, Handle, ReloadReport, Series};
 use dataplane::PseudonymKey;
 use settings::{KeyInForce, LogLevel, RelayPair, Settings, diff, keys_in_force};
 use tracing_subscriber::filter::LevelFilter;
@@ -14,7 +14,7 @@ use turn_proto::Policy;
 
 use crate::alternates::Silent;
 use crate::boot::{self, Reloadable};
-use crate::certificates::CertificateReloader;
+use crate::certificates::{CertificateReloader, Unusable};
 use crate::confinement::Confinement;
 use crate::external::{self, Answers};
 use crate::failure::{Failure, Result};
@@ -72,16 +72,16 @@ impl InForce {
         }
     }
 
-    /// Applies the configuration of `load`, and reports each difference. With `end_sessions`
+    /// Applies a configuration that was read, and reports each difference. With `end_sessions`
     /// sessions end whose secret or key counts no longer.
     pub(crate) async fn reload(
         &mut self,
         handle: &Handle,
         file: Option<&Path>,
-        load: impl FnOnce() -> Result<Settings>,
+        loaded: Result<Settings>,
         end_sessions: bool,
     ) -> ReloadReport {
-        let outcome = match load() {
+        let outcome = match loaded {
             Ok(settings) => self.apply(handle, settings, end_sessions).await,
             Err(failure) => match self.confinement.as_ref().and_then(|one| one.reason(file)) {
                 Some(why) => Err(failure.hint(why)),
@@ -118,8 +118,8 @@ impl InForce {
                 sockets::check_relay(relay.local)?;
             }
         }
-        // The last that can be refused: from here on it is in force.
-        self.certificates.put_in_force(&kept)?;
+        // From here on it is in force. A certificate that cannot be used holds up nothing else.
+        let certificates_kept = self.refresh_certificates(handle, &kept);
         let policy = Arc::new(self.silent.put_in(self.revocations.put_in(policy)));
         let known = boot::advice(&self.policy, &self.settings);
         let told = handle.workers.apply(Arc::clone(&policy)).await;
@@ -161,6 +161,7 @@ impl InForce {
             applied: changes.live.into_iter().map(change).collect(),
             needs_restart: changes.needs_restart.into_iter().map(change).collect(),
             ended,
+            certificates_kept,
             refused: None,
         })
     }
@@ -269,26 +270,41 @@ impl InForce {
 
     /// Looks whether there are new certificates.
     pub(crate) fn watch_certificates(&mut self, handle: &Handle) {
-        if self.certificates.watch(&self.settings) {
-            self.show_certificates(handle);
+        if self.certificates.is_due(&self.settings) {
+            self.reload_certificates(handle);
         }
     }
 
     /// Reads the certificates again, changed or not.
     pub(crate) fn reload_certificates(&mut self, handle: &Handle) {
-        self.certificates.reload(&self.settings);
-        self.show_certificates(handle);
-    }
-
-    fn show_certificates(&self, handle: &Handle) {
-        let files = self.settings.certificates().into_iter();
-        let files = files.flat_map(|one| [one.chain.clone(), one.key.clone()]);
-        if let Some(why) = self.confinement.as_ref().and_then(|one| one.reason_of(files)) {
-            tracing::error!("{why}");
+        let settings = self.settings.clone();
+        if self.refresh_certificates(handle, &settings).is_empty() {
+            tracing::info!("new certificates are in force");
         }
         let mut info = (*handle.info()).clone();
         info.certificates = self.certificates.infos().to_vec();
         handle.set_info(info);
+    }
+
+    /// Reads the certificates of a configuration again. Returns why some are not in force, with
+    /// remedies; they are logged and counted.
+    fn refresh_certificates(&mut self, handle: &Handle, settings: &Settings) -> Vec<String> {
+        let errors = self.certificates.refresh(settings);
+        let files = settings.certificates().into_iter();
+        let files = files.flat_map(|one| [one.chain, one.key].into_iter().chain(one.password));
+        let confined = || self.confinement.as_ref()?.reason_of(files);
+        let confined = if errors.is_empty() { None } else { confined() };
+        let shown: Vec<String> = errors
+            .into_iter()
+            .map(|Unusable { what, help }| {
+                format!("{what}: {}", confined.as_deref().unwrap_or(help))
+            })
+            .collect();
+        for error in &shown {
+            tracing::warn!("a certificate cannot be used, the previous one stays: {error}");
+        }
+        handle.workers.control_plane().add(Series::CertificatesRefused, shown.len() as u64);
+        shown
     }
 
     /// Reads the addresses that the host delivers to itself, and has workers refuse them: an
@@ -466,7 +482,7 @@ mod tests {
         let (handle, applied) = worker();
         let mut in_force = in_force();
         let new = || Ok(settings("[quotas]\nchannels = 9\n[workers]\ncount = 7\n"));
-        let report = in_force.reload(&handle, None, new, false).await;
+        let report = in_force.reload(&handle, None, new(), false).await;
         assert_eq!(report.refused, None);
         assert_eq!(keys(&report.applied), ["quotas.channels"]);
         assert_eq!(keys(&report.needs_restart), ["workers.count"]);
@@ -475,7 +491,7 @@ mod tests {
         assert_eq!(*policy.auth.nonce_key.expose(), [7; 32], "nobody has to log in again");
         let before = Arc::clone(&policy.relay[0].ports);
 
-        let report = in_force.reload(&handle, None, new, false).await;
+        let report = in_force.reload(&handle, None, new(), false).await;
         assert_eq!(keys(&report.applied), [""; 0]);
         assert_eq!(keys(&report.needs_restart), ["workers.count"], "it still waits");
         let policy = applied.lock().unwrap().clone().unwrap();
@@ -488,7 +504,7 @@ mod tests {
         let (handle, applied) = worker();
         let mut in_force = in_force();
         let on = "[discovery]\naddresses = [\"127.0.0.1\", \"127.0.0.2\"]\n";
-        let report = in_force.reload(&handle, None, || Ok(settings(on)), false).await;
+        let report = in_force.reload(&handle, None, Ok(settings(on)), false).await;
         assert_eq!(keys(&report.needs_restart), ["discovery.addresses"]);
         assert_eq!(applied.lock().unwrap().clone().unwrap().discovery, []);
     }
@@ -498,14 +514,14 @@ mod tests {
         let (handle, applied) = worker();
         let mut in_force = in_force();
         let broken = || Err(Failure::usage(anyhow!("line 3: no")));
-        let report = in_force.reload(&handle, None, broken, false).await;
+        let report = in_force.reload(&handle, None, broken(), false).await;
         assert!(report.refused.unwrap().contains("line 3"));
 
         let elsewhere = || {
             let text = "realm = \"x\"\n[relay]\naddresses = [\"192.0.2.1\"]\n";
             Ok(settings::parse(Path::new("t"), text, &Environment::empty()).unwrap())
         };
-        let report = in_force.reload(&handle, None, elsewhere, false).await;
+        let report = in_force.reload(&handle, None, elsewhere(), false).await;
         assert!(report.refused.unwrap().contains("192.0.2.1"), "not an address of this host");
         assert!(report.applied.is_empty());
         assert!(applied.lock().unwrap().is_none());
@@ -527,7 +543,7 @@ mod tests {
         let password = Secret::new("secret-of-bob".to_owned());
         store.add(&NewUser::new("b", "bob", &password, None).unwrap()).unwrap();
         store.add(&NewUser::with_md5("c", "carol", Secret::new([7; 16]), None).unwrap()).unwrap();
-        let report = in_force.reload(&handle, None, new, false).await;
+        let report = in_force.reload(&handle, None, new(), false).await;
         assert_eq!(report.refused, None);
         let policy = applied.lock().unwrap().clone().unwrap();
         let offers = |name: &str| policy.realms.named(name).unwrap().auth.sha256;
@@ -541,7 +557,7 @@ mod tests {
         let mut in_force = in_force();
         for on in [true, false, true] {
             let new = || Ok(settings(&format!("[tcp]\nrelaying = {on}\n")));
-            let report = in_force.reload(&handle, None, new, false).await;
+            let report = in_force.reload(&handle, None, new(), false).await;
             assert_eq!(keys(&report.applied), ["tcp.relaying"]);
             assert_eq!(applied.lock().unwrap().clone().unwrap().tcp_relaying, on);
         }
@@ -557,7 +573,7 @@ mod tests {
                         ports = \"3000-4000\"\n";
             Ok(settings::parse(Path::new("t"), text, &Environment::empty()).unwrap())
         };
-        let refused = in_force.reload(&handle, None, elsewhere, false).await.refused.unwrap();
+        let refused = in_force.reload(&handle, None, elsewhere(), false).await.refused.unwrap();
         assert!(refused.contains("relay.ports: port 3478 of 3000-4000"), "{refused}");
         assert!(applied.lock().unwrap().is_none());
     }

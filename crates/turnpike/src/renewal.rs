@@ -52,7 +52,14 @@ pub(crate) fn order(settings: &Settings) -> Result<Option<Order>, AcmeError> {
 
 /// Orders and renews until the future is dropped. The certificate watch puts the stored file in
 /// force.
-pub(crate) async fn renew(order: Order, store: Store, certificates: Arc<Certificates>) {
+///
+/// `refused` is called for each issued certificate that is of no use.
+pub(crate) async fn renew(
+    order: Order,
+    store: Store,
+    certificates: Arc<Certificates>,
+    refused: impl Fn(),
+) {
     let names = order.names.join(", ");
     let mut pause = PAUSE_MIN;
     loop {
@@ -79,6 +86,9 @@ pub(crate) async fn renew(order: Order, store: Store, certificates: Arc<Certific
                 }
             }
             Err(error) => {
+                if matches!(error, AcmeError::Unusable(_)) {
+                    refused();
+                }
                 let again = output::duration(pause);
                 tracing::error!(
                     "no certificate for {names}, the next attempt is in {again}: {error}; {}",
@@ -101,6 +111,10 @@ fn advice(order: &Order, error: &AcmeError) -> &'static str {
             "the name has to lead to this host in public DNS, and port 80 for TCP has to be open to everyone"
         }
         (AcmeError::NotOffered { .. }, _) => "set acme.challenge to the other one",
+        (AcmeError::Unusable(_), _) => {
+            "the stored certificate stays in force; see whether acme.directory is the right authority, and whether \
+             this host's clock is right"
+        }
         (AcmeError::Store { .. }, _) => "the server has to be able to write its data directory",
         (AcmeError::Roots(_) | AcmeError::Answer(_), _) => "correct acme.authorities",
         (AcmeError::Authority(_) | AcmeError::Nonce(_) | AcmeError::TooSlow, _) => {

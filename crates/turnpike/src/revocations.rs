@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use atomic_file::Access;
 use control::{OperatorError, OperatorErrorKind, Revocable, Revocation, RevokedKind};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -17,6 +16,7 @@ use turn_proto::{AuthPolicy, Policy, Revoked, TokenAlgorithm, UserName, UserName
 use turn_types::{Instant, Now, Realm};
 
 use crate::failure::{Failure, OrFail as _, Result};
+use crate::file_writer::{FileWriter, Written};
 
 /// Revocations at one time: each is a few hundred bytes in memory and in a file that each change
 /// replaces.
@@ -35,7 +35,7 @@ const TIMES: std::ops::Range<u64> = 1_000_000_000..10_000_000_000;
 /// The revocations in force.
 #[derive(Debug)]
 pub(crate) struct Revocations {
-    path: PathBuf,
+    file: FileWriter,
     all: Vec<Entry>,
 }
 
@@ -87,7 +87,7 @@ impl Revocations {
             let kept_until = kept_until(now, entry.until_unix);
             entry.kept_until = kept_until.max(now.instant + KEPT_AFTER_START);
         }
-        Ok(Self { path, all })
+        Ok(Self { file: FileWriter::new(path), all })
     }
 
     /// The revocations, oldest first.
@@ -201,10 +201,11 @@ impl Revocations {
         self.all.len() < before
     }
 
-    /// Replaces the file.
-    pub(crate) fn store(&self) -> io::Result<()> {
-        let text = serde_json::to_vec_pretty(&Content { revocations: self.all.clone() })?;
-        atomic_file::replace(&self.path, &text, Access::PRIVATE)
+    /// Replaces the file, on another thread.
+    pub(crate) fn store(&mut self) -> Written {
+        let content = Content { revocations: self.all.clone() };
+        // Strings and numbers: this does not fail.
+        self.file.replace(serde_json::to_vec_pretty(&content).unwrap_or_default())
     }
 
     fn has_key(&self, policy: &Policy, realm: &str, kid: &str, hash: &str) -> bool {
@@ -361,8 +362,8 @@ mod tests {
         Revocable { kind, realm: None, name: name.to_owned() }
     }
 
-    #[test]
-    fn a_restart_forgets_none_and_time_ends_them() {
+    #[tokio::test]
+    async fn a_restart_forgets_none_and_time_ends_them() {
         let directory = crate::testing::Directory::new("revocations");
         let path = directory.path().join("revoked.json");
         let mut revocations = Revocations::read(path.clone(), at(100)).unwrap();
@@ -370,7 +371,7 @@ mod tests {
         revocations.add(&policy(), &alice, at(100), Some(200)).unwrap();
         revocations.add(&policy(), &web, at(100), None).unwrap();
         revocations.add(&policy(), &alice, at(150), Some(300)).unwrap();
-        revocations.store().unwrap();
+        revocations.store().wait().await.unwrap();
 
         let mut again = Revocations::read(path.clone(), at(100)).unwrap();
         assert_eq!(again.list(), revocations.list());
@@ -398,7 +399,8 @@ mod tests {
 
     #[test]
     fn a_jump_of_the_wall_clock_lets_no_revoked_credential_in() {
-        let mut revocations = Revocations { path: PathBuf::new(), all: Vec::new() };
+        let mut revocations =
+            Revocations { file: FileWriter::new(PathBuf::new()), all: Vec::new() };
         let alice = what(RevokedKind::Name, "alice");
         revocations.add(&policy(), &alice, at(100), Some(200)).unwrap();
         let jumped = |seconds| Now { unix: UnixSeconds(4_000_000_000), ..at(seconds) };
@@ -412,7 +414,8 @@ mod tests {
 
     #[test]
     fn another_secret_of_the_name_is_not_refused() {
-        let mut revocations = Revocations { path: PathBuf::new(), all: Vec::new() };
+        let mut revocations =
+            Revocations { file: FileWriter::new(PathBuf::new()), all: Vec::new() };
         let web = what(RevokedKind::Secret, "web");
         revocations.add(&policy(), &web, at(1), None).unwrap();
         let mut changed = policy();
@@ -429,7 +432,8 @@ mod tests {
 
     #[test]
     fn their_number_is_bounded() {
-        let mut revocations = Revocations { path: PathBuf::new(), all: Vec::new() };
+        let mut revocations =
+            Revocations { file: FileWriter::new(PathBuf::new()), all: Vec::new() };
         for number in 0..REVOCATIONS_MAX {
             let name = what(RevokedKind::Name, &format!("user{number}"));
             revocations.add(&policy(), &name, at(1), None).unwrap();

@@ -11,16 +11,17 @@ use turn_proto::Policy;
 use turn_types::Realm;
 
 use crate::boot;
+use crate::file_writer::Written;
 use crate::reload::InForce;
 use crate::revocations::end_of_name;
 
 impl InForce {
-    /// Refuses a credential from now on, and ends its sessions.
+    /// Refuses a credential from now on, and ends its sessions. The file is written meanwhile.
     pub(crate) async fn revoke(
         &mut self,
         handle: &Handle,
         wish: RevokeWish,
-    ) -> Result<RevokeReport, OperatorError> {
+    ) -> Result<(RevokeReport, Written), OperatorError> {
         let RevokeWish { what, lasts } = wish;
         let now = Clock::now();
         let until = match (lasts, what.kind) {
@@ -45,16 +46,15 @@ impl InForce {
         tracing::info!(
             kind = ?revocation.kind, realm, name, ended, until = revocation.until_unix, "revoked"
         );
-        self.store_revocations()?;
-        Ok(RevokeReport { revocation, ended })
+        Ok((RevokeReport { revocation, ended }, self.revocations.store()))
     }
 
-    /// Takes a revocation back.
+    /// Takes a revocation back. The file is written meanwhile.
     pub(crate) async fn restore(
         &mut self,
         handle: &Handle,
         what: &Revocable,
-    ) -> Result<Revocation, OperatorError> {
+    ) -> Result<(Revocation, Written), OperatorError> {
         let revocation = self.revocations.remove(&self.policy, what)?;
         // A secret is not part of the rules in force: they are made again.
         let (own_key, workers) = (self.policy.ticket_key, handle.workers.count());
@@ -65,20 +65,19 @@ impl InForce {
         self.put_revocations(handle, rules).await.map_err(unanswered)?;
         let Revocation { realm, name, .. } = &revocation;
         tracing::info!(kind = ?revocation.kind, realm, name, "a revocation was taken back");
-        self.store_revocations()?;
-        Ok(revocation)
+        Ok((revocation, self.revocations.store()))
     }
 
-    /// Forgets the revocations whose time is over.
-    pub(crate) async fn prune_revocations(&mut self, handle: &Handle) {
+    /// Forgets the revocations whose time is over. Returns the replacement of the file; `None`
+    /// without such revocations.
+    pub(crate) async fn prune_revocations(&mut self, handle: &Handle) -> Option<Written> {
         if !self.revocations.prune(Clock::now()) {
-            return;
+            return None;
         }
-        let told = self.put_revocations(handle, (*self.policy).clone()).await;
-        let stored = self.store_revocations();
-        if let (Err(_), _) | (_, Err(_)) = (told, stored) {
+        if self.put_revocations(handle, (*self.policy).clone()).await.is_err() {
             tracing::warn!("revocations whose time is over may still be in force: reload");
         }
+        Some(self.revocations.store())
     }
 
     async fn put_revocations(
@@ -90,15 +89,20 @@ impl InForce {
         self.policy = Arc::clone(&policy);
         handle.workers.apply(policy).await
     }
+}
 
-    fn store_revocations(&self) -> Result<(), OperatorError> {
-        self.revocations.store().map_err(|error| {
-            failed(
-                format!("this is in force, and could not be stored: {error}"),
-                "a restart forgets it: see that data.directory can be written, and repeat the command",
-            )
-        })
-    }
+/// Waits until the file has a change, and returns its report.
+pub(crate) async fn stored<Report>(
+    changed: Result<(Report, Written), OperatorError>,
+) -> Result<Report, OperatorError> {
+    let (report, written) = changed?;
+    written.wait().await.map_err(|error| {
+        failed(
+            format!("this is in force, and could not be stored: {error}"),
+            "a restart forgets it: see that data.directory can be written, and repeat the command",
+        )
+    })?;
+    Ok(report)
 }
 
 /// The live sessions of a name or a key of tokens.

@@ -26,7 +26,9 @@ use crate::offload::KernelPath;
 use crate::output;
 use crate::paths;
 use crate::reload::InForce;
+use crate::reload_job::{LoadedConfiguration, ReloadJob, ReloadRequest};
 use crate::restart;
+use crate::revoking::stored;
 use crate::service_manager::{ServiceManager, State};
 use crate::session_records::Keeping;
 use crate::signals::{Signal, Signals};
@@ -76,6 +78,8 @@ pub(crate) struct Server {
     pub(crate) keeper: Option<KeeperLink>,
     /// The socket of hand-overs, for its file.
     pub(crate) _handover_socket: SocketFile,
+    /// The reload that is under way.
+    pub(crate) reload_job: ReloadJob,
 }
 
 /// Maximum number of deferred changes; more remain in the queue.
@@ -226,8 +230,11 @@ impl Server {
                 signal = self.signals.next() => if self.obey(signal, &mut drain).await.is_break() {
                     break;
                 },
-                order = self.requests.next() => match order {
-                    Order::Request(request, _change) => self.answer(request, &mut drain).await,
+                // A request waits for the reload before it.
+                order = self.requests.next(), if self.reload_job.is_idle() => match order {
+                    Order::Request(request, change) => {
+                        self.answer(request, change, &mut drain).await;
+                    }
                     Order::Signal(signal) => if self.obey(signal, &mut drain).await.is_break() {
                         break;
                     },
@@ -261,9 +268,10 @@ impl Server {
                 silent = self.alternates.changed() => {
                     self.in_force.follow_alternates(&self.handle, silent).await;
                 }
-                _ = revocations_look.tick() => if let Some(_change) = self.requests.changes.begin() {
-                    self.in_force.prune_revocations(&self.handle).await;
+                _ = revocations_look.tick() => if let Some(change) = self.requests.changes.begin() {
+                    self.prune_revocations(change).await;
                 },
+                Some(loaded) = self.reload_job.next() => self.finish_reload(loaded).await,
                 _ = certificates_look.tick() => self.in_force.watch_certificates(&self.handle),
                 _ = watch.tick() => {
                     let looked = watchdog.look(&self.handle.workers);
@@ -284,7 +292,7 @@ impl Server {
     /// Does as a signal says. Breaks if it ends a server that was told to end before.
     async fn obey(&mut self, signal: Signal, drain: &mut Option<Draining>) -> ControlFlow<()> {
         // A signal to end does not wait.
-        let _change = match signal {
+        let change = match signal {
             Signal::End => None,
             Signal::Reload | Signal::User1 | Signal::User2 => match self.requests.begin(signal) {
                 Some(change) => Some(change),
@@ -292,7 +300,10 @@ impl Server {
             },
         };
         match signal {
-            Signal::Reload => drop(self.reload(false).await),
+            Signal::Reload => {
+                self.begin_reload(ReloadRequest { change, ..ReloadRequest::default() });
+                return ControlFlow::Continue(());
+            }
             Signal::End if drain.is_some_and(|drain| drain.told_to_end) => {
                 tracing::info!("told to end again: stopping at once");
                 return ControlFlow::Break(());
@@ -311,16 +322,32 @@ impl Server {
 
     /// Does as an operator asks, and replies. The caller may be gone: the log has the outcome as
     /// well.
-    async fn answer(&mut self, request: OperatorRequest, drain: &mut Option<Draining>) {
+    ///
+    /// `change` keeps hand-overs waiting until the disk has the change. Nothing here waits for a
+    /// disk, as a disk that hangs must not stop the watchdog.
+    async fn answer(
+        &mut self,
+        request: OperatorRequest,
+        change: Option<Change>,
+        drain: &mut Option<Draining>,
+    ) {
         match request {
             OperatorRequest::Reload { end_sessions, reply } => {
-                let _ = reply.send(self.reload(end_sessions).await);
+                self.begin_reload(ReloadRequest { end_sessions, reply: Some(reply), change });
             }
             OperatorRequest::Revoke { wish, reply } => {
-                let _ = reply.send(self.in_force.revoke(&self.handle, wish).await);
+                let changed = self.in_force.revoke(&self.handle, wish).await;
+                tokio::spawn(async move {
+                    let _ = reply.send(stored(changed).await);
+                    drop(change);
+                });
             }
             OperatorRequest::Restore { what, reply } => {
-                let _ = reply.send(self.in_force.restore(&self.handle, &what).await);
+                let changed = self.in_force.restore(&self.handle, &what).await;
+                tokio::spawn(async move {
+                    let _ = reply.send(stored(changed).await);
+                    drop(change);
+                });
             }
             OperatorRequest::Mint { wish, reply } => {
                 let _ = reply.send(self.in_force.mint(&wish));
@@ -426,20 +453,47 @@ impl Server {
         });
     }
 
-    async fn reload(&mut self, end_sessions: bool) -> control::ReloadReport {
-        self.manager.reloading();
-        self.in_force.log.reopen();
-        let paths = &self.paths;
-        let load = || paths::load(paths).map(|configuration| configuration.settings);
-        let file = paths::configuration_file(paths);
-        let report = self.in_force.reload(&self.handle, file.as_deref(), load, end_sessions).await;
+    /// Forgets revocations whose time is over.
+    async fn prune_revocations(&mut self, change: Change) {
+        let Some(written) = self.in_force.prune_revocations(&self.handle).await else { return };
+        tokio::spawn(async move {
+            if let Err(error) = written.wait().await {
+                tracing::warn!(%error, "revocations whose time is over could not be removed from their file");
+            }
+            drop(change);
+        });
+    }
+
+    /// Reads the configuration again; [`finish_reload`](Self::finish_reload) puts it in force.
+    fn begin_reload(&mut self, request: ReloadRequest) {
+        if self.reload_job.begin(request, &self.paths, self.in_force.certificates.files()) {
+            self.manager.reloading();
+            self.in_force.log.reopen();
+        }
+    }
+
+    /// Puts a configuration that was read in force, and replies.
+    async fn finish_reload(&mut self, (request, settings): LoadedConfiguration) {
+        let ReloadRequest { end_sessions, reply, change } = request;
+        let file = paths::configuration_file(&self.paths);
+        let handle = &self.handle;
+        let report = self.in_force.reload(handle, file.as_deref(), settings, end_sessions).await;
         self.alternates.follow(&self.in_force.settings);
-        if let Some(coturn) = &self.paths.coturn {
-            coturn.tell(&self.in_force.settings.data.directory);
+        if let Some(coturn) = self.paths.coturn.clone() {
+            let directory = self.in_force.settings.data.directory.clone();
+            drop(tokio::task::spawn_blocking(move || coturn.tell(&directory)));
         }
         self.reload_refused = report.refused.is_some();
         self.manager.ready();
-        report
+        if let Some(reply) = reply {
+            let _ = reply.send(report);
+        }
+        drop(change);
+        if self.reload_job.take_wanted_again()
+            && let Some(change) = self.requests.begin(Signal::Reload)
+        {
+            self.begin_reload(ReloadRequest { change: Some(change), ..ReloadRequest::default() });
+        }
     }
 
     fn configured_drain(&self) -> Duration {

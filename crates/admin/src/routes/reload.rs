@@ -29,6 +29,7 @@ pub(super) async fn reload(State(app): State<App>, body: Bytes) -> Result<Json<R
         applied: report.applied.into_iter().map(change).collect(),
         needs_restart: report.needs_restart.into_iter().map(change).collect(),
         ended: report.ended,
+        certificates_kept: report.certificates_kept,
         refused: report.refused,
     }))
 }

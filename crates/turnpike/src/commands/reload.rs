@@ -46,6 +46,12 @@ fn describe(reload: &Reload) -> String {
             output::grouped(ended)
         ));
     }
+    if !reload.certificates_kept.is_empty() {
+        let kept = reload.certificates_kept.join("\n");
+        parts.push(format!(
+            "certificates that cannot be used; the previous ones stay in force:\n{kept}"
+        ));
+    }
     parts.join("\n\n")
 }
 
@@ -68,6 +74,7 @@ mod tests {
             applied: vec![change("quotas.channels")],
             needs_restart: vec![change("listen")],
             ended: None,
+            certificates_kept: Vec::new(),
             refused: None,
         };
         assert_eq!(

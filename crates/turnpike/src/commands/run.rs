@@ -13,7 +13,7 @@ use acme::Order;
 use admin::routes::Routes;
 use admin::{HttpListener, Other, PassedOn, Router, SocketFile};
 use anyhow::anyhow;
-use control::{Handle, ServerInfo, TookOverInfo};
+use control::{Handle, Series, ServerInfo, TookOverInfo};
 use linux_net::Clock;
 use settings::value::HttpListen;
 use settings::{Settings, SignalAction};
@@ -38,6 +38,7 @@ use crate::offload::{Beginning, KernelPath};
 use crate::paths::{self, Configuration};
 use crate::process::{self, ProcessOptions};
 use crate::reload::{self, InForce};
+use crate::reload_job::ReloadJob;
 use crate::server::{Requests, Server, Threads};
 use crate::service_manager::ServiceManager;
 use crate::signals::{Signal, Signals};
@@ -244,7 +245,9 @@ impl Launch<'_> {
         let serving = served.into_iter().map(serve).collect();
         if let Some(order) = order {
             let store = renewal::store(&self.settings);
-            tokio::spawn(renewal::renew(order, store, certificates.in_force()));
+            let counters = Arc::clone(handle.workers.control_plane());
+            let refused = move || counters.add(Series::CertificatesRefused, 1);
+            tokio::spawn(renewal::renew(order, store, certificates.in_force(), refused));
         }
         let orders = started.retiring.as_ref().map(Retiring::orders).cloned().unwrap_or_default();
         let given = match started.retiring {
@@ -289,6 +292,7 @@ impl Launch<'_> {
             handovers,
             keeper,
             _handover_socket: sockets.handover_file,
+            reload_job: ReloadJob::default(),
         };
         server.run().await
     }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder};
 use std::iter;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -68,6 +68,8 @@ pub(super) struct Named {
     records: Vec<PathBuf>,
     /// Files that are read, and read again at a reload.
     read: Vec<PathBuf>,
+    /// Those of certificates: programs that renew them may make their directory anew.
+    certificates: Vec<PathBuf>,
     /// Directories that an operator has named.
     readable: Vec<PathBuf>,
     /// The server resolves names.
@@ -100,6 +102,8 @@ impl Named {
         let file = configuration.file.as_deref();
         let mut read = settings::named_files(file, &paths::environment());
         read.extend(configuration.coturn.clone());
+        let certificates = settings.certificates().into_iter();
+        let certificates = certificates.flat_map(|one| [one.chain, one.key].into_iter()).collect();
         let mut readable = settings.readable_directories();
         let mut resolves = settings.acme_challenge.is_some()
             || settings.authorizer.url.is_some()
@@ -130,6 +134,7 @@ impl Named {
             log,
             pid_file,
             read,
+            certificates,
             readable,
             resolves,
         })
@@ -152,6 +157,11 @@ impl Named {
             all.push(directory(file));
             let real = fs::canonicalize(file).ok();
             all.extend(real.and_then(|real| real.parent().map(Path::to_owned)));
+        }
+        for file in &self.certificates {
+            let named = std::path::absolute(directory(file)).ok();
+            let real = fs::canonicalize(file).ok().map(|real| directory(&real));
+            all.extend([named, real].into_iter().flatten().filter_map(|one| above(&one)));
         }
         all.sort();
         all.dedup();
@@ -179,13 +189,37 @@ fn directory(file: &Path) -> PathBuf {
     parent.unwrap_or_else(|| Path::new(".")).to_owned()
 }
 
+/// The directory above that of a certificate, such as `/etc/letsencrypt/live`: a rule is about the
+/// directory that exists at the start, and `certbot delete` and `certonly` make another one. `None`
+/// for a directory of the system or a home, which holds more than certificates.
+fn above(directory: &Path) -> Option<PathBuf> {
+    let above = directory.parent()?;
+    let is_shared = |parent| SHARED.iter().any(|shared| parent == Path::new(shared));
+    above.parent().is_some_and(|parent| !is_shared(parent)).then(|| above.to_owned())
+}
+
+/// Directories whose subdirectories belong to the system or to a user.
+const SHARED: [&str; 5] = ["/", "/home", "/usr", "/var", "/run"];
+
 /// Files as they are confined.
 #[derive(Debug)]
 pub(super) struct Files {
-    /// Readable paths, with all below them; none is a symbolic link.
-    readable: Vec<PathBuf>,
+    /// Readable paths, with all below them; none is a symbolic link. A path that leads to another
+    /// file later is not readable any more.
+    readable: Vec<(PathBuf, Inode)>,
     partly: bool,
     _held: FilesGuard,
+}
+
+/// Identity of a file as long as a rule about it is held.
+#[derive(Debug, PartialEq, Eq)]
+struct Inode(u64, u64);
+
+impl Inode {
+    fn of(path: &Path) -> Option<Self> {
+        let metadata = fs::metadata(path).ok()?;
+        Some(Self(metadata.dev(), metadata.ino()))
+    }
 }
 
 impl Files {
@@ -199,7 +233,11 @@ impl Files {
     pub(super) fn allows(&self, file: &Path) -> bool {
         let parent = || fs::canonicalize(file.parent()?).ok();
         let real = fs::canonicalize(file).ok().or_else(parent);
-        real.is_none_or(|real| self.readable.iter().any(|one| real.starts_with(one)))
+        let is_readable = |real: &Path| {
+            let mut above = self.readable.iter().filter(|(path, _)| real.starts_with(path));
+            above.any(|(path, before)| Inode::of(path).as_ref() == Some(before))
+        };
+        real.is_none_or(|real| is_readable(&real))
     }
 }
 
@@ -260,6 +298,8 @@ pub(super) fn confine(named: &Named, kernel_path: bool) -> Result<Files, String>
         .filter_map(|(path, _)| fs::canonicalize(path).ok())
         .collect();
     readable.dedup();
+    let inode = |path: PathBuf| Inode::of(&path).map(|inode| (path, inode));
+    let readable = readable.into_iter().filter_map(inode).collect();
     let (held, status) = restrict(rules).map_err(|error| error.to_string())?;
     let partly = match status.ruleset {
         RulesetStatus::FullyEnforced => false,
@@ -288,4 +328,18 @@ fn restrict(
     }
     let status = ruleset.restrict_self()?;
     Ok((held, status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_directory_above_certificates_is_readable_where_it_is_theirs() {
+        let above = |directory: &str| above(Path::new(directory));
+        assert_eq!(above("/etc/letsencrypt/live/a.example"), Some("/etc/letsencrypt/live".into()));
+        for shared in ["/", "/etc", "/etc/turnpike", "/home/bob/certs", "/var/lib/acme", "/opt/x"] {
+            assert_eq!(above(shared), None, "{shared}");
+        }
+    }
 }

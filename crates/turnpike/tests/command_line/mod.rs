@@ -2,6 +2,7 @@
 //! on the loopback, on ports that were free a moment before.
 
 mod authorizing;
+mod certificates;
 mod configuration;
 mod coturn;
 mod minting;

@@ -179,3 +179,71 @@ fn an_upgrade_whose_command_has_ended_does_not_happen() {
     let started = run(std::process::id());
     assert!(!started.contains("has ended"), "{started}");
 }
+
+/// Takes a lease on a file: whoever opens the file waits, as on a mount whose server is gone.
+const LEASE: &str = "
+import fcntl, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+file = open(sys.argv[1], 'r+')
+fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print('held', flush=True)
+sys.stdin.read()
+";
+
+/// Reads messages to the service manager until one has this text; returns those before it.
+fn notified(socket: &std::os::unix::net::UnixDatagram, text: &str) -> Vec<String> {
+    let mut before = Vec::new();
+    loop {
+        let mut message = [0; 4096];
+        let bytes = socket.recv(&mut message).unwrap();
+        let message = String::from_utf8_lossy(&message[..bytes]).into_owned();
+        if message.contains(text) {
+            return before;
+        }
+        before.push(message);
+    }
+}
+
+#[test]
+fn a_file_whose_disk_hangs_stops_neither_the_watchdog_nor_the_commands() {
+    use std::io::BufRead as _;
+    let directory = Directory::new();
+    let port = free_port();
+    let text = format!(
+        "realm = \"test.example\"\nlisten = [\"127.0.0.1:{port}\"]\n[relay]\naddresses = [\"127.0.0.1\"]\n\
+         [auth]\nsecret_file = \"secret\"\n"
+    );
+    let (file, secret) =
+        (directory.file("turnpike.toml", &text), directory.file("secret", "north-of-the-wall\n"));
+    let manager = std::os::unix::net::UnixDatagram::bind(directory.0.join("notify")).unwrap();
+    manager.set_read_timeout(Some(std::time::Duration::from_secs(120))).unwrap();
+    let mut command = turnpike(&["run", "--config", path(&file), "--data", path(&directory.0)]);
+    command.env("NOTIFY_SOCKET", directory.0.join("notify")).env("WATCHDOG_USEC", "9000000");
+    let server = Server::start(command);
+    notified(&manager, "READY=1");
+    let lease = std::process::Command::new("python3")
+        .args(["-c", LEASE, path(&secret)])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let Some(mut lease) = test_support::require(lease) else { return };
+    let mut held = String::new();
+    let mut out = std::io::BufReader::new(lease.stdout.take().unwrap());
+    out.read_line(&mut held).unwrap();
+    if held != "held\n" {
+        return test_support::skip("this file system has no leases");
+    }
+    server.signal("HUP");
+    notified(&manager, "RELOADING=1");
+    for _ in 0..3 {
+        let before = notified(&manager, "WATCHDOG=1");
+        assert!(!before.iter().any(|message| message.contains("READY=1")), "{before:?}");
+    }
+    assert!(run(&["status", "--data", path(&directory.0)]).status.success());
+
+    // The disk is back.
+    drop(lease.stdin.take());
+    lease.wait().unwrap();
+    notified(&manager, "READY=1");
+    server.stop();
+}
