@@ -51,6 +51,13 @@ impl Journal {
         Ok(Self(SegmentLog::new(names, rotation.bytes, file, bytes)))
     }
 
+    /// The file at a path, and the latest full one.
+    #[must_use]
+    pub fn newest(path: &Path) -> Vec<PathBuf> {
+        let names = FixedName { path: path.to_owned(), files: 1 };
+        vec![names.numbered(1), names.path]
+    }
+
     /// Appends a record, complete or not at all. A full file is closed first, if possible.
     ///
     /// # Errors

@@ -5,14 +5,20 @@
 //! the file has it, so that a full disk loses nothing but what no longer fits into the queue, and
 //! that is counted. A web service gets the same records from a spool on the disk, each at least
 //! once. Both are logs of segments ([`segment_log`]).
+//!
+//! A [`Recorder`] makes each record once. Its [`ledger`] has the sessions that are open, so that
+//! each has an end record after a crash as well.
 
 mod journal;
+mod ledger;
 mod limits;
 mod lines;
 mod losses;
 mod record;
+mod recorder;
 mod segment_log;
 mod spool;
+mod told;
 mod webhook;
 mod writer;
 
@@ -20,6 +26,7 @@ pub use journal::{Journal, Rotation};
 pub use limits::REQUEST_WITHIN;
 pub use losses::Losses;
 pub use record::{Record, RecordEvent};
+pub use recorder::{Lines, OutputQueue, Recorder, output_queue};
 pub use spool::{Batch, Spool};
 pub use webhook::{Delivery, Webhook};
 pub use writer::{Writer, start};

@@ -27,6 +27,20 @@ pub(crate) const BATCH_BYTES_MAX: u64 = 768 << 10;
 /// some 16,000 records, more than anybody looks through by hand.
 pub(crate) const REFUSED_BYTES_MAX: u64 = 8 << 20;
 
+/// Size of the file of open sessions from which it is rewritten.
+pub(crate) const LEDGER_BYTES_MIN: u64 = 1 << 20;
+
+/// Size of that file, in sizes of the lines of open sessions, from which it is rewritten: each line
+/// is copied once for four new ones.
+pub(crate) const LEDGER_WASTE_MAX: u64 = 4;
+
+/// Longest line of that file. A record has about 1 KiB.
+pub(crate) const LEDGER_LINE_BYTES_MAX: u64 = 1 << 20;
+
+/// Bytes at the end of a file of records in which ends are searched after a crash: some hundred
+/// thousand records, and the queues hold 16,384.
+pub(crate) const SEARCHED_BYTES_MAX: u64 = 256 << 20;
+
 /// Longest time for a request, and so for the end of the server while one is under way.
 pub const REQUEST_WITHIN: Duration = Duration::from_secs(10);
 

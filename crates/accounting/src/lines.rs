@@ -1,8 +1,11 @@
 //! Lines of files.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Seek as _, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use crate::limits::SEARCHED_BYTES_MAX;
 
 /// Counts the lines of a file from a position on.
 pub(crate) fn lines_of(path: &Path, from: u64) -> io::Result<u64> {
@@ -10,4 +13,25 @@ pub(crate) fn lines_of(path: &Path, from: u64) -> io::Result<u64> {
     file.seek(SeekFrom::Start(from))?;
     let lines = BufReader::new(file).split(b'\n').map_while(Result::ok);
     Ok(lines.filter(|line| !line.is_empty()).count() as u64)
+}
+
+/// Returns the lines of `wanted` that none of the files ends with. A file that cannot be read has
+/// none of them.
+pub(crate) fn missing_from(files: &[PathBuf], wanted: &[String]) -> Vec<String> {
+    let mut missing: BTreeSet<&str> = wanted.iter().map(|line| line.trim_end()).collect();
+    for path in files {
+        let Ok(mut file) = File::open(path) else { continue };
+        let bytes = file.metadata().map_or(0, |metadata| metadata.len());
+        let from = SeekFrom::Start(bytes.saturating_sub(SEARCHED_BYTES_MAX));
+        if file.seek(from).is_err() {
+            continue;
+        }
+        for line in BufReader::new(file).split(b'\n').map_while(Result::ok) {
+            if let Ok(line) = std::str::from_utf8(&line) {
+                missing.remove(line);
+            }
+        }
+    }
+    let is_missing = |line: &&String| missing.contains(line.trim_end());
+    wanted.iter().filter(is_missing).cloned().collect()
 }

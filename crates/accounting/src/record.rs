@@ -7,10 +7,15 @@ use control::SessionEvent;
 use serde::{Deserialize, Serialize};
 use turn_proto::{AllocationRecord, DropReason, EndReason, Refusal};
 
+/// Reason of the end of a session whose process ended unexpectedly.
+pub(crate) const PROCESS_LOST: &str = "process_lost";
+
 /// Occasion of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordEvent {
+    /// The session has begun. Outputs get no such record.
+    Start,
     /// The session goes on; its counts are those up to now.
     Interim,
     /// The session has ended; its counts are final.
@@ -77,22 +82,27 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record of an event that has just come.
+    /// Makes the record of an event that has just arrived, if the event is about one session.
     #[must_use]
-    pub fn of(event: &SessionEvent, now: SystemTime) -> Self {
+    pub fn of(event: &SessionEvent, now: SystemTime) -> Option<Self> {
         let (kind, record, lived, reason) = match event {
             SessionEvent::Ended(record) => {
                 let (reason, at) = record.end.unzip();
                 let lived = at.map_or(Duration::ZERO, |at| at.saturating_since(record.created));
                 (RecordEvent::End, record, lived, reason)
             }
-            // Of outputs that follow its life, and of a record as good as one between.
-            SessionEvent::Created(record) => (RecordEvent::Interim, record, Duration::ZERO, None),
+            SessionEvent::Created(record) => (RecordEvent::Start, record, Duration::ZERO, None),
+            SessionEvent::Survivors(_) => return None,
             SessionEvent::Refreshed { record, at } | SessionEvent::Interim { record, at } => {
                 (RecordEvent::Interim, record, at.saturating_since(record.created), None)
             }
         };
-        Self::from_parts(kind, record, lived, reason, now)
+        Some(Self::from_parts(kind, record, lived, reason, now))
+    }
+
+    /// Makes the end record of a session whose process ended unexpectedly after this record.
+    pub(crate) fn lost(self) -> Self {
+        Self { event: RecordEvent::End, reason: Some(PROCESS_LOST.to_owned()), ..self }
     }
 
     fn from_parts(

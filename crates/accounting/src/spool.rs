@@ -111,6 +111,16 @@ impl Spool {
         Ok(Self { directory, bytes_max, log, delivered, dropped: 0, refused: None })
     }
 
+    /// The files of a spool, delivered ones as well as long as they exist.
+    #[must_use]
+    pub fn files(directory: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        let is_segment = |path: &PathBuf| {
+            path.file_name().and_then(|name| name.to_str()).and_then(number_of).is_some()
+        };
+        entries.map(|entry| entry.path()).filter(is_segment).collect()
+    }
+
     /// Appends a record, a line, complete or not at all. In a full spool the oldest records are
     /// dropped first.
     ///

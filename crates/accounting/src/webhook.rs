@@ -1,22 +1,19 @@
 //! Delivery of records to a web service: a thread that puts them into the spool, and one that posts
 //! what is in it.
 
-use std::fmt;
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use control::SessionEvent;
 use outgoing_http::{Bounds, Client, HttpError, Url};
 
-use crate::limits::{
-    ANSWER_BYTES_MAX, END_WITHIN, PAUSE_MAX, PAUSE_MIN, RETRY_EVERY, SYNC_EVERY, TELL_EVERY,
-};
+use crate::limits::{ANSWER_BYTES_MAX, END_WITHIN, PAUSE_MAX, PAUSE_MIN, RETRY_EVERY, SYNC_EVERY};
 use crate::losses::Losses;
-use crate::record::Record;
+use crate::recorder::Lines;
 use crate::spool::{Batch, Spool};
+use crate::told::Told;
 
 /// The web service.
 #[derive(Debug)]
@@ -77,19 +74,14 @@ impl Delivery {
     ///
     /// # Errors
     /// There is no thread left.
-    pub fn start(
-        webhook: Webhook,
-        spool: Spool,
-        events: Receiver<SessionEvent>,
-        losses: Losses,
-    ) -> io::Result<Self> {
+    pub fn start(webhook: Webhook, spool: Spool, lines: Lines, losses: Losses) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let state = Mutex::new(State { spool, complete: false, ends: false });
         let shared = Arc::new(Shared { state, changed: Condvar::new(), losses });
         let (of_spooler, of_poster) = (Arc::clone(&shared), Arc::clone(&shared));
         let spooler = thread::Builder::new()
             .name("webhook-spool".to_owned())
-            .spawn(move || spool_all(&of_spooler, &events))?;
+            .spawn(move || spool_all(&of_spooler, &lines))?;
         let poster = Poster {
             webhook,
             runtime,
@@ -114,35 +106,15 @@ impl Delivery {
     }
 }
 
-/// Lines of the log about a state that goes on: one at its begin, some while it lasts, one at its
-/// end.
-#[derive(Debug, Default)]
-struct Told(Option<Instant>);
-
-impl Told {
-    fn failed(&mut self, what: &str, error: &dyn fmt::Display) {
-        if self.0.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
-            self.0 = Some(Instant::now());
-            tracing::error!(%error, "{what}");
-        }
-    }
-
-    fn works(&mut self, what: &str) {
-        if self.0.take().is_some() {
-            tracing::info!("{what}");
-        }
-    }
-}
-
-fn spool_all(shared: &Shared, events: &Receiver<SessionEvent>) {
+fn spool_all(shared: &Shared, lines: &Lines) {
     let mut told = Told::default();
     let mut overflow = Told::default();
     let mut unsynced = false;
     loop {
-        match events.recv_timeout(SYNC_EVERY) {
-            Ok(event) => {
-                let line = Record::of(&event, SystemTime::now()).line();
+        match lines.recv_timeout(SYNC_EVERY) {
+            Ok(line) => {
                 let dropped = spool_one(shared, &line, &mut told);
+                lines.done();
                 if dropped > 0 {
                     (shared.losses.lost)(dropped);
                     overflow.failed(

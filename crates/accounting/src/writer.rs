@@ -3,16 +3,14 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::thread::{self, JoinHandle};
-use std::time::{Instant, SystemTime};
-
-use control::SessionEvent;
+use std::time::Instant;
 
 use crate::journal::Journal;
 use crate::limits::{END_WITHIN, RETRY_EVERY, SYNC_EVERY, TELL_EVERY};
 use crate::losses::Losses;
-use crate::record::Record;
+use crate::recorder::Lines;
 
 const CANNOT: &str =
     "records of sessions cannot be written; they are kept in memory, up to a bound";
@@ -41,15 +39,11 @@ impl Writer {
 ///
 /// # Errors
 /// There is no thread left.
-pub fn start(
-    journal: Journal,
-    events: Receiver<SessionEvent>,
-    losses: Losses,
-) -> io::Result<Writer> {
+pub fn start(journal: Journal, lines: Lines, losses: Losses) -> io::Result<Writer> {
     let ends = Arc::new(AtomicBool::new(false));
     let work = Work { journal, losses, told: None, unsynced_since: None, ends: Arc::clone(&ends) };
     let thread = thread::Builder::new().name("accounting".to_owned());
-    Ok(Writer { thread: thread.spawn(move || work.run(&events))?, ends })
+    Ok(Writer { thread: thread.spawn(move || work.run(&lines))?, ends })
 }
 
 struct Work {
@@ -63,16 +57,16 @@ struct Work {
 }
 
 impl Work {
-    fn run(mut self, events: &Receiver<SessionEvent>) {
+    fn run(mut self, lines: &Lines) {
         loop {
-            match events.recv_timeout(SYNC_EVERY) {
-                Ok(event) => {
-                    let line = Record::of(&event, SystemTime::now()).line();
+            match lines.recv_timeout(SYNC_EVERY) {
+                Ok(line) => {
                     if !self.write(&line) {
                         // This record, and those that wait after it.
-                        (self.losses.lost)(1 + events.iter().count() as u64);
+                        (self.losses.lost)(1 + lines.count());
                         break;
                     }
+                    lines.done();
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use accounting::{Journal, Losses, Record, RecordEvent, Rotation, start};
+use accounting::{
+    Journal, Lines, Losses, Record, RecordEvent, Recorder, Rotation, output_queue, start,
+};
 use control::{RecordOutput, SessionEvent, SessionEvents};
 use turn_proto::{AllocationRecord, EndReason};
 use turn_types::Instant;
@@ -84,8 +86,8 @@ fn every_session_that_was_handed_over_is_written_before_the_end() {
     let directory = Directory::new();
     let journal = Journal::open(&directory.file("s"), Rotation { bytes: 1 << 20, files: 1 });
     let mut events = SessionEvents::default();
-    let taken = events.add(RecordOutput::File);
-    let writer = start(journal.unwrap(), taken, no_losses()).unwrap();
+    let (recorder, lines) = recorder(&directory, &mut events);
+    let writer = start(journal.unwrap(), lines, no_losses()).unwrap();
     let mut record = AllocationRecord::sample();
     record.traffic.to_peer_bytes = 1234;
     record.traffic.to_client_packets = 5;
@@ -98,6 +100,7 @@ fn every_session_that_was_handed_over_is_written_before_the_end() {
     }
     drop(events);
     writer.join();
+    recorder.join();
     let text = directory.read("s");
     let records: Vec<Record> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -111,6 +114,15 @@ fn every_session_that_was_handed_over_is_written_before_the_end() {
     assert_eq!((end.seconds, end.time - end.started), (90, 90));
     assert_eq!((end.to_peers.bytes, end.to_client.packets), (1234, 5));
     assert_eq!((&*end.account, &*end.realm, &*end.transport), ("alice", "example.org", "udp"));
+}
+
+/// A recorder for the file `s` of a directory, with its ledger there.
+fn recorder(directory: &Directory, events: &mut SessionEvents) -> (Recorder, Lines) {
+    let files = Journal::newest(&directory.file("s"));
+    let lost = Box::new(|records| panic!("{records} records are lost"));
+    let (queue, lines) = output_queue(lost, Box::new(move || files.clone()));
+    let events = events.add(&[RecordOutput::File]);
+    (Recorder::start(&directory.file("open"), events, vec![queue]).unwrap(), lines)
 }
 
 fn no_losses() -> Losses {
@@ -163,26 +175,28 @@ fn a_file_that_was_given_its_number_by_a_failed_attempt_moves_once() {
 fn records_that_a_disk_never_takes_are_counted_at_the_end() {
     let journal = Journal::open(&PathBuf::from("/dev/full"), SMALL).unwrap();
     let mut events = SessionEvents::default();
-    let taken = events.add(RecordOutput::File);
+    let directory = Directory::new();
+    let (recorder, lines) = recorder(&directory, &mut events);
     let counted = Arc::<AtomicU64>::default();
     let count = Arc::clone(&counted);
     let lost = Box::new(move |records| {
         count.fetch_add(records, Ordering::Relaxed);
     });
-    let writer = start(journal, taken, Losses { lost, ..no_losses() }).unwrap();
+    let writer = start(journal, lines, Losses { lost, ..no_losses() }).unwrap();
     for _ in 0..5 {
         events.put(&SessionEvent::Ended(Box::new(AllocationRecord::sample())), |_| panic!());
     }
     drop(events);
     writer.join();
+    recorder.join();
     assert_eq!(counted.load(Ordering::Relaxed), 5);
 }
 
 #[test]
 fn a_full_queue_refuses_and_never_blocks() {
     let mut events = SessionEvents::default();
-    let _taken = events.add(RecordOutput::File);
-    let read = events.add(RecordOutput::Webhook);
+    let _taken = events.add(&[RecordOutput::File]);
+    let read = events.add(&[RecordOutput::Webhook]);
     let event =
         SessionEvent::Interim { record: Box::new(AllocationRecord::sample()), at: Instant::ZERO };
     let most = control::limits::SESSION_EVENTS;

@@ -3,4 +3,5 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod journal;
+mod ledger;
 mod webhook;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use accounting::{Delivery, Losses, Spool, Webhook};
+use accounting::{Delivery, Losses, Recorder, Spool, Webhook, output_queue};
 use control::{RecordOutput, SessionEvent, SessionEvents};
 use outgoing_http::{Client, Roots, Url};
 use turn_proto::{AllocationRecord, EndReason};
@@ -155,13 +155,13 @@ fn answer(
 struct Running {
     events: SessionEvents,
     delivery: Delivery,
+    recorder: Recorder,
     lost: Arc<AtomicU64>,
     refused: Arc<AtomicU64>,
 }
 
 fn start(directory: &Path, url: &Url, batch: usize, bytes_max: u64) -> Running {
     let mut events = SessionEvents::default();
-    let taken = events.add(RecordOutput::Webhook);
     let [lost, refused] = [(); 2].map(|()| Arc::<AtomicU64>::default());
     let count = |counter: &Arc<AtomicU64>| {
         let counter = Arc::clone(counter);
@@ -178,8 +178,13 @@ fn start(directory: &Path, url: &Url, batch: usize, bytes_max: u64) -> Running {
         deadline: Duration::from_millis(300),
     };
     let spool = Spool::open(directory, bytes_max).unwrap();
-    let delivery = Delivery::start(webhook, spool, taken, losses).unwrap();
-    Running { events, delivery, lost, refused }
+    let (files, none) = (directory.to_owned(), Box::new(|_| panic!("the queue is full")));
+    let (queue, lines) = output_queue(none, Box::new(move || Spool::files(&files)));
+    let delivery = Delivery::start(webhook, spool, lines, losses).unwrap();
+    let ledger = directory.join("open");
+    let taken = events.add(&[RecordOutput::Webhook]);
+    let recorder = Recorder::start(&ledger, taken, vec![queue]).unwrap();
+    Running { events, delivery, recorder, lost, refused }
 }
 
 fn ended(number: u64) -> SessionEvent {
@@ -208,6 +213,7 @@ fn each_record_arrives_whatever_the_service_does_before() {
     assert!(headers.contains("authorization: bearer 1234\r\n"), "{headers}");
     drop(running.events);
     running.delivery.join();
+    running.recorder.join();
     assert_eq!(running.lost.load(Ordering::Relaxed), 0);
 }
 
@@ -223,6 +229,7 @@ fn a_record_that_the_service_refuses_holds_up_no_other() {
     assert!(arrived.values().all(|times| *times == 1), "{arrived:?}");
     drop(running.events);
     running.delivery.join();
+    running.recorder.join();
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     assert_eq!((count(&running.refused), count(&running.lost)), (1, 0));
     let refused = fs::read_to_string(directory.0.join("refused.jsonl")).unwrap();
@@ -242,6 +249,7 @@ fn a_refusal_that_concerns_all_requests_sets_nothing_aside() {
         assert_eq!(service.wait_for(3).len(), 3, "{status}");
         drop(running.events);
         running.delivery.join();
+        running.recorder.join();
         assert!(!directory.0.join("refused.jsonl").exists(), "{status}");
     }
 }
@@ -292,12 +300,14 @@ fn records_that_were_not_accepted_are_delivered_after_the_next_start() {
     }
     drop(running.events);
     running.delivery.join();
+    running.recorder.join();
 
     let service = Service::new(Vec::new());
     let running = start(&directory.0, &service.url, 10, MIB);
     assert_eq!(service.wait_for(25).len(), 25);
     drop(running.events);
     running.delivery.join();
+    running.recorder.join();
     // What was delivered is not delivered again.
     let mut spool = Spool::open(&directory.0, MIB).unwrap();
     assert_eq!(spool.batch(10).unwrap(), None);

@@ -1,10 +1,11 @@
 //! Ends of sessions, and their state meanwhile, on the way from the workers to the outputs of their
 //! records.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use turn_proto::AllocationRecord;
-use turn_types::Instant;
+use turn_types::{AllocationId, Instant};
 
 use crate::limits::SESSION_EVENTS;
 
@@ -13,9 +14,9 @@ use crate::limits::SESSION_EVENTS;
 pub enum SessionEvent {
     /// It has ended.
     Ended(Box<AllocationRecord>),
-    /// It has begun: for outputs that follow its life.
+    /// It has begun.
     Created(Box<AllocationRecord>),
-    /// It was refreshed: for the same.
+    /// It was refreshed: for outputs that follow its life.
     Refreshed {
         /// Its record.
         record: Box<AllocationRecord>,
@@ -29,6 +30,8 @@ pub enum SessionEvent {
         /// Time of it, by the clock of [`AllocationRecord::created`].
         at: Instant,
     },
+    /// The sessions that this process has taken over: all others of earlier processes have ended.
+    Survivors(Arc<[AllocationId]>),
 }
 
 turn_types::labels! {
@@ -44,7 +47,7 @@ turn_types::labels! {
 }
 
 impl RecordOutput {
-    /// Returns true if it gets beginnings and refreshes of sessions as well.
+    /// Returns true if it gets refreshes of sessions as well.
     const fn follows_life(self) -> bool {
         matches!(self, Self::Redis)
     }
@@ -57,37 +60,40 @@ pub struct SessionEvents(Vec<EventQueue>);
 /// The end of an output's queue at which events are put in.
 #[derive(Clone, Debug)]
 pub struct EventQueue {
-    output: RecordOutput,
+    outputs: Vec<RecordOutput>,
     sender: SyncSender<SessionEvent>,
 }
 
 impl SessionEvents {
-    /// Adds the queue of an output. Returns the end at which its events are taken out.
+    /// Adds the queue of some outputs. Returns the end at which their events are taken out.
     #[must_use]
-    pub fn add(&mut self, output: RecordOutput) -> Receiver<SessionEvent> {
+    pub fn add(&mut self, outputs: &[RecordOutput]) -> Receiver<SessionEvent> {
         let (sender, receiver) = sync_channel(SESSION_EVENTS);
-        self.0.push(EventQueue { output, sender });
+        self.0.push(EventQueue { outputs: outputs.to_vec(), sender });
         receiver
     }
 
     /// Puts an event into all queues. Never blocks: calls `lost` for each output whose queue is
     /// full, where the event is lost.
     pub fn put(&self, event: &SessionEvent, mut lost: impl FnMut(RecordOutput)) {
-        let is_of_life = matches!(event, SessionEvent::Created(_) | SessionEvent::Refreshed { .. });
+        let is_refresh = matches!(event, SessionEvent::Refreshed { .. });
+        let is_of_life = is_refresh || matches!(event, SessionEvent::Created(_));
         for queue in &self.0 {
-            if is_of_life && !queue.output.follows_life() {
+            let follows_life = queue.follows_life();
+            if is_refresh && !follows_life || queue.put(event.clone()) {
                 continue;
             }
-            if !queue.put(event.clone()) {
-                lost(queue.output);
+            // A start is no record of an output that does not follow the life of sessions.
+            if !is_of_life || follows_life {
+                queue.outputs.iter().copied().for_each(&mut lost);
             }
         }
     }
 
-    /// Returns true if an output wants to know of the beginnings and refreshes of sessions.
+    /// Returns true if an output wants to know of the refreshes of sessions.
     #[must_use]
     pub fn follow_life(&self) -> bool {
-        self.0.iter().any(|queue| queue.output.follows_life())
+        self.0.iter().any(EventQueue::follows_life)
     }
 
     /// The queues.
@@ -98,6 +104,10 @@ impl SessionEvents {
 }
 
 impl EventQueue {
+    fn follows_life(&self) -> bool {
+        self.outputs.iter().any(|output| output.follows_life())
+    }
+
     /// Puts an event in. Never blocks: false if the queue is full, and the event not in it.
     #[must_use]
     pub fn put(&self, event: SessionEvent) -> bool {

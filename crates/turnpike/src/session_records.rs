@@ -1,11 +1,14 @@
 //! Records of sessions: their outputs, and the records of sessions that go on.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use accounting::{Delivery, Journal, Losses, REQUEST_WITHIN, Rotation, Spool, Webhook, Writer};
+use accounting::{
+    Delivery, Journal, Lines, Losses, OutputQueue, REQUEST_WITHIN, Recorder, Rotation, Spool,
+    Webhook, Writer, output_queue,
+};
 use anyhow::anyhow;
 use control::{
     EventQueue, Handle, RecordOutput, Series, SessionEvent, SessionEvents, SessionFilter, Workers,
@@ -24,6 +27,9 @@ use crate::redis_statistics::RedisStatistics;
 /// Wait for room in a queue, of records that are no end of a session.
 const ROOM: Duration = Duration::from_millis(20);
 
+/// Time between two attempts to learn the sessions that were taken over.
+const SURVIVORS_AGAIN: Duration = Duration::from_secs(10);
+
 /// Attempts to put an interim record into a queue, [`ROOM`] apart: an output that is stuck must not
 /// hold up the others.
 const ROOM_TRIES: u32 = 250;
@@ -37,6 +43,7 @@ pub(crate) struct SessionRecords {
 
 #[derive(Debug)]
 struct Outputs {
+    recorder: Option<Recorder>,
     writer: Option<Writer>,
     delivery: Option<Delivery>,
     redis: Option<RedisStatistics>,
@@ -45,26 +52,63 @@ struct Outputs {
 /// Starts the configured outputs; `None` where no records are kept.
 pub(crate) fn start(settings: &Settings, workers: &Workers) -> Result<Option<SessionRecords>> {
     let mut events = SessionEvents::default();
-    let writer = settings.accounting_file().map(|path| file(settings, &path, workers, &mut events));
+    let mut queues = Queues::default();
+    let writer = settings.accounting_file().map(|path| file(settings, &path, workers, &mut queues));
     let delivery = settings
         .accounting
         .webhook
         .as_ref()
-        .map(|url| webhook(settings, url, workers, &mut events));
+        .map(|url| webhook(settings, url, workers, &mut queues));
+    let (writer, delivery) = (writer.transpose()?, delivery.transpose()?);
     let redis = settings.statistics().map(|url| redis(&url, &mut events));
     let outputs = Outputs {
-        writer: writer.transpose()?,
-        delivery: delivery.transpose()?,
+        recorder: queues.start(settings, &mut events)?,
+        writer,
+        delivery,
         redis: redis.transpose()?,
     };
     Ok((!events.queues().is_empty()).then_some(SessionRecords { events, outputs }))
 }
 
+/// Queues of the outputs that get records.
+#[derive(Default)]
+struct Queues {
+    outputs: Vec<RecordOutput>,
+    queues: Vec<OutputQueue>,
+}
+
+impl Queues {
+    /// Adds the queue of an output that stores records in these files.
+    fn add(
+        &mut self,
+        output: RecordOutput,
+        workers: &Workers,
+        files: impl Fn() -> Vec<PathBuf> + Send + 'static,
+    ) -> Lines {
+        let (queue, lines) = output_queue(losses(workers, output).lost, Box::new(files));
+        self.outputs.push(output);
+        self.queues.push(queue);
+        lines
+    }
+
+    fn start(self, settings: &Settings, events: &mut SessionEvents) -> Result<Option<Recorder>> {
+        if self.queues.is_empty() {
+            return Ok(None);
+        }
+        let ledger = settings.data.directory.join(LEDGER);
+        let recorder = Recorder::start(&ledger, events.add(&self.outputs), self.queues);
+        recorder.map(Some).or_fail("cannot start a thread")
+    }
+}
+
+/// File of the open sessions, in the data directory.
+const LEDGER: &str = "open-sessions.jsonl";
+
 fn file(
     settings: &Settings,
     path: &Path,
     workers: &Workers,
-    events: &mut SessionEvents,
+    queues: &mut Queues,
 ) -> Result<Writer> {
     let rotation = Rotation {
         bytes: settings.accounting.rotate_at.get(),
@@ -77,8 +121,9 @@ fn file(
         Failure::failed(what).hint(hint)
     })?;
     let losses = losses(workers, RecordOutput::File);
-    accounting::start(journal, events.add(RecordOutput::File), losses)
-        .or_fail("cannot start a thread")
+    let files = Journal::newest(path);
+    let lines = queues.add(RecordOutput::File, workers, move || files.clone());
+    accounting::start(journal, lines, losses).or_fail("cannot start a thread")
 }
 
 /// Counters of the records that an output loses.
@@ -97,7 +142,7 @@ fn webhook(
     settings: &Settings,
     url: &settings::ServiceUrl,
     workers: &Workers,
-    events: &mut SessionEvents,
+    queues: &mut Queues,
 ) -> Result<Delivery> {
     let wrong = |key: &str, error: &dyn std::fmt::Display| {
         Failure::failed(anyhow!("accounting.{key}: {error}"))
@@ -134,8 +179,8 @@ fn webhook(
         batch,
         deadline: REQUEST_WITHIN,
     };
-    let taken = events.add(RecordOutput::Webhook);
-    Delivery::start(webhook, spool, taken, losses(workers, RecordOutput::Webhook))
+    let lines = queues.add(RecordOutput::Webhook, workers, move || Spool::files(&directory));
+    Delivery::start(webhook, spool, lines, losses(workers, RecordOutput::Webhook))
         .or_fail("cannot start a thread")
 }
 
@@ -144,7 +189,7 @@ fn redis(url: &Secret<String>, events: &mut SessionEvents) -> Result<RedisStatis
         Failure::failed(anyhow!("accounting.redis: {error}"))
             .hint("write it as redis://127.0.0.1/0")
     })?;
-    RedisStatistics::start(publisher, events.add(RecordOutput::Redis))
+    RedisStatistics::start(publisher, events.add(&[RecordOutput::Redis]))
         .or_fail("cannot start a thread")
 }
 
@@ -174,6 +219,12 @@ impl Keeping {
         record_live(&self.handle, &self.events).await;
     }
 
+    /// Reports the sessions that this process has taken over, once it serves: the others of earlier
+    /// processes get their end records.
+    pub(crate) fn report_survivors(&self) {
+        tokio::spawn(report_survivors(self.handle.clone(), self.events.clone()));
+    }
+
     /// Waits until all records are written or in the spool. The workers have ended.
     pub(crate) async fn end(self) {
         let Self { events, interim, outputs, .. } = self;
@@ -183,11 +234,12 @@ impl Keeping {
         }
         // Each queue closes with its last sender.
         drop(events);
-        let Outputs { writer, delivery, redis } = outputs;
+        let Outputs { recorder, writer, delivery, redis } = outputs;
         let _ = spawn_blocking(|| {
             writer.into_iter().for_each(Writer::join);
             delivery.into_iter().for_each(Delivery::join);
             redis.into_iter().for_each(RedisStatistics::join);
+            recorder.into_iter().for_each(Recorder::join);
         })
         .await;
     }
@@ -200,6 +252,23 @@ async fn record_at_each(every: Duration, handle: Handle, events: SessionEvents) 
     loop {
         clock.tick().await;
         record_live(&handle, &events).await;
+    }
+}
+
+async fn report_survivors(handle: Handle, events: SessionEvents) {
+    let sessions = loop {
+        match handle.workers.all_sessions(&SessionFilter::default()).await {
+            Ok(sessions) => break sessions,
+            Err(error) => {
+                tracing::warn!(%error, "sessions of an earlier process have no end records yet")
+            }
+        }
+        tokio::time::sleep(SURVIVORS_AGAIN).await;
+    };
+    let ids = sessions.iter().map(|session| session.record.id).collect();
+    let event = SessionEvent::Survivors(ids);
+    for queue in events.queues() {
+        while !put_when_there_is_room(queue, event.clone()).await {}
     }
 }
 

@@ -268,7 +268,10 @@ impl Observer {
 
     fn created(&mut self, now: Instant, record: &AllocationRecord) {
         self.count(Series::AllocationsCreated, 1);
-        self.follow(|| SessionEvent::Created(Box::new(record.clone())));
+        if let Some(records) = &self.log.records {
+            let event = SessionEvent::Created(Box::new(record.clone()));
+            records.put(&event, |output| self.count(Series::SessionRecordsLost(output), 1));
+        }
         self.tell_of(now, record, "allocation made");
     }
 

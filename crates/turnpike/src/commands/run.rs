@@ -239,6 +239,9 @@ impl Launch<'_> {
             return Ok(());
         };
         go_on_from(&mut started, &handle);
+        if let Some(records) = &records {
+            records.report_survivors();
+        }
         let paths = put_in_place(&mut sockets.handover_file, &mut served);
         let serve =
             |(listener, routes)| tokio::spawn(admin::serve(listener, routes)).abort_handle();

@@ -50,6 +50,7 @@ impl Payloads {
                 vec![status(record, "refreshed", left(record, *at))]
             }
             SessionEvent::Interim { record, at } => self.traffic(record, *at),
+            SessionEvent::Survivors(_) => Vec::new(),
             SessionEvent::Ended(record) => {
                 let at = record.end.map_or(record.expires, |(_, at)| at);
                 let mut all = self.traffic(record, at);

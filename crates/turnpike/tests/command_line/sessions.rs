@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::support::*;
 
 /// Makes an allocation of an open relay, from a client at this address.
@@ -93,4 +95,30 @@ fn thousands_of_sessions_are_listed_and_those_of_a_client_are_ended() {
     let none = ask(&[&["session", "end"][..], &at].concat());
     assert_eq!(stdout(&none), "no live session matches\n");
     assert_eq!(json(&ask(&["status", "--json"]))["allocations"]["live"], SESSIONS - 3);
+}
+
+#[test]
+fn after_a_kill_each_session_has_one_end_record() {
+    let mut call = Call::through("[accounting]\nfile = \"sessions.jsonl\"\n");
+    let ids: Vec<String> =
+        call.sessions().iter().map(|session| session["id"].as_str().unwrap().to_owned()).collect();
+    call.server.process.kill().unwrap();
+    call.server.process.wait().unwrap();
+    let config = format!("{}/turnpike.toml", call.data);
+    let server = Server::start(turnpike(&["run", "--config", &config, "--data", &call.data]));
+    let ends = || {
+        let text = std::fs::read_to_string(format!("{}/sessions.jsonl", call.data));
+        let text = text.unwrap_or_default();
+        let records = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        records.filter(|record| record["event"] == "end").collect::<Vec<_>>()
+    };
+    let of = |ends: &[Value], id: &String| {
+        ends.iter().filter(|end| end["id"] == **id).map(|end| end["reason"].clone()).collect()
+    };
+    wait_until("the ends of the killed process", || ends().len() >= ids.len());
+    server.stop();
+    for id in &ids {
+        let reasons: Vec<Value> = of(&ends(), id);
+        assert_eq!(reasons, ["process_lost"], "{id}");
+    }
 }
