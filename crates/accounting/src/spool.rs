@@ -236,7 +236,7 @@ impl Spool {
     fn oldest(&self) -> (u64, u64) {
         let names = &self.log.names;
         let closed = names.closed.front().map(|segment| (segment.number, segment.bytes));
-        closed.unwrap_or((names.current, self.log.current_bytes()))
+        closed.unwrap_or_else(|| (names.current, self.log.current_bytes()))
     }
 
     fn bytes(&self) -> u64 {

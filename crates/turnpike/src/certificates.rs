@@ -133,7 +133,9 @@ impl CertificateReloader {
                 None => Ok(new),
             });
             let in_force = read.map_err(|error| errors.push(error)).ok();
-            all.extend(in_force.or(before.cloned()).map(|certificate| (files, certificate)));
+            all.extend(
+                in_force.or_else(|| before.cloned()).map(|certificate| (files, certificate)),
+            );
         }
         self.put_in_force(all);
         self.failed = (!errors.is_empty()).then(Instant::now);

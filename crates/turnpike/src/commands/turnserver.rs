@@ -119,7 +119,9 @@ fn write_pid(
     is_detached: bool,
     owner: FileOwner,
 ) -> Result<Option<Arc<PidFile>>> {
-    let Some(path) = named.or(is_detached.then_some(Path::new(PID_FILE))) else { return Ok(None) };
+    let Some(path) = named.or_else(|| is_detached.then_some(Path::new(PID_FILE))) else {
+        return Ok(None);
+    };
     let error = match PidFile::write(path, owner) {
         Ok(written) => return Ok(Some(Arc::new(written))),
         Err(error) => anyhow!("cannot write the process id to {}: {error}", path.display()),
