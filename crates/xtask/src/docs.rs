@@ -10,6 +10,7 @@ pub(crate) fn write(root: &Path) -> Result<()> {
     let examples = root.join("crates/coturn-config/tests/fixtures");
     let installations = coturn_config::installations_markdown(&examples)
         .context("cannot read the examples of coturn's configuration")?;
+    let bounds = crate::bounds::markdown(root).context("cannot read the inventory of bounds")?;
     for (name, text) in [
         ("docs/configuration.md", settings::reference_markdown()),
         ("docs/configuration.schema.json", settings::json_schema()),
@@ -20,6 +21,7 @@ pub(crate) fn write(root: &Path) -> Result<()> {
         ("docs/migrate/installations.md", installations),
         ("docs/operate/metrics.md", admin::metrics_markdown()),
         ("docs/operate/reasons.md", admin::reasons_markdown()),
+        (crate::bounds::PAGE, bounds),
         ("docs/operate/tuning.md", host_tuning::reference_markdown()),
     ] {
         let path = root.join(name);

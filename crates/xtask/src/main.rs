@@ -7,6 +7,7 @@
 //! Invariant: a task reads and writes this repository and cargo's target directory alone.
 #![forbid(unsafe_code)]
 
+mod bounds;
 mod bpf;
 mod chart;
 mod cross;
@@ -34,7 +35,7 @@ const USAGE: &str = "usage: cargo xtask bpf [--check] | chart | cross [--all] | 
   cross  check the product for the other processor architecture, aarch64 or x86-64; with --all, every
          crate with its tests
   deny   check licences, sources and versions of dependencies by deny.toml
-  docs   write docs/configuration.md, docs/configuration.schema.json and docs/operate/tuning.md
+  docs   write the generated pages, among them docs/configuration.md and docs/operate/bounds.md
   fuzz   run all or the given targets of fuzz/fuzz_targets for N minutes each; new coverage goes to
          fuzz/corpus, crashes to fuzz/artifacts
   mutants  test the tests of CRATE with cargo-mutants and its OPTIONs, such as --file 'src/policy/**'; survivors
@@ -44,7 +45,7 @@ const USAGE: &str = "usage: cargo xtask bpf [--check] | chart | cross [--all] | 
          sanitizers
   soak   connect and disconnect clients for N minutes, then check for leaks
   tidy   check dependencies between crates, circular imports, file sizes, leftovers, width of comments,
-         test files that never run, wording
+         test files that never run, wording, the inventory of bounds
   words  print pronouns, openings of doc comments and phrases per 1,000, by crate; with a CRATE (or a
          folder of docs), its worst files and lines with what to write instead; with a FILE, all of its lines;
          with --lower, lower the bounds in crates/xtask/words/bounds.tsv to these rates";

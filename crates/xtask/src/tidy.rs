@@ -25,6 +25,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     slips.extend(test_files::check(root)?);
     slips.extend(security_page::check(root)?);
     slips.extend(words::check(root)?);
+    slips.extend(crate::bounds::check(root)?);
     Ok(slips)
 }
 
