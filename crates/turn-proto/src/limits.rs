@@ -88,8 +88,9 @@ pub const BIND_WITHIN: Duration = Duration::from_secs(30);
 /// rest.
 pub const UNKNOWN_LISTED_MAX: usize = 32;
 
-/// Reservations live at the same time, over all workers: each holds a port.
-pub const RESERVATIONS_MAX: usize = 1024;
+/// Reservations live at the same time, over all workers: each holds a port. While few are left, an
+/// account and a network have shares.
+pub const RESERVATIONS_MAX: u32 = 1024;
 
 /// Reservations of one account: they are not in its quota, and must not let one user hold every
 /// port. A client has one at a time, for a moment.
@@ -114,10 +115,11 @@ pub const REALM_BYTES_MAX: usize = 127;
 /// USERNAME in bytes that is parsed (RFC 8489 §14.3).
 pub const USERNAME_BYTES_MAX: usize = 763;
 
-/// Clients of other workers' allocations expected at one worker; beyond it they are told 508. One
-/// of each allocation, so that a client that keeps moving takes one place. They are small, and wait
-/// for as long as their allocations live.
-pub const EXPECTED_CLIENTS_MAX: usize = 4096;
+/// Clients of other workers' allocations expected at one worker; beyond it, and beyond the share of
+/// a network or account while few places are left, the response is 508. One of each allocation, so
+/// that a client that keeps moving takes one place. They are small, and wait for as long as their
+/// allocations live.
+pub const EXPECTED_CLIENTS_MAX: u32 = 4096;
 
 /// Time until another worker is asked again for an allocation, or for a Refresh by ticket: longer
 /// than an iteration of its loop usually takes, and short beside a client's first retransmission

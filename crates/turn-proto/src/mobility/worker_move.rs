@@ -69,7 +69,8 @@ impl Moves<'_> {
         responder: &Responder,
     ) -> Result<Verdict, Refusal> {
         let claimant = Claimant::at(request.path.five_tuple.client.ip());
-        if self.pending.check(Wait::Other, &claimant).is_err() || self.expected.is_full() {
+        let pending = self.pending.check(Wait::Other, &claimant);
+        if pending.and_then(|()| self.expected.check(&claimant)).is_err() {
             return Err(Refusal::SystemExhausted);
         }
         let now = request.now.instant;

@@ -51,10 +51,11 @@ impl State {
         has_routes: bool,
     ) -> Self {
         let mut random = Random::new(seed);
+        let hasher = random.hasher();
         Self {
             ids: Ids::new(worker),
-            registry: RegistryHandle::new(registry),
-            allocations: Allocations::new(random.hasher(), has_routes),
+            registry: RegistryHandle::new(registry, hasher.clone()),
+            allocations: Allocations::new(hasher, has_routes),
             pending: Pending::new(random.hasher()),
             outbox: Outbox::default(),
             expected: ExpectedClients::new(random.hasher()),

@@ -3,6 +3,7 @@
 //! that request again. Until then it stays at its worker, with its client's other 5-tuple.
 
 use ahash::RandomState;
+use fair_share::{Claimant, LOGGED_IN, Share, Shortage, Slots};
 use hashbrown::HashMap;
 use stun_wire::TransactionId;
 use turn_types::{AllocationId, ClientPath, FiveTuple, Instant};
@@ -29,28 +30,41 @@ pub(crate) struct ExpectedClient {
 /// At most [`EXPECTED_CLIENTS_MAX`], and one of each allocation.
 #[derive(Debug)]
 pub(crate) struct ExpectedClients {
-    by_client: HashMap<FiveTuple, ExpectedClient, RandomState>,
+    by_client: HashMap<FiveTuple, Entry, RandomState>,
+    slots: Slots,
     by_allocation: HashMap<AllocationId, FiveTuple, RandomState>,
     /// The end of the next one, or before.
     sweep_at: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    client: ExpectedClient,
+    share: Share,
 }
 
 impl ExpectedClients {
     pub(crate) fn new(hasher: RandomState) -> Self {
         Self {
             by_client: HashMap::with_hasher(hasher.clone()),
+            slots: Slots::new(&LOGGED_IN, EXPECTED_CLIENTS_MAX, hasher.clone()),
             by_allocation: HashMap::with_hasher(hasher),
             sweep_at: None,
         }
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.by_client.len() >= EXPECTED_CLIENTS_MAX
+    /// Checks that one more client may be expected.
+    ///
+    /// # Errors
+    /// There are [`EXPECTED_CLIENTS_MAX`], or nearly so and the client has its share.
+    pub(crate) fn check(&self, claimant: &Claimant<'_>) -> Result<(), Shortage> {
+        self.slots.check(claimant)
     }
 
     /// The client that is expected on a 5-tuple.
     pub(crate) fn get(&self, five_tuple: &FiveTuple, now: Instant) -> Option<&ExpectedClient> {
-        self.by_client.get(five_tuple).filter(|client| now < client.expires)
+        let client = self.by_client.get(five_tuple).map(|entry| &entry.client);
+        client.filter(|client| now < client.expires)
     }
 
     /// Returns true if a client is expected on a 5-tuple, perhaps no longer.
@@ -65,22 +79,32 @@ impl ExpectedClients {
         self.remove(&five_tuple);
         let before = self.by_allocation.insert(client.allocation, five_tuple);
         if let Some(before) = &before {
-            self.by_client.remove(before);
+            self.take(before);
         }
         self.sweep_at = Some(client.expires.earliest(self.sweep_at));
-        self.by_client.insert(five_tuple, client);
+        let share = self.slots.keep(&client.grant.claimant(five_tuple.client));
+        self.by_client.insert(five_tuple, Entry { client, share });
         before
     }
 
     pub(crate) fn remove(&mut self, five_tuple: &FiveTuple) -> Option<ExpectedClient> {
-        let client = self.by_client.remove(five_tuple)?;
+        let client = self.take(five_tuple)?;
         self.by_allocation.remove(&client.allocation);
+        Some(client)
+    }
+
+    /// Removes a client, and releases its share.
+    fn take(&mut self, five_tuple: &FiveTuple) -> Option<ExpectedClient> {
+        let Entry { client, share } = self.by_client.remove(five_tuple)?;
+        self.slots.release(share);
         Some(client)
     }
 
     /// Removes all clients. They use their tickets again.
     pub(crate) fn clear(&mut self) {
-        self.by_client.clear();
+        for (_, entry) in self.by_client.drain() {
+            self.slots.release(entry.share);
+        }
         self.by_allocation.clear();
         self.sweep_at = None;
     }
@@ -88,7 +112,7 @@ impl ExpectedClients {
     /// Notes a packet of an expected client. Returns the allocation to be fetched, unless it was
     /// asked for a moment ago.
     pub(crate) fn came(&mut self, five_tuple: &FiveTuple, now: Instant) -> Option<AllocationId> {
-        let client = self.by_client.get_mut(five_tuple)?;
+        let client = &mut self.by_client.get_mut(five_tuple)?.client;
         if client.asked.is_some_and(|asked| now.saturating_since(asked) < MOVE_AGAIN_AFTER) {
             return None;
         }
@@ -99,7 +123,7 @@ impl ExpectedClients {
     /// Clients that have come before their allocations, with the time of the last request for it.
     pub(crate) fn fetched(&self) -> impl Iterator<Item = (FiveTuple, Instant)> {
         let clients = self.by_client.iter();
-        clients.filter_map(|(five_tuple, client)| Some((*five_tuple, client.asked?)))
+        clients.filter_map(|(five_tuple, entry)| Some((*five_tuple, entry.client.asked?)))
     }
 
     /// The time at which [`Self::sweep`] is due.
@@ -109,15 +133,13 @@ impl ExpectedClients {
 
     /// Forgets the clients that did not come.
     pub(crate) fn sweep(&mut self, now: Instant) {
-        let by_allocation = &mut self.by_allocation;
-        self.by_client.retain(|_, client| {
-            let stays = now < client.expires;
-            if !stays {
-                by_allocation.remove(&client.allocation);
-            }
-            stays
-        });
-        self.sweep_at = self.by_client.values().map(|client| client.expires).min();
+        for (_, Entry { client, share }) in
+            self.by_client.extract_if(|_, entry| entry.client.expires <= now)
+        {
+            self.by_allocation.remove(&client.allocation);
+            self.slots.release(share);
+        }
+        self.sweep_at = self.by_client.values().map(|entry| entry.client.expires).min();
     }
 }
 
@@ -173,15 +195,41 @@ mod tests {
         assert_eq!(expected.insert(elsewhere), Some(five_tuple(1)));
     }
 
+    /// A client of the `/64` with a number.
+    fn client_at(network: u32, allocation: u64) -> ExpectedClient {
+        let address = core::net::Ipv6Addr::from_bits(u128::from(network) << 64);
+        let mut client = client(1, START + Duration::from_secs(600));
+        client.path.five_tuple.client = ClientAddr((address, 1).into());
+        ExpectedClient { allocation: AllocationId(allocation), ..client }
+    }
+
     #[test]
-    fn no_more_clients_are_expected_than_may_be() {
+    fn a_site_leaves_places_to_others_and_gives_its_own_back() {
         let mut expected = ExpectedClients::new(Random::new([1; 32]).hasher());
-        for port in 1..=EXPECTED_CLIENTS_MAX {
-            assert!(!expected.is_full(), "{port}");
-            expected.insert(client(port.try_into().unwrap(), START));
+        let claimant = |client: &ExpectedClient| Claimant::at(client.path.five_tuple.client.ip());
+        let mut taken = 0;
+        for number in 0..=EXPECTED_CLIENTS_MAX {
+            let of_site = client_at(number, number.into());
+            if expected.check(&claimant(&of_site)).is_err() {
+                break;
+            }
+            expected.insert(of_site);
+            taken += 1;
         }
-        assert!(expected.is_full());
-        expected.remove(&five_tuple(1));
-        assert!(!expected.is_full());
+        assert!(taken < EXPECTED_CLIENTS_MAX, "{taken}");
+        let elsewhere = client_at(0x2001_0000, 1 << 20);
+        assert_eq!(expected.check(&claimant(&elsewhere)), Ok(()));
+        expected.insert(elsewhere);
+        // Another 5-tuple of an allocation, a removed client, and expired ones take no places.
+        expected.insert(client_at(EXPECTED_CLIENTS_MAX + 1, 0));
+        assert_eq!(expected.slots.held(), taken + 1);
+        let removed = client_at(1, 1).path.five_tuple;
+        assert!(expected.remove(&removed).is_some());
+        assert_eq!(expected.slots.held(), taken);
+        expected.sweep(START + Duration::from_secs(600));
+        assert_eq!(expected.slots.held(), 0);
+        expected.insert(client_at(1, 1));
+        expected.clear();
+        assert_eq!(expected.slots.held(), 0);
     }
 }

@@ -10,6 +10,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use ahash::RandomState;
+use fair_share::{Claimant, LOGGED_IN, Share, Slots};
 use turn_types::{AllocationId, Instant, Prefix, Realm, RelayedAddr, WorkerId};
 
 use crate::io::Refusal;
@@ -35,7 +37,9 @@ pub struct Registry {
     /// Live allocations of all accounts.
     total: Held,
     /// Ports kept for a second Allocate; at most [`RESERVATIONS_MAX`].
-    reservations: BTreeMap<[u8; 8], Reservation>,
+    reservations: BTreeMap<[u8; 8], ReservationEntry>,
+    /// Shares of accounts and networks in the reservations. `None` before the first worker.
+    reservation_slots: Option<Slots>,
     /// The worker of each mobile allocation; as many entries as allocations at most.
     locations: BTreeMap<AllocationId, Location>,
 }
@@ -95,6 +99,20 @@ pub(crate) struct Reservation {
     pub(crate) expires: Instant,
 }
 
+/// A reservation with its share of the table.
+#[derive(Debug)]
+struct ReservationEntry {
+    held: Reservation,
+    share: Share,
+}
+
+impl Reservation {
+    /// The client as it is counted in the table.
+    fn claimant(&self) -> Claimant<'_> {
+        Claimant::at(self.customer.first()).with_account(&self.account.realm, &self.account.name)
+    }
+}
+
 impl Registry {
     /// An empty registry.
     #[must_use]
@@ -105,6 +123,7 @@ impl Registry {
             realms: BTreeMap::new(),
             total: Held { allocations: 0, rate: 0 },
             reservations: BTreeMap::new(),
+            reservation_slots: None,
             locations: BTreeMap::new(),
         }
     }
@@ -184,20 +203,45 @@ impl Registry {
         }
     }
 
-    /// Returns true if an account at a customer may reserve one more port. An open relay has one
-    /// account, without a bound of its own; time-limited names may be a new one each time.
-    fn may_reserve(&self, account: &Account, customer: Prefix) -> bool {
+    /// Keeps a port. Returns the reservation if its account or customer has as many as it may have,
+    /// or the share of its account or network is used up while few are left, or the token is taken.
+    ///
+    /// An open relay has one account, without a bound of its own; time-limited names may be a new
+    /// one each time.
+    fn reserve(&mut self, token: [u8; 8], reservation: Reservation) -> Option<Reservation> {
         let held = |of: &dyn Fn(&Reservation) -> bool| {
-            self.reservations.values().filter(|held| of(held)).count()
+            self.reservations.values().filter(|entry| of(&entry.held)).count()
         };
+        let Reservation { account, customer, .. } = &reservation;
         let by_account = held(&|held| held.account == *account);
-        self.reservations.len() < RESERVATIONS_MAX
-            && (account.name.is_empty() || by_account < RESERVATIONS_PER_ACCOUNT_MAX)
-            && held(&|held| held.customer == customer) < RESERVATIONS_PER_ACCOUNT_MAX
+        let fits = (account.name.is_empty() || by_account < RESERVATIONS_PER_ACCOUNT_MAX)
+            && held(&|held| held.customer == *customer) < RESERVATIONS_PER_ACCOUNT_MAX
+            && !self.reservations.contains_key(&token);
+        let slots = self.reservation_slots.as_mut().filter(|_| fits);
+        let share = slots.and_then(|slots| slots.claim(&reservation.claimant()).ok());
+        let Some(share) = share else { return Some(reservation) };
+        self.reservations.insert(token, ReservationEntry { held: reservation, share });
+        None
+    }
+
+    fn remove_reservation(&mut self, token: [u8; 8]) -> Option<Reservation> {
+        let ReservationEntry { held, share } = self.reservations.remove(&token)?;
+        if let Some(slots) = &mut self.reservation_slots {
+            slots.release(share);
+        }
+        Some(held)
     }
 
     fn sweep(&mut self, now: Instant) {
-        self.reservations.retain(|_, reservation| now < reservation.expires);
+        let is_over = |entry: &ReservationEntry| entry.held.expires <= now;
+        let over: Vec<_> = self
+            .reservations
+            .iter()
+            .filter_map(|(token, entry)| is_over(entry).then_some(*token))
+            .collect();
+        for token in over {
+            self.remove_reservation(token);
+        }
     }
 }
 
@@ -228,8 +272,14 @@ fn one_less<K: Ord>(counts: &mut BTreeMap<K, u32>, key: &K) -> bool {
 pub(crate) struct RegistryHandle(Arc<dyn SharedRegistry>);
 
 impl RegistryHandle {
-    pub(crate) fn new(registry: Arc<dyn SharedRegistry>) -> Self {
-        Self(registry)
+    /// Access for a worker. The hasher has a secret seed; that of the first worker is used.
+    pub(crate) fn new(registry: Arc<dyn SharedRegistry>, hasher: RandomState) -> Self {
+        let handle = Self(registry);
+        handle.with(|registry| {
+            let slots = || Slots::new(&LOGGED_IN, RESERVATIONS_MAX, hasher);
+            registry.reservation_slots.get_or_insert_with(slots);
+        });
+        handle
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut Registry) -> T) -> T {
@@ -281,13 +331,7 @@ impl RegistryHandle {
     ) -> Result<(), Refusal> {
         let refused = self.with(|registry| {
             registry.sweep(now);
-            let fits = registry.may_reserve(&reservation.account, reservation.customer)
-                && !registry.reservations.contains_key(&token);
-            if fits {
-                registry.reservations.insert(token, reservation);
-                return None;
-            }
-            Some(reservation)
+            registry.reserve(token, reservation)
         });
         // Its lease is dropped outside of the lock.
         if refused.is_none() { Ok(()) } else { Err(Refusal::PortsExhausted) }
@@ -296,7 +340,7 @@ impl RegistryHandle {
     /// The reservations, as `each` describes them.
     pub(crate) fn reserved<T>(&self, each: impl Fn([u8; 8], &Reservation) -> T) -> Vec<T> {
         self.with(|registry| {
-            registry.reservations.iter().map(|(token, held)| each(*token, held)).collect()
+            registry.reservations.iter().map(|(token, entry)| each(*token, &entry.held)).collect()
         })
     }
 
@@ -310,8 +354,9 @@ impl RegistryHandle {
     ) -> Option<Reservation> {
         self.with(|registry| {
             registry.sweep(now);
-            registry.reservations.get(&token).filter(|held| held.account.realm == *realm)?;
-            registry.reservations.remove(&token)
+            let entry = registry.reservations.get(&token);
+            entry.filter(|entry| entry.held.account.realm == *realm)?;
+            registry.remove_reservation(token)
         })
     }
 
@@ -319,7 +364,7 @@ impl RegistryHandle {
     pub(crate) fn sweep(&self, now: Instant) -> Option<Instant> {
         self.with(|registry| {
             registry.sweep(now);
-            registry.reservations.values().map(|reservation| reservation.expires).min()
+            registry.reservations.values().map(|entry| entry.held.expires).min()
         })
     }
 

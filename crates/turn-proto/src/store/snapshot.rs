@@ -346,6 +346,7 @@ impl Allocation {
 mod tests {
     use super::*;
     use crate::policy::ports::{PortRange, PortRequirement, RelayPorts};
+    use crate::random::Random;
     use crate::store::registry::{
         Account, AllocationQuota, Registry, RegistryHandle, SharedRegistry,
     };
@@ -432,7 +433,8 @@ mod tests {
 
     #[test]
     fn an_allocation_reads_back_as_it_was_written() {
-        let registry = RegistryHandle::new(Arc::new(Shared::default()));
+        let registry =
+            RegistryHandle::new(Arc::new(Shared::default()), Random::new([1; 32]).hasher());
         let ports = RelayPorts::new();
         let allocation = allocation(&registry, &ports);
         let id = allocation.id;

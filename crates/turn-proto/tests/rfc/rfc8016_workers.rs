@@ -500,26 +500,27 @@ fn a_worker_serves_those_that_it_has_or_expects() {
     assert_eq!(serves(&mut moving.workers), [[false, false], [false, false]]);
 }
 
-/// A worker at the limit of expected clients refuses further moves.
+/// The more clients a worker expects, the fewer of them may be of one address: clients of other
+/// addresses can move to it.
 #[test]
-fn the_clients_that_a_worker_expects_are_bounded() {
+fn the_clients_that_a_worker_expects_are_shared() {
     let mut workers = Workers::new();
-    let mut wait_at_1 = |number: usize| {
-        let port = u16::try_from(number).unwrap();
+    let mut wait_at_1 = |address: &str, port: u16| {
         let mut old = Client::new(port);
         let world = &mut workers.worlds[0];
         let allocated = old.try_allocate(world, |b| {
             b.mobility_ticket(&[]);
         });
         let ticket = ticket_of(&allocated.success());
-        let mut new = Client::at(&format!("192.0.2.200:{port}"));
+        let mut new = Client::at(&format!("{address}:{port}"));
         new.nonce = None;
         workers.refresh_by(1, &mut new, &ticket).code()
     };
-    for number in 1..=limits::EXPECTED_CLIENTS_MAX {
-        assert_eq!(wait_at_1(number), None, "{number}");
-    }
-    assert_eq!(wait_at_1(limits::EXPECTED_CLIENTS_MAX + 1), Some(508));
+    let ports = 1..=u16::try_from(limits::EXPECTED_CLIENTS_MAX).unwrap() + 1;
+    let refused = ports.clone().find(|port| wait_at_1("192.0.2.200", *port).is_some());
+    assert!(refused.is_some_and(|port| port > ports.end() / 2), "{refused:?}");
+    assert_eq!(wait_at_1("192.0.2.200", 8000), Some(508));
+    assert_eq!(wait_at_1("203.0.113.200", 8001), None);
 }
 
 /// A request that waits for a user and then for an allocation is counted once: the queued packet is

@@ -14,7 +14,8 @@ impl SharedRegistry for Locked {
 }
 
 fn shared() -> RegistryHandle {
-    RegistryHandle::new(Arc::new(Locked(Mutex::new(Registry::new()))))
+    let hasher = RandomState::with_seeds(1, 2, 3, 4);
+    RegistryHandle::new(Arc::new(Locked(Mutex::new(Registry::new()))), hasher)
 }
 
 fn realm() -> Realm {
@@ -232,12 +233,14 @@ fn expired_reservations_are_swept_and_their_ports_free() {
 #[test]
 fn reservations_are_bounded_and_a_refused_one_frees_its_port() {
     let (registry, ports) = (shared(), RelayPorts::new());
-    for i in 0..RESERVATIONS_MAX as u64 {
-        registry.reserve(i.to_be_bytes(), reservation(&ports, at(30)), at(0)).unwrap();
-    }
+    let reserve = |token: &u64| {
+        registry.reserve(token.to_be_bytes(), reservation(&ports, at(30)), at(0)).is_ok()
+    };
+    let reserved = (0..=u64::from(RESERVATIONS_MAX)).take_while(reserve).count();
+    assert!((RESERVATIONS_MAX / 2..=RESERVATIONS_MAX).contains(&(reserved as u32)), "{reserved}");
     let late = || reservation(&ports, at(60));
     assert_eq!(registry.reserve([0xFF; 8], late(), at(1)), Err(Refusal::PortsExhausted));
-    assert_eq!(ports.used() as usize, RESERVATIONS_MAX);
+    assert_eq!(ports.used() as usize, reserved);
     assert!(registry.reserve([0xFF; 8], late(), at(30)).is_ok(), "room after expiry");
     assert_eq!(
         registry.reserve([0xFF; 8], late(), at(30)),
@@ -274,6 +277,30 @@ fn one_customer_cannot_reserve_every_port_by_many_names() {
     }
     assert_eq!(reserve_at(1, 1000), Err(Refusal::PortsExhausted));
     assert_eq!(reserve_at(2, 1001), Ok(()));
+}
+
+#[test]
+fn a_site_leaves_reservations_to_others() {
+    let (registry, ports) = (shared(), RelayPorts::new());
+    let reserve_at = |address: u128, token: u64| {
+        let name = std::format!("{}", 1_900_000_000 + token);
+        let kept = reservation_of(&name, &ports, at(30));
+        let customer = Prefix::customer(core::net::Ipv6Addr::from_bits(address).into());
+        registry.reserve(token.to_be_bytes(), Reservation { customer, ..kept }, at(0))
+    };
+    let site = 0x2001_0db8_0001 << 80;
+    let tokens = 0..u64::from(RESERVATIONS_MAX);
+    let refused =
+        tokens.clone().find(|token| reserve_at(site + (u128::from(*token) << 64), *token).is_err());
+    assert!(refused.is_some_and(|token| token > tokens.end / 2), "{refused:?}");
+    assert_eq!(reserve_at(0x2001_0db9 << 96, tokens.end), Ok(()));
+    // Redeemed and expired ones take no places.
+    assert!(registry.redeem(0_u64.to_be_bytes(), &realm(), at(1)).is_some());
+    let held =
+        || read(&registry, |registry| registry.reservation_slots.as_ref().unwrap().held() as usize);
+    assert_eq!(held(), read(&registry, Registry::reservations));
+    registry.sweep(at(30));
+    assert_eq!(held(), 0);
 }
 
 #[test]
