@@ -48,7 +48,7 @@ pub(crate) fn start(settings: &Settings, workers: &Workers) -> Result<Arc<dyn Au
             bounds: Bounds { deadline: wanted.answer_within.get(), body: ANSWER_BYTES_MAX },
             questions: Questions::new(),
             keep_for: wanted.keep_for.get(),
-            kept: Mutex::default(),
+            kept: Mutex::new(KeptAnswers::new()),
             outage: Outage::default(),
             workers: workers.clone(),
         }),

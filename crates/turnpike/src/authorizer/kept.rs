@@ -5,11 +5,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use fair_share::{Claimant, Share, Slots, USERS, system_hasher};
 use turn_proto::{Applicant, Authorization};
 use turn_types::{Realm, Transport};
 
-/// Most answers that are kept: some 4 MiB. The oldest makes room.
-const KEPT_MAX: usize = 10_000;
+/// Maximum number of stored answers: some 4 MiB. One of the account or network with most makes
+/// room.
+const KEPT_MAX: u32 = 10_000;
 
 /// A client as far as answers about it differ.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -20,14 +22,27 @@ struct Key {
     ip: IpAddr,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct KeptAnswers {
     answers: HashMap<Key, (Authorization, Instant)>,
     /// Their keys, the oldest first: all are kept equally long.
-    order: VecDeque<(Key, Instant)>,
+    order: VecDeque<Entry>,
+    slots: Slots,
+}
+
+#[derive(Debug)]
+struct Entry {
+    key: Key,
+    until: Instant,
+    share: Share,
 }
 
 impl KeptAnswers {
+    pub(super) fn new() -> Self {
+        let slots = Slots::new(&USERS, KEPT_MAX, system_hasher());
+        Self { answers: HashMap::new(), order: VecDeque::new(), slots }
+    }
+
     pub(super) fn get(&self, applicant: &Applicant, now: Instant) -> Option<Authorization> {
         let (answer, until) = self.answers.get(&Key::of(applicant))?;
         (now < *until).then(|| answer.clone())
@@ -40,18 +55,34 @@ impl KeptAnswers {
         now: Instant,
         until: Instant,
     ) {
-        while self.order.front().is_some_and(|(_, end)| *end <= now) || self.order.len() >= KEPT_MAX
-        {
-            let Some((key, end)) = self.order.pop_front() else { break };
-            // It may have been answered anew since.
-            if self.answers.get(&key).is_some_and(|(_, until)| *until == end) {
-                self.answers.remove(&key);
-            }
+        while self.order.front().is_some_and(|oldest| oldest.until <= now) {
+            self.remove(0);
         }
-        let key = Key::of(applicant);
-        self.order.push_back((key.clone(), until));
+        let claimant = claimant(applicant);
+        if self.slots.held() >= self.slots.capacity() {
+            let Self { order, slots, .. } = self;
+            let rival = slots.rival(&claimant, order.len(), |position| &order[position].share);
+            let Some(rival) = rival else { return };
+            self.remove(rival);
+        }
+        let (key, share) = (Key::of(applicant), self.slots.keep(&claimant));
+        self.order.push_back(Entry { key: key.clone(), until, share });
         self.answers.insert(key, (answer, until));
     }
+
+    /// Removes the answer at a position of the order.
+    fn remove(&mut self, position: usize) {
+        let Some(Entry { key, until, share }) = self.order.remove(position) else { return };
+        self.slots.release(share);
+        // It may have been answered anew since.
+        if self.answers.get(&key).is_some_and(|(_, end)| *end == until) {
+            self.answers.remove(&key);
+        }
+    }
+}
+
+fn claimant(applicant: &Applicant) -> Claimant<'_> {
+    Claimant::at(applicant.client.ip()).with_account(&applicant.realm, &applicant.account)
 }
 
 impl Key {
@@ -86,7 +117,7 @@ mod tests {
     #[test]
     fn an_answer_counts_for_its_user_at_its_address_and_its_time() {
         let (start, long) = (Instant::now(), Duration::from_secs(10));
-        let mut kept = KeptAnswers::default();
+        let mut kept = KeptAnswers::new();
         kept.put(&applicant("alice", "192.0.2.1:1"), Authorization::Denied, start, start + long);
         let get = |user, client, at| kept.get(&applicant(user, client), at);
         assert_eq!(get("alice", "192.0.2.1:2", start), Some(Authorization::Denied));
@@ -98,13 +129,13 @@ mod tests {
     #[test]
     fn their_number_is_bounded_and_ends_take_no_memory() {
         let (start, long) = (Instant::now(), Duration::from_secs(10));
-        let mut kept = KeptAnswers::default();
+        let mut kept = KeptAnswers::new();
         for user in 0..2 * KEPT_MAX {
             let user = applicant(&user.to_string(), "192.0.2.1:1");
             kept.put(&user, Authorization::Denied, start, start + long);
             kept.put(&user, Authorization::Denied, start, start + long);
         }
-        assert!(kept.order.len() <= KEPT_MAX && kept.answers.len() <= KEPT_MAX);
+        assert!(kept.order.len() <= KEPT_MAX as usize && kept.answers.len() <= KEPT_MAX as usize);
         kept.put(
             &applicant("last", "192.0.2.1:1"),
             Authorization::Denied,
@@ -112,5 +143,25 @@ mod tests {
             start + 2 * long,
         );
         assert_eq!((kept.order.len(), kept.answers.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_network_with_many_answers_leaves_those_of_others() {
+        let (start, until) = (Instant::now(), Instant::now() + Duration::from_secs(10));
+        let mut kept = KeptAnswers::new();
+        let alice = applicant("alice", "192.0.2.1:1");
+        kept.put(&alice, Authorization::Denied, start, until);
+        for user in 0..2 * KEPT_MAX {
+            let [_, _, high, low] = user.to_be_bytes();
+            let client = format!("198.51.{}.{}:1", high % 64, low);
+            let mallory = applicant(&user.to_string(), &client);
+            kept.put(&mallory, Authorization::Denied, start, until);
+        }
+        assert!(kept.get(&alice, start).is_some());
+        let bob = applicant("bob", "203.0.113.1:1");
+        kept.put(&bob, Authorization::Denied, start, until);
+        assert!(kept.get(&bob, start).is_some());
+        assert_eq!(kept.order.len(), KEPT_MAX as usize);
+        assert_eq!(kept.slots.held(), KEPT_MAX);
     }
 }
