@@ -8,11 +8,15 @@ use std::future::pending;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use fair_share::{CLIENTS, Claimant, Share, Slots, system_hasher};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::peer::Peer;
+
+/// Interval of log lines about closed connections: strangers can cause any number of them.
+const LINE_EVERY: Duration = Duration::from_secs(60);
 
 /// Places of one listener.
 #[derive(Debug)]
@@ -20,8 +24,17 @@ pub(crate) struct Places {
     /// Places of connections of this host.
     this_host: Arc<Semaphore>,
     network: Mutex<NetworkPlaces>,
+    closed: Mutex<Closed>,
     /// Closed when connections are served no more: another process has the listener.
     served: watch::Receiver<()>,
+}
+
+/// Connections that were closed for want of a place.
+#[derive(Debug, Default)]
+struct Closed {
+    /// Number since the last line of the log.
+    untold: u64,
+    line_at: Option<Instant>,
 }
 
 /// Places of connections over the network, the oldest first.
@@ -64,7 +77,7 @@ impl Places {
         let slots = Slots::new(&CLIENTS, most, system_hasher());
         let network = NetworkPlaces { connections: Vec::new(), slots, next_number: 0 };
         let this_host = Arc::new(Semaphore::new(most as usize));
-        Arc::new(Self { this_host, network: Mutex::new(network), served })
+        Arc::new(Self { this_host, network: Mutex::new(network), closed: Mutex::default(), served })
     }
 
     /// Waits for a place of a connection of this host.
@@ -84,6 +97,19 @@ impl Places {
         // Its sender lives as long as the place is held.
         let evicted = Box::pin(async { drop(evicted.await) });
         Some(Place { slot, evicted, served: self.served.clone() })
+    }
+
+    /// Counts a connection that is closed for want of a place. Returns the number since the last
+    /// line of the log when a line is due.
+    pub(crate) fn count_closed(&self, now: Instant) -> Option<u64> {
+        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        closed.untold += 1;
+        let is_early = |line_at: Instant| now.saturating_duration_since(line_at) < LINE_EVERY;
+        if closed.line_at.is_some_and(is_early) {
+            return None;
+        }
+        closed.line_at = Some(now);
+        Some(std::mem::take(&mut closed.untold))
     }
 
     fn held_by_this_host(&self, permit: Option<OwnedSemaphorePermit>) -> Place {
@@ -183,6 +209,14 @@ mod tests {
         drop((flood, honest));
         let network = places.network();
         assert!(network.connections.is_empty() && network.slots.held() == 0);
+    }
+
+    #[test]
+    fn closed_connections_are_in_the_log_once_a_minute() {
+        let (places, start) = (places(), Instant::now());
+        let due = [0, 1, 59, 60, 61]
+            .map(|second| places.count_closed(start + Duration::from_secs(second)));
+        assert_eq!(due, [Some(1), None, None, Some(3), None]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::Request;
@@ -114,10 +114,12 @@ fn serve_over(
 ) {
     let peer = Peer::tcp(address, tls.is_some());
     let Some(place) = places.of_network(&peer, address.ip()) else {
-        return tracing::debug!(%peer, "http: closed, as there are as many connections as may be");
+        return report_closed(&peer, places);
     };
+    let places = Arc::clone(places);
     tokio::spawn(async move {
         let Place { slot, evicted, served } = place;
+        let evicted_peer = peer.clone();
         let serving = async {
             let Some(tls) = tls else {
                 return serve_connection(stream, routes, peer, stay, served).await;
@@ -130,11 +132,18 @@ fn serve_over(
         };
         tokio::select! {
             () = serving => {}
-            // It makes room for another one.
-            () = evicted => {}
+            // The connection makes room for another.
+            () = evicted => report_closed(&evicted_peer, &places),
         }
         drop(slot);
     });
+}
+
+/// Reports a connection that is closed for want of a place. The log has a line a minute.
+fn report_closed(peer: &Peer, places: &Places) {
+    if let Some(connections) = places.count_closed(Instant::now()) {
+        tracing::info!(%peer, connections, "http: closed, as there are as many connections as may be");
+    }
 }
 
 impl HttpListener {
