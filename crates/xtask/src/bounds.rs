@@ -123,7 +123,7 @@ fn collect_settings(node: &serde_json::Value, path: &str, found: &mut BTreeMap<S
             collect_settings(child, &format!("{path}{dot}{name}"), found);
         }
     } else if node["type"] == "integer" {
-        let default = node["default"].as_u64().map_or("none".to_owned(), value::grouped);
+        let default = node["default"].as_u64().map_or_else(|| "none".to_owned(), value::grouped);
         found.insert(path.to_owned(), default);
     }
 }

@@ -86,19 +86,20 @@ impl Reader {
         self.items(&parsed.items, folder, path)
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the enum of syn may grow")]
     fn items(&mut self, items: &[Item], folder: &Path, path: &str) -> Result<()> {
         for item in items {
             match item {
                 Item::Const(item) => {
-                    self.add(path, &item.ident, &item.attrs, &item.ty, &item.expr);
+                    self.add(path, &item.ident, &item.attrs, (&item.ty, &item.expr));
                 }
                 Item::Static(item) => {
-                    self.add(path, &item.ident, &item.attrs, &item.ty, &item.expr);
+                    self.add(path, &item.ident, &item.attrs, (&item.ty, &item.expr));
                 }
                 Item::Impl(item) => {
                     for item in &item.items {
                         if let ImplItem::Const(item) = item {
-                            self.add(path, &item.ident, &item.attrs, &item.ty, &item.expr);
+                            self.add(path, &item.ident, &item.attrs, (&item.ty, &item.expr));
                         }
                     }
                 }
@@ -129,8 +130,7 @@ impl Reader {
         path: &str,
         name: &Ident,
         attributes: &[Attribute],
-        kind: &Type,
-        value: &Expr,
+        (kind, value): (&Type, &Expr),
     ) {
         if is_test(attributes) || name == "_" {
             return;

@@ -71,6 +71,7 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the enums of syn may grow")]
     fn integer(&self, value: &Expr) -> Option<u64> {
         match value {
             Expr::Lit(literal) => match &literal.lit {
