@@ -14,8 +14,8 @@
 //! - [`FairQueue`] holds waiting work, sorted by the recent use of clients: a client with few
 //!   requests comes before clients with many.
 //!
-//! Use at a level is divided by the [weight](Levels) of the level. The largest quotient is the use
-//! of the client. Costs do not depend on the number of clients: one hash and one entry per level.
+//! Use at a level is divided by the [weight](Levels) of the level. A limit applies to the largest
+//! quotient. The sum of the quotients compares clients. Costs do not depend on the number of clients: one hash and one entry per level.
 #![no_std]
 #![forbid(unsafe_code)]
 

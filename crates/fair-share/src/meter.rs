@@ -52,6 +52,13 @@ impl Meter {
         nodes.iter().map(|node| self.backlog_of(now, node)).max().unwrap_or_default()
     }
 
+    /// Sum of the backlogs of networks, account and realm. The sum tells the clients of one realm or
+    /// network apart.
+    pub(crate) fn total_backlog(&self, now: Instant, claimant: &Claimant<'_>) -> Duration {
+        let nodes = claimant.nodes(self.levels, &self.hasher);
+        nodes.iter().map(|node| self.backlog_of(now, node)).sum()
+    }
+
     /// Charges a client for completed work, without a limit.
     pub fn charge(&mut self, now: Instant, claimant: &Claimant<'_>, cost: Duration) {
         for node in claimant.nodes(self.levels, &self.hasher).iter() {

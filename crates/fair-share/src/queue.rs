@@ -8,7 +8,7 @@ use ahash::RandomState;
 use turn_types::Instant;
 
 use crate::claimant::Claimant;
-use crate::levels::Levels;
+use crate::levels::{LEVELS_MAX, Levels};
 use crate::meter::Meter;
 
 /// Longest time for which past use delays a client.
@@ -65,8 +65,10 @@ impl<T> FairQueue<T> {
     /// Adds an entry of a client. Returns the entry that was dropped for lack of space: the last
     /// entry, perhaps the new entry itself.
     pub fn push(&mut self, now: Instant, claimant: &Claimant<'_>, entry: T) -> Option<T> {
-        let backlog = self.meter.backlog(now, claimant);
-        if backlog < REMEMBERED {
+        // The mean of all levels: the sum would fall faster than time passes, and a later entry
+        // could overtake an earlier one of the same client.
+        let backlog = self.meter.total_backlog(now, claimant) / LEVELS_MAX as u32;
+        if self.meter.backlog(now, claimant) < REMEMBERED {
             self.meter.charge(now, claimant, self.delay);
         }
         let turn = Turn { at: now + backlog, number: self.next_number };

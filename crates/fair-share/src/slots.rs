@@ -89,7 +89,7 @@ impl Slots {
             return Err(Shortage::Table);
         }
         let nodes = claimant.nodes(self.levels, &self.hasher);
-        if self.largest_use(&nodes, 1) <= self.allowance() {
+        if self.total_use(&nodes, 1) <= self.allowance() {
             return Ok(());
         }
         Err(Shortage::Share)
@@ -136,10 +136,10 @@ impl Slots {
         share_at: impl Fn(usize) -> &'a Share,
     ) -> Option<usize> {
         let own = newcomer.nodes(self.levels, &self.hasher);
-        let [before, after] = [0, 1].map(|more| self.largest_use(&own, more));
+        let [before, after] = [0, 1].map(|more| self.whole_use(&own, more));
         let mut rival: Option<Rival> = None;
         for position in self.sample(entries) {
-            let used = self.largest_use(&share_at(position).0, 0);
+            let used = self.whole_use(&share_at(position).0, 0);
             match &mut rival {
                 Some(rival) => rival.consider(position, used),
                 None => rival = Some(Rival { used, oldest: position, newest: position }),
@@ -149,14 +149,21 @@ impl Slots {
         Some(if rival.used > after { rival.newest } else { rival.oldest })
     }
 
-    /// Use of a client with `more` entries: the largest use among networks, account and realm, each
-    /// divided by the weight of the level. [`UNIT`] is one entry of a single address.
-    fn largest_use(&self, nodes: &Nodes, more: u32) -> u64 {
+    /// Use of a client in whole entries of a single address: smaller differences, such as the number
+    /// of levels of IPv4 and IPv6, are none.
+    fn whole_use(&self, nodes: &Nodes, more: u32) -> u64 {
+        self.total_use(nodes, more) / u64::from(UNIT)
+    }
+
+    /// Use of a client with `more` entries: the sum of the uses of networks, account and realm, each
+    /// divided by the weight of the level. [`UNIT`] is one entry of a single address. A sum, and not
+    /// the maximum, tells the clients of one realm or network apart.
+    fn total_use(&self, nodes: &Nodes, more: u32) -> u64 {
         let used = nodes.iter().map(|node| {
             let count = self.counts.get(&node.key).copied().unwrap_or(0);
             u64::from(count + more) * u64::from(node.units)
         });
-        used.max().unwrap_or(0)
+        used.sum()
     }
 
     /// Largest use with which a client may still get a slot. While an eighth of the table is free,
@@ -170,7 +177,7 @@ impl Slots {
             return u64::MAX;
         }
         let square = u64::from(UNIT) * free * free * (SCARCE * SCARCE / 4) / capacity;
-        square.max(u64::from(UNIT))
+        square.max(2 * u64::from(UNIT))
     }
 
     /// Positions of entries to compare, in ascending order: all entries of a small table, otherwise

@@ -74,3 +74,37 @@ fn entries_are_found_changed_and_removed() {
     assert_eq!(queue.into_iter().copied().collect::<Vec<_>>(), [10, 30, 40]);
     assert_eq!(queue.len(), 3);
 }
+
+/// All clients of a server with one realm, or of one provider, have a level in common.
+#[test]
+fn clients_are_told_apart_within_one_realm_and_one_provider() {
+    let mut queue = queue(&LOGGED_IN, 512);
+    let of = |account: &'static str, [a, b]: [u8; 2]| {
+        Claimant::at([198, 51, a, b].into()).with_account("only", account)
+    };
+    for millis in 0..20_000_u64 {
+        let [.., a, b] = millis.to_be_bytes();
+        queue.push(at(millis), &of("mallory", [a, b]), "mallory");
+        queue.push(at(millis), &of("a crowd", [a, b]), "a crowd");
+        if millis % 2 == 0 {
+            queue.pop();
+        }
+    }
+    for honest in ["alice", "bob"] {
+        queue.push(at(20_000), &of(honest, [200, honest.len() as u8]), honest);
+    }
+    let next: Vec<_> = std::iter::from_fn(|| queue.pop()).take(2).collect();
+    assert_eq!(next, ["alice", "bob"]);
+}
+
+#[test]
+fn a_client_never_overtakes_itself_however_long_its_entries_wait() {
+    let mut queue = queue(&LOGGED_IN, 512);
+    let client = Claimant::at([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1].into()).with_account("r", "a");
+    for number in 0..200_u64 {
+        let millis = number * number * 10;
+        assert_eq!(queue.push(at(millis), &client, number), None);
+    }
+    let order: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+    assert!(order.is_sorted());
+}

@@ -116,6 +116,19 @@ fn the_newest_of_the_largest_makes_room_and_the_oldest_of_equals() {
     let mut slots = self::slots(&CLIENTS, 3);
     let table = [1, 1, 2].map(|last| slots.keep(&client(last)));
     assert_eq!(slots.rival(&client(1), 3, |position| &table[position]), Some(0), "its own oldest");
-    let table = [2, 3, 4].map(|last| slots.keep(&client(last)));
+    let table = [5, 6, 7].map(|last| slots.keep(&client(last)));
     assert_eq!(slots.rival(&client(1), 3, |position| &table[position]), None, "it has more");
+}
+
+#[test]
+fn an_account_makes_room_for_others_of_its_realm_and_provider() {
+    let mut slots = slots(&LOGGED_IN, 512);
+    let of = |account: &'static str, number: u16| {
+        let [a, b] = number.to_be_bytes();
+        Claimant::at(IpAddr::from([198, 51, a, b])).with_account("only", account)
+    };
+    let mut table: Vec<_> = (0..500).map(|number| slots.keep(&of("mallory", number))).collect();
+    table.extend((500..512).map(|number| slots.keep(&of("alice", number))));
+    let position = slots.rival(&of("bob", 600), table.len(), |position| &table[position]).unwrap();
+    assert!(position < 500, "{position}");
 }
