@@ -626,6 +626,15 @@ fn full_state() -> (World, ReleasedAllocation) {
     (world, left)
 }
 
+/// The relay sockets of a state, by the names that they had: a build draws its own random ports.
+fn sockets_of(old: &World, state: &[u8]) -> Vec<(RelayId, RelayedAddr)> {
+    let mut trial = next(old, Policy { mobility: true, ..policy() });
+    let taken = trial.server.import(trial.now, Reader::new(state), as_before).unwrap();
+    let relayed = trial.server.allocations().next().unwrap().relayed;
+    let names = taken.renamed.into_iter().flatten().map(|renamed| renamed.from);
+    names.zip(relayed.into_iter().flatten()).collect()
+}
+
 /// Every state that an earlier build has written is read. When the form changes, the newest file
 /// differs from what is written now, and a file is added. None is altered, and one is removed only
 /// when its version is no longer read.
@@ -645,7 +654,7 @@ fn states_of_earlier_builds_are_read() {
     for file in files {
         let state = fs::read(&file).unwrap();
         let mut world = next(&old, Policy { mobility: true, ..policy() });
-        take(&mut world, &state, &left.sockets)
+        take(&mut world, &state, &sockets_of(&old, &state))
             .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         let mut client = Client::new(1000);
         assert_eq!(client.send_channel(&mut world, 0x4000, b"x").to_peer(), b"x");
