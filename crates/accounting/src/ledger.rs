@@ -136,6 +136,11 @@ impl Ledger {
         Ok(())
     }
 
+    /// Number of ends that outputs may not have stored.
+    pub(crate) const fn unconfirmed_len(&self) -> usize {
+        self.index.unconfirmed.len()
+    }
+
     /// Lines of ends that outputs may not have stored.
     ///
     /// # Errors

@@ -161,18 +161,24 @@ impl Work {
     fn record(&mut self, record: Record) {
         let line: Arc<str> = record.line().into();
         let is_start = record.event == RecordEvent::Start;
-        match &mut self.ledger {
-            Some(ledger) => {
-                if let Err(error) = ledger.append(&record, &line) {
-                    self.told.failed(CANNOT, &error);
-                }
-            }
-            // Older ones are of a server whose ledger fails.
-            None if self.waiting.len() >= SESSION_EVENTS => {}
-            None => self.waiting.push_back((record, Arc::clone(&line))),
+        // Records beyond the limit belong to a server whose disk fails.
+        if self.waiting.len() < SESSION_EVENTS {
+            self.waiting.push_back((record, Arc::clone(&line)));
         }
+        self.append_waiting();
         if !is_start {
             self.outputs.iter_mut().for_each(|output| output.put(&line));
+        }
+    }
+
+    /// Appends the records that wait, sorted by time, until the disk refuses one.
+    fn append_waiting(&mut self) {
+        let Some(ledger) = &mut self.ledger else { return };
+        while let Some((record, line)) = self.waiting.front() {
+            if let Err(error) = ledger.append(record, line) {
+                return self.told.failed(CANNOT, &error);
+            }
+            self.waiting.pop_front();
         }
     }
 
@@ -185,6 +191,7 @@ impl Work {
                 Err(error) => return self.told.failed(CANNOT, &error),
             }
         }
+        self.append_waiting();
         let Some(ledger) = &mut self.ledger else { return };
         if let Some(survivors) = self.survivors.take() {
             match ledger.lost(&survivors) {
@@ -205,7 +212,7 @@ impl Work {
     }
 
     /// Takes a ledger: what outputs may lack is sent again, and what waited is appended.
-    fn begin(&mut self, mut ledger: Ledger) {
+    fn begin(&mut self, ledger: Ledger) {
         match ledger.unconfirmed() {
             Ok(unconfirmed) if unconfirmed.is_empty() => {}
             Ok(unconfirmed) => {
@@ -217,18 +224,15 @@ impl Work {
             }
             Err(error) => self.told.failed(CANNOT, &error),
         }
-        for (record, line) in self.waiting.drain(..) {
-            if let Err(error) = ledger.append(&record, &line) {
-                self.told.failed(CANNOT, &error);
-            }
-        }
         self.ledger = Some(ledger);
     }
 
     fn confirm(&mut self) {
         let Some(ledger) = &mut self.ledger else { return };
-        let confirmed =
-            if self.outputs.iter().all(OutputQueue::is_done) { ledger.confirm() } else { Ok(()) };
+        // An output that is stuck loses and counts what its queue does not hold.
+        let is_over = ledger.unconfirmed_len() >= SESSION_EVENTS
+            || self.outputs.iter().all(OutputQueue::is_done);
+        let confirmed = if is_over { ledger.confirm() } else { Ok(()) };
         match confirmed.and_then(|()| ledger.sync()) {
             Ok(()) => self.told.works("the file of open sessions is written again"),
             Err(error) => self.told.failed(CANNOT, &error),

@@ -12,10 +12,11 @@
 //!   [`Slots::rival`] for the entry to drop.
 //! - [`Meter`] measures use over time: processor time, responses, attempts.
 //! - [`FairQueue`] holds waiting work, sorted by the recent use of clients: a client with few
-//!   requests comes before clients with many.
+//!   requests precedes clients with many.
 //!
 //! Use at a level is divided by the [weight](Levels) of the level. A limit applies to the largest
-//! quotient. The sum of the quotients compares clients. Costs do not depend on the number of clients: one hash and one entry per level.
+//! quotient. The sum of the quotients compares clients. Costs do not depend on the number of
+//! clients: one hash and one entry per level.
 #![no_std]
 #![forbid(unsafe_code)]
 

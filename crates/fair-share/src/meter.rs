@@ -52,8 +52,8 @@ impl Meter {
         nodes.iter().map(|node| self.backlog_of(now, node)).max().unwrap_or_default()
     }
 
-    /// Sum of the backlogs of networks, account and realm. The sum tells the clients of one realm or
-    /// network apart.
+    /// Sum of the backlogs of networks, account and realm. The sum separates clients of one realm
+    /// or network.
     pub(crate) fn total_backlog(&self, now: Instant, claimant: &Claimant<'_>) -> Duration {
         let nodes = claimant.nodes(self.levels, &self.hasher);
         nodes.iter().map(|node| self.backlog_of(now, node)).sum()

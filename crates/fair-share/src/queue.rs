@@ -26,13 +26,18 @@ pub struct FairQueue<T> {
     capacity: usize,
     delay: Duration,
     meter: Meter,
+    /// Clock of past use: the turn of the last entry that came out, or the time of an arrival in an
+    /// empty queue. While entries wait, past use drains by service, however slow.
+    clock: Instant,
     next_number: u64,
 }
 
-/// Sort key of an entry: the time until which earlier entries delay the client, then arrival.
+/// Sort key of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Turn {
     at: Instant,
+    /// Past use at the time of arrival: with the same time, the client with less use is first.
+    backlog: Duration,
     number: u64,
 }
 
@@ -47,7 +52,14 @@ impl<T> FairQueue<T> {
         hasher: RandomState,
     ) -> Self {
         let meter = Meter::new(levels, hasher);
-        Self { entries: BTreeMap::new(), capacity, delay, meter, next_number: 0 }
+        Self {
+            entries: BTreeMap::new(),
+            capacity,
+            delay,
+            meter,
+            clock: Instant::ZERO,
+            next_number: 0,
+        }
     }
 
     /// Number of entries.
@@ -65,13 +77,16 @@ impl<T> FairQueue<T> {
     /// Adds an entry of a client. Returns the entry that was dropped for lack of space: the last
     /// entry, perhaps the new entry itself.
     pub fn push(&mut self, now: Instant, claimant: &Claimant<'_>, entry: T) -> Option<T> {
-        // The mean of all levels: the sum would fall faster than time passes, and a later entry
-        // could overtake an earlier one of the same client.
-        let backlog = self.meter.total_backlog(now, claimant) / LEVELS_MAX as u32;
-        if self.meter.backlog(now, claimant) < REMEMBERED {
-            self.meter.charge(now, claimant, self.delay);
+        // A part of the sum: the sum falls faster than time passes, and a later entry of a client
+        // could overtake an earlier entry.
+        if self.entries.is_empty() {
+            self.clock = self.clock.max(now);
         }
-        let turn = Turn { at: now + backlog, number: self.next_number };
+        let backlog = self.meter.total_backlog(self.clock, claimant) / (LEVELS_MAX as u32 + 1);
+        if self.meter.backlog(self.clock, claimant) < REMEMBERED {
+            self.meter.charge(self.clock, claimant, self.delay);
+        }
+        let turn = Turn { at: self.clock + backlog, backlog, number: self.next_number };
         self.next_number += 1;
         self.entries.insert(turn, entry);
         if self.entries.len() <= self.capacity {
@@ -82,7 +97,16 @@ impl<T> FairQueue<T> {
 
     /// Removes the first entry.
     pub fn pop(&mut self) -> Option<T> {
-        self.entries.pop_first().map(|(_, entry)| entry)
+        let (turn, entry) = self.entries.pop_first()?;
+        self.clock = self.clock.max(turn.at);
+        Some(entry)
+    }
+
+    /// Removes the first of the first `limit` entries for which `predicate` returns true.
+    pub fn pop_where(&mut self, limit: usize, predicate: impl Fn(&T) -> bool) -> Option<T> {
+        let found = self.entries.iter().take(limit).find(|(_, entry)| predicate(entry));
+        let turn = found.map(|(turn, _)| *turn)?;
+        self.entries.remove(&turn)
     }
 
     /// The first entry.

@@ -149,15 +149,15 @@ impl Slots {
         Some(if rival.used > after { rival.newest } else { rival.oldest })
     }
 
-    /// Use of a client in whole entries of a single address: smaller differences, such as the number
-    /// of levels of IPv4 and IPv6, are none.
+    /// Use of a client, rounded down to entries of a single address. IPv4 and IPv6 have different
+    /// numbers of levels.
     fn whole_use(&self, nodes: &Nodes, more: u32) -> u64 {
         self.total_use(nodes, more) / u64::from(UNIT)
     }
 
-    /// Use of a client with `more` entries: the sum of the uses of networks, account and realm, each
-    /// divided by the weight of the level. [`UNIT`] is one entry of a single address. A sum, and not
-    /// the maximum, tells the clients of one realm or network apart.
+    /// Use of a client with `more` entries: the sum of the uses of networks, account and realm,
+    /// each divided by the weight of the level. [`UNIT`] is one entry of a single address. A sum
+    /// separates clients of one realm or network, where the maximum would be equal.
     fn total_use(&self, nodes: &Nodes, more: u32) -> u64 {
         let used = nodes.iter().map(|node| {
             let count = self.counts.get(&node.key).copied().unwrap_or(0);

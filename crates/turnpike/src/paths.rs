@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
+use rustix::process::test_kill_process;
 use settings::{
     CONTROL_SOCKET, CertificateFiles, Environment, Paths, Settings, SettingsError, SettingsErrors,
 };
@@ -86,8 +87,8 @@ pub(crate) fn takes_over() -> bool {
 /// nobody waits for must not happen later. Commands of earlier versions do not name their process.
 pub(crate) fn upgrade_is_abandoned() -> bool {
     let command = std::env::var(TAKES_OVER_VARIABLE).ok().and_then(|pid| pid.parse().ok());
-    let parent = rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get());
-    command.is_some_and(|command: i32| command > 1 && parent != Some(command))
+    let command = command.filter(|pid: &i32| *pid > 1).and_then(rustix::process::Pid::from_raw);
+    command.is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
 
 /// Reads the configuration.

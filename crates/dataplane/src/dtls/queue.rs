@@ -97,7 +97,7 @@ impl HandshakeQueue {
         bytes: &[u8],
     ) -> Pushed {
         let of_client = self.of_clients.get(&five_tuple).copied().unwrap_or(0);
-        if of_client > 0 {
+        if of_client > 0 && matches!(part, Part::Hello { .. }) {
             let mut own = self.datagrams.iter_mut().filter(|other| other.five_tuple == five_tuple);
             if let Some(other) = own.find(|other| other.is_repeated_by(part)) {
                 other.came = now;

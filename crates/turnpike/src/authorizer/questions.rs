@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use control::AuthorizationRequest;
-use fair_share::{Claimant, FairQueue, LOGGED_IN, Share, Slots, system_hasher};
+use fair_share::{Claimant, FairQueue, LOGGED_IN, Share, Slots, USERS, system_hasher};
 use turn_proto::Applicant;
 
 /// Open questions: as many connections. With an answer in 10 ms they are 12,800 a second.
@@ -18,6 +18,9 @@ const WAITING_MAX: usize = 4096;
 
 /// Longest wait of a question. The client's request then has time for the answer.
 const WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// Waiting questions that are looked at for one that may be asked: some microseconds.
+const LOOKED_AT: usize = 64;
 
 /// Time by which a question of one address delays its next one behind those of others.
 const DELAY: Duration = Duration::from_millis(100);
@@ -56,7 +59,7 @@ pub(super) struct DroppedQuestion(pub(super) AuthorizationRequest);
 impl Questions {
     pub(super) fn new() -> Self {
         let open = Slots::new(&LOGGED_IN, OPEN_MAX, system_hasher());
-        let waiting = FairQueue::new(&LOGGED_IN, WAITING_MAX, DELAY, system_hasher());
+        let waiting = FairQueue::new(&USERS, WAITING_MAX, DELAY, system_hasher());
         Self { started: Instant::now(), state: Mutex::new(State { open, waiting }) }
     }
 
@@ -83,8 +86,12 @@ impl Questions {
         if now.saturating_duration_since(first.asked) >= WAIT_MAX {
             return waiting.pop().map(|late| Err(DroppedQuestion(late.request)));
         }
-        let share = open.claim(&claimant(&first.request.applicant)).ok()?;
-        waiting.pop().map(|question| Ok(OpenQuestion { request: question.request, share }))
+        // The first questions may be of accounts whose others are open.
+        let may_open =
+            |question: &WaitingQuestion| open.check(&claimant(&question.request.applicant)).is_ok();
+        let request = waiting.pop_where(LOOKED_AT, may_open)?.request;
+        let share = open.keep(&claimant(&request.applicant));
+        Some(Ok(OpenQuestion { request, share }))
     }
 
     /// Gives the slot of an answered question back.
@@ -141,6 +148,26 @@ mod tests {
         }
         mallorys.into_iter().for_each(|question| drop(questions.close(question)));
         assert!(questions.take(now).is_some());
+    }
+
+    /// Questions of one account that come slowly, and are before a newcomer's in the order.
+    #[test]
+    fn an_account_with_its_share_does_not_block_others() {
+        let (questions, now) = (Questions::new(), Instant::now());
+        for host in 0..200 {
+            questions.push(request("mallory", host), now);
+        }
+        let mallorys = open(&questions, now);
+        let later = now + Duration::from_millis(500);
+        while let Some(more) = questions.lock().waiting.pop() {
+            drop(more);
+        }
+        questions.push(request("mallory", 1), later);
+        questions.push(request("alice", 201), later);
+        let next = questions.take(later).unwrap().unwrap();
+        assert_eq!(&*next.request.applicant.account, "alice");
+        assert!(questions.take(later).is_none());
+        drop(mallorys);
     }
 
     #[test]

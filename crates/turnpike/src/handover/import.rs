@@ -27,6 +27,7 @@ use super::retiring::Retiring;
 use super::room::make_room;
 use super::wire::Wire;
 use crate::failure::{Failure, Result};
+use crate::paths;
 
 /// Listeners of one worker.
 type Listeners = Vec<(ListenerName, OwnedFd)>;
@@ -384,6 +385,9 @@ impl Predecessor {
     /// The predecessor has rolled back: this process may not serve.
     pub(crate) fn commit(mut self, workers: &[SyncSender<Update>]) -> io::Result<Retiring> {
         if let Source::Running(wire) = &mut self.source {
+            if paths::upgrade_is_abandoned() {
+                return Err(io::Error::other("the `turnpike upgrade` of this process has ended"));
+            }
             wire.send(&Step::Ready)?;
             self.receive_progress(workers)?;
         }

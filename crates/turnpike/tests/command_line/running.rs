@@ -173,8 +173,9 @@ fn an_upgrade_whose_command_has_ended_does_not_happen() {
         assert!(!output.status.success());
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    // Process 2 is a thread of the kernel, or nobody here.
-    let abandoned = run(2);
+    let mut ended = std::process::Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    let abandoned = run(ended.id());
     assert!(abandoned.contains("`turnpike upgrade` of this process has ended"), "{abandoned}");
     let started = run(std::process::id());
     assert!(!started.contains("has ended"), "{started}");
