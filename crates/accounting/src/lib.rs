@@ -4,9 +4,9 @@
 //! Workers hand records over without waiting. A thread of its own writes them: it keeps each until
 //! the file has it, so that a full disk loses nothing but what no longer fits into the queue, and
 //! that is counted. A web service gets the same records from a spool on the disk, each at least
-//! once. Both are logs of segments ([`segment_log`]).
+//! once. Both are logs of segments (`segment_log.rs`).
 //!
-//! A [`Recorder`] makes each record once. Its [`ledger`] has the sessions that are open, so that
+//! A [`Recorder`] makes each record once. Its ledger has the sessions that are open, so that
 //! each has an end record after a crash as well.
 
 mod journal;

@@ -246,6 +246,6 @@ fn sigusr2_reloads_the_certificates() {
     server.process.wait_for("new certificates are in force", PATIENCE);
     fs::write(certificates.path("x.pem"), "nonsense").expect("written");
     server.process.signal("USR2");
-    server.process.wait_for("the ones before stay in force", PATIENCE);
+    server.process.wait_for("the previous one stays", PATIENCE);
     assert_eq!(server.json(&["status"])["certificates"].as_array().map(Vec::len), Some(1));
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::coturn::{CoturnDatabase, CoturnEditor, CoturnReader};
+use crate::endpoint::Endpoint;
 use crate::error::StoreError;
 #[cfg(feature = "mongodb")]
 use crate::limits::{CONNECT_WITHIN, SELECT_WITHIN};
@@ -88,7 +89,7 @@ pub fn clear_hosts(text: &str) -> Result<Vec<String>, StoreError> {
     }
     let url = ServerUrl::parse(text)?;
     let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
-    let endpoints = match scheme {
+    let endpoints: Vec<Endpoint> = match scheme {
         #[cfg(feature = "postgresql")]
         "postgresql" | "postgres" => crate::postgres::endpoints(&crate::postgres::config(&url)?),
         #[cfg(feature = "mysql")]
@@ -99,7 +100,7 @@ pub fn clear_hosts(text: &str) -> Result<Vec<String>, StoreError> {
         }
         #[cfg(feature = "mongodb")]
         "mongodb" | "mongodb+srv" => crate::mongo::endpoints(&url)?,
-        _ => return Err(not_built_in(&url, scheme)),
+        _ => Err(not_built_in(&url, scheme))?,
     };
     Ok(url.clear_hosts(&endpoints))
 }
