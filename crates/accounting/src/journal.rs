@@ -1,4 +1,4 @@
-//! Files of records for readers: one that grows, and the full ones, of which the oldest is deleted.
+//! Files of records for readers: a growing file and full files. The oldest full file is deleted.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -30,7 +30,7 @@ pub struct Journal(SegmentLog<FixedName>);
 #[derive(Debug)]
 struct FixedName {
     path: PathBuf,
-    /// Closed segments that are kept.
+    /// Retained closed segments.
     files: u32,
 }
 
@@ -66,7 +66,7 @@ impl Journal {
         self.0.append(line)
     }
 
-    /// Returns the error of the latest attempt to begin a new file, once. The full file grows until
+    /// Returns the error of the latest attempt to open a new file, once. The full file grows until
     /// an attempt succeeds.
     pub fn take_failure(&mut self) -> Option<io::Error> {
         self.0.take_failure()
@@ -114,7 +114,7 @@ impl SegmentNames for FixedName {
 }
 
 impl FixedName {
-    /// Returns true if a failed attempt has already given the first number to the current file.
+    /// Returns true if a failed attempt has already renamed the current file to the first number.
     fn is_closed(&self, current: &File) -> io::Result<bool> {
         let current = current.metadata()?;
         let first = fs::symlink_metadata(self.numbered(1));
@@ -122,7 +122,7 @@ impl FixedName {
     }
 
     /// Frees the first number. Files move only up to the first free number: the oldest one is
-    /// deleted only if no number is free, and so once for each new file, whatever fails later.
+    /// deleted only if no number is free, and so once for each new file.
     fn shift(&self) -> io::Result<()> {
         let is_free = |number: &u32| fs::symlink_metadata(self.numbered(*number)).is_err();
         let last = (1..self.files).find(is_free).unwrap_or(self.files);

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use crate::limits::{LEDGER_BYTES_MIN, LEDGER_LINE_BYTES_MAX, LEDGER_WASTE_MAX};
 use crate::record::{PROCESS_LOST, Record, RecordEvent};
 
-/// Mode of the files: of the server's user alone.
+/// Mode of the files: only the server's user has access.
 const MODE: u32 = 0o600;
 
 /// Mark that outputs have stored all ends before it.
@@ -35,7 +35,7 @@ pub(crate) struct Ledger {
     _lock: File,
 }
 
-/// The lines that count.
+/// Lines in use.
 #[derive(Debug, Default)]
 struct Index {
     /// Latest line of each open session, by its id.
@@ -53,7 +53,7 @@ struct Line {
     at: u64,
     bytes: u64,
     started: u64,
-    /// An earlier process wrote it.
+    /// True for a line of a predecessor.
     is_earlier: bool,
 }
 
@@ -149,7 +149,7 @@ impl Ledger {
         self.index.unconfirmed.iter().map(|line| self.read(line)).collect()
     }
 
-    /// End records of sessions of earlier processes that have no end, except those with the ids of
+    /// End records of sessions of predecessors without an end record, except those with the ids of
     /// `survivors`.
     ///
     /// # Errors

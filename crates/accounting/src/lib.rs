@@ -6,10 +6,11 @@
 //! that is counted. A web service gets the same records from a spool on the disk, each at least
 //! once. Both are logs of segments (`segment_log.rs`).
 //!
-//! A [`Recorder`] makes each record once. Its ledger has the sessions that are open, so that
-//! each has an end record after a crash as well.
+//! A [`Recorder`] makes each record once. A ledger has the open sessions:
+//! each session gets an end record after a crash as well.
 
 mod journal;
+mod lasting_state;
 mod ledger;
 mod limits;
 mod lines;
@@ -18,7 +19,6 @@ mod record;
 mod recorder;
 mod segment_log;
 mod spool;
-mod told;
 mod webhook;
 mod writer;
 

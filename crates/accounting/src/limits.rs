@@ -23,8 +23,8 @@ pub(crate) const SPOOL_SEGMENTS: u64 = 8;
 /// Most bytes of records in a request: web servers commonly accept 1 MiB. A record has about 1 KiB.
 pub(crate) const BATCH_BYTES_MAX: u64 = 768 << 10;
 
-/// Size of a file of records that the web service has refused for good; two are kept. They hold
-/// some 16,000 records, more than anybody looks through by hand.
+/// Size of a file of records that the web service has refused for good, one of two files. They hold
+/// some 16,000 records, more than an operator reads by hand.
 pub(crate) const REFUSED_BYTES_MAX: u64 = 8 << 20;
 
 /// Size of the file of open sessions from which it is rewritten.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Functions that count records of an output. Threads of the output call them.
+/// Counters of records of an output. Threads of the output call them.
 pub struct Losses {
     /// Adds to the records that are lost.
     pub lost: Box<dyn Fn(u64) + Send + Sync>,

@@ -7,14 +7,14 @@ use control::SessionEvent;
 use serde::{Deserialize, Serialize};
 use turn_proto::{AllocationRecord, DropReason, EndReason, Refusal};
 
-/// Reason of the end of a session whose process ended unexpectedly.
+/// End reason of a session whose process ended unexpectedly.
 pub(crate) const PROCESS_LOST: &str = "process_lost";
 
 /// Occasion of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordEvent {
-    /// The session has begun. Outputs get no such record.
+    /// The session has started. Outputs get no such record.
     Start,
     /// The session goes on; its counts are those up to now.
     Interim,
@@ -82,7 +82,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Makes the record of an event that has just arrived, if the event is about one session.
+    /// Builds the record of an event that has just arrived, if the event is about one session.
     #[must_use]
     pub fn of(event: &SessionEvent, now: SystemTime) -> Option<Self> {
         let (kind, record, lived, reason) = match event {
@@ -100,7 +100,7 @@ impl Record {
         Some(Self::from_parts(kind, record, lived, reason, now))
     }
 
-    /// Makes the end record of a session whose process ended unexpectedly after this record.
+    /// Builds the end record of a session whose process ended unexpectedly after this record.
     pub(crate) fn lost(self) -> Self {
         Self { event: RecordEvent::End, reason: Some(PROCESS_LOST.to_owned()), ..self }
     }

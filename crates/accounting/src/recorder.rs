@@ -13,11 +13,11 @@ use std::time::{Duration, Instant, SystemTime};
 use control::SessionEvent;
 use control::limits::SESSION_EVENTS;
 
+use crate::lasting_state::StateLog;
 use crate::ledger::Ledger;
 use crate::limits::{END_WITHIN, SYNC_EVERY};
 use crate::lines::missing_from;
 use crate::record::{Record, RecordEvent};
-use crate::told::Told;
 
 /// Interval of checks whether outputs have stored all, at the end of the server.
 const END_CHECK: Duration = Duration::from_millis(10);
@@ -27,7 +27,7 @@ pub struct OutputQueue {
     sender: SyncSender<Arc<str>>,
     sent: u64,
     done: Arc<AtomicU64>,
-    /// Counts records for which the queue has no room.
+    /// Counts records that the full queue drops.
     lost: Box<dyn Fn(u64) + Send>,
     /// Files in which the output stores records.
     files: Box<dyn Fn() -> Vec<PathBuf> + Send>,
@@ -40,7 +40,7 @@ pub struct Lines {
     done: Arc<AtomicU64>,
 }
 
-/// Makes the queue of an output.
+/// Builds the queue of an output.
 #[must_use]
 pub fn output_queue(
     lost: Box<dyn Fn(u64) + Send>,
@@ -87,7 +87,8 @@ impl std::fmt::Debug for OutputQueue {
     }
 }
 
-/// The running thread. It ends when all senders of events are gone and the outputs have stored all.
+/// The running thread. It exits when all senders of events are closed and the outputs have stored
+/// all.
 #[derive(Debug)]
 pub struct Recorder(JoinHandle<()>);
 
@@ -108,7 +109,7 @@ impl Recorder {
             outputs,
             survivors: None,
             looked: None,
-            told: Told::default(),
+            failures: StateLog::default(),
         };
         let thread = thread::Builder::new().name("records".to_owned());
         Ok(Self(thread.spawn(move || work.run(&events))?))
@@ -116,7 +117,7 @@ impl Recorder {
 
     /// Waits for the end, after that of all senders and of the outputs.
     pub fn join(self) {
-        // A panic of the thread has been told of by itself.
+        // A panic of the thread is logged by the panic handler.
         drop(self.0.join());
     }
 }
@@ -131,7 +132,7 @@ struct Work {
     /// Ids of the sessions that this process has taken over, until they are compared.
     survivors: Option<BTreeSet<String>>,
     looked: Option<Instant>,
-    told: Told,
+    failures: StateLog,
 }
 
 impl Work {
@@ -176,7 +177,7 @@ impl Work {
         let Some(ledger) = &mut self.ledger else { return };
         while let Some((record, line)) = self.waiting.front() {
             if let Err(error) = ledger.append(record, line) {
-                return self.told.failed(CANNOT, &error);
+                return self.failures.failed(CANNOT, &error);
             }
             self.waiting.pop_front();
         }
@@ -188,7 +189,7 @@ impl Work {
             match Ledger::open(&self.path) {
                 Ok(None) => return,
                 Ok(Some(ledger)) => self.begin(ledger),
-                Err(error) => return self.told.failed(CANNOT, &error),
+                Err(error) => return self.failures.failed(CANNOT, &error),
             }
         }
         self.append_waiting();
@@ -205,7 +206,7 @@ impl Work {
                     }
                     lost.into_iter().for_each(|record| self.record(record));
                 }
-                Err(error) => self.told.failed(CANNOT, &error),
+                Err(error) => self.failures.failed(CANNOT, &error),
             }
         }
         self.confirm();
@@ -222,7 +223,7 @@ impl Work {
                     }
                 }
             }
-            Err(error) => self.told.failed(CANNOT, &error),
+            Err(error) => self.failures.failed(CANNOT, &error),
         }
         self.ledger = Some(ledger);
     }
@@ -234,8 +235,8 @@ impl Work {
             || self.outputs.iter().all(OutputQueue::is_done);
         let confirmed = if is_over { ledger.confirm() } else { Ok(()) };
         match confirmed.and_then(|()| ledger.sync()) {
-            Ok(()) => self.told.works("the file of open sessions is written again"),
-            Err(error) => self.told.failed(CANNOT, &error),
+            Ok(()) => self.failures.works("the file of open sessions is written again"),
+            Err(error) => self.failures.failed(CANNOT, &error),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Append-only log of lines, in segments on the disk.
 //!
-//! A full segment is closed, and the next one opened. When that fails, the log continues with the
+//! A full segment is closed, and a new segment opened. When that fails, the log continues with the
 //! full segment and tries again later: an error loses no line, and destroys no stored one.
 
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use crate::limits::RETRY_EVERY;
 
-/// Names of the segments of a log.
+/// Segment names of a log.
 pub(crate) trait SegmentNames {
     /// Creates the segment that follows the current one.
     ///

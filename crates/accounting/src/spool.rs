@@ -140,7 +140,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Returns the error of the latest attempt to begin a new segment, once. The full segment grows
+    /// Returns the error of the latest attempt to open a new segment, once. The full segment grows
     /// until an attempt succeeds.
     pub fn take_failure(&mut self) -> Option<io::Error> {
         self.log.take_failure()
@@ -160,7 +160,7 @@ impl Spool {
             let (number, bytes) = self.oldest();
             if self.delivered < bytes {
                 let batch = match self.read(number, most) {
-                    // Somebody has removed the file.
+                    // The file was removed by another process.
                     Err(error)
                         if error.kind() == io::ErrorKind::NotFound
                             && !self.log.names.closed.is_empty() =>
@@ -201,7 +201,7 @@ impl Spool {
     /// refused records are dropped and counted when that file is full for the second time.
     ///
     /// # Errors
-    /// The disk is full or broken; the batch remains the next one.
+    /// The disk is full or broken; the batch is delivered again.
     pub fn set_aside(&mut self, batch: &Batch) -> io::Result<()> {
         let path = self.directory.join(REFUSED);
         let refused = match &mut self.refused {
@@ -282,8 +282,8 @@ impl Spool {
         self.forget_oldest()
     }
 
-    /// Removes the oldest closed segment. One that cannot be removed is delivered again after the
-    /// next start.
+    /// Removes the oldest closed segment. A segment that cannot be removed is delivered again after
+    /// the next start.
     fn forget_oldest(&mut self) -> io::Result<()> {
         let Some(oldest) = self.log.names.closed.pop_front() else { return Ok(()) };
         self.delivered = 0;

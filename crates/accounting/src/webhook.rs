@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use outgoing_http::{Bounds, Client, HttpError, Url};
 
+use crate::lasting_state::StateLog;
 use crate::limits::{ANSWER_BYTES_MAX, END_WITHIN, PAUSE_MAX, PAUSE_MIN, RETRY_EVERY, SYNC_EVERY};
 use crate::losses::Losses;
 use crate::recorder::Lines;
 use crate::spool::{Batch, Spool};
-use crate::told::Told;
 
 /// The web service.
 #[derive(Debug)]
@@ -86,8 +86,8 @@ impl Delivery {
             webhook,
             runtime,
             shared: of_poster,
-            told: Told::default(),
-            refusals: Told::default(),
+            failures: StateLog::default(),
+            refusals: StateLog::default(),
             singly: 0,
         };
         let poster =
@@ -107,13 +107,13 @@ impl Delivery {
 }
 
 fn spool_all(shared: &Shared, lines: &Lines) {
-    let mut told = Told::default();
-    let mut overflow = Told::default();
+    let mut failures = StateLog::default();
+    let mut overflow = StateLog::default();
     let mut unsynced = false;
     loop {
         match lines.recv_timeout(SYNC_EVERY) {
             Ok(line) => {
-                let dropped = spool_one(shared, &line, &mut told);
+                let dropped = spool_one(shared, &line, &mut failures);
                 lines.done();
                 if dropped > 0 {
                     (shared.losses.lost)(dropped);
@@ -128,7 +128,7 @@ fn spool_all(shared: &Shared, lines: &Lines) {
             Err(RecvTimeoutError::Timeout) if unsynced => {
                 unsynced = false;
                 if let Err(error) = shared.lock().spool.sync() {
-                    told.failed("the spool of records cannot be written", &error);
+                    failures.failed("the spool of records cannot be written", &error);
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -145,7 +145,7 @@ fn spool_all(shared: &Shared, lines: &Lines) {
 /// Puts a record into the spool, again and again if need be: the queue behind it fills, and workers
 /// count what no longer fits. Returns the number of lost records: older ones, and this one at the
 /// end of a server whose disk takes nothing.
-fn spool_one(shared: &Shared, line: &str, told: &mut Told) -> u64 {
+fn spool_one(shared: &Shared, line: &str, failures: &mut StateLog) -> u64 {
     let mut dropped = 0;
     loop {
         let mut state = shared.lock();
@@ -156,14 +156,14 @@ fn spool_one(shared: &Shared, line: &str, told: &mut Told) -> u64 {
         drop(state);
         match (appended, failure) {
             (Ok(()), Some(error)) => {
-                told.failed("a full file of the spool cannot be closed: it grows", &error);
+                failures.failed("a full file of the spool cannot be closed: it grows", &error);
                 return dropped;
             }
             (Ok(()), None) => {
-                told.works("the spool of records is written again");
+                failures.works("the spool of records is written again");
                 return dropped;
             }
-            (Err(error), _) => told.failed("the spool of records cannot be written", &error),
+            (Err(error), _) => failures.failed("the spool of records cannot be written", &error),
         }
         if ends {
             return dropped + 1;
@@ -176,8 +176,8 @@ struct Poster {
     webhook: Webhook,
     runtime: tokio::runtime::Runtime,
     shared: Arc<Shared>,
-    told: Told,
-    refusals: Told,
+    failures: StateLog,
+    refusals: StateLog,
     /// Records of a refused batch that are yet to be posted one by one.
     singly: usize,
 }
@@ -216,10 +216,11 @@ impl Poster {
             match delivered {
                 Ok(()) => {
                     pause = PAUSE_MIN;
-                    self.told.works("records of sessions are delivered to the web service again");
+                    self.failures
+                        .works("records of sessions are delivered to the web service again");
                 }
                 Err(error) => {
-                    self.told.failed("records of sessions are not delivered: they stay in the spool, up to its bound, and are posted again", &error);
+                    self.failures.failed("records of sessions are not delivered: they stay in the spool, up to its bound, and are posted again", &error);
                     if complete {
                         break;
                     }
@@ -242,7 +243,7 @@ impl Poster {
     }
 
     /// Posts a batch. Records of a refused batch are posted one by one, and a refused record is set
-    /// aside: it must not hold up the ones after it.
+    /// aside: it must not delay later records.
     fn deliver(&mut self, batch: &Batch, ends: bool) -> Result<(), String> {
         let posted = self.post(batch, ends)?;
         let records = batch.records.len();

@@ -163,7 +163,7 @@ fn a_file_that_was_given_its_number_by_a_failed_attempt_moves_once() {
     let directory = Directory::new();
     let mut journal = Journal::open(&directory.file("s"), SMALL).unwrap();
     journal.append("a record of many bytes\n").unwrap();
-    // As an attempt leaves it that stopped between its two renames.
+    // State after an attempt that stopped between two renames.
     fs::rename(directory.file("s"), directory.file("s.1")).unwrap();
     fs::write(directory.file("s.2"), "older\n").unwrap();
     journal.append("b\n").unwrap();

@@ -99,8 +99,8 @@ fn ended(number: u64) -> SessionEvent {
     SessionEvent::Ended(record)
 }
 
-/// What a process leaves that was killed after the ledger had `lines` lines: both files as they are
-/// then, and only the first `stored` records.
+/// Files of a process killed after the ledger had `lines` lines, with only the first `stored`
+/// records.
 fn crash(from: &Directory, name: &str, lines: usize, stored: usize) -> Directory {
     test_support::eventually("all is in the ledger", || {
         let text = from.read("open");
@@ -148,7 +148,7 @@ fn after_a_crash_every_session_has_one_end_and_survivors_go_on() {
     let lost: Record = serde_json::from_str(lost).unwrap();
     assert_eq!(lost.to_peers.packets, 77, "its last known counts");
 
-    // The next process has nothing to add but the end of the one that went on.
+    // The successor adds only the end of the session that continued.
     let running = Running::start(&second.0);
     running.put(&SessionEvent::Survivors([].into()));
     test_support::eventually("its end", || second.ends().len() == 5);
@@ -167,7 +167,7 @@ fn a_successor_waits_for_the_ledger_of_its_predecessor() {
     let successor = Running::start(&directory.0);
     successor.put(&SessionEvent::Survivors([id(1)].into()));
     successor.put(&ended(1));
-    // Its own end of a session that it did not hand over.
+    // End record of a session that stayed in the process.
     predecessor.put(&ended(2));
     predecessor.end();
     test_support::eventually("both ends", || directory.ends().len() == 2);

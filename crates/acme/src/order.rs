@@ -176,7 +176,7 @@ impl Order {
     }
 }
 
-/// Writes a file on another thread, so that a disk that hangs holds up only the order.
+/// Writes a file on another thread, so a disk that hangs delays only the order.
 async fn saved(
     save: impl FnOnce() -> Result<(), AcmeError> + Send + 'static,
 ) -> Result<(), AcmeError> {

@@ -10,6 +10,7 @@ mod access;
 pub mod accounts;
 pub mod api;
 mod client;
+mod connection_slots;
 mod health;
 mod holder;
 mod live;
@@ -20,7 +21,7 @@ mod openapi;
 mod overview;
 mod page;
 mod peer;
-mod places;
+
 mod problem;
 mod reasons_page;
 mod role;
@@ -96,8 +97,8 @@ pub mod limits {
     /// Largest head of a request: a path and the headers of a browser.
     pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-    /// Bytes of a head that are read: more than [`HEAD_BYTES_MAX`], so that a head between the two
-    /// gets an answer with a reason.
+    /// Bytes of a head that are read: more than [`HEAD_BYTES_MAX`], so a head between the
+    /// two limits gets a response with a reason.
     pub const HEAD_BYTES_READ_MAX: usize = 4 * HEAD_BYTES_MAX;
 
     /// Time that a connection for monitoring may stay: one that reads nothing of its answer gives

@@ -91,7 +91,7 @@ impl Problem {
     }
 }
 
-/// Gives a refusal of the HTTP library the body that every refusal of this interface has.
+/// Adds to a refusal of the HTTP library the body that every refusal of this interface has.
 pub(crate) async fn explained(response: Response) -> Response {
     /// Longest text of the library's that is quoted.
     const REASON_BYTES_MAX: usize = 1024;

@@ -24,12 +24,12 @@ use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
 use crate::access::UnixSocket;
+use crate::connection_slots::{ConnectionSlot, ConnectionSlots};
 use crate::limits::{
     API_CONNECTION, API_CONNECTIONS_MAX, CONNECTIONS_MAX, HANDSHAKE_DEADLINE, HEAD_BYTES_MAX,
     HEAD_BYTES_READ_MAX, HEAD_DEADLINE, MONITORING_CONNECTION, ROUTE_DEADLINE, UNKNOWN_CONNECTION,
 };
 use crate::peer::Peer;
-use crate::places::{Place, Places};
 use crate::problem::Problem;
 
 /// Pause before accepting again when the process is out of file descriptors.
@@ -56,35 +56,39 @@ pub async fn serve(listener: HttpListener, routes: Router) -> Infallible {
         HttpListener::Control(_) | HttpListener::Unix(_) | HttpListener::Tcp(..) => CONNECTIONS_MAX,
     };
     let (_serving, served) = watch::channel(());
-    let places = Places::new(most, served);
+    let slots = ConnectionSlots::new(most, served);
     loop {
-        if let Err(error) = accept(&listener, &routes, &places).await {
+        if let Err(error) = accept(&listener, &routes, &slots).await {
             tracing::warn!(%error, "cannot accept a connection for HTTP");
             sleep(ACCEPT_PAUSE).await;
         }
     }
 }
 
-/// Accepts a connection and serves it in a task of its own. Further connections of this host wait
-/// in the socket's queue while it has all its places; one from the network gets a place at once, or
-/// is closed.
-async fn accept(listener: &HttpListener, routes: &Router, places: &Arc<Places>) -> io::Result<()> {
+/// Accepts a connection and serves it in a separate task. Further connections of this host wait
+/// in the socket's queue while all slots are taken. A connection from the network gets a slot
+/// immediately, or is closed.
+async fn accept(
+    listener: &HttpListener,
+    routes: &Router,
+    slots: &Arc<ConnectionSlots>,
+) -> io::Result<()> {
     let routes = routes.clone();
     match listener {
         HttpListener::Control(socket) => {
-            let place = places.of_this_host().await;
+            let slot = slots.of_this_host().await;
             let (stream, _) = socket.listener.accept().await?;
             let peer = Peer::Unix(stream.peer_cred().ok().map(|user| user.uid()));
-            let Place { slot, served, .. } = place;
+            let ConnectionSlot { slot, served, .. } = slot;
             tokio::spawn(async move {
                 serve_connection(stream, routes, peer, Stay::Unbounded, served).await;
                 drop(slot);
             });
         }
         HttpListener::Unix(socket) => {
-            let place = places.of_this_host().await;
+            let slot = slots.of_this_host().await;
             let (stream, _) = socket.listener.accept().await?;
-            let Place { slot, served, .. } = place;
+            let ConnectionSlot { slot, served, .. } = slot;
             tokio::spawn(async move {
                 serve_connection(stream, routes, Peer::Unix(None), Stay::Short, served).await;
                 drop(slot);
@@ -92,33 +96,33 @@ async fn accept(listener: &HttpListener, routes: &Router, places: &Arc<Places>) 
         }
         HttpListener::Tcp(listener, tls) => {
             let (stream, address) = listener.accept().await?;
-            serve_over(stream, tls.clone(), routes, (address, Stay::Short), places);
+            serve_over(stream, tls.clone(), routes, (address, Stay::Short), slots);
         }
         HttpListener::Api(listener, tls) => {
             let (stream, address) = listener.accept().await?;
             // Answers and events are small: none waits for more.
             let _ = stream.set_nodelay(true);
-            serve_over(stream, tls.clone(), routes, (address, Stay::Known), places);
+            serve_over(stream, tls.clone(), routes, (address, Stay::Known), slots);
         }
     }
     Ok(())
 }
 
-/// Serves a connection in a task of its own, over TLS where it is configured.
+/// Serves a connection in a separate task, over TLS where it is configured.
 fn serve_over(
     stream: TcpStream,
     tls: Option<Arc<ServerConfig>>,
     routes: Router,
     (address, stay): (SocketAddr, Stay),
-    places: &Arc<Places>,
+    slots: &Arc<ConnectionSlots>,
 ) {
     let peer = Peer::tcp(address, tls.is_some());
-    let Some(place) = places.of_network(&peer, address.ip()) else {
-        return report_closed(&peer, places);
+    let Some(slot) = slots.of_network(&peer, address.ip()) else {
+        return report_closed(&peer, slots);
     };
-    let places = Arc::clone(places);
+    let slots = Arc::clone(slots);
     tokio::spawn(async move {
-        let Place { slot, evicted, served } = place;
+        let ConnectionSlot { slot, evicted, served } = slot;
         let evicted_peer = peer.clone();
         let serving = async {
             let Some(tls) = tls else {
@@ -132,16 +136,16 @@ fn serve_over(
         };
         tokio::select! {
             () = serving => {}
-            // The connection makes room for another.
-            () = evicted => report_closed(&evicted_peer, &places),
+            // The slot goes to another connection.
+            () = evicted => report_closed(&evicted_peer, &slots),
         }
         drop(slot);
     });
 }
 
-/// Reports a connection that is closed for want of a place. The log has a line a minute.
-fn report_closed(peer: &Peer, places: &Places) {
-    if let Some(connections) = places.count_closed(Instant::now()) {
+/// Reports a connection that is closed for want of a slot. The log has a line a minute.
+fn report_closed(peer: &Peer, slots: &ConnectionSlots) {
+    if let Some(connections) = slots.count_closed(Instant::now()) {
         tracing::info!(%peer, connections, "http: closed, as there are as many connections as may be");
     }
 }
@@ -233,7 +237,7 @@ async fn answer(
     }
 }
 
-/// Bytes of the head of a request, without its line ends.
+/// Head bytes of a request, without its line ends.
 fn head_bytes(request: &Request) -> usize {
     let path = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
     let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());

@@ -354,8 +354,8 @@ pub struct Reload {
     /// asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<u64>,
-    /// Certificates whose files cannot be used now, with the reasons: the previous ones stay in
-    /// force.
+    /// Certificates whose files cannot be used now, with the reasons: the previous certificates
+    /// remain in force.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub certificates_kept: Vec<String>,
     /// Why nothing was changed at all: the old configuration is still in force.

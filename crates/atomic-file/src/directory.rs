@@ -20,9 +20,9 @@ pub enum Owner {
     /// User and group of the directory, if the process is root's and the directory is not.
     /// Commands of root write files for a server that runs as another user.
     Directory,
-    /// User of the process, and this group.
+    /// User of the process, and group by id.
     Group(u32),
-    /// This user and group.
+    /// User and group by id.
     User(u32, u32),
 }
 
@@ -163,7 +163,7 @@ pub fn make_directory(path: &Path, access: Access) -> io::Result<()> {
 }
 
 fn chmod(file: &OwnedFd, mode: u32) -> Result<(), Errno> {
-    // Root without CAP_FOWNER may not set the mode of a file that it has given away.
+    // Root without CAP_FOWNER may not set the mode of a file that belongs to another user.
     if mode == MODE_NEW {
         return Ok(());
     }

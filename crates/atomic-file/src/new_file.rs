@@ -129,7 +129,7 @@ impl Drop for NewFile {
     }
 }
 
-/// Returns a hidden name: the beginning of the final name and 64 random bits.
+/// Returns a hidden name: a prefix of the final name and 64 random bits.
 fn temporary_name(name: &OsStr) -> io::Result<OsString> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use atomic_file::{Access, NewFile, Owner, append_to, create, make_directory, replace, rewrite};
 
-/// User and group of nobody on this host.
+/// Ids of the user and group `nobody`.
 const OTHER: u32 = 54_321;
 
 struct Directory(PathBuf);
@@ -142,7 +142,7 @@ fn a_log_in_a_directory_of_another_user_gives_no_file_away() {
         fs::remove_file(&log).unwrap();
     }
 
-    // A log of root's, from before the server had a user: it is used, and not given away.
+    // A log of root's, from before the server had a user: the log is used, and keeps its owner.
     fs::write(&log, "one\n").unwrap();
     append_to(&log, FOR_OTHER).unwrap().write_all(b"two\n").unwrap();
     assert_eq!(fs::read_to_string(&log).unwrap(), "one\ntwo\n");
@@ -151,7 +151,7 @@ fn a_log_in_a_directory_of_another_user_gives_no_file_away() {
     fs::remove_file(&log).unwrap();
     append_to(&log, FOR_OTHER).unwrap();
     assert_eq!((fs::metadata(&log).unwrap().uid(), mode(&log)), (OTHER, 0o640));
-    // The user's own file is one that was made for it.
+    // The user owns a file made for that user.
     append_to(&log, FOR_OTHER).unwrap().write_all(b"three\n").unwrap();
 }
 

@@ -118,7 +118,7 @@ pub struct ReloadReport {
     /// Sessions that were ended, as their secret or key counts no longer; `None` if that was not
     /// asked for.
     pub ended: Option<u64>,
-    /// Certificates whose files cannot be used now: the previous ones stay in force.
+    /// Certificates whose files cannot be used now: the previous certificates remain in effect.
     pub certificates_kept: Vec<String>,
     /// Why nothing was applied at all; the old configuration is still in force.
     pub refused: Option<String>,

@@ -261,7 +261,8 @@ pub enum Series {
     SessionRecordsLost(RecordOutput),
     /// Records of sessions that the web service refused for their content, and that were set aside.
     SessionRecordsRefused,
-    /// Certificates that could not be used when they were to replace others, which stay in force.
+    /// Certificates that could not be used when they were to replace others, which remain in
+    /// effect.
     CertificatesRefused,
     /// Packets of relayed data, by transport and family of the client. Brought up to date when it
     /// is asked for.

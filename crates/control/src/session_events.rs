@@ -12,11 +12,11 @@ use crate::limits::SESSION_EVENTS;
 /// An event of a session that is accounted for.
 #[derive(Clone, Debug)]
 pub enum SessionEvent {
-    /// It has ended.
+    /// A session has ended.
     Ended(Box<AllocationRecord>),
-    /// It has begun.
+    /// A session has started.
     Created(Box<AllocationRecord>),
-    /// It was refreshed: for outputs that follow its life.
+    /// A session was refreshed, for outputs that follow the life of sessions.
     Refreshed {
         /// Its record.
         record: Box<AllocationRecord>,
@@ -30,7 +30,8 @@ pub enum SessionEvent {
         /// Time of it, by the clock of [`AllocationRecord::created`].
         at: Instant,
     },
-    /// The sessions that this process has taken over: all others of earlier processes have ended.
+    /// The sessions that this process has taken over: all other sessions of predecessors have
+    /// ended.
     Survivors(Arc<[AllocationId]>),
 }
 
@@ -83,14 +84,14 @@ impl SessionEvents {
             if is_refresh && !follows_life || queue.put(event.clone()) {
                 continue;
             }
-            // A start is no record of an output that does not follow the life of sessions.
+            // A start is not recorded by an output that does not follow the life of sessions.
             if !is_of_life || follows_life {
                 queue.outputs.iter().copied().for_each(&mut lost);
             }
         }
     }
 
-    /// Returns true if an output wants to know of the refreshes of sessions.
+    /// Returns true if an output receives refreshes of sessions.
     #[must_use]
     pub fn follow_life(&self) -> bool {
         self.0.iter().any(EventQueue::follows_life)

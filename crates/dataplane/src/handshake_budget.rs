@@ -30,7 +30,7 @@ pub(crate) struct HandshakeBudget {
     used: Meter,
     /// Time spent in this turn of the loop.
     spent: Duration,
-    /// True in a turn in which handshakes of TLS come first.
+    /// True in iterations that serve TLS handshakes before DTLS.
     is_tls_first: bool,
 }
 
@@ -67,8 +67,8 @@ impl HandshakeBudget {
         Self { used: Meter::new(&CLIENTS, hasher), spent: Duration::ZERO, is_tls_first: false }
     }
 
-    /// Begins another turn of the loop. Returns true in every second one: handshakes of TLS come
-    /// first then, so that neither transport takes all time.
+    /// Starts another iteration of the loop. Returns true in every second iteration, which serves
+    /// TLS handshakes first: neither transport takes all time.
     pub(crate) const fn begin_turn(&mut self) -> bool {
         self.spent = Duration::ZERO;
         self.is_tls_first = !self.is_tls_first;
@@ -91,12 +91,12 @@ impl HandshakeBudget {
         Ok(Work { client, begun: cpu() })
     }
 
-    /// Ends work and charges its client for the time since its beginning.
+    /// Ends work and charges its client for the time since the start.
     pub(crate) fn done(&mut self, now: Instant, work: Work, cpu: Duration) {
         self.charge(now, work.client, cpu.saturating_sub(work.begun));
     }
 
-    /// Checks that work for a client may begin now; charges nothing.
+    /// Checks that work for a client may start now; charges nothing.
     ///
     /// # Errors
     /// The budget that is used up.
@@ -138,7 +138,7 @@ mod tests {
         Instant::ZERO + Duration::from_millis(100_000 + millis)
     }
 
-    /// An address in a network of its own.
+    /// An address in a separate network.
     fn customer(number: u8) -> IpAddr {
         IpAddr::from([192, number, 2, 1])
     }
@@ -257,14 +257,14 @@ mod tests {
         assert_eq!([used(one), used(two)], [STEP * HANDSHAKE_SHARE; 2]);
     }
 
-    /// Whoever has a site and changes its address for each handshake.
+    /// The holder of a site who changes address for each handshake.
     #[test]
     fn a_site_of_ipv6_has_a_share_and_leaves_the_rest() {
         let mut budget = budget();
         let site = |number: u16| IpAddr::from([0x2001, 0xdb8, 1, number, 0, 0, 0, 1]);
         let mut begun = Duration::ZERO;
         let seconds = 300;
-        // A millisecond per turn, half of the worker's time.
+        // A millisecond per iteration, half of the worker's time.
         for turn in 0..seconds * 500 {
             budget.begin_turn();
             let now = at(turn * 2);

@@ -47,7 +47,7 @@ impl<D> KeptWorker<D> {
     /// Applies a later snapshot. Sockets of earlier snapshots stay.
     pub fn change(&mut self, export: Export<D>) {
         let (snapshot, mut descriptors) = export.into_parts();
-        // Removals by operators come alone, without an id.
+        // Removals by operators arrive without an id.
         self.last_id = self.last_id.max(snapshot.last_id);
         self.remove(snapshot.ended);
         if snapshot.complete {

@@ -225,7 +225,7 @@ pub const HANDSHAKE_SHARE: u32 = 128;
 /// a second or two in which each turn takes its millisecond.
 pub const HANDSHAKE_BURST: Duration = Duration::from_secs(1);
 
-/// Use up to which a client counts as one that has used little: a few handshakes.
+/// Maximum use of a client with little use: a few handshakes.
 pub const HANDSHAKE_TIME_FEW: Duration = Duration::from_millis(5);
 
 /// Smallest charge of a handshake step: for the work around it, and for coarse clocks.

@@ -62,7 +62,7 @@ pub(crate) struct Streams<N: Net> {
     /// Connections to be read in the next turn without a report of epoll, which does not know of
     /// buffered bytes.
     reread: Vec<SocketId>,
-    /// Connections whose handshakes wait for a share of the time, in their order.
+    /// Connections whose handshakes wait for a share of the time, sorted by age.
     paused: VecDeque<SocketId>,
     /// Pipes whose client's connection was written or closed, for their other end.
     pipes: Vec<PipeEvent>,

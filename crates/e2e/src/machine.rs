@@ -69,7 +69,7 @@ impl Machine {
     /// The output of a command that succeeds.
     ///
     /// # Panics
-    /// It fails.
+    /// The command fails.
     #[track_caller]
     pub fn succeed(&self, command: &[&str]) -> String {
         let out = self.run(command);

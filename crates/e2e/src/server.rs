@@ -227,7 +227,7 @@ impl Server {
     /// Starts another process in its place, with these options; returns what the command said.
     ///
     /// # Panics
-    /// It names no process.
+    /// The command names no process.
     pub fn upgrade(&mut self, options: &[&str]) -> Tool {
         let out = self.ask(&[&["upgrade"], options].concat());
         self.note_successor(out)
@@ -236,7 +236,7 @@ impl Server {
     /// The same by a program that runs the command, such as `setpriv` with its options.
     ///
     /// # Panics
-    /// It names no process.
+    /// The command names no process.
     pub fn upgrade_through(&mut self, lab: &Lab, through: &[&str]) -> Tool {
         let mut command = lab.command(Host::Server, through[0]);
         command.args(&through[1..]).arg(binary()).arg("upgrade").arg("--data").arg(&self.directory);

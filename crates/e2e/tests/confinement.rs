@@ -150,7 +150,7 @@ fn memory_is_protected_and_an_upgrade_finds_how_the_server_was_started() {
         command[name..].to_vec()
     };
     let first = arguments(server.serving());
-    // The second one asks a successor.
+    // The second upgrade queries a successor.
     for _ in 0..2 {
         assert_memory_is_protected(&lab, server.serving());
         let out = server.upgrade_through(&lab, &WITHOUT_PTRACE);

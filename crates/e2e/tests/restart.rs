@@ -197,7 +197,7 @@ fn a_call_that_a_keeper_has_is_recorded_once() {
     assert_eq!(records(), [("interim".to_owned(), 1), ("end".to_owned(), 2)]);
 }
 
-/// Orders of operators are in force again after a crash.
+/// Orders of operators are in effect again after a crash.
 #[test]
 fn a_drain_and_traces_go_on_behind_a_crash() {
     let Some((lab, config, mut server, _keeper)) = server_with_keeper() else { return };

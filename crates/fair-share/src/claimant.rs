@@ -65,7 +65,7 @@ impl<'a> Claimant<'a> {
         let mut free = nodes.0.iter_mut();
         let mut push = |key, weight: u32| {
             if let Some(node) = free.next() {
-                // A weight is at least 1, so that the quotient fits.
+                // A weight is at least 1, so the quotient fits.
                 *node = Node { key, units: (UNIT / weight) as u16 };
             }
         };

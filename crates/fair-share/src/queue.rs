@@ -26,7 +26,7 @@ pub struct FairQueue<T> {
     capacity: usize,
     delay: Duration,
     meter: Meter,
-    /// Clock of past use: the turn of the last entry that came out, or the time of an arrival in an
+    /// Clock of past use: the time of the last removed entry, or the time of an arrival in an
     /// empty queue. While entries wait, past use drains by service, however slow.
     clock: Instant,
     next_number: u64,
@@ -68,7 +68,7 @@ impl<T> FairQueue<T> {
         self.entries.len()
     }
 
-    /// Returns true if there is no entry.
+    /// Returns true for an empty queue.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()

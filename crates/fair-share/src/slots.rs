@@ -83,7 +83,7 @@ impl Slots {
     /// Checks that a client could claim a slot.
     ///
     /// # Errors
-    /// As for [`claim`](Self::claim).
+    /// The same errors as [`claim`](Self::claim).
     pub fn check(&self, claimant: &Claimant<'_>) -> Result<(), Shortage> {
         if self.held >= self.capacity {
             return Err(Shortage::Table);
@@ -167,8 +167,8 @@ impl Slots {
     }
 
     /// Largest use with which a client may still get a slot. While an eighth of the table is free,
-    /// there is no limit. The limit is then a quarter of the table, and falls by the square of the
-    /// free part. The square reserves slots for clients without entries, even when thousands of
+    /// the use is unlimited. The limit is then a quarter of the table, and falls by the square of
+    /// the free part. The square reserves slots for clients without entries, even when thousands of
     /// clients take full shares. A client without entries, in a network with few, gets any free
     /// slot.
     fn allowance(&self) -> u64 {

@@ -7,7 +7,7 @@ use core::fmt;
 use crate::opaque_string::{PrecisError, opaque_string};
 
 /// Name of a user in its one form: the OpaqueString (RFC 8265 §4.2) of at most
-/// [`BYTES_MAX`](Self::BYTES_MAX) bytes. A name takes this form where it enters the server, so that
+/// [`BYTES_MAX`](Self::BYTES_MAX) bytes. A name takes this form where it enters the server, so
 /// names are compared byte by byte everywhere else. Printable ASCII is borrowed unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UserName<'a>(Cow<'a, str>);

@@ -152,7 +152,7 @@ impl DatabaseServer {
     /// Runs coturn's `turnadmin` on it; returns what it prints.
     ///
     /// # Panics
-    /// It fails.
+    /// The command fails.
     pub fn turnadmin(&self, arguments: &[&str]) -> String {
         let mut command = after(&self.through, Command::new("turnadmin"));
         let out = command.args(arguments).arg(self.coturn_option()).output().expect("turnadmin");
@@ -165,15 +165,15 @@ impl DatabaseServer {
     /// Runs SQL, or a command of Redis, as its administrator.
     ///
     /// # Panics
-    /// It fails.
+    /// The command fails.
     pub fn run(&self, text: &str) -> String {
         self.run_in("turn", text)
     }
 
-    /// As [`run`](Self::run), in another database of the server.
+    /// Runs SQL as [`run`](Self::run) does, in another database of the server.
     ///
     /// # Panics
-    /// It fails.
+    /// The command fails.
     pub fn run_in(&self, database: &str, text: &str) -> String {
         let out = self.client(database, text);
         assert!(out.status.success(), "{text}: {}", String::from_utf8_lossy(&out.stderr));

@@ -58,7 +58,7 @@ pub(crate) enum AuthStep {
     },
     /// Too many verifications have failed for the customer: nothing was verified.
     BudgetSpent,
-    /// Too many look-ups wait: nobody was looked up.
+    /// Too many look-ups wait: no user was looked up.
     LookupsOverloaded,
     /// The request is refused.
     Refuse {
@@ -312,7 +312,7 @@ impl Case<'_> {
         let form = name.form();
         let limited = TimeLimitedName::parse(form, self.rules.auth.separator, self.now.unix)?;
         self.rules.auth.secrets.iter().find_map(|secret| {
-            // Services make the password of the spelling that they hand out.
+            // Services derive the password from the issued spelling.
             let keys = Keys::LongTerm(time_limited::keys(secret, name.sent, self.rules.name)?);
             let integrity = self.verify(&keys)?;
             // Behind the proof: strangers have nothing read.

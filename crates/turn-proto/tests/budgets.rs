@@ -302,7 +302,7 @@ fn a_client_has_a_few_look_ups_at_a_time_and_is_told_so_over_a_connection() {
     }
 }
 
-/// Overloaded is not unavailable: a database that was not asked confirms nobody.
+/// Overloaded is not unavailable: a database that was not queried confirms no user.
 #[test]
 fn a_deleted_user_is_not_prolonged_by_an_overload() {
     for is_overloaded in [false, true] {
@@ -332,7 +332,7 @@ fn an_overload_makes_a_client_over_udp_repeat_its_request() {
     client.exchange(&mut world, &request).success();
 }
 
-/// A right password is no guess, also of a credential that has expired.
+/// A right password does not count as a guess, even for an expired credential.
 #[test]
 fn expired_credentials_do_not_lock_their_neighbours_out() {
     const SECRET: &[u8] = b"0123456789abcdef";

@@ -205,7 +205,7 @@ fn a_silent_authorizer_refuses_or_serves_as_configured() {
     Client::new(1).allocate(&mut world);
 }
 
-/// Overloaded is not unavailable: whoever asks often enough would be served otherwise.
+/// Overloaded is not unavailable: a client with many requests would be served otherwise.
 #[test]
 fn an_overloaded_authorizer_refuses_whatever_is_configured() {
     for when_silent in [WhenSilent::Serve, WhenSilent::Refuse] {
@@ -255,8 +255,8 @@ fn an_answer_that_never_comes_leaves_nothing() {
     alice.allocate(&mut world);
 }
 
-/// Requests of one account that wait for the authorizer leave slots to others, and free theirs at
-/// its answer. No configuration serves whom it was not asked about.
+/// Requests of one account that wait for the authorizer use a share of the slots until
+/// the answer. No configuration serves a client without an answer.
 #[test]
 fn requests_of_one_account_that_wait_for_the_authorizer_leave_slots_to_others() {
     let mut policy = with_secret();

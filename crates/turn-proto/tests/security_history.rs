@@ -254,8 +254,8 @@ fn a_rule_holds_for_the_mapped_form_of_an_address() {
     }
 }
 
-/// CVE-2026-68552: a STUN length was truncated to 16 bits with the header added, so that what
-/// follows in a connection was read as messages of its own.
+/// CVE-2026-68552: a STUN length was truncated to 16 bits with the header added, and the
+/// remaining bytes of a connection were read as further messages.
 #[test]
 fn the_longest_message_of_a_connection_is_one_message() {
     let world = World::new();
@@ -274,8 +274,8 @@ fn the_longest_message_of_a_connection_is_one_message() {
     }
 }
 
-/// CVE-2026-40613: attributes were read as the numbers that they should have held, whatever their
-/// length and wherever they began.
+/// CVE-2026-40613: attributes were converted to numbers without a check of length
+/// and alignment.
 #[test]
 fn attributes_of_any_length_are_harmless() {
     let mut world = World::new();

@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(classify_request(&long), HttpRequest::Other, "no end of it");
     }
 
-    /// CVE-2026-62959: the answer to a challenge without an end held what was behind it in memory.
+    /// CVE-2026-62959: the response to an unterminated challenge contained later memory.
     #[test]
     fn a_token_is_never_longer_than_the_request() {
         for len in 0..=TOKEN_MAX {

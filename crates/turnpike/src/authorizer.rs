@@ -103,7 +103,7 @@ impl Asking {
         }
     }
 
-    /// Asks as long as a question waits for which there is a slot.
+    /// Sends questions while a waiting question gets a slot.
     async fn ask_waiting(&self) {
         while let Some(next) = self.questions.take(Instant::now()) {
             match next {

@@ -43,7 +43,7 @@ pub(crate) struct CertificateReloader {
     in_force: Arc<Certificates>,
     config: TlsConfig,
     rules: TlsRules,
-    /// The certificates in force.
+    /// Certificates in effect.
     current: Vec<(CertificateFiles, Certificate)>,
     /// The files as they were when they were last looked at.
     seen: Vec<Option<Seen>>,
@@ -107,13 +107,13 @@ impl CertificateReloader {
         &self.infos
     }
 
-    /// Files of the certificates in force.
+    /// Files of the certificates in effect.
     pub(crate) fn files(&self) -> Vec<CertificateFiles> {
         self.current.iter().map(|(files, _)| files.clone()).collect()
     }
 
-    /// Reads the certificates again. Returns the errors. The certificate before stays in force in
-    /// place of one that cannot be used, or that is not valid now while the one before is.
+    /// Reads the certificates again. Returns the errors. The previous certificate remains in effect
+    /// if the new certificate cannot be used, or is not valid now where the previous one is.
     pub(crate) fn refresh(&mut self, settings: &Settings) -> Vec<Unusable> {
         let mut files = files(settings);
         self.seen = files.iter().map(look_at).collect();
@@ -203,7 +203,7 @@ fn read_usable(settings: &Settings) -> Result<Vec<(CertificateFiles, Certificate
     Ok(all)
 }
 
-/// Refuses a new certificate that is not valid now, if the one before it is.
+/// Refuses a new certificate that is not valid now, if the previous certificate is.
 fn new_is_valid(
     files: &CertificateFiles,
     new: Certificate,

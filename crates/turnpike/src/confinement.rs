@@ -42,7 +42,7 @@ pub(crate) fn confine_keeper() -> Result<(Vec<String>, Option<FilesGuard>)> {
     Ok((warnings, files))
 }
 
-/// Gives up all capabilities of the calling thread and its later children.
+/// Drops all capabilities of the calling thread and its later children.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -59,7 +59,7 @@ fn protect() -> Result<()> {
     })
 }
 
-/// Rights of worker threads, which read what strangers send.
+/// Rights of worker threads, which read data from the network.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WorkerConfinement {
     limits_bpf: bool,
@@ -131,7 +131,7 @@ impl Confinement {
         Ok(Self { info, limits_bpf, files, foreign })
     }
 
-    /// Gives up every capability that a running server does not need: in the calling thread and its
+    /// Drops every capability that a running server does not need: in the calling thread and its
     /// later children, and in the thread of the kernel path. From then on only that thread loads
     /// and attaches programs. `maps_want_it`: this kernel demands a capability for elements of
     /// maps.

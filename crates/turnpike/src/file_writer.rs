@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 /// for the outcome.
 const WAITING_MAX: usize = 64;
 
-/// The sender of the contents of a file. The thread starts with the first one.
+/// Sender of file contents. The thread starts with the first content.
 #[derive(Debug)]
 pub(crate) struct FileWriter {
     path: PathBuf,

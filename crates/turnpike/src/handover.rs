@@ -20,8 +20,8 @@
 //! only the successor has the allocations. Without a Commit the successor ends. Both are processes
 //! of one user: see docs/adr/0019.
 //!
-//! `turnpike upgrade` asks by the same socket how the server was started (start_facts.rs), and gets
-//! descriptors.
+//! `turnpike upgrade` queries the same socket for the start of the server (start_facts.rs), and
+//! gets descriptors.
 //!
 //! A predecessor ends before the successor starts in a restart. It stores the same messages and
 //! descriptors with the service manager (parked.rs); no process serves between the two. After a
@@ -71,10 +71,10 @@ const COPYING_MAX: Duration = Duration::from_secs(60);
 /// second of what one worker takes by sockets.
 const PAUSE_ROOM: usize = 64 << 20;
 
-/// Asks the server that listens at the socket of hand-overs how it was started.
+/// Queries the server at the hand-over socket for the facts about its start.
 ///
 /// # Errors
-/// It does not tell: it is of a version that does not protect its memory.
+/// The server is of a version without an answer, which does not protect its memory.
 pub(crate) fn ask_for_start(socket: &Path) -> io::Result<StartFacts> {
     let mut wire = Wire::new(UnixStream::connect(socket)?)?;
     wire.send(&Hello::new(true))?;

@@ -30,7 +30,7 @@ impl NameForm {
         Self { separator, limits: settings.auth.limits_in_names }
     }
 
-    /// Makes the name of a credential until `expiry` in seconds since 1970, in the form of names.
+    /// Builds the name of a credential until `expiry` in seconds since 1970, in the form of names.
     ///
     /// # Errors
     /// The user is too long, has characters that a name cannot have, or would be taken for a time;

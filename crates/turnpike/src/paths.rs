@@ -83,8 +83,8 @@ pub(crate) fn takes_over() -> bool {
     std::env::var_os(TAKES_OVER_VARIABLE).is_some()
 }
 
-/// Returns true if the `turnpike upgrade` that started this process has ended. An upgrade that
-/// nobody waits for must not happen later. Commands of earlier versions do not name their process.
+/// Returns true if the `turnpike upgrade` that started this process has ended. An upgrade without
+/// its command must not happen later. Commands of earlier versions do not name their process.
 pub(crate) fn upgrade_is_abandoned() -> bool {
     let command = std::env::var(TAKES_OVER_VARIABLE).ok().and_then(|pid| pid.parse().ok());
     let command = command.filter(|pid: &i32| *pid > 1).and_then(rustix::process::Pid::from_raw);
@@ -96,8 +96,8 @@ pub(crate) fn load(paths: &PathOptions) -> Result<Configuration> {
     load_again(paths, &[])
 }
 
-/// Reads the configuration of a running server. Certificates in force are not checked: their files
-/// may be unreadable for a while, and that must hold up no other change.
+/// Reads the configuration of a running server. Certificates in effect are not checked: their files
+/// may be temporarily unreadable, which must not delay other changes.
 pub(crate) fn load_again(
     paths: &PathOptions,
     in_force: &[CertificateFiles],

@@ -118,7 +118,7 @@ impl InForce {
                 sockets::check_relay(relay.local)?;
             }
         }
-        // From here on it is in force. A certificate that cannot be used holds up nothing else.
+        // From here on the configuration is in effect, even with an unusable certificate.
         let certificates_kept = self.refresh_certificates(handle, &kept);
         let policy = Arc::new(self.silent.put_in(self.revocations.put_in(policy)));
         let known = boot::advice(&self.policy, &self.settings);
@@ -286,8 +286,8 @@ impl InForce {
         handle.set_info(info);
     }
 
-    /// Reads the certificates of a configuration again. Returns why some are not in force, with
-    /// remedies; they are logged and counted.
+    /// Reads the certificates of a configuration again. Returns the reasons for those not in
+    /// effect, with remedies; they are logged and counted.
     fn refresh_certificates(&mut self, handle: &Handle, settings: &Settings) -> Vec<String> {
         let errors = self.certificates.refresh(settings);
         let files = settings.certificates().into_iter();

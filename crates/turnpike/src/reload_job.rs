@@ -39,7 +39,7 @@ impl ReloadJob {
         self.loading.is_empty()
     }
 
-    /// Starts to read. Certificates in force are not checked. While another configuration is being
+    /// Starts to read. Certificates in effect are not checked. While another configuration is being
     /// read, only notes that the request is wanted again; returns false then.
     pub(crate) fn begin(
         &mut self,

@@ -53,7 +53,7 @@ pub(crate) fn order(settings: &Settings) -> Result<Option<Order>, AcmeError> {
 /// Orders and renews until the future is dropped. The certificate watch puts the stored file in
 /// force.
 ///
-/// `refused` is called for each issued certificate that is of no use.
+/// `refused` is called for each issued certificate that cannot be used.
 pub(crate) async fn renew(
     order: Order,
     store: Store,

@@ -191,8 +191,8 @@ impl Revocations {
         })
     }
 
-    /// Removes the ones whose time is over by both clocks; returns whether there were any. A wall
-    /// clock that jumps ahead must not let revoked credentials in.
+    /// Removes revocations whose time is over by both clocks; returns whether there were any. A
+    /// wall clock that jumps ahead must not let revoked credentials in.
     pub(crate) fn prune(&mut self, now: Now) -> bool {
         let before = self.all.len();
         self.all.retain(|one| {

@@ -16,7 +16,7 @@ use crate::reload::InForce;
 use crate::revocations::end_of_name;
 
 impl InForce {
-    /// Refuses a credential from now on, and ends its sessions. The file is written meanwhile.
+    /// Refuses a credential from now on, and ends its sessions. Another thread writes the file.
     pub(crate) async fn revoke(
         &mut self,
         handle: &Handle,
@@ -49,7 +49,7 @@ impl InForce {
         Ok((RevokeReport { revocation, ended }, self.revocations.store()))
     }
 
-    /// Takes a revocation back. The file is written meanwhile.
+    /// Removes a revocation. Another thread writes the file.
     pub(crate) async fn restore(
         &mut self,
         handle: &Handle,

@@ -464,7 +464,7 @@ impl Server {
         });
     }
 
-    /// Reads the configuration again; [`finish_reload`](Self::finish_reload) puts it in force.
+    /// Reads the configuration again; [`finish_reload`](Self::finish_reload) puts it into effect.
     fn begin_reload(&mut self, request: ReloadRequest) {
         if self.reload_job.begin(request, &self.paths, self.in_force.certificates.files()) {
             self.manager.reloading();
@@ -472,7 +472,7 @@ impl Server {
         }
     }
 
-    /// Puts a configuration that was read in force, and replies.
+    /// Puts a loaded configuration into effect, and replies.
     async fn finish_reload(&mut self, (request, settings): LoadedConfiguration) {
         let ReloadRequest { end_sessions, reply, change } = request;
         let file = paths::configuration_file(&self.paths);

@@ -148,7 +148,7 @@ impl Verifier {
     /// The keys of the URL, `None` without one.
     ///
     /// # Errors
-    /// There are none yet, or they are older than [`KEYS_AGE_MAX`].
+    /// No keys were loaded, or the keys are older than [`KEYS_AGE_MAX`].
     fn fetched_keys(&self, now: Instant) -> std::result::Result<Option<Arc<Keys>>, &'static str> {
         let Some(fetched) = &self.fetched else { return Ok(None) };
         match &*fetched.read().unwrap_or_else(PoisonError::into_inner) {

@@ -16,7 +16,7 @@ use rustix::fs::{Mode, OFlags};
 /// Maximum size of arguments or environment in bytes: more than the kernel passes to a program.
 const TEXT_MAX: usize = 8 << 20;
 
-/// Files of `/proc/PID`, in the order in which descriptors are passed.
+/// Files of `/proc/PID`, sorted as the passed descriptors.
 pub(crate) const FILES: [&str; 4] = ["cmdline", "environ", "cwd", "exe"];
 
 /// Descriptors of the calling process; empty if it could not open them.
@@ -29,7 +29,7 @@ pub(crate) fn open_own() {
     let _ = OWN.set(own);
 }
 
-/// Descriptors of the facts about this process, in the order of [`FILES`]; empty if there are none.
+/// Descriptors of the facts about this process, sorted as [`FILES`]; empty if unknown.
 pub(crate) fn own() -> &'static [OwnedFd] {
     OWN.get().map(Vec::as_slice).unwrap_or_default()
 }
@@ -48,13 +48,13 @@ fn open(process: &Path) -> io::Result<Vec<OwnedFd>> {
 /// Start of a running server.
 #[derive(Debug)]
 pub(crate) struct StartFacts {
-    /// Program and arguments, each with a zero behind it.
+    /// Program and arguments, each followed by a zero.
     pub(crate) arguments: Vec<u8>,
-    /// Variables, each with a zero behind it.
+    /// Variables, each followed by a zero.
     pub(crate) environment: Vec<u8>,
     /// Working directory, as long as this value lives.
     pub(crate) directory: PathBuf,
-    /// File of the program; the kernel appends ` (deleted)` if it is gone.
+    /// File of the program; the kernel appends ` (deleted)` if the file was deleted.
     pub(crate) program: PathBuf,
     _held: OwnedFd,
 }
@@ -63,15 +63,15 @@ impl StartFacts {
     /// Reads the facts about a process from `/proc`.
     ///
     /// # Errors
-    /// It is another user's, or its memory is protected.
+    /// The process belongs to another user, or protects its memory.
     pub(crate) fn of_process(process: i32) -> io::Result<Self> {
         Self::from_descriptors(open(Path::new(&format!("/proc/{process}")))?)
     }
 
-    /// Reads the facts behind descriptors in the order of [`FILES`].
+    /// Reads the facts from descriptors, sorted as [`FILES`].
     ///
     /// # Errors
-    /// They are others.
+    /// The descriptors are not those of [`FILES`].
     pub(crate) fn from_descriptors(descriptors: Vec<OwnedFd>) -> io::Result<Self> {
         let [arguments, environment, directory, program] =
             <[OwnedFd; FILES.len()]>::try_from(descriptors)

@@ -3,9 +3,10 @@
 //! a deadline. A store that hangs is answered with [`Answer::Unavailable`] at the deadline, and no
 //! worker waits for it.
 //!
-//! Further look-ups wait in two queues: look-ups for clients with an allocation come first. Recent
-//! look-ups of clients and networks sort each queue: a flood of names from one network delays no
-//! other network. A look-up dropped for lack of space or time gets [`Answer::Overloaded`].
+//! Further look-ups wait in two queues: look-ups for clients with an allocation precede others.
+//! Recent look-ups of clients and networks sort each queue: a flood of names from one network
+//! delays no other network. A look-up dropped for lack of space or time gets
+//! [`Answer::Overloaded`].
 //!
 //! A change made by another process (`turnpike user add`) is seen by the first look-up that comes
 //! half a second or more after the last check for changes ([`DirectoryOptions::changes_after`]); a
@@ -94,7 +95,7 @@ impl Default for DirectoryOptions {
             // look-up.
             unreported_for: Duration::from_millis(500),
             last_known_for: Duration::from_secs(3600),
-            // With the time in the queue, before a worker gives up.
+            // Shorter, with the time in the queue, than the wait of a worker.
             store_within: Duration::from_millis(1400),
             queued_within: QUEUED_MAX,
         }
@@ -284,7 +285,7 @@ enum Done {
 impl<T, D: Fn(T, Answer)> Lookups<T, D> {
     async fn run(mut self, mut jobs: mpsc::Receiver<Job<T>>) {
         loop {
-            // All received look-ups take part in the order of the queues.
+            // All received look-ups are sorted before the next is taken.
             for _ in 0..QUEUE_MAX {
                 let Ok(job) = jobs.try_recv() else { break };
                 self.queue(job);
@@ -306,7 +307,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         }
     }
 
-    /// Queues a look-up, and answers the look-up dropped for lack of space.
+    /// Queues a look-up. A look-up dropped for lack of space gets [`Answer::Overloaded`].
     fn queue(&mut self, job: Job<T>) {
         let now = turn_types::Instant::ZERO + job.asked.duration_since(self.started);
         let claimant = Claimant::at(job.client.address);
@@ -434,7 +435,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
 
     /// Answers a look-up that failed: by the last known user, if there is one.
     fn failed(&mut self, now: Instant, question: &Question, error: StoreError) {
-        // A limit of this process is no failure of the store.
+        // A limit of this process is not a failure of the store.
         if matches!(error, StoreError::Overloaded) {
             return self.answer(question, Answer::Overloaded);
         }

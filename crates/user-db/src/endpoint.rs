@@ -12,7 +12,7 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    /// Endpoint of a host name or IP address; an IPv6 address may stand in brackets.
+    /// Endpoint of a host name or IP address; an IPv6 address may have brackets.
     pub(crate) fn host(name: &str) -> Self {
         let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
         Self::Host(bare.to_owned())

@@ -27,8 +27,8 @@ pub(crate) const QUEUE_MAX: usize = 8192;
 /// Delay of the next look-up of an address in the queue, for each earlier look-up.
 pub(crate) const LOOKUP_DELAY: Duration = Duration::from_millis(100);
 
-/// Longest wait of a look-up in a queue. With a call to the store (1.4 s) the answer comes before
-/// a worker gives up (3 s).
+/// Longest wait of a look-up in a queue. With a call to the store (1.4 s) the answer precedes the
+/// deadline of a worker (3 s).
 pub(crate) const QUEUED_MAX: Duration = Duration::from_millis(1500);
 
 /// Maximum number of concurrent look-ups: several for each connection of a large database pool. The

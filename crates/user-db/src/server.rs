@@ -19,7 +19,7 @@ use crate::table::{Row, Table};
 /// `mongodb://` or `sqlite-coturn://`. Waits for no network.
 ///
 /// # Errors
-/// As [`check_url`].
+/// The same errors as [`check_url`].
 pub fn server_reader(url: &str) -> Result<Box<dyn UserReader>, StoreError> {
     Ok(Box::new(CoturnReader::new(open(url, Purpose::Look)?)))
 }
@@ -27,7 +27,7 @@ pub fn server_reader(url: &str) -> Result<Box<dyn UserReader>, StoreError> {
 /// Opens users in coturn's layout for changes, by a URL as [`server_reader`]. Waits for no network.
 ///
 /// # Errors
-/// As [`check_url`].
+/// The same errors as [`check_url`].
 pub fn server_editor(url: &str) -> Result<Box<dyn UserEditor>, StoreError> {
     Ok(Box::new(CoturnEditor::new(open(url, Purpose::Change)?)?))
 }
@@ -35,7 +35,7 @@ pub fn server_editor(url: &str) -> Result<Box<dyn UserEditor>, StoreError> {
 /// Opens coturn's other tables for changes, by a URL as [`server_reader`]. Waits for no network.
 ///
 /// # Errors
-/// As [`check_url`].
+/// The same errors as [`check_url`].
 pub fn server_tables(url: &str) -> Result<TableEditor, StoreError> {
     Ok(TableEditor(CoturnEditor::new(open(url, Purpose::Change)?)?))
 }
@@ -82,7 +82,7 @@ pub fn check_url(text: &str) -> Result<(), StoreError> {
 /// Decided from the settings that the driver reads from the URL. Waits for no network.
 ///
 /// # Errors
-/// As [`check_url`].
+/// The same errors as [`check_url`].
 pub fn clear_hosts(text: &str) -> Result<Vec<String>, StoreError> {
     if text.starts_with(SCHEME) {
         return Ok(Vec::new());
@@ -181,7 +181,7 @@ mod tests {
         }
     }
 
-    /// Host, and whether it is reached in clear: only where the URL says so.
+    /// Host, and true if reached in clear, as the URL demands.
     #[test]
     #[cfg(all(feature = "postgresql", feature = "mysql", feature = "redis"))]
     fn nothing_leaves_this_host_in_clear_unless_the_url_says_so() {

@@ -107,7 +107,7 @@ impl Scripted {
         let _ = reply.send(answer.map(|known| known.then_some(user)));
     }
 
-    /// Waits until a look-up of this name has begun.
+    /// Waits until a look-up of this name has started.
     fn has_begun(&self, name: &str) {
         while !self.waiting.lock().unwrap().iter().any(|(waiting, _)| **waiting == *name) {
             std::thread::yield_now();
@@ -360,12 +360,12 @@ fn a_full_queue_refuses_and_every_look_up_is_answered() {
         asked += 1;
         overloaded += answered.try_iter().filter(|(_, answer)| is_overloaded(answer)).count();
     }
-    // Whatever is taken is answered, also at the end.
+    // Every accepted look-up gets a response, also at the end.
     end_answering(directory, &store);
     assert_eq!(answered.iter().count() + overloaded, asked as usize);
 }
 
-/// Ends a directory while the store answers all look-ups.
+/// Drops a directory while the store responds to all look-ups.
 fn end_answering(directory: Directory<u32>, store: &Scripted) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -423,7 +423,7 @@ fn a_failure_is_not_kept() {
     }
 }
 
-/// An own limit is no failure of the store: nobody goes on with a last known answer.
+/// An own limit is not a failure of the store: no last known answer is used.
 #[test]
 fn what_is_not_asked_for_lack_of_space_or_time_is_overloaded() {
     let store = Scripted::default();

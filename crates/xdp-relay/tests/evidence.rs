@@ -38,7 +38,7 @@ fn each(part: fn(&mut World, Hook, &Known, bool)) {
     }
 }
 
-/// Has a packet enter the stack: there is no proof.
+/// Has a packet enter the stack: it is not proven.
 #[track_caller]
 fn enters(world: &mut World, hook: Hook, datagram: &Datagram) {
     let judged = world.judge(hook, &datagram.frame(COMES, Check::Right));
@@ -53,7 +53,7 @@ fn headers_as_sent_are_proof_whatever_they_are() {
         enters(world, hook, &comes);
         world.leave(&[header(flow.leaves(to_client, &payload(1)), 8)], false);
         sleep(SETTLED);
-        // Other packets are relayed with headers of their own.
+        // Other packets are relayed with their headers.
         world.relayed(hook, &flow.frame(to_client, &payload(2)));
     });
 }
@@ -74,7 +74,7 @@ fn each_changed_header_field_leaves_the_direction_to_the_sockets() {
             world.leave(&[changed], false);
             let frame = flow.frame(to_client, &payload(1));
             assert_eq!(world.passed(hook, &frame), Some("altered"));
-            // A rule may hit only some packets: the next one is no proof yet.
+            // A rule may hit only some packets: the next packet is not a proof yet.
             world.leave(std::slice::from_ref(&sent), false);
             sleep(SETTLED);
             assert_eq!(world.passed(hook, &frame), Some("altered"));
@@ -120,7 +120,7 @@ fn other_packets_are_no_evidence() {
     each(|world, hook, flow, to_client| {
         let frame = flow.frame(to_client, &payload(1));
         enters(world, hook, &flow.comes(to_client, &payload(1)));
-        // One that did not come by the interface, a longer one, and a shorter one.
+        // A packet of another interface, a longer packet, and a shorter packet.
         let longer = [payload(1), vec![0]].concat();
         for other in [&payload(2), &longer, &payload(1)[..19]] {
             world.leave(&[flow.leaves(to_client, other)], false);

@@ -3,7 +3,7 @@
 //!
 //! A row names a constant or an integer setting, its share for each client, the answer when it is
 //! full, and the counter or log line that reports it. A constant that looks like a bound needs a
-//! row, or a place in `crates/xtask/bounds/others.toml` with the reason why it bounds no table,
+//! row, or an entry in `crates/xtask/bounds/others.toml` with the reason why it bounds no table,
 //! queue or budget.
 
 mod constants;

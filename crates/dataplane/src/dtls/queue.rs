@@ -1,14 +1,14 @@
-//! Datagrams of DTLS handshakes that found no processor time in a turn of the loop, until a turn
-//! has time for them.
+//! Datagrams of DTLS handshakes without processor time in an iteration of the loop, until an
+//! iteration has time.
 //!
 //! Without the queue, all clients that began at the same moment would send again at the same
 //! moment, one, three and seven seconds later, and only a turn's worth of them would be served each
 //! time. (TLS handshakes wait in the kernel's receive buffers instead.)
 //!
 //! Only datagrams after a valid cookie enter the queue: hellos with one, and records of half-open
-//! sessions. The datagrams of clients that have sent few of them come first, and the order of each
-//! client is kept. When the queue is full, the last datagram is dropped. Repeated hellos keep their
-//! position, and one that its client has not repeated in time is dropped.
+//! sessions. Datagrams of clients that have sent few come first. Datagrams of one client keep their
+//! order. When the queue is full, the last datagram is dropped. Repeated hellos keep their
+//! position. A hello that the client has not repeated in time is dropped.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -77,8 +77,8 @@ impl Waiting {
 }
 
 impl HandshakeQueue {
-    /// An empty queue. Where many customers are behind an address, datagrams stay in the order in
-    /// which they came.
+    /// An empty queue. Where many customers share an address, datagrams are sorted by
+    /// arrival.
     pub(super) fn new(is_by_customer: bool, hasher: RandomState) -> Self {
         let datagrams = FairQueue::new(&CLIENTS, HANDSHAKES_WAITING, HANDSHAKE_DELAY, hasher);
         Self { datagrams, of_clients: HashMap::new(), is_by_customer }
@@ -88,7 +88,7 @@ impl HandshakeQueue {
         self.datagrams.is_empty()
     }
 
-    /// Adds a datagram that came along `five_tuple`, if there is room.
+    /// Adds a datagram that came along `five_tuple`, if there is space.
     pub(super) fn push(
         &mut self,
         now: Instant,

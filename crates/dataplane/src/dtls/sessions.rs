@@ -168,8 +168,8 @@ impl Sessions {
     }
 
     /// Returns the half-open session to evict for another one of this client, if the limit is
-    /// reached: one of the network that has most, or the oldest where all have as many. Where many
-    /// customers share an address (`is_by_customer` is false), the oldest.
+    /// reached: a session of the network with most, or the oldest where all networks have the same
+    /// number. Where many customers share an address (`is_by_customer` is false), the oldest.
     pub(super) fn evicted_by(
         &mut self,
         client: IpAddr,

@@ -144,7 +144,7 @@ fn a_route_that_ends_here() {
     stops_and_resumes("blackhole", To::Peer, ban, lift);
 }
 
-/// A rule that routes by a mark of its own.
+/// A rule that routes by a separate mark.
 #[test]
 fn a_mark_that_leads_to_another_device() {
     let Some(()) = has_nft() else { return };

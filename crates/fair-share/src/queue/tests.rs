@@ -15,7 +15,7 @@ fn at(millis: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(millis)
 }
 
-/// A server that has time for one of three entries: honest clients are served next, whatever waits.
+/// A server that has time for one of three entries: honest clients are served next.
 #[test]
 fn honest_clients_are_served_before_any_attacker() {
     for (levels, attackers) in [(&CLIENTS, Attacker::strangers()), (&LOGGED_IN, Attacker::users())]
@@ -78,7 +78,7 @@ fn entries_are_found_changed_and_removed() {
     assert_eq!(queue.len(), 3);
 }
 
-/// Without the level of realms, which all clients of a server with one realm have in common.
+/// Levels without realms: all clients of a server with one realm would share that level.
 #[test]
 fn clients_are_told_apart_within_one_realm() {
     let mut queue = queue(&USERS, 512);

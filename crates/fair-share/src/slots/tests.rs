@@ -13,7 +13,7 @@ fn client(last: u8) -> Claimant<'static> {
     Claimant::at(IpAddr::from([192, 0, 2, last]))
 }
 
-/// Whoever takes what it may get leaves slots to others, in tables whose entries stay.
+/// Tables whose entries are permanent keep slots free from each attacker.
 #[test]
 fn no_attacker_takes_the_last_slots() {
     for (levels, attackers) in [(&CLIENTS, Attacker::strangers()), (&LOGGED_IN, Attacker::users())]
@@ -33,7 +33,7 @@ fn no_attacker_takes_the_last_slots() {
     }
 }
 
-/// In a table whose entries can be dropped every newcomer gets a slot, and attackers lose theirs.
+/// Newcomers get slots of attackers in a table whose entries can be dropped.
 #[test]
 fn attackers_make_room_and_nobody_else_does() {
     for mut attacker in Attacker::strangers() {

@@ -70,8 +70,8 @@ pub enum UserAnswer {
     Known(User),
     /// There is none.
     Unknown,
-    /// The database failed, or gave no answer in time. The client of an allocation goes on with its
-    /// last known keys; any other gets 500 and tries again.
+    /// The database failed, or gave no answer in time. The client of an allocation continues with
+    /// its last known keys; any other gets 500 and tries again.
     Unavailable,
     /// The database was not asked, as too many look-ups wait. No client is served; over UDP the
     /// request is dropped, and the client retransmits.

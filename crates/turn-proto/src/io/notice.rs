@@ -60,7 +60,7 @@ pub struct RefusedRequest {
     pub method: Method,
     /// The user, if the request was authentic.
     pub user: Option<Arc<str>>,
-    /// The name in a request that was not, in its form if it has one: anybody may have written it.
+    /// The name in a request that was not, in its form if it has one: any client may have sent it.
     pub claimed: Option<Arc<str>>,
     /// The forbidden peer, where one is the reason.
     pub peer: Option<ForbiddenPeer>,

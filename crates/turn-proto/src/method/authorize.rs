@@ -70,7 +70,7 @@ impl Allocate<'_> {
                 allocation = self.narrow(policy, now, allocation, limits)?;
             }
             Authorization::Denied => return Err(Refusal::NotAuthorized),
-            // Whatever the policy says: whoever asks often enough would be served otherwise.
+            // Not subject to the policy: a client with many requests would be served otherwise.
             Authorization::Overloaded => return Err(Refusal::AuthorizerOverloaded),
             Authorization::Unavailable => match rules.auth.authorizer {
                 Some(WhenSilent::Refuse) => return Err(Refusal::AuthorizerUnavailable),

@@ -256,8 +256,8 @@ impl State {
         if message.method() == Method::CONNECTION_BIND { Verdict::Hold } else { Verdict::Wait }
     }
 
-    /// Refuses a request whose user cannot be looked up now. A client over UDP is told nothing: it
-    /// repeats the request, and gets an answer then. Over a connection it would wait for ever.
+    /// Refuses a request whose user cannot be looked up now. A client over UDP gets no response,
+    /// and repeats the request. A client over a connection would wait for ever.
     fn refuse_look_up(
         &mut self,
         request: &Request<'_>,

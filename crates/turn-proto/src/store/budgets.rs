@@ -3,9 +3,9 @@
 //! others.
 //!
 //! The source address of a datagram may be forged. Responses to it are counted by
-//! [network](Prefix::network), the target of reflection: half of the budget of a network is for
-//! Binding, half for challenges of TURN. The last quarter of each half is for addresses that have
-//! sent little, so that a flood from some addresses leaves it to all others of a `/24`.
+//! [network](Prefix::network), the target of reflection: half of a network's budget is for Binding,
+//! half for challenges of TURN. The last quarter of each half is for addresses that have
+//! sent little: a flood from some addresses does not use that part.
 //!
 //! An address that was proved, by a connection, by DTLS, or by a nonce that was given to it, uses
 //! nothing of that. Its responses are counted by its address and the networks around it.
@@ -150,7 +150,7 @@ impl Budgets {
     }
 }
 
-/// Takes one response to an address that may be forged out of the budget of its network.
+/// Charges a response to a possibly forged address to the network's budget.
 fn take_unproved(meter: &mut Meter, now: Instant, ip: IpAddr, rate: UnauthenticatedBudget) -> bool {
     // Binding and challenges have half of the rate each.
     let of_network = SECOND * 2 / rate.per_second;

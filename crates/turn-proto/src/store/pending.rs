@@ -85,12 +85,12 @@ pub(crate) struct PendingMove {
     pub(crate) asked: Instant,
 }
 
-/// Kinds of waits. Each has slots of its own: no wait for one party keeps another from beginning.
+/// Kinds of waits. Each kind has separate slots: waits for one party block no other kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// User look-up of a client without an allocation.
     User,
-    /// User look-up of the client of an allocation.
+    /// User look-up for an allocation's client.
     KnownUser,
     /// The authorizer.
     Authorizer,
@@ -454,7 +454,7 @@ mod tests {
     fn each_kind_of_wait_has_slots_of_its_own() {
         let mut pending = new();
         let key = (path(1).five_tuple, TransactionId([1; 12]));
-        // Clients of many networks, so that the table is used up and not a share.
+        // Clients of many networks, so the table is used up and not a share.
         let client =
             |number: u32| Claimant::at(IpAddr::from(((number + 0x1000) << 16).to_be_bytes()));
         for number in 0..u32::MAX {

@@ -206,7 +206,7 @@ impl Registry {
     /// Keeps a port. Returns the reservation if its account or customer has as many as it may have,
     /// or the share of its account or network is used up while few are left, or the token is taken.
     ///
-    /// An open relay has one account, without a bound of its own; time-limited names may be a new
+    /// An open relay has one account, without a separate bound; time-limited names may be a new
     /// one each time.
     fn reserve(&mut self, token: [u8; 8], reservation: Reservation) -> Option<Reservation> {
         let held = |of: &dyn Fn(&Reservation) -> bool| {

@@ -260,7 +260,7 @@ fn a_peer_that_does_not_answer_is_given_thirty_seconds() {
     assert_eq!(world.record().connections, 0);
 }
 
-/// Whoever connects to silent peers leaves slots to others, and free slots are used again.
+/// Connects to silent peers use a share of the slots, and free slots are used again.
 #[test]
 fn connects_of_one_account_that_wait_leave_slots_to_others() {
     let mut world = tcp_world();

@@ -118,7 +118,7 @@ fn strangers_share_a_budget_of_answers() {
             assert_eq!(fate.dropped(), DropReason::UnauthenticatedBudget);
         }
     }
-    // A second of it at once: a half for each kind.
+    // A burst of one second: a half for each kind.
     assert_eq!(answered, 10);
     // Another network has its own, and whoever proves who they are needs none.
     let mut other = Client::at("203.0.113.99:1");

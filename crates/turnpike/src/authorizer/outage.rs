@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 const WARNING_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
-pub(super) struct Outage(Mutex<Told>);
+pub(super) struct Outage(Mutex<LastWarnings>);
 
 #[derive(Debug, Default)]
-struct Told {
+struct LastWarnings {
     warned: Option<Instant>,
     warned_of_overload: Option<Instant>,
     is_failing: bool,
@@ -19,10 +19,10 @@ struct Told {
 
 impl Outage {
     pub(super) fn failed(&self, why: &str) {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_due(&mut told.warned) {
-            told.is_failing = true;
-            drop(told);
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_due(&mut last.warned) {
+            last.is_failing = true;
+            drop(last);
             tracing::warn!(
                 "the authorizer gives no answer ({why}): authorizer.when_silent decides"
             );
@@ -31,9 +31,9 @@ impl Outage {
 
     /// A question was not asked: the service is well, but too slow for all.
     pub(super) fn overloaded(&self) {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_due(&mut told.warned_of_overload) {
-            drop(told);
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_due(&mut last.warned_of_overload) {
+            drop(last);
             tracing::warn!(
                 "more clients ask for allocations than the authorizer answers in time: those whose \
                  account or network asks most are refused"
@@ -42,9 +42,9 @@ impl Outage {
     }
 
     pub(super) fn answered(&self) {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::take(&mut told.is_failing) {
-            drop(told);
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut last.is_failing) {
+            drop(last);
             tracing::info!("the authorizer answers again");
         }
     }

@@ -1,6 +1,5 @@
-//! Questions to the authorizer: so many are open at a time, and others wait in the order of their
-//! accounts' and networks' recent questions. No user takes the slots of others while the service
-//! is slow.
+//! Questions to the authorizer: a limited number is open, and others wait, sorted by the recent
+//! questions of accounts and networks. No user takes all slots of a slow service.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,20 +8,21 @@ use control::AuthorizationRequest;
 use fair_share::{Claimant, FairQueue, LOGGED_IN, Share, Slots, USERS, system_hasher};
 use turn_proto::Applicant;
 
-/// Open questions: as many connections. With an answer in 10 ms they are 12,800 a second.
+/// Maximum number of open questions, each with a connection. With an answer in 10 ms they are
+/// 12,800 a second.
 const OPEN_MAX: u32 = 128;
 
-/// Questions that wait: as many as a server's clients ask when all come back at the same time. With
-/// an answer in 10 ms the last one waits for a third of a second.
+/// Maximum number of waiting questions: enough for all clients of a server that return at the same
+/// time. With an answer in 10 ms the last question waits for a third of a second.
 const WAITING_MAX: usize = 4096;
 
 /// Longest wait of a question. The client's request then has time for the answer.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Waiting questions that are looked at for one that may be asked: some microseconds.
+/// Number of waiting questions searched for the next question: some microseconds.
 const LOOKED_AT: usize = 64;
 
-/// Time by which a question of one address delays its next one behind those of others.
+/// Delay of the next question of an address in the queue, for each earlier question.
 const DELAY: Duration = Duration::from_millis(100);
 
 /// Questions that are open, and those that wait.
@@ -45,14 +45,14 @@ struct WaitingQuestion {
     asked: Instant,
 }
 
-/// A question that is to be asked now, with its slot.
+/// An open question with its slot.
 #[derive(Debug)]
 pub(super) struct OpenQuestion {
     pub(super) request: AuthorizationRequest,
     share: Share,
 }
 
-/// A question that is not asked: its client is refused.
+/// A dropped question, whose client is refused.
 #[derive(Debug)]
 pub(super) struct DroppedQuestion(pub(super) AuthorizationRequest);
 
@@ -94,7 +94,7 @@ impl Questions {
         Some(Ok(OpenQuestion { request, share }))
     }
 
-    /// Gives the slot of an answered question back.
+    /// Releases the slot of an answered question.
     pub(super) fn close(&self, question: OpenQuestion) -> AuthorizationRequest {
         self.lock().open.release(question.share);
         question.request

@@ -101,8 +101,8 @@ pub(crate) fn act(paths: &PathOptions, args: &cli::Session) -> Result<()> {
     refused.map_or(Ok(()), |error| Err(failed(error, None)))
 }
 
-/// Warns that a command has ended no session, and says which were looked for: a name may be
-/// misspelt, and its sessions would go on.
+/// Warns that a command has ended no session, and names the filter: a name may be
+/// misspelt, and the sessions would continue.
 pub(crate) fn warn_of_none(looked_for: &str) {
     let text = format!(
         "warning: no session was ended: none is live with {looked_for}; `turnpike sessions` shows the names of all"

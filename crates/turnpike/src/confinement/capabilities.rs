@@ -34,7 +34,7 @@ pub(super) fn foreign<'a>(mut files: impl Iterator<Item = &'a Path>) -> Option<P
 pub(super) enum Keeper<'a> {
     /// The thread of the kernel path, which reads nothing of clients and peers.
     KernelPath,
-    /// The calling thread and the ones that it starts later.
+    /// The calling thread and all threads started later.
     Others {
         /// A file of another user.
         foreign: Option<&'a Path>,
@@ -43,7 +43,7 @@ pub(super) enum Keeper<'a> {
     },
 }
 
-/// Gives up all capabilities of the calling thread but the ones that it needs later, which are
+/// Drops all capabilities of the calling thread except those needed later, which are
 /// returned with the reason.
 pub(super) fn keep(keeper: Keeper<'_>) -> Result<Vec<KeptCapability>> {
     let have = caps::read(None, CapSet::Permitted).or_fail(CANNOT)?;

@@ -68,7 +68,7 @@ pub(super) struct Named {
     records: Vec<PathBuf>,
     /// Files that are read, and read again at a reload.
     read: Vec<PathBuf>,
-    /// Those of certificates: programs that renew them may make their directory anew.
+    /// Files of certificates. Programs that renew certificates may recreate the directory.
     certificates: Vec<PathBuf>,
     /// Directories that an operator has named.
     readable: Vec<PathBuf>,

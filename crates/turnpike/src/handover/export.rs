@@ -243,7 +243,7 @@ impl ServerExport {
         };
         if feeds {
             let facts: Vec<_> = start_facts::own().iter().map(AsFd::as_fd).collect();
-            // One that is gone has not started a successor.
+            // A command that has exited has not started a successor.
             let _ = wire.send_descriptors(&facts);
             return Ok(false);
         }

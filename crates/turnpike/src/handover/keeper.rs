@@ -145,7 +145,7 @@ fn follow(mut wire: Wire, from: Origin, orphans: &Orphans) -> io::Result<()> {
         let earlier = given.workers.into_iter();
         holding.workers = earlier.map(|(id, worker)| (id, worker.for_successor())).collect();
     }
-    // A server that is gone is noticed below.
+    // The exit of a server is noticed below.
     let _ = wire.send(&Step::Copy);
     if lock(orphans).holding.take().is_some() {
         tracing::warn!(

@@ -125,7 +125,7 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// Returns the orders in force.
+    /// Returns the orders in effect.
     pub(super) fn of(handle: &Handle) -> Self {
         let traces = handle.traces.list(Clock::instant());
         Self { drain_until: handle.drain_deadline(), signals: Vec::new(), traces }

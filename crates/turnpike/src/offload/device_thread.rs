@@ -1,5 +1,5 @@
-//! Thread of the kernel path: it alone loads programs, attaches them to devices and keeps the
-//! capabilities for that. It reads nothing that comes from clients or peers.
+//! Thread of the kernel path: only this thread loads programs, attaches programs to devices and
+//! has the capabilities for that. It reads no data from clients or peers.
 //!
 //! Other threads send it functions to call, and wait for the results.
 
@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use xdp_relay::Offload;
 
-/// Waiting calls. A caller waits for its result, so that each thread has one at most; the next
+/// Waiting calls. A caller waits for the result, so each thread has one call at most; the next
 /// caller waits until the queue has space.
 const CALLS_WAITING: usize = 16;
 
@@ -24,7 +24,7 @@ pub(super) struct DeviceThread {
 }
 
 impl DeviceThread {
-    /// Starts the thread, which begins the kernel path.
+    /// Starts the thread, which starts the kernel path.
     ///
     /// # Errors
     /// The reason that `begin` returned, or there are no threads left.

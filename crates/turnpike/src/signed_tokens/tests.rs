@@ -127,7 +127,7 @@ fn keys_of_a_silent_url_have_an_end() {
     assert!(verifier.verify_at(&token, fetched + 2 * KEYS_AGE_MAX).is_ok());
 }
 
-/// A wrong token is told from keys that are missing.
+/// A wrong token and missing keys have different outcomes.
 #[test]
 fn without_keys_no_token_is_called_wrong() {
     let (pair, other) = (Pair::new("k", Algorithm::EdDSA), Pair::new("o", Algorithm::EdDSA));

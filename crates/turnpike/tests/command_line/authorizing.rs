@@ -168,8 +168,8 @@ fn denying_slowly() -> u16 {
     port
 }
 
-/// A client that is denied and asks more often than the service may be asked at a time: a question
-/// that is not put is no silence of the service.
+/// A denied client with more requests than concurrent questions is not served: a dropped question
+/// does not count as silence of the service.
 #[test]
 fn who_is_denied_is_not_served_by_asking_often() {
     let scene = Scene::new(denying_slowly(), "when_silent = \"serve\"\nkeep_for = \"0 s\"");

@@ -148,7 +148,7 @@ fn a_user_part_is_refused_over_a_restart() {
     assert_eq!(scene.live("bob"), 2);
 }
 
-/// Names that commands show are taken back, in whatever spelling a keyboard writes them.
+/// Names that commands show are accepted by commands in every spelling.
 #[test]
 fn what_sessions_shows_can_be_revoked() {
     let scene = Scene::start();

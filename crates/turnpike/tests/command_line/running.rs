@@ -162,7 +162,7 @@ fn signals_do_as_configured() {
     assert_eq!(json(&call.ask(&["status", "--json"]))["draining"], true);
 }
 
-/// A program that starts late does not take over from a server after its upgrade was given up.
+/// A program that starts late does not replace a server after the end of the upgrade command.
 #[test]
 fn an_upgrade_whose_command_has_ended_does_not_happen() {
     let directory = Directory::new();
@@ -181,7 +181,7 @@ fn an_upgrade_whose_command_has_ended_does_not_happen() {
     assert!(!started.contains("has ended"), "{started}");
 }
 
-/// Takes a lease on a file: whoever opens the file waits, as on a mount whose server is gone.
+/// Takes a lease on a file: each open of the file waits, as on a mount without a server.
 const LEASE: &str = "
 import fcntl, signal, sys
 signal.signal(signal.SIGIO, signal.SIG_IGN)

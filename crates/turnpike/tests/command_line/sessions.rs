@@ -102,7 +102,7 @@ fn after_a_kill_each_session_has_one_end_record() {
     let mut call = Call::through("[accounting]\nfile = \"sessions.jsonl\"\n");
     let ids: Vec<String> =
         call.sessions().iter().map(|session| session["id"].as_str().unwrap().to_owned()).collect();
-    // What began in the last moments before a kill may leave nothing.
+    // A session started just before a kill may leave nothing.
     let ledger = format!("{}/open-sessions.jsonl", call.data);
     wait_until("the file has the sessions", || {
         let text = std::fs::read_to_string(&ledger).unwrap_or_default();

@@ -53,8 +53,9 @@ impl Asked {
     }
 }
 
-/// A name that the encoding of a database lacks is an unknown user's: anybody may send one, and it
-/// is no failure of the database, which would be in the log and let last known users in.
+/// A name that the encoding of a database lacks is an unknown user's: any client may send one, and
+/// it does not count as a failure of the database, which would be logged and admit last known
+/// users.
 fn text_without_a_place_is_nobody(url: &str) {
     server_editor(url).unwrap().add(&user("zo\u{eb}", "p")).unwrap();
     let asked = Asked::of(url);

@@ -101,7 +101,7 @@ impl Entries {
     }
 
     /// Updates the fields that may change while programs read the entry: each is one word with a
-    /// meaning of its own. The flow label stays the one that the host's packets have.
+    /// meaning of its own. The flow label remains that of the host's packets.
     pub(crate) fn refresh(&self, index: u32, value: &RouteValue) {
         self.word(index, entry::UNTIL).store(value.until, Relaxed);
         // The cookie of a ring is the same for as long as its entry.

@@ -64,7 +64,7 @@ fn sweep(root: &Path, space: u64) {
 
 /// Returns true if there is such a process. `/proc` may hide those with protected memory.
 fn is_alive(process: libc::pid_t) -> bool {
-    // SAFETY: the call takes numbers alone, and signal 0 is sent to nobody.
+    // SAFETY: the call takes only numbers, and signal 0 is not delivered.
     let sent = unsafe { libc::kill(process, 0) };
     sent == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }

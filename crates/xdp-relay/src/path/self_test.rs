@@ -166,7 +166,7 @@ impl KernelPath {
         let redirected = EgressContext { came_by: LOOPBACK, ..here };
         let steps = [
             (relayed, peer, PAYLOAD, redirected, [false, false]),
-            // Another payload than the one in the stack.
+            // A payload other than that in the stack.
             (relayed, peer, &PAYLOAD[1..], here, [false, false]),
             (relayed, peer, PAYLOAD, here, [true, false]),
             // No ChannelData.

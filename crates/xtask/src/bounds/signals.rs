@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Beginning of a signal that is a line of the log.
+/// Prefix of a signal that names a log line.
 pub(super) const LOG: &str = "log ";
 
 /// Known metrics, reasons and source text.

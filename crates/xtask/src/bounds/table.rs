@@ -13,7 +13,7 @@ pub(super) const FOLDER: &str = "crates/xtask/bounds";
 /// File of constants that bound no table, queue or budget.
 pub(super) const OTHERS: &str = "crates/xtask/bounds/others.toml";
 
-/// Files of planes with their headings, in the order of the page.
+/// Files of planes with their headings, sorted as on the page.
 const PLANES: [(&str, &str); 8] = [
     ("packets", "Packet path"),
     ("core", "Core: allocations, requests, moves"),
@@ -34,7 +34,7 @@ pub(super) struct Row {
     pub(super) kind: Kind,
     /// Bounded items.
     pub(super) of: String,
-    /// Division among clients, or the reason why there is none.
+    /// Division among clients, or the reason for its absence.
     pub(super) share: String,
     /// Answer or effect at the bound.
     pub(super) full: String,
@@ -111,7 +111,7 @@ impl Row {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Group {
-    /// What the constants bound instead.
+    /// Subject of the constants, for readers of the file.
     #[expect(dead_code, reason = "for readers of the file")]
     why: String,
     #[serde(default)]

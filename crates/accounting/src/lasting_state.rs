@@ -1,18 +1,17 @@
-//! Lines of the log about a state that lasts.
+//! Log lines about a lasting state.
 
 use std::fmt;
 use std::time::Instant;
 
 use crate::limits::TELL_EVERY;
 
-/// Lines of the log about a state that goes on: one at its begin, some while it lasts, one at its
-/// end.
+/// Log lines about a lasting failure: a line at the start, at intervals, and at the end.
 #[derive(Debug, Default)]
-pub(crate) struct Told(Option<Instant>);
+pub(crate) struct StateLog(Option<Instant>);
 
-impl Told {
+impl StateLog {
     pub(crate) fn failed(&mut self, what: &str, error: &dyn fmt::Display) {
-        if self.0.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+        if self.0.is_none_or(|last| last.elapsed() >= TELL_EVERY) {
             self.0 = Some(Instant::now());
             tracing::error!(%error, "{what}");
         }

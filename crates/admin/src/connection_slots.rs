@@ -1,7 +1,7 @@
-//! Places of connections for HTTP at one listener.
+//! ConnectionSlots of connections for HTTP at one listener.
 //!
-//! Connections from this host (Unix sockets, loopback) have separate places: no sender can block
-//! the health checks of the host. Networks share the other places. When all are taken, the network
+//! Connections from this host (Unix sockets, loopback) have separate slots: no sender can block
+//! the health checks of the host. Networks share the other slots. When all are taken, the network
 //! with most connections loses a connection without a token.
 
 use std::future::pending;
@@ -18,18 +18,18 @@ use crate::peer::Peer;
 /// Interval of log lines about closed connections: strangers can cause any number of them.
 const LINE_EVERY: Duration = Duration::from_secs(60);
 
-/// Places of one listener.
+/// ConnectionSlots of one listener.
 #[derive(Debug)]
-pub(crate) struct Places {
-    /// Places of connections of this host.
+pub(crate) struct ConnectionSlots {
+    /// ConnectionSlots of connections of this host.
     this_host: Arc<Semaphore>,
-    network: Mutex<NetworkPlaces>,
+    network: Mutex<NetworkSlots>,
     closed: Mutex<Closed>,
     /// Closed when connections are served no more: another process has the listener.
     served: watch::Receiver<()>,
 }
 
-/// Connections that were closed for want of a place.
+/// Connections that were closed for want of a slot.
 #[derive(Debug, Default)]
 struct Closed {
     /// Number since the last line of the log.
@@ -37,9 +37,9 @@ struct Closed {
     line_at: Option<Instant>,
 }
 
-/// Places of connections over the network, the oldest first.
+/// ConnectionSlots of connections over the network, the oldest first.
 #[derive(Debug)]
-struct NetworkPlaces {
+struct NetworkSlots {
     connections: Vec<NetworkConnection>,
     slots: Slots,
     next_number: u64,
@@ -53,53 +53,57 @@ struct NetworkConnection {
     evict: oneshot::Sender<()>,
 }
 
-/// The place of a connection.
-pub(crate) struct Place {
-    pub(crate) slot: HeldPlace,
+/// The slot of a connection.
+pub(crate) struct ConnectionSlot {
+    pub(crate) slot: SlotGuard,
     /// Completes when the connection has to make room for another.
     pub(crate) evicted: Evicted,
     /// Closed when connections are served no more.
     pub(crate) served: watch::Receiver<()>,
 }
 
-/// The part of a place that is given back when it is dropped.
-pub(crate) struct HeldPlace {
+/// The part of a slot that is given back when it is dropped.
+pub(crate) struct SlotGuard {
     _this_host: Option<OwnedSemaphorePermit>,
-    network: Option<(Arc<Places>, u64)>,
+    network: Option<(Arc<ConnectionSlots>, u64)>,
 }
 
 /// The eviction of a connection, which may never come.
 pub(crate) type Evicted = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-impl Places {
-    /// Places for as many connections of this host, and for as many over the network.
+impl ConnectionSlots {
+    /// ConnectionSlots for as many connections of this host, and for as many over the network.
     pub(crate) fn new(most: u32, served: watch::Receiver<()>) -> Arc<Self> {
         let slots = Slots::new(&CLIENTS, most, system_hasher());
-        let network = NetworkPlaces { connections: Vec::new(), slots, next_number: 0 };
+        let network = NetworkSlots { connections: Vec::new(), slots, next_number: 0 };
         let this_host = Arc::new(Semaphore::new(most as usize));
         Arc::new(Self { this_host, network: Mutex::new(network), closed: Mutex::default(), served })
     }
 
-    /// Waits for a place of a connection of this host.
-    pub(crate) async fn of_this_host(&self) -> Place {
+    /// Waits for a slot of a connection of this host.
+    pub(crate) async fn of_this_host(&self) -> ConnectionSlot {
         // The semaphore is never closed, so that there is always a permit to wait for.
         self.held_by_this_host(Arc::clone(&self.this_host).acquire_owned().await.ok())
     }
 
-    /// Takes a place for a connection over TCP. `None`: all are taken, and none makes room.
-    pub(crate) fn of_network(self: &Arc<Self>, peer: &Peer, source: IpAddr) -> Option<Place> {
+    /// Takes a slot for a connection over TCP. `None`: all are taken, and none makes room.
+    pub(crate) fn of_network(
+        self: &Arc<Self>,
+        peer: &Peer,
+        source: IpAddr,
+    ) -> Option<ConnectionSlot> {
         if source.to_canonical().is_loopback() {
             let permit = Arc::clone(&self.this_host).try_acquire_owned().ok()?;
             return Some(self.held_by_this_host(Some(permit)));
         }
         let (number, evicted) = self.network().add(peer, source)?;
-        let slot = HeldPlace { _this_host: None, network: Some((Arc::clone(self), number)) };
-        // Its sender lives as long as the place is held.
+        let slot = SlotGuard { _this_host: None, network: Some((Arc::clone(self), number)) };
+        // Its sender lives as long as the slot is held.
         let evicted = Box::pin(async { drop(evicted.await) });
-        Some(Place { slot, evicted, served: self.served.clone() })
+        Some(ConnectionSlot { slot, evicted, served: self.served.clone() })
     }
 
-    /// Counts a connection that is closed for want of a place. Returns the number since the last
+    /// Counts a connection that is closed for want of a slot. Returns the number since the last
     /// line of the log when a line is due.
     pub(crate) fn count_closed(&self, now: Instant) -> Option<u64> {
         let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,18 +116,18 @@ impl Places {
         Some(std::mem::take(&mut closed.untold))
     }
 
-    fn held_by_this_host(&self, permit: Option<OwnedSemaphorePermit>) -> Place {
-        let slot = HeldPlace { _this_host: permit, network: None };
-        Place { slot, evicted: Box::pin(pending()), served: self.served.clone() }
+    fn held_by_this_host(&self, permit: Option<OwnedSemaphorePermit>) -> ConnectionSlot {
+        let slot = SlotGuard { _this_host: permit, network: None };
+        ConnectionSlot { slot, evicted: Box::pin(pending()), served: self.served.clone() }
     }
 
-    fn network(&self) -> MutexGuard<'_, NetworkPlaces> {
+    fn network(&self) -> MutexGuard<'_, NetworkSlots> {
         // Nothing in it can be half done.
         self.network.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl NetworkPlaces {
+impl NetworkSlots {
     fn add(&mut self, peer: &Peer, source: IpAddr) -> Option<(u64, oneshot::Receiver<()>)> {
         let claimant = Claimant::at(source);
         if self.slots.held() >= self.slots.capacity() {
@@ -164,10 +168,10 @@ impl NetworkPlaces {
     }
 }
 
-impl Drop for HeldPlace {
+impl Drop for SlotGuard {
     fn drop(&mut self) {
-        if let Some((places, number)) = &self.network {
-            places.network().remove(*number);
+        if let Some((slots, number)) = &self.network {
+            slots.network().remove(*number);
         }
     }
 }
@@ -180,56 +184,56 @@ mod tests {
 
     const MOST: u32 = 32;
 
-    fn places() -> Arc<Places> {
-        Places::new(MOST, watch::channel(()).1)
+    fn slots() -> Arc<ConnectionSlots> {
+        ConnectionSlots::new(MOST, watch::channel(()).1)
     }
 
-    fn place(places: &Arc<Places>, source: &str) -> Option<Place> {
+    fn slot(slots: &Arc<ConnectionSlots>, source: &str) -> Option<ConnectionSlot> {
         let source: IpAddr = source.parse().unwrap();
-        places.of_network(&Peer::tcp((source, 1).into(), false), source)
+        slots.of_network(&Peer::tcp((source, 1).into(), false), source)
     }
 
-    fn is_evicted(place: &mut Place) -> bool {
-        place.evicted.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    fn is_evicted(slot: &mut ConnectionSlot) -> bool {
+        slot.evicted.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
     #[test]
     fn a_site_that_takes_all_places_makes_room_for_others() {
-        let places = places();
+        let slots = slots();
         let mut flood: Vec<_> = (0..200)
-            .map(|number| place(&places, &format!("2001:db8:1:{number:x}::1")).unwrap())
+            .map(|number| slot(&slots, &format!("2001:db8:1:{number:x}::1")).unwrap())
             .collect();
         let evicted = flood.iter_mut().map(is_evicted).filter(|is_evicted| *is_evicted).count();
         assert_eq!(evicted, 200 - MOST as usize);
-        let mut honest = place(&places, "192.0.2.1").unwrap();
+        let mut honest = slot(&slots, "192.0.2.1").unwrap();
         flood.extend(
-            (0..200).map(|number| place(&places, &format!("2001:db8:1:{number:x}::2")).unwrap()),
+            (0..200).map(|number| slot(&slots, &format!("2001:db8:1:{number:x}::2")).unwrap()),
         );
         assert!(!is_evicted(&mut honest));
         drop((flood, honest));
-        let network = places.network();
+        let network = slots.network();
         assert!(network.connections.is_empty() && network.slots.held() == 0);
     }
 
     #[test]
     fn closed_connections_are_in_the_log_once_a_minute() {
-        let (places, start) = (places(), Instant::now());
+        let (slots, start) = (slots(), Instant::now());
         let due = [0, 1, 59, 60, 61]
-            .map(|second| places.count_closed(start + Duration::from_secs(second)));
+            .map(|second| slots.count_closed(start + Duration::from_secs(second)));
         assert_eq!(due, [Some(1), None, None, Some(3), None]);
     }
 
     #[test]
     fn this_host_has_places_of_its_own_and_so_has_who_has_shown_a_token() {
-        let places = places();
-        let mut known = place(&places, "192.0.2.1").unwrap();
-        places.network().connections[0].peer.make_known();
-        let flood: Vec<_> = (0..200).filter_map(|_| place(&places, "192.0.2.1")).collect();
+        let slots = slots();
+        let mut known = slot(&slots, "192.0.2.1").unwrap();
+        slots.network().connections[0].peer.make_known();
+        let flood: Vec<_> = (0..200).filter_map(|_| slot(&slots, "192.0.2.1")).collect();
         assert!(!is_evicted(&mut known));
-        let local: Vec<_> = (0..MOST).filter_map(|_| place(&places, "::1")).collect();
+        let local: Vec<_> = (0..MOST).filter_map(|_| slot(&slots, "::1")).collect();
         assert_eq!(local.len(), MOST as usize);
-        assert!(place(&places, "127.0.0.1").is_none());
+        assert!(slot(&slots, "127.0.0.1").is_none());
         drop((flood, local, known));
-        assert!(place(&places, "127.0.0.1").is_some());
+        assert!(slot(&slots, "127.0.0.1").is_some());
     }
 }
