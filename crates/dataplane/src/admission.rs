@@ -1,18 +1,16 @@
 //! Connection limits, shared by all workers.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fair_share::{CLIENTS, Claimant, Share, Shortage, Slots, system_hasher};
-use turn_types::Prefix;
 
 /// Limits of connections; 0 is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
     /// All connections.
     pub total: u32,
-    /// Connections of one [customer](Prefix::customer).
+    /// Connections of one [customer](turn_types::Prefix::customer).
     pub per_address: u32,
 }
 
@@ -29,7 +27,6 @@ struct Counts {
     unknown: u32,
     /// Slots of the others.
     known: Slots,
-    by_customer: HashMap<Prefix, u32>,
 }
 
 /// Permit of one connection, returned when it is dropped.
@@ -37,14 +34,7 @@ struct Counts {
 pub(crate) struct Admitted {
     admission: Arc<Admission>,
     /// `None` until a load balancer has named the client.
-    client: Option<AdmittedClient>,
-}
-
-/// The client of an admitted connection.
-#[derive(Debug)]
-struct AdmittedClient {
-    customer: Prefix,
-    share: Share,
+    client: Option<Share>,
 }
 
 /// Limit that a connection would exceed.
@@ -63,11 +53,7 @@ impl Admission {
     #[must_use]
     pub fn new(limits: ConnectionLimits) -> Self {
         let capacity = if limits.total == 0 { u32::MAX } else { limits.total };
-        let counts = Counts {
-            unknown: 0,
-            known: Slots::new(&CLIENTS, capacity, system_hasher()),
-            by_customer: HashMap::new(),
-        };
+        let counts = Counts { unknown: 0, known: Slots::new(&CLIENTS, capacity, system_hasher()) };
         Self { limits, counts: Mutex::new(counts) }
     }
 
@@ -113,11 +99,7 @@ impl Counts {
         limits.total > 0 && self.known.held() + self.unknown >= limits.total
     }
 
-    fn admit(
-        &mut self,
-        limits: ConnectionLimits,
-        client: IpAddr,
-    ) -> Result<AdmittedClient, LimitReached> {
+    fn admit(&mut self, limits: ConnectionLimits, client: IpAddr) -> Result<Share, LimitReached> {
         if self.is_full(limits) {
             return Err(LimitReached::Total);
         }
@@ -130,30 +112,18 @@ impl Counts {
         if limits.per_address == 0 {
             return Ok(());
         }
-        let of_customer = self.by_customer.get(&Prefix::customer(client)).copied().unwrap_or(0);
-        if of_customer >= limits.per_address {
+        let claimant = Claimant::at(client);
+        if self.known.held_by(&claimant) >= limits.per_address {
             return Err(LimitReached::Address);
         }
-        self.known.check(&Claimant::at(client)).map_err(|shortage| match shortage {
+        self.known.check(&claimant).map_err(|shortage| match shortage {
             Shortage::Table => LimitReached::Total,
             Shortage::Share => LimitReached::Network,
         })
     }
 
-    fn keep(&mut self, client: IpAddr) -> AdmittedClient {
-        let customer = Prefix::customer(client);
-        *self.by_customer.entry(customer).or_default() += 1;
-        AdmittedClient { customer, share: self.known.keep(&Claimant::at(client)) }
-    }
-
-    fn release(&mut self, AdmittedClient { customer, share }: AdmittedClient) {
-        self.known.release(share);
-        if let Some(count) = self.by_customer.get_mut(&customer) {
-            *count -= 1;
-            if *count == 0 {
-                self.by_customer.remove(&customer);
-            }
-        }
+    fn keep(&mut self, client: IpAddr) -> Share {
+        self.known.keep(&Claimant::at(client))
     }
 }
 
@@ -172,7 +142,7 @@ impl Drop for Admitted {
     fn drop(&mut self) {
         let mut counts = self.admission.counts();
         match self.client.take() {
-            Some(client) => counts.release(client),
+            Some(share) => counts.known.release(share),
             None => counts.unknown -= 1,
         }
     }
@@ -199,7 +169,6 @@ mod tests {
         let again = from("192.0.2.1").unwrap();
         drop((third, again));
         assert_eq!(admission.counts().known.held(), 1);
-        assert_eq!(admission.counts().by_customer.len(), 1, "nobody is remembered");
     }
 
     #[test]
@@ -210,7 +179,7 @@ mod tests {
         assert_eq!(refused, LimitReached::Total);
         drop(kept);
         assert!(admission.admit([192, 0, 2, 1].into()).is_ok());
-        assert!(admission.counts().by_customer.is_empty());
+        assert_eq!(admission.counts().known.held(), 0);
     }
 
     #[test]
@@ -245,7 +214,7 @@ mod tests {
         assert_eq!(two.assign([192, 0, 2, 1].into()).unwrap_err(), LimitReached::Address);
         drop((one, two));
         let counts = admission.counts();
-        assert_eq!((counts.unknown, counts.known.held(), counts.by_customer.len()), (0, 0, 0));
+        assert_eq!((counts.unknown, counts.known.held()), (0, 0));
     }
 
     #[test]

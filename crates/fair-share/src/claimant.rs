@@ -52,12 +52,6 @@ impl<'a> Claimant<'a> {
         Self { login: Some(Login { realm, account }), ..self }
     }
 
-    /// Address of the client.
-    #[must_use]
-    pub const fn address(&self) -> IpAddr {
-        self.address
-    }
-
     /// Counters of the client. Keys are hashes under a secret seed: no client can choose whose
     /// counter it shares.
     pub(crate) fn nodes(&self, levels: &Levels, hasher: &RandomState) -> Nodes {

@@ -124,20 +124,6 @@ impl<T> FairQueue<T> {
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.entries.values_mut()
     }
-
-    /// Removes the entries for which `predicate` returns false.
-    pub fn retain(&mut self, mut predicate: impl FnMut(&T) -> bool) {
-        self.entries.retain(|_, entry| predicate(entry));
-    }
-}
-
-impl<'a, T> IntoIterator for &'a FairQueue<T> {
-    type Item = &'a T;
-    type IntoIter = Values<'a, Turn, T>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
 }
 
 #[cfg(test)]

@@ -65,9 +65,11 @@ impl Slots {
         self.capacity
     }
 
-    /// Changes the number of slots. Slots in use stay in use.
-    pub const fn resize(&mut self, capacity: u32) {
-        self.capacity = capacity;
+    /// Number of entries at the smallest level of a client: of the address.
+    #[must_use]
+    pub fn held_by(&self, claimant: &Claimant<'_>) -> u32 {
+        let nodes = claimant.nodes(self.levels, &self.hasher);
+        nodes.iter().next().and_then(|node| self.counts.get(&node.key)).copied().unwrap_or(0)
     }
 
     /// Claims a slot.

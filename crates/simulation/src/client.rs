@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use netsim::{Body, Outbox, Packet, Rng};
+use stun_wire::{AttributeType, Class, Message, Method, value};
 use turn_client::{
     AccessToken, AlgorithmChoice, AllocateOptions, Client, ClientConfig, Event, Families, Incoming,
 };
@@ -318,6 +319,7 @@ impl ClientHost {
                 }
                 Err(()) => return self.drop_link(),
             };
+            self.note_allocation(&message);
             if let Incoming::Data { payload, .. } = self.client.handle_datagram(at, &message) {
                 let Some(number) = payload.first().copied() else { continue };
                 let relayed = self.client.allocation().map(|allocation| allocation.relayed);
@@ -339,6 +341,22 @@ impl ClientHost {
             self.take_events();
         }
         self.take_events();
+    }
+
+    /// Notes the relayed addresses of a response to Allocate, also of one that the client ignores:
+    /// after a crash of the server, a late duplicate of the request makes another allocation.
+    fn note_allocation(&self, message: &[u8]) {
+        let Ok(response) = Message::parse(message) else { return };
+        if (response.class(), response.method()) != (Class::Success, Method::ALLOCATE) {
+            return;
+        }
+        for attribute in response.attributes() {
+            if attribute.kind == AttributeType::XOR_RELAYED_ADDRESS
+                && let Ok(relayed) = value::xor_address(attribute.value, response.transaction_id())
+            {
+                self.board.owns(self.plan.number, relayed);
+            }
+        }
     }
 
     fn take_events(&mut self) {

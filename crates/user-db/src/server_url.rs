@@ -32,10 +32,18 @@ impl ServerUrl {
     /// Takes a URL apart.
     ///
     /// # Errors
-    /// `sslmode` has another value than `disable` and `verify-full`.
+    /// `sslmode` has another value than `disable` and `verify-full`, or the password has a question
+    /// mark.
     pub(crate) fn parse(text: &str) -> Result<Self, StoreError> {
         let (base, query) = text.split_once('?').unwrap_or((text, ""));
         let (scheme, rest) = base.split_once("://").unwrap_or(("", base));
+        if !rest.contains('@') && query.split_once('@').is_some_and(|(word, _)| !word.contains('='))
+        {
+            return Err(StoreError::Database {
+                database: format!("{scheme}://"),
+                what: "a question mark in a user's name or password is written %3F".to_owned(),
+            });
+        }
         // A password may have a slash or an @ in it.
         let (user, place) = rest.rsplit_once('@').unwrap_or(("", rest));
         let (hosts, name) = place.split_once('/').unwrap_or((place, ""));
@@ -176,6 +184,18 @@ pub(crate) fn decoded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_question_mark_in_a_password_shows_nothing_of_it() {
+        for text in
+            ["mysql://turn:hu?sh@db/turn", "redis://:hu?sh@db", "postgresql://a:hu?sh@db/c?x=1"]
+        {
+            let refused = ServerUrl::parse(text).unwrap_err().to_string();
+            assert!(refused.contains("%3F"), "{refused}");
+            assert!(!refused.contains("hu") && !refused.contains("sh@"), "{refused}");
+        }
+        ServerUrl::parse("postgresql:///turn?user=a@b&host=db").unwrap();
+    }
 
     #[test]
     fn the_url_decides_before_the_hosts() {

@@ -69,12 +69,11 @@ fn what_a_client_did_is_forgotten_within_a_minute() {
 }
 
 #[test]
-fn entries_are_found_changed_and_removed() {
+fn entries_can_be_changed() {
     let mut queue = queue(&CLIENTS, 9);
-    (1..=4).for_each(|number| assert_eq!(queue.push(at(0), &honest(0), number), None));
+    (1..=3).for_each(|number| assert_eq!(queue.push(at(0), &honest(0), number), None));
     queue.iter_mut().for_each(|entry| *entry *= 10);
-    queue.retain(|entry| *entry != 20);
-    assert_eq!(queue.into_iter().copied().collect::<Vec<_>>(), [10, 30, 40]);
+    assert_eq!(queue.iter().copied().collect::<Vec<_>>(), [10, 20, 30]);
     assert_eq!(queue.len(), 3);
 }
 
