@@ -27,7 +27,7 @@ use crate::limits::UDP_PAYLOAD_MAX;
 use crate::policy::Policy;
 use crate::policy::peers::{is_reachable, read_peer, to_public};
 use crate::random::Random;
-use crate::store::{Allocation, Allocations, with_headers};
+use crate::store::{Allocation, Allocations, Outbox, Slot, with_headers};
 
 /// A datagram from a client.
 #[derive(Clone, Copy, Debug)]
@@ -60,23 +60,31 @@ struct Payload {
 
 /// ChannelData (RFC 8656 §12.6). A bound channel is enough: permissions are not checked.
 pub(crate) fn channel_data(
-    allocation: &mut Allocation,
+    allocations: &mut Allocations,
+    slot: Slot,
     packet: &FromClient<'_>,
     message: &ChannelData<'_>,
+    outbox: &mut Outbox,
 ) -> Result<Verdict, DropReason> {
     let now = packet.now;
-    counted(live(allocation, now)?, |allocation| {
+    let mut has_traffic = true;
+    let verdict = counted(live(allocations.get_mut(slot), now)?, |allocation| {
         relays_datagrams(allocation)?;
         let bound = allocation.channels.of_number(message.number, now);
         let channel = bound.ok_or(DropReason::ChannelNotBound)?;
         let peer = channel.peer;
+        has_traffic = channel.has_traffic;
         if !is_reachable(&channel.own, peer.port()) {
             return Err(DropReason::OwnAddress);
         }
         let len = u16::try_from(message.data.len()).map_err(|_| DropReason::TooLong)?;
         let start = CHANNEL_HEADER_LEN as u16;
         send_to_peer(allocation, packet, peer, Payload { start, len, dont_fragment: false })
-    })
+    });
+    if !has_traffic && verdict.is_ok() {
+        allocations.begin_traffic(packet.policy, now, (slot, message.number), outbox);
+    }
+    verdict
 }
 
 /// A Send indication (RFC 8656 §11.2).
@@ -114,12 +122,14 @@ pub(crate) fn to_client(
     packet: &FromPeer<'_>,
     random: &mut Random,
     header: &mut HeaderBuffer,
+    outbox: &mut Outbox,
 ) -> Result<Verdict, DropReason> {
     let FromPeer { now, peer, len, .. } = *packet;
     let Some(slot) = allocations.of_peer(packet.relay, peer) else {
         return Err(unpermitted(allocations, packet.relay));
     };
-    counted(allocations.get_mut(slot), |allocation| {
+    let mut first_on = None;
+    let verdict = counted(allocations.get_mut(slot), |allocation| {
         if allocation.socket(peer.family(), now).is_none() {
             return Err(DropReason::RelayClosed);
         }
@@ -138,6 +148,7 @@ pub(crate) fn to_client(
             return Err(DropReason::Bandwidth);
         }
         let frame = frame(allocation, packet, random, header)?;
+        first_on = frame.first_on;
         allocation.traffic.to_client_packets += 1;
         allocation.traffic.to_client_bytes += len as u64;
         Ok(Verdict::ToClient {
@@ -148,7 +159,11 @@ pub(crate) fn to_client(
             padding: frame.padding,
             meta,
         })
-    })
+    });
+    if let Some(channel) = first_on {
+        allocations.begin_traffic(packet.policy, now, (slot, channel), outbox);
+    }
+    verdict
 }
 
 /// An allocation that has not expired: one that has is reclaimed by its timer.
@@ -212,6 +227,8 @@ struct Frame {
     header: u8,
     /// Zero bytes behind the datagram.
     padding: u8,
+    /// Channel without earlier traffic.
+    first_on: Option<u16>,
 }
 
 /// Writes the header of a peer's datagram: that of ChannelData if the peer has a channel, else that
@@ -224,10 +241,14 @@ fn frame(
 ) -> Result<Frame, DropReason> {
     let FromPeer { policy, now, peer, len, .. } = *packet;
     let mut padding = padded_len(len) - len;
+    let mut first_on = None;
     let header_len = if let Some(channel) = allocation.channels.of_peer(peer, now) {
         let len = u16::try_from(len).map_err(|_| DropReason::TooLong)?;
         let start = header.first_chunk_mut().ok_or(DropReason::TooLong)?;
         write_channel_header(start, channel.number, len);
+        if !channel.has_traffic {
+            first_on = Some(channel.number.get());
+        }
         // Streams need it to find the next message. Some clients read DTLS as a stream: there it is
         // allowed (RFC 8656 §12.5), and costs nothing beside the record.
         if allocation.path.five_tuple.transport == Transport::Udp {
@@ -242,7 +263,7 @@ fn frame(
         return Err(DropReason::TooLong);
     }
     // At most HEADER_MAX and 3.
-    Ok(Frame { header: header_len as u8, padding: padding as u8 })
+    Ok(Frame { header: header_len as u8, padding: padding as u8, first_on })
 }
 
 /// The attributes of a Send indication.

@@ -126,8 +126,9 @@ impl Server {
     ) -> Verdict {
         let now = now.instant;
         let packet = FromPeer { policy: &self.policy, now, relay, peer, meta, len };
-        let State { allocations, random, .. } = &mut self.state;
-        relay::to_client(allocations, &packet, random, header).unwrap_or_else(Verdict::Drop)
+        let State { allocations, random, outbox, .. } = &mut self.state;
+        let verdict = relay::to_client(allocations, &packet, random, header, outbox);
+        verdict.unwrap_or_else(Verdict::Drop)
     }
 
     /// Takes an ICMP error about a datagram that left `relay` for `peer`: the destination inside
@@ -525,7 +526,10 @@ fn handle_channel_data(state: &mut State, from: &FromClient<'_>) -> Result<Verdi
     let read = if from.policy.rfc5766_clients { channel_data_rfc5766 } else { channel_data };
     let message = read(from.bytes).map_err(|_| DropReason::MalformedChannelData)?;
     match slot_of_client(state, from) {
-        Some(slot) => relay::channel_data(state.allocations.get_mut(slot), from, &message),
+        Some(slot) => {
+            let State { allocations, outbox, .. } = state;
+            relay::channel_data(allocations, slot, from, &message, outbox)
+        }
         None => queue_data(state, from),
     }
 }

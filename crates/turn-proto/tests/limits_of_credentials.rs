@@ -70,7 +70,7 @@ fn a_quota_of_the_realm_is_not_widened() {
     let mut world = World::with(policy);
     let mut client = limited(1, "allocations=5&bytes_per_second=9000&lifetime=90000");
     client.allocate(&mut world);
-    client.bind(&mut world, 0x4000, PEER).success();
+    client.use_channel(&mut world, 0x4000, PEER);
     assert_eq!(world.routes.values().map(|route| route.bytes_per_second).max(), Some(1000));
     assert_eq!(client.refresh(&mut world, Some(86_400)).success().lifetime(), 3600);
     let second = refusal(&mut world, &mut limited(2, "allocations=5"));
@@ -82,7 +82,7 @@ fn a_name_limits_rate_and_lifetime_also_after_a_reload() {
     let mut world = World::with(with_secret());
     let mut client = limited(1, "bytes_per_second=700&lifetime=60");
     assert_eq!(client.try_allocate(&mut world, |_| ()).success().lifetime(), 60);
-    client.bind(&mut world, 0x4000, PEER).success();
+    client.use_channel(&mut world, 0x4000, PEER);
     let rate = |world: &World| world.routes.values().map(|route| route.bytes_per_second).max();
     assert_eq!(rate(&world), Some(700));
     assert_eq!(client.refresh(&mut world, Some(3600)).success().lifetime(), 60);
@@ -99,7 +99,7 @@ fn a_name_limits_peers() {
     let mut client = limited(1, "peers=192.0.2.10/32,10.0.0.0/8");
     client.allocate(&mut world);
     client.permit(&mut world, &[PEER]).success();
-    client.bind(&mut world, 0x4000, PEER).success();
+    client.use_channel(&mut world, 0x4000, PEER);
     for other in ["192.0.2.11:5000", "10.0.0.1:5000"] {
         // The second one is within the limits, and the rules forbid it all the same.
         assert_eq!(client.permit(&mut world, &[other]).code(), Some(403), "{other}");
@@ -225,7 +225,7 @@ fn the_authorizer_narrows_limits() {
         granted("allocations=1&bytes_per_second=700&lifetime=60&peers=192.0.2.10/32");
     let mut alice = Client::new(1);
     assert_eq!(alice.try_allocate(&mut world, |_| ()).success().lifetime(), 60);
-    alice.bind(&mut world, 0x4000, PEER).success();
+    alice.use_channel(&mut world, 0x4000, PEER);
     assert_eq!(world.routes.values().map(|route| route.bytes_per_second).max(), Some(700));
     assert_eq!(alice.permit(&mut world, &["192.0.2.11:5000"]).code(), Some(403));
     assert_eq!(alice.refresh(&mut world, Some(3600)).success().lifetime(), 60);

@@ -22,7 +22,7 @@ fn bound(world: &mut World) -> (Client, SocketAddr) {
     let mut client = Client::new(1);
     let relayed = client.allocate(world);
     client.refresh(world, Some(3600)).success();
-    client.bind(world, NUMBER, PEER).success();
+    client.use_channel(world, NUMBER, PEER);
     (client, relayed)
 }
 
@@ -65,6 +65,48 @@ fn a_bound_channel_has_a_route() {
 }
 
 #[test]
+fn a_channel_without_traffic_has_no_route() {
+    let mut world = World::new();
+    let mut client = Client::new(1);
+    let relayed = client.allocate(&mut world);
+    for number in 0x4000..0x4010 {
+        client.bind(&mut world, number, &format!("192.0.2.10:{number}")).success();
+    }
+    client.bind(&mut world, 0x4000, "192.0.2.10:16384").success();
+    world.apply(Policy { rfc5766_clients: true, ..world.policy.clone() });
+    client.refresh(&mut world, Some(3600)).success();
+    client.send(&mut world, "192.0.2.10:16384", b"no ChannelData").to_peer();
+    assert_eq!(world.route_commands, 0);
+
+    client.send_channel(&mut world, 0x4003, b"first").to_peer();
+    assert_eq!(only(&world).id.channel, 0x4003);
+    world.from_peer(relayed, "192.0.2.10:16389", b"first").to_client();
+    let numbers: Vec<u16> = world.routes.keys().map(|id| id.channel).collect();
+    assert_eq!((numbers, world.route_commands), (vec![0x4003, 0x4005], 2));
+    client.send_channel(&mut world, 0x4003, b"second").to_peer();
+    world.from_peer(relayed, "192.0.2.10:16387", b"third").to_client();
+    assert_eq!(world.route_commands, 2);
+}
+
+#[test]
+fn data_that_is_dropped_installs_no_route() {
+    let mut policy = policy();
+    policy.quotas.bytes_per_second = 100_000;
+    let mut world = World::with(policy);
+    let mut client = Client::new(1);
+    let relayed = client.allocate(&mut world);
+    client.bind(&mut world, NUMBER, PEER).success();
+    world.server.credit(world.record().id, CARRIED);
+    let fate = client.send_channel(&mut world, NUMBER, &[0; 1000]);
+    assert_eq!(fate.dropped(), DropReason::Bandwidth);
+    assert_eq!(world.route_commands, 0);
+    world.advance(secs(301));
+    let fate = world.from_peer(relayed, PEER, b"x");
+    assert_eq!(fate.dropped(), DropReason::NoPermission);
+    assert_eq!(world.route_commands, 0);
+}
+
+#[test]
 fn without_a_channel_there_is_none() {
     let mut world = World::new();
     let mut client = Client::new(1);
@@ -88,7 +130,7 @@ fn nobody_is_told_what_nobody_wants() {
     let (mut client, _) = bound(&mut world);
     world.apply(Policy { rfc5766_clients: true, ..world.policy.clone() });
     world.advance(secs(600));
-    client.bind(&mut world, NUMBER, PEER_2).success();
+    client.use_channel(&mut world, NUMBER, PEER_2);
     client.refresh(&mut world, Some(0)).success();
     assert_eq!(world.route_commands, 0);
 }
@@ -99,9 +141,9 @@ fn a_rebind_prolongs_both_directions() {
     let (mut client, _) = bound(&mut world);
     world.advance(secs(100));
     assert_eq!(left(&world, &only(&world)), (500, 200));
-    assert_eq!(told(&mut world, |world| client.bind(world, NUMBER, PEER).success()), 1);
+    assert_eq!(told(&mut world, |world| client.use_channel(world, NUMBER, PEER)), 1);
     assert_eq!(left(&world, &only(&world)), (600, 300));
-    assert_eq!(told(&mut world, |world| client.bind(world, NUMBER, PEER).success()), 0);
+    assert_eq!(told(&mut world, |world| client.use_channel(world, NUMBER, PEER)), 0);
 }
 
 #[test]
@@ -115,8 +157,8 @@ fn a_number_that_ran_out_may_lead_to_another_peer() {
             world.advance_silently(secs(600))
         }
         assert_eq!(world.routes.is_empty(), reclaimed);
-        client.bind(&mut world, NUMBER, PEER_2).success();
-        client.bind(&mut world, 0x4001, PEER).success();
+        client.use_channel(&mut world, NUMBER, PEER_2);
+        client.use_channel(&mut world, 0x4001, PEER);
         let peers: Vec<PeerAddr> = world.routes.values().map(|route| route.peer).collect();
         assert_eq!(peers, [peer(PEER_2), peer(PEER)]);
     }
@@ -129,7 +171,7 @@ fn what_ran_out_is_withdrawn_even_by_a_request_that_is_refused() {
     world.advance_silently(secs(600));
     client.permit(&mut world, &["192.0.2.1:1"]).success();
     assert_eq!(world.routes.len(), 0);
-    client.bind(&mut world, NUMBER, PEER).success();
+    client.use_channel(&mut world, NUMBER, PEER);
     world.policy.quotas.permissions = 1;
     world.apply(world.policy.clone());
     world.advance_silently(secs(600));
@@ -185,8 +227,8 @@ fn a_route_is_good_no_longer_than_its_half() {
     let mut client = Client::new(1);
     client.allocate_both(&mut world);
     world.advance(secs(400));
-    client.bind(&mut world, NUMBER, PEER).success();
-    client.bind(&mut world, 0x4001, PEER_V6).success();
+    client.use_channel(&mut world, NUMBER, PEER);
+    client.use_channel(&mut world, 0x4001, PEER_V6);
     let ends = |world: &World| -> Vec<(u64, u64)> {
         world.routes.values().map(|route| left(world, route)).collect()
     };
@@ -197,8 +239,8 @@ fn a_route_is_good_no_longer_than_its_half() {
     assert_eq!(ends(&world), [(600, 300), (600, 300)]);
     client.refresh_half(&mut world, 1, 3600).success();
     world.advance(secs(250));
-    client.bind(&mut world, NUMBER, PEER).success();
-    client.bind(&mut world, 0x4001, PEER_V6).success();
+    client.use_channel(&mut world, NUMBER, PEER);
+    client.use_channel(&mut world, 0x4001, PEER_V6);
     assert_eq!(ends(&world), [(600, 300), (450, 300)]);
     world.advance(secs(451));
     assert_eq!(ends(&world), [(149, 0)], "of the half that has not run out");
@@ -220,8 +262,8 @@ fn a_half_that_is_deleted_takes_its_routes_along() {
         let mut world = World::new();
         let mut client = Client::new(1);
         let (v4, v6) = client.allocate_both(&mut world);
-        client.bind(&mut world, NUMBER, PEER).success();
-        client.bind(&mut world, 0x4001, PEER_V6).success();
+        client.use_channel(&mut world, NUMBER, PEER);
+        client.use_channel(&mut world, 0x4001, PEER_V6);
         let relayed: Vec<SocketAddr> = world.routes.values().map(|one| one.relayed.0).collect();
         assert_eq!(relayed, [v4, v6]);
         client.refresh_half(&mut world, family, 0).success();
@@ -238,7 +280,7 @@ fn expiry_withdraws() {
     assert!(world.is_open(relayed), "the channel's end, not the allocation's");
     world.advance(secs(2600));
     client.nonce = None;
-    client.bind(&mut world, NUMBER, PEER).success();
+    client.use_channel(&mut world, NUMBER, PEER);
     assert_eq!(left(&world, &only(&world)), (398, 300));
     world.advance(secs(400));
     assert_eq!((world.routes.len(), world.server.allocation_count()), (0, 0));
@@ -284,7 +326,7 @@ fn whatever_ends_an_allocation_withdraws_first() {
         client.allocate_both(&mut world);
         client.refresh(&mut world, Some(3600)).success();
         for (number, peer) in [(0x4000, PEER), (0x4001, PEER_V6), (0x4002, PEER_2)] {
-            client.bind(&mut world, number, peer).success();
+            client.use_channel(&mut world, number, peer);
         }
         let routes: Vec<RouteId> = world.routes.keys().copied().collect();
         world.ends();
@@ -320,7 +362,7 @@ fn whatever_ends_an_allocation_withdraws_first() {
 fn a_peer_that_is_forbidden_by_a_reload_loses_its_route() {
     let mut world = World::new();
     let (mut client, _) = bound(&mut world);
-    client.bind(&mut world, 0x4001, PEER_2).success();
+    client.use_channel(&mut world, 0x4001, PEER_2);
     let policy = Policy { peer_rules: rules(&["192.0.2.10/32"]), ..world.policy.clone() };
     assert_eq!(told(&mut world, |world| world.apply(policy)), 1);
     assert_eq!(only(&world).peer, peer(PEER_2));
@@ -333,8 +375,8 @@ fn a_relay_address_that_goes_takes_its_routes_along() {
     let mut world = World::new();
     let mut client = Client::new(1);
     client.allocate_both(&mut world);
-    client.bind(&mut world, NUMBER, PEER).success();
-    client.bind(&mut world, 0x4001, PEER_V6).success();
+    client.use_channel(&mut world, NUMBER, PEER);
+    client.use_channel(&mut world, 0x4001, PEER_V6);
     let mut policy = world.policy.clone();
     policy.relay.remove(0);
     world.apply(policy);
@@ -361,7 +403,7 @@ fn a_hairpin_is_marked() {
     let other = Client::new(2).allocate(&mut world);
     let mut client = Client::new(1);
     client.allocate(&mut world);
-    client.bind(&mut world, NUMBER, &other.to_string()).success();
+    client.use_channel(&mut world, NUMBER, &other.to_string());
     let route = only(&world);
     assert_eq!((route.own, route.peer.0), (true, other));
     // An address that this host lets go of is a peer like any other.
@@ -377,8 +419,8 @@ fn behind_nat_a_route_has_the_addresses_of_packets() {
     let other = Client::new(2).allocate(&mut world);
     let mut client = Client::new(1);
     let relayed = client.allocate(&mut world);
-    client.bind(&mut world, NUMBER, PEER).success();
-    client.bind(&mut world, 0x4001, &other.to_string()).success();
+    client.use_channel(&mut world, NUMBER, PEER);
+    client.use_channel(&mut world, 0x4001, &other.to_string());
     let local = |public: SocketAddr| SocketAddr::new(ip("10.0.0.5"), public.port());
     let rows: Vec<_> =
         world.routes.values().map(|one| (one.relayed.0, one.peer.0, one.own)).collect();
@@ -391,7 +433,7 @@ fn routes_of_clients_with_connections_say_so() {
         let mut world = World::new();
         let mut client = Client::new(1).over(transport);
         client.allocate(&mut world);
-        client.bind(&mut world, NUMBER, PEER).success();
+        client.use_channel(&mut world, NUMBER, PEER);
         assert_eq!(only(&world).five_tuple.transport, transport);
         client.refresh(&mut world, Some(0)).success();
         assert!(world.routes.is_empty(), "{transport:?}");
@@ -404,7 +446,7 @@ fn numbers_of_rfc_5766_have_routes_while_they_are_served() {
         |rfc5766_clients| move |policy: &Policy| Policy { rfc5766_clients, ..policy.clone() };
     let mut world = World::with(serving(true)(&policy()));
     let (mut client, _) = bound(&mut world);
-    client.bind(&mut world, 0x5000, PEER_2).success();
+    client.use_channel(&mut world, 0x5000, PEER_2);
     let numbers = |world: &World| -> Vec<u16> {
         world.routes.values().map(|route| route.id.channel).collect()
     };
@@ -437,7 +479,7 @@ fn what_was_carried_is_in_the_record() {
     client.send_channel(&mut world, NUMBER, b"four").to_peer();
     assert!(world.server.credit(id, CARRIED));
     let expected = Traffic {
-        to_peer_packets: 3,
+        to_peer_packets: 4,
         to_peer_bytes: 400_004,
         to_client_packets: 6,
         to_client_bytes: 100_000,
@@ -574,13 +616,14 @@ impl Walk {
 
     fn agree_to_peer(&mut self, client: usize, number: u16) {
         let now = self.world.now.instant;
+        // The first packet of a channel installs its route.
+        let fate = self.clients[client].send_channel(&mut self.world, number, b"x");
         let five_tuple = self.clients[client].path.five_tuple;
         let mut routes = self.world.routes.values().filter(|one| {
             (one.five_tuple, one.id.channel) == (five_tuple, number) && now < one.to_peer_until
         });
         let route = routes.next().copied();
         assert_eq!(routes.next(), None, "two ways for one packet");
-        let fate = self.clients[client].send_channel(&mut self.world, number, b"x");
         match (fate, route) {
             (Fate::ToPeer { from, to, .. }, Some(route)) => {
                 assert_eq!((from, to), (route.relayed, route.peer));
@@ -595,12 +638,12 @@ impl Walk {
 
     fn agree_to_client(&mut self, relayed: SocketAddr, from: &str) {
         let now = self.world.now.instant;
+        let fate = self.world.from_peer(relayed, from, b"x");
         let mut routes = self.world.routes.values().filter(|one| {
             (one.relayed.0, one.peer) == (relayed, peer(from)) && now < one.to_client_until
         });
         let route = routes.next().copied();
         assert_eq!(routes.next(), None, "two ways for one packet");
-        let fate = self.world.from_peer(relayed, from, b"x");
         match (fate, route) {
             (Fate::ToClient { to, from, bytes, .. }, Some(route)) => {
                 let FiveTuple { client, server, transport } = route.five_tuple;

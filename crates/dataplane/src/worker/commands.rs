@@ -21,15 +21,14 @@ impl<N: Net> Worker<N> {
     /// Carries out everything that follows from packets and events: commands, notices, moves.
     /// Answers are sent with the other datagrams of this turn.
     pub(super) fn settle(&mut self) {
-        let mut served = false;
         loop {
             self.settle_pipes();
-            served |= self.serve_queued();
+            self.serve_queued();
             let Some(command) = self.cx.server.poll_command() else { break };
-            if served && matches!(command, Command::SetRoute(_)) {
-                // Queued packets go before those that the kernel takes from then on.
+            if matches!(command, Command::SetRoute(_)) {
+                // Packets until now, such as the first of a channel and queued ones, leave before
+                // those that the kernel relays.
                 self.cx.flush();
-                served = false;
             }
             if let Some(event) = self.carry_out(command) {
                 self.hand_in(event);
@@ -182,15 +181,11 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Serves packets that waited for their allocations, in their order. Returns true if there were
-    /// any.
-    fn serve_queued(&mut self) -> bool {
-        let mut served = false;
+    /// Serves packets that waited for their allocations, in their order.
+    fn serve_queued(&mut self) {
         while let Some(packet) = self.cx.server.poll_queued() {
             self.serve_queued_packet(&packet);
-            served = true;
         }
-        served
     }
 
     fn serve_queued_packet(&mut self, packet: &QueuedPacket) {

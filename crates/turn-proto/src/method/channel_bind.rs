@@ -54,7 +54,8 @@ impl Permit<'_> {
         let expires = now + rules.lifetimes.permission;
         self.allocations.permit(slot, Permission { ip: peer.ip(), expires, own: ports.clone() });
         let expires = now + rules.lifetimes.channel;
-        let channel = Channel { number, peer, expires, own: ports, route: None };
+        let channel =
+            Channel { number, peer, expires, own: ports, has_traffic: false, route: None };
         self.allocations.bind(slot, channel, self.outbox);
         self.allocations.get_mut(slot).history.bound(now);
         self.allocations.arm(slot);

@@ -16,6 +16,8 @@ pub(crate) struct Channel {
     pub(crate) peer: PeerAddr,
     pub(crate) expires: Instant,
     pub(crate) own: OwnPorts,
+    /// Data was relayed by the channel. A channel without traffic has no route.
+    pub(crate) has_traffic: bool,
     /// Its route, as it was installed or updated last; `None` if it has none.
     pub(crate) route: Option<InstalledRoute>,
 }
@@ -65,8 +67,8 @@ impl Channels {
         if let Ok(at) = self.find(number.get())
             && self.by_number[at].peer == peer
         {
-            let route = self.by_number[at].route;
-            self.by_number[at] = Channel { route, ..channel };
+            let Channel { has_traffic, route, .. } = self.by_number[at];
+            self.by_number[at] = Channel { has_traffic, route, ..channel };
             return;
         }
         self.retain(|found| found.number != number && found.peer != peer, gone);
@@ -100,6 +102,11 @@ impl Channels {
                 left.binary_search_by(|c| c.number.get().cmp(number)).is_ok()
             });
         }
+    }
+
+    /// The binding of a number, to be changed in anything but number and peer.
+    pub(crate) fn get_mut(&mut self, number: u16) -> Option<&mut Channel> {
+        self.find(number).ok().map(|at| &mut self.by_number[at])
     }
 
     /// All of them, by number.
@@ -143,7 +150,8 @@ mod tests {
     }
 
     fn channel(raw: u16, port: u16, expires: Instant) -> Channel {
-        Channel { number: number(raw), peer: peer(port), expires, own: None, route: None }
+        let (number, peer) = (number(raw), peer(port));
+        Channel { number, peer, expires, own: None, has_traffic: false, route: None }
     }
 
     fn bound(pairs: &[(u16, u16)]) -> Channels {

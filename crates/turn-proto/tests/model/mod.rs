@@ -448,6 +448,8 @@ impl Bench {
             prop_assert_eq!(outcome, Outcome::Success);
             allocation.permissions.push((peer.ip(), now + Duration::from_secs(300)));
             allocation.channels.push((number, peer, now + Duration::from_secs(600)));
+            // A channel has a route from its first data on.
+            self.channel_data(client, number)?;
         } else {
             prop_assert!(refusals.contains(&outcome), "{outcome:?} is none of {refusals:?}");
         }

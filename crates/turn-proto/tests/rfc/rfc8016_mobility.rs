@@ -54,7 +54,7 @@ impl Moving {
         let mut world = world();
         let mut old = Client::new(1000);
         let (relayed, ticket) = allocate(&mut world, &mut old);
-        old.bind(&mut world, 0x4000, PEER).success();
+        old.use_channel(&mut world, 0x4000, PEER);
         let mut new = Client::new(2000);
         let ticket = ticket_of(&refresh_by(&mut world, &mut new, &ticket).success());
         Self { world, old, new, relayed, ticket }

@@ -269,6 +269,12 @@ impl Client {
         })
     }
 
+    /// Binds a channel, and sends the first data by the channel: it has a route from then on.
+    pub fn use_channel(&mut self, world: &mut World, number: u16, peer: &str) {
+        self.bind(world, number, peer).success();
+        self.send_channel(world, number, b"").to_peer();
+    }
+
     pub fn refresh(&mut self, world: &mut World, lifetime: Option<u32>) -> Reply {
         self.ask(world, Method::REFRESH, |builder| {
             if let Some(lifetime) = lifetime {

@@ -399,7 +399,12 @@ impl World {
         let relay = self.socket_at(relayed);
         let mut header = [0xEE; HEADER_MAX];
         let (now, len) = (self.now, payload.len());
-        match self.server.handle_peer(now, relay, peer(from), meta, len, &mut header) {
+        let verdict = self.server.handle_peer(now, relay, peer(from), meta, len, &mut header);
+        // The first datagram of a channel installs its route.
+        while let Some(command) = self.server.poll_command() {
+            assert_eq!(self.carry_out_one(command), None);
+        }
+        match verdict {
             Verdict::ToClient { client, from, header: len, padding, meta, .. } => {
                 let mut bytes = header[..len.into()].to_vec();
                 bytes.extend_from_slice(payload);

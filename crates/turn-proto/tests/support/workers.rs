@@ -192,7 +192,7 @@ impl Moving {
         });
         let reply = reply.success();
         let (relayed, ticket) = (reply.relayed()[0], ticket_of(&reply));
-        old.bind(&mut workers.worlds[0], 0x4000, PEER).success();
+        old.use_channel(&mut workers.worlds[0], 0x4000, PEER);
         let mut new = Client::new(2000).over(transport);
         new.path.socket = SocketId(9);
         let ticket = ticket_of(&workers.refresh_by(1, &mut new, &ticket).success());

@@ -78,6 +78,8 @@ pub struct Oracle {
     transactions: u32,
     /// Traffic that it relayed of the given packets.
     pub relayed: BTreeMap<AllocationId, Traffic>,
+    /// Number of first packets of channels, which are not counted.
+    first: BTreeMap<AllocationId, u64>,
 }
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -136,6 +138,7 @@ impl Oracle {
             reply: Box::new([0; REPLY_MAX]),
             transactions: 0,
             relayed: BTreeMap::new(),
+            first: BTreeMap::new(),
         }
     }
 
@@ -153,7 +156,12 @@ impl Oracle {
 
     /// The server's counts for each allocation.
     pub fn counted(&self) -> BTreeMap<AllocationId, Traffic> {
-        self.server.allocations().map(|record| (record.id, record.traffic)).collect()
+        let counted = self.server.allocations().map(|record| {
+            let mut traffic = record.traffic;
+            traffic.to_peer_packets -= self.first.get(&record.id).copied().unwrap_or(0);
+            (record.id, traffic)
+        });
+        counted.collect()
     }
 
     fn path(client: SocketAddr, server: SocketAddr) -> ClientPath {
@@ -217,6 +225,32 @@ impl Oracle {
             builder.attribute(AttributeType::CHANNEL_NUMBER, &[high, low, 0, 0]);
             builder.xor_address(AttributeType::XOR_PEER_ADDRESS, peer);
         });
+        self.send_first(client, number);
+    }
+
+    /// Sends the first data of a channel, from which on the channel has a route. It is not counted,
+    /// and takes nothing of the bandwidth.
+    fn send_first(&mut self, (client, server): (SocketAddr, SocketAddr), number: u16) {
+        let path = Self::path(client, server);
+        let of_it =
+            |route: &&Route| route.five_tuple == path.five_tuple && route.id.channel == number;
+        if self.routes.values().any(|route| of_it(&route)) {
+            return;
+        }
+        let rate = self.policy.quotas.bytes_per_second;
+        if rate > 0 {
+            self.apply(|policy| policy.quotas.bytes_per_second = 0);
+        }
+        let [high, low] = number.to_be_bytes();
+        let (now, packet) = (self.now, [high, low, 0, 0]);
+        self.server.handle_client(now, &path, IpMeta::DEFAULT, &packet, &mut self.reply);
+        self.carry_out();
+        if let Some(route) = self.routes.values().find(of_it) {
+            *self.first.entry(route.id.allocation).or_default() += 1;
+        }
+        if rate > 0 {
+            self.apply(|policy| policy.quotas.bytes_per_second = rate);
+        }
     }
 
     pub fn permit(&mut self, client: SocketAddr, server: SocketAddr, peer: SocketAddr) {
@@ -310,6 +344,7 @@ impl Oracle {
         let path = Self::path(datagram.from, datagram.to);
         let (now, meta, bytes) = (self.now, datagram.meta(), &datagram.payload);
         let verdict = self.server.handle_client(now, &path, meta, bytes, &mut self.reply);
+        self.carry_out();
         let (relay, peer, range, meta) = match verdict {
             Verdict::ToPeer { relay, peer, start, len, meta } => {
                 let start = usize::from(start);
@@ -354,6 +389,7 @@ impl Oracle {
         let mut header = [0xEE; HEADER_MAX];
         let (now, meta, len) = (self.now, datagram.meta(), payload.len());
         let verdict = self.server.handle_peer(now, relay, PeerAddr(peer), meta, len, &mut header);
+        self.carry_out();
         let (client, from, header_len, padding, meta) = match verdict {
             Verdict::ToClient { client, from, header, padding, meta, .. } => {
                 (client.0, from, usize::from(header), usize::from(padding), meta)
