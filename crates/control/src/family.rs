@@ -141,6 +141,10 @@ impl Series {
             Self::FlowsOffloaded => {
                 gauge("kernel_channels", "Channels that the kernel path relays")
             }
+            Self::SilentFlows => counter(
+                "kernel_channels_silent",
+                "Channels without traffic that lost their place in the kernel path to others",
+            ),
             Self::Fate(_) => {
                 counter("fates", "Packets from sockets that were not dropped, by fate")
             }
@@ -298,6 +302,7 @@ impl Series {
             Self::AllocationsLive(transport) => Label::of("transport", transport.label()),
             Self::RelayedLive(family) => Label::of("family", family.label()),
             Self::FlowsOffloaded
+            | Self::SilentFlows
             | Self::IcmpErrors
             | Self::AllocationsCreated
             | Self::AllocationsMoved

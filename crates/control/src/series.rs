@@ -190,6 +190,8 @@ pub enum Series {
     OffloadedBytes(Leg),
     /// Channels that the kernel relays now.
     FlowsOffloaded,
+    /// Channels whose slots the kernel path gave to others, as they had no traffic.
+    SilentFlows,
     /// Fate of packets that were not dropped.
     Fate(Fate),
     /// Why nothing was sent for a packet.
@@ -305,7 +307,8 @@ const BYTES: usize = PACKETS + Leg::ALL.len();
 const OFFLOADED: usize = BYTES + Leg::ALL.len();
 const OFFLOADED_BYTES: usize = OFFLOADED + Leg::ALL.len();
 const FLOWS_OFFLOADED: usize = OFFLOADED_BYTES + Leg::ALL.len();
-const FATES: usize = FLOWS_OFFLOADED + 1;
+const SILENT_FLOWS: usize = FLOWS_OFFLOADED + 1;
+const FATES: usize = SILENT_FLOWS + 1;
 const ICMP_ERRORS: usize = FATES + Fate::ALL.len();
 const LATE_ANSWERS: usize = ICMP_ERRORS + 1;
 const CREATED: usize = LATE_ANSWERS + LateAnswer::ALL.len();
@@ -357,7 +360,7 @@ impl Series {
             .chain(legs.clone().map(Self::Bytes))
             .chain(legs.clone().map(Self::Offloaded))
             .chain(legs.clone().map(Self::OffloadedBytes))
-            .chain([Self::FlowsOffloaded])
+            .chain([Self::FlowsOffloaded, Self::SilentFlows])
             .chain(Fate::ALL.iter().copied().map(Self::Fate))
             .chain(DropReason::ALL.iter().copied().map(Self::Drop))
             .chain([Self::IcmpErrors])
@@ -404,6 +407,7 @@ impl Series {
             Self::Offloaded(leg) => OFFLOADED + leg.index(),
             Self::OffloadedBytes(leg) => OFFLOADED_BYTES + leg.index(),
             Self::FlowsOffloaded => FLOWS_OFFLOADED,
+            Self::SilentFlows => SILENT_FLOWS,
             Self::Fate(fate) => FATES + fate.index(),
             Self::Drop(reason) => DROPS + reason.index(),
             Self::IcmpErrors => ICMP_ERRORS,

@@ -40,8 +40,13 @@ turn_types::labels! {
         Off => "off",
         /// No channel is bound; Send and Data indications are for the sockets.
         NoChannel => "no_channel",
-        /// A channel is bound, and the kernel has as many as it may.
+        /// No data was relayed by its channels, or none for a while, and others want the slots.
+        Silent => "silent",
+        /// A channel is in use, and the kernel has as many as it may.
         Full => "full",
+        /// A channel is in use, few slots are free, and the client, its network, account or realm
+        /// has its share.
+        Share => "share",
         /// The client does not come over UDP.
         Transport => "transport",
         /// The kernel refused the flow.

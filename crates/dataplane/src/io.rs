@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::ops::{Deref, Range};
 use std::time::Duration;
 
+use fair_share::Claimant;
 use linux_net::{
     Event, Interest, ReadOutcome, RxBatch, SendError, SendSocket, SendStats, SocketError,
     TcpOptions, TxBatch, UdpOptions,
@@ -249,6 +250,12 @@ pub trait RingIo: fmt::Debug {
 pub trait RouteTable: fmt::Debug {
     type Ring: RingIo;
     fn ring(&mut self) -> Option<&mut Self::Ring>;
+    fn claim(
+        &mut self,
+        now: Instant,
+        id: FlowId,
+        claimant: &Claimant<'_>,
+    ) -> Result<(), KernelPathError>;
     fn set(&mut self, now: Instant, id: FlowId, flow: &Flow) -> Result<(), KernelPathError>;
     fn remove(&mut self, id: FlowId) -> FlowCounters;
     fn deliver_to_ring(
@@ -260,7 +267,13 @@ pub trait RouteTable: fmt::Debug {
     fn flow_cookie(&self, id: FlowId) -> Option<FlowCookie>;
     fn prove(&self, id: FlowId, datagrams: u32);
     fn renew(&self, now: Instant);
-    fn sweep(&mut self, cells_max: usize, report: impl FnMut(FlowId, FlowCounters)) -> bool;
+    fn sweep(
+        &mut self,
+        now: Instant,
+        cells_max: usize,
+        report: impl FnMut(FlowId, FlowCounters),
+    ) -> bool;
+    fn pop_silent(&mut self) -> Option<FlowId>;
     fn sweep_allocation(&mut self, id: AllocationId, report: impl FnMut(FlowId, FlowCounters));
     fn of_allocation(&self, id: AllocationId) -> Option<AllocationCounters>;
     fn has_allocation(&self, id: AllocationId) -> bool;

@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::SocketAddr;
 
-use control::{SessionOffload, WhyNot, WorkerCounters};
+use control::{Series, SessionOffload, WhyNot, WorkerCounters};
 use linux_net::Interest;
 use turn_proto::{AllocationRecord, Route, RouteId, Server, Traffic};
 use turn_types::{AllocationId, Instant, RelayId, Transport};
 use xdp_relay::{Flow, FlowCookie, FlowId, KernelPathError};
 
-use crate::io::{Net, RouteTable as _, Source};
-use crate::limits::{SWEEP_CELLS, SWEEP_EVERY, SWEEP_PART_EVERY};
+use crate::io::{Net, RouteTable, Source};
+use crate::limits::{RETRIES_PER_SWEEP, SWEEP_CELLS, SWEEP_EVERY, SWEEP_PART_EVERY};
 use crate::sockets::ByNumber;
 use crate::token::Token;
 use counters::{count, traffic};
@@ -34,6 +34,8 @@ pub(crate) struct Offload<N: Net> {
     withdrawn: Vec<FlowCookie>,
     /// Channels that the kernel does not relay, with the reason.
     refused: BTreeMap<RouteId, WhyNot>,
+    /// Last one of them that may claim a slot again.
+    retried: RouteId,
     /// Time of the next part of a sweep; `None` without routes.
     sweep_at: Option<Instant>,
     /// Beginning of the sweep in progress; `None` between two sweeps.
@@ -65,6 +67,7 @@ impl<N: Net> Offload<N> {
             by_peer: HashMap::new(),
             withdrawn: Vec::new(),
             refused: BTreeMap::new(),
+            retried: first_of(AllocationId(0)),
             sweep_at: None,
             sweep_began: None,
             last: HashMap::new(),
@@ -92,25 +95,34 @@ impl<N: Net> Offload<N> {
             routes.renew(now);
             self.sweep_at = Some(now + SWEEP_EVERY);
         }
-        if route.five_tuple.transport != Transport::Udp {
-            return self.deliver_to_ring(now, route);
-        }
-        let set = routes.set(now, flow_id(route.id), &flow(route));
+        let set = if route.five_tuple.transport == Transport::Udp {
+            let id = flow_id(route.id);
+            claim(routes, now, id, server).and_then(|()| routes.set(now, id, &flow(route)))
+        } else {
+            self.deliver_to_ring(now, route, server)
+        };
         match &set {
             Ok(()) => drop(self.refused.remove(&route.id)),
             Err(error) => {
                 self.remove(route.id, server, counters);
-                let full = matches!(error, KernelPathError::Full);
-                self.refused.insert(route.id, if full { WhyNot::Full } else { WhyNot::Failed });
+                self.refused.insert(route.id, why_not(error));
             }
         }
         set
     }
 
     /// Installs or updates the ring delivery of a peer's datagrams, for a client with a connection.
-    fn deliver_to_ring(&mut self, now: Instant, route: &Route) -> Result<(), KernelPathError> {
+    fn deliver_to_ring(
+        &mut self,
+        now: Instant,
+        route: &Route,
+        server: &Server,
+    ) -> Result<(), KernelPathError> {
         let Self { routes, ring_flows, by_peer, withdrawn, .. } = self;
         let Some(routes) = routes else { return Ok(()) };
+        if routes.ring().is_none() {
+            return Ok(());
+        }
         let id = flow_id(route.id);
         // Datagrams of another relay of this server cross no interface.
         if route.own || route.to_client_until <= now {
@@ -118,7 +130,8 @@ impl<N: Net> Offload<N> {
             return Ok(());
         }
         let before = routes.flow_cookie(id);
-        let cookie = routes.deliver_to_ring(id, &flow(route));
+        let claimed = claim(routes, now, id, server);
+        let cookie = claimed.and_then(|()| routes.deliver_to_ring(id, &flow(route)));
         if let Some(before) = before
             && routes.flow_cookie(id) != Some(before)
         {
@@ -189,7 +202,7 @@ impl<N: Net> Offload<N> {
         let Some(routes) = &mut self.routes else { return };
         routes.renew(now);
         let began = *self.sweep_began.get_or_insert(now);
-        let is_over = routes.sweep(SWEEP_CELLS, |id, carried| {
+        let is_over = routes.sweep(now, SWEEP_CELLS, |id, carried| {
             count(&carried, counters);
             // An allocation that has ended has withdrawn its routes.
             server.credit(id.allocation, traffic(&carried));
@@ -197,7 +210,36 @@ impl<N: Net> Offload<N> {
         if is_over {
             self.sweep_began = None;
         }
-        self.sweep_at = (!routes.is_idle()).then(|| next_part(began, now, is_over));
+        self.remove_silent(server, counters);
+        if is_over {
+            self.forget_refused(server);
+        }
+        let is_idle = self.routes.as_ref().is_none_or(|routes| routes.is_idle());
+        let is_done = is_idle && self.refused.is_empty();
+        self.sweep_at = (!is_done).then(|| next_part(began, now, is_over));
+    }
+
+    /// Removes the routes that the sweep found silent while slots are scarce. Their next data goes
+    /// by the sockets, and installs routes again.
+    fn remove_silent(&mut self, server: &mut Server, counters: &WorkerCounters) {
+        while let Some(flow) = self.routes.as_mut().and_then(RouteTable::pop_silent) {
+            let id = RouteId { allocation: flow.allocation, channel: flow.channel };
+            self.remove(id, server, counters);
+            server.forget_traffic(id);
+            counters.add(Series::SilentFlows, 1);
+        }
+    }
+
+    /// Has the next channels that were refused a slot claim one again, each by its next data.
+    fn forget_refused(&mut self, server: &mut Server) {
+        let next = self
+            .refused
+            .extract_if(self.retried.., |_, why| matches!(why, WhyNot::Full | WhyNot::Share));
+        self.retried = first_of(AllocationId(0));
+        for (id, _) in next.take(RETRIES_PER_SWEEP) {
+            server.forget_traffic(id);
+            self.retried = id;
+        }
     }
 
     /// Returns the kernel's counters of an allocation since its last sweep, credited and counted.
@@ -254,7 +296,8 @@ impl<N: Net> Offload<N> {
         }
         let of_it = |id: &RouteId| id.allocation == record.id;
         let refused = self.refused.range(first_of(record.id)..).take_while(|(id, _)| of_it(id));
-        refused.map(|(_, why)| *why).next().unwrap_or(WhyNot::NoChannel)
+        let without_reason = if record.channels > 0 { WhyNot::Silent } else { WhyNot::NoChannel };
+        refused.map(|(_, why)| *why).next().unwrap_or(without_reason)
     }
 
     /// Adds the kernel's last counters to the record of an allocation that has ended, and returns
@@ -271,6 +314,28 @@ impl<N: Net> Offload<N> {
 fn next_part(began: Instant, now: Instant, is_over: bool) -> Instant {
     let soon = now + SWEEP_PART_EVERY;
     if is_over { soon.max(began + SWEEP_EVERY) } else { soon }
+}
+
+/// Claims the slot of a flow for the client of its allocation.
+fn claim(
+    routes: &mut impl RouteTable,
+    now: Instant,
+    id: FlowId,
+    server: &Server,
+) -> Result<(), KernelPathError> {
+    let Some(claimant) = server.claimant(id.allocation) else { return Ok(()) };
+    routes.claim(now, id, &claimant)
+}
+
+const fn why_not(error: &KernelPathError) -> WhyNot {
+    match error {
+        KernelPathError::Full => WhyNot::Full,
+        KernelPathError::Share => WhyNot::Share,
+        KernelPathError::Kernel(_)
+        | KernelPathError::Bpf(_)
+        | KernelPathError::SelfTest(_)
+        | KernelPathError::Missing(_) => WhyNot::Failed,
+    }
 }
 
 /// The smallest route of an allocation.

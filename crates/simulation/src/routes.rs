@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use dataplane::io::{RingIo, RouteTable};
+use fair_share::Claimant;
 use netsim::{Chance, Rng};
 use turn_types::{AllocationId, Instant};
 use xdp_relay::{
@@ -22,6 +23,9 @@ const TO_RING: Chance = Chance::percent(60);
 
 /// Chance of a datagram in the ring to be damaged.
 const DAMAGED: Chance = Chance::percent(4);
+
+/// Chance of a sweep to find a silent flow, whose slot others want.
+const SILENT: Chance = Chance::percent(10);
 
 /// Source and destination of a peer's datagrams.
 type Ends = (SocketAddr, SocketAddr);
@@ -74,6 +78,8 @@ pub struct SimRoutes {
     next_cookie: u64,
     rng: Rng,
     refused: Chance,
+    /// Flow that the last sweep found silent.
+    silent: Option<FlowId>,
 }
 
 impl SimRoutes {
@@ -87,6 +93,7 @@ impl SimRoutes {
             next_cookie: 1,
             rng,
             refused,
+            silent: None,
         }
     }
 
@@ -100,6 +107,10 @@ impl RouteTable for SimRoutes {
 
     fn ring(&mut self) -> Option<&mut SimRing> {
         Some(&mut self.ring)
+    }
+
+    fn claim(&mut self, _: Instant, _: FlowId, _: &Claimant<'_>) -> Result<(), KernelPathError> {
+        if self.rng.happens(self.refused) { Err(KernelPathError::Share) } else { Ok(()) }
     }
 
     fn set(&mut self, _: Instant, id: FlowId, flow: &Flow) -> Result<(), KernelPathError> {
@@ -150,8 +161,17 @@ impl RouteTable for SimRoutes {
 
     fn renew(&self, _: Instant) {}
 
-    fn sweep(&mut self, _: usize, _: impl FnMut(FlowId, FlowCounters)) -> bool {
+    fn sweep(&mut self, _: Instant, _: usize, _: impl FnMut(FlowId, FlowCounters)) -> bool {
+        if self.rng.happens(SILENT) {
+            let mut flows = self.routes.keys().chain(self.ring_flows.keys());
+            let flows_max = self.routes.len() + self.ring_flows.len();
+            self.silent = flows.nth(self.rng.index(flows_max.max(1))).copied();
+        }
         true
+    }
+
+    fn pop_silent(&mut self) -> Option<FlowId> {
+        self.silent.take()
     }
 
     fn sweep_allocation(&mut self, _: AllocationId, _: impl FnMut(FlowId, FlowCounters)) {}

@@ -89,6 +89,31 @@ fn a_channel_without_traffic_has_no_route() {
 }
 
 #[test]
+fn a_channel_that_lost_its_route_gets_one_with_its_next_data() {
+    let mut world = World::new();
+    let (mut client, relayed) = bound(&mut world);
+    let id = only(&world).id;
+    for by_peer in [false, true] {
+        // The driver has removed it.
+        world.routes.clear();
+        world.server.forget_traffic(id);
+        assert_eq!(told(&mut world, |world| client.bind(world, NUMBER, PEER).success()), 0);
+        if by_peer {
+            world.from_peer(relayed, PEER, b"next").to_client();
+        } else {
+            client.send_channel(&mut world, NUMBER, b"next").to_peer();
+        }
+        assert_eq!(only(&world).id, id);
+    }
+    world.routes.clear();
+    world.server.forget_traffic(id);
+    assert_eq!(told(&mut world, |world| client.refresh(world, Some(0)).success()), 0);
+    // Of an allocation that has ended.
+    world.server.forget_traffic(id);
+    assert!(world.server.claimant(id.allocation).is_none());
+}
+
+#[test]
 fn data_that_is_dropped_installs_no_route() {
     let mut policy = policy();
     policy.quotas.bytes_per_second = 100_000;

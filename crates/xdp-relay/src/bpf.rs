@@ -6,4 +6,5 @@ pub(crate) mod link;
 pub(crate) mod object;
 pub(crate) mod pins;
 pub(crate) mod shared;
+pub(crate) mod shares;
 pub(crate) mod slots;

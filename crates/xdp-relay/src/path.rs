@@ -26,6 +26,7 @@ use crate::bpf::object::{
     LEASES, Object, RINGS, ROUTES, TAP, TC, XDP, can_fill_rings, duplicate, load_programs, map,
 };
 use crate::bpf::pins::Pins;
+use crate::bpf::shares::Shares;
 use crate::bpf::slots::Slots;
 use crate::device::Hook;
 use crate::device::presence::PresenceMark;
@@ -151,6 +152,7 @@ impl KernelPath {
             left: AtomicBool::new(false),
             flows: slots,
             limits,
+            shares: Shares::new(flows),
         };
         let known = BTreeMap::new();
         Ok(Self {

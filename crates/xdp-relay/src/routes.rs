@@ -5,11 +5,12 @@ pub(crate) mod ring;
 
 use std::collections::{BTreeMap, HashMap, hash_map};
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
+use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use aya::maps::{self, Map, MapData, MapError};
+use fair_share::{Claimant, Share};
 use linux_net::Clock;
 use turn_types::{AllocationId, Instant, WorkerId};
 
@@ -17,9 +18,10 @@ use crate::bpf::entries::{Entries, Pair};
 use crate::bpf::layout::{PORT_FILTER_WORDS, RouteKey, WORKERS_MAX, bucket, cell};
 use crate::bpf::object::duplicate;
 use crate::bpf::shared::Shared;
+use crate::bpf::shares::Shares;
 use crate::bpf::slots::Slots;
 use crate::error::KernelPathError;
-use crate::limits::LEASE;
+use crate::limits::{LEASE, SILENT_AFTER};
 
 use self::flow::{Directions, Limit, RouteSlots};
 pub use self::flow::{Flow, FlowCookie};
@@ -113,6 +115,8 @@ pub(crate) struct Common {
     pub(crate) left: AtomicBool,
     pub(crate) flows: Slots,
     pub(crate) limits: Slots,
+    /// Clients of the flows.
+    pub(crate) shares: Shares,
 }
 
 impl Common {
@@ -184,19 +188,21 @@ struct InstalledFlow {
 }
 
 impl InstalledFlow {
-    /// Reports the traffic since the last report, if any.
+    /// Reports the traffic since the last report, if any. Returns the time of the last packet, or
+    /// of the installation if that is later.
     fn report(
         &mut self,
         common: &Common,
         id: FlowId,
         report: &mut impl FnMut(FlowId, FlowCounters),
-    ) {
-        let (total, _) = common.counted(self.place.flow);
+    ) -> Instant {
+        let (total, seen) = common.counted(self.place.flow);
         let carried = total.less(&self.before);
         if !carried.is_zero() {
             self.before = total;
             report(id, carried);
         }
+        seen.max(self.since)
     }
 }
 
@@ -208,6 +214,8 @@ struct RingRoute {
     /// Slot of the flow's counters, for the time of the last punt.
     place: u32,
     flow_cookie: FlowCookie,
+    /// Time of installation.
+    since: Instant,
 }
 
 /// The bucket of an allocation, and the number of flows that use it.
@@ -230,8 +238,14 @@ pub struct Routes {
     /// Counts tickets.
     flow_cookies: u64,
     held: BTreeMap<FlowId, InstalledFlow>,
+    /// Shares of all flows that were claimed.
+    shares: HashMap<FlowId, Share>,
     /// The rest of the round of [`Routes::sweep`]; `None` between two rounds.
     unvisited: Option<RangeInclusive<FlowId>>,
+    /// Last ring route that was visited; `None` at the start of a round.
+    ring_visited: Option<FlowId>,
+    /// Flows that a sweep found silent while slots are scarce.
+    silent: Vec<FlowId>,
     allocations: HashMap<AllocationId, AllocationBucket>,
 }
 
@@ -244,7 +258,9 @@ impl Routes {
     ) -> Result<Self, KernelPathError> {
         let map = writer(routes)?;
         let (ring_routes, held, allocations) = (BTreeMap::new(), BTreeMap::new(), HashMap::new());
-        let (flow_cookies, unvisited) = (0, None);
+        let (flow_cookies, unvisited, ring_visited) = (0, None, None);
+        let silent = Vec::new();
+        let shares = HashMap::new();
         Ok(Self {
             worker,
             common,
@@ -253,7 +269,10 @@ impl Routes {
             ring_routes,
             flow_cookies,
             held,
+            shares,
             unvisited,
+            ring_visited,
+            silent,
             allocations,
         })
     }
@@ -269,6 +288,30 @@ impl Routes {
     /// This worker's ring; `None` if the kernel does not support it.
     pub const fn ring(&mut self) -> Option<&mut Ring> {
         self.ring.as_mut()
+    }
+
+    /// Claims the slot of a flow for its client, before the flow is [set](Self::set) or its peer's
+    /// datagrams are [delivered](Self::deliver_to_ring). A flow keeps the share until it is removed
+    /// or withdrawn.
+    ///
+    /// # Errors
+    /// No free slot, or the client has its share of slots that are scarce.
+    pub fn claim(
+        &mut self,
+        now: Instant,
+        id: FlowId,
+        claimant: &Claimant<'_>,
+    ) -> Result<(), KernelPathError> {
+        if let hash_map::Entry::Vacant(entry) = self.shares.entry(id) {
+            entry.insert(self.common.shares.claim(now, claimant)?);
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, id: FlowId) {
+        if let Some(share) = self.shares.remove(&id) {
+            self.common.shares.release(share);
+        }
     }
 
     /// Delivers a peer's datagrams to the ring, or updates such a route: for a client with a
@@ -287,7 +330,7 @@ impl Routes {
         }
         // The channel was bound to another peer: queued datagrams belong to the previous one.
         if self.ring_routes.get(&id).is_some_and(|route| route.key != flow.key_of_peer()) {
-            self.withdraw_from_ring(id);
+            self.free_ring_route(id);
         }
         if let Some(route) = self.ring_routes.get(&id) {
             let place = RouteSlots { flow: route.place, ..self.unlimited() };
@@ -296,16 +339,17 @@ impl Routes {
             return Ok(Some(route.flow_cookie));
         }
         let now = Clock::instant();
-        let place = self.common.flows.take(now).ok_or(KernelPathError::Full)?;
-        let Some(pair) = self.common.entries.take(now) else {
-            self.common.flows.put_back(now, place);
-            return Err(KernelPathError::Full);
+        let common = &self.common;
+        let place = common.flows.take(now).ok_or_else(|| common.shares.full(now))?;
+        let Some(pair) = common.entries.take(now) else {
+            common.flows.put_back(now, place);
+            return Err(common.shares.full(now));
         };
         self.flow_cookies += 1;
         let flow_cookie = FlowCookie(self.flow_cookies);
         let (key, value) =
             flow.ring_route(RouteSlots { flow: place, ..self.unlimited() }, flow_cookie);
-        self.ring_routes.insert(id, RingRoute { key, pair, place, flow_cookie });
+        self.ring_routes.insert(id, RingRoute { key, pair, place, flow_cookie, since: now });
         self.common.open_ports(flow);
         let found = self.common.entries.publish(pair.to_client(), key, value);
         self.map.insert(key, found, 0).map(|()| Some(flow_cookie)).map_err(refused)
@@ -340,7 +384,12 @@ impl Routes {
 
     /// Withdraws a ring route. Returns its flow cookie: datagrams with it may still be in the ring.
     pub fn withdraw_from_ring(&mut self, id: FlowId) -> Option<FlowCookie> {
-        let RingRoute { key, pair, place, flow_cookie } = self.ring_routes.remove(&id)?;
+        self.release(id);
+        self.free_ring_route(id)
+    }
+
+    fn free_ring_route(&mut self, id: FlowId) -> Option<FlowCookie> {
+        let RingRoute { key, pair, place, flow_cookie, since: _ } = self.ring_routes.remove(&id)?;
         // An absent key is no error here.
         drop(self.map.remove(&key));
         let now = Clock::instant();
@@ -366,7 +415,7 @@ impl Routes {
         }
         // A client that moved, or a channel that was bound to another peer: entries are never
         // rewritten.
-        let pair = self.common.entries.take(now).ok_or(KernelPathError::Full)?;
+        let pair = self.common.entries.take(now).ok_or_else(|| self.common.shares.full(now))?;
         let old = std::mem::replace(&mut held.pair, pair);
         held.routes = routes;
         self.common.limit(held.place.bucket, flow.bytes_per_second);
@@ -402,6 +451,7 @@ impl Routes {
     /// Removes a flow from the kernel. Returns its traffic since the last report; zero if it was
     /// not installed.
     pub fn remove(&mut self, id: FlowId) -> FlowCounters {
+        self.release(id);
         let Some(held) = self.held.remove(&id) else { return FlowCounters::default() };
         // An absent key is no error here.
         drop(self.map.remove(&held.routes.to_peer.0));
@@ -433,11 +483,20 @@ impl Routes {
     /// Returns true at the end of a round: every flow that existed at its start was visited, unless
     /// it was removed meanwhile. Flows with ids after the last one wait for the next round, so that
     /// new flows do not delay the others.
+    ///
+    /// While slots are scarce, silent flows among those visited, and among the next ring routes,
+    /// are found for [`pop_silent`](Self::pop_silent).
     pub fn sweep(
         &mut self,
+        now: Instant,
         cells_max: usize,
         mut report: impl FnMut(FlowId, FlowCounters),
     ) -> bool {
+        let are_scarce = self.common.shares.are_scarce(now);
+        self.silent.clear();
+        if are_scarce {
+            self.find_silent_ring_routes(now, cells_max);
+        }
         let Some(unvisited) = self.unvisited.take().or_else(|| self.all_flows()) else {
             return true;
         };
@@ -445,11 +504,37 @@ impl Routes {
         let flows_max = (cells_max / self.common.processors as usize).max(1);
         let mut flows = self.held.range_mut(unvisited);
         for (id, held) in flows.by_ref().take(flows_max) {
-            held.report(&self.common, *id, &mut report);
+            let seen = held.report(&self.common, *id, &mut report);
+            if are_scarce && seen + SILENT_AFTER <= now {
+                self.silent.push(*id);
+            }
         }
         // Ids, not positions: a removal before the turn leaves the others at their positions.
         self.unvisited = flows.next().map(|(next, _)| *next..=last);
         self.unvisited.is_none()
+    }
+
+    /// Finds silent ones among the next ring routes: one word is read for each.
+    fn find_silent_ring_routes(&mut self, now: Instant, routes_max: usize) {
+        let after = self.ring_visited.take().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut routes = self.ring_routes.range((after, Bound::Unbounded));
+        for (id, route) in routes.by_ref().take(routes_max) {
+            // A flow in use has a proof that is renewed, or not older than its last datagram.
+            let (proven, _) = self.common.entries.proof(route.pair.to_client());
+            if Instant::from_nanos(proven).max(route.since) + SILENT_AFTER <= now {
+                self.silent.push(*id);
+            }
+            self.ring_visited = Some(*id);
+        }
+        if routes.next().is_none() {
+            self.ring_visited = None;
+        }
+    }
+
+    /// Takes one of the flows that the last part of a sweep found silent while slots are scarce. It
+    /// is to be removed or withdrawn, so that another flow gets the slot.
+    pub fn pop_silent(&mut self) -> Option<FlowId> {
+        self.silent.pop()
     }
 
     fn all_flows(&self) -> Option<RangeInclusive<FlowId>> {
@@ -517,10 +602,10 @@ impl Routes {
     /// Allocates the slots of a new flow, and installs its routes.
     fn install(&mut self, now: Instant, id: FlowId, flow: &Flow) -> Result<(), KernelPathError> {
         let common = Arc::clone(&self.common);
-        let pair = common.entries.take(now).ok_or(KernelPathError::Full)?;
+        let pair = common.entries.take(now).ok_or_else(|| common.shares.full(now))?;
         let Some(slot) = common.flows.take(now) else {
             common.entries.put_back(now, pair);
-            return Err(KernelPathError::Full);
+            return Err(common.shares.full(now));
         };
         let limited = match self.allocations.entry(id.allocation) {
             hash_map::Entry::Occupied(entry) => entry.into_mut(),
@@ -529,7 +614,7 @@ impl Routes {
                 let Some(bucket) = common.limits.take(now) else {
                     common.entries.put_back(now, pair);
                     common.flows.put_back(now, slot);
-                    return Err(KernelPathError::Full);
+                    return Err(common.shares.full(now));
                 };
                 common.empty(bucket);
                 entry.insert(AllocationBucket { bucket, flows: 0 })

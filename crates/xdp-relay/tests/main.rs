@@ -11,5 +11,6 @@ mod order;
 mod races;
 mod reasons;
 mod ring_delivery;
+mod shares;
 mod support;
 mod sweeping;

@@ -185,7 +185,7 @@ fn churn(routes: &mut Routes, stop: &AtomicBool) -> [FlowCounters; 2] {
             1 => routes.set(now, id(client), &flow(client, Instant::FAR_FUTURE, true)),
             2 => {
                 // One of them, while the other may be withdrawn before its turn.
-                routes.sweep(1, |id, carried| {
+                routes.sweep(linux_net::Clock::instant(), 1, |id, carried| {
                     add(&mut counted[id.allocation.0 as usize - 1], &carried);
                 });
                 Ok(())

@@ -260,7 +260,7 @@ fn overtaken(hook: Hook) {
         assert_eq!((rose("proof_renewal"), rose("overtaken")), (shown, 1));
         // It is not tried again at once.
         assert_eq!(world.path.run(hook, &frame, 1).unwrap().verdict, Verdict::Redirect);
-        world.routes.sweep(usize::MAX, |_, _| {});
+        world.routes.sweep(linux_net::Clock::instant(), usize::MAX, |_, _| {});
     }
 }
 

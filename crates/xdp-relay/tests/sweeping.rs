@@ -59,10 +59,11 @@ impl Flows {
     /// Takes one part: the flows that it reported, and whether the round is over.
     fn sweep(&mut self, cells_max: usize) -> (Vec<FlowId>, bool) {
         let mut flows = Vec::new();
-        let is_over = self.world.routes.sweep(cells_max, |id, carried| {
-            *self.reported.entry(id).or_default() += carried.to_peer_packets;
-            flows.push(id);
-        });
+        let is_over =
+            self.world.routes.sweep(linux_net::Clock::instant(), cells_max, |id, carried| {
+                *self.reported.entry(id).or_default() += carried.to_peer_packets;
+                flows.push(id);
+            });
         (flows, is_over)
     }
 }

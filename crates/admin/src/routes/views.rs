@@ -110,6 +110,13 @@ fn path(app: &App, session: &Session) -> String {
         }
         Some("off") => "there is no kernel path on this server",
         Some("no_channel") => "no channel is bound, and the kernel relays channels alone",
+        Some("silent") => {
+            "no data was sent by its channels, or none for a while, and others want the places"
+        }
+        Some("share") => {
+            "the kernel path is nearly full, and the client, its network, account or realm has its \
+             share (offload.flows)"
+        }
         Some("full") => "the kernel path has as many channels as it may (offload.flows)",
         Some("transport") => "the client does not come over UDP",
         Some(_) => "the kernel refused its channels",

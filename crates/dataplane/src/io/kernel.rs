@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
+use fair_share::Claimant;
 use linux_net::{
     Clock, Epoll, Event, Events, Interest, ReadOutcome, RxBatch, SendError, SendSocket, SendStats,
     SocketError, SocketTable, TcpListener, TcpOptions, TcpStream, TxBatch, UdpOptions, UdpSocket,
@@ -260,6 +261,15 @@ impl RouteTable for Routes {
         self.ring()
     }
 
+    fn claim(
+        &mut self,
+        now: Instant,
+        id: FlowId,
+        claimant: &Claimant<'_>,
+    ) -> Result<(), KernelPathError> {
+        self.claim(now, id, claimant)
+    }
+
     fn set(&mut self, now: Instant, id: FlowId, flow: &Flow) -> Result<(), KernelPathError> {
         self.set(now, id, flow)
     }
@@ -292,8 +302,17 @@ impl RouteTable for Routes {
         self.renew(now);
     }
 
-    fn sweep(&mut self, cells_max: usize, report: impl FnMut(FlowId, FlowCounters)) -> bool {
-        self.sweep(cells_max, report)
+    fn sweep(
+        &mut self,
+        now: Instant,
+        cells_max: usize,
+        report: impl FnMut(FlowId, FlowCounters),
+    ) -> bool {
+        self.sweep(now, cells_max, report)
+    }
+
+    fn pop_silent(&mut self) -> Option<FlowId> {
+        self.pop_silent()
     }
 
     fn sweep_allocation(&mut self, id: AllocationId, report: impl FnMut(FlowId, FlowCounters)) {

@@ -15,6 +15,7 @@ mod reloads;
 mod routing;
 mod rules;
 mod scene;
+mod slots;
 mod stacked;
 mod upgrades;
 

@@ -207,7 +207,7 @@ impl Cell {
     pub(super) fn run(&mut self, world: &mut World, runs: u32) -> Result<Vec<f64>> {
         // All runs take far less than the lease lasts.
         world.routes.renew(Clock::instant());
-        world.routes.sweep(usize::MAX, |_, _| {});
+        world.routes.sweep(Clock::instant(), usize::MAX, |_, _| {});
         // Once round without counting: then the caches hold the traces of one packet of every other
         // flow.
         for _ in 0..self.trips.len() {
@@ -215,7 +215,7 @@ impl Cell {
         }
         let values = (0..runs).map(|_| self.run_once(world)).collect::<Result<Vec<f64>>>()?;
         let mut carried = FlowCounters::default();
-        world.routes.sweep(usize::MAX, |_, flow| {
+        world.routes.sweep(Clock::instant(), usize::MAX, |_, flow| {
             carried.to_peer_packets += flow.to_peer_packets;
             carried.to_client_packets += flow.to_client_packets;
         });

@@ -234,7 +234,7 @@ impl Hosts {
     /// Packets that the kernel counted since the last call of this: to peers, to clients.
     pub(crate) fn counted(&mut self) -> [u64; 2] {
         let mut sum = [0; 2];
-        self.routes.sweep(usize::MAX, |_, counters| {
+        self.routes.sweep(linux_net::Clock::instant(), usize::MAX, |_, counters| {
             let FlowCounters { to_peer_packets, to_client_packets, .. } = counters;
             sum = [sum[0] + to_peer_packets, sum[1] + to_client_packets];
         });

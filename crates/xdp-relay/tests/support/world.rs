@@ -181,7 +181,7 @@ impl World {
         let ran = self.path.run_as(hook, bytes, 1, comes).unwrap();
         let counters: Vec<&str> = self.path.passed().iter().zip(&before).flat_map(rose).collect();
         let mut carried = BTreeMap::new();
-        self.routes.sweep(usize::MAX, |id, what| {
+        self.routes.sweep(linux_net::Clock::instant(), usize::MAX, |id, what| {
             carried.insert(id, what);
         });
         for (id, what) in &carried {

@@ -41,7 +41,7 @@ const PERMITTED: &[Row] = &[
     row("lab-net", &[], &[]),
     row(
         "xdp-relay",
-        &["turn-types", "linux-net"],
+        &["turn-types", "fair-share", "linux-net"],
         &["stun-wire", "turn-proto", "netsim", "lab-net"],
     ),
     row("control", &["turn-types", "state-format", "turn-proto"], &[]),
@@ -117,6 +117,7 @@ const PERMITTED: &[Row] = &[
         "simulation",
         &[
             "turn-types",
+            "fair-share",
             "stun-wire",
             "turn-proto",
             "turn-client",

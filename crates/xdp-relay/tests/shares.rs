@@ -1,0 +1,150 @@
+//! Shares of the table of flows: one client does not take all slots, and silent flows give theirs
+//! back while others want them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use fair_share::Claimant;
+use turn_types::{AllocationId, Instant};
+use xdp_relay::device::Hook;
+use xdp_relay::limits::{SCARCE_FOR, SILENT_AFTER};
+use xdp_relay::{Flow, FlowId, KernelPathError, Verdict};
+
+use crate::support::frame::Check;
+use crate::support::network::{OWN_V4, address, near};
+use crate::support::random::plain;
+use crate::support::world::{COMES, PORT};
+use crate::support::{World, inside};
+
+/// Number of slots in a [`World`].
+const SLOTS: usize = 1024;
+
+/// Flows of two clients.
+struct Clients(World);
+
+const GREEDY: &str = "198.51.100.1";
+const OTHER: &str = "203.0.113.1";
+
+impl Clients {
+    fn new() -> Self {
+        Self(World::new(Duration::ZERO))
+    }
+
+    /// Claims a slot, and installs the flow.
+    fn set(&mut self, now: Instant, client: &str, number: u16) -> Result<(), KernelPathError> {
+        let routes = &mut self.0.routes;
+        routes.claim(now, id(number), &claimant(client))?;
+        routes.set(now, id(number), &flow(number))
+    }
+
+    /// Installs flows until one is refused. Returns their number and the refusal.
+    fn fill(&mut self, now: Instant, client: &str) -> (usize, KernelPathError) {
+        let refused = |number| Some((number, self.set(now, client, number).err()?));
+        let (number, error) = (0..).find_map(refused).unwrap();
+        (usize::from(number), error)
+    }
+
+    /// Has a flow carry a datagram of its client.
+    fn carry(&self, number: u16) {
+        self.0.routes.renew(linux_net::Clock::instant());
+        let Flow { client, server, channel, .. } = flow(number);
+        let payload = [&channel.to_be_bytes()[..], &[0, 4], b"data"].concat();
+        let frame = plain(client, server, payload).frame(COMES, Check::Right);
+        assert_eq!(self.0.path.run(Hook::Xdp, &frame, 1).unwrap().verdict, Verdict::Redirect);
+    }
+
+    /// Sweeps all flows. Returns the silent ones, in their order.
+    fn silent(&mut self, now: Instant) -> Vec<FlowId> {
+        assert!(self.0.routes.sweep(now, usize::MAX, |_, _| ()));
+        let mut silent: Vec<_> = std::iter::from_fn(|| self.0.routes.pop_silent()).collect();
+        silent.sort_unstable();
+        silent
+    }
+}
+
+fn claimant(client: &str) -> Claimant<'_> {
+    Claimant::at(client.parse::<IpAddr>().unwrap()).with_account("example.org", client)
+}
+
+fn id(number: u16) -> FlowId {
+    FlowId { allocation: AllocationId(u64::from(number)), channel: 0x4000 }
+}
+
+fn flow(number: u16) -> Flow {
+    let [own, peer] = [address(OWN_V4[1]), near(1, 7)[0]];
+    Flow {
+        client: SocketAddr::new(near(0, 7)[0], 10_000 + number),
+        server: SocketAddr::new(address(OWN_V4[0]), PORT),
+        channel: 0x4000,
+        relayed: SocketAddr::new(own, 20_000 + number),
+        peer: SocketAddr::new(peer, 5000),
+        hairpin: false,
+        to_peer_until: Instant::FAR_FUTURE,
+        to_client_until: Instant::FAR_FUTURE,
+        bytes_per_second: 0,
+    }
+}
+
+#[test]
+fn a_client_with_many_flows_leaves_slots_to_others() {
+    inside(|| {
+        let mut clients = Clients::new();
+        let now = linux_net::Clock::instant();
+        let (installed, refused) = clients.fill(now, GREEDY);
+        assert!(matches!(refused, KernelPathError::Share), "{refused}");
+        assert!((SLOTS / 2..SLOTS * 9 / 10).contains(&installed), "{installed}");
+        for number in 0..50 {
+            clients.set(now, OTHER, 10_000 + number).unwrap();
+        }
+        // A flow that has a slot is updated.
+        clients.set(now, GREEDY, 0).unwrap();
+        // A slot that was given back is counted no more.
+        (0..200).for_each(|number| _ = clients.0.routes.remove(id(number)));
+        clients.set(now, GREEDY, 20_000).unwrap();
+    });
+}
+
+#[test]
+fn silent_flows_give_their_slots_back_while_others_want_them() {
+    inside(|| {
+        let mut clients = Clients::new();
+        let now = linux_net::Clock::instant();
+        let before = Instant::from_nanos(now.as_nanos() - SILENT_AFTER.as_nanos() as u64);
+        for number in 0..20 {
+            clients.set(before, GREEDY, number).unwrap();
+        }
+        clients.carry(7);
+        assert_eq!(clients.silent(now), [], "slots are free");
+
+        let (installed, _) = clients.fill(now, OTHER);
+        assert!(installed < SLOTS);
+        let expected: Vec<_> = (0..20).filter(|number| *number != 7).map(id).collect();
+        // Flows of the other client are new.
+        assert_eq!(clients.silent(now), expected);
+        assert_eq!(clients.silent(now + SCARCE_FOR), [], "nobody was refused for a while");
+    });
+}
+
+#[test]
+fn silent_ring_routes_give_their_slots_back() {
+    inside(|| {
+        let mut clients = Clients::new();
+        if clients.0.routes.ring().is_none() {
+            return;
+        }
+        let now = linux_net::Clock::instant();
+        for number in [30_000, 30_001] {
+            let routes = &mut clients.0.routes;
+            routes.claim(now, id(number), &claimant(GREEDY)).unwrap();
+            routes.deliver_to_ring(id(number), &flow(number)).unwrap().unwrap();
+        }
+        clients.fill(now, OTHER);
+        let silent = clients.silent(now);
+        assert!(!silent.contains(&id(30_000)), "they are new: {silent:?}");
+
+        let later = linux_net::Clock::instant() + SILENT_AFTER;
+        assert!(clients.set(later, OTHER, 40_000).is_err());
+        let silent = clients.silent(later);
+        assert!([30_000, 30_001].iter().all(|number| silent.contains(&id(*number))), "{silent:?}");
+    });
+}
