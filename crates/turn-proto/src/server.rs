@@ -3,7 +3,6 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use fair_share::Claimant;
 use stun_wire::{
     Class, Cut, Message, Method, PacketKind, ParseError, channel_data, channel_data_rfc5766,
     classify, classify_rfc5766, next_message, next_message_rfc5766,
@@ -15,6 +14,7 @@ use turn_types::{
 
 mod handover;
 mod requests;
+mod routes;
 mod state;
 mod waits;
 
@@ -23,7 +23,7 @@ use crate::auth;
 use crate::io::{
     AllocationPeers, AllocationRecord, Answer, BindRequest, Command, DropReason, EndReason, Event,
     Fetch, HeaderBuffer, IcmpReport, Notice, PeerRefusal, Question, QueuedPacket, Refusal,
-    ReplyBuffer, Request, RouteId, Traffic, UserAnswer, Verdict, WorkerAnswer,
+    ReplyBuffer, Request, Traffic, UserAnswer, Verdict, WorkerAnswer,
 };
 use crate::method::classic::Classic;
 use crate::method::connect::Connected;
@@ -367,25 +367,6 @@ impl Server {
             self.state.allocations.get_mut(slot).credit(&carried);
         }
         slot.is_some()
-    }
-
-    /// Treats a channel as one without traffic, after the driver has removed its route: the next
-    /// data on the channel installs a route again.
-    pub fn forget_traffic(&mut self, id: RouteId) {
-        let allocations = &mut self.state.allocations;
-        let slot = allocations.of_id(id.allocation);
-        let channels = slot.map(|slot| &mut allocations.get_mut(slot).channels);
-        if let Some(channel) = channels.and_then(|channels| channels.get_mut(id.channel)) {
-            (channel.has_traffic, channel.route) = (false, None);
-        }
-    }
-
-    /// The client of an allocation, as it is counted in tables that clients share.
-    #[must_use]
-    pub fn claimant(&self, id: AllocationId) -> Option<Claimant<'_>> {
-        let allocations = &self.state.allocations;
-        let allocation = allocations.get(allocations.of_id(id)?);
-        Some(allocation.grant.claimant(allocation.path.five_tuple.client))
     }
 
     /// Cuts the first message from the bytes of a client's stream (RFC 8489 §6.2.2). Each message

@@ -9,7 +9,7 @@ pub enum KernelPathError {
     /// The table of flows is full.
     #[error("the table of flows is full: raise offload.flows")]
     Full,
-    /// Few slots of the table are free, and the client, its network, account or realm has its share.
+    /// Few slots are free, and the client, its network, account or realm has its share.
     #[error("the table of flows is nearly full, and a client has its share: raise offload.flows")]
     Share,
     /// A system call failed.

@@ -1,16 +1,18 @@
 //! One worker's routes in the kernel: it alone writes them.
 
+mod claims;
+mod counters;
 pub(crate) mod flow;
 pub(crate) mod ring;
 
 use std::collections::{BTreeMap, HashMap, hash_map};
 use std::net::SocketAddr;
-use std::ops::{Bound, RangeInclusive};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use aya::maps::{self, Map, MapData, MapError};
-use fair_share::{Claimant, Share};
+use fair_share::Share;
 use linux_net::Clock;
 use turn_types::{AllocationId, Instant, WorkerId};
 
@@ -23,6 +25,7 @@ use crate::bpf::slots::Slots;
 use crate::error::KernelPathError;
 use crate::limits::{LEASE, SILENT_AFTER};
 
+pub use self::counters::FlowCounters;
 use self::flow::{Directions, Limit, RouteSlots};
 pub use self::flow::{Flow, FlowCookie};
 pub use self::ring::{Ring, RingDatagram, RingEntry};
@@ -34,51 +37,6 @@ pub struct FlowId {
     pub allocation: AllocationId,
     /// The channel's number.
     pub channel: u16,
-}
-
-/// Traffic relayed by the kernel, since the last report.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FlowCounters {
-    /// Datagrams to peers.
-    pub to_peer_packets: u64,
-    /// Bytes of their payload.
-    pub to_peer_bytes: u64,
-    /// Datagrams to clients.
-    pub to_client_packets: u64,
-    /// Bytes of their payload, without the ChannelData header.
-    pub to_client_bytes: u64,
-    /// Datagrams of clients that were dropped because they were over the bandwidth.
-    pub to_peer_over: u64,
-    /// The same of peers.
-    pub to_client_over: u64,
-}
-
-impl FlowCounters {
-    /// True if all are zero.
-    #[must_use]
-    pub fn is_zero(&self) -> bool {
-        *self == Self::default()
-    }
-
-    const fn add(&mut self, more: &Self) {
-        self.to_peer_packets = self.to_peer_packets.wrapping_add(more.to_peer_packets);
-        self.to_peer_bytes = self.to_peer_bytes.wrapping_add(more.to_peer_bytes);
-        self.to_client_packets = self.to_client_packets.wrapping_add(more.to_client_packets);
-        self.to_client_bytes = self.to_client_bytes.wrapping_add(more.to_client_bytes);
-        self.to_peer_over = self.to_peer_over.wrapping_add(more.to_peer_over);
-        self.to_client_over = self.to_client_over.wrapping_add(more.to_client_over);
-    }
-
-    const fn less(&self, before: &Self) -> Self {
-        Self {
-            to_peer_packets: self.to_peer_packets.wrapping_sub(before.to_peer_packets),
-            to_peer_bytes: self.to_peer_bytes.wrapping_sub(before.to_peer_bytes),
-            to_client_packets: self.to_client_packets.wrapping_sub(before.to_client_packets),
-            to_client_bytes: self.to_client_bytes.wrapping_sub(before.to_client_bytes),
-            to_peer_over: self.to_peer_over.wrapping_sub(before.to_peer_over),
-            to_client_over: self.to_client_over.wrapping_sub(before.to_client_over),
-        }
-    }
 }
 
 /// Write access to the map of keys: index and generation of the entry of each.
@@ -290,30 +248,6 @@ impl Routes {
         self.ring.as_mut()
     }
 
-    /// Claims the slot of a flow for its client, before the flow is [set](Self::set) or its peer's
-    /// datagrams are [delivered](Self::deliver_to_ring). A flow keeps the share until it is removed
-    /// or withdrawn.
-    ///
-    /// # Errors
-    /// No free slot, or the client has its share of slots that are scarce.
-    pub fn claim(
-        &mut self,
-        now: Instant,
-        id: FlowId,
-        claimant: &Claimant<'_>,
-    ) -> Result<(), KernelPathError> {
-        if let hash_map::Entry::Vacant(entry) = self.shares.entry(id) {
-            entry.insert(self.common.shares.claim(now, claimant)?);
-        }
-        Ok(())
-    }
-
-    fn release(&mut self, id: FlowId) {
-        if let Some(share) = self.shares.remove(&id) {
-            self.common.shares.release(share);
-        }
-    }
-
     /// Delivers a peer's datagrams to the ring, or updates such a route: for a client with a
     /// connection. The worker handles the other direction and the limits. `None` if the kernel does
     /// not support it.
@@ -512,29 +446,6 @@ impl Routes {
         // Ids, not positions: a removal before the turn leaves the others at their positions.
         self.unvisited = flows.next().map(|(next, _)| *next..=last);
         self.unvisited.is_none()
-    }
-
-    /// Finds silent ones among the next ring routes: one word is read for each.
-    fn find_silent_ring_routes(&mut self, now: Instant, routes_max: usize) {
-        let after = self.ring_visited.take().map_or(Bound::Unbounded, Bound::Excluded);
-        let mut routes = self.ring_routes.range((after, Bound::Unbounded));
-        for (id, route) in routes.by_ref().take(routes_max) {
-            // A flow in use has a proof that is renewed, or not older than its last datagram.
-            let (proven, _) = self.common.entries.proof(route.pair.to_client());
-            if Instant::from_nanos(proven).max(route.since) + SILENT_AFTER <= now {
-                self.silent.push(*id);
-            }
-            self.ring_visited = Some(*id);
-        }
-        if routes.next().is_none() {
-            self.ring_visited = None;
-        }
-    }
-
-    /// Takes one of the flows that the last part of a sweep found silent while slots are scarce. It
-    /// is to be removed or withdrawn, so that another flow gets the slot.
-    pub fn pop_silent(&mut self) -> Option<FlowId> {
-        self.silent.pop()
     }
 
     fn all_flows(&self) -> Option<RangeInclusive<FlowId>> {

@@ -1,0 +1,28 @@
+//! Routes of channels, as their driver needs to know.
+
+use fair_share::Claimant;
+use turn_types::AllocationId;
+
+use super::Server;
+use crate::io::RouteId;
+
+impl Server {
+    /// Treats a channel as one without traffic, after the driver has removed its route: the next
+    /// data on the channel installs a route again.
+    pub fn forget_traffic(&mut self, id: RouteId) {
+        let allocations = &mut self.state.allocations;
+        let slot = allocations.of_id(id.allocation);
+        let channels = slot.map(|slot| &mut allocations.get_mut(slot).channels);
+        if let Some(channel) = channels.and_then(|channels| channels.get_mut(id.channel)) {
+            (channel.has_traffic, channel.route) = (false, None);
+        }
+    }
+
+    /// The client of an allocation, as it is counted in tables that clients share.
+    #[must_use]
+    pub fn claimant(&self, id: AllocationId) -> Option<Claimant<'_>> {
+        let allocations = &self.state.allocations;
+        let allocation = allocations.get(allocations.of_id(id)?);
+        Some(allocation.grant.claimant(allocation.path.five_tuple.client))
+    }
+}
