@@ -225,7 +225,7 @@ impl<N: Net> Offload<N> {
         while let Some(flow) = self.routes.as_mut().and_then(RouteTable::pop_silent) {
             let id = RouteId { allocation: flow.allocation, channel: flow.channel };
             self.remove(id, server, counters);
-            server.forget_traffic(id);
+            server.await_data(id);
             counters.add(Series::SilentFlows, 1);
         }
     }
@@ -237,7 +237,7 @@ impl<N: Net> Offload<N> {
             .extract_if(self.retried.., |_, why| matches!(why, WhyNot::Full | WhyNot::Share));
         self.retried = first_of(AllocationId(0));
         for (id, _) in next.take(RETRIES_PER_SWEEP) {
-            server.forget_traffic(id);
+            server.await_data(id);
             self.retried = id;
         }
     }

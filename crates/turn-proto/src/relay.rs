@@ -27,7 +27,7 @@ use crate::limits::UDP_PAYLOAD_MAX;
 use crate::policy::Policy;
 use crate::policy::peers::{is_reachable, read_peer, to_public};
 use crate::random::Random;
-use crate::store::{Allocation, Allocations, Outbox, Slot, with_headers};
+use crate::store::{Allocation, Allocations, Outbox, routes, with_headers};
 
 /// A datagram from a client.
 #[derive(Clone, Copy, Debug)]
@@ -60,31 +60,30 @@ struct Payload {
 
 /// ChannelData (RFC 8656 §12.6). A bound channel is enough: permissions are not checked.
 pub(crate) fn channel_data(
-    allocations: &mut Allocations,
-    slot: Slot,
+    allocation: &mut Allocation,
     packet: &FromClient<'_>,
     message: &ChannelData<'_>,
     outbox: &mut Outbox,
 ) -> Result<Verdict, DropReason> {
     let now = packet.now;
-    let mut has_traffic = true;
-    let verdict = counted(live(allocations.get_mut(slot), now)?, |allocation| {
+    counted(live(allocation, now)?, |allocation| {
         relays_datagrams(allocation)?;
         let bound = allocation.channels.of_number(message.number, now);
         let channel = bound.ok_or(DropReason::ChannelNotBound)?;
         let peer = channel.peer;
-        has_traffic = channel.has_traffic;
         if !is_reachable(&channel.own, peer.port()) {
             return Err(DropReason::OwnAddress);
         }
+        let awaits_data = channel.awaits_data;
         let len = u16::try_from(message.data.len()).map_err(|_| DropReason::TooLong)?;
         let start = CHANNEL_HEADER_LEN as u16;
-        send_to_peer(allocation, packet, peer, Payload { start, len, dont_fragment: false })
-    });
-    if !has_traffic && verdict.is_ok() {
-        allocations.begin_traffic(packet.policy, now, (slot, message.number), outbox);
-    }
-    verdict
+        let payload = Payload { start, len, dont_fragment: false };
+        let verdict = send_to_peer(allocation, packet, peer, payload);
+        if awaits_data && verdict.is_ok() {
+            routes::install(allocation, message.number, packet.policy, now, outbox);
+        }
+        verdict
+    })
 }
 
 /// A Send indication (RFC 8656 §11.2).
@@ -128,8 +127,7 @@ pub(crate) fn to_client(
     let Some(slot) = allocations.of_peer(packet.relay, peer) else {
         return Err(unpermitted(allocations, packet.relay));
     };
-    let mut first_on = None;
-    let verdict = counted(allocations.get_mut(slot), |allocation| {
+    counted(allocations.get_mut(slot), |allocation| {
         if allocation.socket(peer.family(), now).is_none() {
             return Err(DropReason::RelayClosed);
         }
@@ -147,8 +145,7 @@ pub(crate) fn to_client(
         if !allocation.to_client.take(now, size) {
             return Err(DropReason::Bandwidth);
         }
-        let frame = frame(allocation, packet, random, header)?;
-        first_on = frame.first_on;
+        let frame = frame(allocation, packet, random, header, outbox)?;
         allocation.traffic.to_client_packets += 1;
         allocation.traffic.to_client_bytes += len as u64;
         Ok(Verdict::ToClient {
@@ -159,11 +156,7 @@ pub(crate) fn to_client(
             padding: frame.padding,
             meta,
         })
-    });
-    if let Some(channel) = first_on {
-        allocations.begin_traffic(packet.policy, now, (slot, channel), outbox);
-    }
-    verdict
+    })
 }
 
 /// An allocation that has not expired: one that has is reclaimed by its timer.
@@ -227,27 +220,26 @@ struct Frame {
     header: u8,
     /// Zero bytes behind the datagram.
     padding: u8,
-    /// Channel without earlier traffic.
-    first_on: Option<u16>,
 }
 
 /// Writes the header of a peer's datagram: that of ChannelData if the peer has a channel, else that
 /// of a Data indication.
 fn frame(
-    allocation: &Allocation,
+    allocation: &mut Allocation,
     packet: &FromPeer<'_>,
     random: &mut Random,
     header: &mut HeaderBuffer,
+    outbox: &mut Outbox,
 ) -> Result<Frame, DropReason> {
     let FromPeer { policy, now, peer, len, .. } = *packet;
     let mut padding = padded_len(len) - len;
-    let mut first_on = None;
     let header_len = if let Some(channel) = allocation.channels.of_peer(peer, now) {
         let len = u16::try_from(len).map_err(|_| DropReason::TooLong)?;
         let start = header.first_chunk_mut().ok_or(DropReason::TooLong)?;
         write_channel_header(start, channel.number, len);
-        if !channel.has_traffic {
-            first_on = Some(channel.number.get());
+        if channel.awaits_data {
+            let number = channel.number.get();
+            routes::install(allocation, number, policy, now, outbox);
         }
         // Streams need it to find the next message. Some clients read DTLS as a stream: there it is
         // allowed (RFC 8656 §12.5), and costs nothing beside the record.
@@ -263,7 +255,7 @@ fn frame(
         return Err(DropReason::TooLong);
     }
     // At most HEADER_MAX and 3.
-    Ok(Frame { header: header_len as u8, padding: padding as u8, first_on })
+    Ok(Frame { header: header_len as u8, padding: padding as u8 })
 }
 
 /// The attributes of a Send indication.

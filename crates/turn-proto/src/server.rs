@@ -529,7 +529,7 @@ fn handle_channel_data(state: &mut State, from: &FromClient<'_>) -> Result<Verdi
     match slot_of_client(state, from) {
         Some(slot) => {
             let State { allocations, outbox, .. } = state;
-            relay::channel_data(allocations, slot, from, &message, outbox)
+            relay::channel_data(allocations.get_mut(slot), from, &message, outbox)
         }
         None => queue_data(state, from),
     }

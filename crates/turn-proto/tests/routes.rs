@@ -96,7 +96,7 @@ fn a_channel_that_lost_its_route_gets_one_with_its_next_data() {
     for by_peer in [false, true] {
         // The driver has removed it.
         world.routes.clear();
-        world.server.forget_traffic(id);
+        world.server.await_data(id);
         assert_eq!(told(&mut world, |world| client.bind(world, NUMBER, PEER).success()), 0);
         if by_peer {
             world.from_peer(relayed, PEER, b"next").to_client();
@@ -106,10 +106,10 @@ fn a_channel_that_lost_its_route_gets_one_with_its_next_data() {
         assert_eq!(only(&world).id, id);
     }
     world.routes.clear();
-    world.server.forget_traffic(id);
+    world.server.await_data(id);
     assert_eq!(told(&mut world, |world| client.refresh(world, Some(0)).success()), 0);
     // Of an allocation that has ended.
-    world.server.forget_traffic(id);
+    world.server.await_data(id);
     assert!(world.server.claimant(id.allocation).is_none());
 }
 

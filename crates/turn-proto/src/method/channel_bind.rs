@@ -54,8 +54,8 @@ impl Permit<'_> {
         let expires = now + rules.lifetimes.permission;
         self.allocations.permit(slot, Permission { ip: peer.ip(), expires, own: ports.clone() });
         let expires = now + rules.lifetimes.channel;
-        let channel =
-            Channel { number, peer, expires, own: ports, has_traffic: false, route: None };
+        let awaits_data = self.allocations.has_routes();
+        let channel = Channel { number, peer, expires, own: ports, awaits_data, route: None };
         self.allocations.bind(slot, channel, self.outbox);
         self.allocations.get_mut(slot).history.bound(now);
         self.allocations.arm(slot);

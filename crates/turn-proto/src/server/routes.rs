@@ -7,14 +7,13 @@ use super::Server;
 use crate::io::RouteId;
 
 impl Server {
-    /// Treats a channel as one without traffic, after the driver has removed its route: the next
-    /// data on the channel installs a route again.
-    pub fn forget_traffic(&mut self, id: RouteId) {
+    /// Lets the next data of a channel install its route again, after the driver has removed it.
+    pub fn await_data(&mut self, id: RouteId) {
         let allocations = &mut self.state.allocations;
         let slot = allocations.of_id(id.allocation);
         let channels = slot.map(|slot| &mut allocations.get_mut(slot).channels);
         if let Some(channel) = channels.and_then(|channels| channels.get_mut(id.channel)) {
-            (channel.has_traffic, channel.route) = (false, None);
+            (channel.awaits_data, channel.route) = (true, None);
         }
     }
 

@@ -16,8 +16,8 @@ pub(crate) struct Channel {
     pub(crate) peer: PeerAddr,
     pub(crate) expires: Instant,
     pub(crate) own: OwnPorts,
-    /// Data was relayed by the channel. A channel without traffic has no route.
-    pub(crate) has_traffic: bool,
+    /// The next data installs its route. False without a kernel path.
+    pub(crate) awaits_data: bool,
     /// Its route, as it was installed or updated last; `None` if it has none.
     pub(crate) route: Option<InstalledRoute>,
 }
@@ -67,8 +67,8 @@ impl Channels {
         if let Ok(at) = self.find(number.get())
             && self.by_number[at].peer == peer
         {
-            let Channel { has_traffic, route, .. } = self.by_number[at];
-            self.by_number[at] = Channel { has_traffic, route, ..channel };
+            let Channel { awaits_data, route, .. } = self.by_number[at];
+            self.by_number[at] = Channel { awaits_data, route, ..channel };
             return;
         }
         self.retain(|found| found.number != number && found.peer != peer, gone);
@@ -151,7 +151,7 @@ mod tests {
 
     fn channel(raw: u16, port: u16, expires: Instant) -> Channel {
         let (number, peer) = (number(raw), peer(port));
-        Channel { number, peer, expires, own: None, has_traffic: false, route: None }
+        Channel { number, peer, expires, own: None, awaits_data: false, route: None }
     }
 
     fn bound(pairs: &[(u16, u16)]) -> Channels {

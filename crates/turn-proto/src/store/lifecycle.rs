@@ -178,25 +178,6 @@ impl Allocations {
         }
     }
 
-    /// Notes the first data that was relayed by a channel, and installs its route.
-    #[cold]
-    pub(crate) fn begin_traffic(
-        &mut self,
-        policy: &Policy,
-        now: Instant,
-        (slot, channel): (Slot, u16),
-        outbox: &mut Outbox,
-    ) {
-        let has_routes = self.has_routes();
-        let allocation = self.get_mut(slot);
-        if let Some(channel) = allocation.channels.get_mut(channel) {
-            channel.has_traffic = true;
-        }
-        if has_routes {
-            routes::begin(allocation, channel, policy, now, outbox);
-        }
-    }
-
     /// Closes overdue connections. The end of one that is being made comes as an event.
     fn close_overdue_connections(&mut self, slot: Slot, now: Instant, outbox: &mut Outbox) {
         let connections = self.get(slot).connections.iter();

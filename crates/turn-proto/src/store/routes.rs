@@ -34,14 +34,15 @@ pub(crate) fn update(
         return;
     }
     let mut channels = mem::take(&mut allocation.channels);
-    for channel in channels.iter_mut().filter(|channel| channel.has_traffic) {
+    for channel in channels.iter_mut().filter(|channel| !channel.awaits_data) {
         update_one(allocation, channel, policy, now, outbox);
     }
     allocation.channels = channels;
 }
 
-/// Installs the route of a channel by which the first data was relayed.
-pub(crate) fn begin(
+/// Installs the route of a channel at its first data.
+#[cold]
+pub(crate) fn install(
     allocation: &mut Allocation,
     channel: u16,
     policy: &Policy,
@@ -50,6 +51,7 @@ pub(crate) fn begin(
 ) {
     let mut channels = mem::take(&mut allocation.channels);
     if let Some(channel) = channels.get_mut(channel) {
+        channel.awaits_data = false;
         update_one(allocation, channel, policy, now, outbox);
     }
     allocation.channels = channels;

@@ -74,7 +74,7 @@ struct ChannelData {
     number: ChannelNumber,
     peer: PeerAddr,
     expires: Instant,
-    has_traffic: bool,
+    awaits_data: bool,
     route: Option<InstalledRoute>,
 }
 
@@ -101,9 +101,9 @@ fields!(Snapshot {
 });
 fields!(MobilityData { 1 => ticket, 2 => serial, 3 => next, 4 => answered });
 fields!(SocketData { 1 => relay, 2 => local, 3 => expires });
-// Another process has routes of its own. It takes each channel for one with traffic: live sessions
-// continue by the kernel path after a restart, also in the direction that has no packet then.
-fields!(ChannelData { 1 => number, 2 => peer, 3 => expires; has_traffic: true, route: None });
+// Another process has routes of its own. It installs them at once: live sessions continue by the
+// kernel path after a restart, also in the direction that has no packet then.
+fields!(ChannelData { 1 => number, 2 => peer, 3 => expires; awaits_data: false, route: None });
 
 /// Progress of an allocation with its packets, which count as no change of it.
 #[derive(Clone, Debug)]
@@ -259,8 +259,8 @@ impl Allocation {
         let Self { permissions, channels, connections, .. } = self;
         let permissions = permissions.iter().map(|held| (held.ip, held.expires)).collect();
         let channels = channels.iter().map(|channel| {
-            let Channel { number, peer, expires, has_traffic, route, own: _ } = *channel;
-            ChannelData { number, peer, expires, has_traffic, route }
+            let Channel { number, peer, expires, awaits_data, route, own: _ } = *channel;
+            ChannelData { number, peer, expires, awaits_data, route }
         });
         let sockets = self.sockets.each_ref().map(|socket| {
             let RelaySocket { relay, local, expires, lease: _ } = socket.as_ref()?;
@@ -311,8 +311,8 @@ impl Allocation {
             permissions.install(Permission { ip, expires, own: None });
         }
         let restored = snapshot.channels.into_iter().map(|data| {
-            let ChannelData { number, peer, expires, has_traffic, route } = data;
-            Channel { number, peer, expires, own: None, has_traffic, route }
+            let ChannelData { number, peer, expires, awaits_data, route } = data;
+            Channel { number, peer, expires, own: None, awaits_data, route }
         });
         let channels = Channels::restore(restored);
         let mut connections = PeerConnections::default();
@@ -401,7 +401,7 @@ mod tests {
             let number = ChannelNumber::new(raw).unwrap();
             let (peer, route) = (peer(last), Some(route));
             let channel =
-                Channel { number, peer, expires: END, own: None, has_traffic: true, route };
+                Channel { number, peer, expires: END, own: None, awaits_data: false, route };
             channels.bind(channel, |_| ());
         }
         let mut connections = PeerConnections::default();
