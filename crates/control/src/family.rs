@@ -143,7 +143,7 @@ impl Series {
             }
             Self::SilentFlows => counter(
                 "kernel_channels_silent",
-                "Channels without traffic that lost their place in the kernel path to others",
+                "Channels without traffic that lost their slot in the kernel path",
             ),
             Self::Fate(_) => {
                 counter("fates", "Packets from sockets that were not dropped, by fate")
