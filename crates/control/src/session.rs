@@ -40,9 +40,9 @@ turn_types::labels! {
         Off => "off",
         /// No channel is bound; Send and Data indications are for the sockets.
         NoChannel => "no_channel",
-        /// No data was relayed by its channels, or none for a while, and others want the slots.
+        /// Channels without data, or silent for ten seconds while slots were scarce.
         Silent => "silent",
-        /// A channel is in use, and the kernel has as many as it may.
+        /// A channel is in use, and no slot is free.
         Full => "full",
         /// A channel is in use, few slots are free, and the client, its network, account or realm
         /// has its share.

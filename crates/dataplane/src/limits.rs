@@ -285,7 +285,7 @@ pub const SWEEP_EVERY: Duration = Duration::from_secs(1);
 pub const SWEEP_CELLS: usize = 1024;
 
 /// Channels that were refused a slot in the kernel and may claim one again, per sweep. A claim
-/// takes some microseconds, so that all together take a thousandth of a worker's time.
+/// takes some microseconds: all together take a thousandth of a worker's time.
 pub const RETRIES_PER_SWEEP: usize = 256;
 
 /// Time between two parts of a sweep, which so take a tenth of a worker's time at most. A worker

@@ -23,9 +23,9 @@ pub const RENEW_EVERY: Duration = Duration::from_millis(1750);
 /// end per second, 2,000 slots rest.
 pub const REST: Duration = Duration::from_secs(2);
 
-/// Silence after which a flow gives its slot back while slots are scarce: longer than the pauses of
-/// speech and the interval of most keep-alives of media (RFC 7675: 5 seconds), so that only flows
-/// without use lose their slots. The next packet of the flow goes by the sockets and claims a slot.
+/// Silence after which a flow loses its slot while slots are scarce. Pauses of speech are shorter,
+/// and so is the interval of most keep-alives of media (RFC 7675: 5 seconds). The next packet of
+/// the flow goes by the sockets and claims a slot.
 pub const SILENT_AFTER: Duration = Duration::from_secs(10);
 
 /// Time after a refusal for which slots are scarce: refused flows with traffic claim again within

@@ -1,5 +1,5 @@
-//! Shares of the table of flows: one client does not take all slots, and silent flows give theirs
-//! back while others want them.
+//! Shares of the table of flows: one client does not take all slots, and silent flows lose theirs
+//! while others want them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl Clients {
         assert_eq!(self.0.path.run(Hook::Xdp, &frame, 1).unwrap().verdict, Verdict::Redirect);
     }
 
-    /// Sweeps all flows. Returns the silent ones, in their order.
+    /// Sweeps all flows. Returns the silent ones, sorted.
     fn silent(&mut self, now: Instant) -> Vec<FlowId> {
         assert!(self.0.routes.sweep(now, usize::MAX, |_, _| ()));
         let mut silent: Vec<_> = std::iter::from_fn(|| self.0.routes.pop_silent()).collect();
@@ -98,7 +98,7 @@ fn a_client_with_many_flows_leaves_slots_to_others() {
         }
         // A flow that has a slot is updated.
         clients.set(now, GREEDY, 0).unwrap();
-        // A slot that was given back is counted no more.
+        // A released slot is counted no more.
         (0..200).for_each(|number| _ = clients.0.routes.remove(id(number)));
         clients.set(now, GREEDY, 20_000).unwrap();
     });

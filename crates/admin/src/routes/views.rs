@@ -111,7 +111,7 @@ fn path(app: &App, session: &Session) -> String {
         Some("off") => "there is no kernel path on this server",
         Some("no_channel") => "no channel is bound, and the kernel relays channels alone",
         Some("silent") => {
-            "no data was sent by its channels, or none for a while, and others want the places"
+            "its channels had no data, or none for ten seconds while slots were scarce"
         }
         Some("share") => {
             "the kernel path is nearly full, and the client, its network, account or realm has its \

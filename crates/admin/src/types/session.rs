@@ -114,9 +114,9 @@ pub struct SessionOffload {
     /// relays a channel's packets once the host's rules were seen to forward them: see `packets`.
     pub by: String,
     /// Why by sockets: `off` (there is no kernel path), `no_channel` (none is bound), `silent` (no
-    /// data was sent by its channels, or none for a while), `full` (the kernel has as many as it
-    /// may), `share` (it has nearly as many, and the client has its share), `transport` (the client
-    /// does not come over UDP) or `failed` (the kernel refused). Absent where it is the kernel.
+    /// recent data on its channels), `full` (no free slot), `share` (few free slots, and the client
+    /// has its share), `transport` (not UDP) or `failed` (the kernel refused). Absent where
+    /// it is the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Channels with a route in the kernel, of the session's `channels`.

@@ -181,7 +181,7 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Serves packets that waited for their allocations, in their order.
+    /// Serves packets that waited for their allocations, oldest first.
     fn serve_queued(&mut self) {
         while let Some(packet) = self.cx.server.poll_queued() {
             self.serve_queued_packet(&packet);

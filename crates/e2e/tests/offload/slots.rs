@@ -56,7 +56,7 @@ fn a_greedy_account_leaves_slots_and_gives_back_those_it_does_not_use() {
     let what = || format!("an account elsewhere gets a slot: {:#}", scene.session(&other));
     wait_until(what, || slots(&scene, &other) == 1);
 
-    // The channels that have slots are silent from now on; one that was refused has traffic.
+    // The channels with slots are silent now. A refused channel has traffic.
     let of_greedy = || greedy.iter().map(|caller| slots(&scene, caller)).sum::<u64>();
     let what = || format!("silent channels give slots back: {}", of_greedy());
     wait_until(what, || {
@@ -78,7 +78,7 @@ fn caller(scene: &Scene, account: usize, family: IpFamily) -> Caller {
     Caller::allocate(socket, server, scene.config.accounts[account], IpFamily::V4)
 }
 
-/// Binds channels to as many ports of the peer.
+/// Binds channels to successive ports of the peer.
 fn bind(scene: &Scene, caller: &mut Caller, channels: usize) -> Vec<ChannelNumber> {
     let ports = (5000..).take(channels);
     ports.map(|port| caller.bind(SocketAddr::new(scene.lab.v4.peer, port))).collect()

@@ -101,8 +101,8 @@ fields!(Snapshot {
 });
 fields!(MobilityData { 1 => ticket, 2 => serial, 3 => next, 4 => answered });
 fields!(SocketData { 1 => relay, 2 => local, 3 => expires });
-// Another process has routes of its own. It installs them at once: live sessions continue by the
-// kernel path after a restart, also in the direction that has no packet then.
+// The next process installs the routes without awaiting data: after a restart live sessions
+// continue by the kernel path, also in a direction without a packet then.
 fields!(ChannelData { 1 => number, 2 => peer, 3 => expires; awaits_data: false, route: None });
 
 /// Progress of an allocation with its packets, which count as no change of it.

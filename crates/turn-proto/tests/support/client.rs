@@ -269,7 +269,7 @@ impl Client {
         })
     }
 
-    /// Binds a channel, and sends the first data by the channel: it has a route from then on.
+    /// Binds a channel, and sends its first data, which installs the route.
     pub fn use_channel(&mut self, world: &mut World, number: u16, peer: &str) {
         self.bind(world, number, peer).success();
         self.send_channel(world, number, b"").to_peer();

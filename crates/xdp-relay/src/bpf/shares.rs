@@ -9,7 +9,7 @@ use turn_types::Instant;
 use crate::error::KernelPathError;
 use crate::limits::{SCARCE_BELOW, SCARCE_FOR};
 
-/// Counts of all workers' flows. Used when a flow begins or ends, never for a packet.
+/// Counts of all workers' flows, locked at the first and last packet of a flow only.
 #[derive(Debug)]
 pub(crate) struct Shares {
     slots: Mutex<Slots>,
@@ -55,7 +55,7 @@ impl Shares {
         self.refused.store(now.as_nanos(), Relaxed);
     }
 
-    /// True if silent flows are to give their slots back: few slots are free, or a flow was refused
+    /// True if silent flows lose their slots: few slots are free, or a flow was refused
     /// a short time ago.
     pub(crate) fn are_scarce(&self, now: Instant) -> bool {
         let refused = self.refused.load(Relaxed);
@@ -67,7 +67,7 @@ impl Shares {
     }
 
     fn slots(&self) -> MutexGuard<'_, Slots> {
-        // Counts that a panic left behind are wrong by one flow.
+        // After a panic the counts are wrong by one flow.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

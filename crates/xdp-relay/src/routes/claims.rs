@@ -1,4 +1,4 @@
-//! Slots of a worker's flows: claimed for clients, and given back by silent flows.
+//! Slots of a worker's flows: claimed for clients, released by silent flows.
 
 use std::collections::hash_map;
 use std::ops::Bound;
@@ -52,8 +52,8 @@ impl Routes {
         }
     }
 
-    /// Takes one of the flows that the last part of a sweep found silent while slots are scarce. It
-    /// is to be removed or withdrawn, so that another flow gets the slot.
+    /// Takes a flow that the last part of a sweep found silent while slots are scarce. The caller
+    /// removes or withdraws it, which frees the slot.
     pub fn pop_silent(&mut self) -> Option<FlowId> {
         self.silent.pop()
     }

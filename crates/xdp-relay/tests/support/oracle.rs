@@ -228,8 +228,8 @@ impl Oracle {
         self.send_first(client, number);
     }
 
-    /// Sends the first data of a channel, from which on the channel has a route. It is not counted,
-    /// and takes nothing of the bandwidth.
+    /// Sends the first data of a channel, which installs its route. The data is not counted, and
+    /// takes nothing of the bandwidth.
     fn send_first(&mut self, (client, server): (SocketAddr, SocketAddr), number: u16) {
         let path = Self::path(client, server);
         let of_it =
