@@ -1,5 +1,6 @@
 //! Shares of the table of flows: the slots of each client, network, account and realm.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,20 +8,37 @@ use fair_share::{Claimant, LOGGED_IN, Share, Shortage, Slots, system_hasher};
 use turn_types::Instant;
 
 use crate::error::KernelPathError;
-use crate::limits::{SCARCE_BELOW, SCARCE_FOR};
+use crate::limits::{REST, SCARCE_BELOW, SCARCE_FOR};
 
 /// Counts of all workers' flows, locked at the first and last packet of a flow only.
 #[derive(Debug)]
 pub(crate) struct Shares {
-    slots: Mutex<Slots>,
+    counts: Mutex<Counts>,
     /// Time of the last refusal in nanoseconds; 0 for none.
     refused: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Counts {
+    slots: Slots,
+    /// Shares of removed flows by the time of removal: a slot is in use until it has rested.
+    /// Otherwise a client that removes flows as fast as it makes them would take all slots.
+    resting: VecDeque<(Instant, Share)>,
+}
+
+impl Counts {
+    fn release_rested(&mut self, now: Instant) {
+        while let Some((_, share)) = self.resting.pop_front_if(|(since, _)| *since + REST <= now) {
+            self.slots.release(share);
+        }
+    }
 }
 
 impl Shares {
     pub(crate) fn new(flows: u32) -> Self {
         let slots = Slots::new(&LOGGED_IN, flows, system_hasher());
-        Self { slots: Mutex::new(slots), refused: AtomicU64::new(0) }
+        let counts = Counts { slots, resting: VecDeque::new() };
+        Self { counts: Mutex::new(counts), refused: AtomicU64::new(0) }
     }
 
     /// Claims a slot for a client.
@@ -32,7 +50,7 @@ impl Shares {
         now: Instant,
         claimant: &Claimant<'_>,
     ) -> Result<Share, KernelPathError> {
-        self.slots().claim(claimant).map_err(|shortage| match shortage {
+        self.counts(now).slots.claim(claimant).map_err(|shortage| match shortage {
             Shortage::Table => self.full(now),
             Shortage::Share => {
                 self.refuse(now);
@@ -41,8 +59,9 @@ impl Shares {
         })
     }
 
-    pub(crate) fn release(&self, share: Share) {
-        self.slots().release(share);
+    /// Releases the share of a removed flow, in effect after [`REST`].
+    pub(crate) fn release(&self, now: Instant, share: Share) {
+        self.counts(now).resting.push_back((now, share));
     }
 
     /// Records that a flow was refused, and returns the error.
@@ -62,12 +81,14 @@ impl Shares {
         if refused > 0 && now < Instant::from_nanos(refused) + SCARCE_FOR {
             return true;
         }
-        let slots = self.slots();
+        let Counts { slots, .. } = &*self.counts(now);
         slots.capacity().saturating_sub(slots.held()) < slots.capacity() / SCARCE_BELOW
     }
 
-    fn slots(&self) -> MutexGuard<'_, Slots> {
+    fn counts(&self, now: Instant) -> MutexGuard<'_, Counts> {
         // After a panic the counts are wrong by one flow.
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.release_rested(now);
+        counts
     }
 }

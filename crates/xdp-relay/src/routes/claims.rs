@@ -4,6 +4,7 @@ use std::collections::hash_map;
 use std::ops::Bound;
 
 use fair_share::Claimant;
+use linux_net::Clock;
 use turn_types::Instant;
 
 use super::{FlowId, Routes};
@@ -31,7 +32,7 @@ impl Routes {
 
     pub(super) fn release(&mut self, id: FlowId) {
         if let Some(share) = self.shares.remove(&id) {
-            self.common.shares.release(share);
+            self.common.shares.release(Clock::instant(), share);
         }
     }
 
