@@ -101,9 +101,15 @@ fields!(Snapshot {
 });
 fields!(MobilityData { 1 => ticket, 2 => serial, 3 => next, 4 => answered });
 fields!(SocketData { 1 => relay, 2 => local, 3 => expires });
-// The next process installs the routes without awaiting data: after a restart live sessions
-// continue by the kernel path, also in a direction without a packet then.
-fields!(ChannelData { 1 => number, 2 => peer, 3 => expires; awaits_data: false, route: None });
+// The next process installs the routes of channels in use without awaiting data: live sessions
+// continue by the kernel path after a restart, also in a direction without a packet then.
+fields!(ChannelData {
+    1 => number,
+    2 => peer,
+    3 => expires,
+    4 => awaits_data or false;
+    route: None
+});
 
 /// Progress of an allocation with its packets, which count as no change of it.
 #[derive(Clone, Debug)]

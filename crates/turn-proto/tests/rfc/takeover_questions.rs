@@ -67,6 +67,21 @@ fn clients_that_are_gone_are_taken_over_beside_others() {
     assert_eq!(taken.collect::<Vec<_>>(), [false, true]);
 }
 
+/// A successor installs routes of channels in use alone.
+#[test]
+fn an_imported_channel_without_data_has_no_route() {
+    let mut old = World::with(policy());
+    let mut client = Client::new(1000);
+    client.allocate(&mut old);
+    client.bind(&mut old, 0x4000, PEER).success();
+    let mut new = next(&old, policy());
+    let ReleasedAllocation { state, sockets, .. } = leave(&mut old).remove(0);
+    take(&mut new, &state, &sockets).unwrap();
+    assert_eq!(new.routes.len(), 0);
+    client.send_channel(&mut new, 0x4000, b"first").to_peer();
+    assert_eq!(new.routes.len(), 1);
+}
+
 /// A removed import releases port, quota and route, and can be imported again.
 #[test]
 fn an_allocation_that_is_given_back_may_come_again() {
@@ -74,7 +89,7 @@ fn an_allocation_that_is_given_back_may_come_again() {
     let mut old = World::with(rules());
     let mut client = Client::new(1000);
     client.allocate(&mut old);
-    client.bind(&mut old, 0x4000, PEER).success();
+    client.use_channel(&mut old, 0x4000, PEER);
     let mut new = next(&old, rules());
     let ReleasedAllocation { id, state, sockets } = leave(&mut old).remove(0);
     take(&mut new, &state, &sockets).unwrap();
