@@ -10,7 +10,7 @@ use crate::levels::{LEVELS_MAX, Levels, UNIT};
 /// A client that takes an entry of a table, or a part of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Claimant<'a> {
-    address: IpAddr,
+    address: Option<IpAddr>,
     login: Option<Login<'a>>,
 }
 
@@ -18,6 +18,7 @@ pub struct Claimant<'a> {
 struct Login<'a> {
     realm: &'a str,
     account: &'a str,
+    is_within_realm: bool,
 }
 
 /// A network, account or realm, as the key of its counter.
@@ -26,6 +27,7 @@ pub(crate) struct Node {
     pub(crate) key: u64,
     /// Units of use of a single entry, 1..=[`UNIT`]: the inverse of the weight. 0: no node.
     pub(crate) units: u16,
+    pub(crate) is_realm: bool,
 }
 
 /// Counters of one client, from the smallest network to the realm.
@@ -42,14 +44,30 @@ impl<'a> Claimant<'a> {
     /// A client at an address.
     #[must_use]
     pub const fn at(address: IpAddr) -> Self {
-        Self { address, login: None }
+        Self { address: Some(address), login: None }
+    }
+
+    /// A client whose address says nothing about the customer: no network is counted.
+    #[must_use]
+    pub const fn at_shared_address() -> Self {
+        Self { address: None, login: None }
     }
 
     /// The client with its account and realm. An account without a name, as on an open relay, is
     /// not counted.
     #[must_use]
     pub const fn with_account(self, realm: &'a str, account: &'a str) -> Self {
-        Self { login: Some(Login { realm, account }), ..self }
+        let login = Login { realm, account, is_within_realm: false };
+        Self { login: Some(login), ..self }
+    }
+
+    /// The client in a table of its own realm: the realm is not counted.
+    #[must_use]
+    pub const fn within_realm(mut self) -> Self {
+        if let Some(login) = &mut self.login {
+            login.is_within_realm = true;
+        }
+        self
     }
 
     /// Counters of the client. Keys are hashes under a secret seed: no client can choose whose
@@ -57,28 +75,30 @@ impl<'a> Claimant<'a> {
     pub(crate) fn nodes(&self, levels: &Levels, hasher: &RandomState) -> Nodes {
         let mut nodes = Nodes::default();
         let mut free = nodes.0.iter_mut();
-        let mut push = |key, weight: u32| {
+        let mut push = |key, weight: u32, is_realm| {
             if let Some(node) = free.next() {
                 // A weight is at least 1, so the quotient fits.
-                *node = Node { key, units: (UNIT / weight) as u16 };
+                *node = Node { key, units: (UNIT / weight) as u16, is_realm };
             }
         };
-        let address = self.address.to_canonical();
-        for level in levels.prefixes {
-            let length = match address {
-                IpAddr::V4(_) => level.v4,
-                IpAddr::V6(_) => Some(level.v6),
-            };
-            if let Some(length) = length {
-                push(hasher.hash_one(Prefix::containing(address, length)), level.weight);
+        if let Some(address) = self.address {
+            let address = address.to_canonical();
+            for level in levels.prefixes {
+                let length = match address {
+                    IpAddr::V4(_) => level.v4,
+                    IpAddr::V6(_) => Some(level.v6),
+                };
+                if let Some(length) = length {
+                    push(hasher.hash_one(Prefix::containing(address, length)), level.weight, false);
+                }
             }
         }
-        if let Some(Login { realm, account }) = self.login {
+        if let Some(Login { realm, account, is_within_realm }) = self.login {
             if let Some(weight) = levels.account.filter(|_| !account.is_empty()) {
-                push(hasher.hash_one((realm, account)), weight);
+                push(hasher.hash_one((realm, account)), weight, false);
             }
-            if let Some(weight) = levels.realm {
-                push(hasher.hash_one(realm), weight);
+            if let Some(weight) = levels.realm.filter(|_| !is_within_realm) {
+                push(hasher.hash_one(realm), weight, true);
             }
         }
         nodes

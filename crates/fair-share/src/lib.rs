@@ -36,7 +36,7 @@ pub use claimant::Claimant;
 pub use levels::{CLIENTS, LOGGED_IN, Levels, PrefixLevel, REFLECTION_TARGETS, USERS};
 pub use meter::{Allowance, Meter};
 pub use queue::FairQueue;
-pub use slots::{Share, Shortage, Slots};
+pub use slots::{Share, Shortage, Slots, Supply};
 
 /// A hasher with a secret seed of the system's, for tables and budgets outside of a worker.
 #[cfg(feature = "std")]

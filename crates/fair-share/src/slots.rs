@@ -17,7 +17,8 @@ const COMPARED: usize = 32;
 /// Number of entries of each client in a table.
 ///
 /// The caller owns the table: claims a [`Share`] before adding an entry, stores the share with the
-/// entry, and releases the share after removing the entry.
+/// entry, and releases the share after removing the entry. An entry may have the weight of several:
+/// a table of bytes has an entry of `n` bytes in `n` slots.
 #[derive(Debug)]
 pub struct Slots {
     levels: &'static Levels,
@@ -25,15 +26,29 @@ pub struct Slots {
     held: u32,
     /// Entries of each network, account and realm that has any.
     counts: HashMap<u64, u32, RandomState>,
+    /// Several realms share the table.
+    realms_compete: bool,
     hasher: RandomState,
     /// State of a generator that chooses the entries to compare.
     choice: u64,
 }
 
-/// Slot of one entry, with the charged networks, account and realm.
+/// Slots of one entry, with the charged networks, account and realm.
 #[derive(Debug)]
 #[must_use = "a share that is not released counts for ever"]
-pub struct Share(Nodes);
+pub struct Share {
+    nodes: Nodes,
+    slots: u32,
+}
+
+/// Size of a table, with the free part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Supply {
+    /// Number of free slots.
+    pub free: u32,
+    /// Number of all slots.
+    pub capacity: u32,
+}
 
 /// Reason for which a table has no slot for a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +65,13 @@ impl Slots {
     pub fn new(levels: &'static Levels, capacity: u32, hasher: RandomState) -> Self {
         let choice = hasher.hash_one(capacity) | 1;
         let counts = HashMap::with_hasher(hasher.clone());
-        Self { levels, capacity, held: 0, counts, hasher, choice }
+        Self { levels, capacity, held: 0, counts, realms_compete: true, hasher, choice }
+    }
+
+    /// Sets if realms compete for the slots. A realm that has all clients must not keep slots free
+    /// from itself.
+    pub const fn set_realms_compete(&mut self, compete: bool) {
+        self.realms_compete = compete;
     }
 
     /// Number of slots in use.
@@ -87,11 +108,37 @@ impl Slots {
     /// # Errors
     /// The same errors as [`claim`](Self::claim).
     pub fn check(&self, claimant: &Claimant<'_>) -> Result<(), Shortage> {
-        if self.held >= self.capacity {
+        self.check_slots(claimant, 1)
+    }
+
+    /// Checks that a client could claim the slots of one entry.
+    ///
+    /// # Errors
+    /// The same errors as [`claim`](Self::claim).
+    pub fn check_slots(&self, claimant: &Claimant<'_>, slots: u32) -> Result<(), Shortage> {
+        let free = self.capacity.saturating_sub(self.held);
+        self.check_supply(claimant, slots, Supply { free, capacity: self.capacity })
+    }
+
+    /// Checks that a client with the present use could get `slots` slots of another table, whose
+    /// entries are entries of this table as well. 0 slots: the entry is counted already.
+    ///
+    /// # Errors
+    /// The table is full, or the client has a full share of a nearly full table.
+    pub fn check_supply(
+        &self,
+        claimant: &Claimant<'_>,
+        slots: u32,
+        supply: Supply,
+    ) -> Result<(), Shortage> {
+        if supply.free < slots.max(1) {
             return Err(Shortage::Table);
         }
+        if !supply.is_scarce() {
+            return Ok(());
+        }
         let nodes = claimant.nodes(self.levels, &self.hasher);
-        if self.total_use(&nodes, 1) <= self.allowance() {
+        if self.total_use(&nodes, slots) <= supply.allowance() {
             return Ok(());
         }
         Err(Shortage::Share)
@@ -99,21 +146,26 @@ impl Slots {
 
     /// Claims a slot for an entry that exists already, even beyond the capacity.
     pub fn keep(&mut self, claimant: &Claimant<'_>) -> Share {
-        self.held += 1;
-        let nodes = claimant.nodes(self.levels, &self.hasher);
-        for node in nodes.iter() {
-            *self.counts.entry(node.key).or_insert(0) += 1;
-        }
-        Share(nodes)
+        self.keep_slots(claimant, 1)
     }
 
-    /// Releases a slot.
+    /// Claims the slots of one entry that exists already, even beyond the capacity.
+    pub fn keep_slots(&mut self, claimant: &Claimant<'_>, slots: u32) -> Share {
+        self.held = self.held.saturating_add(slots);
+        let nodes = claimant.nodes(self.levels, &self.hasher);
+        for node in nodes.iter() {
+            *self.counts.entry(node.key).or_insert(0) += slots;
+        }
+        Share { nodes, slots }
+    }
+
+    /// Releases the slots of an entry.
     #[expect(clippy::needless_pass_by_value, reason = "a share is released once")]
     pub fn release(&mut self, share: Share) {
-        self.held = self.held.saturating_sub(1);
-        for node in share.0.iter() {
+        self.held = self.held.saturating_sub(share.slots);
+        for node in share.nodes.iter() {
             if let Some(count) = self.counts.get_mut(&node.key) {
-                *count -= 1;
+                *count = count.saturating_sub(share.slots);
                 if *count == 0 {
                     self.counts.remove(&node.key);
                 }
@@ -141,7 +193,7 @@ impl Slots {
         let [before, after] = [0, 1].map(|more| self.whole_use(&own, more));
         let mut rival: Option<Rival> = None;
         for position in self.sample(entries) {
-            let used = self.whole_use(&share_at(position).0, 0);
+            let used = self.whole_use(&share_at(position).nodes, 0);
             match &mut rival {
                 Some(rival) => rival.consider(position, used),
                 None => rival = Some(Rival { used, oldest: position, newest: position }),
@@ -161,25 +213,12 @@ impl Slots {
     /// each divided by the weight of the level. [`UNIT`] is one entry of a single address. A sum
     /// separates clients of one realm or network, where the maximum would be equal.
     fn total_use(&self, nodes: &Nodes, more: u32) -> u64 {
-        let used = nodes.iter().map(|node| {
+        let limiting = nodes.iter().filter(|node| !node.is_realm || self.realms_compete);
+        let used = limiting.map(|node| {
             let count = self.counts.get(&node.key).copied().unwrap_or(0);
             u64::from(count + more) * u64::from(node.units)
         });
         used.sum()
-    }
-
-    /// Largest use with which a client may still get a slot. While an eighth of the table is free,
-    /// the use is unlimited. The limit is then a quarter of the table, and falls by the square of
-    /// the free part. The square reserves slots for clients without entries, even when thousands of
-    /// clients take full shares. A client without entries, in a network with few, gets any free
-    /// slot.
-    fn allowance(&self) -> u64 {
-        let (free, capacity) = (u64::from(self.capacity - self.held), u64::from(self.capacity));
-        if free * SCARCE >= capacity {
-            return u64::MAX;
-        }
-        let square = u64::from(UNIT) * free * free * (SCARCE * SCARCE / 4) / capacity;
-        square.max(2 * u64::from(UNIT))
     }
 
     /// Positions of entries to compare, in ascending order: all entries of a small table, otherwise
@@ -192,6 +231,28 @@ impl Slots {
             choice = xorshift(choice.rotate_left(32));
             number * part + (choice % part as u64) as usize
         })
+    }
+}
+
+impl Supply {
+    /// Returns true where shares apply: less than an eighth is free.
+    #[must_use]
+    pub fn is_scarce(self) -> bool {
+        u64::from(self.free) * SCARCE < u64::from(self.capacity)
+    }
+
+    /// Largest use with which a client may still get a slot. While an eighth of the table is free,
+    /// the use is unlimited. The limit is then a quarter of the table, and falls by the square of
+    /// the free part. The square reserves slots for clients without entries, even when thousands of
+    /// clients take full shares. A client without entries, in a network with few, gets any free
+    /// slot.
+    fn allowance(self) -> u64 {
+        if !self.is_scarce() {
+            return u64::MAX;
+        }
+        let (free, capacity) = (u64::from(self.free), u64::from(self.capacity));
+        let square = u64::from(UNIT) * free * free * (SCARCE * SCARCE / 4) / capacity;
+        square.max(2 * u64::from(UNIT))
     }
 }
 

@@ -132,3 +132,52 @@ fn an_account_makes_room_for_others_of_its_realm_and_provider() {
     let position = slots.rival(&of("bob", 600), table.len(), |position| &table[position]).unwrap();
     assert!(position < 500, "{position}");
 }
+
+/// One realm: the last slots are for its clients. Two realms: they are for the other one.
+#[test]
+fn the_only_realm_has_the_whole_table() {
+    let of = |realm: &'static str, number: u32| {
+        Claimant::at(IpAddr::from(((number + 0x1000) << 16).to_be_bytes())).with_account(realm, "")
+    };
+    let mut slots = slots(&LOGGED_IN, 4096);
+    slots.set_realms_compete(false);
+    for number in 0..4095 {
+        assert_eq!(slots.claim(&of("a", number)).map(drop), Ok(()), "{number}");
+    }
+    slots.set_realms_compete(true);
+    assert_eq!(slots.check(&of("a", 5000)), Err(Shortage::Share));
+    assert_eq!(slots.check(&of("b", 5000)), Ok(()));
+    slots.set_realms_compete(false);
+    assert_eq!(slots.check(&of("a", 5000)), Ok(()));
+}
+
+/// Entries with the weight of several slots, as in a queue of bytes.
+#[test]
+fn large_entries_leave_slots_to_others_and_come_back() {
+    let mut slots = slots(&CLIENTS, 1 << 20);
+    let mut shares = Vec::new();
+    while slots.check_slots(&client(1), 1500).is_ok() {
+        shares.push(slots.keep_slots(&client(1), 1500));
+    }
+    assert!((7 << 17..1 << 20).contains(&slots.held()), "{}", slots.held());
+    assert_eq!(slots.check_slots(&honest(1), 1500), Ok(()));
+    assert_eq!(slots.check_slots(&honest(1), 1 << 20), Err(Shortage::Table));
+    shares.into_iter().for_each(|share| slots.release(share));
+    assert!(slots.held() == 0 && slots.counts.is_empty());
+}
+
+#[test]
+fn entries_of_one_table_are_shares_of_another() {
+    let mut slots = slots(&LOGGED_IN, u32::MAX);
+    let shares: Vec<_> = (0..900).map(|_| slots.keep(&client(1))).collect();
+    let [ample, scarce, full] = [125, 124, 0].map(|free| Supply { free, capacity: 1000 });
+    assert_eq!(slots.check_supply(&client(1), 1, ample), Ok(()));
+    assert_eq!(slots.check_supply(&client(1), 1, scarce), Err(Shortage::Share));
+    assert_eq!(slots.check_supply(&client(1), 0, scarce), Err(Shortage::Share));
+    assert_eq!(slots.check_supply(&honest(1), 1, scarce), Ok(()));
+    assert_eq!(slots.check_supply(&honest(1), 1, full), Err(Shortage::Table));
+    // No network counts where addresses say nothing.
+    let anywhere = Claimant::at_shared_address();
+    assert_eq!(slots.check_supply(&anywhere, 1, scarce), Ok(()));
+    drop(shares);
+}
