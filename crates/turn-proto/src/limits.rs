@@ -137,10 +137,11 @@ pub const QUEUED_BYTES_PER_CLIENT_MAX: usize = 512 << 10;
 
 /// Bytes of packets that wait for allocations in one worker: 32 clients that move in the same
 /// moment and fill their queues, thousands that do not.
-pub const QUEUED_BYTES_MAX: usize = 16 << 20;
+pub const QUEUED_BYTES_MAX: u32 = 16 << 20;
 
-/// Memory charged for each waiting packet besides its bytes: its path and its place in the queue.
-pub const QUEUED_PACKET_OVERHEAD: usize = 128;
+/// Memory charged for each waiting packet besides its bytes: its path, its share, and its place in
+/// the queue.
+pub const QUEUED_PACKET_OVERHEAD: usize = 256;
 
 /// Longest ORIGIN that is read, in bytes: scheme, a name of 253 bytes is not sent in practice, and
 /// coturn reads as many.

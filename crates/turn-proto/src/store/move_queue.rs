@@ -9,19 +9,25 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use ahash::RandomState;
+use fair_share::{CLIENTS, Claimant, Share, Slots};
 use hashbrown::HashMap;
 use turn_types::FiveTuple;
 
 use crate::io::QueuedPacket;
-use crate::limits::{QUEUED_BYTES_MAX, QUEUED_BYTES_PER_CLIENT_MAX};
+use crate::limits::{QUEUED_BYTES_MAX, QUEUED_BYTES_PER_CLIENT_MAX, QUEUED_PACKET_OVERHEAD};
 
-/// Full, for one client or in all.
+const _: () = assert!(
+    size_of::<(QueuedPacket, Share)>() <= QUEUED_PACKET_OVERHEAD,
+    "what a waiting packet is charged covers it"
+);
+
+/// Full, for one client, for its network, or in all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueFull;
 
 #[derive(Debug, Default)]
 struct Queue {
-    packets: Vec<QueuedPacket>,
+    packets: Vec<(QueuedPacket, Share)>,
     bytes: usize,
 }
 
@@ -29,27 +35,33 @@ struct Queue {
 #[derive(Debug)]
 pub(crate) struct MoveQueues {
     waiting: HashMap<FiveTuple, Queue, RandomState>,
-    released: VecDeque<QueuedPacket>,
-    /// Of both.
-    bytes: usize,
+    released: VecDeque<(QueuedPacket, Share)>,
+    /// Bytes of both.
+    bytes: Slots,
 }
 
 impl MoveQueues {
     pub(crate) fn new(hasher: RandomState) -> Self {
-        Self { waiting: HashMap::with_hasher(hasher), released: VecDeque::new(), bytes: 0 }
+        let bytes = Slots::new(&CLIENTS, QUEUED_BYTES_MAX, hasher.clone());
+        Self { waiting: HashMap::with_hasher(hasher), released: VecDeque::new(), bytes }
     }
 
     /// Appends a packet to its client's queue.
     pub(crate) fn push(&mut self, packet: QueuedPacket) -> Result<(), QueueFull> {
+        let five_tuple = packet.path.five_tuple;
         let cost = packet.cost();
-        let before = self.waiting.get(&packet.path.five_tuple).map_or(0, |queue| queue.bytes);
-        if before + cost > QUEUED_BYTES_PER_CLIENT_MAX || self.bytes + cost > QUEUED_BYTES_MAX {
+        let before = self.waiting.get(&five_tuple).map_or(0, |queue| queue.bytes);
+        if before + cost > QUEUED_BYTES_PER_CLIENT_MAX {
             return Err(QueueFull);
         }
-        let queue = self.waiting.entry(packet.path.five_tuple).or_default();
-        queue.packets.push(packet);
+        // No packet is larger than the queue of a client.
+        let bytes = u32::try_from(cost).map_err(|_| QueueFull)?;
+        let claimant = Claimant::at(five_tuple.client.ip());
+        self.bytes.check_slots(&claimant, bytes).map_err(|_| QueueFull)?;
+        let share = self.bytes.keep_slots(&claimant, bytes);
+        let queue = self.waiting.entry(five_tuple).or_default();
+        queue.packets.push((packet, share));
         queue.bytes += cost;
-        self.bytes += cost;
         Ok(())
     }
 
@@ -71,23 +83,34 @@ impl MoveQueues {
 
     /// The next packet to be handled.
     pub(crate) fn poll(&mut self) -> Option<QueuedPacket> {
-        let packet = self.released.pop_front()?;
-        self.bytes -= packet.cost();
+        let (packet, share) = self.released.pop_front()?;
+        self.bytes.release(share);
         Some(packet)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use core::net::{IpAddr, Ipv6Addr};
+
     use turn_types::{ClientAddr, ClientPath, IpMeta, ServerAddr, SocketId, Transport};
 
     use super::*;
-    use crate::limits::QUEUED_PACKET_OVERHEAD;
 
     fn packet(port: u16, number: u8, len: usize) -> QueuedPacket {
+        packet_from([192, 0, 2, 1].into(), port, number, len)
+    }
+
+    /// A packet of a client in another `/16` for each number.
+    fn packet_of_network(number: u16, len: usize) -> QueuedPacket {
+        let [high, low] = (number + 0x1000).to_be_bytes();
+        packet_from([high, low, 0, 1].into(), 1, 0, len)
+    }
+
+    fn packet_from(client: IpAddr, port: u16, number: u8, len: usize) -> QueuedPacket {
         let five_tuple = FiveTuple {
             transport: Transport::Udp,
-            client: ClientAddr(([192, 0, 2, 1], port).into()),
+            client: ClientAddr((client, port).into()),
             server: ServerAddr(([198, 51, 100, 1], 3478).into()),
         };
         let path = ClientPath { five_tuple, socket: SocketId(0) };
@@ -114,7 +137,7 @@ mod tests {
         assert_eq!(queues.poll(), None);
         queues.release(&packet(2, 0, 0).path.five_tuple);
         while queues.poll().is_some() {}
-        assert_eq!((queues.bytes, queues.waiting.len()), (0, 0));
+        assert_eq!((queues.bytes.held(), queues.waiting.len()), (0, 0));
     }
 
     #[test]
@@ -131,7 +154,7 @@ mod tests {
             let full = (0..9).find(|_| queues.push(packet(port, 0, 60_000)).is_err());
             assert!(full.is_some());
         }
-        assert!(queues.bytes <= QUEUED_BYTES_MAX, "{}", queues.bytes);
+        assert!(queues.bytes.held() <= QUEUED_BYTES_MAX, "{}", queues.bytes.held());
         // What was released and not polled counts.
         queues.release(&packet(2, 0, 0).path.five_tuple);
         assert_eq!(queues.push(packet(2, 0, 60_000)), Err(QueueFull));
@@ -144,17 +167,38 @@ mod tests {
     fn all_clients_fill_the_memory_to_the_last_byte_and_each_poll_frees_its_own() {
         let mut queues = queues();
         let of_client = QUEUED_BYTES_PER_CLIENT_MAX / 8;
-        let clients = u16::try_from(QUEUED_BYTES_MAX / QUEUED_BYTES_PER_CLIENT_MAX).unwrap();
-        for port in 0..clients {
-            for number in 0..8 {
-                queues.push(packet(port, number, of_client - QUEUED_PACKET_OVERHEAD)).unwrap();
+        let clients = QUEUED_BYTES_MAX as usize / of_client;
+        let packet =
+            |number: usize| packet_of_network(number as u16, of_client - QUEUED_PACKET_OVERHEAD);
+        for number in 0..clients {
+            // The last of them are beyond the share of a packet of this size.
+            if queues.push(packet(number)).is_err() {
+                assert!(number > clients * 9 / 10, "{number}");
+                queues.push(packet_of_network(number as u16, 0)).unwrap();
             }
         }
-        assert_eq!(queues.push(packet(clients, 0, 0)), Err(QueueFull));
-        queues.release(&packet(0, 0, 0).path.five_tuple);
+        queues.release(&packet(0).path.five_tuple);
+        let held = queues.bytes.held();
         assert!(queues.poll().is_some());
-        let same = || packet(clients, 0, of_client - QUEUED_PACKET_OVERHEAD);
-        assert_eq!(queues.push(same()), Ok(()));
-        assert_eq!(queues.push(same()), Err(QueueFull));
+        assert_eq!(held - queues.bytes.held(), of_client as u32);
+        queues.push(packet(clients)).unwrap();
+    }
+
+    /// The clients of one site move at the same time, each with a full queue.
+    #[test]
+    fn a_site_leaves_memory_to_a_client_of_another_network() {
+        let mut queues = queues();
+        let mut dropped = 0;
+        for number in 0..4096_u128 {
+            let client = Ipv6Addr::from_bits(0x2001_0db8_0001 << 80 | number << 64 | 1);
+            for _ in 0..7 {
+                let packet = packet_from(client.into(), 1, 0, 60_000);
+                dropped += u32::from(queues.push(packet).is_err());
+            }
+        }
+        assert!(dropped > 0 && queues.bytes.held() > QUEUED_BYTES_MAX / 8 * 7);
+        for number in 0..100 {
+            assert_eq!(queues.push(packet_of_network(number, 1200)), Ok(()), "{number}");
+        }
     }
 }

@@ -568,7 +568,10 @@ fn a_queue_is_bounded() {
         }
     };
     assert_eq!(full, DropReason::Moving);
-    assert_eq!(taken, limits::QUEUED_BYTES_PER_CLIENT_MAX / (1004 + 128));
+    assert_eq!(
+        taken,
+        limits::QUEUED_BYTES_PER_CLIENT_MAX / (1004 + limits::QUEUED_PACKET_OVERHEAD)
+    );
     moving.workers.exchange();
     assert_eq!(moving.workers.worlds[1].after_queue.len(), taken);
 }
