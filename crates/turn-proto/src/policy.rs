@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
-use turn_types::{IpFamily, Realm, Secret};
+use fair_share::Supply;
+use turn_types::{IpFamily, Realm, Secret, WorkerId};
 
 pub(crate) mod alternates;
 pub(crate) mod discovery;
@@ -391,6 +392,21 @@ impl Policy {
     /// Returns true if allocations can have an address of a family.
     pub(crate) fn relays_family(&self, family: IpFamily) -> bool {
         self.relay_of(family).next().is_some() || self.prefixes_of(family).next().is_some()
+    }
+
+    /// Returns the number of relayed addresses of a family that a worker has, and can still give.
+    pub(crate) fn port_supply(&self, family: IpFamily, worker: WorkerId) -> Supply {
+        let mut supply = Supply { free: 0, capacity: 0 };
+        for relay in self.relay_of(family) {
+            supply.free += relay.ports.free(self.ports);
+            supply.capacity += self.ports.count();
+        }
+        for prefix in self.prefixes_of(family) {
+            let Supply { free, capacity } = prefix.supply(worker);
+            supply.free += free;
+            supply.capacity += capacity;
+        }
+        supply
     }
 
     /// Returns true if an address is relayed from.

@@ -76,7 +76,9 @@ impl Server {
     #[must_use]
     pub fn new(config: ServerConfig) -> Self {
         let ServerConfig { worker, policy, registry, seed, routes } = config;
-        Self { policy, state: State::new(worker, registry, seed, routes) }
+        let mut state = State::new(worker, registry, seed, routes);
+        state.set_realms_compete(!policy.realms.is_empty());
+        Self { policy, state }
     }
 
     /// Takes a datagram from a client, or one message of a client's stream. An answer is written to

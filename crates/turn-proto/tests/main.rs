@@ -16,6 +16,7 @@ mod revoked;
 mod rfc;
 mod routes;
 mod security_history;
+mod shares;
 #[allow(
     dead_code,
     unreachable_pub,

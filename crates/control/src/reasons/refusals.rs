@@ -127,6 +127,10 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
         Refusal::PortsExhausted => {
             "Widen `relay.ports`, or add relay addresses or a prefix (`relay.prefixes`)."
         }
+        Refusal::PortsShare => {
+            "Fewer than an eighth of the ports are free, and the rest is for other networks and users: widen `relay.ports`, \
+             or add relay addresses. Where an address is many customers', set `quotas.allocations_per_address = 0`."
+        }
         Refusal::SystemExhausted => {
             "Raise the limit of open files (LimitNOFILE under systemd), or look for the lack of memory."
         }
@@ -139,6 +143,10 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
         Refusal::RealmQuota => "Raise `quotas.allocations_total` of this entry of `realms`.",
         Refusal::BandwidthQuota => {
             "Raise `quotas.bytes_per_second_total`, here or in the entry of `realms`, lower `bytes_per_second`, or add a server."
+        }
+        Refusal::QuotaShare => {
+            "Less than an eighth of a total quota is left, and the rest is for other networks and users: raise it, or add a \
+             server. Where an address is many customers', set `quotas.allocations_per_address = 0`."
         }
         Refusal::TotalQuota => "Raise `quotas.allocations_total`, or add a server.",
         Refusal::PermissionLimit => "Raise `quotas.permissions` for clients with so many peers.",

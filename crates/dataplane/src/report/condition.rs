@@ -6,6 +6,8 @@
 pub(crate) enum Condition {
     /// No relay port is free.
     PortsExhausted,
+    /// Few relay ports, or allocations of a total quota, are free.
+    Share,
     /// The user database does not answer.
     UserDatabase,
     /// `quotas.allocations_per_user` is reached.
@@ -39,13 +41,17 @@ pub(crate) enum Condition {
 }
 
 impl Condition {
-    pub(super) const COUNT: usize = 16;
+    pub(super) const COUNT: usize = 17;
 
     pub(super) const fn text(self) -> &'static str {
         match self {
             Self::PortsExhausted => {
                 "no relay port is free: clients are refused; widen relay.ports, add relay \
                  addresses, or lower the quotas"
+            }
+            Self::Share => {
+                "few relay ports, or allocations of a total quota, are free: clients of networks and users with \
+                 many allocations are refused; widen relay.ports, add relay addresses, or raise the quota"
             }
             Self::UserDatabase => "the user database does not answer: users cannot log in",
             Self::UserQuota => {

@@ -351,6 +351,8 @@ impl Observer {
     fn warn_of_refusal(&mut self, now: Instant, refused: &RefusedRequest) {
         let warnings = [
             (Refusal::PortsExhausted, Condition::PortsExhausted),
+            (Refusal::PortsShare, Condition::Share),
+            (Refusal::QuotaShare, Condition::Share),
             (Refusal::UserDatabaseUnavailable, Condition::UserDatabase),
             (Refusal::UserQuota, Condition::UserQuota),
             (Refusal::AddressQuota, Condition::AddressQuota),

@@ -17,8 +17,11 @@ section! {
         /// Allocations of all clients of one address (a /64 of IPv6) at a time, whatever their
         /// users; 0 is no limit. The default is some 700 simultaneous calls from behind one NAT:
         /// more than the largest offices and carriers put behind one address, and an eighth of the
-        /// ports. Raise it where a proxy that does not speak the PROXY protocol, or the NAT of a
-        /// cluster, stands in front of all clients. More are refused with 486.
+        /// ports. Set 0 where a proxy that does not speak the PROXY protocol, or the NAT of a
+        /// cluster, stands in front of all clients. More are refused with 486. While fewer than an
+        /// eighth of the ports, or of a total quota, are free, networks and users with many
+        /// allocations get no more (508), and others do; with 0 no network is limited so, and no
+        /// user with `allocations_per_user = 0`.
         #[schemars(example = 200)]
         live allocations_per_address: Count<0, 10_000_000> = Count::new(2000);
         /// Allocations at a time; 0 is as many as there are ports.

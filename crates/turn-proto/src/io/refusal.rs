@@ -81,6 +81,8 @@ turn_types::labels! {
         BadReservationToken => "bad_reservation_token",
         /// No relay port is free.
         PortsExhausted => "ports_exhausted",
+        /// Few relay ports are free, and the network, account or realm of the client has its share.
+        PortsShare => "ports_share",
         /// The system is out of sockets or memory.
         SystemExhausted => "system_exhausted",
         /// The user has as many allocations as allowed.
@@ -93,6 +95,9 @@ turn_types::labels! {
         TotalQuota => "total_quota",
         /// The rates of all allocations, or of the realm's, add up to as much as allowed.
         BandwidthQuota => "bandwidth_quota",
+        /// Little is left of the quota of the server or the realm, and the network, account or
+        /// realm of the client has its share.
+        QuotaShare => "quota_share",
         /// The allocation has as many permissions as allowed.
         PermissionLimit => "permission_limit",
         /// The customer, or the account, began to send to too many peers in a short time.
@@ -170,6 +175,8 @@ impl Refusal {
             | Self::BandwidthQuota
             | Self::BadReservationToken
             | Self::PortsExhausted
+            | Self::PortsShare
+            | Self::QuotaShare
             | Self::SystemExhausted
             | Self::PermissionLimit
             | Self::NewPeerLimit

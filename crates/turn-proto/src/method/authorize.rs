@@ -19,11 +19,11 @@ impl Allocate<'_> {
         now: Instant,
         allocation: PendingAllocation,
     ) -> Result<(), Refusal> {
-        let grant = allocation.grant.clone();
-        let claimant = grant.claimant(allocation.responder.path.five_tuple.client);
+        let claimant = allocation.grant.claimant(allocation.responder.path.five_tuple.client);
         self.pending
             .check(Wait::Authorizer, &claimant)
             .map_err(|_| Refusal::AuthorizerOverloaded)?;
+        let slot = self.pending.take_slot(Wait::Authorizer, &claimant);
         let five_tuple = allocation.responder.path.five_tuple;
         let applicant = Box::new(Applicant {
             realm: allocation.grant.realm.clone(),
@@ -34,7 +34,7 @@ impl Allocate<'_> {
         });
         let key = (five_tuple, allocation.responder.transaction);
         let waiting = Waiting::Authorizer(Box::new(allocation));
-        let pending = self.pending.insert(now, key, &claimant, waiting);
+        let pending = self.pending.insert(now, key, slot, waiting);
         self.outbox.command(Command::Authorize { pending, applicant });
         Ok(())
     }

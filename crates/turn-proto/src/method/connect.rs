@@ -64,8 +64,7 @@ impl Connect<'_> {
         judge(policy, rules, limits, peer.ip(), named)
             .filter(|own| is_reachable_by_tcp(own, peer.port()) && !is_itself)
             .ok_or(Refusal::PeerForbidden)?;
-        let grant = allocation.grant.clone();
-        let claimant = grant.claimant(allocation.path.five_tuple.client);
+        let claimant = allocation.grant.claimant(allocation.path.five_tuple.client);
         if !self.allocations.may_connect(slot)
             || self.pending.check(Wait::Connect, &claimant).is_err()
         {
@@ -73,11 +72,12 @@ impl Connect<'_> {
         }
         // Each counts, as ports can be scanned by it.
         self.new_peers.take(rules.quotas, now, allocation, 1)?;
+        let slot_of_wait = self.pending.take_slot(Wait::Connect, &claimant);
         let connection = self.allocations.free_connection_id(self.worker, self.random);
         let responder = responder.clone();
         let key = (responder.path.five_tuple, responder.transaction);
         let waiting = Waiting::Connect(Box::new(PendingConnect { responder, connection }));
-        let pending = self.pending.insert(now, key, &claimant, waiting);
+        let pending = self.pending.insert(now, key, slot_of_wait, waiting);
         let connecting = PeerConnection::connecting(connection, peer, now);
         self.allocations.add_connection(slot, connecting);
         self.outbox.tcp(TcpCommand::Connect { pending, connection, relay, peer });

@@ -16,7 +16,7 @@ use crate::policy::prefixes::ClaimedAddress;
 use crate::policy::{Policy, PortRequirement};
 use crate::store::{
     Allocation, Bucket, Channels, ClaimedPort, History, Mobility, PeerConnections,
-    PendingAllocation, Permissions, RelaySocket, Reservation, SocketState, Waiting,
+    PendingAllocation, Permissions, RelaySocket, Reservation, SocketState, Wait, Waiting,
 };
 
 /// The answer to [`Command::OpenRelay`].
@@ -44,8 +44,7 @@ impl Allocate<'_> {
                 allocation.set(family, SocketState::Opening(port));
             }
             RequestedAddresses::One(family, requirement) => {
-                let protocol = allocation.wanted.kept.protocol;
-                let port = self.claim(policy, family, protocol, requirement)?;
+                let port = self.claim(policy, family, requirement, &allocation)?;
                 allocation.set(family, SocketState::Opening(port));
             }
             RequestedAddresses::Both(requirement) => {
@@ -81,17 +80,29 @@ impl Allocate<'_> {
         })
     }
 
-    /// Claims an address of a prefix, or a free port on a relay address.
+    /// Claims an address of a prefix, or a free port on a relay address, within the client's share.
     fn claim(
+        &mut self,
+        policy: &Policy,
+        family: IpFamily,
+        requirement: PortRequirement,
+        allocation: &PendingAllocation,
+    ) -> Result<ClaimedPort, Refusal> {
+        if !policy.relays_family(family) {
+            return Err(Refusal::FamilyUnsupported);
+        }
+        allocation.quota.check_ports(policy.port_supply(family, self.ids.worker()))?;
+        self.claim_free(policy, family, allocation.wanted.kept.protocol, requirement)
+    }
+
+    /// Claims an address of a prefix, or a free port on a relay address.
+    fn claim_free(
         &mut self,
         policy: &Policy,
         family: IpFamily,
         protocol: RelayProtocol,
         requirement: PortRequirement,
     ) -> Result<ClaimedPort, Refusal> {
-        if !policy.relays_family(family) {
-            return Err(Refusal::FamilyUnsupported);
-        }
         self.claim_of_prefix(policy, family, protocol, requirement)
             .or_else(|| self.claim_of_address(policy, family, requirement))
             .ok_or(Refusal::PortsExhausted)
@@ -154,12 +165,15 @@ impl Allocate<'_> {
         requirement: PortRequirement,
         allocation: &mut PendingAllocation,
     ) -> Result<(), Refusal> {
-        let protocol = allocation.wanted.kept.protocol;
+        let mut reason = Refusal::PortsExhausted;
         for family in IpFamily::ALL {
-            let claimed = self.claim(policy, family, protocol, requirement);
+            let claimed = self.claim(policy, family, requirement, allocation);
+            if let Err(Refusal::PortsShare) = claimed {
+                reason = Refusal::PortsShare;
+            }
             allocation.set(family, claimed.map_or_else(SocketState::Failed, SocketState::Opening));
         }
-        if allocation.waits() { Ok(()) } else { Err(Refusal::PortsExhausted) }
+        if allocation.waits() { Ok(()) } else { Err(reason) }
     }
 
     /// Opens the relay sockets of an Allocate, which waits for them.
@@ -167,10 +181,10 @@ impl Allocate<'_> {
         let key = (allocation.responder.path.five_tuple, allocation.responder.transaction);
         let protocol = allocation.wanted.kept.protocol;
         let ports: Vec<_> = allocation.opening().map(|port| (port.relay, port.at)).collect();
-        let grant = allocation.grant.clone();
-        let claimant = grant.claimant(key.0.client);
+        let claimant = allocation.grant.claimant(key.0.client);
+        let slot = self.pending.take_slot(Wait::Other, &claimant);
         let waiting = Waiting::Relay(Box::new(allocation));
-        let pending = self.pending.insert(now, key, &claimant, waiting);
+        let pending = self.pending.insert(now, key, slot, waiting);
         for (relay, at) in ports {
             self.outbox.open(pending, protocol, relay, at);
         }
@@ -233,7 +247,7 @@ impl Allocate<'_> {
                 .claim_of_address(policy, at.family(), requirement)
                 .ok_or(Refusal::PortsExhausted),
             Some(requirement) if tried < PORT_ATTEMPTS_MAX => {
-                self.claim(policy, at.family(), protocol, requirement)
+                self.claim_free(policy, at.family(), protocol, requirement)
             }
             Some(_) | None => Err(Refusal::PortsExhausted),
         };

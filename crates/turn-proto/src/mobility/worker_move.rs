@@ -83,7 +83,8 @@ impl Moves<'_> {
         };
         let key = (request.path.five_tuple, responder.transaction);
         let waiting = Waiting::Worker(Box::new(waiting));
-        let pending = self.pending.insert(now, key, &claimant, waiting);
+        let slot = self.pending.take_slot(Wait::Other, &claimant);
+        let pending = self.pending.insert(now, key, slot, waiting);
         let question = Box::new(Question { pending, asker: self.ids.worker(), refresh });
         self.outbox.command(Command::AskWorker { worker, question });
         self.repeat_at(now + MOVE_AGAIN_AFTER);

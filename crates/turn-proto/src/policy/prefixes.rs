@@ -11,6 +11,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use fair_share::Supply;
 use turn_types::{IpFamily, Prefix, RelayProtocol, WorkerId};
 
 use super::ports::{PortLease, PortRange, PortRequirement, RelayPorts};
@@ -117,6 +118,20 @@ impl RelayPrefix {
             .map(|range| u64::from(range.count()))
             .sum();
         of_worker * self.0.workers.len() as u64
+    }
+
+    /// Returns the number of allocations of one worker that can have an address, and can still get
+    /// one.
+    pub(crate) fn supply(&self, worker: WorkerId) -> Supply {
+        let tables = self.0.workers.get(usize::from(worker.0)).into_iter().flatten();
+        let mut supply = Supply { free: 0, capacity: 0 };
+        for (index, table) in tables.enumerate() {
+            if let Some(range) = self.places(index) {
+                supply.free += table.first.free(range);
+                supply.capacity += range.count();
+            }
+        }
+        supply
     }
 
     /// Returns the number of transport addresses in use.

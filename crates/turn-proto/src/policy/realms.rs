@@ -122,6 +122,11 @@ impl Realms {
         self
     }
 
+    /// Returns true if the server has only its own realm.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// Returns true if a realm is chosen by a name of this server.
     pub(crate) fn have_server_names(&self) -> bool {
         !self.by_server_name.is_empty()

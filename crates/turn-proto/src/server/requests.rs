@@ -19,13 +19,31 @@ use crate::io::{
 use crate::limits::WAITING_REQUEST_MAX;
 use crate::method::{binding, connection_bind, forbidden_peer, refresh};
 use crate::mobility::by_ticket::is_by_ticket;
-use crate::store::{DeferredRequest, Slot, Source, UserLookup, Wait, Waiting};
+use crate::store::{
+    Allocations, DeferredRequest, ExpectedClients, Slot, Source, UserLookup, Wait, Waiting,
+};
 
 /// The state of a request in the budget of unauthenticated responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Charged {
     No,
     Yes,
+}
+
+/// Returns the grant of the allocation of a 5-tuple, in its slot or expected there.
+fn known_grant<'a>(
+    allocations: &'a Allocations,
+    expected: &'a ExpectedClients,
+    slot: Option<Slot>,
+    five_tuple: &FiveTuple,
+    now: Instant,
+) -> Option<&'a Grant> {
+    let grant = match slot {
+        Some(slot) => &allocations.get(slot).grant,
+        None => &expected.get(five_tuple, now)?.grant,
+    };
+    // The keys of an open relay prove nothing.
+    (!grant.is_anonymous()).then_some(grant)
 }
 
 impl State {
@@ -75,12 +93,8 @@ impl State {
 
     /// The grant of the allocation of a 5-tuple, or of the one that is expected there.
     fn known(&mut self, now: Instant, five_tuple: &FiveTuple) -> Option<&Grant> {
-        let grant = match self.live_slot(now, five_tuple) {
-            Some(slot) => &self.allocations.get(slot).grant,
-            None => &self.expected.get(five_tuple, now)?.grant,
-        };
-        // The keys of an open relay prove nothing.
-        (!grant.is_anonymous()).then_some(grant)
+        let slot = self.live_slot(now, five_tuple);
+        known_grant(&self.allocations, &self.expected, slot, five_tuple, now)
     }
 
     fn after_authentication(
@@ -237,9 +251,11 @@ impl State {
         let (arrived, bytes) = (request.arrived, Box::from(message.bytes()));
         let deferred = DeferredRequest { path: *path, arrived, bytes, by_ticket };
         let lookup = UserLookup { request: deferred, known };
-        let grant = self.known(now.instant, &path.five_tuple).filter(|_| known).cloned();
         let client = path.five_tuple.client;
-        let (wait, claimant) = match &grant {
+        let live = self.live_slot(now.instant, &path.five_tuple);
+        let Self { allocations, expected, .. } = self;
+        let grant = known_grant(allocations, expected, live, &path.five_tuple, now.instant);
+        let (wait, claimant) = match grant.filter(|_| known) {
             Some(grant) => (Wait::KnownUser, grant.claimant(client)),
             None => (Wait::User, Claimant::at(client.ip())),
         };
@@ -249,7 +265,8 @@ impl State {
             return self.refuse_look_up(request, responder, reply);
         }
         let key = (path.five_tuple, message.transaction_id());
-        let pending = self.pending.insert(now.instant, key, &claimant, Waiting::User(lookup));
+        let slot = self.pending.take_slot(wait, &claimant);
+        let pending = self.pending.insert(now.instant, key, slot, Waiting::User(lookup));
         let realm = request.rules.name.clone();
         let has_allocation = known;
         self.outbox.command(Command::FindUser { pending, client, has_allocation, realm, user });

@@ -70,6 +70,14 @@ impl State {
         }
     }
 
+    /// Sets if there are several realms, which compete for bounded tables.
+    pub(super) fn set_realms_compete(&mut self, compete: bool) {
+        self.registry.set_realms_compete(compete);
+        self.allocations.set_realms_compete(compete);
+        self.pending.set_realms_compete(compete);
+        self.expected.set_realms_compete(compete);
+    }
+
     pub(super) const fn allocate(&mut self) -> Allocate<'_> {
         Allocate {
             allocations: &mut self.allocations,
@@ -185,6 +193,7 @@ impl State {
 
     /// Applies a new policy to all allocations.
     pub(super) fn apply(&mut self, policy: &Policy, now: Instant) {
+        self.set_realms_compete(!policy.realms.is_empty());
         for slot in self.allocations.slots() {
             self.allocations.apply(policy, now, slot, &mut self.outbox);
         }

@@ -424,6 +424,11 @@ impl Allocations {
         self.timers.next()
     }
 
+    /// Sets if realms compete for connections with peers.
+    pub(crate) const fn set_realms_compete(&mut self, compete: bool) {
+        self.connection_slots.set_realms_compete(compete);
+    }
+
     /// Returns true if an allocation may have one more connection with a peer.
     pub(crate) fn may_connect(&self, slot: Slot) -> bool {
         let allocation = self.get(slot);

@@ -53,6 +53,11 @@ impl ExpectedClients {
         }
     }
 
+    /// Sets if realms compete for the table.
+    pub(crate) const fn set_realms_compete(&mut self, compete: bool) {
+        self.slots.set_realms_compete(compete);
+    }
+
     /// Checks that one more client may be expected.
     ///
     /// # Errors

@@ -100,11 +100,19 @@ pub(crate) enum Wait {
     Other,
 }
 
+/// Slot of a request that is to wait, for [`Pending::insert`].
+#[derive(Debug)]
+#[must_use = "a slot that is not inserted counts for ever"]
+pub(crate) struct PendingSlot {
+    wait: Wait,
+    share: Share,
+}
+
 #[derive(Debug)]
 struct Entry {
     key: RequestKey,
     waiting: Waiting,
-    share: Share,
+    slot: PendingSlot,
 }
 
 #[derive(Debug)]
@@ -179,6 +187,11 @@ impl Pending {
         }
     }
 
+    /// Sets if realms compete for the slots.
+    pub(crate) fn set_realms_compete(&mut self, compete: bool) {
+        self.slots.iter_mut().for_each(|slots| slots.set_realms_compete(compete));
+    }
+
     /// Returns true if this very request waits.
     pub(crate) fn holds(&self, key: &RequestKey) -> bool {
         self.on(&key.0).any(|entry| entry.key == *key)
@@ -216,22 +229,27 @@ impl Pending {
         self.on(five_tuple).filter(is_lookup).count() < PENDING_USERS_PER_FIVE_TUPLE_MAX
     }
 
-    /// Adds a request of a client, after [`Self::check`].
+    /// Takes a slot for a request of a client, after [`Self::check`].
+    pub(crate) fn take_slot(&mut self, wait: Wait, claimant: &Claimant<'_>) -> PendingSlot {
+        PendingSlot { wait, share: self.slots[wait as usize].keep(claimant) }
+    }
+
+    /// Adds a request of a client to the slot that was taken for it.
     pub(crate) fn insert(
         &mut self,
         now: Instant,
         key: RequestKey,
-        claimant: &Claimant<'_>,
+        slot: PendingSlot,
         waiting: Waiting,
     ) -> PendingId {
+        debug_assert_eq!(slot.wait, Wait::of(&waiting), "a slot of this kind");
         let id = PendingId(self.next_id);
         self.next_id += 1;
         if let Waiting::User(_) = &waiting {
             self.lookup_ends.0.push_back((id, now + USER_LOOKUP_WITHIN));
         }
-        let share = self.slots[Wait::of(&waiting) as usize].keep(claimant);
         self.by_five_tuple.entry(key.0).or_default().push(id);
-        self.entries.insert(id, Entry { key, waiting, share });
+        self.entries.insert(id, Entry { key, waiting, slot });
         self.ends.0.push_back((id, now + PENDING_LIFETIME));
         id
     }
@@ -278,7 +296,8 @@ impl Pending {
                 of.remove();
             }
         }
-        self.slots[Wait::of(&entry.waiting) as usize].release(entry.share);
+        let PendingSlot { wait, share } = entry.slot;
+        self.slots[wait as usize].release(share);
         self.ends.forget(|id| !self.entries.contains_key(id));
         self.lookup_ends.forget(|id| !self.entries.contains_key(id));
         Some(entry.waiting)
@@ -397,7 +416,8 @@ mod tests {
     fn wait(pending: &mut Pending, now: Instant, port: u16) -> PendingId {
         let key = (path(port).five_tuple, TransactionId([1; 12]));
         let claimant = Claimant::at(path(port).five_tuple.client.ip());
-        pending.insert(now, key, &claimant, Waiting::User(lookup(port)))
+        let slot = pending.take_slot(Wait::User, &claimant);
+        pending.insert(now, key, slot, Waiting::User(lookup(port)))
     }
 
     fn new() -> Pending {
@@ -463,7 +483,8 @@ mod tests {
                 break;
             }
             let waiting = Waiting::User(lookup(1));
-            pending.insert(Instant::ZERO, key, &client(number), waiting);
+            let slot = pending.take_slot(Wait::User, &client(number));
+            pending.insert(Instant::ZERO, key, slot, waiting);
         }
         for other in &Wait::ALL[1..] {
             assert_eq!(pending.check(*other, &client(1)), Ok(()), "{other:?}");

@@ -5,17 +5,20 @@
 //! when an allocation begins or ends, never for a packet. Quotas and locations are held through
 //! leases, so that an allocation gives them back however it ends.
 
+mod shares;
+
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
 use ahash::RandomState;
-use fair_share::{Claimant, LOGGED_IN, Share, Slots};
+use fair_share::{Claimant, Share, Supply};
 use turn_types::{AllocationId, Instant, Prefix, Realm, RelayedAddr, WorkerId};
 
+use self::shares::{LimitedLevels, RegistryShares, claimant};
 use crate::io::Refusal;
-use crate::limits::{RESERVATIONS_MAX, RESERVATIONS_PER_ACCOUNT_MAX};
+use crate::limits::RESERVATIONS_PER_ACCOUNT_MAX;
 use crate::policy::PortLease;
 
 /// Access to the one [`Registry`] of a server.
@@ -38,8 +41,8 @@ pub struct Registry {
     total: Held,
     /// Ports kept for a second Allocate; at most [`RESERVATIONS_MAX`].
     reservations: BTreeMap<[u8; 8], ReservationEntry>,
-    /// Shares of accounts and networks in the reservations. `None` before the first worker.
-    reservation_slots: Option<Slots>,
+    /// Shares of networks, accounts and realms. `None` before the first worker.
+    shares: Option<RegistryShares>,
     /// The worker of each mobile allocation; as many entries as allocations at most.
     locations: BTreeMap<AllocationId, Location>,
 }
@@ -104,12 +107,13 @@ pub(crate) struct Reservation {
 struct ReservationEntry {
     held: Reservation,
     share: Share,
+    port_share: Share,
 }
 
 impl Reservation {
     /// The client as it is counted in the table.
     fn claimant(&self) -> Claimant<'_> {
-        Claimant::at(self.customer.first()).with_account(&self.account.realm, &self.account.name)
+        claimant(&self.account, self.customer)
     }
 }
 
@@ -123,7 +127,7 @@ impl Registry {
             realms: BTreeMap::new(),
             total: Held { allocations: 0, rate: 0 },
             reservations: BTreeMap::new(),
-            reservation_slots: None,
+            shares: None,
             locations: BTreeMap::new(),
         }
     }
@@ -160,7 +164,7 @@ impl Registry {
         account: &Account,
         customer: Prefix,
         quota: AllocationQuota,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Option<Share>, Refusal> {
         let full = |used: u32, max: u32| max != 0 && used >= max;
         if !account.name.is_empty() && full(self.allocations_of(account), quota.per_account) {
             return Err(Refusal::UserQuota);
@@ -181,14 +185,22 @@ impl Registry {
         {
             return Err(Refusal::BandwidthQuota);
         }
+        if let Some(shares) = &self.shares {
+            let held_in_realm = || self.held_in(&account.realm);
+            shares.check(account, customer, &quota, self.total, held_in_realm)?;
+        }
         *self.accounts.entry(account.clone()).or_insert(0) += 1;
         *self.customers.entry(customer).or_insert(0) += 1;
         self.realms.entry(account.realm.clone()).or_default().add(quota.rate);
         self.total.add(quota.rate);
-        Ok(())
+        let shares = self.shares.as_mut();
+        Ok(shares.map(|shares| shares.allocations.keep(&claimant(account, customer))))
     }
 
-    fn give_back(&mut self, account: &Account, customer: Prefix, rate: u64) {
+    fn give_back(&mut self, account: &Account, customer: Prefix, rate: u64, share: Option<Share>) {
+        if let (Some(shares), Some(share)) = (&mut self.shares, share) {
+            shares.allocations.release(share);
+        }
         let was_held = one_less(&mut self.accounts, account);
         debug_assert!(was_held, "a quota was given back twice");
         if was_held {
@@ -217,17 +229,20 @@ impl Registry {
         let fits = (account.name.is_empty() || by_account < RESERVATIONS_PER_ACCOUNT_MAX)
             && held(&|held| held.customer == *customer) < RESERVATIONS_PER_ACCOUNT_MAX
             && !self.reservations.contains_key(&token);
-        let slots = self.reservation_slots.as_mut().filter(|_| fits);
-        let share = slots.and_then(|slots| slots.claim(&reservation.claimant()).ok());
-        let Some(share) = share else { return Some(reservation) };
-        self.reservations.insert(token, ReservationEntry { held: reservation, share });
+        let Some(shares) = self.shares.as_mut().filter(|_| fits) else { return Some(reservation) };
+        let Ok(share) = shares.reservations.claim(&reservation.claimant()) else {
+            return Some(reservation);
+        };
+        let port_share = shares.allocations.keep(&reservation.claimant());
+        self.reservations.insert(token, ReservationEntry { held: reservation, share, port_share });
         None
     }
 
     fn remove_reservation(&mut self, token: [u8; 8]) -> Option<Reservation> {
-        let ReservationEntry { held, share } = self.reservations.remove(&token)?;
-        if let Some(slots) = &mut self.reservation_slots {
-            slots.release(share);
+        let ReservationEntry { held, share, port_share } = self.reservations.remove(&token)?;
+        if let Some(shares) = &mut self.shares {
+            shares.reservations.release(share);
+            shares.allocations.release(port_share);
         }
         Some(held)
     }
@@ -276,10 +291,19 @@ impl RegistryHandle {
     pub(crate) fn new(registry: Arc<dyn SharedRegistry>, hasher: RandomState) -> Self {
         let handle = Self(registry);
         handle.with(|registry| {
-            let slots = || Slots::new(&LOGGED_IN, RESERVATIONS_MAX, hasher);
-            registry.reservation_slots.get_or_insert_with(slots);
+            registry.shares.get_or_insert_with(|| RegistryShares::new(hasher));
         });
         handle
+    }
+
+    /// Sets if realms compete for ports and quotas.
+    pub(crate) fn set_realms_compete(&self, compete: bool) {
+        self.with(|registry| {
+            if let Some(shares) = &mut registry.shares {
+                shares.reservations.set_realms_compete(compete);
+                shares.allocations.set_realms_compete(compete);
+            }
+        });
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut Registry) -> T) -> T {
@@ -296,16 +320,18 @@ impl RegistryHandle {
     ///
     /// # Errors
     /// [`Refusal::UserQuota`], [`Refusal::AddressQuota`], [`Refusal::RealmQuota`],
-    /// [`Refusal::TotalQuota`] or [`Refusal::BandwidthQuota`] when the quota is used up; nothing is
-    /// taken then.
+    /// [`Refusal::TotalQuota`] or [`Refusal::BandwidthQuota`] when the quota is used up,
+    /// [`Refusal::QuotaShare`] when little is left and the client has its share; nothing is taken
+    /// then.
     pub(crate) fn take_quota(
         &self,
         account: Account,
         customer: Prefix,
         quota: AllocationQuota,
     ) -> Result<QuotaLease, Refusal> {
-        self.with(|registry| registry.take(&account, customer, quota))?;
-        Ok(QuotaLease { registry: self.clone(), account, customer, rate: quota.rate })
+        let share = self.with(|registry| registry.take(&account, customer, quota))?;
+        let (rate, limited) = (quota.rate, quota.limited_levels());
+        Ok(QuotaLease { registry: self.clone(), account, customer, rate, share, limited })
     }
 
     /// Takes the place of an allocation that had it in another process, whatever the quotas are
@@ -314,7 +340,8 @@ impl RegistryHandle {
         let unlimited = AllocationQuota { rate, ..AllocationQuota::default() };
         let kept = self.with(|registry| registry.take(&account, customer, unlimited));
         debug_assert!(kept.is_ok(), "nothing is limited");
-        QuotaLease { registry: self.clone(), account, customer, rate }
+        let (share, limited) = (kept.ok().flatten(), unlimited.limited_levels());
+        QuotaLease { registry: self.clone(), account, customer, rate, share, limited }
     }
 
     /// Keeps a port until it is redeemed by its token or expires. Expired reservations are swept
@@ -404,9 +431,26 @@ pub(crate) struct QuotaLease {
     customer: Prefix,
     /// Bytes per second that it was taken for: a reload changes only later ones.
     rate: u64,
+    share: Option<Share>,
+    limited: LimitedLevels,
 }
 
 impl QuotaLease {
+    /// Checks that the client, whose allocation is counted, may have one of so many ports.
+    ///
+    /// # Errors
+    /// [`Refusal::PortsShare`]: few are free, and the client has its share of ports.
+    pub(crate) fn check_ports(&self, supply: Supply) -> Result<(), Refusal> {
+        if !supply.is_scarce() {
+            return Ok(());
+        }
+        let client = self.limited.claimant(&self.account, self.customer);
+        self.registry.with(|registry| {
+            let shares = registry.shares.as_ref();
+            shares.map_or(Ok(()), |shares| shares.check_ports(&client, supply))
+        })
+    }
+
     /// The customer that it was taken for. A client that moves takes its place along.
     pub(crate) const fn customer(&self) -> Prefix {
         self.customer
@@ -424,7 +468,9 @@ impl QuotaLease {
 
 impl Drop for QuotaLease {
     fn drop(&mut self) {
-        self.registry.with(|registry| registry.give_back(&self.account, self.customer, self.rate));
+        let share = self.share.take();
+        let Self { registry, account, customer, rate, .. } = self;
+        registry.with(|registry| registry.give_back(account, *customer, *rate, share));
     }
 }
 

@@ -6,7 +6,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::{array, fmt};
 
 use turn_types::RelayProtocol;
@@ -28,6 +28,8 @@ pub struct RelayPorts {
     open: Box<[AtomicU64; WORDS]>,
     /// One bit per port, set while a relay listens on it: the same for TCP.
     listening: Box<[AtomicU64; WORDS]>,
+    /// Number of bits in `words`, for a quick look. Never read to claim a port.
+    taken: AtomicU32,
 }
 
 impl RelayPorts {
@@ -35,7 +37,8 @@ impl RelayPorts {
     #[must_use]
     pub fn new() -> Arc<Self> {
         let none = || Box::new(array::from_fn(|_| AtomicU64::new(0)));
-        Arc::new(Self { words: none(), excluded: none(), open: none(), listening: none() })
+        let taken = AtomicU32::new(0);
+        Arc::new(Self { words: none(), excluded: none(), open: none(), listening: none(), taken })
     }
 
     /// Never gives a port away again: a listener has it, of this server or another. A lease that
@@ -118,6 +121,17 @@ impl RelayPorts {
         self.words.iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum()
     }
 
+    /// Returns the number of free ports of a range. While most are free, excluded ports count as
+    /// free, and ports in use outside of the range as in use.
+    pub(crate) fn free(&self, range: PortRange) -> u32 {
+        let free = range.count().saturating_sub(self.taken.load(Ordering::Relaxed));
+        if free >= range.count() / 4 {
+            return free;
+        }
+        let fitting = |index| self.fitting(range, PortRequirement::Any, index).count_ones();
+        (0..WORDS).map(fitting).sum()
+    }
+
     /// The free ports of the `index`-th word that fit.
     fn fitting(&self, range: PortRange, requirement: PortRequirement, index: usize) -> u64 {
         let mask = range.mask(index);
@@ -163,11 +177,15 @@ impl RelayPorts {
             PortRequirement::Any | PortRequirement::Even => bit,
             PortRequirement::EvenWithNext => bit | bit << 1,
         };
-        self.words[index]
+        let taken = self.words[index]
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |word| {
                 (word & bits == 0).then_some(word | bits)
             })
-            .is_ok()
+            .is_ok();
+        if taken {
+            self.taken.fetch_add(bits.count_ones(), Ordering::Relaxed);
+        }
+        taken
     }
 
     fn give_back(&self, port: u16) {
@@ -176,6 +194,7 @@ impl RelayPorts {
         self.listening[index].fetch_and(!bit, Ordering::AcqRel);
         let before = self.words[index].fetch_and(!bit, Ordering::AcqRel);
         debug_assert!(before & bit != 0, "port {port} was given back twice");
+        self.taken.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::limits::RESERVATIONS_MAX;
 use crate::policy::{PortRange, PortRequirement, RelayPorts};
 use core::time::Duration;
 use std::sync::Mutex;
@@ -296,8 +297,9 @@ fn a_site_leaves_reservations_to_others() {
     assert_eq!(reserve_at(0x2001_0db9 << 96, tokens.end), Ok(()));
     // Redeemed and expired ones take no places.
     assert!(registry.redeem(0_u64.to_be_bytes(), &realm(), at(1)).is_some());
-    let held =
-        || read(&registry, |registry| registry.reservation_slots.as_ref().unwrap().held() as usize);
+    let held = || {
+        read(&registry, |registry| registry.shares.as_ref().unwrap().reservations.held() as usize)
+    };
     assert_eq!(held(), read(&registry, Registry::reservations));
     registry.sweep(at(30));
     assert_eq!(held(), 0);
