@@ -227,6 +227,8 @@ impl<'a> Session<'a> {
                 | Command::Authorize { .. }
                 | Command::SetRoute(_)
                 | Command::RemoveRoute(_)
+                | Command::SuspendRoutes
+                | Command::ResumeRoutes
                 | Command::AskWorker { .. }
                 | Command::Fetch { .. }
                 | Command::HandOver(_)

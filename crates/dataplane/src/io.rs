@@ -267,6 +267,7 @@ pub trait RouteTable: fmt::Debug {
     fn flow_cookie(&self, id: FlowId) -> Option<FlowCookie>;
     fn prove(&self, id: FlowId, datagrams: u32);
     fn renew(&self, now: Instant);
+    fn suspend(&self);
     fn sweep(
         &mut self,
         now: Instant,

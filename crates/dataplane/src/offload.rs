@@ -40,6 +40,8 @@ pub(crate) struct Offload<N: Net> {
     sweep_at: Option<Instant>,
     /// Beginning of the sweep in progress; `None` between two sweeps.
     sweep_began: Option<Instant>,
+    /// The kernel relays by no route: the review of a policy has not judged all.
+    is_suspended: bool,
     /// Counters of allocations that have ended, until their records are reported.
     last: HashMap<AllocationId, Traffic>,
 }
@@ -70,6 +72,7 @@ impl<N: Net> Offload<N> {
             retried: first_of(AllocationId(0)),
             sweep_at: None,
             sweep_began: None,
+            is_suspended: false,
             last: HashMap::new(),
         })
     }
@@ -77,6 +80,22 @@ impl<N: Net> Offload<N> {
     /// Returns the time of the next part of a [sweep](Self::sweep).
     pub(crate) const fn next_sweep(&self) -> Option<Instant> {
         self.sweep_at
+    }
+
+    /// Ends the lease of the worker's routes: their packets pass to the sockets.
+    pub(crate) fn suspend(&mut self) {
+        self.is_suspended = true;
+        if let Some(routes) = &self.routes {
+            routes.suspend();
+        }
+    }
+
+    /// Renews the lease of the worker's routes.
+    pub(crate) fn resume(&mut self, now: Instant) {
+        self.is_suspended = false;
+        if let Some(routes) = &self.routes {
+            routes.renew(now);
+        }
     }
 
     /// Installs or updates a route.
@@ -92,7 +111,9 @@ impl<N: Net> Offload<N> {
     ) -> Result<(), KernelPathError> {
         let Some(routes) = &mut self.routes else { return Ok(()) };
         if self.sweep_at.is_none() {
-            routes.renew(now);
+            if !self.is_suspended {
+                routes.renew(now);
+            }
             self.sweep_at = Some(now + SWEEP_EVERY);
         }
         let set = if route.five_tuple.transport == Transport::Udp {
@@ -200,7 +221,9 @@ impl<N: Net> Offload<N> {
     /// counts the kernel's counters of the next flows.
     pub(crate) fn sweep(&mut self, now: Instant, server: &mut Server, counters: &WorkerCounters) {
         let Some(routes) = &mut self.routes else { return };
-        routes.renew(now);
+        if !self.is_suspended {
+            routes.renew(now);
+        }
         let began = *self.sweep_began.get_or_insert(now);
         let is_over = routes.sweep(now, SWEEP_CELLS, |id, carried| {
             count(&carried, counters);

@@ -35,6 +35,7 @@ type Ends = (SocketAddr, SocketAddr);
 pub(crate) struct RingState {
     flows: BTreeMap<Ends, FlowCookie>,
     datagrams: VecDeque<RingDatagram<Vec<u8>>>,
+    is_suspended: bool,
     rng: Rng,
 }
 
@@ -46,7 +47,7 @@ impl RingState {
     /// Takes a peer's datagram. Returns false if it is for the sockets.
     pub(crate) fn deliver(&mut self, peer: SocketAddr, relayed: SocketAddr, bytes: &[u8]) -> bool {
         let Some(cookie) = self.flows.get(&(peer, relayed)) else { return false };
-        if self.datagrams.len() >= RING_MAX || !self.rng.happens(TO_RING) {
+        if self.is_suspended || self.datagrams.len() >= RING_MAX || !self.rng.happens(TO_RING) {
             return false;
         }
         // A wrong checksum, but for one of 65,535.
@@ -85,7 +86,7 @@ pub struct SimRoutes {
 impl SimRoutes {
     pub(crate) fn new(mut rng: Rng, refused: Chance) -> Self {
         let (flows, datagrams) = (BTreeMap::new(), VecDeque::new());
-        let ring = RingState { flows, datagrams, rng: rng.fork() };
+        let ring = RingState { flows, datagrams, is_suspended: false, rng: rng.fork() };
         Self {
             routes: BTreeMap::new(),
             ring: SimRing(Rc::new(RefCell::new(ring))),
@@ -159,7 +160,13 @@ impl RouteTable for SimRoutes {
 
     fn prove(&self, _: FlowId, _: u32) {}
 
-    fn renew(&self, _: Instant) {}
+    fn renew(&self, _: Instant) {
+        self.ring.0.borrow_mut().is_suspended = false;
+    }
+
+    fn suspend(&self) {
+        self.ring.0.borrow_mut().is_suspended = true;
+    }
 
     fn sweep(&mut self, _: Instant, _: usize, _: impl FnMut(FlowId, FlowCounters)) -> bool {
         if self.rng.happens(SILENT) {

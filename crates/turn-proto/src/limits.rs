@@ -36,6 +36,11 @@ pub const PENDING_LIFETIME: Duration = Duration::from_secs(40);
 /// Longer ones are refused rather than kept.
 pub const WAITING_REQUEST_MAX: usize = 1500;
 
+/// Permissions, channels and connections judged in one call after a change of the policy, besides
+/// those of one allocation: half a millisecond, for which packets wait. A visit of an allocation
+/// counts as one.
+pub const JUDGED_PER_PART: usize = 4096;
+
 /// Grain of the timers that reclaim expired state. Deadlines themselves are exact: nothing is
 /// relayed past one, it only is freed up to this much later.
 pub const TIMER_TICK: Duration = Duration::from_secs(1);

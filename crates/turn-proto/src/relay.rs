@@ -1,6 +1,7 @@
 //! The packet path (RFC 8656 §§11-15): ChannelData and Send from a client, datagrams and ICMP from
-//! the network. Nothing here allocates memory, waits, or evaluates peer rules: they were evaluated
-//! when the permission or channel was made, and are evaluated again when they change.
+//! the network. Nothing here allocates memory or waits. Peer rules were evaluated when the
+//! permission or channel was made. After a change of the rules they are evaluated for each packet,
+//! until the review of its allocation (`store/review.rs`).
 //!
 //! ```text
 //! ChannelData      5-tuple -> allocation -> channel                    -> ToPeer
@@ -25,14 +26,15 @@ use self::ip_header::{meta_to_client, meta_to_peer};
 use crate::io::{DropReason, HeaderBuffer, Verdict, is_understood};
 use crate::limits::UDP_PAYLOAD_MAX;
 use crate::policy::Policy;
-use crate::policy::peers::{is_reachable, read_peer, to_public};
+use crate::policy::peers::{OwnPorts, is_reachable, read_peer, to_public};
 use crate::random::Random;
-use crate::store::{Allocation, Allocations, Outbox, routes, with_headers};
+use crate::store::{Allocation, Allocations, Outbox, PolicyRevision, routes, with_headers};
 
 /// A datagram from a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FromClient<'a> {
     pub(crate) policy: &'a Policy,
+    pub(crate) revision: PolicyRevision,
     pub(crate) now: Instant,
     pub(crate) path: &'a ClientPath,
     pub(crate) meta: IpMeta,
@@ -71,9 +73,8 @@ pub(crate) fn channel_data(
         let bound = allocation.channels.of_number(message.number, now);
         let channel = bound.ok_or(DropReason::ChannelNotBound)?;
         let peer = channel.peer;
-        if !is_reachable(&channel.own, peer.port()) {
-            return Err(DropReason::OwnAddress);
-        }
+        let current = (packet.policy, packet.revision);
+        check_peer(allocation, current, peer, &channel.own, DropReason::ChannelNotBound)?;
         let awaits_data = channel.awaits_data;
         let len = u16::try_from(message.data.len()).map_err(|_| DropReason::TooLong)?;
         let start = CHANNEL_HEADER_LEN as u16;
@@ -103,9 +104,8 @@ pub(crate) fn send(
         }
         let live = allocation.permissions.live(peer.ip(), packet.now);
         let permission = live.ok_or(DropReason::NoPermission)?;
-        if !is_reachable(&permission.own, peer.port()) {
-            return Err(DropReason::OwnAddress);
-        }
+        let current = (packet.policy, packet.revision);
+        check_peer(allocation, current, peer, &permission.own, DropReason::NoPermission)?;
         // Attribute values are parts of the packet, which is at most 65,535 bytes long.
         let start = data.as_ptr().addr() - packet.bytes.as_ptr().addr();
         let start = u16::try_from(start).map_err(|_| DropReason::TooLong)?;
@@ -127,15 +127,14 @@ pub(crate) fn to_client(
     let Some(slot) = allocations.of_peer(packet.relay, peer) else {
         return Err(unpermitted(allocations, packet.relay));
     };
+    let current = (packet.policy, allocations.revision());
     counted(allocations.get_mut(slot), |allocation| {
         if allocation.socket(peer.family(), now).is_none() {
             return Err(DropReason::RelayClosed);
         }
         let live = allocation.permissions.live(peer.ip(), now);
         let permission = live.ok_or(DropReason::NoPermission)?;
-        if !is_reachable(&permission.own, peer.port()) {
-            return Err(DropReason::OwnAddress);
-        }
+        check_peer(allocation, current, peer, &permission.own, DropReason::NoPermission)?;
         if !allocation.attached {
             return Err(DropReason::StreamClosed);
         }
@@ -157,6 +156,23 @@ pub(crate) fn to_client(
             meta,
         })
     })
+}
+
+/// Checks a peer whose permission or channel has `own`; before the review of the allocation the
+/// policy decides.
+fn check_peer(
+    allocation: &Allocation,
+    (policy, revision): (&Policy, PolicyRevision),
+    peer: PeerAddr,
+    own: &OwnPorts,
+    denied: DropReason,
+) -> Result<(), DropReason> {
+    let is_open = if allocation.revision == revision {
+        is_reachable(own, peer.port())
+    } else {
+        is_reachable(&allocation.judge(policy, peer.ip()).ok_or(denied)?, peer.port())
+    };
+    if is_open { Ok(()) } else { Err(DropReason::OwnAddress) }
 }
 
 /// An allocation that has not expired: one that has is reclaimed by its timer.

@@ -91,7 +91,8 @@ impl Server {
         packet: &[u8],
         reply: &mut ReplyBuffer,
     ) -> Verdict {
-        let from = FromClient { policy: &self.policy, now: now.instant, path, meta, bytes: packet };
+        let (policy, revision) = (&*self.policy, self.state.allocations.revision());
+        let from = FromClient { policy, revision, now: now.instant, path, meta, bytes: packet };
         let kind = if self.policy.rfc5766_clients { classify_rfc5766 } else { classify };
         let fate = match kind(packet) {
             PacketKind::ChannelData => handle_channel_data(&mut self.state, &from),
@@ -266,14 +267,16 @@ impl Server {
         self.state.allocations.remove_connection(connection);
     }
 
-    /// Reclaims expired state. To be called at [`Self::poll_timeout`], or at any time.
+    /// Reclaims expired state, and does a part of the review that [`Self::apply`] started. To be
+    /// called at [`Self::poll_timeout`], or at any time.
     pub fn handle_timeout(&mut self, now: Now) {
-        self.state.handle_timeout(now.instant);
+        self.state.handle_timeout(&self.policy, now.instant);
     }
 
-    /// The time to call [`Self::handle_timeout`]; `None` while nothing expires. Deadlines are
-    /// rounded up by at most [`TIMER_TICK`](crate::limits::TIMER_TICK): an expired allocation
-    /// relays nothing any more, and is reclaimed this much later.
+    /// The time to call [`Self::handle_timeout`]; `None` while nothing expires. It is in the past
+    /// during a review. Deadlines are rounded up by at most
+    /// [`TIMER_TICK`](crate::limits::TIMER_TICK): an expired allocation relays nothing any more, and
+    /// is reclaimed this much later.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.state.next_timeout()
@@ -301,9 +304,11 @@ impl Server {
         self.policy.prefix_of(at.ip()).is_some()
     }
 
-    /// Puts a new policy in force. Peer rules act on live permissions and channels at once, relay
-    /// addresses that are gone and revoked credentials take their allocations with them, lifetimes
-    /// count from the next Refresh, quotas from the next Allocate.
+    /// Puts a new policy in force. From now on no packet passes to or from a peer that the policy
+    /// denies. Denied permissions and channels end in this call and in later calls of
+    /// [`Self::handle_timeout`], each of bounded work. So do allocations with a relay address that
+    /// was removed or a revoked credential. Lifetimes count from the next Refresh, quotas from the
+    /// next Allocate.
     pub fn apply(&mut self, now: Now, policy: Arc<Policy>) {
         self.policy = policy;
         self.state.apply(&self.policy, now.instant);

@@ -2,6 +2,7 @@
 
 pub(crate) mod allocation;
 pub(crate) mod allocations;
+mod apply;
 pub(crate) mod bandwidth;
 pub(crate) mod budgets;
 pub(crate) mod carried;
@@ -21,6 +22,7 @@ pub(crate) mod pending_allocation;
 pub(crate) mod permission;
 pub(crate) mod population;
 pub(crate) mod registry;
+pub(crate) mod review;
 pub(crate) mod routes;
 pub(crate) mod snapshot;
 mod timers;
@@ -46,5 +48,6 @@ pub(crate) use self::permission::{Permission, Permissions};
 pub(crate) use self::registry::{
     Account, AllocationQuota, QuotaLease, RegistryHandle, Reservation, SharedRegistry,
 };
+pub(crate) use self::review::PolicyRevision;
 pub use self::snapshot::Progress;
 pub(crate) use self::snapshot::{Leases, Snapshot};

@@ -11,6 +11,7 @@ mod corpus;
 mod fuzz_targets;
 mod limits_of_credentials;
 mod model;
+mod policy_review;
 mod realms;
 mod revoked;
 mod rfc;

@@ -364,6 +364,8 @@ fn whatever_ends_an_allocation_withdraws_first() {
                 Command::RemoveRoute(id) => withdrawn.push(*id),
                 Command::CloseRelay { .. } => closed += 1,
                 Command::SetRoute(_)
+                | Command::SuspendRoutes
+                | Command::ResumeRoutes
                 | Command::FindUser { .. }
                 | Command::Authorize { .. }
                 | Command::OpenRelay { .. }

@@ -510,6 +510,12 @@ impl Routes {
         self.common.lease(self.number(), now + LEASE);
     }
 
+    /// Ends the lease of the worker until it is [renewed](Self::renew): its packets pass to the
+    /// sockets.
+    pub fn suspend(&self) {
+        self.common.lease(self.number(), Instant::ZERO);
+    }
+
     /// Allocates the slots of a new flow, and installs its routes.
     fn install(&mut self, now: Instant, id: FlowId, flow: &Flow) -> Result<(), KernelPathError> {
         let common = Arc::clone(&self.common);

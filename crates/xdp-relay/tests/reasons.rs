@@ -99,6 +99,10 @@ fn no_lease(hook: Hook) {
     passed(&mut world, hook, &both(&flows), "expired");
     world.routes.renew(now);
     relayed(&mut world, hook, &both(&flows));
+    world.routes.suspend();
+    passed(&mut world, hook, &both(&flows), "expired");
+    world.routes.renew(now);
+    relayed(&mut world, hook, &both(&flows));
 }
 
 /// A world in which something lasted for a second, some seconds ago.

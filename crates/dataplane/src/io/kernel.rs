@@ -302,6 +302,10 @@ impl RouteTable for Routes {
         self.renew(now);
     }
 
+    fn suspend(&self) {
+        self.suspend();
+    }
+
     fn sweep(
         &mut self,
         now: Instant,

@@ -148,6 +148,8 @@ impl<N: Net> Worker<N> {
             Command::RemoveRoute(id) => {
                 offload.remove(id, &mut cx.server, cx.observer.counters());
             }
+            Command::SuspendRoutes => offload.suspend(),
+            Command::ResumeRoutes => offload.resume(cx.now.instant),
             Command::AskWorker { worker, question } => {
                 let unanswered = question.unanswered();
                 let asked = self.send_message(worker, WorkerMessage::Ask(question));

@@ -86,6 +86,11 @@ pub enum Command {
     /// forbid its peer or its number now. Not answered. It comes before [`Self::CloseRelay`] of its
     /// socket.
     RemoveRoute(RouteId),
+    /// Relay by no route until [`Self::ResumeRoutes`]: a new policy may deny peers of routes, which
+    /// are judged by then. Not answered, and not to be ignored.
+    SuspendRoutes,
+    /// Relay by the routes that are set.
+    ResumeRoutes,
     /// Something for an allocation that relays TCP; none comes unless
     /// [`Policy::tcp_relaying`](crate::Policy::tcp_relaying) is set.
     Tcp(TcpCommand),

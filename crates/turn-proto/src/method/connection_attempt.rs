@@ -35,7 +35,14 @@ pub(crate) fn handle(
     }
     let live = allocation.permissions.live(peer.ip(), now);
     let permission = live.ok_or(PeerRefusal::NoPermission)?;
-    if !is_reachable_by_tcp(&permission.own, peer.port()) {
+    let judged;
+    let own = if allocations.is_reviewed(slot) {
+        &permission.own
+    } else {
+        judged = allocation.judge(policy, peer.ip()).ok_or(PeerRefusal::NoPermission)?;
+        &judged
+    };
+    if !is_reachable_by_tcp(own, peer.port()) {
         return Err(PeerRefusal::OwnAddress);
     }
     if !allocations.may_connect(slot) {

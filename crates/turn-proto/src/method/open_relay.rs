@@ -16,7 +16,8 @@ use crate::policy::prefixes::ClaimedAddress;
 use crate::policy::{Policy, PortRequirement};
 use crate::store::{
     Allocation, Bucket, Channels, ClaimedPort, History, Mobility, PeerConnections,
-    PendingAllocation, Permissions, RelaySocket, Reservation, SocketState, Wait, Waiting,
+    PendingAllocation, Permissions, PolicyRevision, RelaySocket, Reservation, SocketState, Wait,
+    Waiting,
 };
 
 /// The answer to [`Command::OpenRelay`].
@@ -334,6 +335,7 @@ impl Allocate<'_> {
             attached: true,
             mobility,
             grant,
+            revision: PolicyRevision::default(),
             quota,
             created: now,
             transaction: responder.transaction,

@@ -24,10 +24,13 @@ pub(crate) fn to_client(
         return Err(DropReason::IcmpIgnored);
     }
     let slot = allocations.of_peer(relay, peer).ok_or(DropReason::IcmpIgnored)?;
+    let revision = allocations.revision();
     let allocation = allocations.get_mut(slot);
     let socket = allocation.socket(peer.family(), now);
     let permission = allocation.permissions.live(peer.ip(), now);
-    if socket.is_none() || permission.is_none() || !allocation.attached {
+    let is_allowed =
+        allocation.revision == revision || allocation.judge(policy, peer.ip()).is_some();
+    if socket.is_none() || permission.is_none() || !is_allowed || !allocation.attached {
         return Err(DropReason::IcmpIgnored);
     }
     let to = allocation.path;

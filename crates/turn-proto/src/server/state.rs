@@ -156,8 +156,8 @@ impl State {
         path::complete_move(policy, now, &mut self.allocations, slot, &mut self.outbox);
     }
 
-    /// Reclaims all that has expired by now.
-    pub(super) fn handle_timeout(&mut self, now: Instant) {
+    /// Reclaims all that has expired by now, and does a part of a review.
+    pub(super) fn handle_timeout(&mut self, policy: &Policy, now: Instant) {
         self.allocations.handle_timeout(now, &mut self.outbox);
         while let Some(pending) = self.pending.take_overdue_lookup(now) {
             self.outbox.command(Command::UserOverdue { pending });
@@ -175,12 +175,16 @@ impl State {
         if self.sweep_at.is_some_and(|at| at <= now) {
             self.sweep_at = self.registry.sweep(now);
         }
+        if self.allocations.review_due().is_some() {
+            self.allocations.continue_review(policy, now, &mut self.outbox);
+        }
     }
 
     /// The time at which [`Self::handle_timeout`] has something to do.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         let sweeps = [self.sweep_at, self.expected.next_sweep(), self.repeat_at];
-        let timers = [self.allocations.next_timer(), self.pending.next_end()];
+        let Self { allocations, pending, .. } = self;
+        let timers = [allocations.next_timer(), allocations.review_due(), pending.next_end()];
         timers.into_iter().chain(sweeps).flatten().min()
     }
 
@@ -194,9 +198,7 @@ impl State {
     /// Applies a new policy to all allocations.
     pub(super) fn apply(&mut self, policy: &Policy, now: Instant) {
         self.set_realms_compete(!policy.realms.is_empty());
-        for slot in self.allocations.slots() {
-            self.allocations.apply(policy, now, slot, &mut self.outbox);
-        }
+        self.allocations.start_review(policy, now, &mut self.outbox);
     }
 
     /// Handles the end of a client's connection: all that the client has or waits for ends with it,

@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::net::IpAddr;
 
 use stun_wire::TransactionId;
 use turn_types::{
@@ -16,12 +17,14 @@ use super::history::History;
 use super::mobility::{Mobility, Next};
 use super::permission::{Permission, Permissions};
 use super::registry::QuotaLease;
+use super::review::PolicyRevision;
 use crate::credentials::Grant;
 use crate::io::{
     AllocationAttributes, AllocationPeers, AllocationRecord, DropReason, EndReason,
     FAST_PATH_DROPS, Refusal, Traffic,
 };
-use crate::policy::PortLease;
+use crate::policy::peers::{OwnPorts, judge_again};
+use crate::policy::{Policy, PortLease};
 
 /// One relay socket, hence one relayed address. Dropping it frees the port.
 #[derive(Debug)]
@@ -43,6 +46,8 @@ pub(crate) struct Allocation {
     /// `Some` if its client may move.
     pub(crate) mobility: Option<Box<Mobility>>,
     pub(crate) grant: Grant,
+    /// The policy that its peers were judged by.
+    pub(crate) revision: PolicyRevision,
     /// Counts against the user until the allocation is gone.
     pub(crate) quota: QuotaLease,
     pub(crate) created: Instant,
@@ -75,6 +80,17 @@ impl Allocation {
     /// Returns true while any relay socket has not expired.
     pub(crate) fn is_live(&self, now: Instant) -> bool {
         self.sockets.iter().flatten().any(|socket| now < socket.expires)
+    }
+
+    /// Judges a peer by a policy; `None`: the policy denies it to this allocation, or all peers.
+    #[cold]
+    pub(crate) fn judge(&self, policy: &Policy, ip: IpAddr) -> Option<OwnPorts> {
+        let socket = self.sockets[IpFamily::of(ip).index()].as_ref()?;
+        if !policy.relays_from(socket.local.ip()) || self.grant.is_revoked(&policy.revoked) {
+            return None;
+        }
+        let rules = policy.of(&self.grant.realm);
+        judge_again(policy, rules, self.grant.limits.as_deref(), ip)
     }
 
     /// The end of the later relay socket; `None` once both are gone.

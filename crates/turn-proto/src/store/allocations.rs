@@ -25,6 +25,7 @@ use super::mobility::Next;
 use super::outbox::Outbox;
 use super::permission::Permission;
 use super::population::Population;
+use super::review::{PolicyRevision, Review};
 use super::snapshot::Progress;
 use super::timers::Timers;
 use crate::io::{Refusal, TcpCommand, Traffic};
@@ -51,8 +52,8 @@ pub(crate) struct Allocations {
     by_client: HashMap<FiveTuple, Slot, RandomState>,
     by_peer: HashMap<PeerKey, Slot, RandomState>,
     by_relay: HashMap<RelayId, Slot, RandomState>,
-    by_id: BTreeMap<AllocationId, Slot>,
-    by_connection: HashMap<ConnectionId, (Slot, Share), RandomState>,
+    pub(super) by_id: BTreeMap<AllocationId, Slot>,
+    pub(super) by_connection: HashMap<ConnectionId, (Slot, Share), RandomState>,
     /// Slots of connections with peers.
     connection_slots: Slots,
     /// The last found: packets come in runs.
@@ -65,6 +66,7 @@ pub(crate) struct Allocations {
     timers: Timers,
     /// Those that a copy elsewhere does not have yet.
     pub(crate) changes: Changes,
+    pub(super) review: Review,
     /// The driver wants routes.
     has_routes: bool,
 }
@@ -86,6 +88,7 @@ impl Allocations {
             carried: CarriedTraffic::default(),
             timers: Timers::default(),
             changes: Changes::new(hasher),
+            review: Review::default(),
             has_routes,
         }
     }
@@ -93,6 +96,11 @@ impl Allocations {
     /// Returns true if the driver wants routes.
     pub(crate) const fn has_routes(&self) -> bool {
         self.has_routes
+    }
+
+    /// Revision of the policy in force.
+    pub(crate) const fn revision(&self) -> PolicyRevision {
+        self.review.revision
     }
 
     /// Their number.
@@ -193,7 +201,9 @@ impl Allocations {
         in_use(&mut self.slots, slot)
     }
 
-    pub(crate) fn insert(&mut self, allocation: Allocation) -> Slot {
+    /// Adds an allocation that was judged by the policy in force, or is about to be.
+    pub(crate) fn insert(&mut self, mut allocation: Allocation) -> Slot {
+        allocation.revision = self.revision();
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             Slot::try_from(self.slots.len() - 1).expect("fewer allocations than 2^32")

@@ -1,5 +1,5 @@
-//! The life of an allocation behind its Allocate: refresh, expiry, a new policy, and the end with
-//! all that belongs to it.
+//! The life of an allocation after its Allocate: refresh, expiry, and the end with all that belongs
+//! to it.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,7 +15,6 @@ use super::routes;
 use crate::credentials::Grant;
 use crate::io::{EndReason, Notice, RefreshRequest, Refusal, TcpCommand};
 use crate::policy::Policy;
-use crate::policy::peers::{is_reachable_by_tcp, judge_again};
 
 impl Allocations {
     /// The allocation of a 5-tuple, unless it has expired; one that has is ended on the way.
@@ -63,7 +62,7 @@ impl Allocations {
     }
 
     /// Closes the relay sockets for which `keep` returns false, by local address and end.
-    fn retain_sockets(
+    pub(super) fn retain_sockets(
         &mut self,
         slot: Slot,
         outbox: &mut Outbox,
@@ -138,34 +137,8 @@ impl Allocations {
         }
     }
 
-    /// Applies a policy to an allocation, after a change of either: removes relay sockets on
-    /// unknown addresses, and permissions, channels and connections of forbidden peers.
-    pub(crate) fn apply(&mut self, policy: &Policy, now: Instant, slot: Slot, outbox: &mut Outbox) {
-        let allocation = self.get_mut(slot);
-        if allocation.grant.is_revoked(&policy.revoked) {
-            self.end(slot, now, EndReason::Revoked, outbox);
-            return;
-        }
-        let stays = |ip| policy.relays_from(ip);
-        if !allocation.sockets.iter().flatten().any(|socket| stays(socket.local.ip())) {
-            self.end(slot, now, EndReason::RelayAddressRemoved, outbox);
-            return;
-        }
-        let rules = policy.of(&allocation.grant.realm);
-        allocation.set_rate(allocation.grant.rate(rules.quotas.bytes_per_second));
-        let limits = allocation.grant.limits.clone();
-        let judge = |ip| judge_again(policy, rules, limits.as_deref(), ip);
-        self.judge_peers(slot, outbox, judge);
-        self.retain_sockets(slot, outbox, |ip, _| stays(ip));
-        self.retain_connections(slot, outbox, |connection| {
-            let peer = connection.peer;
-            judge(peer.ip()).is_some_and(|own| is_reachable_by_tcp(&own, peer.port()))
-        });
-        self.update_routes(policy, now, slot, outbox);
-        self.arm(slot);
-    }
-
-    /// Installs, updates and withdraws the routes of an allocation after a change.
+    /// Installs, updates and withdraws the routes of an allocation after a change. One that waits
+    /// for its review gets no routes before.
     pub(crate) fn update_routes(
         &mut self,
         policy: &Policy,
@@ -173,7 +146,7 @@ impl Allocations {
         slot: Slot,
         outbox: &mut Outbox,
     ) {
-        if self.has_routes() {
+        if self.has_routes() && self.is_reviewed(slot) {
             routes::update(self.get_mut(slot), policy, now, outbox);
         }
     }

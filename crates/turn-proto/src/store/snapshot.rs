@@ -24,6 +24,7 @@ use super::history::History;
 use super::mobility::{Answered, Mobility, Next};
 use super::permission::{Permission, Permissions};
 use super::registry::{LocationLease, QuotaLease};
+use super::review::PolicyRevision;
 use crate::credentials::{Grant, Ticket};
 use crate::io::{
     AllocationAttributes, AllocationRecord, EndReason, InstalledRoute, Refusal, Traffic,
@@ -331,6 +332,7 @@ impl Allocation {
             attached: snapshot.attached,
             mobility,
             grant: snapshot.grant.in_form(),
+            revision: PolicyRevision::default(),
             quota: leases.quota,
             created: snapshot.created,
             transaction: snapshot.transaction,
@@ -422,6 +424,7 @@ mod tests {
             attached: true,
             mobility: Some(Box::new(mobility)),
             grant: Grant::anonymous(realm),
+            revision: PolicyRevision::default(),
             quota: registry.take_quota(account, customer, quota).unwrap(),
             created: Instant::ZERO + Duration::from_secs(1),
             transaction,

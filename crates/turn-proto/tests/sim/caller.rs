@@ -35,6 +35,8 @@ pub fn settle(driver: &mut Driver, now: Now, first: Option<Sent>) -> Option<Sent
                 Command::CloseRelay { .. }
                 | Command::SetRoute(_)
                 | Command::RemoveRoute(_)
+                | Command::SuspendRoutes
+                | Command::ResumeRoutes
                 | Command::AskWorker { .. }
                 | Command::Fetch { .. }
                 | Command::HandOver(_)

@@ -458,6 +458,10 @@ impl Driver {
                         self.violations.push(format!("{id:?} was not set, or is gone"));
                     }
                 }
+                // Only with more allocations than a world has.
+                Command::SuspendRoutes | Command::ResumeRoutes => {
+                    self.violations.push(format!("{command:?} for a few routes"));
+                }
                 Command::OpenRelay { pending, relay, at } => {
                     self.opening.entry(pending).or_insert(now);
                     self.about.extend(key.map(|key| (pending, key)));

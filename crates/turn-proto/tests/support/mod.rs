@@ -222,6 +222,8 @@ pub struct World {
     pub routes: BTreeMap<RouteId, Route>,
     /// Number of commands about them.
     pub route_commands: u32,
+    /// No data may be relayed by routes.
+    pub suspends_routes: bool,
     /// Ports that somebody else on the host holds.
     pub taken_ports: BTreeSet<u16>,
     /// No relay socket of these families can be opened.
@@ -285,6 +287,7 @@ impl World {
             sockets: BTreeMap::new(),
             routes: BTreeMap::new(),
             route_commands: 0,
+            suspends_routes: false,
             taken_ports: BTreeSet::new(),
             broken: BTreeSet::new(),
             hold: false,
@@ -541,6 +544,16 @@ impl World {
             Command::RemoveRoute(id) => {
                 self.route_commands += 1;
                 assert!(self.routes.remove(&id).is_some(), "{id:?} was not set, or is gone");
+                return None;
+            }
+            Command::SuspendRoutes => {
+                assert!(!self.suspends_routes, "told twice");
+                self.suspends_routes = true;
+                return None;
+            }
+            Command::ResumeRoutes => {
+                assert!(self.suspends_routes, "told twice");
+                self.suspends_routes = false;
                 return None;
             }
             Command::Tcp(command) => return self.carry_out_tcp(command),

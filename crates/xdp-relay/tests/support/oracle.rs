@@ -288,6 +288,9 @@ impl Oracle {
                     self.routes.remove(&id);
                     self.told.push(Told::Removed(id));
                 }
+                Command::SuspendRoutes | Command::ResumeRoutes => {
+                    unreachable!("{command:?} for a few routes")
+                }
                 Command::FindUser { .. }
                 | Command::Authorize { .. }
                 | Command::UserOverdue { .. } => {

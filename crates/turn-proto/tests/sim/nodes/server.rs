@@ -129,6 +129,8 @@ impl ServerNode {
             | Command::Authorize { .. }
             | Command::SetRoute(_)
             | Command::RemoveRoute(_)
+            | Command::SuspendRoutes
+            | Command::ResumeRoutes
             | Command::AskWorker { .. }
             | Command::Fetch { .. }
             | Command::HandOver(_)

@@ -1,0 +1,83 @@
+//! Review of all allocations after a change of the policy, in parts of bounded work.
+//!
+//! A policy comes in force immediately, for any number of permissions. Each allocation has the
+//! revision of the policy that it was judged by last. Until its review, an older revision makes the
+//! packet path judge the peer of each packet (`relay.rs`), and keeps routes from being set. The
+//! review ends what the policy denies, and stores the judgements of the rest.
+//!
+//! Two kinds of traffic do not pass the packet path. Connections with peers (RFC 6062) are at most
+//! [`CONNECTIONS_MAX`](crate::limits::CONNECTIONS_MAX), and the first part judges all. A driver
+//! relays by routes: [`Command::SuspendRoutes`](crate::Command::SuspendRoutes) stops it until the
+//! first round has judged all allocations with routes. The second round visits the others.
+
+use alloc::collections::BTreeMap;
+use core::ops::Bound;
+
+use turn_types::{AllocationId, Instant};
+
+/// Revision of a policy, counted by the server that goes by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PolicyRevision(u32);
+
+impl PolicyRevision {
+    pub(super) const fn next(self) -> Self {
+        Self(self.0.wrapping_add(1))
+    }
+}
+
+/// Progress of the review.
+#[derive(Debug, Default)]
+pub(crate) struct Review {
+    /// Revision of the policy in force.
+    pub(super) revision: PolicyRevision,
+    /// Start of the review; `None` once all allocations are reviewed.
+    pub(super) started: Option<Instant>,
+    /// Visits the allocations that have routes.
+    pub(super) routed: Round,
+    /// Visits all.
+    pub(super) all: Round,
+    /// The driver relays by no route.
+    pub(super) suspends_routes: bool,
+}
+
+/// A round through all allocations, in the order of their ids.
+///
+/// A new round starts where the one before was interrupted, so that frequent changes of the policy
+/// leave no allocation out.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    pub(super) is_running: bool,
+    /// The allocation that was visited last.
+    after: Option<AllocationId>,
+    /// The allocation that was visited last when the round started.
+    started_after: Option<AllocationId>,
+    has_wrapped: bool,
+}
+
+impl Round {
+    pub(super) fn start(&mut self) {
+        self.is_running = true;
+        self.started_after = self.after;
+        self.has_wrapped = false;
+    }
+
+    /// The slot of the next allocation; `None` at the end of the round.
+    pub(super) fn next<Slot: Copy>(
+        &mut self,
+        by_id: &BTreeMap<AllocationId, Slot>,
+    ) -> Option<Slot> {
+        while self.is_running {
+            let from = self.after.map_or(Bound::Unbounded, Bound::Excluded);
+            let next = by_id.range((from, Bound::Unbounded)).next();
+            let next = next.filter(|(id, _)| !self.has_wrapped || Some(**id) <= self.started_after);
+            if let Some((&id, &slot)) = next {
+                self.after = Some(id);
+                return Some(slot);
+            }
+            self.is_running = self.started_after.is_some() && !self.has_wrapped;
+            self.has_wrapped = true;
+            self.after = None;
+        }
+        None
+    }
+}
