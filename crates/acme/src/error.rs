@@ -3,16 +3,31 @@
 use std::fmt::Write as _;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use instant_acme::{Error, Problem};
 use outgoing_http::RootsError;
 
+use crate::http::HttpFailure;
+
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum AcmeError {
-    /// The authority refused a request, or could not be reached.
+    /// The authority refused a request, or its answer is not understood.
     #[error("{0}")]
     Authority(String),
+    /// The authority cannot be reached, or did not answer a request in time.
+    #[error("the certificate authority cannot be reached: {0}")]
+    Unreachable(String),
+    /// The authority takes no more requests for now: too many came from this account or name, or
+    /// from everybody (429, 503).
+    #[error("the certificate authority takes no more requests for now: {what}")]
+    Overloaded {
+        /// The authority's words.
+        what: String,
+        /// Time after which it takes requests again (Retry-After), if it named one.
+        retry_after: Option<Duration>,
+    },
     /// The authority refused the anti-replay nonce of a request several times in a row. Its own
     /// nonces may expire early, and the next order has new ones (RFC 8555 §6.5).
     #[error("{0}")]
@@ -68,7 +83,22 @@ impl From<Error> for AcmeError {
         if matches!(error, Error::Timeout(_)) {
             return Self::TooSlow;
         }
-        Self::Authority(with_causes(&error))
+        match error {
+            Error::Other(error) => match error.downcast::<HttpFailure>() {
+                Ok(failure) => (*failure).into(),
+                Err(error) => Self::Authority(with_causes(&*error)),
+            },
+            error => Self::Authority(with_causes(&error)),
+        }
+    }
+}
+
+impl From<HttpFailure> for AcmeError {
+    fn from(failure: HttpFailure) -> Self {
+        match failure {
+            HttpFailure::Overloaded { what, retry_after } => Self::Overloaded { what, retry_after },
+            HttpFailure::Unreachable(error) => Self::Unreachable(with_causes(&error)),
+        }
     }
 }
 

@@ -21,6 +21,10 @@ const PAUSE_MIN: Duration = Duration::from_mins(5);
 /// lifetime, even where that is six days.
 const PAUSE_MAX: Duration = Duration::from_hours(6);
 
+/// Longest pause that an overloaded authority may ask for: a certificate of six days is renewed with
+/// two days left, and each attempt counts.
+const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
+
 /// The certificate's store. Its file exists once a certificate was issued.
 pub(crate) fn store(settings: &Settings) -> Store {
     Store::new(&settings.data.directory)
@@ -89,15 +93,27 @@ pub(crate) async fn renew(
                 if matches!(error, AcmeError::Unusable(_)) {
                     refused();
                 }
-                let again = output::duration(pause);
+                let after = pause_after(&error, pause);
+                let again = output::duration(after);
                 tracing::error!(
                     "no certificate for {names}, the next attempt is in {again}: {error}; {}",
                     advice(&order, &error)
                 );
-                sleep(pause).await;
+                sleep(after).await;
                 pause = (pause * 2).min(PAUSE_MAX);
             }
         }
+    }
+}
+
+/// The pause after a failed order: as long as an overloaded authority asks for, up to
+/// [`RETRY_AFTER_MAX`], and no shorter than `pause`.
+fn pause_after(error: &AcmeError, pause: Duration) -> Duration {
+    match error {
+        AcmeError::Overloaded { retry_after: Some(after), .. } => {
+            pause.max(*after).min(RETRY_AFTER_MAX)
+        }
+        _ => pause,
     }
 }
 
@@ -117,9 +133,50 @@ fn advice(order: &Order, error: &AcmeError) -> &'static str {
         }
         (AcmeError::Store { .. }, _) => "the server has to be able to write its data directory",
         (AcmeError::Roots(_) | AcmeError::Answer(_), _) => "correct acme.authorities",
-        (AcmeError::Authority(_) | AcmeError::Nonce(_) | AcmeError::TooSlow, _) => {
+        (AcmeError::Overloaded { .. }, _) => {
+            "wait; if it stays so, order fewer names at a time, or ask the authority for a higher limit"
+        }
+        (AcmeError::Authority(_) | AcmeError::Nonce(_), _) => {
+            "correct what the authority names in [acme] or in the name's DNS"
+        }
+        (AcmeError::Unreachable(_) | AcmeError::TooSlow, _) => {
             "this host has to reach the authority over HTTPS, and to resolve its name (a resolv.conf that was replaced \
              since the start is seen after a restart)"
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_overloaded_authority_is_asked_again_when_it_says() {
+        let overloaded = |hours: Option<u64>| AcmeError::Overloaded {
+            what: String::new(),
+            retry_after: hours.map(Duration::from_hours),
+        };
+        assert_eq!(pause_after(&overloaded(None), PAUSE_MIN), PAUSE_MIN);
+        assert_eq!(pause_after(&overloaded(Some(2)), PAUSE_MIN), Duration::from_hours(2));
+        assert_eq!(pause_after(&overloaded(Some(2)), PAUSE_MAX), PAUSE_MAX);
+        assert_eq!(pause_after(&overloaded(Some(1000)), PAUSE_MAX), RETRY_AFTER_MAX);
+        for other in [AcmeError::Unreachable(String::new()), AcmeError::Authority(String::new())] {
+            assert_eq!(pause_after(&other, PAUSE_MAX), PAUSE_MAX);
+        }
+    }
+
+    #[test]
+    fn advice_is_about_the_party_at_fault() {
+        let order = Order {
+            names: Vec::new(),
+            directory: String::new(),
+            contact: None,
+            roots: Roots::public(),
+            challenge: Challenge::Http01,
+        };
+        let overloaded = AcmeError::Overloaded { what: String::new(), retry_after: None };
+        assert!(advice(&order, &overloaded).starts_with("wait"));
+        assert!(advice(&order, &AcmeError::Authority(String::new())).starts_with("correct"));
+        assert!(advice(&order, &AcmeError::Unreachable(String::new())).contains("reach"));
     }
 }
