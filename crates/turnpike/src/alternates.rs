@@ -2,6 +2,7 @@
 //! client is sent to one that is silent.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -171,30 +172,37 @@ impl Alternates {
 async fn ask(mut to_ask: watch::Receiver<BTreeSet<Listed>>, tell: watch::Sender<Silent>) {
     let mut clock = interval(ASKED_EVERY);
     clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut unanswered: BTreeMap<Listed, u32> = BTreeMap::new();
+    let mut unanswered = Unanswered::default();
+    let mut is_failing = false;
     loop {
         let servers = to_ask.borrow_and_update().clone();
-        unanswered.retain(|server, _| servers.contains(server));
+        unanswered.0.retain(|server, _| servers.contains(server));
         let mut waiting = servers.into_iter();
-        let mut questions: JoinSet<(Listed, bool)> = JoinSet::new();
+        let mut questions: JoinSet<(Listed, Outcome)> = JoinSet::new();
+        let mut failed = None;
         loop {
             while questions.len() < AT_ONCE
                 && let Some(server) = waiting.next()
             {
-                questions.spawn(async move { (server, answers(server).await) });
+                questions.spawn(async move { (server, ask_one(server).await) });
             }
             match questions.join_next().await {
-                Some(Ok((server, true))) => unanswered.remove(&server).map_or((), drop),
-                Some(Ok((server, false))) => {
-                    let count = unanswered.entry(server).or_default();
-                    *count = count.saturating_add(1);
-                }
+                Some(Ok((server, outcome))) => failed = unanswered.take(server, outcome).or(failed),
                 Some(Err(_)) => {}
                 None => break,
             }
         }
-        let silent = unanswered.iter().filter(|(_, count)| **count >= SILENT_AFTER);
-        let silent = Silent(silent.map(|(server, _)| *server).collect());
+        if let Some(error) = &failed
+            && !is_failing
+        {
+            tracing::warn!(
+                %error,
+                "this process cannot ask whether servers of [redirect] answer, and goes by the last answers; \
+                 raise its limits"
+            );
+        }
+        is_failing = failed.is_some();
+        let silent = unanswered.silent();
         tell.send_if_modified(|known| {
             let changed = *known != silent;
             *known = silent;
@@ -209,15 +217,153 @@ async fn ask(mut to_ask: watch::Receiver<BTreeSet<Listed>>, tell: watch::Sender<
     }
 }
 
+/// Outcome of a question.
+#[derive(Debug)]
+enum Outcome {
+    /// The server answers, an error as well: it may be overloaded, and refuses by itself.
+    Answered,
+    /// The server does not answer.
+    Silent,
+    /// This process had no descriptor, port or memory to ask, which says nothing about the server.
+    NotAsked(io::Error),
+}
+
+impl Outcome {
+    fn of(result: io::Result<()>) -> Self {
+        const OWN: [i32; 5] =
+            [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS, libc::EAGAIN];
+        match result {
+            Ok(()) => Self::Answered,
+            Err(error) if error.raw_os_error().is_some_and(|code| OWN.contains(&code)) => {
+                Self::NotAsked(error)
+            }
+            Err(_) => Self::Silent,
+        }
+    }
+
+    /// The outcome of two questions to a server that may be reached by either way.
+    fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Answered, _) | (_, Self::Answered) => Self::Answered,
+            (Self::NotAsked(error), _) | (_, Self::NotAsked(error)) => Self::NotAsked(error),
+            (Self::Silent, Self::Silent) => Self::Silent,
+        }
+    }
+}
+
+/// Numbers of questions in a row that servers did not answer.
+#[derive(Debug, Default)]
+struct Unanswered(BTreeMap<Listed, u32>);
+
+impl Unanswered {
+    /// Counts an outcome. Returns the error of this process.
+    fn take(&mut self, server: Listed, outcome: Outcome) -> Option<io::Error> {
+        match outcome {
+            Outcome::Answered => {
+                self.0.remove(&server);
+            }
+            Outcome::Silent => {
+                let count = self.0.entry(server).or_default();
+                *count = count.saturating_add(1);
+            }
+            Outcome::NotAsked(error) => return Some(error),
+        }
+        None
+    }
+
+    fn silent(&self) -> Silent {
+        let silent = self.0.iter().filter(|(_, count)| **count >= SILENT_AFTER);
+        Silent(silent.map(|(server, _)| *server).collect())
+    }
+}
+
 /// Asks a server for an allocation, without what one needs: an error is the answer of a TURN server
 /// that works.
-async fn answers((list, server): Listed) -> bool {
-    let udp = || over_udp(server, Method::ALLOCATE);
-    let tcp = |in_tls| over_tcp(server, &[], in_tls, Method::ALLOCATE);
+async fn ask_one((list, server): Listed) -> Outcome {
+    let udp = async || Outcome::of(over_udp(server, Method::ALLOCATE).await);
+    let tcp = async |in_tls| Outcome::of(over_tcp(server, &[], in_tls, Method::ALLOCATE).await);
     match list {
-        List::Udp => udp().await.is_ok(),
-        List::Tcp => tcp(false).await.is_ok(),
-        List::Tls => tcp(true).await.is_ok(),
-        List::Any => udp().await.is_ok() || tcp(false).await.is_ok() || tcp(true).await.is_ok(),
+        List::Udp => udp().await,
+        List::Tcp => tcp(false).await,
+        List::Tls => tcp(true).await,
+        List::Any => {
+            let mut outcome = udp().await;
+            for in_tls in [false, true] {
+                if matches!(outcome, Outcome::Answered) {
+                    break;
+                }
+                outcome = outcome.or(tcp(in_tls).await);
+            }
+            outcome
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stun_wire::{Class, Message, MessageBuilder};
+    use tokio::net::UdpSocket;
+
+    use super::*;
+
+    fn server() -> Listed {
+        (List::Udp, ([192, 0, 2, 1], 3478).into())
+    }
+
+    fn own_error() -> Outcome {
+        Outcome::of(Err(io::Error::from_raw_os_error(libc::EMFILE)))
+    }
+
+    #[test]
+    fn a_process_without_descriptors_takes_no_server_for_silent() {
+        let mut unanswered = Unanswered::default();
+        for _ in 0..9 {
+            assert!(unanswered.take(server(), own_error()).is_some());
+            assert_eq!(unanswered.silent(), Silent::default());
+        }
+        // Nor for one that answers again.
+        for _ in 0..SILENT_AFTER {
+            assert!(unanswered.take(server(), Outcome::Silent).is_none());
+            unanswered.take(server(), own_error());
+        }
+        assert_eq!(unanswered.silent(), Silent([server()].into()));
+        unanswered.take(server(), Outcome::Answered);
+        assert_eq!(unanswered.silent(), Silent::default());
+    }
+
+    #[test]
+    fn one_way_that_could_not_be_asked_leaves_the_server_unknown() {
+        let both = |one: Outcome, other: Outcome| one.or(other);
+        assert!(matches!(both(Outcome::Silent, own_error()), Outcome::NotAsked(_)));
+        assert!(matches!(both(own_error(), Outcome::Answered), Outcome::Answered));
+        assert!(matches!(both(Outcome::Silent, Outcome::Silent), Outcome::Silent));
+    }
+
+    /// Answers each request with an error.
+    async fn refuse_with(socket: UdpSocket, code: u16) {
+        let mut buffer = [0; 1500];
+        while let Ok((len, from)) = socket.recv_from(&mut buffer).await {
+            let request = Message::parse(&buffer[..len]).unwrap();
+            let (method, id) = (request.method(), request.transaction_id());
+            let mut out = [0; 256];
+            let mut builder = MessageBuilder::new(&mut out, Class::Error, method, id);
+            builder.error_code(code, "");
+            let len = builder.finish().unwrap();
+            socket.send_to(&out[..len], from).await.unwrap();
+        }
+    }
+
+    /// An overloaded server, one that denies, and one that is gone.
+    #[tokio::test]
+    async fn a_refusal_is_an_answer_and_silence_is_none() {
+        for code in [508, 486, 401, 403] {
+            let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+            let at = (List::Udp, socket.local_addr().unwrap());
+            let server = tokio::spawn(refuse_with(socket, code));
+            assert!(matches!(ask_one(at).await, Outcome::Answered), "{code}");
+            server.abort();
+            let _ = server.await;
+            assert!(matches!(ask_one(at).await, Outcome::Silent), "{code}");
+        }
     }
 }
