@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use admin::api::{Signed, SignedTokenError, SignedTokens};
 use anyhow::anyhow;
+use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Header, TokenData, Validation, decode, decode_header};
 use outgoing_http::{Bounds, Client, Roots, Url};
 use serde_json::{Map, Value};
@@ -105,6 +106,14 @@ struct FetchedKeys {
     at: Instant,
 }
 
+/// Reason for which a key does not prove the claims of a token.
+enum ClaimsError {
+    /// Another key has signed it.
+    Signature,
+    /// The claims, which the key has signed, do not hold.
+    Claims(String),
+}
+
 impl SignedTokens for Verifier {
     fn verify(&self, token: &str) -> std::result::Result<Signed, SignedTokenError> {
         self.verify_at(token, Instant::now())
@@ -135,14 +144,23 @@ impl Verifier {
             fetched.map_err(|why| SignedTokenError::Unavailable(why.to_owned()))?;
             return Err(denied("it is signed with an unknown key"));
         }
-        let mut why = String::new();
+        let (mut why, mut is_named) = (String::new(), false);
         for key in candidates {
             match self.claims(token, &header, key) {
                 Ok(claims) => return self.read(&claims).map_err(SignedTokenError::Denied),
-                Err(error) => why = error,
+                Err(ClaimsError::Signature) => is_named |= key.is_named_by(&header),
+                Err(ClaimsError::Claims(error)) => why = error,
             }
         }
-        Err(SignedTokenError::Denied(why))
+        if !why.is_empty() {
+            return Err(SignedTokenError::Denied(why));
+        }
+        // Another key may have signed it, unless the token names the one that has not.
+        if !is_named {
+            self.fetch_now.notify_one();
+            fetched.map_err(|why| SignedTokenError::Unavailable(why.to_owned()))?;
+        }
+        Err(denied("its signature is of no known key"))
     }
 
     /// The keys of the URL, `None` without one.
@@ -166,7 +184,7 @@ impl Verifier {
         token: &str,
         header: &Header,
         key: &Key,
-    ) -> std::result::Result<Map<String, Value>, String> {
+    ) -> std::result::Result<Map<String, Value>, ClaimsError> {
         // The algorithm of the key: what the token says was compared with it.
         let mut validation = Validation::new(key.algorithm());
         debug_assert_eq!(header.alg, key.algorithm(), "the key was chosen by it");
@@ -175,11 +193,14 @@ impl Verifier {
         validation.set_required_spec_claims(&["exp", "iss", "aud"]);
         validation.leeway = LEEWAY;
         validation.validate_nbf = true;
-        let data: TokenData<Map<String, Value>> =
-            decode(token, key.decoding(), &validation).map_err(|error| error.to_string())?;
+        let data: TokenData<Map<String, Value>> = decode(token, key.decoding(), &validation)
+            .map_err(|error| match error.kind() {
+                ErrorKind::InvalidSignature => ClaimsError::Signature,
+                _ => ClaimsError::Claims(error.to_string()),
+            })?;
         // A list would be enough for the library if the issuer is in it (RFC 7519 §4.1.1).
         if !data.claims.get("iss").is_some_and(Value::is_string) {
-            return Err("its claim iss is no text".to_owned());
+            return Err(ClaimsError::Claims("its claim iss is no text".to_owned()));
         }
         Ok(data.claims)
     }

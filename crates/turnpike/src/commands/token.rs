@@ -87,8 +87,9 @@ fn add(file: &TokenFile, args: &cli::TokenAdd, configuration: &Configuration) ->
 
 /// A slip in the name of a realm would show in nothing but empty lists.
 fn warn_unless_served(settings: &Settings, realm: &str) {
-    let of_database = Tables::read(settings).is_ok_and(|tables| tables.realms.contains_key(realm));
-    if !settings.has_realm(realm) && !of_database {
+    // Without an answer of the database nothing is known.
+    let Ok(of_database) = Tables::read(settings) else { return };
+    if !settings.has_realm(realm) && !of_database.realms.contains_key(realm) {
         eprintln!("{}", escape::line(&format!("note: the configuration has no realm {realm}")));
     }
 }

@@ -73,6 +73,11 @@ impl Key {
         Some(Self { kid: jwk.common.key_id.clone(), algorithm, decoding })
     }
 
+    /// Returns true if the header of a token names this very key.
+    pub(super) fn is_named_by(&self, header: &Header) -> bool {
+        self.kid.is_some() && self.kid == header.kid
+    }
+
     pub(super) const fn algorithm(&self) -> Algorithm {
         self.algorithm
     }

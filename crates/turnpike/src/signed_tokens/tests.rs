@@ -141,6 +141,26 @@ fn without_keys_no_token_is_called_wrong() {
     assert!(is_denied(without_url.verify(&token)), "there is no URL to wait for");
 }
 
+/// A key without a name is tried with each token, and proves nothing about one of another key.
+#[test]
+fn a_key_that_may_be_meant_hides_no_outage() {
+    let (known, other) = (Pair::new("k", Algorithm::EdDSA), Pair::new("o", Algorithm::EdDSA));
+    let mut public = set(&[&known]);
+    public["keys"][0].as_object_mut().unwrap().remove("kid");
+    let keys = Keys::read(public.to_string().as_bytes()).unwrap();
+    let silent = Verifier { fixed: keys, fetched: Some(RwLock::default()), ..verifier(&[&other]) };
+    let why = silent.verify(&other.sign(&claims()));
+    assert!(matches!(why, Err(SignedTokenError::Unavailable(_))), "{why:?}");
+    assert!(silent.verify(&known.sign(&claims())).is_ok());
+    assert!(is_denied(silent.verify(&known.sign(&with(&json!({ "exp": 1 }))))), "it has signed");
+    // Once the keys are there it is wrong, and they may be others by now.
+    let complete = Verifier { fixed: silent.fixed, ..verifier(&[&known]) };
+    assert!(is_denied(complete.verify(&other.sign(&claims()))));
+    // A token that names the key which has not signed it is forged.
+    let stranger = Pair::new("k", Algorithm::EdDSA);
+    assert!(is_denied(verifier(&[&known]).verify(&stranger.sign(&claims()))));
+}
+
 #[test]
 fn every_algorithm_proves_its_user() {
     for algorithm in [Algorithm::EdDSA, Algorithm::ES256, Algorithm::RS256] {
