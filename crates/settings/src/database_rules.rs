@@ -19,6 +19,9 @@ pub struct DatabaseRules {
     /// True until rules for peers have been read once: no peer may be reached but those of
     /// `peers.allow`.
     pub is_unread: bool,
+    /// True until secrets, token keys and realms have been read once: a credential that they may
+    /// prove gets the response of an outage.
+    pub is_incomplete: bool,
 }
 
 /// Rules of a realm.

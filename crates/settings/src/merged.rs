@@ -306,6 +306,24 @@ mod tests {
     }
 
     #[test]
+    fn no_credential_is_called_wrong_until_secrets_were_read() {
+        let mut settings = settings("[[realms]]\nname = 'a'");
+        let incomplete = |settings: &Settings| {
+            let host = ["192.0.2.1".parse().unwrap()];
+            let policy = settings.policy(&host, &[], Secret::new([1; 32]), None).unwrap();
+            let of_realm = policy.realms.named("a").unwrap().auth.incomplete;
+            assert_eq!(of_realm, policy.auth.incomplete);
+            of_realm
+        };
+        assert!(!incomplete(&settings));
+        let unread = DatabaseRules { is_incomplete: true, ..DatabaseRules::default() };
+        settings.put_database_rules(unread).unwrap();
+        assert!(incomplete(&settings));
+        settings.put_database_rules(DatabaseRules::default()).unwrap();
+        assert!(!incomplete(&settings));
+    }
+
+    #[test]
     fn the_configuration_counts_more_than_the_database() {
         let mut settings = settings(
             "realm = 'own'\nquotas = { allocations_per_user = 5, bytes_per_second = '1 KiB' }\n\

@@ -128,6 +128,7 @@ impl Settings {
                     // Coturn's layout has no hashes of names to find them by.
                     && !self.user_database().has_coturn_layout(),
                 tokens: self.tokens(),
+                incomplete: self.of_database.is_incomplete,
                 nonce_key,
             },
             peer_rules: self.peer_rules(own, &relay),

@@ -89,6 +89,7 @@ impl Settings {
                 && !self.user_database().has_coturn_layout(),
             tokens: self
                 .token_authority(server_name, realm.tenant.token_keys.iter().chain(token_keys)),
+            incomplete: self.of_database.is_incomplete,
             ..AuthPolicy::new(nonce_key)
         }
     }

@@ -97,6 +97,9 @@ pub(crate) fn authenticate(
     }
     let claim = match Claim::read(rules, now, from, message) {
         Ok(claim) => claim,
+        Err(Refusal::WrongRealm) if rules.auth.incomplete => {
+            return refuse(Refusal::UserDatabaseUnavailable);
+        }
         Err(reason) => return refuse(reason),
     };
     let case = Case { rules, now, message, claim };
@@ -116,15 +119,17 @@ pub(crate) fn authenticate(
         if let Keys::Token(token) = &known.keys {
             // A key that was taken away refreshes nothing.
             let kept = rules.auth.tokens.as_ref().and_then(|tokens| tokens.key(&token.kid));
-            return match kept {
-                Some(_) => case.accept(known.clone(), integrity),
-                None => refuse(Refusal::UnknownTokenKey),
+            return if kept.is_some() || rules.auth.incomplete {
+                case.accept(known.clone(), integrity)
+            } else {
+                refuse(Refusal::UnknownTokenKey)
             };
         }
         let from_database = known.expires.is_none();
         return match case.time_limited() {
             Some(step) => step,
             None if from_database => case.ask(true),
+            None if rules.auth.incomplete => case.accept(known.clone(), integrity),
             None => refuse(Refusal::WrongSecret),
         };
     }
@@ -162,6 +167,8 @@ pub(crate) fn failed_verifications(
         reason,
         Refusal::UnknownUser | Refusal::WrongPassword | Refusal::WrongSecret | Refusal::BadToken
     );
+    // The secrets that are known were tried.
+    let failed = failed || rules.auth.incomplete && reason == Refusal::UserDatabaseUnavailable;
     let name = message.first(AttributeType::USERNAME).and_then(|name| value::username(name).ok());
     let name = name.and_then(|name| UserName::new(name).ok());
     // Whether there is a time in it does not depend on what time it is.
@@ -176,7 +183,9 @@ pub(crate) fn failed_verifications(
 /// Returns false if the secret or key that a grant was proved with counts no longer in its realm.
 /// Of a user of the database only the database knows.
 pub(crate) fn is_still_accepted(rules: RealmRules<'_>, grant: &Grant) -> bool {
-    if rules.auth.open || grant.is_anonymous() {
+    let is_unknown =
+        rules.auth.incomplete && (grant.expires.is_some() || grant.keys.are_of_token());
+    if rules.auth.open || grant.is_anonymous() || is_unknown {
         return true;
     }
     match &grant.keys {
@@ -295,6 +304,9 @@ impl Case<'_> {
         let opened = token::open(self.rules.name, authority, kid.form(), token, self.now.unix);
         let grant = match opened {
             Ok(grant) => grant,
+            Err(Refusal::UnknownTokenKey) if self.rules.auth.incomplete => {
+                return Some(refuse(Refusal::UserDatabaseUnavailable));
+            }
             Err(reason) => return Some(refuse(reason)),
         };
         let Some(integrity) = self.verify(&grant.keys) else {
@@ -344,6 +356,10 @@ impl Case<'_> {
         let has_time = || {
             TimeLimitedName::parse(name.form(), self.rules.auth.separator, self.now.unix).is_some()
         };
+        let has_token = || self.message.first(AttributeType::ACCESS_TOKEN).is_some();
+        if self.rules.auth.incomplete && (has_time() || has_token()) {
+            return Refusal::UserDatabaseUnavailable;
+        }
         let limited = !self.rules.auth.secrets.is_empty() && has_time();
         if limited { Refusal::WrongSecret } else { Refusal::UnknownUser }
     }

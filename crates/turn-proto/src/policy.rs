@@ -122,6 +122,9 @@ pub struct AuthPolicy {
     pub authorizer: Option<WhenSilent>,
     /// The issuer of access tokens (RFC 7635); `None` accepts none, and does not mention them.
     pub tokens: Option<TokenAuthority>,
+    /// Secrets, token keys and realms of a database are not known yet. A credential that they may
+    /// prove is answered as in an outage of the user database, not as a wrong one.
+    pub incomplete: bool,
     /// Key of the stateless nonces, the same in all workers; random wherever a client can
     /// authenticate, or shared with other servers.
     pub nonce_key: NonceKey,
@@ -268,6 +271,7 @@ impl AuthPolicy {
             limits_in_names: false,
             authorizer: None,
             tokens: None,
+            incomplete: false,
             nonce_key,
         }
     }

@@ -55,8 +55,10 @@ pub(crate) struct Tables {
 impl Tables {
     /// Rules until the tables have been read once.
     pub(crate) fn before(settings: &Settings) -> DatabaseRules {
-        let is_unread = settings.database_tables().contains(&DatabaseTable::Peers);
-        DatabaseRules { is_unread, ..DatabaseRules::default() }
+        let tables = settings.database_tables();
+        let is_unread = tables.contains(&DatabaseTable::Peers);
+        let is_incomplete = tables.iter().any(|table| *table != DatabaseTable::Peers);
+        DatabaseRules { is_unread, is_incomplete, ..DatabaseRules::default() }
     }
 
     /// Rules of the tables of a configuration, read once. It blocks.
@@ -129,7 +131,9 @@ impl Tables {
         let meanwhile = match (&self.rows, self.has_peers) {
             (Some(_), _) => "their last known rules stay in force",
             (None, true) => "until they are, no peer may be reached but those of peers.allow",
-            (None, false) => "none of their rules are in force",
+            (None, false) => {
+                "until they are, credentials that they may prove get 500, and none of their rules are in force"
+            }
         };
         if let Some(failing) = &mut self.failing
             && failing.warned.is_none_or(|warned| now.duration_since(warned) >= WARNING_EVERY)
@@ -174,4 +178,65 @@ struct Failing {
     error: Arc<StoreError>,
     /// Time of the last warning.
     warned: Option<Instant>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use settings::Environment;
+
+    use super::*;
+
+    #[test]
+    fn tables_that_were_not_read_are_not_empty() {
+        let before = |tables: &str| {
+            let text = format!(
+                "users = {{ database = 'redis://127.0.0.1/0', database_tables = {tables} }}"
+            );
+            let settings = settings::parse(Path::new("t.toml"), &text, &Environment::empty());
+            let rules = Tables::before(&settings.unwrap());
+            (rules.is_unread, rules.is_incomplete)
+        };
+        assert_eq!(before("[]"), (false, false));
+        assert_eq!(before("['peers']"), (true, false));
+        for table in ["realms", "secrets", "tokens"] {
+            assert_eq!(before(&format!("['{table}']")), (false, true), "{table}");
+        }
+    }
+
+    /// An overloaded database, one that is gone, a table beyond the own limit, and an empty table.
+    #[test]
+    fn no_failure_is_taken_for_an_empty_table() {
+        let failures = || {
+            let within = Duration::from_secs(10);
+            let table = Table::DeniedPeers.name();
+            [
+                StoreError::Overloaded,
+                StoreError::TimedOut { within },
+                StoreError::TooManyRows { table, most: ROWS_MAX },
+            ]
+        };
+        let reading = |rows: Option<&Arc<Vec<_>>>, failure: Option<StoreError>| Reading {
+            rows: rows.cloned(),
+            failure: failure.map(Arc::new),
+            readings: 1,
+        };
+        let mut tables = Tables { has_peers: true, ..Tables::default() };
+        for failure in failures() {
+            tables.take(reading(None, Some(failure)));
+            assert!(tables.waiting().is_none());
+        }
+        let row = vec![String::new(), "192.0.2.1".to_owned()];
+        let denied = Arc::new(vec![(Table::DeniedPeers, row)]);
+        tables.take(reading(Some(&denied), None));
+        assert_eq!(tables.waiting().unwrap().peers.deny.len(), 1);
+        tables.done();
+        for failure in failures() {
+            tables.take(reading(Some(&denied), Some(failure)));
+            assert!(tables.waiting().is_none(), "the known ones stay");
+        }
+        tables.take(reading(Some(&Arc::default()), None));
+        assert_eq!(tables.waiting().unwrap(), &DatabaseRules::default());
+    }
 }
