@@ -97,8 +97,8 @@ fn assert_allowed(world: &mut World, client: &mut Client, relayed: SocketAddr) {
 fn subject(world: &mut World, port: u16) -> (Client, SocketAddr) {
     let mut client = Client::new(port);
     let relayed = client.allocate(world);
-    client.bind(world, 0x4000, PEER).success();
-    client.bind(world, 0x4001, DENIED).success();
+    client.use_channel(world, 0x4000, PEER);
+    client.use_channel(world, 0x4001, DENIED);
     (client, relayed)
 }
 
@@ -155,15 +155,21 @@ fn routes_rest_until_their_channels_are_judged() {
         let mut client = Client::new(port);
         client.log_in(&mut world);
         permit_many(&mut world, &mut client, MANY);
-        client.bind(&mut world, 0x4000, "5.0.0.1:1").success();
+        client.use_channel(&mut world, 0x4000, "5.0.0.1:1");
     }
-    first.bind(&mut world, 0x4001, DENIED).success();
+    first.use_channel(&mut world, 0x4001, DENIED);
     world.apply(stricter(&world));
     assert!(world.suspends_routes);
     assert!(world.routes.values().any(|route| route.peer == peer(DENIED)));
     // Requests meanwhile set no route of an allocation that waits.
     first.bind(&mut world, 0x4002, "192.0.2.77:1").success();
-    assert_eq!(world.routes.values().filter(|route| route.peer == peer("192.0.2.77:1")).count(), 0);
+    let routes_to = |world: &World, to: &str| {
+        world.routes.values().filter(|route| route.peer == peer(to)).count()
+    };
+    assert_eq!(routes_to(&world, "192.0.2.77:1"), 0);
+    // Data is judged by itself.
+    first.send_channel(&mut world, 0x4002, b"first").to_peer();
+    assert_eq!(routes_to(&world, "192.0.2.77:1"), 1);
     assert_denied(&mut world, &mut first, at_first);
     while world.suspends_routes {
         assert!(next_part(&mut world));
