@@ -5,10 +5,11 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use instant_acme::{Error, Problem};
+use instant_acme::Error;
 use outgoing_http::RootsError;
 
-use crate::http::HttpFailure;
+use crate::http_failure::HttpFailure;
+use crate::problem::described;
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
@@ -83,12 +84,10 @@ impl From<Error> for AcmeError {
         if matches!(error, Error::Timeout(_)) {
             return Self::TooSlow;
         }
-        match error {
-            Error::Other(error) => match error.downcast::<HttpFailure>() {
-                Ok(failure) => (*failure).into(),
-                Err(error) => Self::Authority(with_causes(&*error)),
-            },
-            error => Self::Authority(with_causes(&error)),
+        let Error::Other(cause) = error else { return Self::Authority(with_causes(&error)) };
+        match cause.downcast::<HttpFailure>() {
+            Ok(failure) => (*failure).into(),
+            Err(cause) => Self::Authority(with_causes(&*cause)),
         }
     }
 }
@@ -111,16 +110,4 @@ fn with_causes(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
-}
-
-/// A problem in the authority's words, on one line.
-pub(crate) fn described(problem: &Problem) -> String {
-    let mut text = problem.detail.clone().unwrap_or_else(|| "no reason given".to_owned());
-    for part in &problem.subproblems {
-        let _ = write!(text, "; {part}");
-    }
-    if let Some(kind) = &problem.r#type {
-        let _ = write!(text, " ({})", kind.rsplit(':').next().unwrap_or(kind));
-    }
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -2,67 +2,19 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
-use hyper::header::{HeaderMap, RETRY_AFTER};
-use hyper::{Request, Response, StatusCode};
-use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient, Problem};
-use outgoing_http::{Bounds, Client, HttpError, Roots};
+use hyper::{Request, Response};
+use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use outgoing_http::{Bounds, Client, Roots};
 
-use crate::error::{AcmeError, described};
+use crate::error::AcmeError;
+use crate::http_failure::HttpFailure;
 use crate::limits::{ANSWER_BYTES_MAX, REQUEST};
 
 /// Bounds of an answer.
 const BOUNDS: Bounds = Bounds { deadline: REQUEST, body: ANSWER_BYTES_MAX };
-
-/// Failure of a request that says nothing about the order.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum HttpFailure {
-    /// The authority takes no more requests for now.
-    #[error("{what}")]
-    Overloaded {
-        /// The authority's words.
-        what: String,
-        /// Value of Retry-After, if it is a number of seconds.
-        retry_after: Option<Duration>,
-    },
-    /// The authority cannot be reached, or is too slow.
-    #[error(transparent)]
-    Unreachable(HttpError),
-}
-
-impl HttpFailure {
-    /// The error of a request without a usable response.
-    fn of_exchange(error: HttpError) -> Error {
-        match error {
-            // It is there, and its response is none of an authority.
-            HttpError::TooLarge(_) => Error::Other(Box::new(error)),
-            error => Self::Unreachable(error).into(),
-        }
-    }
-
-    /// The overload that a response tells of; `None` for any other response.
-    fn of_response(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Option<Self> {
-        if !matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-            return None;
-        }
-        // A proxy answers without a problem document.
-        let what = match serde_json::from_slice::<Problem>(body) {
-            Ok(problem) => described(&problem),
-            Err(_) => format!("it answers with status {}", status.as_u16()),
-        };
-        let seconds = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        Some(Self::Overloaded { what, retry_after: seconds.map(Duration::from_secs) })
-    }
-}
-
-impl From<HttpFailure> for Error {
-    fn from(failure: HttpFailure) -> Self {
-        Self::Other(Box::new(failure))
-    }
-}
 
 /// A client for HTTPS alone: the settings take no other URL of a directory.
 pub(crate) struct Https(Client);
@@ -99,6 +51,11 @@ impl HttpClient for Https {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use hyper::StatusCode;
+    use hyper::header::RETRY_AFTER;
+
     use super::*;
 
     fn of(status: u16, retry_after: Option<&str>, body: &str) -> Option<AcmeError> {

@@ -6,8 +6,10 @@
 
 mod error;
 mod http;
+mod http_failure;
 pub mod limits;
 mod order;
+mod problem;
 mod store;
 
 pub use error::AcmeError;

@@ -11,9 +11,10 @@ use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
 use turn_session::{Certificate, Challenges};
 
-use crate::error::{AcmeError, described};
+use crate::error::AcmeError;
 use crate::http::Https;
 use crate::limits::{ORDER, ORDERS_WITH_REFUSED_NONCES_MAX, POLL, VERIFICATION};
+use crate::problem::described;
 use crate::store::Store;
 
 /// Means by which the authority verifies a name.

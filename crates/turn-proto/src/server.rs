@@ -275,8 +275,8 @@ impl Server {
 
     /// The time to call [`Self::handle_timeout`]; `None` while nothing expires. It is in the past
     /// during a review. Deadlines are rounded up by at most
-    /// [`TIMER_TICK`](crate::limits::TIMER_TICK): an expired allocation relays nothing any more, and
-    /// is reclaimed this much later.
+    /// [`TIMER_TICK`](crate::limits::TIMER_TICK): an expired allocation relays nothing any more,
+    /// and is reclaimed this much later.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.state.next_timeout()

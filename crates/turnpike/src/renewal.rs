@@ -21,8 +21,8 @@ const PAUSE_MIN: Duration = Duration::from_mins(5);
 /// lifetime, even where that is six days.
 const PAUSE_MAX: Duration = Duration::from_hours(6);
 
-/// Longest pause that an overloaded authority may ask for: a certificate of six days is renewed with
-/// two days left, and each attempt counts.
+/// Longest pause that an overloaded authority may ask for: a certificate of six days is renewed
+/// with two days left, and each attempt counts.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
 
 /// The certificate's store. Its file exists once a certificate was issued.
@@ -109,12 +109,8 @@ pub(crate) async fn renew(
 /// The pause after a failed order: as long as an overloaded authority asks for, up to
 /// [`RETRY_AFTER_MAX`], and no shorter than `pause`.
 fn pause_after(error: &AcmeError, pause: Duration) -> Duration {
-    match error {
-        AcmeError::Overloaded { retry_after: Some(after), .. } => {
-            pause.max(*after).min(RETRY_AFTER_MAX)
-        }
-        _ => pause,
-    }
+    let AcmeError::Overloaded { retry_after: Some(after), .. } = error else { return pause };
+    pause.max(*after).min(RETRY_AFTER_MAX)
 }
 
 /// A remedy.

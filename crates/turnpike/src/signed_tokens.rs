@@ -194,9 +194,12 @@ impl Verifier {
         validation.leeway = LEEWAY;
         validation.validate_nbf = true;
         let data: TokenData<Map<String, Value>> = decode(token, key.decoding(), &validation)
-            .map_err(|error| match error.kind() {
-                ErrorKind::InvalidSignature => ClaimsError::Signature,
-                _ => ClaimsError::Claims(error.to_string()),
+            .map_err(|error| {
+                if matches!(error.kind(), ErrorKind::InvalidSignature) {
+                    ClaimsError::Signature
+                } else {
+                    ClaimsError::Claims(error.to_string())
+                }
             })?;
         // A list would be enough for the library if the issuer is in it (RFC 7519 §4.1.1).
         if !data.claims.get("iss").is_some_and(Value::is_string) {

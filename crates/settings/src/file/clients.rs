@@ -86,7 +86,8 @@ section! {
         #[schemars(example = serde_json::json!(["198.51.100.7:5349"]))]
         live tls: Vec<Endpoint> = Vec::new();
         /// Asks each of these servers every 5 seconds whether it answers, and sends no client to
-        /// one that does not. An error is an answer. When none of a client's family answers, the client is served here.
+        /// one that does not. An error is an answer. When none of a client's family answers, the
+        /// client is served here.
         live health_checks: bool = true;
         /// Name in the certificates of these servers (ALTERNATE-DOMAIN, RFC 8489 §14.16).
         #[schemars(example = &"turn2.example.org")]

@@ -110,29 +110,3 @@ fn a_grant_counts_as_long_as_what_proved_it() {
     policy.auth.open = true;
     assert_eq!(counts(&policy), [true; 3]);
 }
-
-/// A call of before a restart goes on while the secrets of the database cannot be read.
-#[test]
-fn unknown_secrets_end_no_allocation() {
-    let mut policy = policy();
-    let name = "1700000060:alice";
-    let password = time_limited_password(b"a secret of the database", name);
-    let known = Grant {
-        user: name.into(),
-        account: "alice".into(),
-        keys: Keys::LongTerm(keys(name, &password)),
-        expires: Some(UnixSeconds(1_700_000_060)),
-        ..Grant::anonymous(REALM.into())
-    };
-    let step = |policy: &Policy| {
-        let ask = Ask::by(name, &password, policy);
-        let bytes = ask.with(|ask| ask.method = Method::REFRESH).bytes();
-        let message = Message::parse(&bytes).unwrap();
-        authenticate(policy.own_rules(), NOW, client(), &message, Some(&known), true)
-    };
-    assert_eq!(refused(&step(&policy)), Refusal::WrongSecret, "it was removed");
-    assert!(!is_still_accepted(policy.own_rules(), &known));
-    policy.auth.incomplete = true;
-    accepted(step(&policy));
-    assert!(is_still_accepted(policy.own_rules(), &known));
-}
