@@ -39,7 +39,8 @@ pub struct Registry {
     realms: BTreeMap<Realm, Held>,
     /// Live allocations of all accounts.
     total: Held,
-    /// Ports kept for a second Allocate; at most [`RESERVATIONS_MAX`].
+    /// Ports kept for a second Allocate; at most
+    /// [`RESERVATIONS_MAX`](crate::limits::RESERVATIONS_MAX).
     reservations: BTreeMap<[u8; 8], ReservationEntry>,
     /// Shares of networks, accounts and realms. `None` before the first worker.
     shares: Option<RegistryShares>,
