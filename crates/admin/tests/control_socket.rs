@@ -138,6 +138,7 @@ fn refusals() -> Vec<Refused> {
     };
     let forbidden = RefusedRequest {
         user: Some("1800000000:bob".into()),
+        account: Some("bob".into()),
         peer: Some(peer),
         ..RefusedRequest::sample(Refusal::PeerForbidden)
     };

@@ -46,7 +46,7 @@ pub use operator::{
 };
 pub use realm_totals::RealmTotals;
 pub use recent_log::{RecentLog, Warning};
-pub use refused::{RefusalFilter, Refused, RefusedSubject, account};
+pub use refused::{RefusalFilter, Refused, RefusedSubject};
 pub use registry::LockedRegistry;
 pub use request::{Reply, Request, SessionFilter};
 pub use revocation::{

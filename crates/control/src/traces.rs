@@ -7,7 +7,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use state_format::fields;
 use turn_types::{Instant, Prefix};
 
-use crate::account;
 use crate::limits::TRACES_MAX;
 
 /// Selection of events, until it ends. Without client and user it selects all.
@@ -25,9 +24,8 @@ pub struct Trace {
 fields!(Trace { 1 => client, 2 => user, 3 => until });
 
 impl Trace {
-    fn selects(&self, client: IpAddr, user: Option<&str>) -> bool {
-        let of_user =
-            |wanted: &str| user.is_some_and(|name| name == wanted || account(name) == wanted);
+    fn selects(&self, client: IpAddr, names: &[&str]) -> bool {
+        let of_user = |wanted: &str| names.contains(&wanted);
         self.client.is_none_or(|prefix| prefix.contains(client))
             && self.user.as_deref().is_none_or(of_user)
     }
@@ -74,9 +72,10 @@ impl Traces {
         self.live(now).clone()
     }
 
-    /// Returns whether an event of a client, and of a user where one is known, is to be logged.
+    /// Returns true if an event of a client is to be logged. `names`: the user, or the name that
+    /// the client claims, and the account.
     #[must_use]
-    pub fn selects(&self, now: Instant, client: IpAddr, user: Option<&str>) -> bool {
+    pub fn selects(&self, now: Instant, client: IpAddr, names: &[&str]) -> bool {
         if !self.any.load(Ordering::Relaxed) {
             return false;
         }
@@ -84,7 +83,7 @@ impl Traces {
         if list.is_empty() {
             self.any.store(false, Ordering::Relaxed);
         }
-        list.iter().any(|trace| trace.selects(client, user))
+        list.iter().any(|trace| trace.selects(client, names))
     }
 
     fn live(&self, now: Instant) -> MutexGuard<'_, Vec<Trace>> {
@@ -111,14 +110,14 @@ mod tests {
     fn a_trace_selects_its_clients_and_ends() {
         let traces = Traces::default();
         let selects =
-            |second, ip: &str, user| traces.selects(at(second), ip.parse().unwrap(), user);
-        assert!(!selects(0, "192.0.2.1", None));
+            |second, ip: &str, names: &[_]| traces.selects(at(second), ip.parse().unwrap(), names);
+        assert!(!selects(0, "192.0.2.1", &[]));
         traces.add(at(0), trace(Some("192.0.2.0/24"), None, 10)).unwrap();
         traces.add(at(0), trace(None, Some("alice"), 20)).unwrap();
-        assert!(selects(9, "192.0.2.1", None) && !selects(10, "192.0.2.1", None));
-        assert!(selects(10, "198.51.100.1", Some("1700000000:alice")));
-        assert!(!selects(10, "198.51.100.1", Some("bob")) && !selects(10, "198.51.100.1", None));
-        assert!(!selects(20, "198.51.100.1", Some("alice")));
+        assert!(selects(9, "192.0.2.1", &[]) && !selects(10, "192.0.2.1", &[]));
+        assert!(selects(10, "198.51.100.1", &["1700000000|alice", "alice"]));
+        assert!(!selects(10, "198.51.100.1", &["bob"]) && !selects(10, "198.51.100.1", &[]));
+        assert!(!selects(20, "198.51.100.1", &["alice"]));
         assert!(!traces.any.load(Ordering::Relaxed), "as before the first");
     }
 

@@ -37,6 +37,7 @@ mod claim;
 mod nonce;
 
 pub use self::nonce::shared_nonce_key;
+pub(crate) use self::time_limited::account_of;
 pub use self::time_limited::expiry_and_account;
 mod time_limited;
 mod token;

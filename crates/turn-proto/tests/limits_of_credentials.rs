@@ -286,3 +286,28 @@ fn requests_of_one_account_that_wait_for_the_authorizer_leave_slots_to_others() 
     }
     assert_eq!(ask(&mut world, "alice"), None);
 }
+
+/// Operators see the account of a refused name, with the separator of the server.
+#[test]
+fn a_refusal_names_the_account_of_a_name_with_another_separator() {
+    let mut policy = with_secret();
+    policy.auth.separator = '|';
+    policy.quotas.allocations_per_user = 1;
+    let mut world = World::with(policy);
+    let refused = |world: &mut World, client: &mut Client| {
+        client.try_allocate(world, |_| ()).code().unwrap();
+        let refused = world.notices.iter().rev().find_map(|notice| {
+            if let Notice::Refused(refused) = notice { Some(refused.clone()) } else { None }
+        });
+        let RefusedRequest { user, claimed, account, .. } = refused.unwrap();
+        (user.is_some(), claimed.is_some(), account.unwrap().to_string())
+    };
+    named(1, "1900003600|alice".into()).allocate(&mut world);
+    let mut second = named(2, "1900003601|alice?allocations=5".into());
+    assert_eq!(refused(&mut world, &mut second), (true, false, "alice".into()));
+    let mut wrong = named(3, "bob|1900003600".into());
+    wrong.password = "wrong";
+    assert_eq!(refused(&mut world, &mut wrong), (false, true, "bob".into()));
+    let mut other = named(4, "1900003600:carol".into());
+    assert_eq!(refused(&mut world, &mut other), (false, true, "1900003600:carol".into()));
+}

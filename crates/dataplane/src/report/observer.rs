@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use control::{
     AssociationEnd, Histogram, RefusalFilter, Refused, Series, SessionEvent, SessionEvents,
-    StreamEnd, Traces, WorkerCounters, account,
+    StreamEnd, Traces, WorkerCounters,
 };
 use linux_net::{Occupancy, Warning};
 use stun_wire::Method;
@@ -81,8 +81,8 @@ impl Observer {
 
     /// Returns whether a line about a client is written in any case: it is traced, and there are
     /// not too many lines.
-    fn is_traced(&mut self, now: Instant, client: ClientAddr, user: Option<&str>) -> bool {
-        self.log.traces.selects(now, client.ip(), user) && self.traced.take(now).is_some()
+    fn is_traced(&mut self, now: Instant, client: ClientAddr, names: &[&str]) -> bool {
+        self.log.traces.selects(now, client.ip(), names) && self.traced.take(now).is_some()
     }
 
     pub(crate) fn counters(&self) -> &WorkerCounters {
@@ -149,7 +149,7 @@ impl Observer {
             Notice::AllocationMoved { id, from, to } => {
                 self.count(Series::AllocationsMoved, 1);
                 let traced =
-                    self.is_traced(now, from.client, None) || self.is_traced(now, to.client, None);
+                    self.is_traced(now, from.client, &[]) || self.is_traced(now, to.client, &[]);
                 let addresses = &self.log.addresses;
                 debug_line!(
                     traced,
@@ -183,7 +183,7 @@ impl Observer {
         seconds: u64,
     ) {
         self.count(Series::StreamsEnded(end), 1);
-        let traced = self.is_traced(now, client, None);
+        let traced = self.is_traced(now, client, &[]);
         let client = self.log.addresses.show(client.0);
         let worker = self.worker.0;
         let is_usual = matches!(
@@ -221,7 +221,7 @@ impl Observer {
         seconds: u64,
     ) {
         self.count(Series::AssociationsEnded(end), 1);
-        let traced = self.is_traced(now, client, None);
+        let traced = self.is_traced(now, client, &[]);
         let (worker, reason) = (self.worker.0, end.label());
         let client = self.log.addresses.show(client.0);
         debug_line!(traced, worker, %client, %server, reason, seconds, "DTLS session ended");
@@ -281,7 +281,7 @@ impl Observer {
 
     fn tell_of(&mut self, now: Instant, record: &AllocationRecord, event: &'static str) {
         let client = record.five_tuple.client;
-        let traced = self.is_traced(now, client, Some(&record.user));
+        let traced = self.is_traced(now, client, &[&record.user, &record.account]);
         debug_line!(
             traced,
             worker = self.worker.0,
@@ -315,8 +315,9 @@ impl Observer {
     fn refused(&mut self, now: Instant, refused: &RefusedRequest) {
         let reason = refused.reason;
         self.count(Series::Refusal(reason), 1);
-        let user = refused.user.as_deref().or(refused.claimed.as_deref());
-        if self.is_traced(now, refused.path.five_tuple.client, user) {
+        let user = refused.user.as_deref().or(refused.claimed.as_deref()).unwrap_or_default();
+        let account = refused.account.as_deref().unwrap_or(user);
+        if self.is_traced(now, refused.path.five_tuple.client, &[user, account]) {
             self.log_refusal(refused, Line::Traced, (1, 0));
         }
         // The first steps of every client, and of one that stays.
@@ -373,6 +374,7 @@ impl Observer {
     fn log_refusal(&self, refused: &RefusedRequest, line: Line, (times, left_out): (u64, u64)) {
         let addresses = &self.log.addresses;
         let rule = refused.peer.as_ref().and_then(|peer| peer.rule.as_ref());
+        let account = |name| &**refused.account.as_ref().unwrap_or(name);
         macro_rules! line {
             ($($kind:tt)*) => {
                 tracing::event!(
@@ -381,8 +383,8 @@ impl Observer {
                     client = %addresses.show(refused.path.five_tuple.client.0),
                     transport = refused.path.five_tuple.transport.label(),
                     method = refused.method.name().unwrap_or("unknown"),
-                    user = refused.user.as_deref().map(account),
-                    claimed_user = refused.claimed.as_deref().map(account),
+                    user = refused.user.as_ref().map(account),
+                    claimed_user = refused.claimed.as_ref().map(account),
                     peer = refused
                         .peer
                         .as_ref()
@@ -535,6 +537,7 @@ mod tests {
             method: Method::ALLOCATE,
             user: None,
             claimed: Some("mallory".into()),
+            account: None,
             peer: None,
             reason,
         })

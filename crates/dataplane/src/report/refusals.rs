@@ -79,7 +79,8 @@ mod tests {
     fn refused(client: &str, user: Option<&str>, reason: Refusal) -> RefusedRequest {
         let mut request = RefusedRequest::sample(reason);
         request.path.five_tuple.client = ClientAddr(SocketAddr::new(client.parse().unwrap(), 5000));
-        RefusedRequest { user: user.map(Into::into), ..request }
+        let account = user.and_then(|user| user.split(':').next_back());
+        RefusedRequest { user: user.map(Into::into), account: account.map(Into::into), ..request }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use turn_types::{Secret, UnixSeconds};
 
 use crate::credentials::UserKeys;
 use crate::policy::grant_limits::LimitsError;
-use crate::policy::{GrantLimits, SharedSecret};
+use crate::policy::{AuthPolicy, GrantLimits, SharedSecret};
 
 /// A name with a time in it: `timestamp:userid` as in the draft, `userid:timestamp` as some
 /// services write it, or `timestamp` alone; with another separator where the policy has one.
@@ -87,6 +87,15 @@ pub fn expiry_and_account(
 ) -> Option<(UnixSeconds, &str)> {
     let TimeLimitedName { expires, account } = TimeLimitedName::parse(name, separator, now)?;
     Some((expires, account))
+}
+
+/// Returns the account in a name that proved nothing: without the time and limits of a time-limited
+/// name, with the separator of the realm.
+pub(crate) fn account_of<'a>(auth: &AuthPolicy, name: &'a str, now: UnixSeconds) -> &'a str {
+    match TimeLimitedName::parse(name, auth.separator, now) {
+        Some(parts) => parts.limits(auth.limits_in_names).0,
+        None => name,
+    }
 }
 
 /// A time in seconds since 1970, in decimal digits and nothing else.

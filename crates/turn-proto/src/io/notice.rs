@@ -62,6 +62,8 @@ pub struct RefusedRequest {
     pub user: Option<Arc<str>>,
     /// The name in a request that was not, in its form if it has one: any client may have sent it.
     pub claimed: Option<Arc<str>>,
+    /// Account of that user or name: without the time of a time-limited name.
+    pub account: Option<Arc<str>>,
     /// The forbidden peer, where one is the reason.
     pub peer: Option<ForbiddenPeer>,
     /// The reason.
@@ -146,6 +148,7 @@ impl RefusedRequest {
             method: Method::CREATE_PERMISSION,
             user: None,
             claimed: None,
+            account: None,
             peer: None,
             reason,
         }

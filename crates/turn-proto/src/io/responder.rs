@@ -24,6 +24,7 @@ pub(crate) struct Responder {
     /// The request had a FINGERPRINT, and so has its response.
     fingerprint: bool,
     pub(crate) user: Option<Arc<str>>,
+    account: Option<Arc<str>>,
     /// MESSAGE-INTEGRITY, for an authenticated request.
     integrity: Option<Integrity>,
     /// SOFTWARE, for an authenticated request.
@@ -38,6 +39,7 @@ impl Responder {
             transaction: message.transaction_id(),
             fingerprint: message.has_fingerprint(),
             user: None,
+            account: None,
             integrity: None,
             software: None,
         }
@@ -46,6 +48,12 @@ impl Responder {
     /// Names the user of a request without MESSAGE-INTEGRITY in its responses.
     pub(crate) fn named(mut self, user: Option<Arc<str>>) -> Self {
         self.user = user;
+        self
+    }
+
+    /// Names the account of the user, or of the name that an unknown client claims.
+    pub(crate) fn of_account(mut self, account: Option<Arc<str>>) -> Self {
+        self.account = account;
         self
     }
 
@@ -64,8 +72,9 @@ impl Responder {
 
     /// The record of its refusal.
     pub(crate) fn refused(&self, reason: Refusal) -> RefusedRequest {
-        let Self { path, method, ref user, .. } = *self;
-        RefusedRequest { path, method, user: user.clone(), claimed: None, peer: None, reason }
+        let Self { path, method, ref user, ref account, .. } = *self;
+        let (user, account) = (user.clone(), account.clone());
+        RefusedRequest { path, method, user, claimed: None, account, peer: None, reason }
     }
 
     /// Returns true if responses carry MESSAGE-INTEGRITY.

@@ -107,6 +107,7 @@ impl Classic<'_> {
             method,
             user: None,
             claimed: None,
+            account: None,
             peer: None,
             reason,
         }));

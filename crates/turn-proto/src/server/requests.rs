@@ -107,11 +107,9 @@ impl State {
         let responder = Responder::new(request.path, &request.message);
         match step {
             AuthStep::Granted(grant, integrity) => {
-                let responder = responder.authenticated(
-                    Arc::clone(&grant.user),
-                    integrity,
-                    request.rules.software,
-                );
+                let responder = responder
+                    .authenticated(Arc::clone(&grant.user), integrity, request.rules.software)
+                    .of_account(Some(Arc::clone(&grant.account)));
                 if !responder.has_integrity()
                     && let Err(spent) = self.charge(request, Source::of(request))
                 {
@@ -328,8 +326,10 @@ impl State {
         let claimed = claimed.and_then(|name| value::username(name).ok());
         let claimed = claimed.filter(|_| responder.user.is_none());
         let claimed = claimed.map(|name| Arc::from(UserName::form_of(name)));
+        let account = responder.user.as_ref().or(claimed.as_ref());
+        let account = account.map(|name| Arc::from(auth::account_of(rules.auth, name, now.unix)));
         self.allocations.count_refusal(&path.five_tuple, reason);
-        let refused = RefusedRequest { claimed, ..responder.refused(reason) };
+        let refused = RefusedRequest { claimed, account, ..responder.refused(reason) };
         self.outbox.notice(Notice::Refused(refused));
         responder.error(reply, reason, |builder| {
             auth::challenge(builder, rules, now, path.five_tuple.client, reason);
