@@ -136,15 +136,12 @@ pub mod limits {
     /// Time that a browser stays signed in: a working day.
     pub const SIGNED_IN: Duration = Duration::from_hours(12);
 
-    /// Browsers signed in at the same time; the oldest makes room.
+    /// Browsers signed in at the same time; the oldest of the token with most makes room.
     pub const SIGNED_IN_MAX: usize = 64;
 
-    /// Wrong tokens of one address, or /64 of IPv6, in a minute: more leave no line in the log. A
-    /// person mistypes once or twice.
+    /// Wrong tokens of one address, or /64 of IPv6, in a minute; a site has 16 times as many. More
+    /// leave no line in the log. A person mistypes once or twice.
     pub const WRONG_TOKENS_PER_MINUTE: u32 = 10;
-
-    /// Addresses that wrong tokens are counted for; of others each is one too many.
-    pub const WRONG_SOURCES_MAX: usize = 1024;
 
     /// [`CONNECTIONS_MAX`] for the interface for operators: a browser opens six connections.
     pub const API_CONNECTIONS_MAX: u32 = 256;

@@ -1,7 +1,7 @@
 //! The other end of a connection for HTTP.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -47,13 +47,5 @@ impl fmt::Display for Peer {
             Self::Unix(None) => f.write_str("unknown user"),
             Self::Tcp { address, .. } => address.fmt(f),
         }
-    }
-}
-
-/// An address, or its /64 of IPv6.
-pub(crate) fn network(from: IpAddr) -> IpAddr {
-    match from.to_canonical() {
-        v4 @ IpAddr::V4(_) => v4,
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
     }
 }

@@ -1,7 +1,7 @@
 //! Callers over the network: by the token of a request, or by the cookie of a browser that signed
 //! in with one.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use fair_share::{CLIENTS, Claimant, Meter, system_hasher};
+
 use crate::api::tokens::{self, Token, TokenFile};
 use crate::holder::Holder;
-use crate::limits::{SIGNED_IN, SIGNED_IN_MAX, WRONG_SOURCES_MAX, WRONG_TOKENS_PER_MINUTE};
-use crate::peer::network;
+use crate::limits::{SIGNED_IN, SIGNED_IN_MAX, WRONG_TOKENS_PER_MINUTE};
 use crate::role::Role;
 use crate::signed::{SignedTokenError, SignedTokens};
 
@@ -43,7 +44,9 @@ pub struct Access {
     file: TokenFile,
     tokens: Mutex<Known>,
     browsers: Mutex<VecDeque<Browser>>,
-    wrong: Mutex<BTreeMap<IpAddr, (Instant, u32)>>,
+    wrong: Mutex<Meter>,
+    /// Epoch of the meter.
+    started: Instant,
     signed: Option<Arc<dyn SignedTokens>>,
     /// Sites of which pages may ask for credentials.
     origins: Vec<String>,
@@ -73,7 +76,8 @@ impl Access {
             file: TokenFile::new(path),
             tokens: Mutex::default(),
             browsers: Mutex::default(),
-            wrong: Mutex::default(),
+            wrong: Mutex::new(Meter::new(&CLIENTS, system_hasher())),
+            started: Instant::now(),
             signed: None,
             origins: Vec::new(),
         }
@@ -161,7 +165,12 @@ impl Access {
         let cookie = tokens::random_text().map_err(|_| Unknown::Wrong)?;
         let mut browsers = lock(&self.browsers);
         if browsers.len() >= SIGNED_IN_MAX {
-            browsers.pop_front();
+            let place = oldest_of_the_busiest_token(&browsers);
+            browsers.remove(place);
+            tracing::info!(
+                by = holder.name,
+                "api: a browser signed in, and another was signed out, as there are as many as may be"
+            );
         }
         browsers.push_back(Browser {
             cookie: tokens::hash_of(&cookie),
@@ -195,22 +204,20 @@ impl Access {
     /// Counts a wrong token of a source. A valid one of the same source is still accepted: behind a
     /// tunnel or a NAT it is not the same person, and tokens cannot be guessed.
     fn count_wrong(&self, from: IpAddr) -> Unknown {
-        let now = Instant::now();
-        let mut wrong = lock(&self.wrong);
-        let source = network(from);
-        if !wrong.contains_key(&source) && wrong.len() >= WRONG_SOURCES_MAX {
-            wrong.retain(|_, (since, _)| now.duration_since(*since) < MINUTE);
-            if wrong.len() >= WRONG_SOURCES_MAX {
-                return Unknown::TooMany;
-            }
-        }
-        let (since, count) = wrong.entry(source).or_insert((now, 0));
-        if now.duration_since(*since) >= MINUTE {
-            (*since, *count) = (now, 0);
-        }
-        *count = count.saturating_add(1);
-        if *count > WRONG_TOKENS_PER_MINUTE { Unknown::TooMany } else { Unknown::Wrong }
+        let now = turn_types::Instant::ZERO + self.started.elapsed();
+        let cost = MINUTE / WRONG_TOKENS_PER_MINUTE;
+        let is_within = lock(&self.wrong).spend(now, &Claimant::at(from), cost, MINUTE);
+        if is_within { Unknown::Wrong } else { Unknown::TooMany }
     }
+}
+
+/// Returns the place of the oldest browser of the token with most browsers. The holder of one token
+/// signs nobody else out.
+fn oldest_of_the_busiest_token(browsers: &VecDeque<Browser>) -> usize {
+    let count_of = |token: &str| browsers.iter().filter(|browser| browser.token == token).count();
+    // Of equal ones the last of the reversed: the oldest.
+    let counts = browsers.iter().map(|browser| count_of(&browser.token)).enumerate();
+    counts.rev().max_by_key(|(_, count)| *count).map_or(0, |(place, _)| place)
 }
 
 fn holder(token: &Token) -> Holder {
@@ -273,6 +280,20 @@ mod tests {
     }
 
     #[test]
+    fn a_token_with_many_browsers_signs_out_only_its_own() {
+        let (access, file) = access("shares");
+        let add = |name| file.add(name, Rights::of(Role::Read), SystemTime::now()).unwrap();
+        let (token, other) = (add("page"), add("other"));
+        let (cookie, _) = access.sign_in(&token, HERE).unwrap();
+        let others: Vec<_> =
+            (0..2 * SIGNED_IN_MAX).map(|_| access.sign_in(&other, HERE).unwrap().0).collect();
+        assert!(access.by_cookie(&cookie).is_ok());
+        assert_eq!(access.by_cookie(&others[0]), Err(Unknown::Wrong));
+        assert!(access.by_cookie(&others[2 * SIGNED_IN_MAX - 1]).is_ok());
+        fs::remove_file(file.path()).unwrap();
+    }
+
+    #[test]
     fn many_wrong_tokens_are_told_so_and_a_right_one_is_accepted() {
         let (access, file) = access("wrong");
         let token = file.add("page", Rights::of(Role::Read), SystemTime::now()).unwrap();
@@ -282,10 +303,15 @@ mod tests {
         assert_eq!(access.by_token("guess", HERE), Err(Unknown::TooMany));
         assert!(access.by_token(&token, HERE).is_ok());
         assert_eq!(access.by_token("guess", "192.0.2.1".parse().unwrap()), Err(Unknown::Wrong));
-        for source in 0..WRONG_SOURCES_MAX as u128 + 5 {
-            let _ = access.by_token("guess", IpAddr::V6(Ipv6Addr::from_bits(source << 64)));
+        // A site is told so as well, however many addresses it has, and nobody else is.
+        let site =
+            |number: u128| IpAddr::V6(Ipv6Addr::from_bits(0x2001_0db8_0001 << 80 | number << 64));
+        let told = (0..2000)
+            .filter(|number| access.by_token("guess", site(*number)) == Err(Unknown::TooMany));
+        assert!(told.count() > 1500);
+        for other in ["192.0.2.2", "2001:db9::1", "203.0.113.1"] {
+            assert_eq!(access.by_token("guess", other.parse().unwrap()), Err(Unknown::Wrong));
         }
-        assert_eq!(lock(&access.wrong).len(), WRONG_SOURCES_MAX);
         fs::remove_file(file.path()).unwrap();
     }
 }
