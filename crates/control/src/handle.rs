@@ -1,5 +1,6 @@
 //! All that the interface for operators holds of a running server.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
@@ -23,6 +24,17 @@ pub struct Handle {
     operator: mpsc::Sender<OperatorRequest>,
     /// Clients and users whose events are logged in detail.
     pub traces: Arc<Traces>,
+    log_lines_lost: LostLines,
+}
+
+/// Reads the number of log lines that were lost since the start.
+#[derive(Clone)]
+struct LostLines(Arc<dyn Fn() -> u64 + Send + Sync>);
+
+impl fmt::Debug for LostLines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LostLines").field(&(self.0)()).finish()
+    }
 }
 
 impl Handle {
@@ -40,6 +52,7 @@ impl Handle {
                 configuration: Arc::default(),
                 operator,
                 traces: Arc::default(),
+                log_lines_lost: LostLines(Arc::new(|| 0)),
             },
             requests,
         )
@@ -49,6 +62,18 @@ impl Handle {
     #[must_use]
     pub fn with_traces(self, traces: Arc<Traces>) -> Self {
         Self { traces, ..self }
+    }
+
+    /// Reads the number of lost log lines from `count`.
+    #[must_use]
+    pub fn with_lost_lines(self, count: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        Self { log_lines_lost: LostLines(Arc::new(count)), ..self }
+    }
+
+    /// Number of log lines that were lost since the start.
+    #[must_use]
+    pub fn log_lines_lost(&self) -> u64 {
+        (self.log_lines_lost.0)()
     }
 
     /// The facts about the server.

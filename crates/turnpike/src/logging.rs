@@ -21,7 +21,7 @@ use control::RecentLog;
 use dataplane::TRACED;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
-use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -101,6 +101,7 @@ pub(crate) struct LogLevel {
     handle: Option<reload::Handle<Targets, Registry>>,
     recent: RecentLog,
     reopen: Arc<AtomicBool>,
+    lost: Option<ErrorCounter>,
     _writer: Option<Arc<WorkerGuard>>,
 }
 
@@ -118,6 +119,11 @@ impl LogLevel {
     /// Opens a log file again by its name, with the next line.
     pub(crate) fn reopen(&self) {
         self.reopen.store(true, Ordering::Relaxed);
+    }
+
+    /// Number of lines that found the queue full.
+    pub(crate) fn lines_lost(&self) -> u64 {
+        self.lost.as_ref().map_or(0, |lost| lost.dropped_lines() as u64)
     }
 
     /// Recent warnings and errors.
@@ -177,11 +183,8 @@ pub(crate) fn start(
     let (filter, handle) = reload::Layer::new(lines_of(level));
     let reopen = Arc::new(AtomicBool::new(false));
     let sink = Sink::new(target, Arc::clone(&reopen));
-    let (writer, guard) = NonBlockingBuilder::default()
-        .lossy(true)
-        .buffered_lines_limit(QUEUED_LINES_MAX)
-        .thread_name("log")
-        .finish(Gathered { writer: sink, lines: Vec::new() });
+    let (writer, guard) = queued(sink);
+    let lost = Some(writer.error_counter());
     let recent = RecentLog::default();
     let kept = Keeper(recent.clone());
     let layer = match target {
@@ -191,7 +194,17 @@ pub(crate) fn start(
         LogTarget::File(_) => lines(format, writer, false),
     };
     tracing_subscriber::registry().with(filter).with(layer).with(kept).try_init()?;
-    Ok(LogLevel { handle: Some(handle), recent, reopen, _writer: Some(Arc::new(guard)) })
+    let writer = Some(Arc::new(guard));
+    Ok(LogLevel { handle: Some(handle), recent, reopen, lost, _writer: writer })
+}
+
+/// Starts the thread that writes queued lines.
+fn queued(sink: impl io::Write + Send + 'static) -> (NonBlocking, WorkerGuard) {
+    NonBlockingBuilder::default()
+        .lossy(true)
+        .buffered_lines_limit(QUEUED_LINES_MAX)
+        .thread_name("log")
+        .finish(Gathered { writer: sink, lines: Vec::new() })
 }
 
 type Filtered = tracing_subscriber::layer::Layered<reload::Layer<Targets, Registry>, Registry>;
@@ -262,6 +275,26 @@ mod tests {
         assert_eq!(len(), 8, "nothing is written twice");
         gathered.write_all(&[b'.'; GATHERED_BYTES_MAX + 1]).unwrap();
         assert_eq!(len(), 8 + GATHERED_BYTES_MAX + 1);
+    }
+
+    /// A reader of the log that stalls.
+    #[test]
+    fn lines_that_find_the_queue_full_are_counted() {
+        use io::Write as _;
+        let stalled = Lines::default();
+        let lock = Arc::clone(&stalled.0);
+        let held = lock.lock().unwrap();
+        let (mut writer, guard) = queued(stalled);
+        let level = LogLevel { lost: Some(writer.error_counter()), ..LogLevel::default() };
+        assert_eq!(level.lines_lost(), 0);
+        // Some are in the buffer of the writer.
+        let line = [b'.'; 1024];
+        for _ in 0..QUEUED_LINES_MAX + 200 {
+            writer.write_all(&line).unwrap();
+        }
+        assert!((1..=200).contains(&level.lines_lost()), "{}", level.lines_lost());
+        drop(held);
+        drop(guard);
     }
 
     /// The text of what `events` logs.

@@ -38,6 +38,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Interval of lines about a Redis that is away.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
+/// Counts reports that are lost.
+pub(crate) type CountLost = Box<dyn Fn(u64) + Send + Sync>;
+
 /// The running thread. It ends when all senders are gone.
 #[derive(Debug)]
 pub(crate) struct RedisStatistics {
@@ -50,10 +53,14 @@ impl RedisStatistics {
     ///
     /// # Errors
     /// There is no thread left.
-    pub(crate) fn start(publisher: Publisher, events: Receiver<SessionEvent>) -> io::Result<Self> {
+    pub(crate) fn start(
+        publisher: Publisher,
+        events: Receiver<SessionEvent>,
+        count_lost: CountLost,
+    ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let ends = Arc::new(AtomicBool::new(false));
-        let sender = Sender { publisher, runtime, ends: Arc::clone(&ends), told: None };
+        let sender = Sender { publisher, runtime, ends: Arc::clone(&ends), told: None, count_lost };
         let work = move || sender.run(&events);
         let thread = thread::Builder::new().name("redis-stats".to_owned()).spawn(work)?;
         Ok(Self { thread, ends })
@@ -74,6 +81,7 @@ struct Sender {
     ends: Arc<AtomicBool>,
     /// Time of the last line about a Redis that is away.
     told: Option<Instant>,
+    count_lost: CountLost,
 }
 
 impl Sender {
@@ -88,6 +96,10 @@ impl Sender {
             let more = events.try_iter().take(BATCH - 1);
             let batch: Vec<Publication> =
                 std::iter::once(first).chain(more).flat_map(|event| payloads.of(&event)).collect();
+            match payloads.take_left_out() {
+                0 => {}
+                reports => (self.count_lost)(reports),
+            }
             self.send(&batch);
         }
     }

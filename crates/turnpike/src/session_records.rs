@@ -60,7 +60,7 @@ pub(crate) fn start(settings: &Settings, workers: &Workers) -> Result<Option<Ses
         .as_ref()
         .map(|url| webhook(settings, url, workers, &mut queues));
     let (writer, delivery) = (writer.transpose()?, delivery.transpose()?);
-    let redis = settings.statistics().map(|url| redis(&url, &mut events));
+    let redis = settings.statistics().map(|url| redis(&url, workers, &mut events));
     let outputs = Outputs {
         recorder: queues.start(settings, &mut events)?,
         writer,
@@ -184,12 +184,17 @@ fn webhook(
         .or_fail("cannot start a thread")
 }
 
-fn redis(url: &Secret<String>, events: &mut SessionEvents) -> Result<RedisStatistics> {
+fn redis(
+    url: &Secret<String>,
+    workers: &Workers,
+    events: &mut SessionEvents,
+) -> Result<RedisStatistics> {
     let publisher = Publisher::open(url.expose()).map_err(|error| {
         Failure::failed(anyhow!("accounting.redis: {error}"))
             .hint("write it as redis://127.0.0.1/0")
     })?;
-    RedisStatistics::start(publisher, events.add(&[RecordOutput::Redis]))
+    let count_lost = losses(workers, RecordOutput::Redis).lost;
+    RedisStatistics::start(publisher, events.add(&[RecordOutput::Redis]), count_lost)
         .or_fail("cannot start a thread")
 }
 

@@ -55,6 +55,7 @@ fn examples() -> Vec<Metric> {
         wall: SystemTime::UNIX_EPOCH,
         drain_left_seconds: 0,
         has_keeper: false,
+        log_lines_lost: 0,
         turns: vec![0],
         realms: vec![(String::new(), 0)],
         ended: [("".into(), RealmTotals::default())].into(),

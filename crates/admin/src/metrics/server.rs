@@ -16,6 +16,7 @@ pub(super) struct Live {
     pub(super) wall: SystemTime,
     pub(super) drain_left_seconds: u64,
     pub(super) has_keeper: bool,
+    pub(super) log_lines_lost: u64,
     /// Turns of each worker's loop.
     pub(super) turns: Vec<u64>,
     /// Live allocations of each realm.
@@ -36,6 +37,7 @@ impl Live {
             wall: SystemTime::now(),
             drain_left_seconds: deadline.map_or(0, left),
             has_keeper: matches!(monitored.handle.keeper(), KeeperState::Connected(_)),
+            log_lines_lost: monitored.handle.log_lines_lost(),
             turns: workers.turn_totals(),
             realms: live_by_realm(monitored),
             ended: workers.realm_totals(),
@@ -87,6 +89,11 @@ pub(super) fn metrics(info: &ServerInfo, live: &Live) -> Vec<Metric> {
             "Time until a draining server ends live allocations",
         )
         .with(live.drain_left_seconds),
+        Metric::counter(
+            "turnpike_log_lines_lost",
+            "Log lines lost because whoever reads the log did not take them in time",
+        )
+        .with(live.log_lines_lost),
         Metric::gauge("turnpike_workers", "Worker threads").with(info.workers as u64),
         turns,
         by_realm(live),

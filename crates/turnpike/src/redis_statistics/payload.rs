@@ -27,6 +27,8 @@ const FORGET_EVERY: Duration = Duration::from_secs(60);
 pub(super) struct Payloads {
     reported: HashMap<AllocationId, Reported>,
     forgot: Option<Instant>,
+    /// Reports of traffic that were left out since the last [`Self::take_left_out`].
+    left_out: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +71,7 @@ impl Payloads {
         if !is_known && self.reported.len() >= REPORTS_MAX {
             self.forget_expired(at);
             if self.reported.len() >= REPORTS_MAX {
+                self.left_out += 1;
                 return Vec::new();
             }
         }
@@ -87,6 +90,11 @@ impl Payloads {
             return Vec::new();
         }
         volumes(record, "traffic", &since).to_vec()
+    }
+
+    /// Returns the number of reports that were left out, once.
+    pub(super) fn take_left_out(&mut self) -> u64 {
+        std::mem::take(&mut self.left_out)
     }
 
     /// Forgets sessions whose end was lost. A look takes milliseconds, so that one is enough for a
@@ -216,6 +224,7 @@ mod tests {
         payloads.of(&SessionEvent::Refreshed { record: refreshed, at: at(90) });
         let newcomer = |id| REPORTS_MAX as u64 + id;
         assert_eq!(payloads.of(&interim(newcomer(0), at(2000), at(90))).len(), 0, "no room");
+        assert_eq!((payloads.take_left_out(), payloads.take_left_out()), (1, 0));
         assert_eq!(payloads.of(&interim(newcomer(0), at(2000), at(200))).len(), 2, "room for nine");
         assert_eq!(payloads.reported.len(), REPORTS_MAX - 8);
         assert!(payloads.reported.contains_key(&AllocationId(3)));
