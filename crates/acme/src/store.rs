@@ -1,6 +1,5 @@
 //! Files of the account and of the certificate, in a directory of the server's own.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,6 +16,9 @@ const CERTIFICATE: &str = "acme-certificate.pem";
 
 /// The account: its URL and its key.
 const ACCOUNT: &str = "acme-account.json";
+
+/// Maximum size of a file in bytes. A chain with its key has some KiB.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The account's and the certificate's files.
 #[derive(Clone, Debug)]
@@ -49,7 +51,7 @@ impl Store {
     /// two thirds of its lifetime have not passed.
     #[must_use]
     pub fn renewal(&self, names: &[String], now: SystemTime) -> Renewal {
-        let Ok(pem) = fs::read(self.certificate()) else {
+        let Ok(pem) = atomic_file::read(&self.certificate(), FILE_BYTES_MAX) else {
             return Renewal::Now("there is none yet");
         };
         let Some((stored, renewal)) = read(&pem) else {
@@ -68,7 +70,7 @@ impl Store {
 
     /// The stored account at the authority with this directory URL.
     pub(crate) fn account(&self, directory: &str) -> Option<serde_json::Value> {
-        let text = fs::read(self.0.join(ACCOUNT)).ok()?;
+        let text = atomic_file::read(&self.0.join(ACCOUNT), FILE_BYTES_MAX).ok()?;
         let account: serde_json::Value = serde_json::from_slice(&text).ok()?;
         (account.get("directory")?.as_str()? == directory).then_some(account)
     }
@@ -112,6 +114,7 @@ fn read(pem: &[u8]) -> Option<(Vec<String>, SystemTime)> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::MetadataExt as _;
 
     use super::*;

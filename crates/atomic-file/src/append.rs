@@ -14,12 +14,14 @@ use crate::directory::{Access, Directory};
 /// Opens a file for appending, or creates a file with this mode and owner.
 ///
 /// A directory is trusted if only root or the process's user may write to the directory. In a
-/// trusted directory symbolic links are followed, pipes and devices are accepted, and an existing
-/// file gets the owner. In other directories an existing file must be regular, must have a single
-/// name, and keeps the previous owner: another user may have linked a foreign file there.
+/// trusted directory symbolic links are followed, devices and pipes with a reader are accepted, and
+/// an existing file gets the owner. In other directories an existing file must be regular, must
+/// have a single name, and keeps the previous owner: another user may have linked a foreign file
+/// there. The call waits for no reader of a pipe.
 ///
 /// # Errors
-/// The system refuses, or an untrusted directory has a link or a special file of this name.
+/// The system refuses, or no process reads the pipe of this name, or an untrusted directory has a
+/// link or a special file of this name.
 pub fn append_to(path: &Path, access: Access) -> io::Result<File> {
     const APPEND: OFlags = OFlags::WRONLY.union(OFlags::APPEND);
     let directory = Directory::of(path)?;
@@ -42,14 +44,33 @@ pub fn append_to(path: &Path, access: Access) -> io::Result<File> {
             directory.own(&file, access.owner)?;
             Ok(file.into())
         }
-        Ok(_) if is_trusted => directory.follow(APPEND),
-        Ok(_) => Err(foreign("it is not a regular file")),
-        // Pipe without a reader.
-        Err(error) if is_errno(&error, Errno::NXIO) && is_trusted => directory.follow(APPEND),
-        Err(error) if is_errno(&error, Errno::LOOP) && is_trusted => directory.follow(APPEND),
+        Ok((_, file)) if is_trusted => blocking(file),
+        Err(error) if is_errno(&error, Errno::LOOP) && is_trusted => {
+            directory.follow(APPEND).map_err(name_unread_pipe).and_then(blocking)
+        }
+        Err(error) if is_trusted => Err(name_unread_pipe(error)),
         Err(error) if is_errno(&error, Errno::LOOP) => Err(foreign("it is a symbolic link")),
+        Err(error) if is_errno(&error, Errno::NXIO) => Err(foreign("it is not a regular file")),
+        Ok(_) => Err(foreign("it is not a regular file")),
         Err(error) => Err(error),
     }
+}
+
+/// Makes writes wait for space again: only the opening does not wait.
+fn blocking(file: File) -> io::Result<File> {
+    let flags = rustix::fs::fcntl_getfl(&file)?;
+    rustix::fs::fcntl_setfl(&file, flags.difference(OFlags::NONBLOCK))?;
+    Ok(file)
+}
+
+/// Explains the error of a pipe that no process reads.
+fn name_unread_pipe(error: io::Error) -> io::Error {
+    if !is_errno(&error, Errno::NXIO) {
+        return error;
+    }
+    let advice =
+        "it is a socket, or a named pipe that no process reads: start the reader of the pipe first";
+    io::Error::new(io::ErrorKind::NotConnected, advice)
 }
 
 /// Writes the content of an existing file in place, for directories that the process may not write

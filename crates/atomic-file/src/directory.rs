@@ -90,9 +90,10 @@ impl Directory {
         Ok(openat(&self.fd, &self.name, flags, Mode::empty())?.into())
     }
 
-    /// Opens an existing file, through symbolic links.
+    /// Opens an existing file, through symbolic links. A pipe does not block.
     pub(crate) fn follow(&self, flags: OFlags) -> io::Result<File> {
-        Ok(openat(&self.fd, &self.name, flags | OFlags::CLOEXEC, Mode::empty())?.into())
+        let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        Ok(openat(&self.fd, &self.name, flags, Mode::empty())?.into())
     }
 
     /// Returns true if only root or the user of the process can create names in the directory.

@@ -1,13 +1,17 @@
-//! Files that are created, replaced or appended to in a directory which another user may write to.
+//! Files that are created, replaced or appended to in a directory which another user may write to,
+//! and regular files that are read.
 //!
-//! All steps use names relative to an open directory, follow no symbolic link, and set mode and
-//! owner through the descriptor. Other processes see a file only with the final content, mode and
-//! owner.
+//! All steps of a change use names relative to an open directory, follow no symbolic link, and set
+//! mode and owner through the descriptor. Other processes see a file only with the final content,
+//! mode and owner.
 
 mod append;
 mod directory;
 mod new_file;
+mod read;
+mod sweep;
 
 pub use append::{append_to, rewrite};
 pub use directory::{Access, Owner, make_directory};
 pub use new_file::{NewFile, create, replace};
+pub use read::{open, read, read_to_string};

@@ -10,6 +10,7 @@ use rustix::fs::{AtFlags, OFlags, RenameFlags, linkat, renameat, renameat_with};
 use rustix::io::Errno;
 
 use crate::directory::{Access, Directory};
+use crate::sweep::{lock, sweep, unlock};
 
 /// Maximum bytes of a final name in a temporary name. Linux allows names of 255 bytes (NAME_MAX).
 const NAME_PART_BYTES_MAX: usize = 200;
@@ -49,7 +50,8 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Opens an empty file in the directory of `path`, under a random name.
+    /// Opens an empty file in the directory of `path`, under a random name. Removes old files that
+    /// killed processes have left under such names.
     ///
     /// # Errors
     /// The system refuses.
@@ -59,7 +61,11 @@ impl NewFile {
         loop {
             let temporary = temporary_name(&directory.name)?;
             match directory.create(&temporary, access, OFlags::WRONLY | OFlags::APPEND) {
-                Ok(file) => return Ok(Self { directory, temporary: Some(temporary), file }),
+                Ok(file) => {
+                    lock(&file);
+                    sweep(&directory, &file, is_temporary);
+                    return Ok(Self { directory, temporary: Some(temporary), file });
+                }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempts > 1 => {
                     attempts -= 1;
                 }
@@ -106,6 +112,7 @@ impl NewFile {
             rename(&self.directory, temporary, &self.directory.name)?;
         }
         self.temporary = None;
+        unlock(&self.file);
         self.directory.sync()?;
         self.file.try_clone()
     }
@@ -129,12 +136,27 @@ impl Drop for NewFile {
     }
 }
 
+/// End of a temporary name, after the random digits.
+const SUFFIX: &[u8] = b".new";
+
+/// Number of random hexadecimal digits in a temporary name.
+const RANDOM_DIGITS: usize = 16;
+
 /// Returns a hidden name: a prefix of the final name and 64 random bits.
 fn temporary_name(name: &OsStr) -> io::Result<OsString> {
-    let mut random = [0; 8];
+    let mut random = [0; RANDOM_DIGITS / 2];
     getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
-    let part = &name.as_bytes()[..name.len().min(NAME_PART_BYTES_MAX)];
-    let random = u64::from_ne_bytes(random);
-    let bytes = [b".", part, format!(".{random:016x}.new").as_bytes()].concat();
-    Ok(OsString::from_vec(bytes))
+    let random = format!("{:016x}", u64::from_ne_bytes(random));
+    Ok(OsString::from_vec([&prefix(name), random.as_bytes(), SUFFIX].concat()))
+}
+
+/// Returns true for the temporary names of a final name.
+fn is_temporary(name: &OsStr, temporary: &[u8]) -> bool {
+    let random = temporary.strip_prefix(&*prefix(name)).and_then(|rest| rest.strip_suffix(SUFFIX));
+    let is_digit = |digit: &u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
+    random.is_some_and(|random| random.len() == RANDOM_DIGITS && random.iter().all(is_digit))
+}
+
+fn prefix(name: &OsStr) -> Vec<u8> {
+    [b".", &name.as_bytes()[..name.len().min(NAME_PART_BYTES_MAX)], b"."].concat()
 }

@@ -5,9 +5,13 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
 
-use atomic_file::{Access, NewFile, Owner, append_to, create, make_directory, replace, rewrite};
+use atomic_file::{
+    Access, NewFile, Owner, append_to, create, make_directory, read, replace, rewrite,
+};
 
 /// Ids of the user and group `nobody`.
 const OTHER: u32 = 54_321;
@@ -53,6 +57,10 @@ impl Drop for Directory {
     fn drop(&mut self) {
         drop(fs::remove_dir_all(&self.0));
     }
+}
+
+fn make_pipe(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
 fn mode(path: &Path) -> u32 {
@@ -199,4 +207,94 @@ fn a_directory_is_made_for_its_user_and_those_above_it_for_all() {
     make_directory(&path, Access { mode: 0o750, owner: Owner::Process }).unwrap();
     assert_eq!((mode(&path), mode(&directory.file("a")) & 0o700), (0o750, 0o700));
     assert!(make_directory(&path, Access::PRIVATE).is_err());
+}
+
+/// A log file that is a pipe without a reader would stop the start for ever.
+#[test]
+fn a_pipe_as_a_log_needs_a_reader_and_never_blocks() {
+    let directory = Directory::new();
+    let [pipe, link] = ["pipe", "link"].map(|name| directory.file(name));
+    make_pipe(&pipe);
+    symlink(&pipe, &link).unwrap();
+    for path in [&pipe, &link] {
+        let refused = append_to(path, Access::PRIVATE).unwrap_err().to_string();
+        assert!(refused.contains("named pipe that no process reads"), "{refused}");
+    }
+    let mut reader =
+        rustix::fs::open(&pipe, rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty()).unwrap();
+    for path in [&pipe, &link] {
+        let mut log = append_to(path, Access::PRIVATE).unwrap();
+        log.write_all(b"line").unwrap();
+        let flags = rustix::fs::fcntl_getfl(&log).unwrap();
+        assert!(!flags.contains(rustix::fs::OFlags::NONBLOCK), "a full pipe drops no line");
+        let mut line = [0; 8];
+        assert_eq!(rustix::io::read(&mut reader, &mut line).unwrap(), 4);
+    }
+}
+
+#[test]
+fn a_pipe_as_a_log_in_a_directory_of_another_user_is_refused() {
+    let Some(directory) = Directory::of_other() else { return };
+    let log = directory.file("turn.log");
+    make_pipe(&log);
+    let refused = append_to(&log, FOR_OTHER).unwrap_err().to_string();
+    assert!(refused.contains("not a regular file"), "{refused}");
+}
+
+#[test]
+fn only_regular_files_are_read_and_no_reader_blocks() {
+    let directory = Directory::new();
+    let [file, link, pipe] = ["file", "link", "pipe"].map(|name| directory.file(name));
+    fs::write(&file, "12345").unwrap();
+    symlink(&file, &link).unwrap();
+    assert_eq!(read(&link, 5).unwrap(), b"12345");
+    let refused = |path: &Path, bytes_max| read(path, bytes_max).unwrap_err().to_string();
+    assert_eq!(refused(&file, 4), "it is longer than 4 bytes");
+    make_pipe(&pipe);
+    assert_eq!(refused(&pipe, 9), "it is a named pipe, and a regular file is needed");
+    let device = refused(Path::new("/dev/zero"), 9);
+    assert_eq!(device, "it is a device, and a regular file is needed");
+    assert_eq!(refused(&directory.0, 9), "it is a directory");
+    let none = read(&directory.file("none"), 9).unwrap_err();
+    assert_eq!(none.kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
+fn temporary_files_of_killed_processes_are_removed_by_the_next_writer() {
+    let directory = Directory::new();
+    let path = directory.file("revoked.json");
+    let old = SystemTime::now() - Duration::from_secs(2 * 3600);
+    let leave = |name: &str, at: SystemTime| {
+        fs::write(directory.file(name), "part").unwrap();
+        fs::File::options().write(true).open(directory.file(name)).unwrap().set_modified(at)
+    };
+    const DEAD: &str = ".revoked.json.0123456789abcdef.new";
+    const OTHERS: [&str; 4] = [
+        ".other.json.0123456789abcdef.new",
+        ".revoked.json.0123456789ABCDEF.new",
+        ".revoked.json.0123456789abcde.new",
+        ".revoked.json.new",
+    ];
+    const YOUNG: &str = ".revoked.json.fedcba9876543210.new";
+    for name in OTHERS.iter().chain([&DEAD]) {
+        leave(name, old).unwrap();
+    }
+    leave(YOUNG, SystemTime::now()).unwrap();
+    // A writer on a slow disk.
+    let slow = NewFile::open(&path, Access::PRIVATE).unwrap();
+    let before = directory.names();
+    let slow_name = before
+        .iter()
+        .find(|name| !OTHERS.contains(&name.as_str()) && ![DEAD, YOUNG].contains(&name.as_str()));
+    let slow_name = slow_name.unwrap().clone();
+    leave(&slow_name, old).unwrap();
+    leave(DEAD, old).unwrap();
+
+    replace(&path, b"two", Access::PRIVATE).unwrap();
+    let names = directory.names();
+    assert!(!names.iter().any(|name| name == DEAD), "{names:?}");
+    for stays in OTHERS.iter().copied().chain([YOUNG, &slow_name]) {
+        assert!(names.iter().any(|name| name == stays), "{stays}: {names:?}");
+    }
+    slow.replace().unwrap();
 }

@@ -8,6 +8,9 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
+/// Maximum size of a file of authorities in bytes. The bundles of distributions have 300 KiB.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
 /// Certificate authorities that are trusted to sign the certificate of a service. Cheap to clone.
 #[derive(Clone)]
 pub struct Roots(Arc<RootCertStore>);
@@ -33,7 +36,8 @@ impl Roots {
     /// The file cannot be read, or has no certificate.
     pub fn read(path: &Path) -> Result<Self, RootsError> {
         let refused = |why: String| RootsError { path: path.to_owned(), why };
-        let pem = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
+        let pem = atomic_file::read(path, FILE_BYTES_MAX);
+        let pem = pem.map_err(|error| refused(error.to_string()))?;
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(&pem) {
             let certificate = certificate.map_err(|error| refused(error.to_string()))?;

@@ -137,15 +137,14 @@ fn read(path: &Path) -> Result<String, (String, String)> {
     })
 }
 
-/// Opens a file to read it. A named pipe is refused: without a writer it would block for ever.
-/// Pipes that this process has already (`/dev/stdin`, `/dev/fd/63` of a shell) are read.
+/// Opens a regular file to read it. Pipes that this process has already (`/dev/stdin`,
+/// `/dev/fd/63` of a shell) are read, and `/dev/null` is an empty file.
 fn open(path: &Path) -> std::io::Result<std::fs::File> {
-    use std::os::unix::fs::FileTypeExt as _;
-    let own = ["/dev/fd", "/dev/stdin", "/proc"].iter().any(|own| path.starts_with(own));
-    if !own && std::fs::metadata(path)?.file_type().is_fifo() {
-        return Err(std::io::Error::other("it is a named pipe, and a file is needed"));
+    let own = ["/dev/fd", "/dev/stdin", "/dev/null", "/proc"];
+    if own.iter().any(|own| path.starts_with(own)) {
+        return std::fs::File::open(path);
     }
-    std::fs::File::open(path)
+    atomic_file::open(path)
 }
 
 /// Reason of an I/O error, in words that are the same on all systems.

@@ -595,9 +595,9 @@ fn a_named_pipe_does_not_block() {
             .is_ok_and(|status| status.success())
     );
     let found = errors(&format!("[auth]\nsecret_file = {pipe:?}"));
-    assert!(found.contains("it is a named pipe, and a file is needed"), "{found}");
+    assert!(found.contains("it is a named pipe, and a regular file is needed"), "{found}");
     let found = settings::load(Some(&pipe), &Environment::empty()).unwrap_err().to_string();
-    assert!(found.contains("it is a named pipe, and a file is needed"), "{found}");
+    assert!(found.contains("it is a named pipe, and a regular file is needed"), "{found}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! reload, into a directory of the server's own, where commands find the result and confinement
 //! lets the server read it.
 
-use std::fs::{self, DirBuilder};
+use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -153,7 +153,7 @@ impl CoturnConfig {
     /// and those of an earlier translation that are gone are deleted. Other users stay.
     pub(crate) fn put_users(imported: &Import, settings: &Settings) -> Result<()> {
         let list = settings.data.directory.join(DIRECTORY).join(USERS);
-        let earlier = fs::read_to_string(&list).unwrap_or_default();
+        let earlier = atomic_file::read_to_string(&list, FILE_BYTES_MAX).unwrap_or_default();
         if imported.users.is_empty() && earlier.is_empty() {
             return Ok(());
         }
@@ -190,14 +190,10 @@ pub(crate) fn read(file: &Path) -> Result<String> {
         return Ok(String::new());
     }
     let named = |error: io::Error| anyhow!("{}: {error}", file.display());
-    let metadata = fs::metadata(file).map_err(|error| {
+    let bytes = atomic_file::read(file, FILE_BYTES_MAX).map_err(|error| {
         Failure::usage(named(error))
             .hint("name coturn's configuration file: turnpike import coturn FILE")
     })?;
-    if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
-        return Err(Failure::usage(anyhow!("{} is not a configuration file", file.display())));
-    }
-    let bytes = fs::read(file).map_err(|error| Failure::failed(named(error)))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -24,6 +24,9 @@ use crate::uri;
 /// Name of the file in the data directory.
 const FILE: &str = "first-user.json";
 
+/// Maximum size of the file in bytes. The file has one user.
+const FILE_BYTES_MAX: u64 = 64 << 10;
+
 /// The generated user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -145,7 +148,7 @@ fn write(path: &Path, user: &FirstUser) -> io::Result<()> {
 }
 
 fn read(path: &Path) -> Result<Option<FirstUser>> {
-    let text = match fs::read_to_string(path) {
+    let text = match atomic_file::read_to_string(path, FILE_BYTES_MAX) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => {

@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use turn_proto::{AuthPolicy, Policy, Revoked, TokenAlgorithm, UserName, UserNameError};
 use turn_types::{Instant, Now, Realm};
 
-use crate::failure::{Failure, OrFail as _, Result};
+use crate::failure::{Failure, Result};
 use crate::file_writer::{FileWriter, Written};
 
 /// Revocations at one time: each is a few hundred bytes in memory and in a file that each change
@@ -72,15 +72,13 @@ impl Revocations {
     /// Reads the file; it need not exist. One that cannot be understood stops the start, as the
     /// server would accept revoked credentials.
     pub(crate) fn read(path: PathBuf, now: Now) -> Result<Self> {
-        let mut all = match fs::metadata(&path) {
+        let mut all = match atomic_file::read(&path, FILE_BYTES_MAX) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Ok(meta) if meta.len() <= FILE_BYTES_MAX => {
-                let bytes = fs::read(&path).or_fail("cannot read the revoked credentials")?;
+            Ok(bytes) => {
                 let content: Content = serde_json::from_slice(&bytes)
                     .map_err(|error| broken(&path, &error.to_string()))?;
                 content.revocations
             }
-            Ok(_) => return Err(broken(&path, "it is too long")),
             Err(error) => return Err(broken(&path, &error.to_string())),
         };
         for entry in &mut all {

@@ -1,6 +1,5 @@
 //! Records of sessions: their outputs, and the records of sessions that go on.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +32,9 @@ const SURVIVORS_AGAIN: Duration = Duration::from_secs(10);
 /// Attempts to put an interim record into a queue, [`ROOM`] apart: an output that is stuck must not
 /// hold up the others.
 const ROOM_TRIES: u32 = 250;
+
+/// Maximum size of the file with the value of a header in bytes. Web servers commonly accept 8 KiB.
+const AUTHORIZATION_BYTES_MAX: u64 = 64 << 10;
 
 /// The queues of records, and the threads at their ends.
 #[derive(Debug)]
@@ -154,7 +156,7 @@ fn webhook(
     let url = Url::parse(url.as_str()).map_err(|error| wrong("webhook", &error))?;
     let authorization = settings.webhook_authorization().map(|path| {
         let key = "webhook_authorization_file";
-        let text = fs::read_to_string(&path)
+        let text = atomic_file::read_to_string(&path, AUTHORIZATION_BYTES_MAX)
             .map_err(|error| wrong(key, &format_args!("{}: {error}", path.display())))?;
         let value = text.trim();
         if value.is_empty() || !value.bytes().all(|byte| matches!(byte, b' '..=b'~')) {

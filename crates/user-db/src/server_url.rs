@@ -9,6 +9,9 @@ use turn_types::Secret;
 use crate::endpoint::Endpoint;
 use crate::error::StoreError;
 
+/// Maximum size of a file of authorities in bytes. The bundles of distributions have 300 KiB.
+const AUTHORITIES_BYTES_MAX: u64 = 4 << 20;
+
 /// Files of authorities that this host trusts.
 const BUNDLES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
@@ -139,7 +142,7 @@ impl ServerUrl {
     /// The authorities that sign the server's certificate, as PEM.
     pub(crate) fn authorities(&self) -> Result<Vec<u8>, StoreError> {
         let path = self.authorities_file()?;
-        let read = std::fs::read(&path);
+        let read = atomic_file::read(&path, AUTHORITIES_BYTES_MAX);
         read.map_err(|error| self.failed(format_args!("{}: {error}", path.display())))
     }
 

@@ -3,7 +3,7 @@
 //! The hash is one round of SHA-256. A slow hash protects passwords, which can be guessed from it;
 //! a token is 256 random bits, which cannot, and each request would have to wait for a slow one.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -149,20 +149,14 @@ impl TokenFile {
     /// # Errors
     /// [`TokenError::Broken`] or [`TokenError::Io`].
     pub fn read(&self) -> Result<Vec<Token>, TokenError> {
-        let bytes = match fs::metadata(&self.path) {
-            Ok(meta) if meta.len() > TOKEN_FILE_BYTES_MAX => {
-                return Err(self.broken(&"it is too long"));
-            }
-            Ok(_) => fs::read(&self.path),
-            Err(error) => Err(error),
-        };
-        match bytes {
+        match atomic_file::read(&self.path, TOKEN_FILE_BYTES_MAX) {
             Ok(bytes) => {
                 let content: Content =
                     serde_json::from_slice(&bytes).map_err(|error| self.broken(&error))?;
                 Ok(content.tokens)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(self.broken(&error)),
             Err(source) => Err(self.failed("read", source)),
         }
     }
@@ -289,6 +283,8 @@ fn seconds(time: SystemTime) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+
+    use std::fs;
 
     use super::*;
 

@@ -60,7 +60,7 @@ const PERMITTED: &[Row] = &[
         ],
         &["turn-client", "lab-net"],
     ),
-    row("settings", &["turn-types", "turn-proto"], &[]),
+    row("settings", &["turn-types", "turn-proto", "atomic-file"], &[]),
     row("atomic-file", &[], &[]),
     row(
         "accounting",
@@ -68,7 +68,7 @@ const PERMITTED: &[Row] = &[
         &[],
     ),
     row("acme", &["turn-session", "outgoing-http", "atomic-file"], &[]),
-    row("outgoing-http", &[], &[]),
+    row("outgoing-http", &["atomic-file"], &[]),
     row("coturn-config", &[], &["settings"]),
     row("user-db", &["turn-types", "stun-wire", "fair-share", "atomic-file"], &[]),
     row("admin", &["turn-types", "fair-share", "turn-proto", "control", "atomic-file"], &[]),
