@@ -112,7 +112,9 @@ impl Order {
     async fn account(&self, store: &Store) -> Result<Account, AcmeError> {
         let builder =
             || Ok::<_, AcmeError>(Account::builder_with_http(Box::new(Https::new(&self.roots)?)));
-        if let Some(stored) = store.account(&self.directory)
+        let (files, directory) = (store.clone(), self.directory.clone());
+        let stored = tokio::task::spawn_blocking(move || files.account(&directory)).await;
+        if let Ok(Some(stored)) = stored
             && let Ok(credentials) = serde_json::from_value(stored)
         {
             return Ok(builder()?.from_credentials(credentials).await?);

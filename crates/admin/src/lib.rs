@@ -133,6 +133,10 @@ pub mod limits {
     /// Largest file of tokens: [`TOKENS_MAX`] with the longest names.
     pub const TOKEN_FILE_BYTES_MAX: u64 = 256 * 1024;
 
+    /// Time that requests wait for the file of tokens. A local disk needs milliseconds. Later, no
+    /// token is accepted.
+    pub const TOKENS_READ_WITHIN: Duration = Duration::from_secs(1);
+
     /// Time that a browser stays signed in: a working day.
     pub const SIGNED_IN: Duration = Duration::from_hours(12);
 

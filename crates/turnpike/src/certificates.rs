@@ -107,39 +107,21 @@ impl CertificateReloader {
         &self.infos
     }
 
-    /// Files of the certificates in effect.
-    pub(crate) fn files(&self) -> Vec<CertificateFiles> {
-        self.current.iter().map(|(files, _)| files.clone()).collect()
+    /// Returns a reader of the files, for another thread.
+    pub(crate) fn reader(&self) -> CertificateReader {
+        CertificateReader {
+            current: self.current.clone(),
+            seen: self.seen.clone(),
+            is_due: self.failed.is_some_and(|failed| failed.elapsed() >= AGAIN_AFTER),
+        }
     }
 
-    /// Reads the certificates again. Returns the errors. The previous certificate remains in effect
-    /// if the new certificate cannot be used, or is not valid now where the previous one is.
-    pub(crate) fn refresh(&mut self, settings: &Settings) -> Vec<Unusable> {
-        let mut files = files(settings);
-        self.seen = files.iter().map(look_at).collect();
-        // An issued certificate is valid without its file.
-        let issued = renewal::store(settings).certificate();
-        if settings.acme_challenge.is_some() && files.iter().all(|one| one.chain != issued) {
-            let known = self.current.iter().find(|(files, _)| files.chain == issued);
-            files.extend(known.map(|(files, _)| files.clone()));
-        }
-        let now = SystemTime::now();
-        let (mut all, mut errors) = (Vec::new(), Vec::new());
-        for files in files {
-            let before = self.current.iter().find(|(known, _)| known.chain == files.chain);
-            let before = before.map(|(_, certificate)| certificate);
-            let read = read_one(&files).and_then(|new| match before {
-                Some(before) => new_is_valid(&files, new, before, now),
-                None => Ok(new),
-            });
-            let in_force = read.map_err(|error| errors.push(error)).ok();
-            all.extend(
-                in_force.or_else(|| before.cloned()).map(|certificate| (files, certificate)),
-            );
-        }
-        self.put_in_force(all);
-        self.failed = (!errors.is_empty()).then(Instant::now);
-        errors
+    /// Puts certificates into effect that a [`reader`](Self::reader) has read. Returns the errors.
+    pub(crate) fn take(&mut self, read: CertificateReading) -> Vec<Unusable> {
+        self.seen = read.seen;
+        self.put_in_force(read.certificates);
+        self.failed = (!read.errors.is_empty()).then(Instant::now);
+        read.errors
     }
 
     fn put_in_force(&mut self, read: Vec<(CertificateFiles, Certificate)>) {
@@ -153,12 +135,8 @@ impl CertificateReloader {
         self.told = None;
     }
 
-    /// Returns true if the files are to be read again: they have changed, or a certificate could
-    /// not be used [`AGAIN_AFTER`] ago. Also warns about certificates that expire soon.
-    pub(crate) fn is_due(&mut self, settings: &Settings) -> bool {
-        let seen: Vec<_> = files(settings).iter().map(look_at).collect();
-        let changed =
-            seen != self.seen || self.failed.is_some_and(|failed| failed.elapsed() >= AGAIN_AFTER);
+    /// Warns about certificates that expire soon, once a day.
+    pub(crate) fn warn_of_expiry(&mut self) {
         let now = SystemTime::now();
         if self
             .told
@@ -169,7 +147,72 @@ impl CertificateReloader {
                 self.told = Some(now);
             }
         }
-        changed
+    }
+}
+
+/// Reader of certificates, with the certificates in effect at its creation.
+#[derive(Debug)]
+pub(crate) struct CertificateReader {
+    current: Vec<(CertificateFiles, Certificate)>,
+    seen: Vec<Option<Seen>>,
+    /// A certificate could not be used [`AGAIN_AFTER`] ago.
+    is_due: bool,
+}
+
+/// Certificates that were read, for [`CertificateReloader::take`].
+#[derive(Debug)]
+pub(crate) struct CertificateReading {
+    certificates: Vec<(CertificateFiles, Certificate)>,
+    seen: Vec<Option<Seen>>,
+    errors: Vec<Unusable>,
+}
+
+impl CertificateReading {
+    /// Returns true without errors.
+    pub(crate) const fn is_complete(&self) -> bool {
+        self.errors.is_empty()
+    }
+}
+
+impl CertificateReader {
+    /// Files of the certificates in effect.
+    pub(crate) fn files(&self) -> Vec<CertificateFiles> {
+        self.current.iter().map(|(files, _)| files.clone()).collect()
+    }
+
+    /// Reads the certificates if their files have changed, or if a certificate could not be used
+    /// [`AGAIN_AFTER`] ago. May block.
+    pub(crate) fn read_changed(&self, settings: &Settings) -> Option<CertificateReading> {
+        let seen: Vec<_> = files(settings).iter().map(look_at).collect();
+        (self.is_due || seen != self.seen).then(|| self.read(settings))
+    }
+
+    /// Reads the certificates. The previous certificate remains if the new certificate cannot be
+    /// used, or is not valid now where the previous one is. May block.
+    pub(crate) fn read(&self, settings: &Settings) -> CertificateReading {
+        let mut files = files(settings);
+        let seen = files.iter().map(look_at).collect();
+        // An issued certificate is valid without its file.
+        let issued = renewal::store(settings).certificate();
+        if settings.acme_challenge.is_some() && files.iter().all(|one| one.chain != issued) {
+            let known = self.current.iter().find(|(files, _)| files.chain == issued);
+            files.extend(known.map(|(files, _)| files.clone()));
+        }
+        let now = SystemTime::now();
+        let (mut certificates, mut errors) = (Vec::new(), Vec::new());
+        for files in files {
+            let before = self.current.iter().find(|(known, _)| known.chain == files.chain);
+            let before = before.map(|(_, certificate)| certificate);
+            let read = read_one(&files).and_then(|new| match before {
+                Some(before) => new_is_valid(&files, new, before, now),
+                None => Ok(new),
+            });
+            let in_force = read.map_err(|error| errors.push(error)).ok();
+            certificates.extend(
+                in_force.or_else(|| before.cloned()).map(|certificate| (files, certificate)),
+            );
+        }
+        CertificateReading { certificates, seen, errors }
     }
 }
 
@@ -307,7 +350,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
         what: format!("{} cannot be read: {why}", path.display()),
         help: "the file needs to be readable by the user that the server runs as",
     };
-    let meta = fs::metadata(path).map_err(|error| {
+    atomic_file::read(path, FILE_BYTES_MAX).map_err(|error| {
         if error.kind() != ErrorKind::NotFound {
             return unreadable(&error);
         }
@@ -315,11 +358,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
             what: format!("there is no file {}", path.display()),
             help: "paths are relative to the configuration file",
         }
-    })?;
-    if !meta.is_file() || meta.len() > FILE_BYTES_MAX {
-        return Err(unreadable(&"it is no file with a certificate or key"));
-    }
-    fs::read(path).map_err(|error| unreadable(&error))
+    })
 }
 
 /// `None` where there is nothing to be seen.
@@ -390,7 +429,7 @@ mod tests {
         let expires = |reloader: &CertificateReloader| reloader.infos()[0].expires;
         let before = expires(&reloader);
         let refused = |reloader: &mut CertificateReloader, why: &str| {
-            let errors = reloader.refresh(&settings);
+            let errors = reloader.take(reloader.reader().read(&settings));
             assert!(errors.len() == 1 && errors[0].what.contains(why), "{errors:?}");
             assert_eq!((expires(reloader), reloader.in_force.is_empty()), (before, false));
         };
@@ -407,9 +446,13 @@ mod tests {
         refused(&mut reloader, "is not valid yet");
         fs::remove_file(path.join("x.pem")).unwrap();
         refused(&mut reloader, "there is no file");
+        let made = std::process::Command::new("mkfifo").arg(path.join("x.pem")).status();
+        assert!(made.unwrap().success());
+        refused(&mut reloader, "it is a named pipe");
+        fs::remove_file(path.join("x.pem")).unwrap();
         put(path, [2020, 2091]);
-        assert!(reloader.is_due(&settings));
-        assert!(reloader.refresh(&settings).is_empty() && expires(&reloader) > before);
-        assert!(!reloader.is_due(&settings));
+        let read = reloader.reader().read_changed(&settings).unwrap();
+        assert!(reloader.take(read).is_empty() && expires(&reloader) > before);
+        assert!(reloader.reader().read_changed(&settings).is_none());
     }
 }

@@ -11,6 +11,7 @@ mod files;
 mod memory;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::anyhow;
 use control::{ConfinementInfo, ConfinementLayer};
@@ -88,7 +89,7 @@ pub(crate) struct Confinement {
     info: ConfinementInfo,
     /// System calls are confined, and bpf(2) is among the permitted ones.
     limits_bpf: bool,
-    files: Option<files::Files>,
+    readable: ReadableFiles,
     /// A file that belongs to another user, and is read or written all the same by a server that
     /// runs as root.
     foreign: Option<PathBuf>,
@@ -110,13 +111,13 @@ impl Confinement {
         let foreign = capabilities::foreign(named.all());
         let kernel_path = settings.offload.mode != OffloadMode::Off;
         let mut info = ConfinementInfo::default();
-        let mut files = None;
+        let mut readable = ReadableFiles::default();
         (info.files, info.calls) = (off("landlock"), off("seccomp"));
         if settings.confinement.landlock {
             match files::confine(&named, kernel_path) {
                 Ok(confined) => {
                     info.files = confined.layer();
-                    files = Some(confined);
+                    readable = ReadableFiles(Some(Arc::new(confined)));
                 }
                 Err(why) => info.files = missing(why),
             }
@@ -128,7 +129,7 @@ impl Confinement {
             };
         }
         let limits_bpf = info.calls.on && kernel_path;
-        Ok(Self { info, limits_bpf, files, foreign })
+        Ok(Self { info, limits_bpf, readable, foreign })
     }
 
     /// Drops every capability that a running server does not need: in the calling thread and its
@@ -200,7 +201,19 @@ impl Confinement {
             .collect()
     }
 
-    /// Why a configuration could not be read, where this confinement is the reason.
+    /// Files that the process may read.
+    pub(crate) fn readable(&self) -> ReadableFiles {
+        self.readable.clone()
+    }
+}
+
+/// Files that a process may read. The default is all files.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReadableFiles(Option<Arc<files::Files>>);
+
+impl ReadableFiles {
+    /// Why a configuration could not be read, where this confinement is the reason. Reads the
+    /// configuration.
     pub(crate) fn reason(&self, configuration: Option<&Path>) -> Option<String> {
         self.reason_of(settings::named_files(configuration, &paths::environment()))
     }
@@ -208,7 +221,7 @@ impl Confinement {
     /// Why a file could not be read, where this confinement is the reason: the first that is
     /// outside.
     pub(crate) fn reason_of(&self, named: impl IntoIterator<Item = PathBuf>) -> Option<String> {
-        let files = self.files.as_ref()?;
+        let files = self.0.as_ref()?;
         let outside = named.into_iter().find(|path| !files.allows(path))?;
         Some(format!(
             "{} is outside the directories that this process may read since its start, or its directory was made \

@@ -2,7 +2,6 @@
 //! Either everything that can be applied is, or nothing is.
 
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::anyhow;
@@ -14,13 +13,15 @@ use turn_proto::Policy;
 
 use crate::alternates::Silent;
 use crate::boot::{self, Reloadable};
+use crate::certificate_watch::{CertificateWatch, ConfinedReading};
 use crate::certificates::{CertificateReloader, Unusable};
-use crate::confinement::Confinement;
+use crate::confinement::ReadableFiles;
 use crate::external::{self, Answers};
 use crate::failure::{Failure, Result};
 use crate::host;
 use crate::logging;
 use crate::own_addresses::OwnAddresses;
+use crate::reload_job::LoadedConfiguration;
 use crate::revocations::Revocations;
 use crate::tables::Tables;
 use crate::{sockets, users};
@@ -39,8 +40,10 @@ pub(crate) struct InForce {
     pub(crate) certificates: CertificateReloader,
     /// Addresses that this host delivers to itself.
     pub(crate) own: OwnAddresses,
+    /// Reads of certificates.
+    pub(crate) certificate_watch: CertificateWatch,
     /// Files that this process may read.
-    pub(crate) confinement: Option<Confinement>,
+    pub(crate) readable: ReadableFiles,
     /// Credentials that are refused.
     pub(crate) revocations: Revocations,
     /// No STUN server has answered at the last attempt, which was logged.
@@ -54,7 +57,7 @@ impl InForce {
     pub(crate) fn new(
         settings: Settings,
         log: logging::LogLevel,
-        confinement: Confinement,
+        readable: ReadableFiles,
         reloadable: Reloadable,
     ) -> Self {
         let Reloadable { policy, revocations, pseudonyms, certificates, own } = reloadable;
@@ -65,7 +68,8 @@ impl InForce {
             pseudonyms,
             certificates,
             own,
-            confinement: Some(confinement),
+            certificate_watch: CertificateWatch::new(),
+            readable,
             revocations,
             external_is_silent: false,
             silent: Silent::default(),
@@ -77,21 +81,17 @@ impl InForce {
     pub(crate) async fn reload(
         &mut self,
         handle: &Handle,
-        file: Option<&Path>,
-        loaded: Result<Settings>,
+        loaded: Result<LoadedConfiguration>,
         end_sessions: bool,
     ) -> ReloadReport {
         let outcome = match loaded {
-            Ok(settings) => self.apply(handle, settings, end_sessions).await,
-            Err(failure) => match self.confinement.as_ref().and_then(|one| one.reason(file)) {
-                Some(why) => Err(failure.hint(why)),
-                None => Err(failure),
-            },
+            Ok(loaded) => self.apply(handle, loaded, end_sessions).await,
+            Err(failure) => Err(failure),
         };
-        let report = outcome.unwrap_or_else(|failure| ReloadReport {
-            refused: Some(failure.reason()),
-            ..ReloadReport::default()
-        });
+        let report = match outcome {
+            Ok(report) => report,
+            Err(failure) => return refused(&failure),
+        };
         tell(&report);
         report
     }
@@ -99,7 +99,7 @@ impl InForce {
     async fn apply(
         &mut self,
         handle: &Handle,
-        new: Settings,
+        LoadedConfiguration { settings: new, certificates }: LoadedConfiguration,
         end_sessions: bool,
     ) -> Result<ReloadReport> {
         // The same key: nobody has to log in again.
@@ -119,7 +119,9 @@ impl InForce {
             }
         }
         // From here on the configuration is in effect, even with an unusable certificate.
-        let certificates_kept = self.refresh_certificates(handle, &kept);
+        self.certificate_watch.forget();
+        let certificates_kept =
+            certificates.map_or_else(Vec::new, |read| self.put_certificates(handle, read));
         let policy = Arc::new(self.silent.put_in(self.revocations.put_in(policy)));
         let known = boot::advice(&self.policy, &self.settings);
         let told = handle.workers.apply(Arc::clone(&policy)).await;
@@ -268,17 +270,23 @@ impl InForce {
         Ok(())
     }
 
-    /// Looks whether there are new certificates.
-    pub(crate) fn watch_certificates(&mut self, handle: &Handle) {
-        if self.certificates.is_due(&self.settings) {
-            self.reload_certificates(handle);
-        }
+    /// Starts to read the certificates, if their files have changed or an operator wants them to be
+    /// read. Does not block.
+    pub(crate) fn watch_certificates(&mut self) {
+        self.certificates.warn_of_expiry();
+        let (reader, readable) = (self.certificates.reader(), self.readable.clone());
+        self.certificate_watch.read_changed(reader, readable, &self.settings);
     }
 
     /// Reads the certificates again, changed or not.
-    pub(crate) fn reload_certificates(&mut self, handle: &Handle) {
-        let settings = self.settings.clone();
-        if self.refresh_certificates(handle, &settings).is_empty() {
+    pub(crate) fn reload_certificates(&mut self) {
+        self.certificate_watch.want();
+        self.watch_certificates();
+    }
+
+    /// Puts certificates into effect that were read.
+    pub(crate) fn take_certificates(&mut self, handle: &Handle, read: ConfinedReading) {
+        if self.put_certificates(handle, read).is_empty() {
             tracing::info!("new certificates are in force");
         }
         let mut info = (*handle.info()).clone();
@@ -286,14 +294,11 @@ impl InForce {
         handle.set_info(info);
     }
 
-    /// Reads the certificates of a configuration again. Returns the reasons for those not in
-    /// effect, with remedies; they are logged and counted.
-    fn refresh_certificates(&mut self, handle: &Handle, settings: &Settings) -> Vec<String> {
-        let errors = self.certificates.refresh(settings);
-        let files = settings.certificates().into_iter();
-        let files = files.flat_map(|one| [one.chain, one.key].into_iter().chain(one.password));
-        let confined = || self.confinement.as_ref()?.reason_of(files);
-        let confined = if errors.is_empty() { None } else { confined() };
+    /// Puts certificates into effect. Returns the reasons for those not in effect, with remedies;
+    /// they are logged and counted.
+    fn put_certificates(&mut self, handle: &Handle, read: ConfinedReading) -> Vec<String> {
+        let ConfinedReading { certificates, confined } = read;
+        let errors = self.certificates.take(certificates);
         let shown: Vec<String> = errors
             .into_iter()
             .map(|Unusable { what, help }| {
@@ -332,6 +337,13 @@ impl InForce {
         }
         self.own.is_current()
     }
+}
+
+/// Builds the report of a refused reload, and logs the reason.
+pub(crate) fn refused(failure: &Failure) -> ReloadReport {
+    let report = ReloadReport { refused: Some(failure.reason()), ..ReloadReport::default() };
+    tell(&report);
+    report
 }
 
 /// The keys of the configuration in force, for operators.
@@ -380,201 +392,4 @@ fn tell(report: &ReloadReport) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-    use std::sync::mpsc::channel;
-
-    use control::{OffloadInfo, Request, Wake, WorkerCounters, Workers, mailbox};
-    use settings::Environment;
-    use turn_types::Secret;
-    use user_db::NewUser;
-
-    use super::*;
-
-    const BASE: &str = "listen = [\"127.0.0.1:3478\"]\n[relay]\naddresses = [\"127.0.0.1\"]\n";
-
-    fn settings(tables: &str) -> Settings {
-        let text = format!("{BASE}{tables}");
-        settings::parse(Path::new("test.toml"), &text, &Environment::empty()).unwrap()
-    }
-
-    /// A worker that applies whatever it is told and remembers the last policy.
-    fn worker() -> (Handle, Arc<Mutex<Option<Arc<Policy>>>>) {
-        struct Knock(std::sync::mpsc::Sender<()>);
-        impl Wake for Knock {
-            fn wake(&self) {
-                let _ = self.0.send(());
-            }
-        }
-        let (knock, knocks) = channel();
-        let (mailbox, inbox) = mailbox(4, Arc::new(Knock(knock)));
-        let applied = Arc::new(Mutex::new(None));
-        let seen = Arc::clone(&applied);
-        std::thread::spawn(move || {
-            while knocks.recv().is_ok() {
-                match inbox.take() {
-                    Some(Request::Apply { policy, done }) => {
-                        *seen.lock().unwrap() = Some(policy);
-                        done(());
-                    }
-                    other => panic!("a reload applies and nothing else: {other:?}"),
-                }
-            }
-        });
-        let workers = Workers::new(vec![(mailbox, Arc::new(WorkerCounters::new()))]);
-        let policy = policy(&settings(""));
-        let listeners = vec![([127, 0, 0, 1], 3478).into()];
-        let info = boot::info(&policy, &settings(""), listeners, (1, true), OffloadInfo::default());
-        (Handle::new(workers, info).0, applied)
-    }
-
-    fn policy(settings: &Settings) -> Policy {
-        let own = OwnAddresses::read().unwrap();
-        boot::rules(settings, &own, Secret::new([7; 32]), None, 1).unwrap()
-    }
-
-    fn in_force() -> InForce {
-        let settings = settings("");
-        let policy = Arc::new(policy(&settings));
-        let certificates = CertificateReloader::new(&settings).unwrap();
-        InForce {
-            settings,
-            policy,
-            log: logging::LogLevel::default(),
-            pseudonyms: PseudonymKey::new(Secret::new([7; 32])),
-            certificates,
-            own: OwnAddresses::read().unwrap(),
-            confinement: None,
-            revocations: Revocations::read("nowhere/revoked.json".into(), linux_net::Clock::now())
-                .unwrap(),
-            external_is_silent: false,
-            silent: Silent::default(),
-        }
-    }
-
-    fn keys(changes: &[Change]) -> Vec<&str> {
-        changes.iter().map(|change| change.key.as_str()).collect()
-    }
-
-    #[tokio::test]
-    async fn addresses_that_the_host_has_now_are_protected() {
-        let (handle, applied) = worker();
-        let mut in_force = in_force();
-        assert!(in_force.follow_own_addresses(&handle).await);
-        assert!(applied.lock().unwrap().is_none(), "nothing changed");
-
-        // As if all had come since, on a host that has lost the addresses that it relays from.
-        in_force.own = OwnAddresses::of_nothing();
-        let elsewhere = "[relay]\naddresses = [\"auto\"]\nexternal = \"2001:db8::1\"\n";
-        in_force.settings =
-            settings::parse(Path::new("t"), elsewhere, &Environment::empty()).unwrap();
-        assert!(in_force.follow_own_addresses(&handle).await);
-        let policy = applied.lock().unwrap().take().unwrap();
-        for ip in host::addresses().unwrap() {
-            assert_ne!(policy.peer_rules.judge(ip), turn_proto::PeerAccess::Allowed, "{ip}");
-        }
-        assert!(in_force.follow_own_addresses(&handle).await);
-        assert!(applied.lock().unwrap().is_none(), "once for each change");
-    }
-
-    #[tokio::test]
-    async fn applies_what_it_can_and_says_what_has_to_wait() {
-        let (handle, applied) = worker();
-        let mut in_force = in_force();
-        let new = || Ok(settings("[quotas]\nchannels = 9\n[workers]\ncount = 7\n"));
-        let report = in_force.reload(&handle, None, new(), false).await;
-        assert_eq!(report.refused, None);
-        assert_eq!(keys(&report.applied), ["quotas.channels"]);
-        assert_eq!(keys(&report.needs_restart), ["workers.count"]);
-        let policy = applied.lock().unwrap().clone().unwrap();
-        assert_eq!(policy.quotas.channels, 9);
-        assert_eq!(*policy.auth.nonce_key.expose(), [7; 32], "nobody has to log in again");
-        let before = Arc::clone(&policy.relay[0].ports);
-
-        let report = in_force.reload(&handle, None, new(), false).await;
-        assert_eq!(keys(&report.applied), [""; 0]);
-        assert_eq!(keys(&report.needs_restart), ["workers.count"], "it still waits");
-        let policy = applied.lock().unwrap().clone().unwrap();
-        assert!(Arc::ptr_eq(&before, &policy.relay[0].ports), "ports in use stay known");
-    }
-
-    /// Clients must not be told addresses without a listener.
-    #[tokio::test]
-    async fn discovery_waits_for_a_restart() {
-        let (handle, applied) = worker();
-        let mut in_force = in_force();
-        let on = "[discovery]\naddresses = [\"127.0.0.1\", \"127.0.0.2\"]\n";
-        let report = in_force.reload(&handle, None, Ok(settings(on)), false).await;
-        assert_eq!(keys(&report.needs_restart), ["discovery.addresses"]);
-        assert_eq!(applied.lock().unwrap().clone().unwrap().discovery, []);
-    }
-
-    #[tokio::test]
-    async fn whatever_is_wrong_leaves_everything_as_it_was() {
-        let (handle, applied) = worker();
-        let mut in_force = in_force();
-        let broken = || Err(Failure::usage(anyhow!("line 3: no")));
-        let report = in_force.reload(&handle, None, broken(), false).await;
-        assert!(report.refused.unwrap().contains("line 3"));
-
-        let elsewhere = || {
-            let text = "realm = \"x\"\n[relay]\naddresses = [\"192.0.2.1\"]\n";
-            Ok(settings::parse(Path::new("t"), text, &Environment::empty()).unwrap())
-        };
-        let report = in_force.reload(&handle, None, elsewhere(), false).await;
-        assert!(report.refused.unwrap().contains("192.0.2.1"), "not an address of this host");
-        assert!(report.applied.is_empty());
-        assert!(applied.lock().unwrap().is_none());
-        assert_eq!(in_force.settings, settings(""));
-    }
-
-    #[tokio::test]
-    async fn a_reload_sees_which_keys_users_have() {
-        let directory = crate::testing::Directory::new("keys-at-reload");
-        let (handle, applied) = worker();
-        let mut in_force = in_force();
-        in_force.settings.set_data_directory(directory.path().to_owned());
-        let new = || {
-            let mut new = settings("[[realms]]\nname = \"b\"\n[[realms]]\nname = \"c\"\n");
-            new.set_data_directory(directory.path().to_owned());
-            Ok(new)
-        };
-        let mut store = users::editor(&in_force.settings.user_database()).unwrap();
-        let password = Secret::new("secret-of-bob".to_owned());
-        store.add(&NewUser::new("b", "bob", &password, None).unwrap()).unwrap();
-        store.add(&NewUser::with_md5("c", "carol", Secret::new([7; 16]), None).unwrap()).unwrap();
-        let report = in_force.reload(&handle, None, new(), false).await;
-        assert_eq!(report.refused, None);
-        let policy = applied.lock().unwrap().clone().unwrap();
-        let offers = |name: &str| policy.realms.named(name).unwrap().auth.sha256;
-        assert_eq!((offers("b"), offers("c"), policy.auth.sha256), (true, false, true));
-    }
-
-    /// Both directions: switched off, no client may ask for TCP any more.
-    #[tokio::test]
-    async fn relaying_of_tcp_is_switched_off_and_on() {
-        let (handle, applied) = worker();
-        let mut in_force = in_force();
-        for on in [true, false, true] {
-            let new = || Ok(settings(&format!("[tcp]\nrelaying = {on}\n")));
-            let report = in_force.reload(&handle, None, new(), false).await;
-            assert_eq!(keys(&report.applied), ["tcp.relaying"]);
-            assert_eq!(applied.lock().unwrap().clone().unwrap().tcp_relaying, on);
-        }
-    }
-
-    /// The listeners stay until a restart: their ports are not allocated.
-    #[tokio::test]
-    async fn ports_that_are_listened_at_now_are_not_relayed_from() {
-        let (handle, applied) = worker();
-        let mut in_force = in_force();
-        let elsewhere = || {
-            let text = "listen = [\"127.0.0.1:1\"]\n[relay]\naddresses = [\"127.0.0.1\"]\n\
-                        ports = \"3000-4000\"\n";
-            Ok(settings::parse(Path::new("t"), text, &Environment::empty()).unwrap())
-        };
-        let refused = in_force.reload(&handle, None, elsewhere(), false).await.refused.unwrap();
-        assert!(refused.contains("relay.ports: port 3478 of 3000-4000"), "{refused}");
-        assert!(applied.lock().unwrap().is_none());
-    }
-}
+mod tests;

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use acme::{AcmeError, Challenge, Order, Renewal, Roots, Store};
 use settings::{AcmeChallenge, Settings};
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use turn_session::Certificates;
 
@@ -67,7 +68,7 @@ pub(crate) async fn renew(
     let names = order.names.join(", ");
     let mut pause = PAUSE_MIN;
     loop {
-        let why = match store.renewal(&order.names, SystemTime::now()) {
+        let why = match renewal(&store, &order).await {
             Renewal::At(time) => {
                 let left = time.duration_since(SystemTime::now()).unwrap_or_default();
                 sleep(left.min(LOOK)).await;
@@ -83,7 +84,7 @@ pub(crate) async fn renew(
             Ok(()) => {
                 pause = PAUSE_MIN;
                 tracing::info!("a certificate for {names} was issued");
-                if let Renewal::Now(why) = store.renewal(&order.names, SystemTime::now()) {
+                if let Renewal::Now(why) = renewal(&store, &order).await {
                     // Ordering at once again would not end.
                     tracing::error!("the certificate that was issued is of no use: {why}");
                     sleep(PAUSE_MAX).await;
@@ -111,6 +112,13 @@ pub(crate) async fn renew(
 fn pause_after(error: &AcmeError, pause: Duration) -> Duration {
     let AcmeError::Overloaded { retry_after: Some(after), .. } = error else { return pause };
     pause.max(*after).min(RETRY_AFTER_MAX)
+}
+
+/// Time of the next order. A disk that hangs delays only this task.
+async fn renewal(store: &Store, order: &Order) -> Renewal {
+    let (store, names) = (store.clone(), order.names.clone());
+    let read = move || store.renewal(&names, SystemTime::now());
+    spawn_blocking(read).await.unwrap_or(Renewal::Now("the stored one cannot be read"))
 }
 
 /// A remedy.

@@ -1,6 +1,5 @@
 //! The life of a running server after its start: signals, operators' requests, draining, the end.
 
-use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -20,13 +19,15 @@ use crate::alternates::Alternates;
 use crate::cli::PathOptions;
 use crate::external::{self, ASKED_EVERY, Answers};
 use crate::failure::{Failure, Result};
-use crate::handover::{Change, Changes, HandoverReport, Handovers, KeeperLink, Orders};
+use crate::handover::{Change, HandoverReport, Handovers, KeeperLink, Orders};
 use crate::host_watch::HostWatch;
 use crate::offload::KernelPath;
 use crate::output;
-use crate::paths;
-use crate::reload::InForce;
-use crate::reload_job::{LoadedConfiguration, ReloadJob, ReloadRequest};
+use crate::reload::{InForce, refused};
+use crate::reload_job::{
+    LoadedConfiguration, RefusedReload, ReloadInputs, ReloadJob, ReloadRequest,
+};
+use crate::requests::{Order, Requests};
 use crate::restart;
 use crate::revoking::stored;
 use crate::service_manager::{ServiceManager, State};
@@ -80,70 +81,6 @@ pub(crate) struct Server {
     pub(crate) _handover_socket: SocketFile,
     /// The reload that is under way.
     pub(crate) reload_job: ReloadJob,
-}
-
-/// Maximum number of deferred changes; more remain in the queue.
-const DEFERRED_MAX: usize = 16;
-
-/// Requests of operators, and deferred changes.
-pub(crate) struct Requests {
-    queue: mpsc::Receiver<OperatorRequest>,
-    changes: Changes,
-    /// Changes that wait for the end of a hand-over.
-    deferred: VecDeque<OperatorRequest>,
-}
-
-/// Next order of an operator.
-enum Order {
-    /// Request, with a permit for a change.
-    Request(OperatorRequest, Option<Change>),
-    /// Deferred signal.
-    Signal(Signal),
-}
-
-impl Requests {
-    pub(crate) const fn new(queue: mpsc::Receiver<OperatorRequest>, changes: Changes) -> Self {
-        Self { queue, changes, deferred: VecDeque::new() }
-    }
-
-    /// Returns the next order. Changes wait during a hand-over. Abandoned changes are dropped.
-    async fn next(&mut self) -> Order {
-        loop {
-            if let Some(signal) = self.changes.kept_signal() {
-                return Order::Signal(signal);
-            }
-            self.deferred.retain(|request| !request.is_abandoned());
-            let change = if self.deferred.is_empty() { None } else { self.changes.begin() };
-            if change.is_some()
-                && let Some(request) = self.deferred.pop_front()
-            {
-                return Order::Request(request, change);
-            }
-            if !self.deferred.is_empty() {
-                self.changes.note_waiting();
-            }
-            tokio::select! {
-                Some(request) = self.queue.recv(), if self.deferred.len() < DEFERRED_MAX => {
-                    if !request.is_change() {
-                        return Order::Request(request, None);
-                    }
-                    self.deferred.push_back(request);
-                }
-                () = self.changes.released() => {}
-            }
-        }
-    }
-
-    /// Returns a permit for a signal; `None`: the signal is stored for later.
-    fn begin(&self, signal: Signal) -> Option<Change> {
-        let change = self.changes.begin();
-        if change.is_none() {
-            tracing::info!("{signal:?} waits: another process is about to take over");
-            self.changes.keep(signal);
-            self.changes.note_waiting();
-        }
-        change
-    }
 }
 
 /// A drain that goes on.
@@ -271,12 +208,20 @@ impl Server {
                 _ = revocations_look.tick() => if let Some(change) = self.requests.changes.begin() {
                     self.prune_revocations(change).await;
                 },
-                Some(loaded) = self.reload_job.next() => self.finish_reload(loaded).await,
-                _ = certificates_look.tick() => self.in_force.watch_certificates(&self.handle),
+                Some((request, loaded)) = self.reload_job.next() => {
+                    self.finish_reload(request, loaded).await;
+                }
+                _ = certificates_look.tick() => self.in_force.watch_certificates(),
+                Some(read) = self.in_force.certificate_watch.next() => {
+                    self.in_force.take_certificates(&self.handle, read);
+                }
                 _ = watch.tick() => {
                     let looked = watchdog.look(&self.handle.workers);
                     self.report(watchdog.all_alive(), drain);
                     looked?;
+                    if let Some((request, failure)) = self.reload_job.late() {
+                        self.finish_reload(request, Err(failure)).await;
+                    }
                     self.tables.look();
                     self.in_force.follow_tables(&self.handle, &mut self.tables).await;
                 }
@@ -414,7 +359,7 @@ impl Server {
                 let next = Draining::asked_for(*drain, deadline, Instant::now());
                 *drain = Some(self.drain(next));
             }
-            SignalAction::Certificates => self.in_force.reload_certificates(&self.handle),
+            SignalAction::Certificates => self.in_force.reload_certificates(),
             SignalAction::Ignore => {}
         }
     }
@@ -466,18 +411,32 @@ impl Server {
 
     /// Reads the configuration again; [`finish_reload`](Self::finish_reload) puts it into effect.
     fn begin_reload(&mut self, request: ReloadRequest) {
-        if self.reload_job.begin(request, &self.paths, self.in_force.certificates.files()) {
-            self.manager.reloading();
-            self.in_force.log.reopen();
+        let inputs = ReloadInputs {
+            paths: self.paths.clone(),
+            settings: self.in_force.settings.clone(),
+            certificates: self.in_force.certificates.reader(),
+            readable: self.in_force.readable.clone(),
+        };
+        match self.reload_job.begin(request, inputs) {
+            Ok(()) => {
+                self.manager.reloading();
+                self.in_force.log.reopen();
+            }
+            Err(RefusedReload::Joined) => {}
+            Err(RefusedReload::DiskHangs(request, failure)) => {
+                self.reload_refused = true;
+                let report = refused(&failure);
+                if let Some(reply) = request.reply {
+                    let _ = reply.send(report);
+                }
+            }
         }
     }
 
     /// Puts a loaded configuration into effect, and replies.
-    async fn finish_reload(&mut self, (request, settings): LoadedConfiguration) {
+    async fn finish_reload(&mut self, request: ReloadRequest, loaded: Result<LoadedConfiguration>) {
         let ReloadRequest { end_sessions, reply, change } = request;
-        let file = paths::configuration_file(&self.paths);
-        let handle = &self.handle;
-        let report = self.in_force.reload(handle, file.as_deref(), settings, end_sessions).await;
+        let report = self.in_force.reload(&self.handle, loaded, end_sessions).await;
         self.alternates.follow(&self.in_force.settings);
         if let Some(coturn) = self.paths.coturn.clone() {
             let directory = self.in_force.settings.data.directory.clone();

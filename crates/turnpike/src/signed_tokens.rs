@@ -1,10 +1,7 @@
 //! Signed tokens (JWT, RFC 7519) of an identity provider: their verification, and its keys.
 
-use std::fs;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use admin::api::{Signed, SignedTokenError, SignedTokens};
 use anyhow::anyhow;
@@ -21,8 +18,10 @@ use crate::failure::{Failure, OrFail as _, Result};
 use crate::json_object::JsonObject;
 
 mod keys;
+mod keys_file;
 
 use self::keys::{Key, Keys};
+use self::keys_file::KeysFile;
 
 /// Longest token that is looked at, in bytes: one with a dozen claims has a tenth.
 const TOKEN_BYTES_MAX: usize = 8 << 10;
@@ -59,16 +58,13 @@ pub(crate) fn start(settings: &Settings) -> Result<Option<Arc<dyn SignedTokens>>
         audience: audience.to_string(),
         user_claim: wanted.user_claim.to_string(),
         fixed: Keys::new(fixed),
-        file: settings.issuer_keys().map(KeysFile::new),
+        // What cannot be read at the start is a mistake; later the known keys stay.
+        file: settings.issuer_keys().map(KeysFile::open).transpose()?,
         fetched: wanted.keys_url.is_some().then(RwLock::default),
         fetch_now: Notify::new(),
     });
-    if let Some(file) = &verifier.file {
-        // What cannot be read at the start is a mistake; later the known keys stay.
-        file.read().map_err(|why| {
-            Failure::failed(anyhow!("signed_tokens.keys_file: {}: {why}", file.path.display()))
-                .hint("name a JSON Web Key Set with public keys of the issuer")
-        })?;
+    if verifier.file.is_some() {
+        tokio::spawn(keys_file::watch(Arc::clone(&verifier)));
     }
     if let Some(url) = &wanted.keys_url {
         let roots = match settings.issuer_authorities() {
@@ -269,49 +265,6 @@ async fn fetch(verifier: Arc<Verifier>, client: Client, url: Url) {
             () = verifier.fetch_now.notified() => {}
         }
         tokio::time::sleep(FETCH_AGAIN_AFTER.saturating_sub(began.elapsed())).await;
-    }
-}
-
-/// A file of keys, read again when it is another one.
-#[derive(Debug)]
-struct KeysFile {
-    path: PathBuf,
-    known: Mutex<(Option<SystemTime>, Arc<Keys>)>,
-    /// The log has a line about it: whoever shows tokens makes no second one.
-    is_failing: AtomicBool,
-}
-
-impl KeysFile {
-    fn new(path: PathBuf) -> Self {
-        Self { path, known: Mutex::default(), is_failing: AtomicBool::new(false) }
-    }
-
-    fn read(&self) -> std::result::Result<Arc<Keys>, String> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = fs::metadata(&self.path).and_then(|file| file.modified());
-        let changed = changed.map_err(|error| error.to_string())?;
-        if known.0 != Some(changed) {
-            let text = fs::read(&self.path).map_err(|error| error.to_string())?;
-            *known = (Some(changed), Arc::new(Keys::read(&text)?));
-        }
-        Ok(Arc::clone(&known.1))
-    }
-
-    /// The keys; of a file that cannot be read the ones from before.
-    fn keys(&self) -> Arc<Keys> {
-        match self.read() {
-            Ok(keys) => {
-                self.is_failing.store(false, Ordering::Relaxed);
-                keys
-            }
-            Err(why) => {
-                if !self.is_failing.swap(true, Ordering::Relaxed) {
-                    let path = self.path.display();
-                    tracing::warn!("signed_tokens.keys_file: {path}: {why}: the known keys stay");
-                }
-                Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner).1)
-            }
-        }
     }
 }
 

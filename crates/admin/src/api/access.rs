@@ -10,10 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use fair_share::{CLIENTS, Claimant, Meter, system_hasher};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::timeout;
 
 use crate::api::tokens::{self, Token, TokenFile};
 use crate::holder::Holder;
-use crate::limits::{SIGNED_IN, SIGNED_IN_MAX, WRONG_TOKENS_PER_MINUTE};
+use crate::limits::{SIGNED_IN, SIGNED_IN_MAX, TOKENS_READ_WITHIN, WRONG_TOKENS_PER_MINUTE};
 use crate::role::Role;
 use crate::signed::{SignedTokenError, SignedTokens};
 
@@ -43,6 +45,7 @@ pub(crate) enum SignedRefusal {
 pub struct Access {
     file: TokenFile,
     tokens: Mutex<Known>,
+    reading: tokio::sync::Mutex<Option<Reading>>,
     browsers: Mutex<VecDeque<Browser>>,
     wrong: Mutex<Meter>,
     /// Epoch of the meter.
@@ -55,8 +58,18 @@ pub struct Access {
 /// The tokens of the file as it was.
 #[derive(Debug, Default)]
 struct Known {
-    seen: Option<(u64, u64, SystemTime)>,
+    seen: Option<FileVersion>,
     tokens: Vec<Token>,
+}
+
+/// Inode, length and time of the last change.
+type FileVersion = (u64, u64, SystemTime);
+
+/// Read of the file on another thread.
+#[derive(Debug)]
+struct Reading {
+    started: Instant,
+    read: JoinHandle<Option<Known>>,
 }
 
 #[derive(Debug)]
@@ -75,6 +88,7 @@ impl Access {
         Self {
             file: TokenFile::new(path),
             tokens: Mutex::default(),
+            reading: tokio::sync::Mutex::default(),
             browsers: Mutex::default(),
             wrong: Mutex::new(Meter::new(&CLIENTS, system_hasher())),
             started: Instant::now(),
@@ -133,7 +147,7 @@ impl Access {
     /// The holder of a token.
     pub(crate) fn by_token(&self, text: &str, from: IpAddr) -> Result<Holder, Unknown> {
         let now = SystemTime::now();
-        let known = self.known();
+        let known = lock(&self.tokens);
         let valid = tokens::find(&known.tokens, text).filter(|token| !token.is_expired(now));
         match valid {
             Some(token) => Ok(holder(token)),
@@ -153,7 +167,7 @@ impl Access {
             browser.map(|browser| browser.token.clone()).ok_or(Unknown::Wrong)?
         };
         let now = SystemTime::now();
-        let known = self.known();
+        let known = lock(&self.tokens);
         let valid = known.tokens.iter().find(|one| one.hash() == token && !one.is_expired(now));
         valid.map(holder).ok_or(Unknown::Wrong)
     }
@@ -186,19 +200,48 @@ impl Access {
         lock(&self.browsers).retain(|browser| browser.cookie != hash);
     }
 
-    /// The tokens, read again if the file is another one. One that cannot be read has none.
-    fn known(&self) -> MutexGuard<'_, Known> {
-        let mut known = lock(&self.tokens);
-        let meta = fs::metadata(self.file.path()).ok();
-        let seen = meta.and_then(|meta| Some((meta.ino(), meta.len(), meta.modified().ok()?)));
-        if seen != known.seen {
-            known.tokens = self.file.read().unwrap_or_else(|error| {
-                tracing::error!(%error, "no token is accepted: their file cannot be read");
-                Vec::new()
-            });
-            known.seen = seen;
+    /// Reads the tokens on another thread if the file has changed. A file that cannot be read has
+    /// none. Must precede each use of a token.
+    ///
+    /// There is one read at a time. While a disk hangs, no token is accepted, and only the first
+    /// request waits.
+    pub(crate) async fn refresh(&self) {
+        let mut reading = self.reading.lock().await;
+        // A read in progress may be from before a change.
+        if let Some(earlier) = &mut *reading
+            && !self.finish(earlier).await
+        {
+            return;
         }
-        known
+        let (file, seen) = (self.file.clone(), lock(&self.tokens).seen);
+        let read = spawn_blocking(move || read_changed(&file, seen));
+        let next = reading.insert(Reading { started: Instant::now(), read });
+        if self.finish(next).await {
+            *reading = None;
+        }
+    }
+
+    /// Waits for a read, and puts its tokens into effect. Returns false at the deadline.
+    async fn finish(&self, Reading { started, read }: &mut Reading) -> bool {
+        let left = TOKENS_READ_WITHIN.saturating_sub(started.elapsed());
+        match timeout(left, read).await {
+            Ok(Ok(None)) => true,
+            Ok(Ok(Some(known))) => {
+                *lock(&self.tokens) = known;
+                true
+            }
+            Ok(Err(_)) => {
+                *lock(&self.tokens) = Known::default();
+                true
+            }
+            Err(_) => {
+                let known = std::mem::take(&mut *lock(&self.tokens));
+                if !known.tokens.is_empty() {
+                    tracing::error!("no token is accepted: the disk does not return their file");
+                }
+                false
+            }
+        }
     }
 
     /// Counts a wrong token of a source. A valid one of the same source is still accepted: behind a
@@ -218,6 +261,20 @@ fn oldest_of_the_busiest_token(browsers: &VecDeque<Browser>) -> usize {
     // Of equal ones the last of the reversed: the oldest.
     let counts = browsers.iter().map(|browser| count_of(&browser.token)).enumerate();
     counts.rev().max_by_key(|(_, count)| *count).map_or(0, |(place, _)| place)
+}
+
+/// Reads a file that has changed. Blocks.
+fn read_changed(file: &TokenFile, seen: Option<FileVersion>) -> Option<Known> {
+    let meta = fs::metadata(file.path()).ok();
+    let now = meta.and_then(|meta| Some((meta.ino(), meta.len(), meta.modified().ok()?)));
+    if now == seen {
+        return None;
+    }
+    let tokens = file.read().unwrap_or_else(|error| {
+        tracing::error!(%error, "no token is accepted: their file cannot be read");
+        Vec::new()
+    });
+    Some(Known { seen: now, tokens })
 }
 
 fn holder(token: &Token) -> Holder {
@@ -244,10 +301,11 @@ mod tests {
         (Access::new(path.clone()), TokenFile::new(path))
     }
 
-    #[test]
-    fn a_removed_token_ends_its_browsers() {
+    #[tokio::test]
+    async fn a_removed_token_ends_its_browsers() {
         let (access, file) = access("browsers");
         let token = file.add("page", Rights::of(Role::Read), SystemTime::now()).unwrap();
+        access.refresh().await;
         let (cookie, holder) = access.sign_in(&token, HERE).unwrap();
         let expected = Holder { name: "page".into(), role: Role::Read, realm: None, signed: None };
         assert_eq!(holder, expected);
@@ -255,19 +313,21 @@ mod tests {
         assert_eq!(access.by_cookie(&token), Err(Unknown::Wrong));
         file.remove("page").unwrap();
         file.add("page", Rights::of(Role::Admin), SystemTime::now()).unwrap();
+        access.refresh().await;
         assert_eq!(access.by_cookie(&cookie), Err(Unknown::Wrong), "another token of this name");
         assert_eq!(access.by_token(&token, HERE), Err(Unknown::Wrong));
         fs::remove_file(file.path()).unwrap();
     }
 
-    #[test]
-    fn an_expired_token_is_refused_and_a_signed_out_browser_too() {
+    #[tokio::test]
+    async fn an_expired_token_is_refused_and_a_signed_out_browser_too() {
         let (access, file) = access("expired");
         let past = SystemTime::now() - Duration::from_secs(20);
         let old = file
             .add("old", Rights::of(Role::Read).lasting(Some(Duration::from_secs(10))), past)
             .unwrap();
         let token = file.add("new", Rights::of(Role::Read), past).unwrap();
+        access.refresh().await;
         assert_eq!(access.by_token(&old, HERE), Err(Unknown::Wrong));
         let (cookie, _) = access.sign_in(&token, HERE).unwrap();
         access.sign_out(&cookie);
@@ -279,11 +339,12 @@ mod tests {
         fs::remove_file(file.path()).unwrap();
     }
 
-    #[test]
-    fn a_token_with_many_browsers_signs_out_only_its_own() {
+    #[tokio::test]
+    async fn a_token_with_many_browsers_signs_out_only_its_own() {
         let (access, file) = access("shares");
         let add = |name| file.add(name, Rights::of(Role::Read), SystemTime::now()).unwrap();
         let (token, other) = (add("page"), add("other"));
+        access.refresh().await;
         let (cookie, _) = access.sign_in(&token, HERE).unwrap();
         let others: Vec<_> =
             (0..2 * SIGNED_IN_MAX).map(|_| access.sign_in(&other, HERE).unwrap().0).collect();
@@ -293,10 +354,11 @@ mod tests {
         fs::remove_file(file.path()).unwrap();
     }
 
-    #[test]
-    fn many_wrong_tokens_are_told_so_and_a_right_one_is_accepted() {
+    #[tokio::test]
+    async fn many_wrong_tokens_are_told_so_and_a_right_one_is_accepted() {
         let (access, file) = access("wrong");
         let token = file.add("page", Rights::of(Role::Read), SystemTime::now()).unwrap();
+        access.refresh().await;
         for _ in 0..WRONG_TOKENS_PER_MINUTE {
             assert_eq!(access.by_token("guess", HERE), Err(Unknown::Wrong));
         }
@@ -311,6 +373,31 @@ mod tests {
         assert!(told.count() > 1500);
         for other in ["192.0.2.2", "2001:db9::1", "203.0.113.1"] {
             assert_eq!(access.by_token("guess", other.parse().unwrap()), Err(Unknown::Wrong));
+        }
+        fs::remove_file(file.path()).unwrap();
+    }
+
+    /// Tokens may have been removed while the disk hangs.
+    #[tokio::test]
+    async fn a_disk_that_hangs_denies_everybody_and_blocks_nobody() {
+        let (access, file) = access("hangs");
+        let token = file.add("page", Rights::of(Role::Read), SystemTime::now()).unwrap();
+        access.refresh().await;
+        assert!(access.by_token(&token, HERE).is_ok());
+        let (release, hangs) = std::sync::mpsc::channel::<()>();
+        let read = spawn_blocking(move || {
+            let _ = hangs.recv();
+            None
+        });
+        let started = Instant::now() - TOKENS_READ_WITHIN;
+        *access.reading.lock().await = Some(Reading { started, read });
+        for _ in 0..3 {
+            access.refresh().await;
+            assert_eq!(access.by_token(&token, HERE), Err(Unknown::Wrong));
+        }
+        drop(release);
+        while access.by_token(&token, HERE).is_err() {
+            access.refresh().await;
         }
         fs::remove_file(file.path()).unwrap();
     }

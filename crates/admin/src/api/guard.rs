@@ -58,7 +58,11 @@ async fn serve(
     other_site: bool,
     next: Next,
 ) -> Response {
-    let admitted = match with_form_as_query(request).await {
+    let request = with_form_as_query(request).await;
+    if let Some(access) = gate {
+        access.refresh().await;
+    }
+    let admitted = match request {
         Ok(request) => admit(gate, &request, peer, other_site).map(|caller| (request, caller)),
         Err(problem) => Err(problem),
     };

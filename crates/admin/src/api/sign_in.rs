@@ -44,6 +44,7 @@ pub(crate) async fn sign_in(
     // The error would quote the body.
     let wish: SignIn = serde_json::from_slice(&body)
         .map_err(|_| Problem::bad_request("the body is not a token in JSON", advice))?;
+    access.refresh().await;
     let signed_in = access.sign_in(wish.token.trim(), ip(&peer));
     let (value, holder) = signed_in.map_err(|why| wrong(why, &peer))?;
     peer.make_known();

@@ -39,7 +39,8 @@ use crate::paths::{self, Configuration};
 use crate::process::{self, ProcessOptions};
 use crate::reload::{self, InForce};
 use crate::reload_job::ReloadJob;
-use crate::server::{Requests, Server, Threads};
+use crate::requests::Requests;
+use crate::server::{Server, Threads};
 use crate::service_manager::ServiceManager;
 use crate::signals::{Signal, Signals};
 use crate::tables::Tables;
@@ -279,7 +280,12 @@ impl Launch<'_> {
         }
         let server = Server {
             paths: self.paths.clone(),
-            in_force: InForce::new(self.settings, self.log, self.confinement, prepared.reloadable),
+            in_force: InForce::new(
+                self.settings,
+                self.log,
+                self.confinement.readable(),
+                prepared.reloadable,
+            ),
             handle,
             requests: Requests::new(requests, changes),
             orders,
@@ -296,7 +302,7 @@ impl Launch<'_> {
             handovers,
             keeper,
             _handover_socket: sockets.handover_file,
-            reload_job: ReloadJob::default(),
+            reload_job: ReloadJob::new(),
         };
         server.run().await
     }

@@ -1,4 +1,7 @@
+use std::fs;
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -259,18 +262,29 @@ fn keys_of_a_file_are_read_again() {
     };
     write(&[&old], 20);
     let verifier = Verifier {
-        file: Some(KeysFile::new(path.clone())),
+        file: Some(KeysFile::open(path.clone()).unwrap()),
         ..verifier(&[&Pair::new("fetched", Algorithm::EdDSA)])
+    };
+    let look = || {
+        let file = verifier.file.as_ref().unwrap();
+        file.put(file.reader()());
     };
     assert!(verifier.verify(&old.sign(&claims())).is_ok());
     assert!(verifier.verify(&new.sign(&claims())).is_err());
     write(&[&new], 10);
+    look();
     assert!(verifier.verify(&new.sign(&claims())).is_ok());
     assert!(verifier.verify(&old.sign(&claims())).is_err());
     fs::write(&path, "no keys").unwrap();
+    look();
     assert!(verifier.verify(&new.sign(&claims())).is_ok(), "the known ones stay");
     fs::remove_file(&path).unwrap();
+    look();
     assert!(verifier.verify(&new.sign(&claims())).is_ok(), "the known ones stay");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    look();
+    assert!(verifier.verify(&new.sign(&claims())).is_ok(), "a named pipe does not block");
+    fs::remove_file(&path).unwrap();
 }
 
 #[test]
