@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use turn_types::Secret;
 
 use crate::error::StoreError;
-use crate::limits::EDIT_WITHIN;
+use crate::limits::{EDIT_WITHIN, IN_FLIGHT_MAX};
 use crate::store::{
     Lookup, NewUser, Page, UserEditor, UserKeys, UserQuery, UserReader, UserRecord, UserSummary,
 };
@@ -22,6 +22,11 @@ pub(crate) type Called<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> +
 
 /// A database with coturn's layout. Calls run within a tokio runtime, and any number at a time.
 pub(crate) trait CoturnDatabase: Send + Sync + 'static {
+    /// Maximum number of look-ups at the same time, as in [`UserReader::concurrent_max`].
+    fn concurrent_max(&self) -> usize {
+        IN_FLIGHT_MAX
+    }
+
     /// The key of a user, as it is kept.
     fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<String>>;
 
@@ -138,6 +143,10 @@ impl UserReader for CoturnReader {
         }
         let revision = self.changes.revision.load(Ordering::Relaxed);
         Box::pin(async move { Ok(revision) })
+    }
+
+    fn concurrent_max(&self) -> usize {
+        self.users.concurrent_max()
     }
 
     fn reports_changes(&self) -> bool {

@@ -184,6 +184,8 @@ impl<T: Send + 'static> Directory<T> {
             kept: Mutex::new(Kept { cache, checked: None }),
             changes_after: options.changes_after,
         });
+        // A store without space for a look-up would answer none.
+        let in_flight_max = reader.concurrent_max().clamp(1, IN_FLIGHT_MAX);
         let lookups = Lookups {
             reader,
             deliver,
@@ -201,6 +203,7 @@ impl<T: Send + 'static> Directory<T> {
             is_failing: false,
             is_probing: false,
             in_flight: JoinSet::new(),
+            in_flight_max,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new()
@@ -273,6 +276,7 @@ struct Lookups<T, D> {
     /// A look-up that no ticket waits for tries a failing store again.
     is_probing: bool,
     in_flight: JoinSet<Done>,
+    in_flight_max: usize,
 }
 
 /// A finished call to the store.
@@ -320,7 +324,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
 
     /// Takes queued look-ups while more may be in flight.
     fn take_queued(&mut self) {
-        while self.waiting.len() < IN_FLIGHT_MAX && self.waiting_tickets < QUEUE_MAX {
+        while self.waiting.len() < self.in_flight_max && self.waiting_tickets < QUEUE_MAX {
             let Some(job) = self.queues.iter_mut().find_map(FairQueue::pop) else { return };
             let now = Instant::now();
             if now.saturating_duration_since(job.asked) > self.options.queued_within {

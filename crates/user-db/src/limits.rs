@@ -35,6 +35,10 @@ pub(crate) const QUEUED_MAX: Duration = Duration::from_millis(1500);
 /// database bounds the rate. All further look-ups are sorted in the queues.
 pub(crate) const IN_FLIGHT_MAX: usize = 256;
 
+/// Maximum number of concurrent look-ups in an SQLite file, which one thread makes in turn. A slow
+/// disk has 80 ms for each within the deadline of a call.
+pub(crate) const FILE_LOOKUPS_MAX: usize = 16;
+
 /// Users kept in the cache, about 300 bytes each.
 pub(crate) const CACHE_KNOWN_MAX: usize = 65_536;
 
@@ -61,7 +65,8 @@ pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// protocol allows it; more would let a restarted server be asked to accept them all at once.
 pub(crate) const CONNECTIONS: usize = 4;
 
-/// Times as many for MySQL and MongoDB, whose connections carry one look-up at a time.
+/// Times as many for MySQL and MongoDB, whose connections carry one look-up at a time. The
+/// connections bound the look-ups in flight.
 pub(crate) const ONE_AT_A_TIME: usize = 4;
 
 /// Wait of a look-up for a member of a replica set of MongoDB that answers: below the deadline of a

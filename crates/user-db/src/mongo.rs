@@ -221,6 +221,10 @@ fn field(document: &Document, name: &str) -> String {
 }
 
 impl CoturnDatabase for Mongo {
+    fn concurrent_max(&self) -> usize {
+        self.connections as usize
+    }
+
     fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<String>> {
         Box::pin(async move {
             let users = self.collection(USERS).await?;

@@ -38,6 +38,8 @@ pub(crate) fn endpoint(options: &Opts) -> Endpoint {
 pub(crate) struct Mysql {
     url: ServerUrl,
     pool: Pool,
+    /// Maximum number of connections in the pool.
+    connections: usize,
 }
 
 impl Mysql {
@@ -53,7 +55,8 @@ impl Mysql {
             .prefer_socket(false)
             .tcp_keepalive(Some(SILENT_FOR))
             .client_found_rows(true);
-        let constraints = PoolConstraints::new(0, connections * ONE_AT_A_TIME).unwrap_or_default();
+        let connections = connections * ONE_AT_A_TIME;
+        let constraints = PoolConstraints::new(0, connections).unwrap_or_default();
         // Nothing in a session is changed, so it need not be reset after each look-up.
         let pool = PoolOpts::new().with_constraints(constraints).with_reset_connection(false);
         builder = builder.pool_opts(pool);
@@ -63,7 +66,7 @@ impl Mysql {
                 SslOpts::default().with_root_certs(authorities).with_disable_built_in_roots(true);
             builder = builder.ssl_opts(tls);
         }
-        Ok(Self { url, pool: Pool::new(builder) })
+        Ok(Self { url, pool: Pool::new(builder), connections })
     }
 
     fn failed(&self, error: &mysql_async::Error) -> StoreError {
@@ -111,6 +114,10 @@ const NO_SUCH_TABLE: u16 = 1146;
 // used.
 
 impl CoturnDatabase for Mysql {
+    fn concurrent_max(&self) -> usize {
+        self.connections
+    }
+
     fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<String>> {
         const KEY: &str = "SELECT name, hmackey FROM turnusers_lt WHERE realm = ? AND name = ?
             AND BINARY CONVERT(realm USING utf8mb4) = ? AND BINARY CONVERT(name USING utf8mb4) = ?";

@@ -15,7 +15,7 @@ use turn_types::Secret;
 
 use crate::coturn::{Called, Changes, CoturnDatabase, Heard, Kept};
 use crate::error::StoreError;
-use crate::limits::{DATA_VERSION_EVERY, IN_FLIGHT_MAX, READER_BUSY, REALMS_MAX};
+use crate::limits::{DATA_VERSION_EVERY, FILE_LOOKUPS_MAX, IN_FLIGHT_MAX, READER_BUSY, REALMS_MAX};
 use crate::store::{Page, Position};
 use crate::table::{Dialect, Row, Table};
 
@@ -133,6 +133,10 @@ impl File {
 }
 
 impl CoturnDatabase for SqliteCoturn {
+    fn concurrent_max(&self) -> usize {
+        FILE_LOOKUPS_MAX
+    }
+
     fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<String>> {
         const KEY: &str = "SELECT hmackey FROM turnusers_lt WHERE realm = ?1 AND name = ?2";
         self.run(move |file| {

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use tokio::sync::oneshot;
 
 use crate::error::StoreError;
-use crate::limits::{CLOSE_WITHIN, IN_FLIGHT_MAX};
+use crate::limits::{CLOSE_WITHIN, FILE_LOOKUPS_MAX, IN_FLIGHT_MAX};
 use crate::sqlite::SqliteStore;
 use crate::store::{Lookup, UserQuery, UserReader, UserRecord};
 
@@ -69,6 +69,10 @@ impl UserReader for SqliteReader {
     fn find(&self, realm: &Arc<str>, user: &UserQuery) -> Lookup<Option<UserRecord>> {
         let (realm, user) = (Arc::clone(realm), user.clone());
         self.run(move |store| store.find(&realm, &user))
+    }
+
+    fn concurrent_max(&self) -> usize {
+        FILE_LOOKUPS_MAX
     }
 
     fn revision(&self) -> Lookup<u64> {

@@ -7,7 +7,7 @@ use stun_wire::{UserName, long_term_key_md5, long_term_key_sha256, opaque_string
 use turn_types::Secret;
 
 use crate::error::StoreError;
-use crate::limits::{PASSWORD_BYTES_MAX, REALM_BYTES_MAX};
+use crate::limits::{IN_FLIGHT_MAX, PASSWORD_BYTES_MAX, REALM_BYTES_MAX};
 
 /// A look-up that is under way. Dropping it gives it up.
 pub type Lookup<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
@@ -22,6 +22,12 @@ pub trait UserReader: Send {
 
     /// A number that differs from the last one when users have changed in between.
     fn revision(&self) -> Lookup<u64>;
+
+    /// Maximum number of look-ups that the store serves at the same time. Further ones wait before
+    /// their deadline starts: a limit of this process is not an outage of the store.
+    fn concurrent_max(&self) -> usize {
+        IN_FLIGHT_MAX
+    }
 
     /// Returns whether each change makes another revision now. Where it does not, answers are good
     /// for a short time.

@@ -145,6 +145,46 @@ fn many_look_ups_are_in_flight_and_a_slow_one_holds_up_no_other() {
     }
 }
 
+/// A store with two connections, which answers none of its look-ups.
+struct Pool(Scripted);
+
+impl UserReader for Pool {
+    fn find(&self, realm: &Arc<str>, user: &UserQuery) -> Lookup<Option<UserRecord>> {
+        self.0.find(realm, user)
+    }
+
+    fn revision(&self) -> Lookup<u64> {
+        self.0.revision()
+    }
+
+    fn concurrent_max(&self) -> usize {
+        2
+    }
+}
+
+/// A limit of the own process is no outage, in which known users go on without the store.
+#[test]
+fn what_waits_for_a_connection_is_overloaded_and_not_unavailable() {
+    let store = Scripted::default();
+    let options = DirectoryOptions { queued_within: Duration::from_millis(100), ..AT_ONCE };
+    let (directory, answered) = start_with(Pool(store.clone()), options);
+    for ticket in 0..10 {
+        assert!(directory.find(ticket, CLIENT, REALM.into(), by_name(&format!("user{ticket}"))));
+    }
+    store.begun(2);
+    std::thread::sleep(options.queued_within * 2);
+    assert_eq!(store.waiting.lock().unwrap().len(), 2, "as many as there are connections");
+    store.answer("user0", Ok(true));
+    let (ticket, answer) = answered.recv().unwrap();
+    assert!(ticket == 0 && matches!(answer, Answer::Known(_)), "{answer:?}");
+    for _ in 2..10 {
+        let (ticket, answer) = answered.recv().unwrap();
+        assert!(ticket >= 2 && matches!(answer, Answer::Overloaded), "{ticket}: {answer:?}");
+    }
+    store.answer("user1", Ok(true));
+    assert!(matches!(answered.recv().unwrap(), (1, Answer::Known(_))));
+}
+
 #[test]
 fn the_same_name_is_looked_up_once() {
     let store = Scripted::default();
