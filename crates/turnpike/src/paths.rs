@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use rustix::process::test_kill_process;
 use settings::{
     CONTROL_SOCKET, CertificateFiles, Environment, Paths, Settings, SettingsError, SettingsErrors,
 };
@@ -15,6 +14,7 @@ use crate::coturn::CoturnConfig;
 use crate::failure::{Failure, Result};
 use crate::process::ProcessOptions;
 use crate::renewal;
+use crate::upgrade_command::TAKES_OVER_VARIABLE;
 
 /// The configuration file of a packaged server.
 pub(crate) const CONFIG: &str = "/etc/turnpike/turnpike.toml";
@@ -26,9 +26,6 @@ const DATA: &str = "/var/lib/turnpike";
 /// the configuration.
 const CONFIG_VARIABLE: &str = "TURNPIKE_CONFIG";
 const DATA_VARIABLE: &str = "TURNPIKE_DATA";
-
-/// Set by `turnpike upgrade`.
-pub(crate) const TAKES_OVER_VARIABLE: &str = "TURNPIKE_TAKES_OVER";
 
 /// Inputs of the paths besides the command line.
 pub(crate) struct ProcessEnvironment<'a> {
@@ -81,14 +78,6 @@ pub(crate) fn environment() -> Environment {
 /// Returns true if this process takes the place of the running server.
 pub(crate) fn takes_over() -> bool {
     std::env::var_os(TAKES_OVER_VARIABLE).is_some()
-}
-
-/// Returns true if the `turnpike upgrade` that started this process has ended. An upgrade without
-/// its command must not happen later. Commands of earlier versions do not name their process.
-pub(crate) fn upgrade_is_abandoned() -> bool {
-    let command = std::env::var(TAKES_OVER_VARIABLE).ok().and_then(|pid| pid.parse().ok());
-    let command = command.filter(|pid: &i32| *pid > 1).and_then(rustix::process::Pid::from_raw);
-    command.is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
 
 /// Reads the configuration.

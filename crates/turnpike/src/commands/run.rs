@@ -44,7 +44,7 @@ use crate::server::{Server, Threads};
 use crate::service_manager::ServiceManager;
 use crate::signals::{Signal, Signals};
 use crate::tables::Tables;
-use crate::{control_group, external, output, renewal, restart, start_facts};
+use crate::{control_group, external, output, renewal, restart, start_facts, upgrade_command};
 
 pub(crate) fn run(paths: &PathOptions) -> Result<()> {
     let configuration = paths::load(paths)?;
@@ -53,6 +53,7 @@ pub(crate) fn run(paths: &PathOptions) -> Result<()> {
         Failure::usage(anyhow!("{}: {}: {}", one.place, one.key, one.what)).hint(one.help)
     })?;
     start_facts::open_own();
+    upgrade_command::open();
     let confinement = Confinement::begin(&configuration)?;
     let log = &configuration.settings.log;
     // The thread that writes lines is there before capabilities go.
@@ -85,7 +86,7 @@ async fn serve(
     // From here on the server ends as it is told to, and not within a system call.
     let signals = Signals::new()?;
     let (settings, mut predecessor) = if takes_over {
-        if paths::upgrade_is_abandoned() {
+        if upgrade_command::is_abandoned() {
             return Err(Failure::failed(anyhow!(
                 "the `turnpike upgrade` of this process has ended"
             ))

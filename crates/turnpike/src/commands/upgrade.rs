@@ -16,9 +16,9 @@ use rustix::net::sockopt::socket_peercred;
 
 use crate::cli::{self, PathOptions};
 use crate::failure::{Failure, OrFail as _, Result};
-use crate::paths::TAKES_OVER_VARIABLE;
 use crate::process::READY;
 use crate::start_facts::StartFacts;
+use crate::upgrade_command::{self, TAKES_OVER_VARIABLE};
 use crate::{handover, output, paths};
 
 /// Process that the service manager's watchdog was meant for: the old one.
@@ -157,7 +157,7 @@ fn command(program: &Path, start: &StartFacts, paths: &PathOptions) -> Result<Co
         .env_clear()
         .envs(parts(&start.environment).filter_map(|variable| pair(&variable)))
         .env_remove(WATCHDOG_PID)
-        .env(TAKES_OVER_VARIABLE, std::process::id().to_string())
+        .env(TAKES_OVER_VARIABLE, upgrade_command::own_name())
         // The terminal's signals are for this command.
         .process_group(0)
         .stdin(Stdio::null())

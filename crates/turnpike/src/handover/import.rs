@@ -27,7 +27,7 @@ use super::retiring::Retiring;
 use super::room::make_room;
 use super::wire::Wire;
 use crate::failure::{Failure, Result};
-use crate::paths;
+use crate::upgrade_command;
 
 /// Listeners of one worker.
 type Listeners = Vec<(ListenerName, OwnedFd)>;
@@ -385,7 +385,7 @@ impl Predecessor {
     /// The predecessor has rolled back: this process may not serve.
     pub(crate) fn commit(mut self, workers: &[SyncSender<Update>]) -> io::Result<Retiring> {
         if let Source::Running(wire) = &mut self.source {
-            if paths::upgrade_is_abandoned() {
+            if upgrade_command::is_abandoned() {
                 return Err(io::Error::other("the `turnpike upgrade` of this process has ended"));
             }
             wire.send(&Step::Ready)?;
