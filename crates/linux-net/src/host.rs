@@ -19,6 +19,6 @@ pub use interfaces::{
 pub use monitor::{HostChanges, HostMonitor};
 pub use own_addresses::own_prefixes;
 pub use passed::passed_descriptors;
-pub use privileges::gain_no_privileges;
+pub use privileges::{gain_no_privileges, refuse_executable_gain, refuses_executable_gain};
 pub use random::random_bytes;
 pub use rlimit::raise_open_files;

@@ -54,7 +54,8 @@ pub use abi::socket::message_pair;
 pub use host::{
     Clock, HostChanges, HostMonitor, InterfaceAddress, allowed_cores, gain_no_privileges,
     interface_addresses, interface_index, own_prefixes, passed_descriptors, pin_current_thread,
-    raise_open_files, random_bytes, source_address_towards, thread_cpu_time,
+    raise_open_files, random_bytes, refuse_executable_gain, refuses_executable_gain,
+    source_address_towards, thread_cpu_time,
 };
 pub use occupancy::Occupancy;
 pub use rx::{FILL_BYTES, Received, RecvStats, RxBatch};
