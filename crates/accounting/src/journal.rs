@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use atomic_file::{Access, NewFile, Owner};
@@ -11,7 +11,7 @@ use crate::lines::lines_of;
 use crate::segment_log::{SegmentLog, SegmentNames};
 
 /// Mode of the files: of the server's user, readable for its group.
-const MODE: u32 = 0o640;
+const ACCESS: Access = Access { mode: 0o640, owner: Owner::Process };
 
 /// Bounds of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Journal {
     /// # Errors
     /// It cannot be opened for writing.
     pub fn open(path: &Path, rotation: Rotation) -> io::Result<Self> {
-        let mut file = File::options().append(true).create(true).mode(MODE).open(path)?;
+        let mut file = atomic_file::append_to(path, ACCESS)?;
         let mut bytes = file.metadata()?.len();
         if bytes > 0 && !ends_a_line(path, bytes)? {
             file.write_all(b"\n")?;
@@ -99,17 +99,20 @@ impl Journal {
 impl SegmentNames for FixedName {
     fn next(&mut self, current: &File, _bytes: u64) -> io::Result<File> {
         // No file changes its name before there is a new one.
-        let new = NewFile::open(&self.path, Access { mode: MODE, owner: Owner::Process })?;
+        let new = NewFile::open(&self.path, ACCESS)?;
         if self.files > 0 && !self.is_closed(current)? {
             self.shift()?;
             rename(&self.path, &self.numbered(1))?;
         }
-        new.replace().inspect_err(|_| {
+        let (file, directory) = new.rename().inspect_err(|_| {
             if self.files > 0 {
                 // Readers find the file that grows. The next attempt accepts either name.
                 let _ = rename(&self.numbered(1), &self.path);
             }
-        })
+        })?;
+        // The name leads to the new file: an error of the disk is one of the next record.
+        let _ = directory.sync();
+        Ok(file)
     }
 }
 
@@ -148,6 +151,6 @@ fn rename(from: &Path, to: &Path) -> io::Result<()> {
 
 fn ends_a_line(path: &Path, len: u64) -> io::Result<bool> {
     let mut last = [0];
-    File::open(path)?.read_exact_at(&mut last, len - 1)?;
+    atomic_file::open(path)?.read_exact_at(&mut last, len - 1)?;
     Ok(last == *b"\n")
 }

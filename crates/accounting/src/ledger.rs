@@ -7,17 +7,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};
 use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use atomic_file::{Access, NewFile};
 use serde::Deserialize;
 
+use crate::ledger_queue::ClosedSession;
 use crate::limits::{LEDGER_BYTES_MIN, LEDGER_LINE_BYTES_MAX, LEDGER_WASTE_MAX};
 use crate::record::{PROCESS_LOST, Record, RecordEvent};
-
-/// Mode of the files: only the server's user has access.
-const MODE: u32 = 0o600;
 
 /// Mark that outputs have stored all ends before it.
 const STORED: &str = "{\"event\":\"stored\"}\n";
@@ -76,6 +74,7 @@ enum LineEvent {
     Interim,
     End,
     Stored,
+    Closed,
 }
 
 impl Ledger {
@@ -86,14 +85,13 @@ impl Ledger {
     pub(crate) fn open(path: &Path) -> io::Result<Option<Self>> {
         let mut lock = path.to_owned().into_os_string();
         lock.push(".lock");
-        let lock =
-            File::options().write(true).create(true).truncate(false).mode(MODE).open(lock)?;
+        let lock = atomic_file::open_private(Path::new(&lock))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        let mut file = open(path)?;
+        let mut file = atomic_file::open_private(path)?;
         let (index, mut bytes) = Index::read(&file)?;
         if bytes < file.metadata()?.len() {
             // A crash cut the last line off.
@@ -117,6 +115,21 @@ impl Ledger {
         let (id, started) = (record.id.clone(), record.started);
         let head = Head { event, id, started, reason: record.reason.clone() };
         self.index.note(head, Line { at, bytes: line.len() as u64, started, is_earlier: false });
+        Ok(())
+    }
+
+    /// Appends the end of a session whose end record the outputs have got.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub(crate) fn close(&mut self, session: &ClosedSession) -> io::Result<()> {
+        let ClosedSession { id, started } = session.clone();
+        let line = serde_json::json!({ "event": "closed", "id": id, "started": started });
+        let line = format!("{line}\n");
+        let at = self.write(&line)?;
+        let head = Head { event: LineEvent::Closed, id, started, reason: None };
+        let bytes = line.len() as u64;
+        self.index.note(head, Line { at, bytes, started, is_earlier: false });
         Ok(())
     }
 
@@ -166,6 +179,12 @@ impl Ledger {
         Ok(lost)
     }
 
+    /// Exchanges the file.
+    #[cfg(test)]
+    pub(crate) const fn swap_file(&mut self, file: File) -> File {
+        std::mem::replace(&mut self.file, file)
+    }
+
     /// Waits until the disk has all lines.
     ///
     /// # Errors
@@ -208,12 +227,13 @@ impl Ledger {
             line.at = at;
             at += line.bytes;
         }
-        out.into_inner().map_err(io::IntoInnerError::into_error)?.replace()?;
-        self.file = open_again(&self.path)?;
-        self.bytes = at;
+        let out = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        let (file, directory) = out.rename()?;
+        self.file = file;
+        (self.bytes, self.is_torn) = (at, false);
         self.index.open = open;
         self.index.replaced = replaced;
-        Ok(())
+        directory.sync()
     }
 }
 
@@ -251,8 +271,10 @@ impl Index {
                     self.bytes -= before.bytes;
                 }
             }
-            LineEvent::End => {
-                self.unconfirmed.push(line);
+            LineEvent::End | LineEvent::Closed => {
+                if head.event == LineEvent::End {
+                    self.unconfirmed.push(line);
+                }
                 let is_lost = head.reason.as_deref() == Some(PROCESS_LOST);
                 let replaced = self.replaced.iter().position(|one| one.started == head.started);
                 let ended = match replaced.filter(|_| is_lost) {
@@ -263,12 +285,4 @@ impl Index {
             }
         }
     }
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    File::options().read(true).append(true).create(true).mode(MODE).open(path)
-}
-
-fn open_again(path: &Path) -> io::Result<File> {
-    File::options().read(true).append(true).open(path)
 }

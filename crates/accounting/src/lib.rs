@@ -6,15 +6,18 @@
 //! that is counted. A web service gets the same records from a spool on the disk, each at least
 //! once. Both are logs of segments (`segment_log.rs`).
 //!
-//! A [`Recorder`] makes each record once. A ledger has the open sessions:
-//! each session gets an end record after a crash as well.
+//! A [`Recorder`] makes each record once. A ledger has the open sessions: each session gets an end
+//! record after a crash as well. A thread writes the ledger, and its disk holds up no output.
 
 mod journal;
 mod lasting_state;
 mod ledger;
+mod ledger_queue;
+mod ledger_thread;
 mod limits;
 mod lines;
 mod losses;
+mod outputs;
 mod record;
 mod recorder;
 mod segment_log;
@@ -25,8 +28,9 @@ mod writer;
 pub use journal::{Journal, Rotation};
 pub use limits::REQUEST_WITHIN;
 pub use losses::Losses;
+pub use outputs::{Lines, OutputQueue, output_queue};
 pub use record::{Record, RecordEvent};
-pub use recorder::{Lines, OutputQueue, Recorder, output_queue};
+pub use recorder::Recorder;
 pub use spool::{Batch, Spool};
 pub use webhook::{Delivery, Webhook};
 pub use writer::{Writer, start};

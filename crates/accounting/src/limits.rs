@@ -13,6 +13,17 @@ pub(crate) const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// Time between two lines of the log about a file that cannot be written.
 pub(crate) const TELL_EVERY: Duration = Duration::from_secs(60);
 
+/// Time that outputs wait for the ledger to take a record. A local disk needs microseconds, and
+/// some hundred milliseconds while others write much.
+pub(crate) const LEDGER_WITHIN: Duration = Duration::from_secs(1);
+
+/// Maximum number of ended sessions that the ledger closes later: their records have found its
+/// queue full. About 100 bytes each.
+pub(crate) const CLOSED_SESSIONS_MAX: usize = 1 << 20;
+
+/// Maximum number of events that the ledger gets together.
+pub(crate) const EVENTS_TOGETHER_MAX: usize = 255;
+
 /// Time that the end of the server waits for a disk that takes nothing.
 pub(crate) const END_WITHIN: Duration = Duration::from_secs(5);
 

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use atomic_file::Access;
@@ -15,11 +15,11 @@ use crate::limits::{BATCH_BYTES_MAX, REFUSED_BYTES_MAX, SPOOL_SEGMENTS};
 use crate::lines::lines_of;
 use crate::segment_log::{SegmentLog, SegmentNames};
 
-/// Mode of the files: of the server's user alone.
-const MODE: u32 = 0o600;
-
 /// File with the position up to which records are delivered: number of a segment, and bytes of it.
 const DELIVERED: &str = "delivered";
+
+/// Maximum size of that file in bytes: two numbers.
+const DELIVERED_BYTES_MAX: u64 = 64;
 
 /// File of the records that the service has refused for good; a full one becomes `….1`.
 const REFUSED: &str = "refused.jsonl";
@@ -246,7 +246,7 @@ impl Spool {
 
     /// The records of a segment from the position on up to which they are delivered.
     fn read(&self, number: u64, most: usize) -> io::Result<Batch> {
-        let mut file = File::open(self.directory.join(name_of(number)))?;
+        let mut file = atomic_file::open(&self.directory.join(name_of(number)))?;
         file.seek(SeekFrom::Start(self.delivered))?;
         let mut reader = BufReader::new(file.take(BATCH_BYTES_MAX));
         let mut batch = Batch { records: Vec::new(), number, end: self.delivered, unreadable: 0 };
@@ -295,8 +295,7 @@ impl Spool {
 }
 
 fn create(directory: &Path, number: u64) -> io::Result<File> {
-    let path = directory.join(name_of(number));
-    File::options().append(true).create(true).mode(MODE).open(path)
+    atomic_file::open_private(&directory.join(name_of(number)))
 }
 
 fn name_of(number: u64) -> String {
@@ -309,7 +308,8 @@ fn number_of(name: &str) -> Option<u64> {
 
 /// Bytes of the first file that are delivered. Without the place all of it is delivered again.
 fn delivered_of(directory: &Path, first: u64) -> u64 {
-    let text = fs::read_to_string(directory.join(DELIVERED)).unwrap_or_default();
+    let text = atomic_file::read_to_string(&directory.join(DELIVERED), DELIVERED_BYTES_MAX);
+    let text = text.unwrap_or_default();
     let Some((number, bytes)) = text.trim_end().split_once(' ') else { return 0 };
     if number.parse() == Ok(first) { bytes.parse().unwrap_or(0) } else { 0 }
 }

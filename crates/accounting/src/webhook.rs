@@ -12,7 +12,7 @@ use outgoing_http::{Bounds, Client, HttpError, Url};
 use crate::lasting_state::StateLog;
 use crate::limits::{ANSWER_BYTES_MAX, END_WITHIN, PAUSE_MAX, PAUSE_MIN, RETRY_EVERY, SYNC_EVERY};
 use crate::losses::Losses;
-use crate::recorder::Lines;
+use crate::outputs::Lines;
 use crate::spool::{Batch, Spool};
 
 /// The web service.

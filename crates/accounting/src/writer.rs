@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::journal::Journal;
 use crate::limits::{END_WITHIN, RETRY_EVERY, SYNC_EVERY, TELL_EVERY};
 use crate::losses::Losses;
-use crate::recorder::Lines;
+use crate::outputs::Lines;
 
 const CANNOT: &str =
     "records of sessions cannot be written; they are kept in memory, up to a bound";

@@ -122,7 +122,28 @@ fn recorder(directory: &Directory, events: &mut SessionEvents) -> (Recorder, Lin
     let lost = Box::new(|records| panic!("{records} records are lost"));
     let (queue, lines) = output_queue(lost, Box::new(move || files.clone()));
     let events = events.add(&[RecordOutput::File]);
-    (Recorder::start(&directory.file("open"), events, vec![queue]).unwrap(), lines)
+    let lost = Box::new(|records| panic!("the ledger has lost {records} records"));
+    (Recorder::start(&directory.file("open"), lost, events, vec![queue]).unwrap(), lines)
+}
+
+/// Another user may have put the link there.
+#[test]
+fn no_record_is_written_through_a_link_in_a_directory_of_others() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = Directory::new();
+    let foreign = directory.file("foreign");
+    fs::write(&foreign, "precious").unwrap();
+    fs::create_dir(directory.file("shared")).unwrap();
+    fs::set_permissions(directory.file("shared"), fs::Permissions::from_mode(0o777)).unwrap();
+    let link = directory.file("shared/s");
+    std::os::unix::fs::symlink(&foreign, &link).unwrap();
+    let refused = Journal::open(&link, Rotation { bytes: 1000, files: 1 }).unwrap_err();
+    assert!(refused.to_string().contains("symbolic link"), "{refused}");
+    assert_eq!(fs::read_to_string(&foreign).unwrap(), "precious");
+    // In a directory of the server's own, links are the operator's.
+    let link = directory.file("own");
+    std::os::unix::fs::symlink(&foreign, &link).unwrap();
+    Journal::open(&link, Rotation { bytes: 1000, files: 1 }).unwrap();
 }
 
 fn no_losses() -> Losses {

@@ -57,7 +57,8 @@ impl Running {
         let writer = start(journal, lines, losses).unwrap();
         let mut events = SessionEvents::default();
         let taken = events.add(&[RecordOutput::File]);
-        let recorder = Recorder::start(&directory.join("open"), taken, vec![queue]).unwrap();
+        let recorder =
+            Recorder::start(&directory.join("open"), Box::new(lost), taken, vec![queue]).unwrap();
         Self { events, writer, recorder }
     }
 

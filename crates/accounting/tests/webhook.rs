@@ -183,7 +183,9 @@ fn start(directory: &Path, url: &Url, batch: usize, bytes_max: u64) -> Running {
     let delivery = Delivery::start(webhook, spool, lines, losses).unwrap();
     let ledger = directory.join("open");
     let taken = events.add(&[RecordOutput::Webhook]);
-    let recorder = Recorder::start(&ledger, taken, vec![queue]).unwrap();
+    let recorder =
+        Recorder::start(&ledger, Box::new(|lost| panic!("{lost} are lost")), taken, vec![queue])
+            .unwrap();
     Running { events, delivery, recorder, lost, refused }
 }
 

@@ -56,6 +56,33 @@ pub fn append_to(path: &Path, access: Access) -> io::Result<File> {
     }
 }
 
+/// Opens a regular file of mode 0600 for reading and appending, or creates the file. Follows no
+/// symbolic link.
+///
+/// # Errors
+/// The system refuses, or the file is not regular, or an untrusted directory (see [`append_to`])
+/// has a file with several names.
+pub fn open_private(path: &Path) -> io::Result<File> {
+    const FLAGS: OFlags = OFlags::RDWR.union(OFlags::APPEND);
+    let directory = Directory::of(path)?;
+    match directory.create(&directory.name, Access::PRIVATE, FLAGS) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        created => return created,
+    }
+    let file = match directory.open(FLAGS) {
+        Err(error) if is_errno(&error, Errno::LOOP) => Err(foreign("it is a symbolic link")),
+        opened => opened,
+    }?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(foreign("it is not a regular file"));
+    }
+    if !directory.is_trusted()? {
+        refuse_names(&metadata)?;
+    }
+    Ok(file)
+}
+
 /// Makes writes wait for space again: only the opening does not wait.
 fn blocking(file: File) -> io::Result<File> {
     let flags = rustix::fs::fcntl_getfl(&file)?;

@@ -67,6 +67,10 @@ impl Directory {
         Ok(Self { fd, name })
     }
 
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { fd: self.fd.try_clone()?, name: self.name.clone() })
+    }
+
     pub(crate) const fn fd(&self) -> &OwnedFd {
         &self.fd
     }

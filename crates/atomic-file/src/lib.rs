@@ -11,7 +11,7 @@ mod new_file;
 mod read;
 mod sweep;
 
-pub use append::{append_to, rewrite};
+pub use append::{append_to, open_private, rewrite};
 pub use directory::{Access, Owner, make_directory};
-pub use new_file::{NewFile, create, replace};
+pub use new_file::{NewFile, RenamedIn, create, replace};
 pub use read::{open, read, read_to_string};

@@ -50,7 +50,8 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Opens an empty file in the directory of `path`, under a random name. Removes old files that
+    /// Opens an empty file for reading and appending in the directory of `path`, under a random
+    /// name. Removes old files that
     /// killed processes have left under such names.
     ///
     /// # Errors
@@ -60,7 +61,7 @@ impl NewFile {
         let mut attempts = ATTEMPTS;
         loop {
             let temporary = temporary_name(&directory.name)?;
-            match directory.create(&temporary, access, OFlags::WRONLY | OFlags::APPEND) {
+            match directory.create(&temporary, access, OFlags::RDWR | OFlags::APPEND) {
                 Ok(file) => {
                     lock(&file);
                     sweep(&directory, &file, is_temporary);
@@ -77,8 +78,20 @@ impl NewFile {
     /// Renames the file to the final name, and replaces an existing file. Returns the open file.
     ///
     /// # Errors
-    /// The system refuses; an existing file remains.
+    /// The system refuses. An existing file remains, except if only the directory could not be
+    /// written to the disk.
     pub fn replace(self) -> io::Result<File> {
+        let (file, directory) = self.rename()?;
+        directory.sync()?;
+        Ok(file)
+    }
+
+    /// As [`replace`](Self::replace), for a writer that goes on with the file. After a power cut
+    /// the name may lead to the previous file until the returned directory is synchronised.
+    ///
+    /// # Errors
+    /// The system refuses; an existing file remains.
+    pub fn rename(self) -> io::Result<(File, RenamedIn)> {
         self.put(|directory, temporary, name| {
             renameat(directory.fd(), temporary, directory.fd(), name)
         })
@@ -89,7 +102,7 @@ impl NewFile {
     /// # Errors
     /// The name exists, or the system refuses.
     pub fn create(self) -> io::Result<File> {
-        self.put(|directory, temporary, name| {
+        let put = self.put(|directory, temporary, name| {
             let fd = directory.fd();
             match renameat_with(fd, temporary, fd, name, RenameFlags::NOREPLACE) {
                 // File systems without this flag.
@@ -100,21 +113,39 @@ impl NewFile {
                 }
                 renamed => renamed,
             }
-        })
+        });
+        let (file, directory) = put?;
+        directory.sync()?;
+        Ok(file)
     }
 
     fn put(
         mut self,
         rename: impl FnOnce(&Directory, &OsStr, &OsStr) -> Result<(), Errno>,
-    ) -> io::Result<File> {
+    ) -> io::Result<(File, RenamedIn)> {
         self.file.sync_all()?;
+        // Nothing fails after the rename.
+        let (file, directory) = (self.file.try_clone()?, self.directory.try_clone()?);
         if let Some(temporary) = &self.temporary {
             rename(&self.directory, temporary, &self.directory.name)?;
         }
         self.temporary = None;
         unlock(&self.file);
-        self.directory.sync()?;
-        self.file.try_clone()
+        Ok((file, RenamedIn(directory)))
+    }
+}
+
+/// Directory in which a file was renamed.
+#[derive(Debug)]
+pub struct RenamedIn(Directory);
+
+impl RenamedIn {
+    /// Waits until the disk has the name.
+    ///
+    /// # Errors
+    /// The disk is broken.
+    pub fn sync(&self) -> io::Result<()> {
+        self.0.sync()
     }
 }
 

@@ -44,6 +44,8 @@ turn_types::labels! {
         Webhook => "webhook",
         /// Redis (`accounting.redis`).
         Redis => "redis",
+        /// The file of open sessions, by which sessions get an end after a crash.
+        Ledger => "ledger",
     }
 }
 

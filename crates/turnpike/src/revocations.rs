@@ -2,7 +2,6 @@
 //! change replaces the file as a whole. Of a secret or key it has a hash, so that another one of
 //! the same name is not refused.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -338,6 +337,8 @@ fn broken(path: &Path, why: &str) -> Failure {
 mod tests {
     use turn_proto::SharedSecret;
     use turn_types::{Secret, UnixSeconds};
+
+    use std::fs;
 
     use super::*;
 

@@ -64,7 +64,7 @@ pub(crate) fn start(settings: &Settings, workers: &Workers) -> Result<Option<Ses
     let (writer, delivery) = (writer.transpose()?, delivery.transpose()?);
     let redis = settings.statistics().map(|url| redis(&url, workers, &mut events));
     let outputs = Outputs {
-        recorder: queues.start(settings, &mut events)?,
+        recorder: queues.start(settings, workers, &mut events)?,
         writer,
         delivery,
         redis: redis.transpose()?,
@@ -93,12 +93,18 @@ impl Queues {
         lines
     }
 
-    fn start(self, settings: &Settings, events: &mut SessionEvents) -> Result<Option<Recorder>> {
+    fn start(
+        self,
+        settings: &Settings,
+        workers: &Workers,
+        events: &mut SessionEvents,
+    ) -> Result<Option<Recorder>> {
         if self.queues.is_empty() {
             return Ok(None);
         }
         let ledger = settings.data.directory.join(LEDGER);
-        let recorder = Recorder::start(&ledger, events.add(&self.outputs), self.queues);
+        let lost = losses(workers, RecordOutput::Ledger).lost;
+        let recorder = Recorder::start(&ledger, lost, events.add(&self.outputs), self.queues);
         recorder.map(Some).or_fail("cannot start a thread")
     }
 }

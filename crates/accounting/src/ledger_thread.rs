@@ -1,0 +1,199 @@
+//! The thread that writes the ledger.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use control::limits::SESSION_EVENTS;
+
+use crate::lasting_state::StateLog;
+use crate::ledger::Ledger;
+use crate::ledger_queue::{Entry, LedgerQueue, Returned, Work};
+use crate::limits::SYNC_EVERY;
+use crate::lines::{ended_in, missing_from};
+use crate::outputs::{Files, Progress};
+use crate::record::Record;
+
+/// Parts of an output that the ledger needs.
+pub(crate) struct LedgerOutput {
+    pub(crate) progress: Progress,
+    pub(crate) files: Files,
+}
+
+/// Opens a ledger; `None` while another process has it.
+pub(crate) type Open = Box<dyn FnMut(&Path) -> io::Result<Option<Ledger>> + Send>;
+
+/// Starts the thread, which ends at [`LedgerQueue::end`].
+///
+/// # Errors
+/// There is no thread left.
+pub(crate) fn start(
+    path: &Path,
+    open: Open,
+    queue: LedgerQueue,
+    outputs: Vec<LedgerOutput>,
+) -> io::Result<()> {
+    let path = path.to_owned();
+    let failures = StateLog::default();
+    let writer = LedgerWriter { path, open, ledger: None, queue, outputs, failures };
+    thread::Builder::new().name("ledger".to_owned()).spawn(move || writer.run())?;
+    Ok(())
+}
+
+/// The state of the thread.
+pub(crate) struct LedgerWriter {
+    path: PathBuf,
+    open: Open,
+    /// `None` while the predecessor has it, or the disk fails.
+    ledger: Option<Ledger>,
+    queue: LedgerQueue,
+    outputs: Vec<LedgerOutput>,
+    failures: StateLog,
+}
+
+impl LedgerWriter {
+    fn run(mut self) {
+        let mut looked: Option<Instant> = None;
+        loop {
+            self.append_waiting();
+            let is_due = looked.is_none_or(|looked| looked.elapsed() >= SYNC_EVERY);
+            if is_due || self.queue.is_look_wanted() {
+                looked = Some(Instant::now());
+                self.look();
+                if self.queue.note_look() {
+                    break;
+                }
+            }
+            self.queue.wait_for_work(SYNC_EVERY);
+        }
+        // The lock is free before the recorder goes on.
+        drop(self.ledger);
+        self.queue.note_end();
+    }
+
+    /// Appends the records that wait, sorted by time, until the disk refuses one.
+    fn append_waiting(&mut self) {
+        let Some(ledger) = &mut self.ledger else { return };
+        while let Some(work) = self.queue.take() {
+            let appended = match &work {
+                Work::Append(Entry { record, line }) => ledger.append(record, line),
+                Work::Close(session) => ledger.close(session),
+            };
+            if let Err(error) = appended {
+                self.queue.put_back(work);
+                return self.failures.failed(CANNOT, &error);
+            }
+            self.queue.note_appended();
+        }
+    }
+
+    /// Opens the ledger, ends lost sessions, and confirms ends that outputs have stored.
+    pub(crate) fn look(&mut self) {
+        if self.ledger.is_none() {
+            let opened = (self.open)(&self.path);
+            match opened.and_then(|ledger| ledger.map(|one| self.begin(one)).transpose()) {
+                Ok(Some(ledger)) => self.ledger = Some(ledger),
+                Ok(None) => return self.queue.note_stuck(),
+                Err(error) => {
+                    self.queue.note_stuck();
+                    return self.failures.failed(CANNOT, &error);
+                }
+            }
+        }
+        self.append_waiting();
+        if let Err(error) = self.end_lost().and_then(|()| self.confirm()) {
+            return self.failures.failed(CANNOT, &error);
+        }
+        self.failures.works("the file of open sessions is written again");
+    }
+
+    /// Sends again what outputs may lack. After an error the ledger is opened again.
+    fn begin(&self, ledger: Ledger) -> io::Result<Ledger> {
+        let unconfirmed = ledger.unconfirmed()?;
+        if !unconfirmed.is_empty() {
+            for (output, LedgerOutput { files, .. }) in self.outputs.iter().enumerate() {
+                let missing = missing_from(&files(), &unconfirmed).into_iter();
+                self.queue.give_back(missing.map(|line| Returned { output, line: line.into() }));
+            }
+        }
+        Ok(ledger)
+    }
+
+    /// Writes end records of sessions that no process has. After an error the others follow later.
+    fn end_lost(&mut self) -> io::Result<()> {
+        let Some(survivors) = self.queue.take_survivors() else { return Ok(()) };
+        let Some(ledger) = &mut self.ledger else { return Ok(()) };
+        let (mut ended, mut outcome) = (Vec::new(), Ok(()));
+        match ledger.lost(&survivors) {
+            Ok(lost) => {
+                for record in lost {
+                    let line = record.line();
+                    outcome = ledger.append(&record, &line);
+                    if outcome.is_err() {
+                        break;
+                    }
+                    ended.push((record, Arc::<str>::from(line)));
+                }
+            }
+            Err(error) => outcome = Err(error),
+        }
+        if outcome.is_err() {
+            self.queue.put_survivors_back(survivors);
+        }
+        if !ended.is_empty() {
+            let sessions = ended.len();
+            tracing::warn!(
+                sessions,
+                "sessions of a process that ended unexpectedly have their end records now"
+            );
+            self.give_back_lost(&ended);
+        }
+        outcome
+    }
+
+    /// Returns end records to the outputs that have no end of the session. An output may have one
+    /// that the ledger lacks: its disk hung before the crash.
+    fn give_back_lost(&self, ended: &[(Record, Arc<str>)]) {
+        for (output, LedgerOutput { files, .. }) in self.outputs.iter().enumerate() {
+            let ids = ended.iter().map(|(record, _)| record.id.as_str()).collect();
+            let has_end = ended_in(&files(), &ids);
+            let lines = ended
+                .iter()
+                .filter(|(record, _)| !has_end.contains(&(record.id.clone(), record.started)));
+            let line = |(_, line): &(Record, Arc<str>)| Returned { output, line: Arc::clone(line) };
+            self.queue.give_back(lines.map(line));
+        }
+    }
+
+    fn confirm(&mut self) -> io::Result<()> {
+        let Some(ledger) = &mut self.ledger else { return Ok(()) };
+        // An output that is stuck loses and counts what its queue does not hold.
+        let is_over = ledger.unconfirmed_len() >= SESSION_EVENTS
+            || self.queue.is_delivered()
+                && self.outputs.iter().all(|output| output.progress.is_done());
+        if is_over {
+            ledger.confirm()?;
+        }
+        ledger.sync()
+    }
+}
+
+const CANNOT: &str = "the file of open sessions cannot be written: after a crash they may have no end record; see that \
+                      the server may write to data.directory";
+
+#[cfg(test)]
+impl LedgerWriter {
+    /// A writer for one output without files.
+    pub(crate) fn for_test(path: &Path, open: Open, queue: LedgerQueue) -> Self {
+        let output = LedgerOutput { progress: Progress::default(), files: Box::new(Vec::new) };
+        let failures = StateLog::default();
+        let (path, outputs) = (path.to_owned(), vec![output]);
+        Self { path, open, ledger: None, queue, outputs, failures }
+    }
+
+    pub(crate) fn ledger_mut(&mut self) -> &mut Ledger {
+        self.ledger.as_mut().expect("an open ledger")
+    }
+}

@@ -1,0 +1,182 @@
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+
+use control::limits::SESSION_EVENTS;
+use control::{RecordOutput, SessionEvents};
+use turn_proto::{AllocationRecord, EndReason};
+use turn_types::{AllocationId, WorkerId};
+
+use super::*;
+use crate::outputs::{Lines, output_queue};
+
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("recorder-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn ledger(&self) -> PathBuf {
+        self.0.join("open")
+    }
+
+    /// Ids of the sessions that a successor would end.
+    fn lost(&self) -> Vec<String> {
+        let ledger = Ledger::open(&self.ledger()).unwrap().unwrap();
+        let lost = ledger.lost(&BTreeSet::new()).unwrap();
+        lost.into_iter().map(|record| record.id).collect()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+fn record(number: u64) -> Box<AllocationRecord> {
+    let mut record = AllocationRecord::sample();
+    record.id = AllocationId::new(WorkerId(0), number);
+    Box::new(record)
+}
+
+fn started(number: u64) -> SessionEvent {
+    SessionEvent::Created(record(number))
+}
+
+fn ended(number: u64) -> SessionEvent {
+    let mut record = record(number);
+    record.end = Some((EndReason::Expired, record.created));
+    SessionEvent::Ended(record)
+}
+
+/// A recorder, and the queue of its only output.
+struct Running {
+    events: SessionEvents,
+    recorder: Recorder,
+    lines: Lines,
+    lost: Arc<AtomicU64>,
+}
+
+impl Running {
+    fn start(directory: &Directory, open: Open) -> Self {
+        let none = Box::new(|lost| panic!("{lost} records are lost"));
+        let (queue, lines) = output_queue(none, Box::new(Vec::new));
+        let mut events = SessionEvents::default();
+        let taken = events.add(&[RecordOutput::File]);
+        let lost = Arc::<AtomicU64>::default();
+        let count = Arc::clone(&lost);
+        let count = Box::new(move |records| {
+            count.fetch_add(records, Ordering::Relaxed);
+        });
+        let path = directory.ledger();
+        let recorder = Recorder::start_with(&path, open, count, taken, vec![queue]).unwrap();
+        Self { events, recorder, lines, lost }
+    }
+
+    /// Waits for the line of an output.
+    fn line(&self) -> Record {
+        let line = self.lines.recv_timeout(Duration::from_secs(60)).unwrap();
+        self.lines.done();
+        serde_json::from_str(&line).unwrap()
+    }
+
+    fn put(&self, event: &SessionEvent) {
+        let queue = &self.events.queues()[0];
+        test_support::eventually("space", || queue.put(event.clone()));
+    }
+
+    fn end(self) {
+        drop(self.events);
+        self.recorder.join();
+    }
+}
+
+/// Opens a ledger after `release` is dropped: the disk hangs.
+fn hanging() -> (Sender<()>, Open) {
+    let (release, hangs) = channel::<()>();
+    let open: Open = Box::new(move |path| {
+        let _ = hangs.recv();
+        Ledger::open(path)
+    });
+    (release, open)
+}
+
+#[test]
+fn outputs_get_records_while_the_disk_of_the_ledger_hangs() {
+    let directory = Directory::new("hangs");
+    let (release, open) = hanging();
+    let running = Running::start(&directory, open);
+    running.put(&started(1));
+    running.put(&ended(1));
+    assert_eq!(running.line().event, RecordEvent::End);
+
+    // More sessions than the queue has space for: their starts are lost, and counted.
+    const MORE: u64 = 50;
+    let waiting = SESSION_EVENTS as u64 - 2;
+    (2..2 + waiting).for_each(|number| running.put(&started(number)));
+    (0..MORE).for_each(|number| running.put(&started(1_000_000 + number)));
+    // Ended sessions are closed later, and not ended a second time.
+    for number in 2..2 + MORE {
+        running.put(&ended(number));
+        assert_eq!(running.line().event, RecordEvent::End);
+    }
+    assert_eq!(running.lost.load(Ordering::Relaxed), MORE);
+
+    drop(release);
+    let open = waiting - MORE;
+    test_support::eventually("the ledger has the rest", || {
+        let text = std::fs::read_to_string(directory.ledger()).unwrap_or_default();
+        text.matches("\"closed\"").count() as u64 == MORE
+    });
+    running.end();
+    assert_eq!(directory.lost().len() as u64, open, "only those that have no end");
+}
+
+#[test]
+fn the_end_of_the_server_does_not_wait_for_ever_for_a_disk() {
+    let directory = Directory::new("hangs-at-the-end");
+    let (release, open) = hanging();
+    let running = Running::start(&directory, open);
+    running.put(&started(1));
+    running.end();
+    drop(release);
+}
+
+/// Until now, an error while lost sessions were read left them without an end for good.
+#[test]
+fn lost_sessions_get_their_ends_after_an_error_of_the_disk() {
+    let directory = Directory::new("unreadable");
+    let running = Running::start(&directory, Box::new(Ledger::open));
+    running.put(&started(1));
+    running.end();
+
+    // The disk returns errors for the first attempt.
+    let queue = LedgerQueue::default();
+    let mut ledger = Ledger::open(&directory.ledger()).unwrap().unwrap();
+    let path = directory.ledger();
+    let unreadable = File::options().append(true).open(&path).unwrap();
+    let readable = ledger.swap_file(unreadable);
+    let mut ledgers = [Some(ledger)];
+    let open: Open = Box::new(move |_| Ok(ledgers[0].take()));
+    let mut writer = ledger_thread::LedgerWriter::for_test(&path, open, queue.clone());
+    queue.compare(BTreeSet::new());
+    writer.look();
+    assert!(queue.take_returned().is_empty());
+    writer.ledger_mut().swap_file(readable);
+    writer.look();
+    writer.look();
+    let returned = queue.take_returned();
+    assert_eq!(returned.len(), 1, "one end");
+    assert!(returned[0].line.contains("process_lost"));
+    drop(writer);
+    assert_eq!(directory.lost(), [""; 0]);
+}
