@@ -335,10 +335,10 @@ fn broken(path: &Path, why: &str) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use turn_proto::SharedSecret;
     use turn_types::{Secret, UnixSeconds};
-
-    use std::fs;
 
     use super::*;
 
