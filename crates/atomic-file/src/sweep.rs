@@ -53,7 +53,7 @@ fn remove_abandoned(directory: &Directory, name: &OsStr, now: i64) {
     // A name may belong to a pipe or link that another user has made.
     let Ok(found) = statat(directory.fd(), name, AtFlags::SYMLINK_NOFOLLOW) else { return };
     let is_regular = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
-    if !is_regular || now.saturating_sub(found.st_mtime as i64) < AGE_MIN {
+    if !is_regular || now.saturating_sub(found.st_mtime) < AGE_MIN {
         return;
     }
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
