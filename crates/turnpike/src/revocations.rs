@@ -251,6 +251,12 @@ fn kept_until(now: Now, until_unix: Option<u64>) -> Instant {
     now.instant + Duration::from_secs(left)
 }
 
+/// End of a revocation that lasts for a time. `None`, and so no end, while the host's clock has not
+/// been set since its start (before 2001): after a restart the set clock would end it too early.
+pub(crate) fn end_after(now: u64, lasts: Duration) -> Option<u64> {
+    TIMES.contains(&now).then(|| now.saturating_add(lasts.as_secs()))
+}
+
 /// End of a name's revocation by the time in it: the later one where both of its parts may be
 /// times. `None` where there is none, or it is over: the name is a user's. A name of digits alone
 /// is one as well, since ids of users look like times.
@@ -409,6 +415,25 @@ mod tests {
         // A jump back: the wall clock keeps it.
         revocations.add(&policy(), &alice, at(1000), Some(1100)).unwrap();
         assert!(!revocations.prune(Now { unix: UnixSeconds(0), ..at(5000) }));
+    }
+
+    /// A host without a clock of its own starts in 1970, and sets the clock later.
+    #[test]
+    fn a_clock_that_was_not_set_ends_no_revocation() {
+        let day = Duration::from_secs(86_400);
+        assert_eq!(end_after(1_700_000_000, day), Some(1_700_086_400));
+        let mut revocations =
+            Revocations { file: FileWriter::new(PathBuf::new()), all: Vec::new() };
+        let alice = what(RevokedKind::Name, "alice");
+        revocations.add(&policy(), &alice, at(60), end_after(60, day)).unwrap();
+        let set = Now { unix: UnixSeconds(1_800_000_000), ..at(120 + day.as_secs()) };
+        assert!(!revocations.prune(set));
+        // The time in a name is the end of the credential.
+        let name = what(RevokedKind::Name, "1900000000:bob");
+        let end = end_of_name("1900000000:bob", ':', 60);
+        revocations.add(&policy(), &name, at(60), end).unwrap();
+        assert!(!revocations.prune(set));
+        assert_eq!(revocations.list().len(), 2);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use turn_types::Realm;
 use crate::boot;
 use crate::file_writer::Written;
 use crate::reload::InForce;
-use crate::revocations::end_of_name;
+use crate::revocations::{end_after, end_of_name};
 
 impl InForce {
     /// Refuses a credential from now on, and ends its sessions. Another thread writes the file.
@@ -25,7 +25,7 @@ impl InForce {
         let RevokeWish { what, lasts } = wish;
         let now = Clock::now();
         let until = match (lasts, what.kind) {
-            (Some(lasts), _) => Some(now.unix.0.saturating_add(lasts.as_secs())),
+            (Some(lasts), _) => end_after(now.unix.0, lasts),
             (None, RevokedKind::Name) => {
                 end_of_name(&what.name, self.policy.auth.separator, now.unix.0)
             }
