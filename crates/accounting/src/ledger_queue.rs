@@ -71,7 +71,7 @@ pub(crate) struct Returned {
 /// Work of the ledger's thread.
 #[derive(Debug)]
 pub(crate) enum Work {
-    Append(Entry),
+    Append(Box<Entry>),
     Close(ClosedSession),
 }
 
@@ -172,7 +172,7 @@ impl LedgerQueue {
     /// Takes the oldest record, or an ended session after all records.
     pub(crate) fn take(&self) -> Option<Work> {
         let mut state = self.state();
-        let record = state.waiting.pop_front().map(Work::Append);
+        let record = state.waiting.pop_front().map(Box::new).map(Work::Append);
         record.or_else(|| state.closed.pop_front().map(Work::Close))
     }
 
@@ -180,7 +180,7 @@ impl LedgerQueue {
     pub(crate) fn put_back(&self, work: Work) {
         let mut state = self.state();
         match work {
-            Work::Append(entry) => state.waiting.push_front(entry),
+            Work::Append(entry) => state.waiting.push_front(*entry),
             Work::Close(session) => state.closed.push_front(session),
         }
         self.set_stuck(state);

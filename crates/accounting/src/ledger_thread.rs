@@ -10,7 +10,7 @@ use control::limits::SESSION_EVENTS;
 
 use crate::lasting_state::StateLog;
 use crate::ledger::Ledger;
-use crate::ledger_queue::{Entry, LedgerQueue, Returned, Work};
+use crate::ledger_queue::{LedgerQueue, Returned, Work};
 use crate::limits::SYNC_EVERY;
 use crate::lines::{ended_in, missing_from};
 use crate::outputs::{Files, Progress};
@@ -78,7 +78,7 @@ impl LedgerWriter {
         let Some(ledger) = &mut self.ledger else { return };
         while let Some(work) = self.queue.take() {
             let appended = match &work {
-                Work::Append(Entry { record, line }) => ledger.append(record, line),
+                Work::Append(entry) => ledger.append(&entry.record, &entry.line),
                 Work::Close(session) => ledger.close(session),
             };
             if let Err(error) = appended {

@@ -215,16 +215,7 @@ impl Server {
                 Some(read) = self.in_force.certificate_watch.next() => {
                     self.in_force.take_certificates(&self.handle, read);
                 }
-                _ = watch.tick() => {
-                    let looked = watchdog.look(&self.handle.workers);
-                    self.report(watchdog.all_alive(), drain);
-                    looked?;
-                    if let Some((request, failure)) = self.reload_job.late() {
-                        self.finish_reload(request, Err(failure)).await;
-                    }
-                    self.tables.look();
-                    self.in_force.follow_tables(&self.handle, &mut self.tables).await;
-                }
+                _ = watch.tick() => self.look(&mut watchdog, drain).await?,
                 () = sleep(DRAIN_LOOK), if drain.is_some() => {}
             }
             if self.is_drained(drain, &mut empty_since) {
@@ -232,6 +223,19 @@ impl Server {
             }
         }
         self.stop().await
+    }
+
+    /// Looks at the workers, a reload that is late, and the tables.
+    async fn look(&mut self, watchdog: &mut Watchdog, drain: Option<Draining>) -> Result<()> {
+        let looked = watchdog.look(&self.handle.workers);
+        self.report(watchdog.all_alive(), drain);
+        looked?;
+        if let Some((request, failure)) = self.reload_job.late() {
+            self.finish_reload(request, Err(failure)).await;
+        }
+        self.tables.look();
+        self.in_force.follow_tables(&self.handle, &mut self.tables).await;
+        Ok(())
     }
 
     /// Does as a signal says. Breaks if it ends a server that was told to end before.

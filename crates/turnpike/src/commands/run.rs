@@ -18,6 +18,7 @@ use linux_net::Clock;
 use settings::value::HttpListen;
 use settings::{Settings, SignalAction};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use turn_session::Certificates;
 
 use self::control_sockets::ControlSockets;
 use self::user_database::UserDatabase;
@@ -250,10 +251,7 @@ impl Launch<'_> {
             |(listener, routes)| tokio::spawn(admin::serve(listener, routes)).abort_handle();
         let serving = served.into_iter().map(serve).collect();
         if let Some(order) = order {
-            let store = renewal::store(&self.settings);
-            let counters = Arc::clone(handle.workers.control_plane());
-            let refused = move || counters.add(Series::CertificatesRefused, 1);
-            tokio::spawn(renewal::renew(order, store, certificates.in_force(), refused));
+            start_renewal(order, &self.settings, &handle, certificates.in_force());
         }
         let orders = started.retiring.as_ref().map(Retiring::orders).cloned().unwrap_or_default();
         let given = match started.retiring {
@@ -307,6 +305,19 @@ impl Launch<'_> {
         };
         server.run().await
     }
+}
+
+/// Starts the task that orders certificates of the server.
+fn start_renewal(
+    order: Order,
+    settings: &Settings,
+    handle: &Handle,
+    certificates: Arc<Certificates>,
+) {
+    let store = renewal::store(settings);
+    let counters = Arc::clone(handle.workers.control_plane());
+    let refused = move || counters.add(Series::CertificatesRefused, 1);
+    tokio::spawn(renewal::renew(order, store, certificates, refused));
 }
 
 /// Continues the counters of a process before, and tells of the allocations that were taken over.
