@@ -121,9 +121,11 @@ impl LogLevel {
         self.reopen.store(true, Ordering::Relaxed);
     }
 
-    /// Number of lines that found the queue full.
-    pub(crate) fn lines_lost(&self) -> u64 {
-        self.lost.as_ref().map_or(0, |lost| lost.dropped_lines() as u64)
+    /// Reader of the number of lines that found the queue full. Keeps no writer alive: its last
+    /// lines are written when the last `LogLevel` is dropped.
+    pub(crate) fn lines_lost(&self) -> impl Fn() -> u64 + use<> {
+        let lost = self.lost.clone();
+        move || lost.as_ref().map_or(0, |lost| lost.dropped_lines() as u64)
     }
 
     /// Recent warnings and errors.
@@ -286,13 +288,14 @@ mod tests {
         let held = lock.lock().unwrap();
         let (mut writer, guard) = queued(stalled);
         let level = LogLevel { lost: Some(writer.error_counter()), ..LogLevel::default() };
-        assert_eq!(level.lines_lost(), 0);
+        let lines_lost = level.lines_lost();
+        assert_eq!(lines_lost(), 0);
         // Some are in the buffer of the writer.
         let line = [b'.'; 1024];
         for _ in 0..QUEUED_LINES_MAX + 200 {
             writer.write_all(&line).unwrap();
         }
-        assert!((1..=200).contains(&level.lines_lost()), "{}", level.lines_lost());
+        assert!((1..=200).contains(&lines_lost()), "{}", lines_lost());
         drop(held);
         drop(guard);
     }
