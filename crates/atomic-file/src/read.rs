@@ -7,6 +7,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
 
 /// Reads a regular file of up to `bytes_max` bytes. Follows symbolic links.
 ///
@@ -39,8 +40,13 @@ pub fn open(path: &Path) -> io::Result<File> {
     // Opening a device may have an effect, such as that of a watchdog.
     refuse_special(fs::metadata(path)?.file_type())?;
     // The name may lead to a pipe by now.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = File::from(openat(CWD, path, flags, Mode::empty())?);
+    let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = match openat(CWD, path, flags | OFlags::NONBLOCK, Mode::empty()) {
+        // Another process has a lease of the file, such as a file server: it gives the lease up.
+        Err(Errno::AGAIN) => openat(CWD, path, flags, Mode::empty())?,
+        opened => opened?,
+    };
+    let file = File::from(file);
     refuse_special(file.metadata()?.file_type())?;
     Ok(file)
 }
