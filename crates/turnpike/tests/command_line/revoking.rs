@@ -89,7 +89,7 @@ impl Scene {
     /// Tries a call, and waits until it is refused for this reason.
     fn is_refused(&self, user: &str, secret: &str, reason: &str) {
         let _demo = self.call(user, secret);
-        wait_until("the call is refused", || stdout(&self.ask(&["why", user])).contains(reason));
+        eventually("the call is refused", || stdout(&self.ask(&["why", user])).contains(reason));
         assert_eq!(self.live(user), 0);
     }
 
@@ -99,7 +99,7 @@ impl Scene {
     }
 
     fn wait_for_call(&self, user: &str) {
-        wait_until("the call is live", || self.live(user) == 2);
+        eventually("the call is live", || self.live(user) == 2);
     }
 }
 
@@ -114,7 +114,7 @@ fn a_revoked_user_is_cut_off_until_restored() {
     let listener = json(&call.ask(&["status", "--json"]))["listeners"][0].clone();
     let port = listener.as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
     let _demo = Demo::start(port, "bob", "of-bob-alone");
-    wait_until("it is refused", || {
+    eventually("it is refused", || {
         let why = stdout(&call.ask(&["why", "bob"]));
         why.contains("credential_revoked")
     });

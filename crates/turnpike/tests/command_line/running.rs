@@ -67,7 +67,7 @@ fn a_call_is_seen_and_ended_and_a_second_sigterm_does_not_wait_for_the_other() {
     let mut call = Call::through("[shutdown]\ndrain = \"10 min\"\n");
 
     // The samples of a server that nobody watches are seconds apart.
-    wait_until("the call has a rate", || {
+    eventually("the call has a rate", || {
         let now = json(&call.ask(&["status", "--json"]))["now"].clone();
         now["rates"]["to_peers"]["packets_per_second"].as_u64().unwrap() > 10
             && now["rates"]["from_clients"]["bits_per_second"].as_u64().unwrap() > 10_000
@@ -86,7 +86,7 @@ fn a_call_is_seen_and_ended_and_a_second_sigterm_does_not_wait_for_the_other() {
     assert_eq!(peers.matches("    permission 127.0.0.1 (").count(), 2, "{peers}");
     assert_eq!(json(&call.ask(&["why", &id, "--json"]))["session"]["user"], "bob");
     assert_eq!(json(&call.ask(&["session", "end", &id, "--json"]))["id"], id.as_str());
-    wait_until("one is left", || call.sessions().len() == 1);
+    eventually("one is left", || call.sessions().len() == 1);
     assert!(stdout(&call.ask(&["why", &id])).starts_with(&format!("no live session {id}")));
     call.server.wait_for("ended_by_operator");
 
@@ -108,7 +108,7 @@ fn a_drain_without_a_deadline_waits_for_the_last_call() {
     call.server.wait_for("draining");
     let [first, second] = &call.sessions()[..] else { panic!("a call was cut") };
     call.end(first);
-    wait_until("one is left", || call.sessions().len() == 1);
+    eventually("one is left", || call.sessions().len() == 1);
     call.end(second);
     call.server.wait_for("stopped");
     assert!(call.server.process.wait().unwrap().success());

@@ -104,7 +104,7 @@ fn after_a_kill_each_session_has_one_end_record() {
         call.sessions().iter().map(|session| session["id"].as_str().unwrap().to_owned()).collect();
     // A session started just before a kill may leave nothing.
     let ledger = format!("{}/open-sessions.jsonl", call.data);
-    wait_until("the file has the sessions", || {
+    eventually("the file has the sessions", || {
         let text = std::fs::read_to_string(&ledger).unwrap_or_default();
         ids.iter().all(|id| text.contains(id))
     });
@@ -121,7 +121,7 @@ fn after_a_kill_each_session_has_one_end_record() {
     let of = |ends: &[Value], id: &String| {
         ends.iter().filter(|end| end["id"] == **id).map(|end| end["reason"].clone()).collect()
     };
-    wait_until("the ends of the killed process", || ends().len() >= ids.len());
+    eventually("the ends of the killed process", || ends().len() >= ids.len());
     server.stop();
     for id in &ids {
         let reasons: Vec<Value> = of(&ends(), id);

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
+pub(crate) use test_support::eventually;
 
 /// A directory of a test's own, gone when the test is.
 pub(crate) struct Directory(pub(crate) PathBuf);
@@ -176,7 +177,7 @@ impl Call {
                 .spawn()
                 .unwrap();
         let call = Self { server, demo, data, _directory: directory };
-        wait_until("both ends of the call send", || {
+        eventually("both ends of the call send", || {
             let sessions = call.sessions();
             sessions.len() == 2 && sessions.iter().all(|one| one["to_peers"]["packets"] != 0)
         });
@@ -212,9 +213,4 @@ pub(crate) fn first_start(directory: &Directory, port: u16) -> Server {
         .env("TURNPIKE_LISTEN", format!("[\"127.0.0.1:{port}\"]"))
         .env("TURNPIKE_RELAY__ADDRESSES", "[\"127.0.0.1\"]");
     Server::start(command)
-}
-
-/// Asks again and again; each question takes the program milliseconds.
-pub(crate) fn wait_until(what: &str, reached: impl Fn() -> bool) {
-    assert!((0..1000).any(|_| reached()), "not reached: {what}");
 }
