@@ -398,12 +398,22 @@ impl Policy {
         self.relay_of(family).next().is_some() || self.prefixes_of(family).next().is_some()
     }
 
-    /// Returns the number of relayed addresses of a family that a worker has, and can still give.
-    pub(crate) fn port_supply(&self, family: IpFamily, worker: WorkerId) -> Supply {
+    /// Returns the number of relayed addresses of a family that a worker has, and can still give;
+    /// of pairs of ports, where a pair is required.
+    pub(crate) fn port_supply(
+        &self,
+        family: IpFamily,
+        worker: WorkerId,
+        requirement: PortRequirement,
+    ) -> Supply {
+        let ports_of_one = match requirement {
+            PortRequirement::Any => 1,
+            PortRequirement::Even | PortRequirement::EvenWithNext => 2,
+        };
         let mut supply = Supply { free: 0, capacity: 0 };
         for relay in self.relay_of(family) {
-            supply.free += relay.ports.free(self.ports);
-            supply.capacity += self.ports.count();
+            supply.free += relay.ports.free(self.ports, requirement);
+            supply.capacity += self.ports.count() / ports_of_one;
         }
         for prefix in self.prefixes_of(family) {
             let Supply { free, capacity } = prefix.supply(worker);

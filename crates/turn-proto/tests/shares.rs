@@ -29,7 +29,7 @@ fn client(address: impl std::fmt::Display, number: u32) -> Client {
     client
 }
 
-/// A client in a `/64` of its own within one `/48`.
+/// A client in a separate `/64` of one `/48`.
 fn of_site(number: u32) -> Client {
     let network = u128::from(number as u16) * 4099 % 65_536;
     let address = Ipv6Addr::from_bits(SITE | network << 64 | 1);
@@ -57,7 +57,7 @@ fn a_site_leaves_relay_ports_to_others() {
     for number in 0..10 {
         assert!(allocates_elsewhere(&mut world, number), "client {number} of another network");
     }
-    // Allocations that end count no more: those of the site live on until then.
+    // Ended allocations count no more; the site's allocations live until then.
     assert_eq!(world.server.allocations().count(), count + 10);
     for number in 0..100 {
         let mut leaving = of_site(number);
@@ -65,6 +65,29 @@ fn a_site_leaves_relay_ports_to_others() {
         leaving.refresh(&mut world, Some(0)).success();
     }
     assert_eq!(of_site(1000).try_allocate(&mut world, |_| ()).code(), None);
+}
+
+/// A reservation outlives its allocation, and pairs are fewer than ports.
+#[test]
+fn a_site_leaves_pairs_of_ports_to_others() {
+    let mut world = World::with(with_secret(400));
+    let pair = |builder: &mut MessageBuilder<'_>| {
+        builder.even_port(true);
+    };
+    let reserves = |world: &mut World, mut client: Client| {
+        let is_granted = client.try_allocate(world, pair).code().is_none();
+        if is_granted {
+            client.refresh(world, Some(0)).success();
+        }
+        is_granted
+    };
+    let count = (0..400).filter(|number| reserves(&mut world, of_site(*number))).count();
+    assert!((150..200).contains(&count), "{count}");
+    assert_eq!(world.refusals().last(), Some(&Refusal::PortsShare));
+    for number in 0..5 {
+        let other = client(format_args!("198.51.{number}.1"), 2000 + number);
+        assert!(reserves(&mut world, other), "client {number} of another network");
+    }
 }
 
 #[test]
@@ -98,7 +121,7 @@ fn policy_with_total(total: u32) -> Policy {
     policy
 }
 
-/// Without a limit per address many customers share one: networks say nothing.
+/// Without a limit per address, many customers share an address: networks do not count.
 #[test]
 fn an_address_of_many_customers_has_all_ports() {
     let mut policy = with_secret(100);

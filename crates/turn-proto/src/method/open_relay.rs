@@ -92,7 +92,7 @@ impl Allocate<'_> {
         if !policy.relays_family(family) {
             return Err(Refusal::FamilyUnsupported);
         }
-        allocation.quota.check_ports(policy.port_supply(family, self.ids.worker()))?;
+        allocation.quota.check_ports(policy.port_supply(family, self.ids.worker(), requirement))?;
         self.claim_free(policy, family, allocation.wanted.kept.protocol, requirement)
     }
 

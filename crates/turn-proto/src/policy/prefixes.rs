@@ -127,7 +127,7 @@ impl RelayPrefix {
         let mut supply = Supply { free: 0, capacity: 0 };
         for (index, table) in tables.enumerate() {
             if let Some(range) = self.places(index) {
-                supply.free += table.first.free(range);
+                supply.free += table.first.free(range, PortRequirement::Any);
                 supply.capacity += range.count();
             }
         }

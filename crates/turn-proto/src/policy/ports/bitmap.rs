@@ -121,15 +121,14 @@ impl RelayPorts {
         self.words.iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum()
     }
 
-    /// Returns the number of free ports of a range. While most are free, excluded ports count as
-    /// free, and ports in use outside of the range as in use.
-    pub(crate) fn free(&self, range: PortRange) -> u32 {
+    /// Returns the number of free ports of a range, or of free pairs. While most ports are free,
+    /// excluded ports count as free, and ports in use outside of the range as in use.
+    pub(crate) fn free(&self, range: PortRange, requirement: PortRequirement) -> u32 {
         let free = range.count().saturating_sub(self.taken.load(Ordering::Relaxed));
-        if free >= range.count() / 4 {
+        if matches!(requirement, PortRequirement::Any) && free >= range.count() / 4 {
             return free;
         }
-        let fitting = |index| self.fitting(range, PortRequirement::Any, index).count_ones();
-        (0..WORDS).map(fitting).sum()
+        (0..WORDS).map(|index| self.fitting(range, requirement, index).count_ones()).sum()
     }
 
     /// The free ports of the `index`-th word that fit.
