@@ -118,7 +118,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Appends the end of a session whose end record the outputs have got.
+    /// Appends the end of a session whose record the outputs have.
     ///
     /// # Errors
     /// As [`append`](Self::append).

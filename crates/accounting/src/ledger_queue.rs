@@ -25,7 +25,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Entry>,
-    /// Ended sessions for whose records the full queue had no space. The outputs have the records.
+    /// Ended sessions without space for their records in the queue. The outputs have the records.
     closed: VecDeque<ClosedSession>,
     /// Numbers of records that were accepted, that the ledger has, and that outputs have.
     accepted: u64,
@@ -77,7 +77,7 @@ pub(crate) enum Work {
 
 /// The recorder's side.
 impl LedgerQueue {
-    /// Puts a record in. Never blocks. Of an end without space only the session's id is kept.
+    /// Adds a record. Never blocks. Without space an ended session leaves its id only.
     /// Returns false if the record is lost: after a crash the ledger has an earlier state of the
     /// session.
     pub(crate) fn put(&self, record: Record, line: Arc<str>) -> bool {

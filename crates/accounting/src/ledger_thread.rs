@@ -25,7 +25,7 @@ pub(crate) struct LedgerOutput {
 /// Opens a ledger; `None` while another process has it.
 pub(crate) type Open = Box<dyn FnMut(&Path) -> io::Result<Option<Ledger>> + Send>;
 
-/// Starts the thread, which ends at [`LedgerQueue::end`].
+/// Starts the thread, until [`LedgerQueue::end`].
 ///
 /// # Errors
 /// There is no thread left.
@@ -68,12 +68,12 @@ impl LedgerWriter {
             }
             self.queue.wait_for_work(SYNC_EVERY);
         }
-        // The lock is free before the recorder goes on.
+        // The lock is free before the recorder continues.
         drop(self.ledger);
         self.queue.note_end();
     }
 
-    /// Appends the records that wait, sorted by time, until the disk refuses one.
+    /// Appends the waiting records, sorted by time, until the disk refuses one.
     fn append_waiting(&mut self) {
         let Some(ledger) = &mut self.ledger else { return };
         while let Some(work) = self.queue.take() {
@@ -109,7 +109,7 @@ impl LedgerWriter {
         self.failures.works("the file of open sessions is written again");
     }
 
-    /// Sends again what outputs may lack. After an error the ledger is opened again.
+    /// Repeats records that outputs may lack. After an error reopens the ledger.
     fn begin(&self, ledger: Ledger) -> io::Result<Ledger> {
         let unconfirmed = ledger.unconfirmed()?;
         if !unconfirmed.is_empty() {

@@ -17,11 +17,11 @@ pub enum AcmeError {
     /// The authority refused a request, or its answer is not understood.
     #[error("{0}")]
     Authority(String),
-    /// The authority cannot be reached, or did not answer a request in time.
+    /// The authority is unreachable, or a request timed out.
     #[error("the certificate authority cannot be reached: {0}")]
     Unreachable(String),
     /// The authority takes no more requests for now: too many came from this account or name, or
-    /// from everybody (429, 503).
+    /// from all clients (429, 503).
     #[error("the certificate authority takes no more requests for now: {what}")]
     Overloaded {
         /// The authority's words.

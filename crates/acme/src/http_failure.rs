@@ -1,4 +1,4 @@
-//! Failures of requests that say nothing about an order: the authority is overloaded, or out of
+//! Failures of requests without a word on the order: the authority is overloaded, or out of
 //! reach.
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use outgoing_http::HttpError;
 
 use crate::problem::described;
 
-/// Failure of a request that says nothing about the order.
+/// Failure of a request without a word on the order.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HttpFailure {
     /// The authority takes no more requests for now.
@@ -49,7 +49,7 @@ impl HttpFailure {
         if !matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             return None;
         }
-        // A proxy answers without a problem document.
+        // A proxy sends no problem document.
         let what = match serde_json::from_slice::<Problem>(body) {
             Ok(problem) => described(&problem),
             Err(_) => format!("it answers with status {}", status.as_u16()),

@@ -86,7 +86,7 @@ impl NewFile {
         Ok(file)
     }
 
-    /// As [`replace`](Self::replace), for a writer that goes on with the file. After a power cut
+    /// Does [`replace`](Self::replace) for a writer that keeps the file open. After a power cut
     /// the name may lead to the previous file until the returned directory is synchronised.
     ///
     /// # Errors

@@ -44,7 +44,7 @@ turn_types::labels! {
         Webhook => "webhook",
         /// Redis (`accounting.redis`).
         Redis => "redis",
-        /// The file of open sessions, by which sessions get an end after a crash.
+        /// The file of open sessions, the source of end records after a crash.
         Ledger => "ledger",
     }
 }

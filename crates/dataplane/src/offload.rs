@@ -82,7 +82,7 @@ impl<N: Net> Offload<N> {
         self.sweep_at
     }
 
-    /// Ends the lease of the worker's routes: their packets pass to the sockets.
+    /// Suspends the worker's lease: packets of its routes pass to the sockets.
     pub(crate) fn suspend(&mut self) {
         self.is_suspended = true;
         if let Some(routes) = &self.routes {

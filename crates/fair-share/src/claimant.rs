@@ -47,7 +47,7 @@ impl<'a> Claimant<'a> {
         Self { address: Some(address), login: None }
     }
 
-    /// A client whose address says nothing about the customer: no network is counted.
+    /// A client at an address of many customers: no network is counted.
     #[must_use]
     pub const fn at_shared_address() -> Self {
         Self { address: None, login: None }
@@ -61,7 +61,7 @@ impl<'a> Claimant<'a> {
         Self { login: Some(login), ..self }
     }
 
-    /// The client in a table of its own realm: the realm is not counted.
+    /// The client in a table of its realm: the realm is not counted.
     #[must_use]
     pub const fn within_realm(mut self) -> Self {
         if let Some(login) = &mut self.login {

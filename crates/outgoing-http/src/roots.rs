@@ -8,7 +8,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-/// Maximum size of a file of authorities in bytes. The bundles of distributions have 300 KiB.
+/// Maximum bytes of a file of authorities. The bundles of distributions have 300 KiB.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// Certificate authorities that are trusted to sign the certificate of a service. Cheap to clone.

@@ -144,7 +144,7 @@ pub const QUEUED_BYTES_PER_CLIENT_MAX: usize = 512 << 10;
 /// moment and fill their queues, thousands that do not.
 pub const QUEUED_BYTES_MAX: u32 = 16 << 20;
 
-/// Memory charged for each waiting packet besides its bytes: its path, its share, and its place in
+/// Memory charged for each waiting packet with its bytes: its path, its share, and its place in
 /// the queue.
 pub const QUEUED_PACKET_OVERHEAD: usize = 256;
 

@@ -304,7 +304,7 @@ impl Server {
         self.policy.prefix_of(at.ip()).is_some()
     }
 
-    /// Puts a new policy in force. From now on no packet passes to or from a peer that the policy
+    /// Applies a new policy. From now on no packet passes to or from a peer that the policy
     /// denies. Denied permissions and channels end in this call and in later calls of
     /// [`Self::handle_timeout`], each of bounded work. So do allocations with a relay address that
     /// was removed or a revoked credential. Lifetimes count from the next Refresh, quotas from the

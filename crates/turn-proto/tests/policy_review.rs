@@ -105,7 +105,7 @@ fn subject(world: &mut World, port: u16) -> (Client, SocketAddr) {
 #[test]
 fn work_per_call_is_bounded_and_denied_peers_are_cut_immediately() {
     const CLIENTS: u16 = 200;
-    // An allocation is judged as a whole.
+    // One part judges all of an allocation.
     const PART_MAX: usize = JUDGED_PER_PART + (PERMISSIONS_MAX + CHANNELS_MAX) as usize;
     let mut world = World::new();
     with_many(&mut world);
@@ -161,13 +161,13 @@ fn routes_rest_until_their_channels_are_judged() {
     world.apply(stricter(&world));
     assert!(world.suspends_routes);
     assert!(world.routes.values().any(|route| route.peer == peer(DENIED)));
-    // Requests meanwhile set no route of an allocation that waits.
+    // Requests set no route of an allocation before its review.
     first.bind(&mut world, 0x4002, "192.0.2.77:1").success();
     let routes_to = |world: &World, to: &str| {
         world.routes.values().filter(|route| route.peer == peer(to)).count()
     };
     assert_eq!(routes_to(&world, "192.0.2.77:1"), 0);
-    // Data is judged by itself.
+    // Each packet is judged.
     first.send_channel(&mut world, 0x4002, b"first").to_peer();
     assert_eq!(routes_to(&world, "192.0.2.77:1"), 1);
     assert_denied(&mut world, &mut first, at_first);
@@ -195,7 +195,7 @@ fn connections_with_denied_peers_are_closed_immediately() {
     client.permit(&mut world, &[PEER, DENIED]).success();
     let stays = world.peer_connects(relayed, PEER).unwrap().0;
     world.peer_connects(relayed, DENIED).unwrap();
-    // One that the denied peer has not accepted yet.
+    // A connection before the denied peer accepts it.
     world.silent.insert(addr("192.0.2.66:5001"));
     let request = connect_request(&mut world, &mut client, "192.0.2.66:5001");
     assert!(matches!(world.from_client(&client.path, &request), Fate::Wait));

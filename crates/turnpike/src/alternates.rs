@@ -220,11 +220,11 @@ async fn ask(mut to_ask: watch::Receiver<BTreeSet<Listed>>, tell: watch::Sender<
 /// Outcome of a question.
 #[derive(Debug)]
 enum Outcome {
-    /// The server answers, an error as well: it may be overloaded, and refuses by itself.
+    /// An answer, also an error: an overloaded server refuses clients without help.
     Answered,
     /// The server does not answer.
     Silent,
-    /// This process had no descriptor, port or memory to ask, which says nothing about the server.
+    /// No descriptor, port or memory of this process for the question: no evidence about the server.
     NotAsked(io::Error),
 }
 
@@ -241,7 +241,7 @@ impl Outcome {
         }
     }
 
-    /// The outcome of two questions to a server that may be reached by either way.
+    /// The outcome of two questions to a server with two ways to it.
     fn or(self, other: Self) -> Self {
         match (self, other) {
             (Self::Answered, _) | (_, Self::Answered) => Self::Answered,
@@ -321,7 +321,7 @@ mod tests {
             assert!(unanswered.take(server(), own_error()).is_some());
             assert_eq!(unanswered.silent(), Silent::default());
         }
-        // Nor for one that answers again.
+        // Nor for a server that answers again.
         for _ in 0..SILENT_AFTER {
             assert!(unanswered.take(server(), Outcome::Silent).is_none());
             unanswered.take(server(), own_error());
@@ -353,7 +353,7 @@ mod tests {
         }
     }
 
-    /// An overloaded server, one that denies, and one that is gone.
+    /// Servers that are overloaded, deny, or do not answer.
     #[tokio::test]
     async fn a_refusal_is_an_answer_and_silence_is_none() {
         for code in [508, 486, 401, 403] {

@@ -78,7 +78,7 @@ impl CertificateWatch {
         }
     }
 
-    /// Makes the next read a complete one, though no file has changed.
+    /// Forces a complete next read without a changed file.
     pub(crate) const fn want(&mut self) {
         self.is_wanted = true;
     }

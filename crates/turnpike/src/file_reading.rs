@@ -1,4 +1,4 @@
-//! Reads files on another thread. A disk that hangs holds up that thread, and not the tasks of the
+//! Reads files on another thread. A hung disk stops that thread, and not the tasks of the
 //! control plane.
 
 use std::time::{Duration, Instant};
@@ -72,7 +72,7 @@ impl<T: Send + 'static> FileReading<T> {
         self.started.elapsed().as_secs()
     }
 
-    /// Makes the read in progress late.
+    /// Sets the read in progress late.
     #[cfg(test)]
     pub(crate) fn make_late(&mut self) {
         self.started -= LATE_AFTER;

@@ -107,7 +107,7 @@ pub(crate) async fn renew(
     }
 }
 
-/// The pause after a failed order: as long as an overloaded authority asks for, up to
+/// The pause after a failed order: the time of an overloaded authority's answer, up to
 /// [`RETRY_AFTER_MAX`], and no shorter than `pause`.
 fn pause_after(error: &AcmeError, pause: Duration) -> Duration {
     let AcmeError::Overloaded { retry_after: Some(after), .. } = error else { return pause };

@@ -417,7 +417,7 @@ mod tests {
         assert!(!revocations.prune(Now { unix: UnixSeconds(0), ..at(5000) }));
     }
 
-    /// A host without a clock of its own starts in 1970, and sets the clock later.
+    /// A host without a battery-backed clock starts in 1970, and sets the clock later.
     #[test]
     fn a_clock_that_was_not_set_ends_no_revocation() {
         let day = Duration::from_secs(86_400);

@@ -225,7 +225,7 @@ impl Server {
         self.stop().await
     }
 
-    /// Looks at the workers, a reload that is late, and the tables.
+    /// Checks the workers, a late reload, and the tables.
     async fn look(&mut self, watchdog: &mut Watchdog, drain: Option<Draining>) -> Result<()> {
         let looked = watchdog.look(&self.handle.workers);
         self.report(watchdog.all_alive(), drain);

@@ -151,7 +151,7 @@ impl Verifier {
         if !why.is_empty() {
             return Err(SignedTokenError::Denied(why));
         }
-        // Another key may have signed it, unless the token names the one that has not.
+        // Another key may have signed it, unless the token names this key.
         if !is_named {
             self.fetch_now.notify_one();
             fetched.map_err(|why| SignedTokenError::Unavailable(why.to_owned()))?;

@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    /// An overloaded database, one that is gone, a table beyond the own limit, and an empty table.
+    /// Overloaded and unreachable databases, a table beyond the limit, and an empty table.
     #[test]
     fn no_failure_is_taken_for_an_empty_table() {
         let failures = || {

@@ -35,7 +35,7 @@ pub(crate) const QUEUED_MAX: Duration = Duration::from_millis(1500);
 /// database bounds the rate. All further look-ups are sorted in the queues.
 pub(crate) const IN_FLIGHT_MAX: usize = 256;
 
-/// Maximum number of concurrent look-ups in an SQLite file, which one thread makes in turn. A slow
+/// Maximum number of concurrent look-ups in an SQLite file, which one thread serves. A slow
 /// disk has 80 ms for each within the deadline of a call.
 pub(crate) const FILE_LOOKUPS_MAX: usize = 16;
 

@@ -9,7 +9,7 @@ use turn_types::Secret;
 use crate::endpoint::Endpoint;
 use crate::error::StoreError;
 
-/// Maximum size of a file of authorities in bytes. The bundles of distributions have 300 KiB.
+/// Maximum bytes of a file of authorities. The bundles of distributions have 300 KiB.
 const AUTHORITIES_BYTES_MAX: u64 = 4 << 20;
 
 /// Files of authorities that this host trusts.

@@ -510,7 +510,7 @@ impl Routes {
         self.common.lease(self.number(), now + LEASE);
     }
 
-    /// Ends the lease of the worker until it is [renewed](Self::renew): its packets pass to the
+    /// Suspends the lease of the worker until it is [renewed](Self::renew): its packets pass to the
     /// sockets.
     pub fn suspend(&self) {
         self.common.lease(self.number(), Instant::ZERO);

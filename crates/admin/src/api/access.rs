@@ -254,8 +254,8 @@ impl Access {
     }
 }
 
-/// Returns the place of the oldest browser of the token with most browsers. The holder of one token
-/// signs nobody else out.
+/// Returns the index of the oldest browser of the token with most browsers. One token's holder
+/// signs out no other holder.
 fn oldest_of_the_busiest_token(browsers: &VecDeque<Browser>) -> usize {
     let count_of = |token: &str| browsers.iter().filter(|browser| browser.token == token).count();
     // Of equal ones the last of the reversed: the oldest.
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(access.by_token("guess", HERE), Err(Unknown::TooMany));
         assert!(access.by_token(&token, HERE).is_ok());
         assert_eq!(access.by_token("guess", "192.0.2.1".parse().unwrap()), Err(Unknown::Wrong));
-        // A site is told so as well, however many addresses it has, and nobody else is.
+        // A site with many addresses is refused as well, and no other client.
         let site =
             |number: u128| IpAddr::V6(Ipv6Addr::from_bits(0x2001_0db8_0001 << 80 | number << 64));
         let told = (0..2000)

@@ -133,7 +133,7 @@ fn an_account_makes_room_for_others_of_its_realm_and_provider() {
     assert!(position < 500, "{position}");
 }
 
-/// One realm: the last slots are for its clients. Two realms: they are for the other one.
+/// One realm: the last slots are for its clients. Two realms: the other realm gets them.
 #[test]
 fn the_only_realm_has_the_whole_table() {
     let of = |realm: &'static str, number: u32| {
@@ -176,7 +176,7 @@ fn entries_of_one_table_are_shares_of_another() {
     assert_eq!(slots.check_supply(&client(1), 0, scarce), Err(Shortage::Share));
     assert_eq!(slots.check_supply(&honest(1), 1, scarce), Ok(()));
     assert_eq!(slots.check_supply(&honest(1), 1, full), Err(Shortage::Table));
-    // No network counts where addresses say nothing.
+    // No network counts at shared addresses.
     let anywhere = Claimant::at_shared_address();
     assert_eq!(slots.check_supply(&anywhere, 1, scarce), Ok(()));
     drop(shares);

@@ -10,7 +10,7 @@ use crate::abi::sys::check;
 pub fn refuse_executable_gain() -> bool {
     let refuse = libc::c_ulong::from(libc::PR_MDWE_REFUSE_EXEC_GAIN);
     let unused: libc::c_ulong = 0;
-    // SAFETY: the call takes numbers alone, and accesses no memory of this process.
+    // SAFETY: the call takes numbers, and accesses no memory of this process.
     check(unsafe { libc::prctl(libc::PR_SET_MDWE, refuse, unused, unused, unused) }).is_ok()
 }
 
@@ -18,7 +18,7 @@ pub fn refuse_executable_gain() -> bool {
 #[must_use]
 pub fn refuses_executable_gain() -> bool {
     let unused: libc::c_ulong = 0;
-    // SAFETY: the call takes numbers alone, and accesses no memory of this process.
+    // SAFETY: the call takes numbers, and accesses no memory of this process.
     let set = check(unsafe { libc::prctl(libc::PR_GET_MDWE, unused, unused, unused, unused) });
     set.is_ok_and(|bits| bits != 0)
 }
@@ -30,6 +30,6 @@ pub fn refuses_executable_gain() -> bool {
 /// `InvalidInput` before Linux 3.5.
 pub fn gain_no_privileges() -> io::Result<()> {
     let [on, unused]: [libc::c_ulong; 2] = [1, 0];
-    // SAFETY: the call takes numbers alone, and accesses no memory of this process.
+    // SAFETY: the call takes numbers, and accesses no memory of this process.
     check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, on, unused, unused, unused) }).map(drop)
 }

@@ -95,7 +95,7 @@ turn_types::labels! {
         TotalQuota => "total_quota",
         /// The rates of all allocations, or of the realm's, add up to as much as allowed.
         BandwidthQuota => "bandwidth_quota",
-        /// Little is left of the quota of the server or the realm, and the network, account or
+        /// Little of the server's or realm's quota is left, and the network, account or
         /// realm of the client has its share.
         QuotaShare => "quota_share",
         /// The allocation has as many permissions as allowed.

@@ -98,7 +98,7 @@ impl Allocations {
         self.has_routes
     }
 
-    /// Revision of the policy in force.
+    /// Revision of the current policy.
     pub(crate) const fn revision(&self) -> PolicyRevision {
         self.review.revision
     }
@@ -201,7 +201,7 @@ impl Allocations {
         in_use(&mut self.slots, slot)
     }
 
-    /// Adds an allocation that was judged by the policy in force, or is about to be.
+    /// Adds an allocation judged by the current policy, now or soon.
     pub(crate) fn insert(&mut self, mut allocation: Allocation) -> Slot {
         allocation.revision = self.revision();
         let slot = self.free.pop().unwrap_or_else(|| {

@@ -13,7 +13,7 @@ use crate::policy::Policy;
 use crate::policy::peers::{is_reachable_by_tcp, judge_again};
 
 impl Allocations {
-    /// Returns true if an allocation was judged by the policy in force.
+    /// Returns true if the current policy has judged an allocation.
     pub(crate) fn is_reviewed(&self, slot: Slot) -> bool {
         self.get(slot).revision == self.review.revision
     }
@@ -23,7 +23,7 @@ impl Allocations {
         self.review.started
     }
 
-    /// Starts the review by a policy that comes in force, and does the first part.
+    /// Starts the review by a new policy, and does the first part.
     pub(crate) fn start_review(&mut self, policy: &Policy, now: Instant, outbox: &mut Outbox) {
         let review = &mut self.review;
         review.revision = review.revision.next();
@@ -60,7 +60,7 @@ impl Allocations {
         }
     }
 
-    /// The next allocation of the review, and true if it is to be judged.
+    /// The next allocation of the review, and true if the review judges it.
     fn next_to_review(&mut self) -> Option<(Slot, bool)> {
         let Self { review, by_id, .. } = self;
         if let Some(slot) = review.routed.next(by_id) {

@@ -1,9 +1,9 @@
 //! Review of all allocations after a change of the policy, in parts of bounded work.
 //!
-//! A policy comes in force immediately, for any number of permissions. Each allocation has the
+//! A policy takes effect immediately, for any number of permissions. Each allocation has the
 //! revision of the policy that it was judged by last. Until its review, an older revision makes the
 //! packet path judge the peer of each packet (`relay.rs`), and keeps routes from being set. The
-//! review ends what the policy denies, and stores the judgements of the rest.
+//! review ends denied permissions, and stores the other judgements.
 //!
 //! Two kinds of traffic do not pass the packet path. Connections with peers (RFC 6062) are at most
 //! [`CONNECTIONS_MAX`](crate::limits::CONNECTIONS_MAX), and the first part judges all. A driver
@@ -28,7 +28,7 @@ impl PolicyRevision {
 /// Progress of the review.
 #[derive(Debug, Default)]
 pub(crate) struct Review {
-    /// Revision of the policy in force.
+    /// Revision of the current policy.
     pub(super) revision: PolicyRevision,
     /// Start of the review; `None` once all allocations are reviewed.
     pub(super) started: Option<Instant>,
@@ -40,9 +40,9 @@ pub(crate) struct Review {
     pub(super) suspends_routes: bool,
 }
 
-/// A round through all allocations, in the order of their ids.
+/// A round through all allocations, sorted by id.
 ///
-/// A new round starts where the one before was interrupted, so that frequent changes of the policy
+/// A new round starts where the last round was interrupted: frequent changes of the policy
 /// leave no allocation out.
 #[derive(Debug, Default)]
 pub(super) struct Round {

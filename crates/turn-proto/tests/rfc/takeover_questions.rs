@@ -67,7 +67,7 @@ fn clients_that_are_gone_are_taken_over_beside_others() {
     assert_eq!(taken.collect::<Vec<_>>(), [false, true]);
 }
 
-/// A successor installs routes of channels in use alone.
+/// A successor installs only routes of channels in use.
 #[test]
 fn an_imported_channel_without_data_has_no_route() {
     let mut old = World::with(policy());

@@ -87,7 +87,7 @@ fn add(file: &TokenFile, args: &cli::TokenAdd, configuration: &Configuration) ->
 
 /// A slip in the name of a realm would show in nothing but empty lists.
 fn warn_unless_served(settings: &Settings, realm: &str) {
-    // Without an answer of the database nothing is known.
+    // The database has not answered yet.
     let Ok(of_database) = Tables::read(settings) else { return };
     if !settings.has_realm(realm) && !of_database.realms.contains_key(realm) {
         eprintln!("{}", escape::line(&format!("note: the configuration has no realm {realm}")));

@@ -20,7 +20,7 @@ fn loaded(settings: Settings) -> Result<LoadedConfiguration> {
     Ok(LoadedConfiguration { settings, certificates: None })
 }
 
-/// A worker that applies whatever it is told and remembers the last policy.
+/// A worker that applies each command and remembers the last policy.
 fn worker() -> (Handle, Arc<Mutex<Option<Arc<Policy>>>>) {
     struct Knock(std::sync::mpsc::Sender<()>);
     impl Wake for Knock {
@@ -162,7 +162,7 @@ async fn certificates_are_read_on_another_thread() {
     assert!(in_force.certificate_watch.next().await.is_none(), "no file has changed");
 }
 
-/// Clients must not be told addresses without a listener.
+/// Clients must not get addresses without a listener.
 #[tokio::test]
 async fn discovery_waits_for_a_restart() {
     let (handle, applied) = worker();

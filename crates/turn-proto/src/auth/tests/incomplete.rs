@@ -38,7 +38,7 @@ fn a_credential_of_unknown_secrets_is_not_called_wrong() {
     assert_eq!(elsewhere(&policy), Refusal::WrongRealm);
 }
 
-/// A call of before a restart goes on while the secrets of the database cannot be read.
+/// An earlier call continues while the secrets of the database cannot be read.
 #[test]
 fn unknown_secrets_end_no_allocation() {
     let mut policy = policy();

@@ -38,7 +38,7 @@ impl RegistryShares {
         }
     }
 
-    /// Checks the shares of a client that asks for an allocation in the quotas of its realm and of
+    /// Checks a client's shares, for a new allocation, in the quotas of its realm and of
     /// the server.
     pub(super) fn check(
         &self,
@@ -75,7 +75,7 @@ impl RegistryShares {
     ) -> Result<(), Refusal> {
         match self.allocations.check_supply(client, more, supply) {
             Err(Shortage::Share) => Err(refusal),
-            // A full table has a reason of its own.
+            // A full table has another reason.
             Ok(()) | Err(Shortage::Table) => Ok(()),
         }
     }
