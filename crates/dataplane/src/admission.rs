@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fair_share::{CLIENTS, Claimant, Share, Shortage, Slots, system_hasher};
 
+use crate::limits::OWN_CONNECTIONS_BEYOND_LIMITS;
+
 /// Limits of connections; 0 is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
@@ -67,6 +69,15 @@ impl Admission {
     pub(crate) fn admit(self: &Arc<Self>, client: IpAddr) -> Result<Admitted, LimitReached> {
         let client = self.counts().admit(self.limits, client)?;
         Ok(Admitted { admission: Arc::clone(self), client: Some(client) })
+    }
+
+    /// Admits a connection of this host beyond the limits, such as a health check of the server.
+    /// `None` while this host has [`OWN_CONNECTIONS_BEYOND_LIMITS`] connections.
+    pub(crate) fn admit_own(self: &Arc<Self>, own: IpAddr) -> Option<Admitted> {
+        let mut counts = self.counts();
+        let held = counts.known.held_by(&Claimant::at(own));
+        let client = (held < OWN_CONNECTIONS_BEYOND_LIMITS).then(|| counts.keep(own))?;
+        Some(Admitted { admission: Arc::clone(self), client: Some(client) })
     }
 
     /// Admits a connection whose client is not known yet.

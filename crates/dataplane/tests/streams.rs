@@ -1,14 +1,14 @@
 //! Clients over TCP, through a worker on the real kernel.
 
 use std::io::Read as _;
-use std::net::{TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use crate::support;
 
 use control::{Series, StreamEnd, StreamRefusal};
 use dataplane::ConnectionLimits;
-use dataplane::limits::STREAM_BACKLOG_BYTES;
+use dataplane::limits::{OWN_CONNECTIONS_BEYOND_LIMITS, STREAM_BACKLOG_BYTES};
 use test_support::eventually;
 use turn_client::AllocateOptions;
 use turn_proto::{DropReason, EndReason};
@@ -258,6 +258,36 @@ fn one_address_has_so_many_connections_and_gets_others_when_they_end() {
     assert_eq!(world.count(Series::StreamsRefused(StreamRefusal::Address)), 1);
     drop(first);
     eventually("its place is free", || world.count(Series::StreamsLive) == 1);
+    StreamUser::allocated(world.server);
+}
+
+/// Strangers who take all connections do not make the server look ill to its own health check.
+#[test]
+fn a_full_table_has_slots_for_a_few_connections_of_this_host() {
+    let limits = ConnectionLimits { total: 2, per_address: 1000 };
+    let world = World::start(Start { limits, ..Start::default() });
+    let stranger = |last| {
+        let local = Some(SocketAddr::from(([127, 0, last, 1], 0)));
+        let options = linux_net::ConnectOptions { local, ..Default::default() };
+        linux_net::TcpStream::connect_to(world.server, &options).unwrap()
+    };
+    let strangers = [2, 3].map(stranger);
+    eventually("they have all", || world.count(Series::StreamsLive) == 2);
+    let refused = stranger(4);
+    eventually("refused", || world.count(Series::StreamsRefused(StreamRefusal::Total)) == 1);
+
+    let own: Vec<_> = (0..OWN_CONNECTIONS_BEYOND_LIMITS)
+        .map(|number| {
+            let mut own = StreamUser::connect(world.server);
+            own.write(&binding(number as u8));
+            own.socket.read_exact(&mut [0; 32]).unwrap();
+            own
+        })
+        .collect();
+    let mut another = StreamUser::connect(world.server);
+    assert_eq!(another.socket.read(&mut [0]).unwrap_or(0), 0, "closed");
+    drop((strangers, refused, own));
+    eventually("all slots are free", || world.count(Series::StreamsLive) == 0);
     StreamUser::allocated(world.server);
 }
 

@@ -58,7 +58,11 @@ impl<N: Net> Streams<N> {
         let server = socket.local_addr().map_err(|_| StreamRefusal::Resources)?;
         let is_proxy = self.settings.proxies.iter().any(|prefix| prefix.contains(from.ip()));
         let client = (!is_proxy).then(|| from.ip());
-        let permit = self.admit(cx, client).map_err(refusal)?;
+        let permit = self.admit(cx, client).or_else(|limit| {
+            let is_own = from.ip() == server.ip() && limit != LimitReached::Address;
+            let own = is_own.then(|| self.settings.admission.admit_own(from.ip()));
+            own.flatten().ok_or_else(|| refusal(limit))
+        })?;
         let id = self.table.next_id().ok_or(StreamRefusal::Total)?;
         let token = Token::Stream(id).number();
         if let Err(error) = cx.net.watch(Source::Stream(&socket), token, Interest::Read) {
