@@ -347,17 +347,18 @@ fn start(lab: &Lab, through: &[String], directory: &Path) -> Running {
     process
 }
 
-/// The binary that Cargo built beside this test.
+/// The binary that Cargo built beside this test or program.
 ///
 /// # Panics
 /// When it is not there.
 #[must_use]
 pub fn binary() -> PathBuf {
     let test = std::env::current_exe().unwrap_or_else(|error| panic!("current_exe: {error}"));
-    // target/<profile>/deps/<test> -> target/<profile>/turnpike
+    // target/<profile>/deps/<test>, or target/<profile>/<program> -> target/<profile>/turnpike
     let path = test
-        .parent()
-        .and_then(Path::parent)
+        .ancestors()
+        .skip(1)
+        .find(|directory| !directory.ends_with("deps"))
         .map(|profile| profile.join("turnpike"))
         .unwrap_or_default();
     assert!(
