@@ -224,7 +224,8 @@ enum Outcome {
     Answered,
     /// The server does not answer.
     Silent,
-    /// No descriptor, port or memory of this process for the question: no evidence about the server.
+    /// No descriptor, port or memory of this process for the question: no evidence about the
+    /// server.
     NotAsked(io::Error),
 }
 

@@ -137,8 +137,8 @@ impl Allocations {
         }
     }
 
-    /// Installs, updates and withdraws the routes of an allocation after a change. An allocation that waits
-    /// for its review gets no routes before.
+    /// Installs, updates and withdraws the routes of an allocation after a change. An allocation
+    /// that waits for its review gets no routes before.
     pub(crate) fn update_routes(
         &mut self,
         policy: &Policy,

@@ -87,11 +87,11 @@ fn the_log_goes_to_a_file_that_may_be_rotated() {
             .spawn()
             .unwrap(),
     );
-    test_support::eventually("the server serves", || reads(&log, "ready"));
+    eventually("the server serves", || reads(&log, "ready"));
     // As logrotate does.
     std::fs::rename(&log, &old).unwrap();
     process.signal("HUP");
-    test_support::eventually("the new file", || reads(&log, "reload"));
+    eventually("the new file", || reads(&log, "reload"));
     assert!(!reads(&old, "WARN cannot open"), "the server may open it again");
     process.signal("TERM");
     assert!(process.0.wait().unwrap().success());
@@ -116,14 +116,14 @@ fn a_server_in_the_background_has_said_that_it_serves_or_why_it_does_not() {
     let started = turnserver(&directory, &[&here(&port)[..], &own].concat()).output().unwrap();
     // It is back, with nothing printed, and the server serves.
     assert!(started.status.success() && stderr(&started).is_empty(), "{started:?}");
-    test_support::eventually("lines that waited", || reads(&log, "ready"));
+    eventually("lines that waited", || reads(&log, "ready"));
     let pid = std::fs::read_to_string(&pid_file).unwrap().trim().to_owned();
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let (_, fields) = stat.rsplit_once(") ").unwrap();
     let session = fields.split(' ').nth(3).unwrap();
     assert_eq!(session, pid, "it leads a session of its own");
     assert!(Command::new("kill").arg(&pid).status().unwrap().success());
-    test_support::eventually("its end", || !pid_file.exists() && reads(&log, "stopped"));
+    eventually("its end", || !pid_file.exists() && reads(&log, "stopped"));
 
     let wrong = [&here(&port)[..], &["-o", "--denied-peer-ip=10.0.0.0/8x"]].concat();
     let refused = turnserver(&directory, &wrong).output().unwrap();
@@ -186,7 +186,7 @@ fn root_gives_no_file_to_the_user_of_the_options_through_a_link() {
     let mut process = turnserver(&directory, &[&here(&port)[..], &options].concat());
     let pipe = std::process::Stdio::piped;
     let mut process = Running(process.stdout(pipe()).stderr(pipe()).spawn().unwrap());
-    test_support::eventually("the process id", || reads(&pid_file, &process.0.id().to_string()));
+    eventually("the process id", || reads(&pid_file, &process.0.id().to_string()));
     process.signal("TERM");
     process.0.wait().unwrap();
     for file in &foreign {
