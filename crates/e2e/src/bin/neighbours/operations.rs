@@ -99,7 +99,7 @@ impl Honest<'_> {
         self.places.turn(self.address())
     }
 
-    /// From the first request to the success, challenge included.
+    /// Time from the first request to the success, challenge included.
     fn allocation(&mut self, of: usize) -> io::Result<Duration> {
         let mut link = Link::lossy(Datagrams(udp(self.address(), self.server())?));
         let start = Instant::now();
@@ -117,7 +117,7 @@ impl Honest<'_> {
         link.exchange(&release, Instant::now() + PATIENCE)?.success()
     }
 
-    /// From the first packet to the answer of a Binding request.
+    /// Time from the first packet to the answer of a Binding request.
     fn secure(&mut self, operation: Operation) -> io::Result<Duration> {
         let (from, to) = (self.address(), self.server());
         let start = Instant::now();
@@ -133,7 +133,7 @@ impl Honest<'_> {
         Ok(start.elapsed())
     }
 
-    /// From the Connect request to its success.
+    /// Time from the Connect request to its success.
     fn connect(&mut self) -> io::Result<Duration> {
         let mut link = Link::reliable(tcp(self.address(), self.server())?);
         let login = user(KNOWN_USER);
@@ -148,8 +148,8 @@ impl Honest<'_> {
         Ok(start.elapsed())
     }
 
-    /// From the first data of a channel to its arrival at the peer. The channel must then have a
-    /// slot.
+    /// Time from the first data of a channel to its arrival at the peer. The channel must then have
+    /// a slot.
     fn kernel_flow(&mut self) -> io::Result<Duration> {
         let socket = udp(self.address(), self.server())?;
         let client = socket.local_addr()?;
@@ -186,7 +186,7 @@ impl Honest<'_> {
         own.any(|session| session["offload"]["channels"] == 1)
     }
 
-    /// From the first packet to the end of an answer about health.
+    /// Time from the first packet to the end of an answer about health.
     fn health(&self) -> io::Result<Duration> {
         let start = Instant::now();
         let stream = tcp(self.address(), self.places.http(self.address()))?;
@@ -194,7 +194,7 @@ impl Honest<'_> {
         Ok(start.elapsed())
     }
 
-    /// From the first packet to the end of an answer to an operator.
+    /// Time from the first packet to the end of an answer to an operator.
     fn api(&self) -> io::Result<Duration> {
         let start = Instant::now();
         let deadline = start + PATIENCE;
