@@ -299,3 +299,44 @@ fn users_of_mariadb_relay() {
 fn users_of_redis_relay() {
     works_with(DatabaseKind::Redis);
 }
+
+/// The confined server opens no file of the host's authorities when it connects.
+fn is_reached_by_tls(kind: DatabaseKind) {
+    let Some(lab) = require(Lab::new()) else { return };
+    let Some(mut database) = database_in(&lab, kind) else { return };
+    database.turnadmin(&["-a", "-u", "alice", "-r", "turn.test", "-p", "battery-staple"]);
+    let [authority, _] = database.encrypt();
+    let authority = authority.display().to_string().replace('/', "%2F");
+    let url = match kind {
+        DatabaseKind::Redis => {
+            let url = database.tcp_url().replace("redis://", "rediss://");
+            format!("{url}?sslrootcert={authority}")
+        }
+        _ => {
+            format!("{}?sslmode=verify-full&sslrootcert={authority}", database.tcp_url())
+        }
+    };
+    let mut config = Config::for_lab(&lab);
+    config.accounts.clear();
+    config.allow.push(lab.v4.relay.to_string());
+    config.tables = format!("[users]\ndatabase = \"{url}\"\n");
+    let server = Server::start(&lab, &config);
+    let status = server.json(&["status"]);
+    assert_eq!(status["confinement"]["landlock"]["on"], true, "{status}");
+    eventually("the user of the database relays", || calls(&lab, "alice", "battery-staple"));
+}
+
+#[test]
+fn an_encrypted_postgresql_is_reached_by_a_confined_server() {
+    is_reached_by_tls(DatabaseKind::Postgres);
+}
+
+#[test]
+fn an_encrypted_mariadb_is_reached_by_a_confined_server() {
+    is_reached_by_tls(DatabaseKind::Mariadb);
+}
+
+#[test]
+fn an_encrypted_redis_is_reached_by_a_confined_server() {
+    is_reached_by_tls(DatabaseKind::Redis);
+}
