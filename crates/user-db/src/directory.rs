@@ -3,7 +3,8 @@
 //! a deadline. A store that hangs is answered with [`Answer::Unavailable`] at the deadline, and no
 //! worker waits for it.
 //!
-//! Further look-ups wait in two queues: look-ups for clients with an allocation precede others.
+//! The number in flight follows the times of the store's answers ([`Window`]), so that no long queue
+//! is in the store. Further look-ups wait in two queues: look-ups for clients with an allocation precede others.
 //! Recent look-ups of clients and networks sort each queue: a flood of names from one network
 //! delays no other network. A look-up dropped for lack of space or time gets
 //! [`Answer::Overloaded`].
@@ -34,6 +35,7 @@ use crate::cache::{Cache, Question, Times};
 use crate::error::StoreError;
 use crate::limits::{IN_FLIGHT_MAX, LOOKUP_DELAY, QUEUE_MAX, QUEUED_MAX};
 use crate::store::{Lookup, UserQuery, UserReader, UserRecord};
+use crate::window::Window;
 
 /// Answer to a look-up.
 #[derive(Clone, Debug)]
@@ -203,7 +205,7 @@ impl<T: Send + 'static> Directory<T> {
             is_failing: false,
             is_probing: false,
             in_flight: JoinSet::new(),
-            in_flight_max,
+            window: Window::new(in_flight_max),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new()
@@ -276,14 +278,23 @@ struct Lookups<T, D> {
     /// A look-up that no ticket waits for tries a failing store again.
     is_probing: bool,
     in_flight: JoinSet<Done>,
-    in_flight_max: usize,
+    window: Window,
 }
 
 /// A finished call to the store.
 enum Done {
     Revision(Result<u64, StoreError>),
-    User { question: Question, clears: u64, found: Result<Option<UserRecord>, StoreError> },
-    Probe { question: Question, clears: u64, found: Result<Option<UserRecord>, StoreError> },
+    User {
+        question: Question,
+        clears: u64,
+        time: Duration,
+        found: Result<Option<UserRecord>, StoreError>,
+    },
+    Probe {
+        question: Question,
+        clears: u64,
+        found: Result<Option<UserRecord>, StoreError>,
+    },
 }
 
 impl<T, D: Fn(T, Answer)> Lookups<T, D> {
@@ -324,7 +335,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
 
     /// Takes queued look-ups while more may be in flight.
     fn take_queued(&mut self) {
-        while self.waiting.len() < self.in_flight_max && self.waiting_tickets < QUEUE_MAX {
+        while self.waiting.len() < self.window.size() && self.waiting_tickets < QUEUE_MAX {
             let Some(job) = self.queues.iter_mut().find_map(FairQueue::pop) else { return };
             let now = Instant::now();
             if now.saturating_duration_since(job.asked) > self.options.queued_within {
@@ -376,7 +387,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
             if is_answered {
                 return Done::Probe { question, clears, found };
             }
-            Done::User { question, clears, found }
+            Done::User { question, clears, time: now.elapsed(), found }
         });
     }
 
@@ -412,17 +423,10 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         let now = Instant::now();
         match done {
             Ok(Done::Revision(revision)) => self.checked(now, revision),
-            Ok(Done::User { question, clears, found }) => match found {
-                Ok(user) => {
-                    if self.keep(now, &question, clears, user.as_ref()) {
-                        self.answer(&question, user.map_or(Answer::Unknown, Answer::Known));
-                    } else {
-                        // At most once for each check for changes.
-                        self.look_up(now, question);
-                    }
-                }
-                Err(error) => self.failed(now, &question, error),
-            },
+            Ok(Done::User { question, clears, time, found }) => {
+                self.window.note(time, self.waiting.len());
+                self.found(now, question, clears, found);
+            }
             Ok(Done::Probe { question, clears, found }) => {
                 self.is_probing = false;
                 match found {
@@ -434,6 +438,26 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
             }
             // No task is cancelled, so it is a panic of the store, and an answer would be missing.
             Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+
+    fn found(
+        &mut self,
+        now: Instant,
+        question: Question,
+        clears: u64,
+        found: Result<Option<UserRecord>, StoreError>,
+    ) {
+        match found {
+            Ok(user) => {
+                if self.keep(now, &question, clears, user.as_ref()) {
+                    self.answer(&question, user.map_or(Answer::Unknown, Answer::Known));
+                } else {
+                    // At most once for each check for changes.
+                    self.look_up(now, question);
+                }
+            }
+            Err(error) => self.failed(now, &question, error),
         }
     }
 

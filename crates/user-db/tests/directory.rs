@@ -130,19 +130,56 @@ impl UserReader for Scripted {
 }
 
 #[test]
-fn many_look_ups_are_in_flight_and_a_slow_one_holds_up_no_other() {
+fn many_look_ups_are_answered_while_a_slow_one_holds_up_none() {
     let store = Scripted::default();
     let (directory, answered) = start(store.clone());
     for ticket in 0..100 {
         assert!(directory.find(ticket, CLIENT, REALM.into(), by_name(&format!("user{ticket}"))));
     }
-    store.begun(100);
-    for ticket in (0..100).rev() {
-        store.answer(&format!("user{ticket}"), Ok(ticket % 2 == 0));
+    for ticket in (1..100).chain([0]) {
+        let name = format!("user{ticket}");
+        store.has_begun(&name);
+        store.answer(&name, Ok(ticket % 2 == 0));
         let (answered_ticket, answer) = answered.recv().unwrap();
         assert_eq!(answered_ticket, ticket);
         assert_eq!(matches!(answer, Answer::Known(_)), ticket % 2 == 0);
     }
+}
+
+/// A store that serves one look-up after the other, in the order of their calls.
+struct Serial(Arc<tokio::sync::Mutex<()>>);
+
+impl UserReader for Serial {
+    fn find(&self, _: &Arc<str>, _: &UserQuery) -> Lookup<Option<UserRecord>> {
+        let connection = Arc::clone(&self.0);
+        Box::pin(async move {
+            let _served = connection.lock().await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            Ok(None)
+        })
+    }
+
+    fn revision(&self) -> Lookup<u64> {
+        Box::pin(async { Ok(0) })
+    }
+}
+
+/// A flood of names fills no queue in the store, where clients are not told apart.
+#[test]
+fn a_flood_at_a_slow_store_is_no_outage_for_others() {
+    let options = DirectoryOptions {
+        store_within: Duration::from_secs(2),
+        queued_within: Duration::from_secs(2),
+        ..AT_ONCE
+    };
+    let (directory, answered) = start_with(Serial(Arc::default()), options);
+    for ticket in 1..600 {
+        assert!(directory.find(ticket, CLIENT, REALM.into(), by_name(&format!("user{ticket}"))));
+    }
+    let other = LookupClient { address: IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1)), ..CLIENT };
+    assert!(directory.find(0, other, REALM.into(), by_name("alice")));
+    let answer = answered.iter().find(|(ticket, _)| *ticket == 0).unwrap().1;
+    assert!(matches!(answer, Answer::Unknown), "{answer:?}");
 }
 
 /// A store with two connections, which answers none of its look-ups.
@@ -441,7 +478,7 @@ fn look_ups_of_other_networks_come_before_a_flood() {
     assert!(directory.find(9001, alice, REALM.into(), by_name("alice")));
     let known = LookupClient { has_allocation: true, ..flooder(1) };
     assert!(directory.find(9002, known, REALM.into(), by_name("bob")));
-    store.begun(256);
+    store.begun(8);
     for (number, next) in ["bob", "alice"].into_iter().enumerate() {
         store.answer(&format!("flood{number}"), Ok(false));
         answered.recv().unwrap();

@@ -74,7 +74,7 @@ pub(super) const fn advice(reason: DropReason) -> &'static str {
         }
         DropReason::DtlsMalformed => "Scanners, or a broken client.",
         DropReason::DtlsNoPlace => {
-            "Raise `dtls.sessions` or `dtls.sessions_per_address`; see `dtls_session_refused` for the reasons."
+            "Raise `dtls.sessions` or `dtls.sessions_per_address`; `turnpike_dtls_sessions_refused_total` has the reasons."
         }
         DropReason::DtlsBusy => {
             "More DTLS handshakes than processor time: add workers, or look for the address that makes so many."

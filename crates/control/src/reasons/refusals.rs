@@ -129,7 +129,8 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
         }
         Refusal::PortsShare => {
             "Fewer than an eighth of the ports are free, and the rest is for other networks and users: widen `relay.ports`, \
-             or add relay addresses. Where an address is many customers', set `quotas.allocations_per_address = 0`."
+             or add relay addresses. `turnpike sessions` shows who has most: lower `quotas.allocations_per_address` or \
+             `allocations_per_user` against abuse. Where an address or a user name is many customers', set that limit to 0."
         }
         Refusal::SystemExhausted => {
             "Raise the limit of open files (LimitNOFILE under systemd), or look for the lack of memory."
@@ -146,7 +147,8 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
         }
         Refusal::QuotaShare => {
             "Less than an eighth of a total quota is left, and the rest is for other networks and users: raise it, or add a \
-             server. Where an address is many customers', set `quotas.allocations_per_address = 0`."
+             server. Where an address or a user name is many customers', set `quotas.allocations_per_address` or \
+             `allocations_per_user` to 0."
         }
         Refusal::TotalQuota => "Raise `quotas.allocations_total`, or add a server.",
         Refusal::PermissionLimit => "Raise `quotas.permissions` for clients with so many peers.",
