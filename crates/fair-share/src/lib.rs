@@ -12,7 +12,7 @@
 //!   [`Slots::rival`] for the entry to drop.
 //! - [`Meter`] measures use over time: processor time, responses, attempts.
 //! - [`FairQueue`] holds waiting work, sorted by the recent use of clients: a client with few
-//!   requests precedes clients with many.
+//!   requests precedes clients with many. [`Window`] bounds the work in flight behind the queue.
 //!
 //! Use at a level is divided by the [weight](Levels) of the level. A limit applies to the largest
 //! quotient. The sum of the quotients compares clients. Costs do not depend on the number of
@@ -31,12 +31,14 @@ mod levels;
 mod meter;
 mod queue;
 mod slots;
+mod window;
 
 pub use claimant::Claimant;
 pub use levels::{CLIENTS, LOGGED_IN, Levels, PrefixLevel, REFLECTION_TARGETS, USERS};
 pub use meter::{Allowance, Meter};
 pub use queue::FairQueue;
 pub use slots::{Share, Shortage, Slots, Supply};
+pub use window::Window;
 
 /// A hasher with a secret seed of the system's, for tables and budgets outside of a worker.
 #[cfg(feature = "std")]

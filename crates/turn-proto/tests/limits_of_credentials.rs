@@ -255,6 +255,29 @@ fn an_answer_that_never_comes_leaves_nothing() {
     alice.allocate(&mut world);
 }
 
+/// An answer after the removal of the secret allocates nothing that no revocation would end.
+#[test]
+fn a_secret_that_is_removed_during_the_question_allocates_nothing() {
+    let mut policy = with_secret();
+    policy.auth.authorizer = Some(WhenSilent::Refuse);
+    let mut world = World::with(policy);
+    world.hold = true;
+    let mut client = named(1, "1900003600:alice".into());
+    let request = client.sealed(&mut world, Method::ALLOCATE, |builder| {
+        builder.requested_transport(17);
+    });
+    assert_eq!(client.refusal_unless_it_waits(&mut world, &request), None);
+    let mut without = world.policy.clone();
+    without.auth.secrets[0].secret = Secret::new(b"another secret of a reload".as_slice().into());
+    world.apply(without);
+    let Command::Authorize { pending, .. } = world.held.remove(0) else { panic!() };
+    let answer = Authorization::Granted(GrantLimits::default());
+    assert!(world.handle_event(Event::Authorized { pending, answer }).is_some());
+    world.carry_out();
+    assert_eq!(world.refusals().last(), Some(&Refusal::CredentialRevoked));
+    assert_eq!(accounts(&world), [""; 0]);
+}
+
 /// Requests of one account that wait for the authorizer use a share of the slots until
 /// the answer. No configuration serves a client without an answer.
 #[test]

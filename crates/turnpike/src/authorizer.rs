@@ -76,6 +76,15 @@ struct Asking {
     workers: Workers,
 }
 
+/// Reason for a question without an answer.
+#[derive(Debug)]
+enum NoAnswer {
+    /// No response, or none in time.
+    Silent(String),
+    /// A response that says neither yes nor no.
+    Unusable(String),
+}
+
 impl Authorizer for WebService {
     fn ask(&self, request: AuthorizationRequest) -> Option<Authorization> {
         if let Some(kept) = self.asking.kept(&request.applicant) {
@@ -104,17 +113,25 @@ impl Asking {
     }
 
     /// Sends questions while a waiting question gets a slot.
-    async fn ask_waiting(&self) {
+    async fn ask_waiting(self: Arc<Self>) {
         while let Some(next) = self.questions.take(Instant::now()) {
             match next {
                 Ok(question) => {
                     let answer = self.answer(&question.request.applicant).await;
-                    let request = self.questions.close(question);
+                    let request = self.questions.close(question, Instant::now());
                     self.post(&request, answer);
+                    if self.questions.has_space_for_two() {
+                        // The window has grown.
+                        Arc::clone(&self).ask_beside();
+                    }
                 }
                 Err(dropped) => self.refuse(dropped),
             }
         }
+    }
+
+    fn ask_beside(self: Arc<Self>) {
+        tokio::spawn(self.ask_waiting());
     }
 
     /// Refuses a client about which the service is not asked.
@@ -133,6 +150,7 @@ impl Asking {
     }
 
     async fn answer(&self, applicant: &Applicant) -> Authorization {
+        let asked = Instant::now();
         match self.ask(applicant).await {
             Ok(answer) => {
                 self.outage.answered();
@@ -144,19 +162,27 @@ impl Asking {
                 }
                 answer
             }
-            Err(why) => {
+            // The service answers others: it has more questions than it serves in time.
+            Err(NoAnswer::Silent(_)) if self.outage.has_answered_since(asked) => {
+                self.outage.overloaded();
+                Authorization::Overloaded
+            }
+            Err(NoAnswer::Silent(why) | NoAnswer::Unusable(why)) => {
                 self.outage.failed(&why);
                 Authorization::Unavailable
             }
         }
     }
 
-    async fn ask(&self, applicant: &Applicant) -> std::result::Result<Authorization, String> {
+    async fn ask(&self, applicant: &Applicant) -> std::result::Result<Authorization, NoAnswer> {
         let headers: Vec<_> =
             self.header.iter().map(|value| ("authorization", value.as_str())).collect();
         let body = answer::question(applicant);
         let posted = self.client.post_json(&self.url, &headers, body, self.bounds).await;
-        let response = posted.map_err(|error: HttpError| error.to_string())?;
-        answer::read(response.status, &response.body)
+        let response = posted.map_err(|error| match error {
+            HttpError::TooSlow | HttpError::Unreachable(_) => NoAnswer::Silent(error.to_string()),
+            error => NoAnswer::Unusable(error.to_string()),
+        })?;
+        answer::read(response.status, &response.body).map_err(NoAnswer::Unusable)
     }
 }

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fair_share::{CLIENTS, Claimant, FairQueue, system_hasher};
+use fair_share::{CLIENTS, Claimant, FairQueue, Window, system_hasher};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -35,7 +35,6 @@ use crate::cache::{Cache, Question, Times};
 use crate::error::StoreError;
 use crate::limits::{IN_FLIGHT_MAX, LOOKUP_DELAY, QUEUE_MAX, QUEUED_MAX};
 use crate::store::{Lookup, UserQuery, UserReader, UserRecord};
-use crate::window::Window;
 
 /// Answer to a look-up.
 #[derive(Clone, Debug)]

@@ -49,7 +49,6 @@ mod sqlite_reader;
 mod store;
 mod table;
 mod table_watch;
-mod window;
 
 pub use credentials::Credentials;
 pub use directory::{Answer, Directory, DirectoryOptions, Health, LookupClient};

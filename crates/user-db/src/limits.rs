@@ -35,17 +35,6 @@ pub(crate) const QUEUED_MAX: Duration = Duration::from_millis(1500);
 /// database bounds the rate. All further look-ups are sorted in the queues.
 pub(crate) const IN_FLIGHT_MAX: usize = 256;
 
-/// Initial window of look-ups in flight. A store that serves one after the other, 150 ms each,
-/// answers a burst of so many within the deadline of a call.
-pub(crate) const WINDOW_START: usize = 8;
-
-/// Smallest window: a look-up that a lock holds up leaves space for another.
-pub(crate) const WINDOW_MIN: usize = 2;
-
-/// Time beyond twice the promptest answer after which an answer is slow. Above the jitter of a
-/// network, and below the time that a client notices.
-pub(crate) const WINDOW_SLACK: Duration = Duration::from_millis(100);
-
 /// Maximum number of concurrent look-ups in an SQLite file, which one thread serves. A slow
 /// disk has 80 ms for each within the deadline of a call.
 pub(crate) const FILE_LOOKUPS_MAX: usize = 16;

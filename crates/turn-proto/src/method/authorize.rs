@@ -7,6 +7,7 @@ use alloc::sync::Arc;
 use turn_types::{Instant, Now, PendingId};
 
 use super::allocate::{Allocate, take_quota};
+use crate::auth;
 use crate::io::{Applicant, Authorization, Command, Refusal, ReplyBuffer, Responder, Verdict};
 use crate::policy::{GrantLimits, Policy, WhenSilent};
 use crate::store::{PendingAllocation, Wait, Waiting};
@@ -78,8 +79,9 @@ impl Allocate<'_> {
                 Some(WhenSilent::Serve) | None => {}
             },
         }
-        // Meanwhile a reload may have revoked the credential.
-        if allocation.grant.is_revoked(rules.revoked) {
+        // During the question a reload may have revoked the credential, or removed its secret or key.
+        let grant = &allocation.grant;
+        if grant.is_revoked(rules.revoked) || !auth::is_still_accepted(rules, grant) {
             return Err(Refusal::CredentialRevoked);
         }
         self.claim_ports(policy, now.instant, allocation)

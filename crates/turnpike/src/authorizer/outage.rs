@@ -15,6 +15,7 @@ struct LastWarnings {
     warned: Option<Instant>,
     warned_of_overload: Option<Instant>,
     is_failing: bool,
+    answered: Option<Instant>,
 }
 
 impl Outage {
@@ -41,8 +42,15 @@ impl Outage {
         }
     }
 
+    /// Returns true if the service has answered a question since.
+    pub(super) fn has_answered_since(&self, asked: Instant) -> bool {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.answered.is_some_and(|answered| answered > asked)
+    }
+
     pub(super) fn answered(&self) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.answered = Some(Instant::now());
         if std::mem::take(&mut last.is_failing) {
             drop(last);
             tracing::info!("the authorizer answers again");

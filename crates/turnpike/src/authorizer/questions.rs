@@ -1,12 +1,14 @@
 //! Questions to the authorizer: a limited number is open, and others wait, sorted by the recent
 //! questions of accounts and networks. No user takes all slots of a slow service.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, hash_map};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use control::AuthorizationRequest;
-use fair_share::{Claimant, FairQueue, LOGGED_IN, Share, Slots, USERS, system_hasher};
+use fair_share::{Claimant, FairQueue, LOGGED_IN, Share, Slots, USERS, Window, system_hasher};
 use turn_proto::Applicant;
+use turn_types::Realm;
 
 /// Maximum number of open questions, each with a connection. With an answer in 10 ms they are
 /// 12,800 a second.
@@ -36,6 +38,10 @@ pub(super) struct Questions {
 #[derive(Debug)]
 struct State {
     open: Slots,
+    /// Number of open questions of each account.
+    of_account: HashMap<Account, usize>,
+    /// Number of open questions that the service answers promptly.
+    window: Window,
     waiting: FairQueue<WaitingQuestion>,
 }
 
@@ -49,6 +55,7 @@ struct WaitingQuestion {
 #[derive(Debug)]
 pub(super) struct OpenQuestion {
     pub(super) request: AuthorizationRequest,
+    opened: Instant,
     share: Share,
 }
 
@@ -59,8 +66,12 @@ pub(super) struct DroppedQuestion(pub(super) AuthorizationRequest);
 impl Questions {
     pub(super) fn new() -> Self {
         let open = Slots::new(&LOGGED_IN, OPEN_MAX, system_hasher());
+        let window = Window::new(OPEN_MAX as usize);
         let waiting = FairQueue::new(&USERS, WAITING_MAX, DELAY, system_hasher());
-        Self { started: Instant::now(), state: Mutex::new(State { open, waiting }) }
+        Self {
+            started: Instant::now(),
+            state: Mutex::new(State { open, of_account: HashMap::new(), window, waiting }),
+        }
     }
 
     /// Adds a question. Returns the question that has to go for it, which may be the same.
@@ -81,29 +92,61 @@ impl Questions {
     /// # Errors
     /// The next question has waited for too long.
     pub(super) fn take(&self, now: Instant) -> Option<Result<OpenQuestion, DroppedQuestion>> {
-        let State { open, waiting } = &mut *self.lock();
+        let State { open, of_account, window, waiting } = &mut *self.lock();
         let first = waiting.first()?;
         if now.saturating_duration_since(first.asked) >= WAIT_MAX {
             return waiting.pop().map(|late| Err(DroppedQuestion(late.request)));
         }
-        // The first questions may be of accounts whose others are open.
-        let may_open =
-            |question: &WaitingQuestion| open.check(&claimant(&question.request.applicant)).is_ok();
+        if open.held() as usize >= window.size() {
+            return None;
+        }
+        // The first questions may be of accounts whose others are open: half of the window is for
+        // others, as the service may be slow for one account alone.
+        let most = (window.size() / 2).max(1);
+        let may_open = |question: &WaitingQuestion| {
+            let claimant = claimant(&question.request.applicant);
+            let of_account = of_account.get(&account(&question.request.applicant));
+            open.check(&claimant).is_ok() && of_account.is_none_or(|open| *open < most)
+        };
         let request = waiting.pop_where(LOOKED_AT, may_open)?.request;
         let share = open.keep(&claimant(&request.applicant));
-        Some(Ok(OpenQuestion { request, share }))
+        *of_account.entry(account(&request.applicant)).or_default() += 1;
+        Some(Ok(OpenQuestion { request, opened: now, share }))
     }
 
-    /// Releases the slot of an answered question.
-    pub(super) fn close(&self, question: OpenQuestion) -> AuthorizationRequest {
-        self.lock().open.release(question.share);
-        question.request
+    /// Returns true if two more waiting questions may be open.
+    pub(super) fn has_space_for_two(&self) -> bool {
+        let State { open, window, waiting, .. } = &*self.lock();
+        waiting.first().is_some() && (open.held() as usize) + 1 < window.size()
+    }
+
+    /// Releases the slot of a question that is answered, or without an answer.
+    pub(super) fn close(&self, question: OpenQuestion, now: Instant) -> AuthorizationRequest {
+        let OpenQuestion { request, opened, share } = question;
+        let State { open, of_account, window, .. } = &mut *self.lock();
+        window.note(now.saturating_duration_since(opened), open.held() as usize);
+        open.release(share);
+        if let hash_map::Entry::Occupied(mut entry) = of_account.entry(account(&request.applicant))
+        {
+            *entry.get_mut() -= 1;
+            if *entry.get() == 0 {
+                entry.remove();
+            }
+        }
+        request
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing in it can be half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Realm and account.
+type Account = (Realm, Arc<str>);
+
+fn account(applicant: &Applicant) -> Account {
+    (applicant.realm.clone(), Arc::clone(&applicant.account))
 }
 
 fn claimant(applicant: &Applicant) -> Claimant<'_> {
@@ -127,33 +170,71 @@ mod tests {
         AuthorizationRequest { worker: WorkerId(0), pending: PendingId(0), applicant }
     }
 
+    /// Questions to a service that has answered many promptly.
+    fn prompt() -> Questions {
+        let questions = Questions::new();
+        let mut state = questions.lock();
+        (0..OPEN_MAX).for_each(|_| state.window.note(Duration::from_millis(1), usize::MAX));
+        drop(state);
+        questions
+    }
+
     fn open(questions: &Questions, now: Instant) -> Vec<OpenQuestion> {
-        std::iter::from_fn(|| questions.take(now)).map(Result::unwrap).collect()
+        std::iter::from_fn(|| questions.take(now)).filter_map(Result::ok).collect()
     }
 
     #[test]
     fn one_account_leaves_slots_to_others_and_gives_its_own_back() {
-        let (questions, now) = (Questions::new(), Instant::now());
+        let (questions, now) = (prompt(), Instant::now());
         for host in 0..200 {
             assert!(questions.push(request("mallory", host), now).is_none());
         }
         let mallorys = open(&questions, now);
-        assert!((112..128).contains(&mallorys.len()), "{}", mallorys.len());
+        assert_eq!(mallorys.len(), OPEN_MAX as usize / 2);
         assert!(questions.take(now).is_none(), "the others wait");
         for name in ["alice", "bob"] {
             assert!(questions.push(request(name, 201), now).is_none());
             let next = questions.take(now).unwrap().unwrap();
             assert_eq!(&*next.request.applicant.account, name);
-            questions.close(next);
+            questions.close(next, now);
         }
-        mallorys.into_iter().for_each(|question| drop(questions.close(question)));
+        mallorys.into_iter().for_each(|question| drop(questions.close(question, now)));
         assert!(questions.take(now).is_some());
+    }
+
+    /// A service that is slow has few open questions, and those of one account are half of them.
+    #[test]
+    fn a_slow_service_has_no_queue_of_its_own() {
+        let (questions, mut now) = (prompt(), Instant::now());
+        for _ in 0..10 {
+            for host in 0..200 {
+                questions.push(request("mallory", host), now);
+                questions.push(request(&format!("account {host}"), host), now);
+            }
+            let opened = open(&questions, now);
+            // One answer after the other.
+            for question in opened {
+                now += Duration::from_millis(100);
+                questions.close(question, now);
+            }
+        }
+        let opened = open(&questions, now);
+        assert!(opened.len() <= 8, "{}", opened.len());
+        questions.push(request("alice", 201), now);
+        for question in opened {
+            questions.close(question, now);
+            let next = open(&questions, now).remove(0);
+            if &*next.request.applicant.account == "alice" {
+                return;
+            }
+        }
+        panic!("alice waits");
     }
 
     /// Questions of one account that come slowly, and are before a newcomer's in the order.
     #[test]
     fn an_account_with_its_share_does_not_block_others() {
-        let (questions, now) = (Questions::new(), Instant::now());
+        let (questions, now) = (prompt(), Instant::now());
         for host in 0..200 {
             questions.push(request("mallory", host), now);
         }
@@ -172,7 +253,7 @@ mod tests {
 
     #[test]
     fn who_asks_most_is_dropped_for_others_and_so_is_who_waits_too_long() {
-        let (questions, now) = (Questions::new(), Instant::now());
+        let (questions, now) = (prompt(), Instant::now());
         let mut number = 0;
         while questions.push(request("mallory", number), now).is_none() {
             number = (number + 1) % 200;

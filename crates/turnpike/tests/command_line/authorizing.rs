@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -166,6 +167,38 @@ fn denying_slowly() -> u16 {
         }
     });
     port
+}
+
+/// A service that denies everything, one question after the other.
+fn denying_in_turn() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (asked, _questions) = channel();
+    let turn = Arc::new(Mutex::new(()));
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (asked, turn) = (asked.clone(), Arc::clone(&turn));
+            thread::spawn(move || {
+                // The client of a question before may be gone.
+                let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+                thread::sleep(Duration::from_millis(150));
+                answer(stream.unwrap(), 403, "", &asked);
+            });
+        }
+    });
+    port
+}
+
+/// A service that is too slow for all questions of a denied client is not silent.
+#[test]
+fn who_is_denied_is_not_served_by_a_queue_in_the_service() {
+    let keys = "when_silent = \"serve\"\nkeep_for = \"0 s\"\nanswer_within = \"1 s\"";
+    let scene = Scene::new(denying_in_turn(), keys);
+    let relayed: Vec<_> = thread::scope(|scope| {
+        let probes: Vec<_> = (0..30).map(|_| scope.spawn(|| scene.relays(""))).collect();
+        probes.into_iter().map(|probe| probe.join().unwrap()).collect()
+    });
+    assert!(relayed.iter().all(|relays| !relays), "{relayed:?}");
 }
 
 /// A denied client with more requests than concurrent questions is not served: a dropped question
