@@ -307,14 +307,11 @@ fn is_reached_by_tls(kind: DatabaseKind) {
     database.turnadmin(&["-a", "-u", "alice", "-r", "turn.test", "-p", "battery-staple"]);
     let [authority, _] = database.encrypt();
     let authority = authority.display().to_string().replace('/', "%2F");
-    let url = match kind {
-        DatabaseKind::Redis => {
-            let url = database.tcp_url().replace("redis://", "rediss://");
-            format!("{url}?sslrootcert={authority}")
-        }
-        _ => {
-            format!("{}?sslmode=verify-full&sslrootcert={authority}", database.tcp_url())
-        }
+    let (url, option) = (database.tcp_url(), format!("sslrootcert={authority}"));
+    let url = if matches!(kind, DatabaseKind::Redis) {
+        format!("{}?{option}", url.replace("redis://", "rediss://"))
+    } else {
+        format!("{url}?sslmode=verify-full&{option}")
     };
     let mut config = Config::for_lab(&lab);
     config.accounts.clear();

@@ -179,9 +179,10 @@ impl Asking {
             self.header.iter().map(|value| ("authorization", value.as_str())).collect();
         let body = answer::question(applicant);
         let posted = self.client.post_json(&self.url, &headers, body, self.bounds).await;
-        let response = posted.map_err(|error| match error {
-            HttpError::TooSlow | HttpError::Unreachable(_) => NoAnswer::Silent(error.to_string()),
-            error => NoAnswer::Unusable(error.to_string()),
+        let response = posted.map_err(|error| {
+            let is_silent = matches!(error, HttpError::TooSlow | HttpError::Unreachable(_));
+            let reason = if is_silent { NoAnswer::Silent } else { NoAnswer::Unusable };
+            reason(error.to_string())
         })?;
         answer::read(response.status, &response.body).map_err(NoAnswer::Unusable)
     }

@@ -3,10 +3,10 @@
 //! a deadline. A store that hangs is answered with [`Answer::Unavailable`] at the deadline, and no
 //! worker waits for it.
 //!
-//! The number in flight follows the times of the store's answers ([`Window`]), so that no long queue
-//! is in the store. Further look-ups wait in two queues: look-ups for clients with an allocation precede others.
-//! Recent look-ups of clients and networks sort each queue: a flood of names from one network
-//! delays no other network. A look-up dropped for lack of space or time gets
+//! The number in flight follows the times of the store's answers ([`Window`]), so that no long
+//! queue is in the store. Further look-ups wait in two queues: look-ups for clients with an
+//! allocation precede others. Recent look-ups of clients and networks sort each queue: a flood of
+//! names from one network delays no other network. A look-up dropped for lack of space or time gets
 //! [`Answer::Overloaded`].
 //!
 //! A change made by another process (`turnpike user add`) is seen by the first look-up that comes
@@ -205,6 +205,7 @@ impl<T: Send + 'static> Directory<T> {
             is_probing: false,
             in_flight: JoinSet::new(),
             window: Window::new(in_flight_max),
+            in_flight_max,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new()
@@ -278,6 +279,7 @@ struct Lookups<T, D> {
     is_probing: bool,
     in_flight: JoinSet<Done>,
     window: Window,
+    in_flight_max: usize,
 }
 
 /// A finished call to the store.
@@ -334,7 +336,9 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
 
     /// Takes queued look-ups while more may be in flight.
     fn take_queued(&mut self) {
-        while self.waiting.len() < self.window.size() && self.waiting_tickets < QUEUE_MAX {
+        // While the store fails, known users must not wait behind look-ups that time out.
+        let most = if self.is_failing { self.in_flight_max } else { self.window.size() };
+        while self.waiting.len() < most && self.waiting_tickets < QUEUE_MAX {
             let Some(job) = self.queues.iter_mut().find_map(FairQueue::pop) else { return };
             let now = Instant::now();
             if now.saturating_duration_since(job.asked) > self.options.queued_within {

@@ -35,8 +35,8 @@ impl ServerUrl {
     /// Takes a URL apart.
     ///
     /// # Errors
-    /// `sslmode` has another value than `disable` and `verify-full`, or the password has a question
-    /// mark.
+    /// `sslmode` has another value than `disable` and `verify-full`, or the password has a
+    /// character that ends it in a URL.
     pub(crate) fn parse(text: &str) -> Result<Self, StoreError> {
         let (base, query) = text.split_once('?').unwrap_or((text, ""));
         let (scheme, rest) = base.split_once("://").unwrap_or(("", base));
@@ -47,9 +47,22 @@ impl ServerUrl {
                 what: "a question mark in a user's name or password is written %3F".to_owned(),
             });
         }
-        // A password may have a slash or an @ in it.
         let (user, place) = rest.rsplit_once('@').unwrap_or(("", rest));
         let (hosts, name) = place.split_once('/').unwrap_or((place, ""));
+        // A password ends there for the driver, and the rest would be asked of name servers.
+        let reserved: &[_] = if scheme.starts_with("postgres") {
+            &[('@', "%40")]
+        } else {
+            &[('/', "%2F"), ('#', "%23")]
+        };
+        for (character, code) in reserved {
+            if user.contains(*character) {
+                return Err(StoreError::Database {
+                    database: format!("{scheme}://"),
+                    what: format!("{character} in a user's name or password is written {code}"),
+                });
+            }
+        }
         let password = user.split_once(':').map_or("", |(_, password)| password);
         let mut url = Self {
             url: Secret::default(),
@@ -198,6 +211,18 @@ mod tests {
             assert!(!refused.contains("hu") && !refused.contains("sh@"), "{refused}");
         }
         ServerUrl::parse("postgresql:///turn?user=a@b&host=db").unwrap();
+    }
+
+    #[test]
+    fn a_character_that_ends_a_password_shows_nothing_of_it() {
+        for (text, code) in [
+            ("mysql://turn:hu#sh@db/turn", "%23"),
+            ("redis://:hu/sh@db/0", "%2F"),
+            ("postgresql://turn:hu@sh@db/turn", "%40"),
+        ] {
+            let refused = ServerUrl::parse(text).unwrap_err().to_string();
+            assert!(refused.contains(code) && !refused.contains("sh"), "{refused}");
+        }
     }
 
     #[test]

@@ -79,7 +79,8 @@ impl Allocate<'_> {
                 Some(WhenSilent::Serve) | None => {}
             },
         }
-        // During the question a reload may have revoked the credential, or removed its secret or key.
+        // During the question a reload may have revoked the credential, or removed its secret or
+        // key.
         let grant = &allocation.grant;
         if grant.is_revoked(rules.revoked) || !auth::is_still_accepted(rules, grant) {
             return Err(Refusal::CredentialRevoked);
