@@ -42,7 +42,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     // The name may lead to a pipe by now.
     let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = match openat(CWD, path, flags | OFlags::NONBLOCK, Mode::empty()) {
-        // Another process has a lease of the file, such as a file server: it gives the lease up.
+        // Another process, such as a file server, has a lease of the file: wait for its end.
         Err(Errno::AGAIN) => openat(CWD, path, flags, Mode::empty())?,
         opened => opened?,
     };

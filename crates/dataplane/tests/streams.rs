@@ -261,7 +261,7 @@ fn one_address_has_so_many_connections_and_gets_others_when_they_end() {
     StreamUser::allocated(world.server);
 }
 
-/// Strangers who take all connections do not make the server look ill to its own health check.
+/// The server's health check succeeds while clients hold all connections.
 #[test]
 fn a_full_table_has_slots_for_a_few_connections_of_this_host() {
     let limits = ConnectionLimits { total: 2, per_address: 1000 };

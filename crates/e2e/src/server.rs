@@ -347,7 +347,7 @@ fn start(lab: &Lab, through: &[String], directory: &Path) -> Running {
     process
 }
 
-/// The binary that Cargo built beside this test or program.
+/// The binary in Cargo's directory of this test or program.
 ///
 /// # Panics
 /// When it is not there.

@@ -1,19 +1,19 @@
-//! Window of questions in flight to a store or service: as many as it answers without a queue.
+//! Window of questions in flight to a store or service, by the times of its responses.
 //!
 //! Questions that wait in a [`FairQueue`](crate::FairQueue) are sorted by client, and those that
-//! wait in the service are not. A service with one answer after the other would otherwise have the
+//! wait in the service are not. A service that works serially would otherwise have the
 //! questions of one flooder before all others.
 
 use core::time::Duration;
 
-/// Initial size. A service with one answer after the other, 150 ms each, answers a burst of this
+/// Initial size. A serial service, with 150 ms for each question, finishes a burst of this
 /// size within a second or so.
 const START: usize = 8;
 
 /// Smallest size: a question that a lock holds up leaves space for another.
 const MIN: usize = 2;
 
-/// Time beyond twice the promptest answer after which an answer is slow. Above the jitter of a
+/// Limit beyond twice the shortest time, above which a response is slow. Above the jitter of a
 /// network, and below the time that a client notices.
 const SLACK: Duration = Duration::from_millis(100);
 
@@ -22,7 +22,7 @@ const SLACK: Duration = Duration::from_millis(100);
 pub struct Window {
     size: usize,
     max: usize,
-    /// Time of an answer without a queue in the service; `None` before the first answer.
+    /// Shortest response time; `None` before the first response.
     prompt: Option<Duration>,
     /// Questions in flight at the last halving, sent under the earlier size.
     ignored: usize,
@@ -65,7 +65,7 @@ impl Window {
 mod tests {
     use super::*;
 
-    /// Answers the questions of a full window, round after round. Returns the size at the end.
+    /// Notes responses to a full window, round after round. Returns the size at the end.
     fn after(window: &mut Window, rounds: usize, time: impl Fn(usize) -> Duration) -> usize {
         for _ in 0..rounds {
             (1..=window.size()).for_each(|place| window.note(time(place), window.size()));

@@ -255,7 +255,7 @@ fn an_answer_that_never_comes_leaves_nothing() {
     alice.allocate(&mut world);
 }
 
-/// An answer after the removal of the secret allocates nothing that no revocation would end.
+/// Permission after the removal of the secret allocates nothing.
 #[test]
 fn a_secret_that_is_removed_during_the_question_allocates_nothing() {
     let mut policy = with_secret();

@@ -217,7 +217,7 @@ async fn ask(mut to_ask: watch::Receiver<BTreeSet<Listed>>, tell: watch::Sender<
     }
 }
 
-/// Outcome of a question.
+/// Result of a question.
 #[derive(Debug)]
 enum Outcome {
     /// An answer, also an error: an overloaded server refuses clients without help.
@@ -242,7 +242,7 @@ impl Outcome {
         }
     }
 
-    /// The outcome of two questions to a server with two ways to it.
+    /// The result of two questions to a server with two ways to it.
     fn or(self, other: Self) -> Self {
         match (self, other) {
             (Self::Answered, _) | (_, Self::Answered) => Self::Answered,

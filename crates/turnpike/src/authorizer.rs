@@ -81,7 +81,7 @@ struct Asking {
 enum NoAnswer {
     /// No response, or none in time.
     Silent(String),
-    /// A response that says neither yes nor no.
+    /// A response without a decision.
     Unusable(String),
 }
 

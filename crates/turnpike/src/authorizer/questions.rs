@@ -120,7 +120,7 @@ impl Questions {
         waiting.first().is_some() && (open.held() as usize) + 1 < window.size()
     }
 
-    /// Releases the slot of a question that is answered, or without an answer.
+    /// Releases the slot of a question, with or without a decision.
     pub(super) fn close(&self, question: OpenQuestion, now: Instant) -> AuthorizationRequest {
         let OpenQuestion { request, opened, share } = question;
         let State { open, of_account, window, .. } = &mut *self.lock();
@@ -212,7 +212,7 @@ mod tests {
                 questions.push(request(&format!("account {host}"), host), now);
             }
             let opened = open(&questions, now);
-            // One answer after the other.
+            // The service is serial.
             for question in opened {
                 now += Duration::from_millis(100);
                 questions.close(question, now);

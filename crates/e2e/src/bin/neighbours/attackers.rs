@@ -90,7 +90,7 @@ fn bot(number: u64) -> IpAddr {
     Ipv4Addr::from_bits((FIRST + scattered % COUNT) as u32).into()
 }
 
-/// Address of an honest client: each has a network of its own.
+/// Address of an honest client: each has a separate network.
 pub(crate) fn honest(number: usize) -> IpAddr {
     let number = number as u32;
     if number.is_multiple_of(2) {

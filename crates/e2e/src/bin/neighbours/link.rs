@@ -1,4 +1,4 @@
-//! Connections and sockets of one client, from an address of its own.
+//! Connections and sockets of one client, from a separate address.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
@@ -142,7 +142,7 @@ impl Link {
         Self { lossy: false, ..Self::lossy(stream) }
     }
 
-    /// Sends bytes without waiting for an answer.
+    /// Sends bytes and does not wait.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }

@@ -36,7 +36,7 @@ pub(crate) struct Measurements {
 }
 
 impl Measurements {
-    /// Adds what the server has refused since `before`.
+    /// Adds the refusals since `before`.
     fn note_refusals(&mut self, before: &BTreeMap<String, u64>, scene: &Scene) {
         let mut after = refusals(&scene.metrics());
         let log = scene.server.process.output();

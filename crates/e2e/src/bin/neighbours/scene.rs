@@ -162,7 +162,7 @@ fn tables(lab: &Lab, certificates: &Certificates) -> String {
     )
 }
 
-/// Gives the client's host every address of the networks of clients.
+/// Assigns every address of the clients' networks to the client's host.
 fn join_networks(lab: &Lab) {
     let [client, server, peer] = [Host::Client, Host::Server, Host::Peer];
     let ip = |host, line: &str| {

@@ -1,4 +1,4 @@
-//! Connections that send a part of what the server waits for.
+//! Connections with incomplete messages.
 
 use std::collections::VecDeque;
 use std::io::Write as _;
@@ -16,10 +16,10 @@ const HTTP: u32 = 100;
 const TLS_OPEN: usize = 5000;
 const HTTP_OPEN: usize = 400;
 
-/// A new connection receives its bytes after as many others: the handshake of TCP is over then.
+/// A new connection receives its bytes after some others: the TCP handshake is complete then.
 const DELAY: usize = 10;
 
-/// Begins TLS sessions. Half of them stop within the ClientHello, the others after it.
+/// Starts TLS sessions. Half of them stop within the ClientHello, the others after it.
 pub(crate) fn tls_hellos(mut attack: Attack) {
     let hello = first_flight(Protocol::Tls);
     let mut open = VecDeque::new();

@@ -17,13 +17,13 @@ const HELLOS: u32 = 500;
 /// Clients per second, of which each sends five requests.
 const CLIENTS: u32 = 300;
 
-/// Clients whose answers are awaited.
+/// Clients that await responses.
 const AWAITED: usize = 50;
 
-/// Open sockets: a closed socket would tell the server that its client has gone.
+/// Open sockets: the server would notice a closed one.
 const OPEN: usize = 1500;
 
-/// Begins DTLS sessions: two hellos, the second with the server's cookie.
+/// Starts DTLS sessions: two hellos, the second with the server's cookie.
 pub(crate) fn dtls_hellos(mut attack: Attack) {
     let template = first_flight(Protocol::Dtls);
     let mut awaited: VecDeque<(UdpSocket, Vec<u8>)> = VecDeque::new();

@@ -17,12 +17,12 @@ const ALLOCATIONS: u32 = 200;
 /// Allocations that a thread keeps open.
 const OPEN: usize = 700;
 
-/// Clients with channels, begun per second and in all, and channels of each.
+/// Clients with channels: per second, in all, and channels of each.
 const FLOW_CLIENTS_PER_SECOND: u32 = 10;
 const FLOW_CLIENTS: usize = 24;
 const CHANNELS: u16 = 64;
 
-/// Clients with connections, begun per second and in all, and Connect requests of each.
+/// Clients with connections: per second, in all, and Connect requests of each.
 const CONNECT_CLIENTS_PER_SECOND: u32 = 10;
 const CONNECT_CLIENTS: usize = 40;
 const CONNECTS: u16 = 64;
@@ -90,7 +90,7 @@ struct User {
 }
 
 impl User {
-    /// Sends a request without waiting for its answer.
+    /// Sends a request and does not wait.
     fn ask(
         &mut self,
         attack: &mut Attack,
