@@ -103,9 +103,15 @@ impl<T> FairQueue<T> {
     }
 
     /// Removes the first of the first `limit` entries for which `predicate` returns true.
+    ///
+    /// Only the first entry of all sets the clock. With the time of a later entry, newcomers
+    /// would come after the skipped entries.
     pub fn pop_where(&mut self, limit: usize, predicate: impl Fn(&T) -> bool) -> Option<T> {
         let found = self.entries.iter().take(limit).find(|(_, entry)| predicate(entry));
         let turn = found.map(|(turn, _)| *turn)?;
+        if self.entries.first_key_value().is_some_and(|(first, _)| *first == turn) {
+            return self.pop();
+        }
         self.entries.remove(&turn)
     }
 

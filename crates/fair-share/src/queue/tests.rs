@@ -134,3 +134,28 @@ fn newcomers_come_first_however_slow_the_service_is() {
     let position = queue.iter().position(|name| *name == "alice").unwrap();
     assert!(position < NAMES.len(), "{position} of {}", queue.len());
 }
+
+#[test]
+fn the_first_entry_is_removed_in_the_same_way_with_and_without_a_condition() {
+    let order = |pop: fn(&mut FairQueue<u64>) -> Option<u64>| {
+        let mut queue = queue(&CLIENTS, 512);
+        for millis in 0..400_u64 {
+            queue.push(at(millis), &honest((millis % 3) as u8), millis);
+            queue.push(at(millis), &honest((millis % 7) as u8), 1000 + millis);
+            pop(&mut queue);
+        }
+        std::iter::from_fn(|| pop(&mut queue)).collect::<Vec<_>>()
+    };
+    assert_eq!(order(FairQueue::pop), order(|queue| queue.pop_where(64, |_| true)));
+}
+
+#[test]
+fn newcomers_come_before_entries_that_are_skipped() {
+    let mut queue = queue(&CLIENTS, 512);
+    (0..63).for_each(|_| assert!(queue.push(at(0), &honest(0), "skipped").is_none()));
+    queue.push(at(0), &honest(0), "removed");
+    assert!(queue.pop_where(64, |entry| *entry == "removed").is_some());
+    queue.push(at(0), &honest(1), "newcomer");
+    let position = queue.iter().position(|entry| *entry == "newcomer").unwrap();
+    assert!(position < 2, "{position}");
+}
