@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use aes_gcm::aead::{Aead, Payload};
 use aes_gcm::{Aes128Gcm, KeyInit as _};
+use fair_share::Claimant;
 use stun_wire::*;
 use turn_proto::*;
 use turn_types::*;
@@ -390,4 +391,18 @@ fn a_reload_acts_on_its_realm() {
     own.refresh(&mut world, None).success();
     world.advance(secs(301));
     assert_eq!(world.sockets.len(), 1, "the tenant's allocation ends with its lifetime");
+}
+
+#[test]
+fn the_only_realm_is_not_counted_in_tables_that_realms_share() {
+    let realms_compete = |mut world: World| {
+        Client::new(1).allocate(&mut world);
+        let AllocationRecord { id, realm, account, five_tuple, .. } = world.record();
+        let client = Claimant::at(five_tuple.client.ip()).with_account(&realm, &account);
+        let counted = world.server.claimant(id).unwrap();
+        assert!(counted == client || counted == client.within_realm(), "{counted:?}");
+        counted == client
+    };
+    assert!(!realms_compete(World::new()));
+    assert!(realms_compete(world()));
 }

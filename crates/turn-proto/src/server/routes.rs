@@ -17,11 +17,13 @@ impl Server {
         }
     }
 
-    /// The client of an allocation, as it is counted in tables that clients share.
+    /// The client of an allocation, as it is counted in tables that clients share. The only realm
+    /// of a server is not counted: it would keep slots free from itself.
     #[must_use]
     pub fn claimant(&self, id: AllocationId) -> Option<Claimant<'_>> {
         let allocations = &self.state.allocations;
         let allocation = allocations.get(allocations.of_id(id)?);
-        Some(allocation.grant.claimant(allocation.path.five_tuple.client))
+        let claimant = allocation.grant.claimant(allocation.path.five_tuple.client);
+        Some(if self.policy.realms.is_empty() { claimant.within_realm() } else { claimant })
     }
 }
