@@ -326,11 +326,14 @@ impl State {
         let claimed = claimed.and_then(|name| value::username(name).ok());
         let claimed = claimed.filter(|_| responder.user.is_none());
         let claimed = claimed.map(|name| Arc::from(UserName::form_of(name)));
-        let account = responder.user.as_ref().or(claimed.as_ref());
-        let account = account.map(|name| Arc::from(auth::account_of(rules.auth, name, now.unix)));
+        let mut refused = responder.refused(reason);
+        if refused.account.is_none() {
+            let name = refused.user.as_ref().or(claimed.as_ref());
+            let account = name.map(|name| auth::account_of(rules.auth, name, now.unix));
+            refused.account = account.map(Arc::from);
+        }
         self.allocations.count_refusal(&path.five_tuple, reason);
-        let refused = RefusedRequest { claimed, account, ..responder.refused(reason) };
-        self.outbox.notice(Notice::Refused(refused));
+        self.outbox.notice(Notice::Refused(RefusedRequest { claimed, ..refused }));
         responder.error(reply, reason, |builder| {
             auth::challenge(builder, rules, now, path.five_tuple.client, reason);
         })
