@@ -27,7 +27,16 @@ pub(crate) struct Node {
     pub(crate) key: u64,
     /// Units of use of a single entry, 1..=[`UNIT`]: the inverse of the weight. 0: no node.
     pub(crate) units: u16,
-    pub(crate) is_realm: bool,
+    pub(crate) kind: NodeKind,
+}
+
+/// Kind of a node: the counted network, account or realm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum NodeKind {
+    #[default]
+    Network,
+    Account,
+    Realm,
 }
 
 /// Counters of one client, from the smallest network to the realm.
@@ -75,10 +84,10 @@ impl<'a> Claimant<'a> {
     pub(crate) fn nodes(&self, levels: &Levels, hasher: &RandomState) -> Nodes {
         let mut nodes = Nodes::default();
         let mut free = nodes.0.iter_mut();
-        let mut push = |key, weight: u32, is_realm| {
+        let mut push = |key, weight: u32, kind| {
             if let Some(node) = free.next() {
                 // A weight is at least 1, so the quotient fits.
-                *node = Node { key, units: (UNIT / weight) as u16, is_realm };
+                *node = Node { key, units: (UNIT / weight) as u16, kind };
             }
         };
         if let Some(address) = self.address {
@@ -89,16 +98,17 @@ impl<'a> Claimant<'a> {
                     IpAddr::V6(_) => Some(level.v6),
                 };
                 if let Some(length) = length {
-                    push(hasher.hash_one(Prefix::containing(address, length)), level.weight, false);
+                    let network = Prefix::containing(address, length);
+                    push(hasher.hash_one(network), level.weight, NodeKind::Network);
                 }
             }
         }
         if let Some(Login { realm, account, is_within_realm }) = self.login {
             if let Some(weight) = levels.account.filter(|_| !account.is_empty()) {
-                push(hasher.hash_one((realm, account)), weight, false);
+                push(hasher.hash_one((realm, account)), weight, NodeKind::Account);
             }
             if let Some(weight) = levels.realm.filter(|_| !is_within_realm) {
-                push(hasher.hash_one(realm), weight, true);
+                push(hasher.hash_one(realm), weight, NodeKind::Realm);
             }
         }
         nodes

@@ -3,7 +3,7 @@
 use ahash::RandomState;
 use hashbrown::HashMap;
 
-use crate::claimant::{Claimant, Nodes};
+use crate::claimant::{Claimant, Node, NodeKind, Nodes};
 use crate::levels::{Levels, UNIT};
 
 /// Free part of a table, as a divisor, below which shares apply. While more of the table is free,
@@ -90,7 +90,15 @@ impl Slots {
     #[must_use]
     pub fn held_by(&self, claimant: &Claimant<'_>) -> u32 {
         let nodes = claimant.nodes(self.levels, &self.hasher);
-        nodes.iter().next().and_then(|node| self.counts.get(&node.key)).copied().unwrap_or(0)
+        nodes.iter().next().map_or(0, |node| self.count(node))
+    }
+
+    /// Number of entries of a client's account, at all addresses; 0 where accounts are not counted.
+    #[must_use]
+    pub fn held_by_account(&self, claimant: &Claimant<'_>) -> u32 {
+        let nodes = claimant.nodes(self.levels, &self.hasher);
+        let account = nodes.iter().find(|node| node.kind == NodeKind::Account);
+        account.map_or(0, |node| self.count(node))
     }
 
     /// Claims a slot.
@@ -213,12 +221,13 @@ impl Slots {
     /// each divided by the weight of the level. [`UNIT`] is one entry of a single address. A sum
     /// separates clients of one realm or network, where the maximum would be equal.
     fn total_use(&self, nodes: &Nodes, more: u32) -> u64 {
-        let limiting = nodes.iter().filter(|node| !node.is_realm || self.realms_compete);
-        let used = limiting.map(|node| {
-            let count = self.counts.get(&node.key).copied().unwrap_or(0);
-            u64::from(count + more) * u64::from(node.units)
-        });
-        used.sum()
+        let limiting =
+            nodes.iter().filter(|node| node.kind != NodeKind::Realm || self.realms_compete);
+        limiting.map(|node| u64::from(self.count(node) + more) * u64::from(node.units)).sum()
+    }
+
+    fn count(&self, node: Node) -> u32 {
+        self.counts.get(&node.key).copied().unwrap_or(0)
     }
 
     /// Positions of entries to compare, in ascending order: all entries of a small table, otherwise

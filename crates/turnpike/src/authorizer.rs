@@ -21,7 +21,7 @@ mod questions;
 pub(crate) use self::answer::Limits;
 use self::kept::KeptAnswers;
 use self::outage::Outage;
-use self::questions::{DroppedQuestion, Questions};
+use self::questions::{DroppedQuestion, OpenQuestion, Questions};
 
 /// Largest body of an answer, in bytes: a few limits.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
@@ -79,7 +79,7 @@ struct Asking {
 /// Reason for a question without an answer.
 #[derive(Debug)]
 enum NoAnswer {
-    /// No response, or none in time.
+    /// The service sent no response in time.
     Silent(String),
     /// A response without a decision.
     Unusable(String),
@@ -95,7 +95,7 @@ impl Authorizer for WebService {
             self.asking.refuse(dropped);
         }
         let asking = Arc::clone(&self.asking);
-        self.handle.spawn(async move { asking.ask_waiting().await });
+        self.handle.spawn(async move { asking.open_waiting() });
         None
     }
 }
@@ -112,26 +112,22 @@ impl Asking {
         }
     }
 
-    /// Sends questions while a waiting question gets a slot.
-    async fn ask_waiting(self: Arc<Self>) {
+    /// Sends all waiting questions that may be open, each in a task.
+    fn open_waiting(self: &Arc<Self>) {
         while let Some(next) = self.questions.take(Instant::now()) {
             match next {
-                Ok(question) => {
-                    let answer = self.answer(&question.request.applicant).await;
-                    let request = self.questions.close(question, Instant::now());
-                    self.post(&request, answer);
-                    if self.questions.has_space_for_two() {
-                        // The window has grown.
-                        Arc::clone(&self).ask_beside();
-                    }
-                }
+                Ok(question) => drop(tokio::spawn(Arc::clone(self).put(question))),
                 Err(dropped) => self.refuse(dropped),
             }
         }
     }
 
-    fn ask_beside(self: Arc<Self>) {
-        tokio::spawn(self.ask_waiting());
+    /// Sends a question, posts the answer, and passes the slot on.
+    async fn put(self: Arc<Self>, question: OpenQuestion) {
+        let answer = self.answer(&question.request.applicant).await;
+        let request = self.questions.close(question, Instant::now());
+        self.post(&request, answer);
+        self.open_waiting();
     }
 
     /// Refuses a client about which the service is not asked.

@@ -129,11 +129,12 @@ fn an_account_makes_room_for_others_of_its_realm_and_provider() {
     };
     let mut table: Vec<_> = (0..500).map(|number| slots.keep(&of("mallory", number))).collect();
     table.extend((500..512).map(|number| slots.keep(&of("alice", number))));
+    assert_eq!(slots.held_by_account(&of("mallory", 600)), 500);
     let position = slots.rival(&of("bob", 600), table.len(), |position| &table[position]).unwrap();
     assert!(position < 500, "{position}");
 }
 
-/// One realm: the last slots are for its clients. Two realms: the other realm gets them.
+/// The last slots of a single realm are for its clients, and the last of two realms for the other.
 #[test]
 fn the_only_realm_has_the_whole_table() {
     let of = |realm: &'static str, number: u32| {

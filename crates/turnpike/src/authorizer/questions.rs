@@ -1,14 +1,12 @@
 //! Questions to the authorizer: a limited number is open, and others wait, sorted by the recent
 //! questions of accounts and networks. No user takes all slots of a slow service.
 
-use std::collections::{HashMap, hash_map};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use control::AuthorizationRequest;
 use fair_share::{Claimant, FairQueue, LOGGED_IN, Share, Slots, USERS, Window, system_hasher};
 use turn_proto::Applicant;
-use turn_types::Realm;
 
 /// Maximum number of open questions, each with a connection. With an answer in 10 ms they are
 /// 12,800 a second.
@@ -38,8 +36,6 @@ pub(super) struct Questions {
 #[derive(Debug)]
 struct State {
     open: Slots,
-    /// Number of open questions of each account.
-    of_account: HashMap<Account, usize>,
     /// Number of open questions that the service answers promptly.
     window: Window,
     waiting: FairQueue<WaitingQuestion>,
@@ -68,10 +64,7 @@ impl Questions {
         let open = Slots::new(&LOGGED_IN, OPEN_MAX, system_hasher());
         let window = Window::new(OPEN_MAX as usize);
         let waiting = FairQueue::new(&USERS, WAITING_MAX, DELAY, system_hasher());
-        Self {
-            started: Instant::now(),
-            state: Mutex::new(State { open, of_account: HashMap::new(), window, waiting }),
-        }
+        Self { started: Instant::now(), state: Mutex::new(State { open, window, waiting }) }
     }
 
     /// Adds a question. Returns the question that has to go for it, which may be the same.
@@ -92,7 +85,7 @@ impl Questions {
     /// # Errors
     /// The next question has waited for too long.
     pub(super) fn take(&self, now: Instant) -> Option<Result<OpenQuestion, DroppedQuestion>> {
-        let State { open, of_account, window, waiting } = &mut *self.lock();
+        let State { open, window, waiting } = &mut *self.lock();
         let first = waiting.first()?;
         if now.saturating_duration_since(first.asked) >= WAIT_MAX {
             return waiting.pop().map(|late| Err(DroppedQuestion(late.request)));
@@ -105,34 +98,19 @@ impl Questions {
         let most = (window.size() / 2).max(1);
         let may_open = |question: &WaitingQuestion| {
             let claimant = claimant(&question.request.applicant);
-            let of_account = of_account.get(&account(&question.request.applicant));
-            open.check(&claimant).is_ok() && of_account.is_none_or(|open| *open < most)
+            open.check(&claimant).is_ok() && (open.held_by_account(&claimant) as usize) < most
         };
         let request = waiting.pop_where(LOOKED_AT, may_open)?.request;
         let share = open.keep(&claimant(&request.applicant));
-        *of_account.entry(account(&request.applicant)).or_default() += 1;
         Some(Ok(OpenQuestion { request, opened: now, share }))
-    }
-
-    /// Returns true if two more waiting questions may be open.
-    pub(super) fn has_space_for_two(&self) -> bool {
-        let State { open, window, waiting, .. } = &*self.lock();
-        waiting.first().is_some() && (open.held() as usize) + 1 < window.size()
     }
 
     /// Releases the slot of a question, with or without a decision.
     pub(super) fn close(&self, question: OpenQuestion, now: Instant) -> AuthorizationRequest {
         let OpenQuestion { request, opened, share } = question;
-        let State { open, of_account, window, .. } = &mut *self.lock();
+        let State { open, window, .. } = &mut *self.lock();
         window.note(now.saturating_duration_since(opened), open.held() as usize);
         open.release(share);
-        if let hash_map::Entry::Occupied(mut entry) = of_account.entry(account(&request.applicant))
-        {
-            *entry.get_mut() -= 1;
-            if *entry.get() == 0 {
-                entry.remove();
-            }
-        }
         request
     }
 
@@ -140,13 +118,6 @@ impl Questions {
         // Nothing in it can be half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Realm and account.
-type Account = (Realm, Arc<str>);
-
-fn account(applicant: &Applicant) -> Account {
-    (applicant.realm.clone(), Arc::clone(&applicant.account))
 }
 
 fn claimant(applicant: &Applicant) -> Claimant<'_> {
