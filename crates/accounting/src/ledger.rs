@@ -121,7 +121,7 @@ impl Ledger {
     /// Appends the end of a session whose record the outputs have.
     ///
     /// # Errors
-    /// As [`append`](Self::append).
+    /// The same errors as [`append`](Self::append).
     pub(crate) fn close(&mut self, session: &ClosedSession) -> io::Result<()> {
         let ClosedSession { id, started } = session.clone();
         let line = serde_json::json!({ "event": "closed", "id": id, "started": started });

@@ -126,7 +126,7 @@ fn recorder(directory: &Directory, events: &mut SessionEvents) -> (Recorder, Lin
     (Recorder::start(&directory.file("open"), lost, events, vec![queue]).unwrap(), lines)
 }
 
-/// Another user may have put the link there.
+/// The link may be from another user of the host.
 #[test]
 fn no_record_is_written_through_a_link_in_a_directory_of_others() {
     use std::os::unix::fs::PermissionsExt as _;

@@ -1,4 +1,4 @@
-//! ConnectionSlots of connections for HTTP at one listener.
+//! Slots of connections for HTTP at one listener.
 //!
 //! Connections from this host (Unix sockets, loopback) have separate slots: no sender can block
 //! the health checks of the host. Networks share the other slots. When all are taken, the network
@@ -18,10 +18,10 @@ use crate::peer::Peer;
 /// Interval of log lines about closed connections: strangers can cause any number of them.
 const LINE_EVERY: Duration = Duration::from_secs(60);
 
-/// ConnectionSlots of one listener.
+/// Slots of one listener.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlots {
-    /// ConnectionSlots of connections of this host.
+    /// Slots of connections of this host.
     this_host: Arc<Semaphore>,
     network: Mutex<NetworkSlots>,
     closed: Mutex<Closed>,
@@ -37,7 +37,7 @@ struct Closed {
     line_at: Option<Instant>,
 }
 
-/// ConnectionSlots of connections over the network, the oldest first.
+/// Slots of connections over the network, the oldest first.
 #[derive(Debug)]
 struct NetworkSlots {
     connections: Vec<NetworkConnection>,
@@ -72,7 +72,7 @@ pub(crate) struct SlotGuard {
 pub(crate) type Evicted = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl ConnectionSlots {
-    /// ConnectionSlots for as many connections of this host, and for as many over the network.
+    /// Slots for as many connections of this host, and for as many over the network.
     pub(crate) fn new(most: u32, served: watch::Receiver<()>) -> Arc<Self> {
         let slots = Slots::new(&CLIENTS, most, system_hasher());
         let network = NetworkSlots { connections: Vec::new(), slots, next_number: 0 };

@@ -21,7 +21,6 @@ mod openapi;
 mod overview;
 mod page;
 mod peer;
-
 mod problem;
 mod reasons_page;
 mod role;

@@ -51,8 +51,7 @@ pub struct NewFile {
 
 impl NewFile {
     /// Opens an empty file for reading and appending in the directory of `path`, under a random
-    /// name. Removes old files that
-    /// killed processes have left under such names.
+    /// name. Removes old files that killed processes have left under such names.
     ///
     /// # Errors
     /// The system refuses.

@@ -26,7 +26,8 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 /// Reads a regular UTF-8 file of up to `bytes_max` bytes. Follows symbolic links.
 ///
 /// # Errors
-/// As [`read`], or [`InvalidData`](io::ErrorKind::InvalidData): the file is not UTF-8.
+/// The same errors as [`read`], and [`InvalidData`](io::ErrorKind::InvalidData): the file is not
+/// UTF-8.
 pub fn read_to_string(path: &Path, bytes_max: u64) -> io::Result<String> {
     let not_text = |_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text");
     String::from_utf8(read(path, bytes_max)?).map_err(not_text)

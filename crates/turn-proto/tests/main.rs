@@ -16,6 +16,7 @@ mod realms;
 mod revoked;
 mod rfc;
 mod routes;
+mod routes_and_rules;
 mod security_history;
 mod shares;
 #[allow(

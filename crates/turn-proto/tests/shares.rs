@@ -121,7 +121,7 @@ fn policy_with_total(total: u32) -> Policy {
     policy
 }
 
-/// Without a limit per address, many customers share an address: networks do not count.
+/// Networks do not count where addresses have no limit: many customers share an address.
 #[test]
 fn an_address_of_many_customers_has_all_ports() {
     let mut policy = with_secret(100);
@@ -134,7 +134,7 @@ fn an_address_of_many_customers_has_all_ports() {
     assert_eq!(world.refusals().last(), Some(&Refusal::PortsExhausted));
 }
 
-/// One user of many networks, where an operator has limited the allocations of users.
+/// A user of many networks, where an operator has limited the allocations of users.
 #[test]
 fn one_user_leaves_relay_ports_to_others() {
     let mut policy = with_secret(2000);

@@ -224,7 +224,7 @@ enum Outcome {
     Answered,
     /// The server does not answer.
     Silent,
-    /// No descriptor, port or memory of this process for the question: no evidence about the
+    /// The process has no descriptor, port or memory for the question: no evidence about the
     /// server.
     NotAsked(io::Error),
 }

@@ -212,7 +212,7 @@ impl Confinement {
 pub(crate) struct ReadableFiles(Option<Arc<files::Files>>);
 
 impl ReadableFiles {
-    /// Why a configuration could not be read, where this confinement is the reason. Reads the
+    /// The reason why a configuration could not be read, if that is this confinement. Reads the
     /// configuration.
     pub(crate) fn reason(&self, configuration: Option<&Path>) -> Option<String> {
         self.reason_of(settings::named_files(configuration, &paths::environment()))

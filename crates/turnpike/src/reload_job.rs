@@ -96,8 +96,7 @@ impl ReloadJob {
     /// Starts to read.
     ///
     /// # Errors
-    /// Another read is in progress. If its request still waits, this request is noted as wanted
-    /// again.
+    /// A read is in progress. If its request still waits, this request is noted as wanted again.
     pub(crate) fn begin(
         &mut self,
         request: ReloadRequest,

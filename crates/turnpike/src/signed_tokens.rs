@@ -104,7 +104,7 @@ struct FetchedKeys {
 
 /// Reason for which a key does not prove the claims of a token.
 enum ClaimsError {
-    /// Another key has signed it.
+    /// The signature is from another key.
     Signature,
     /// The claims, which the key has signed, do not hold.
     Claims(String),
@@ -162,7 +162,7 @@ impl Verifier {
     /// The keys of the URL, `None` without one.
     ///
     /// # Errors
-    /// No keys were loaded, or the keys are older than [`KEYS_AGE_MAX`].
+    /// The keys were never loaded, or are older than [`KEYS_AGE_MAX`].
     fn fetched_keys(&self, now: Instant) -> std::result::Result<Option<Arc<Keys>>, &'static str> {
         let Some(fetched) = &self.fetched else { return Ok(None) };
         match &*fetched.read().unwrap_or_else(PoisonError::into_inner) {

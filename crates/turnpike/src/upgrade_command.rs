@@ -22,7 +22,7 @@ static COMMAND: OnceLock<UpgradeCommand> = OnceLock::new();
 /// The command's process.
 #[derive(Debug)]
 enum UpgradeCommand {
-    /// No command, or one of an earlier version without its process.
+    /// The command is unknown, or of an earlier version without its process.
     Unnamed,
     /// The process has exited.
     Ended,

@@ -418,8 +418,8 @@ impl Routes {
     /// it was removed meanwhile. Flows with ids after the last one wait for the next round, so that
     /// new flows do not delay the others.
     ///
-    /// While slots are scarce, silent flows among those visited, and among the next ring routes,
-    /// are found for [`pop_silent`](Self::pop_silent).
+    /// Silent flows among those visited, and among the next ring routes, are found for
+    /// [`pop_silent`](Self::pop_silent) while slots are scarce.
     pub fn sweep(
         &mut self,
         now: Instant,

@@ -1,19 +1,19 @@
 //! Shares of the table of flows: one client does not take all slots, and silent flows lose theirs
 //! while others want them.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use fair_share::Claimant;
-use turn_types::{AllocationId, Instant};
+use turn_types::Instant;
 use xdp_relay::device::Hook;
 use xdp_relay::limits::{REST, SCARCE_FOR, SILENT_AFTER};
 use xdp_relay::{Flow, FlowId, KernelPathError, Verdict};
 
+use crate::support::flow::{flow, flow_id};
 use crate::support::frame::Check;
-use crate::support::network::{OWN_V4, address, near};
 use crate::support::random::plain;
-use crate::support::world::{COMES, PORT};
+use crate::support::world::COMES;
 use crate::support::{World, inside};
 
 /// Number of slots in a [`World`].
@@ -33,8 +33,8 @@ impl Clients {
     /// Claims a slot, and installs the flow.
     fn set(&mut self, now: Instant, client: &str, number: u16) -> Result<(), KernelPathError> {
         let routes = &mut self.0.routes;
-        routes.claim(now, id(number), &claimant(client))?;
-        routes.set(now, id(number), &flow(number))
+        routes.claim(now, flow_id(number), &claimant(client))?;
+        routes.set(now, flow_id(number), &flow(number))
     }
 
     /// Installs flows until one is refused. Returns their number and the refusal.
@@ -66,25 +66,6 @@ fn claimant(client: &str) -> Claimant<'_> {
     Claimant::at(client.parse::<IpAddr>().unwrap()).with_account("example.org", client)
 }
 
-fn id(number: u16) -> FlowId {
-    FlowId { allocation: AllocationId(u64::from(number)), channel: 0x4000 }
-}
-
-fn flow(number: u16) -> Flow {
-    let [own, peer] = [address(OWN_V4[1]), near(1, 7)[0]];
-    Flow {
-        client: SocketAddr::new(near(0, 7)[0], 10_000 + number),
-        server: SocketAddr::new(address(OWN_V4[0]), PORT),
-        channel: 0x4000,
-        relayed: SocketAddr::new(own, 20_000 + number),
-        peer: SocketAddr::new(peer, 5000),
-        hairpin: false,
-        to_peer_until: Instant::FAR_FUTURE,
-        to_client_until: Instant::FAR_FUTURE,
-        bytes_per_second: 0,
-    }
-}
-
 #[test]
 fn a_client_with_many_flows_leaves_slots_to_others() {
     inside(|| {
@@ -99,7 +80,7 @@ fn a_client_with_many_flows_leaves_slots_to_others() {
         // A flow that has a slot is updated.
         clients.set(now, GREEDY, 0).unwrap();
         // A released slot counts until it has rested.
-        (0..200).for_each(|number| _ = clients.0.routes.remove(id(number)));
+        (0..200).for_each(|number| _ = clients.0.routes.remove(flow_id(number)));
         assert!(matches!(clients.set(now, GREEDY, 20_000), Err(KernelPathError::Share)));
         let rested = linux_net::Clock::instant() + REST;
         clients.set(rested, GREEDY, 20_000).unwrap();
@@ -120,7 +101,7 @@ fn silent_flows_give_their_slots_back_while_others_want_them() {
 
         let (installed, _) = clients.fill(now, OTHER);
         assert!(installed < SLOTS);
-        let expected: Vec<_> = (0..20).filter(|number| *number != 7).map(id).collect();
+        let expected: Vec<_> = (0..20).filter(|number| *number != 7).map(flow_id).collect();
         // Flows of the other client are new.
         assert_eq!(clients.silent(now), expected);
         assert_eq!(clients.silent(now + SCARCE_FOR), [], "nobody was refused for a while");
@@ -137,16 +118,19 @@ fn silent_ring_routes_give_their_slots_back() {
         let now = linux_net::Clock::instant();
         for number in [30_000, 30_001] {
             let routes = &mut clients.0.routes;
-            routes.claim(now, id(number), &claimant(GREEDY)).unwrap();
-            routes.deliver_to_ring(id(number), &flow(number)).unwrap().unwrap();
+            routes.claim(now, flow_id(number), &claimant(GREEDY)).unwrap();
+            routes.deliver_to_ring(flow_id(number), &flow(number)).unwrap().unwrap();
         }
         clients.fill(now, OTHER);
         let silent = clients.silent(now);
-        assert!(!silent.contains(&id(30_000)), "they are new: {silent:?}");
+        assert!(!silent.contains(&flow_id(30_000)), "they are new: {silent:?}");
 
         let later = linux_net::Clock::instant() + SILENT_AFTER;
         assert!(clients.set(later, OTHER, 40_000).is_err());
         let silent = clients.silent(later);
-        assert!([30_000, 30_001].iter().all(|number| silent.contains(&id(*number))), "{silent:?}");
+        assert!(
+            [30_000, 30_001].iter().all(|number| silent.contains(&flow_id(*number))),
+            "{silent:?}"
+        );
     });
 }

@@ -1,17 +1,16 @@
 //! Counts of the kernel are reported in parts: every packet once, and no flow is left out.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use turn_types::{AllocationId, Instant};
+use turn_types::AllocationId;
 use xdp_relay::device::Hook;
 use xdp_relay::{Flow, FlowId, Verdict};
 
+use crate::support::flow::{flow, flow_id};
 use crate::support::frame::Check;
-use crate::support::network::{OWN_V4, address, near};
 use crate::support::random::plain;
-use crate::support::world::{COMES, HOOKS, PORT};
+use crate::support::world::{COMES, HOOKS};
 use crate::support::{World, inside};
 
 /// The smallest part: one flow.
@@ -38,7 +37,7 @@ impl Flows {
     fn set(&mut self, number: u16) {
         let now = linux_net::Clock::instant();
         self.world.routes.renew(now);
-        self.world.routes.set(now, id(number), &flow(number)).unwrap();
+        self.world.routes.set(now, flow_id(number), &flow(number)).unwrap();
     }
 
     /// Has a flow carry a datagram of its client.
@@ -48,12 +47,12 @@ impl Flows {
         let frame = plain(client, server, payload).frame(COMES, Check::Right);
         let ran = self.world.path.run(self.hook, &frame, 1).unwrap();
         assert_eq!(ran.verdict, Verdict::Redirect);
-        *self.carried.entry(id(number)).or_default() += 1;
+        *self.carried.entry(flow_id(number)).or_default() += 1;
     }
 
     fn remove(&mut self, number: u16) {
-        let last = self.world.routes.remove(id(number));
-        *self.reported.entry(id(number)).or_default() += last.to_peer_packets;
+        let last = self.world.routes.remove(flow_id(number));
+        *self.reported.entry(flow_id(number)).or_default() += last.to_peer_packets;
     }
 
     /// Takes one part: the flows that it reported, and whether the round is over.
@@ -68,25 +67,6 @@ impl Flows {
     }
 }
 
-fn id(number: u16) -> FlowId {
-    FlowId { allocation: AllocationId(u64::from(number)), channel: 0x4000 }
-}
-
-fn flow(number: u16) -> Flow {
-    let [own, peer] = [address(OWN_V4[1]), near(1, 7)[0]];
-    Flow {
-        client: SocketAddr::new(near(0, 7)[0], 10_000 + number),
-        server: SocketAddr::new(address(OWN_V4[0]), PORT),
-        channel: 0x4000,
-        relayed: SocketAddr::new(own, 20_000 + number),
-        peer: SocketAddr::new(peer, 5000),
-        hairpin: false,
-        to_peer_until: Instant::FAR_FUTURE,
-        to_client_until: Instant::FAR_FUTURE,
-        bytes_per_second: 0,
-    }
-}
-
 #[test]
 fn a_part_visits_no_more_than_it_may_and_a_round_visits_all() {
     for hook in HOOKS {
@@ -95,11 +75,15 @@ fn a_part_visits_no_more_than_it_may_and_a_round_visits_all() {
             for _ in 0..2 {
                 (1..=20).for_each(|number| flows.carry(number));
                 for number in 1..=20 {
-                    assert_eq!(flows.sweep(ONE_FLOW), (vec![id(number)], number == 20));
+                    assert_eq!(flows.sweep(ONE_FLOW), (vec![flow_id(number)], number == 20));
                 }
             }
             (1..=20).for_each(|number| flows.carry(number));
-            assert_eq!(flows.sweep(usize::MAX), ((1..=20).map(id).collect(), true), "all at once");
+            assert_eq!(
+                flows.sweep(usize::MAX),
+                ((1..=20).map(flow_id).collect(), true),
+                "all at once"
+            );
             assert_eq!(flows.sweep(usize::MAX), (vec![], true), "nothing is reported twice");
             assert_eq!(flows.reported, flows.carried);
         });
@@ -124,7 +108,11 @@ fn flows_that_end_within_a_round_are_reported_once() {
             flows.set(6);
             flows.carry(6);
             while !flows.sweep(ONE_FLOW).1 {}
-            assert_eq!(flows.sweep(usize::MAX).0, [1, 3].map(id), "visited before they went on");
+            assert_eq!(
+                flows.sweep(usize::MAX).0,
+                [1, 3].map(flow_id),
+                "visited before they went on"
+            );
             assert_eq!(flows.reported, flows.carried);
             // A round of which nothing is left.
             flows.sweep(ONE_FLOW);
@@ -147,7 +135,11 @@ fn new_flows_make_no_round_longer() {
             flows.set(100 + number);
         }
         flows.carry(1);
-        assert_eq!(flows.sweep(ONE_FLOW).0, [id(1)], "it is not kept waiting for the new ones");
+        assert_eq!(
+            flows.sweep(ONE_FLOW).0,
+            [flow_id(1)],
+            "it is not kept waiting for the new ones"
+        );
         flows.carry(104);
         while !flows.sweep(ONE_FLOW).1 {}
         assert_eq!(flows.reported, flows.carried, "they are visited in the next round");
@@ -164,7 +156,7 @@ fn an_allocation_is_reported_out_of_turn() {
         flows.world.routes.sweep_allocation(AllocationId(3), |id, carried| {
             *reported.entry(id).or_default() += carried.to_peer_packets;
         });
-        assert_eq!(flows.reported[&id(3)], 1);
+        assert_eq!(flows.reported[&flow_id(3)], 1);
         while !flows.sweep(ONE_FLOW).1 {}
         assert_eq!(flows.reported, flows.carried);
     });

@@ -151,7 +151,7 @@ fn the_end_of_the_server_does_not_wait_for_ever_for_a_disk() {
     drop(release);
 }
 
-/// Until now, an error while lost sessions were read left them without an end for good.
+/// An error while lost sessions are read must not leave them without an end for good.
 #[test]
 fn lost_sessions_get_their_ends_after_an_error_of_the_disk() {
     let directory = Directory::new("unreadable");

@@ -113,10 +113,10 @@ pub struct SessionOffload {
     /// `kernel`, when it has a route for one channel at least; otherwise `sockets`. With a route it
     /// relays a channel's packets once the host's rules were seen to forward them: see `packets`.
     pub by: String,
-    /// Why by sockets: `off` (there is no kernel path), `no_channel` (none is bound), `silent` (no
-    /// recent data on its channels), `full` (no free slot), `share` (few free slots, and the client
-    /// has its share), `transport` (not UDP) or `failed` (the kernel refused). Absent where
-    /// it is the kernel.
+    /// The reason for sockets: `off` (there is no kernel path), `no_channel` (none is bound),
+    /// `silent` (no recent data on its channels), `full` (no free slot), `share` (few free slots,
+    /// and the client has its share), `transport` (not UDP) or `failed` (the kernel refused).
+    /// Absent where it is the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Channels with a route in the kernel, of the session's `channels`.

@@ -222,7 +222,7 @@ pub struct World {
     pub routes: BTreeMap<RouteId, Route>,
     /// Number of commands about them.
     pub route_commands: u32,
-    /// No data may be relayed by routes.
+    /// True if routes may relay no data.
     pub suspends_routes: bool,
     /// Ports that somebody else on the host holds.
     pub taken_ports: BTreeSet<u16>,

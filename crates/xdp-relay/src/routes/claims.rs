@@ -17,7 +17,7 @@ impl Routes {
     /// or withdrawn.
     ///
     /// # Errors
-    /// No free slot, or the client has its share of slots that are scarce.
+    /// The table is full, or the client has its share of scarce slots.
     pub fn claim(
         &mut self,
         now: Instant,

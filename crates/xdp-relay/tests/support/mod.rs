@@ -10,6 +10,7 @@
     reason = "the tests' own tools: each test file uses a part of them, and panics are its verdict"
 )]
 
+pub mod flow;
 pub mod frame;
 pub mod network;
 pub mod oracle;

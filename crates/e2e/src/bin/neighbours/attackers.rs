@@ -13,7 +13,7 @@ const BOTS: u64 = 1000;
 /// An attacker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attacker {
-    /// One IPv4 address.
+    /// A single IPv4 address.
     Address,
     /// Addresses of one `/64`.
     Site64,
@@ -23,9 +23,9 @@ pub(crate) enum Attacker {
     Provider,
     /// Scattered IPv4 addresses.
     Botnet,
-    /// One account at one address.
+    /// An account at a single address.
     Account,
-    /// One account at the addresses of the botnet.
+    /// An account at the addresses of the botnet.
     SpreadAccount,
     /// Many users of one realm at the addresses of the botnet.
     Realm,

@@ -150,7 +150,7 @@ impl Link {
     /// Sends a request and waits for its answer.
     ///
     /// # Errors
-    /// No answer until the deadline, or the connection has ended.
+    /// The deadline has passed without an answer, or the connection has ended.
     pub(crate) fn exchange(&mut self, request: &[u8], deadline: Instant) -> io::Result<Answer> {
         self.send(request)?;
         let mut interval = RETRANSMIT_AFTER;

@@ -1,4 +1,4 @@
-//! One phase: a new server, perhaps an attack, and honest clients.
+//! A phase: a new server, perhaps an attack, and honest clients.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
