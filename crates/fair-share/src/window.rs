@@ -13,97 +13,243 @@ const START: usize = 8;
 /// Smallest size: a question that a lock holds up leaves space for another.
 const MIN: usize = 2;
 
-/// Limit beyond twice the shortest time, above which a response is slow. Above the jitter of a
-/// network, and below the time that a client notices.
-const SLACK: Duration = Duration::from_millis(100);
+/// Limit beyond one and a half times the usual time, above which a response is slow: delays of
+/// threads and networks within one site.
+const SLACK: Duration = Duration::from_millis(2);
 
-/// Maximum number of questions in flight. Grows with each prompt answer, halves with a slow one.
+/// Maximum number of questions in flight.
+///
+/// The size changes after each round, which has as many responses as the window is large. It grows by an
+/// eighth after a round in full use, is halved when most responses of a round were slow, and
+/// has its smallest size when most were missed. A question then takes at most about twice the time
+/// that it takes alone.
 #[derive(Debug)]
 pub struct Window {
     size: usize,
     max: usize,
-    /// Shortest response time; `None` before the first response.
-    prompt: Option<Duration>,
+    /// Questions that the service works on although their deadline has passed.
+    late: usize,
+    /// Usual response time with [`MIN`] questions in flight; `None` before the first response.
+    usual: Option<Duration>,
     /// Questions in flight at the last halving, sent under the earlier size.
     ignored: usize,
+    /// Responses of this round, the slow ones of them, and the missed ones of these.
+    responses: usize,
+    slow: usize,
+    missed: usize,
+    /// True if the window was full in this round.
+    was_full: bool,
 }
 
 impl Window {
     /// A window up to a size.
     #[must_use]
     pub fn new(max: usize) -> Self {
-        Self { size: START.min(max), max, prompt: None, ignored: 0 }
+        let (size, usual, late) = (START.min(max), None, 0);
+        Self {
+            size,
+            max,
+            late,
+            usual,
+            ignored: 0,
+            responses: 0,
+            slow: 0,
+            missed: 0,
+            was_full: false,
+        }
     }
 
-    /// Maximum number of questions in flight.
+    /// Maximum number of questions in flight, beside the late ones. At least one: it finds out
+    /// whether the service is silent.
     #[must_use]
-    pub const fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
+        self.size.saturating_sub(self.late).max(1)
+    }
+
+    /// Maximum number of questions in flight, late ones included.
+    #[must_use]
+    pub const fn whole_size(&self) -> usize {
         self.size
     }
 
-    /// Notes the time of an answer, or of a missed deadline. `in_flight` includes it.
+    /// Notes the time of a response. `in_flight` includes it.
     pub fn note(&mut self, time: Duration, in_flight: usize) {
-        let prompt = self.prompt.map_or(time, |prompt| prompt.min(time));
-        self.prompt = Some(prompt);
+        if self.counts(in_flight) {
+            let usual = self.learn(time);
+            self.slow += usize::from(time > usual + usual / 2 + SLACK);
+            self.end_response(in_flight);
+        }
+    }
+
+    /// Notes a missed deadline. `in_flight` includes the question, which is late until
+    /// [`end_late`](Self::end_late).
+    pub fn miss(&mut self, in_flight: usize) {
+        self.late += 1;
+        if self.counts(in_flight) {
+            self.slow += 1;
+            self.missed += 1;
+            self.end_response(in_flight);
+        }
+    }
+
+    /// Ends a late question: the service has answered it after all, or nobody waits any more.
+    pub const fn end_late(&mut self) {
+        self.late = self.late.saturating_sub(1);
+    }
+
+    /// Returns false for a question that was sent under an earlier size.
+    fn counts(&mut self, in_flight: usize) -> bool {
         if self.ignored > 0 {
             self.ignored -= 1;
-        } else if time <= prompt * 2 + SLACK {
-            if in_flight >= self.size {
-                self.size = (self.size + 1).min(self.max);
-            }
-        } else if self.size > MIN {
-            self.size = (self.size / 2).max(MIN);
-            self.ignored = in_flight.saturating_sub(1);
-        } else {
-            // Few questions are as slow: the service has become slower.
-            self.prompt = Some(time);
+            return false;
         }
+        self.responses += 1;
+        self.was_full |= in_flight + self.late >= self.size;
+        true
+    }
+
+    /// Adapts the usual time to each response while few are in flight, else to quicker ones.
+    fn learn(&mut self, time: Duration) -> Duration {
+        let usual = self.usual.unwrap_or(time);
+        // A single late response changes little.
+        let time = time.min(usual * 2);
+        let counts = self.size <= MIN || time < usual;
+        let usual = if counts { (usual * 7 + time) / 8 } else { usual };
+        self.usual = Some(usual);
+        usual
+    }
+
+    fn end_response(&mut self, in_flight: usize) {
+        if self.responses < self.size {
+            return;
+        }
+        if self.slow * 2 > self.responses {
+            let is_silent = self.missed * 2 > self.responses;
+            let smaller = if is_silent { MIN } else { (self.size / 2).max(MIN) };
+            self.size = smaller.min(self.max);
+            self.ignored = in_flight.saturating_sub(1);
+        } else if self.was_full {
+            self.size = (self.size + self.size / 8 + 1).min(self.max);
+        }
+        (self.responses, self.slow, self.missed, self.was_full) = (0, 0, 0, false);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::collections::VecDeque;
 
-    /// Notes responses to a full window, round after round. Returns the size at the end.
-    fn after(window: &mut Window, rounds: usize, time: impl Fn(usize) -> Duration) -> usize {
-        for _ in 0..rounds {
-            (1..=window.size()).for_each(|place| window.note(time(place), window.size()));
-        }
-        window.size()
-    }
+    use super::*;
 
     const STEP: Duration = Duration::from_millis(50);
 
+    /// A service with a number of workers, each of which answers a question after [`STEP`].
+    struct Service {
+        workers: usize,
+        now: Duration,
+        /// Times at which the questions in flight were sent, and those at which they are answered.
+        in_flight: VecDeque<(Duration, Duration)>,
+    }
+
+    impl Service {
+        fn new(workers: usize) -> Self {
+            Self { workers, now: Duration::ZERO, in_flight: VecDeque::new() }
+        }
+
+        fn send(&mut self) {
+            let before = self.in_flight.len().checked_sub(self.workers);
+            let free = before.map_or(self.now, |index| self.in_flight[index].1);
+            self.in_flight.push_back((self.now, free + STEP));
+        }
+
+        /// Fills the window again after each response, or after all; returns the largest size of
+        /// the last quarter.
+        fn flood(&mut self, window: &mut Window, responses: usize, in_bursts: bool) -> usize {
+            let mut largest = 0;
+            for number in 0..responses {
+                if !in_bursts || self.in_flight.is_empty() {
+                    while self.in_flight.len() < window.size() {
+                        self.send();
+                    }
+                }
+                let (sent, answered) = self.in_flight[0];
+                self.now = answered;
+                window.note(answered - sent, self.in_flight.len());
+                self.in_flight.pop_front();
+                if number * 4 >= responses * 3 {
+                    largest = largest.max(window.size());
+                }
+            }
+            largest
+        }
+    }
+
     #[test]
     fn a_service_that_answers_all_at_once_gets_all() {
-        for time in [Duration::from_millis(1), Duration::from_millis(300)] {
-            assert_eq!(after(&mut Window::new(256), 10, |_| time), 256, "{time:?}");
-        }
+        let mut window = Window::new(256);
+        Service::new(1000).flood(&mut window, 6000, false);
+        assert_eq!(window.size(), 256);
     }
 
     #[test]
     fn a_service_that_answers_one_after_the_other_gets_few() {
-        let mut window = Window::new(256);
-        let serial = |place: usize| STEP * place as u32;
-        for _ in 0..20 {
-            let size = after(&mut window, 1, serial);
-            assert!((MIN..=START).contains(&size), "{size}");
+        for in_bursts in [false, true] {
+            let mut window = Window::new(256);
+            let largest = Service::new(1).flood(&mut window, 6000, in_bursts);
+            assert!((MIN..=5).contains(&largest), "{largest}, in bursts: {in_bursts}");
+            // It is well again.
+            Service::new(1000).flood(&mut window, 6000, false);
+            assert_eq!(window.size(), 256);
         }
-        // It is well again.
-        assert_eq!(after(&mut window, 20, |_| STEP), 256);
+    }
+
+    #[test]
+    fn a_service_with_some_workers_has_few_more_in_flight() {
+        for in_bursts in [false, true] {
+            let mut window = Window::new(256);
+            let largest = Service::new(16).flood(&mut window, 5000, in_bursts);
+            let most = if in_bursts { 48 } else { 32 };
+            assert!((16..=most).contains(&largest), "{largest}, in bursts: {in_bursts}");
+        }
     }
 
     #[test]
     fn a_service_that_becomes_slower_is_not_taken_for_a_full_one() {
         let mut window = Window::new(256);
-        after(&mut window, 10, |_| Duration::from_millis(1));
-        assert_eq!(after(&mut window, 30, |_| Duration::from_millis(400)), 256);
+        let mut answer = |time, responses| {
+            (0..responses).for_each(|_| window.note(Duration::from_millis(time), window.size()));
+            window.size()
+        };
+        assert_eq!(answer(1, 6000), 256);
+        assert_eq!(answer(400, 9000), 256);
+    }
+
+    #[test]
+    fn a_silent_service_gets_few() {
+        let mut window = Window::new(256);
+        Service::new(1000).flood(&mut window, 6000, false);
+        (0..256).for_each(|number| window.miss(256 - number));
+        assert_eq!(window.size(), 1, "the service works on late ones");
+        (0..256).for_each(|_| window.end_late());
+        assert_eq!(window.size(), MIN);
+    }
+
+    #[test]
+    fn single_late_responses_do_not_count() {
+        let mut window = Window::new(256);
+        for number in 0..5000 {
+            let late = if number % 4 == 0 { 100 } else { 1 };
+            window.note(STEP * late, window.size());
+        }
+        assert_eq!(window.size(), 256);
     }
 
     #[test]
     fn a_small_service_has_its_own_maximum() {
-        assert_eq!(after(&mut Window::new(4), 10, |_| STEP), 4);
-        assert_eq!(after(&mut Window::new(1), 10, |place| STEP * place as u32 * 100), 1);
+        for max in [1, 4] {
+            let mut window = Window::new(max);
+            assert_eq!(Service::new(1000).flood(&mut window, 1000, false), max);
+            assert!(Service::new(1).flood(&mut window, 1000, false) <= max);
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! The authorizer of `[authorizer]`: a web service that is asked about each Allocate. Workers put
 //! questions and go on; each is a task of its own, and their number is bounded.
 
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -22,6 +24,17 @@ pub(crate) use self::answer::Limits;
 use self::kept::KeptAnswers;
 use self::outage::Outage;
 use self::questions::{DroppedQuestion, OpenQuestion, Questions};
+
+/// Further wait for an answer past its deadline. The question keeps its slot meanwhile, so that no
+/// further ones are sent to a service that works on it; 128 of them take 0.9 s each. The answer
+/// tells that the service is alive.
+const LATE_FOR: Duration = Duration::from_secs(120);
+
+/// Interval of looking at questions that wait for too long.
+const WATCH_EVERY: Duration = Duration::from_millis(500);
+
+/// Status of a service that gets too many questions (RFC 6585 §4).
+const TOO_MANY_REQUESTS: u16 = 429;
 
 /// Largest body of an answer, in bytes: a few limits.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
@@ -45,8 +58,9 @@ pub(crate) fn start(settings: &Settings, workers: &Workers) -> Result<Arc<dyn Au
             client: Client::new(&roots).or_fail("cannot ask the authorizer")?,
             url: Url::parse(url.as_str()).or_fail("authorizer.url")?,
             header,
-            bounds: Bounds { deadline: wanted.answer_within.get(), body: ANSWER_BYTES_MAX },
+            answer_within: wanted.answer_within.get(),
             questions: Questions::new(),
+            is_watched: AtomicBool::new(false),
             keep_for: wanted.keep_for.get(),
             kept: Mutex::new(KeptAnswers::new()),
             outage: Outage::default(),
@@ -68,8 +82,10 @@ struct Asking {
     url: Url,
     /// The value of `Authorization`.
     header: Option<String>,
-    bounds: Bounds,
+    answer_within: Duration,
     questions: Questions,
+    /// A task looks at questions that wait.
+    is_watched: AtomicBool,
     keep_for: Duration,
     kept: Mutex<KeptAnswers>,
     outage: Outage,
@@ -83,6 +99,8 @@ enum NoAnswer {
     Silent(String),
     /// A response without a decision.
     Unusable(String),
+    /// The service has too many questions.
+    Busy,
 }
 
 impl Authorizer for WebService {
@@ -95,7 +113,10 @@ impl Authorizer for WebService {
             self.asking.refuse(dropped);
         }
         let asking = Arc::clone(&self.asking);
-        self.handle.spawn(async move { asking.open_waiting() });
+        self.handle.spawn(async move {
+            asking.open_waiting();
+            asking.watch().await;
+        });
         None
     }
 }
@@ -122,18 +143,52 @@ impl Asking {
         }
     }
 
+    /// Looks again and again at questions that wait, until there are none: what waits for too long
+    /// is answered even if no slot becomes free.
+    async fn watch(self: &Arc<Self>) {
+        while self.questions.has_waiting() && !self.is_watched.swap(true, Ordering::AcqRel) {
+            while self.questions.has_waiting() {
+                tokio::time::sleep(WATCH_EVERY).await;
+                self.open_waiting();
+            }
+            self.is_watched.store(false, Ordering::Release);
+        }
+    }
+
     /// Sends a question, posts the answer, and passes the slot on.
     async fn put(self: Arc<Self>, question: OpenQuestion) {
-        let answer = self.answer(&question.request.applicant).await;
-        let request = self.questions.close(question, Instant::now());
-        self.post(&request, answer);
+        let (asked, applicant) = (Instant::now(), question.request.applicant.clone());
+        let mut response = pin!(self.ask(&applicant));
+        if let Ok(response) = tokio::time::timeout(self.answer_within, &mut response).await {
+            let answer = self.judge(asked, &applicant, response);
+            let request = self.questions.close(question, Instant::now());
+            self.post(&request, answer);
+            return self.open_waiting();
+        }
+        let silence = NoAnswer::Silent(HttpError::TooSlow.to_string());
+        let answer = self.judge(asked, &applicant, Err(silence));
+        self.questions.miss();
+        self.post(&question.request, answer);
+        self.open_waiting();
+        // For the client's next request.
+        if let response @ Ok(_) = response.await {
+            self.judge(asked, &applicant, response);
+        }
+        self.questions.close_late(question);
         self.open_waiting();
     }
 
-    /// Refuses a client about which the service is not asked.
-    fn refuse(&self, DroppedQuestion(request): DroppedQuestion) {
-        self.outage.overloaded();
-        self.post(&request, Authorization::Overloaded);
+    /// Answers a client about which the service is not asked.
+    fn refuse(&self, dropped: DroppedQuestion) {
+        match dropped {
+            DroppedQuestion::Late(request) if self.outage.is_silent_for(self.answer_within) => {
+                self.post(&request, Authorization::Unavailable);
+            }
+            DroppedQuestion::Late(request) | DroppedQuestion::Crowded(request) => {
+                self.outage.overloaded();
+                self.post(&request, Authorization::Overloaded);
+            }
+        }
     }
 
     fn post(&self, request: &AuthorizationRequest, answer: Authorization) {
@@ -145,9 +200,14 @@ impl Asking {
         }
     }
 
-    async fn answer(&self, applicant: &Applicant) -> Authorization {
-        let asked = Instant::now();
-        match self.ask(applicant).await {
+    /// The decision of a response to a question, or what its absence means.
+    fn judge(
+        &self,
+        asked: Instant,
+        applicant: &Applicant,
+        response: std::result::Result<Authorization, NoAnswer>,
+    ) -> Authorization {
+        match response {
             Ok(answer) => {
                 self.outage.answered();
                 if !self.keep_for.is_zero()
@@ -163,6 +223,10 @@ impl Asking {
                 self.outage.overloaded();
                 Authorization::Overloaded
             }
+            Err(NoAnswer::Busy) => {
+                self.outage.overloaded();
+                Authorization::Overloaded
+            }
             Err(NoAnswer::Silent(why) | NoAnswer::Unusable(why)) => {
                 self.outage.failed(&why);
                 Authorization::Unavailable
@@ -174,12 +238,16 @@ impl Asking {
         let headers: Vec<_> =
             self.header.iter().map(|value| ("authorization", value.as_str())).collect();
         let body = answer::question(applicant);
-        let posted = self.client.post_json(&self.url, &headers, body, self.bounds).await;
+        let bounds = Bounds { deadline: self.answer_within + LATE_FOR, body: ANSWER_BYTES_MAX };
+        let posted = self.client.post_json(&self.url, &headers, body, bounds).await;
         let response = posted.map_err(|error| {
             let is_silent = matches!(error, HttpError::TooSlow | HttpError::Unreachable(_));
             let reason = if is_silent { NoAnswer::Silent } else { NoAnswer::Unusable };
             reason(error.to_string())
         })?;
+        if response.status == TOO_MANY_REQUESTS {
+            return Err(NoAnswer::Busy);
+        }
         answer::read(response.status, &response.body).map_err(NoAnswer::Unusable)
     }
 }

@@ -16,7 +16,10 @@
 //! refresh; `turnpike session end ID` ends them sooner.
 //!
 //! While the store fails, a user whom it has confirmed within [`DirectoryOptions::last_known_for`]
-//! goes on without a wait; one look-up at a time tries the store again.
+//! goes on without a wait; one look-up at a time tries the store again. A store that answers other
+//! look-ups does not fail: a look-up that misses its deadline is then overload.
+
+mod late;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -31,6 +34,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use self::late::LateLookups;
 use crate::cache::{Cache, Question, Times};
 use crate::error::StoreError;
 use crate::limits::{IN_FLIGHT_MAX, LOOKUP_DELAY, QUEUE_MAX, QUEUED_MAX};
@@ -45,7 +49,7 @@ pub enum Answer {
     Unknown,
     /// The store failed, or missed the deadline.
     Unavailable(Arc<StoreError>),
-    /// The store was not asked: too many look-ups wait.
+    /// The store was not asked, as too many look-ups wait, or answered others meanwhile.
     Overloaded,
 }
 
@@ -201,11 +205,12 @@ impl<T: Send + 'static> Directory<T> {
             waiting: HashMap::new(),
             waiting_tickets: 0,
             checking: None,
-            is_failing: false,
+            answered: None,
+            failing: None,
             is_probing: false,
             in_flight: JoinSet::new(),
+            late: LateLookups::default(),
             window: Window::new(in_flight_max),
-            in_flight_max,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new()
@@ -273,13 +278,15 @@ struct Lookups<T, D> {
     waiting_tickets: usize,
     /// Keys that wait for the check for changes, while there is one.
     checking: Option<Vec<Question>>,
-    /// The last look-up failed.
-    is_failing: bool,
+    /// Time of the store's last answer to a look-up.
+    answered: Option<Instant>,
+    /// Error of the last look-up, if that failed.
+    failing: Option<Arc<StoreError>>,
     /// A look-up that no ticket waits for tries a failing store again.
     is_probing: bool,
     in_flight: JoinSet<Done>,
+    late: LateLookups,
     window: Window,
-    in_flight_max: usize,
 }
 
 /// A finished call to the store.
@@ -288,8 +295,15 @@ enum Done {
     User {
         question: Question,
         clears: u64,
-        time: Duration,
+        asked: Instant,
         found: Result<Option<UserRecord>, StoreError>,
+    },
+    /// A look-up past its deadline.
+    Late {
+        question: Question,
+        clears: u64,
+        asked: Instant,
+        lookup: Lookup<Option<UserRecord>>,
     },
     Probe {
         question: Question,
@@ -311,6 +325,12 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
                 Some(done) = self.in_flight.join_next(), if !self.in_flight.is_empty() => {
                     self.finish(done);
                 }
+                Some(done) = self.late.next(), if !self.late.is_empty() => {
+                    self.window.end_late();
+                    if let Some((question, clears, user)) = done {
+                        self.keep(Instant::now(), &question, clears, user.as_ref());
+                    }
+                }
                 job = jobs.recv() => match job {
                     Some(job) => self.queue(job),
                     None => break,
@@ -323,8 +343,13 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         }
     }
 
-    /// Queues a look-up. A look-up dropped for lack of space gets [`Answer::Overloaded`].
+    /// Queues a look-up, which a last known user of a failing store does not need. A look-up
+    /// dropped for lack of space gets [`Answer::Overloaded`].
     fn queue(&mut self, job: Job<T>) {
+        if let Some(user) = self.last_known(Instant::now(), &job.question) {
+            (self.deliver)(job.ticket, Answer::Known(user));
+            return self.probe(job.question);
+        }
         let now = turn_types::Instant::ZERO + job.asked.duration_since(self.started);
         let claimant = Claimant::at(job.client.address);
         let [known, others] = &mut self.queues;
@@ -336,13 +361,12 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
 
     /// Takes queued look-ups while more may be in flight.
     fn take_queued(&mut self) {
-        // While the store fails, known users must not wait behind look-ups that time out.
-        let most = if self.is_failing { self.in_flight_max } else { self.window.size() };
-        while self.waiting.len() < most && self.waiting_tickets < QUEUE_MAX {
+        while self.waiting.len() < self.window.size() && self.waiting_tickets < QUEUE_MAX {
             let Some(job) = self.queues.iter_mut().find_map(FairQueue::pop) else { return };
             let now = Instant::now();
             if now.saturating_duration_since(job.asked) > self.options.queued_within {
-                (self.deliver)(job.ticket, Answer::Overloaded);
+                let failing = self.failing.clone();
+                (self.deliver)(job.ticket, failing.map_or(Answer::Overloaded, Answer::Unavailable));
             } else {
                 self.take(now, job);
             }
@@ -373,28 +397,36 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         if let Some(known) = known {
             return self.answer(&question, known.map_or(Answer::Unknown, Answer::Known));
         }
-        let last = if self.is_failing { self.last_known(now, &question) } else { None };
-        let is_answered = last.is_some();
-        if let Some(user) = last {
+        if let Some(user) = self.last_known(now, &question) {
             self.answer(&question, Answer::Known(user));
-            if self.is_probing {
-                return;
-            }
-            self.is_probing = true;
+            return self.probe(question);
         }
-        let clears = self.clears;
-        let lookup = self.reader.find(&question.realm, &question.user);
-        let found = within(self.options.store_within, lookup);
+        let (clears, within) = (self.clears, self.options.store_within);
+        let mut lookup = self.reader.find(&question.realm, &question.user);
         self.in_flight.spawn(async move {
-            let found = found.await;
-            if is_answered {
-                return Done::Probe { question, clears, found };
+            match timeout(within, &mut lookup).await {
+                Ok(found) => Done::User { question, clears, asked: now, found },
+                Err(_) => Done::Late { question, clears, asked: now, lookup },
             }
-            Done::User { question, clears, time: now.elapsed(), found }
         });
     }
 
+    /// Tries a failing store again, for nobody, unless that is happening.
+    fn probe(&mut self, question: Question) {
+        if !mem::replace(&mut self.is_probing, true) {
+            let clears = self.clears;
+            let lookup = self.reader.find(&question.realm, &question.user);
+            let found = within(self.options.store_within, lookup);
+            self.in_flight.spawn(async move {
+                let found = found.await;
+                Done::Probe { question, clears, found }
+            });
+        }
+    }
+
+    /// The user as last confirmed, while the store fails.
     fn last_known(&self, now: Instant, question: &Question) -> Option<UserRecord> {
+        self.failing.as_ref()?;
         let within = self.options.last_known_for;
         self.answers.lock().cache.last_known(now, question, within)
     }
@@ -407,7 +439,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         clears: u64,
         user: Option<&UserRecord>,
     ) -> bool {
-        self.recovered();
+        self.recovered(now);
         let is_current = clears == self.clears;
         if is_current {
             self.answers.lock().cache.keep(now, question.clone(), user);
@@ -416,8 +448,9 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
     }
 
     /// The store has answered.
-    fn recovered(&mut self) {
-        if mem::take(&mut self.is_failing) {
+    fn recovered(&mut self, now: Instant) {
+        self.answered = Some(now);
+        if self.failing.take().is_some() {
             (self.report)(Health::Recovered);
         }
     }
@@ -426,9 +459,16 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         let now = Instant::now();
         match done {
             Ok(Done::Revision(revision)) => self.checked(now, revision),
-            Ok(Done::User { question, clears, time, found }) => {
-                self.window.note(time, self.waiting.len());
+            Ok(Done::User { question, clears, asked, found }) => {
+                self.window.note(now.saturating_duration_since(asked), self.waiting.len());
                 self.found(now, question, clears, found);
+            }
+            Ok(Done::Late { question, clears, asked, lookup }) => {
+                self.window.miss(self.waiting.len());
+                if !self.late.follow(question.clone(), clears, lookup) {
+                    self.window.end_late();
+                }
+                self.missed(now, &question, asked);
             }
             Ok(Done::Probe { question, clears, found }) => {
                 self.is_probing = false;
@@ -464,6 +504,13 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         }
     }
 
+    /// Answers a look-up that has missed its deadline. A store that answers others is well.
+    fn missed(&mut self, now: Instant, question: &Question, asked: Instant) {
+        let is_alive = self.answered.is_some_and(|answered| answered > asked);
+        let late = StoreError::TimedOut { within: self.options.store_within };
+        self.failed(now, question, if is_alive { StoreError::Overloaded } else { late });
+    }
+
     /// Answers a look-up that failed: by the last known user, if there is one.
     fn failed(&mut self, now: Instant, question: &Question, error: StoreError) {
         // A limit of this process is not a failure of the store.
@@ -473,12 +520,12 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         // The store is well when one key in it is not.
         let error = Arc::new(error);
         if matches!(*error, StoreError::Key { .. }) {
-            self.recovered();
+            self.recovered(now);
         } else {
-            self.is_failing = true;
+            self.failing = Some(Arc::clone(&error));
             (self.report)(Health::Failing(Arc::clone(&error)));
         }
-        let last = if self.is_failing { self.last_known(now, question) } else { None };
+        let last = self.last_known(now, question);
         let answer = last.map_or_else(|| Answer::Unavailable(error), Answer::Known);
         self.answer(question, answer);
     }

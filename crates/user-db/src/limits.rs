@@ -35,6 +35,14 @@ pub(crate) const QUEUED_MAX: Duration = Duration::from_millis(1500);
 /// database bounds the rate. All further look-ups are sorted in the queues.
 pub(crate) const IN_FLIGHT_MAX: usize = 256;
 
+/// Further wait for a look-up past its deadline. It keeps its place in the window, so that no
+/// further ones are sent to a store that works on it: [`IN_FLIGHT_MAX`] of them take 58 ms each.
+pub(crate) const LATE_FOR: Duration = Duration::from_secs(15);
+
+/// Maximum number of look-ups past their deadlines: those of a full window, and of the smaller ones
+/// after it.
+pub(crate) const LATE_MAX: usize = 2 * IN_FLIGHT_MAX;
+
 /// Maximum number of concurrent look-ups in an SQLite file, which one thread serves. A slow
 /// disk has 80 ms for each within the deadline of a call.
 pub(crate) const FILE_LOOKUPS_MAX: usize = 16;

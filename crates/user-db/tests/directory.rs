@@ -77,6 +77,11 @@ fn it_sees_users_come_and_go_in_another_process() {
     assert!(matches!(ask(&directory, &answered, 4, "alice"), Answer::Unknown));
 }
 
+fn some_user() -> UserRecord {
+    let keys = UserKeys { md5: Secret::new([1; 16]), sha256: None };
+    UserRecord { name: "alice".into(), keys, allocations_max: None }
+}
+
 /// A store whose answers are made by the test, in any order.
 #[derive(Clone, Default)]
 struct Scripted {
@@ -102,8 +107,7 @@ impl Scripted {
         let mut waiting = self.waiting.lock().unwrap();
         let at = waiting.iter().position(|(waiting, _)| **waiting == *name).unwrap();
         let (name, reply) = waiting.remove(at);
-        let keys = UserKeys { md5: Secret::new([1; 16]), sha256: None };
-        let user = UserRecord { name, keys, allocations_max: None };
+        let user = UserRecord { name, ..some_user() };
         let _ = reply.send(answer.map(|known| known.then_some(user)));
     }
 
@@ -146,15 +150,30 @@ fn many_look_ups_are_answered_while_a_slow_one_holds_up_none() {
     }
 }
 
-/// A store that serves one look-up after the other, in the order of their calls.
-struct Serial(Arc<tokio::sync::Mutex<()>>);
+/// A store that serves one look-up after the other, in the order of their calls. Knows alice until
+/// it becomes slow.
+#[derive(Clone, Default)]
+struct Serial {
+    connection: Arc<tokio::sync::Mutex<()>>,
+    is_slow: Arc<AtomicBool>,
+}
 
 impl UserReader for Serial {
-    fn find(&self, _: &Arc<str>, _: &UserQuery) -> Lookup<Option<UserRecord>> {
-        let connection = Arc::clone(&self.0);
+    fn find(&self, _: &Arc<str>, user: &UserQuery) -> Lookup<Option<UserRecord>> {
+        let Self { connection, is_slow } = self.clone();
+        let is_alice = *user == by_name("alice");
         Box::pin(async move {
-            let _served = connection.lock().await;
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            let served = connection.lock_owned().await;
+            let is_slow = is_slow.load(Ordering::Relaxed);
+            if !is_slow {
+                return Ok(is_alice.then(some_user));
+            }
+            // The store works on it whether or not somebody waits.
+            let worked = tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                drop(served);
+            });
+            worked.await.expect("the store works");
             Ok(None)
         })
     }
@@ -172,7 +191,9 @@ fn a_flood_at_a_slow_store_is_no_outage_for_others() {
         queued_within: Duration::from_secs(2),
         ..AT_ONCE
     };
-    let (directory, answered) = start_with(Serial(Arc::default()), options);
+    let store = Serial::default();
+    store.is_slow.store(true, Ordering::Relaxed);
+    let (directory, answered) = start_with(store, options);
     for ticket in 1..600 {
         assert!(directory.find(ticket, CLIENT, REALM.into(), by_name(&format!("user{ticket}"))));
     }
@@ -180,6 +201,40 @@ fn a_flood_at_a_slow_store_is_no_outage_for_others() {
     assert!(directory.find(0, other, REALM.into(), by_name("alice")));
     let answer = answered.iter().find(|(ticket, _)| *ticket == 0).unwrap().1;
     assert!(matches!(answer, Answer::Unknown), "{answer:?}");
+}
+
+/// Of a store that was quick, many look-ups are in flight when it becomes slow. It answers some of
+/// them, so it has no outage, in which a user who was deleted meanwhile would be let in.
+#[test]
+fn a_flood_at_a_store_that_becomes_slow_is_no_outage() {
+    let second = Duration::from_secs(1);
+    let options = DirectoryOptions {
+        store_within: second,
+        queued_within: second,
+        known_for: Duration::ZERO,
+        ..AT_ONCE
+    };
+    let store = Serial::default();
+    let (directory, answered) = start_with(store.clone(), options);
+    let find = |ticket, name: &str| {
+        assert!(directory.find(ticket, CLIENT, REALM.into(), by_name(name)));
+    };
+    for round in 0..40 {
+        (0..200).for_each(|number| find(number, &format!("early{round}-{number}")));
+        answered.iter().take(200).for_each(drop);
+    }
+    assert!(matches!(ask(&directory, &answered, 0, "alice"), Answer::Known(_)));
+
+    store.is_slow.store(true, Ordering::Relaxed);
+    for ticket in 0..800 {
+        find(ticket, &if ticket % 8 == 7 { "alice".into() } else { format!("user{ticket}") });
+    }
+    let mut late = 0;
+    for (ticket, answer) in answered.iter().take(800) {
+        late += u32::from(is_overloaded(&answer));
+        assert!(matches!(answer, Answer::Unknown | Answer::Overloaded), "{ticket}: {answer:?}");
+    }
+    assert!(late > 100, "{late}");
 }
 
 /// A store with two connections, which answers none of its look-ups.

@@ -8,21 +8,25 @@ use std::time::{Duration, Instant};
 const WARNING_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
-pub(super) struct Outage(Mutex<LastWarnings>);
+pub(super) struct Outage(Mutex<State>);
 
 #[derive(Debug, Default)]
-struct LastWarnings {
+struct State {
     warned: Option<Instant>,
     warned_of_overload: Option<Instant>,
+    /// The last question had no answer.
     is_failing: bool,
+    /// The log has told of it.
+    is_told: bool,
     answered: Option<Instant>,
 }
 
 impl Outage {
     pub(super) fn failed(&self, why: &str) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.is_failing = true;
         if is_due(&mut last.warned) {
-            last.is_failing = true;
+            last.is_told = true;
             drop(last);
             tracing::warn!(
                 "the authorizer gives no answer ({why}): authorizer.when_silent decides"
@@ -48,10 +52,17 @@ impl Outage {
         last.answered.is_some_and(|answered| answered > asked)
     }
 
+    /// Returns true if the last question had no answer, and none had for a while.
+    pub(super) fn is_silent_for(&self, time: Duration) -> bool {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.is_failing && last.answered.is_none_or(|answered| answered.elapsed() >= time)
+    }
+
     pub(super) fn answered(&self) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.answered = Some(Instant::now());
-        if std::mem::take(&mut last.is_failing) {
+        last.is_failing = false;
+        if std::mem::take(&mut last.is_told) {
             drop(last);
             tracing::info!("the authorizer answers again");
         }

@@ -19,6 +19,10 @@ const WAITING_MAX: usize = 4096;
 /// Longest wait of a question. The client's request then has time for the answer.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
+/// Part of the window that the questions of one account may have: its questions may be slower than
+/// those of others.
+const ACCOUNT_SHARE: usize = 8;
+
 /// Number of waiting questions searched for the next question: some microseconds.
 const LOOKED_AT: usize = 64;
 
@@ -38,6 +42,8 @@ struct State {
     open: Slots,
     /// Number of open questions that the service answers promptly.
     window: Window,
+    /// Open questions past their deadlines.
+    late: usize,
     waiting: FairQueue<WaitingQuestion>,
 }
 
@@ -55,16 +61,22 @@ pub(super) struct OpenQuestion {
     share: Share,
 }
 
-/// A dropped question, whose client is refused.
+/// A question that is not sent.
 #[derive(Debug)]
-pub(super) struct DroppedQuestion(pub(super) AuthorizationRequest);
+pub(super) enum DroppedQuestion {
+    /// Other questions have its place.
+    Crowded(AuthorizationRequest),
+    /// It has waited for [`WAIT_MAX`].
+    Late(AuthorizationRequest),
+}
 
 impl Questions {
     pub(super) fn new() -> Self {
         let open = Slots::new(&LOGGED_IN, OPEN_MAX, system_hasher());
         let window = Window::new(OPEN_MAX as usize);
         let waiting = FairQueue::new(&USERS, WAITING_MAX, DELAY, system_hasher());
-        Self { started: Instant::now(), state: Mutex::new(State { open, window, waiting }) }
+        let state = Mutex::new(State { open, window, late: 0, waiting });
+        Self { started: Instant::now(), state }
     }
 
     /// Adds a question. Returns the question that has to go for it, which may be the same.
@@ -77,7 +89,7 @@ impl Questions {
         let applicant = request.applicant.clone();
         let question = WaitingQuestion { request, asked: now };
         let dropped = self.lock().waiting.push(since, &claimant(&applicant), question);
-        dropped.map(|dropped| DroppedQuestion(dropped.request))
+        dropped.map(|dropped| DroppedQuestion::Crowded(dropped.request))
     }
 
     /// Takes the next question, if one more may be open.
@@ -85,17 +97,16 @@ impl Questions {
     /// # Errors
     /// The next question has waited for too long.
     pub(super) fn take(&self, now: Instant) -> Option<Result<OpenQuestion, DroppedQuestion>> {
-        let State { open, window, waiting } = &mut *self.lock();
+        let State { open, window, late, waiting } = &mut *self.lock();
         let first = waiting.first()?;
         if now.saturating_duration_since(first.asked) >= WAIT_MAX {
-            return waiting.pop().map(|late| Err(DroppedQuestion(late.request)));
+            return waiting.pop().map(|late| Err(DroppedQuestion::Late(late.request)));
         }
-        if open.held() as usize >= window.size() {
+        if open.held() as usize - *late >= window.size() {
             return None;
         }
-        // The first questions may be of accounts whose others are open: half of the window is for
-        // others, as the service may be slow for one account alone.
-        let most = (window.size() / 2).max(1);
+        // The first questions may be of accounts whose others are open.
+        let most = (window.whole_size() / ACCOUNT_SHARE).max(1);
         let may_open = |question: &WaitingQuestion| {
             let claimant = claimant(&question.request.applicant);
             open.check(&claimant).is_ok() && (open.held_by_account(&claimant) as usize) < most
@@ -108,10 +119,31 @@ impl Questions {
     /// Releases the slot of a question, with or without a decision.
     pub(super) fn close(&self, question: OpenQuestion, now: Instant) -> AuthorizationRequest {
         let OpenQuestion { request, opened, share } = question;
-        let State { open, window, .. } = &mut *self.lock();
-        window.note(now.saturating_duration_since(opened), open.held() as usize);
+        let State { open, window, late, .. } = &mut *self.lock();
+        window.note(now.saturating_duration_since(opened), open.held() as usize - *late);
         open.release(share);
         request
+    }
+
+    /// Notes that a question has missed its deadline. It keeps its slot while the service works on
+    /// it, until [`close_late`](Self::close_late).
+    pub(super) fn miss(&self) {
+        let State { open, window, late, .. } = &mut *self.lock();
+        window.miss(open.held() as usize - *late);
+        *late += 1;
+    }
+
+    /// Releases the slot of a question that has missed its deadline.
+    pub(super) fn close_late(&self, question: OpenQuestion) {
+        let State { open, window, late, .. } = &mut *self.lock();
+        window.end_late();
+        *late -= 1;
+        open.release(question.share);
+    }
+
+    /// Returns true if questions wait.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.lock().waiting.first().is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -145,7 +177,7 @@ mod tests {
     fn prompt() -> Questions {
         let questions = Questions::new();
         let mut state = questions.lock();
-        (0..OPEN_MAX).for_each(|_| state.window.note(Duration::from_millis(1), usize::MAX));
+        (0..20 * OPEN_MAX).for_each(|_| state.window.note(Duration::from_millis(1), usize::MAX));
         drop(state);
         questions
     }
@@ -161,7 +193,7 @@ mod tests {
             assert!(questions.push(request("mallory", host), now).is_none());
         }
         let mallorys = open(&questions, now);
-        assert_eq!(mallorys.len(), OPEN_MAX as usize / 2);
+        assert_eq!(mallorys.len(), OPEN_MAX as usize / ACCOUNT_SHARE);
         assert!(questions.take(now).is_none(), "the others wait");
         for name in ["alice", "bob"] {
             assert!(questions.push(request(name, 201), now).is_none());
@@ -173,7 +205,7 @@ mod tests {
         assert!(questions.take(now).is_some());
     }
 
-    /// A service that is slow has few open questions, and those of one account are half of them.
+    /// A service that is slow has few open questions.
     #[test]
     fn a_slow_service_has_no_queue_of_its_own() {
         let (questions, mut now) = (prompt(), Instant::now());
@@ -229,10 +261,30 @@ mod tests {
         while questions.push(request("mallory", number), now).is_none() {
             number = (number + 1) % 200;
         }
-        let DroppedQuestion(dropped) = questions.push(request("alice", 201), now).unwrap();
+        let dropped = questions.push(request("alice", 201), now).unwrap();
+        let DroppedQuestion::Crowded(dropped) = dropped else { panic!("{dropped:?}") };
         assert_eq!(&*dropped.applicant.account, "mallory");
         let next: Vec<_> = (0..2).map(|_| questions.take(now).unwrap().unwrap()).collect();
         assert_eq!(&*next[1].request.applicant.account, "alice", "behind the first of all");
-        assert!(questions.take(now + WAIT_MAX).unwrap().is_err());
+        let late = questions.take(now + WAIT_MAX).unwrap();
+        assert!(matches!(late, Err(DroppedQuestion::Late(_))), "{late:?}");
+    }
+
+    /// A service that works on earlier questions gets one more, which finds out whether it is
+    /// silent.
+    #[test]
+    fn late_questions_keep_their_slots() {
+        let (questions, now) = (Questions::new(), Instant::now());
+        for host in 0..200 {
+            questions.push(request(&format!("account {host}"), host), now);
+        }
+        let late = open(&questions, now);
+        assert!(late.len() > 2);
+        late.iter().for_each(|_| questions.miss());
+        let next = open(&questions, now);
+        assert_eq!(next.len(), 1);
+        next.into_iter().for_each(|question| drop(questions.close(question, now)));
+        late.into_iter().for_each(|question| questions.close_late(question));
+        assert_eq!(open(&questions, now).len(), 2, "as few as a silent service gets");
     }
 }

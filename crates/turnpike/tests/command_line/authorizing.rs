@@ -169,8 +169,9 @@ fn denying_slowly() -> u16 {
     port
 }
 
-/// A service that denies everything, one question after the other.
-fn denying_in_turn() -> u16 {
+/// A service that denies everything, one question after the other, each in some time, whether or
+/// not the client still waits.
+fn denying_in_turn(time: Duration) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (asked, _questions) = channel();
@@ -181,7 +182,7 @@ fn denying_in_turn() -> u16 {
             thread::spawn(move || {
                 // The client of a question before may be gone.
                 let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
-                thread::sleep(Duration::from_millis(150));
+                thread::sleep(time);
                 answer(stream.unwrap(), 403, "", &asked);
             });
         }
@@ -193,12 +194,33 @@ fn denying_in_turn() -> u16 {
 #[test]
 fn who_is_denied_is_not_served_by_a_queue_in_the_service() {
     let keys = "when_silent = \"serve\"\nkeep_for = \"0 s\"\nanswer_within = \"1 s\"";
-    let scene = Scene::new(denying_in_turn(), keys);
-    let relayed: Vec<_> = thread::scope(|scope| {
-        let probes: Vec<_> = (0..30).map(|_| scope.spawn(|| scene.relays(""))).collect();
-        probes.into_iter().map(|probe| probe.join().unwrap()).collect()
-    });
-    assert!(relayed.iter().all(|relays| !relays), "{relayed:?}");
+    for time in [150, 500] {
+        let scene = Scene::new(denying_in_turn(Duration::from_millis(time)), keys);
+        let relayed: Vec<_> = thread::scope(|scope| {
+            let probes: Vec<_> = (0..30).map(|_| scope.spawn(|| scene.relays(""))).collect();
+            probes.into_iter().map(|probe| probe.join().unwrap()).collect()
+        });
+        assert!(relayed.iter().all(|relays| !relays), "{time} ms: {relayed:?}");
+    }
+}
+
+/// A response without a decision is no silence, unless it tells of an outage.
+#[test]
+fn a_response_without_a_decision_serves_nobody() {
+    let (answer, answers) = channel();
+    let (service, _questions) = service(answers);
+    let scene = Scene::new(service, "when_silent = \"serve\"\nkeep_for = \"0 s\"");
+    for (status, body) in
+        [(429, ""), (404, ""), (302, ""), (200, "{\"allow\":\"false\"}"), (201, "{\"allow\":false}")]
+    {
+        answer.send((status, body.to_owned())).unwrap();
+        assert!(!scene.relays(""), "{status} {body}");
+    }
+    // As many as a probe may ask for.
+    for _ in 0..8 {
+        answer.send((503, String::new())).unwrap();
+    }
+    assert!(scene.relays(""));
 }
 
 /// A denied client with more requests than concurrent questions is not served: a dropped question

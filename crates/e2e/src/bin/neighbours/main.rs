@@ -1,10 +1,11 @@
 //! Times of honest clients' operations next to attackers.
 //!
-//! `neighbours [--rounds N] [--operations N] [--seed N] [--only TEXT]` starts the server in a lab,
+//! `neighbours [--rounds N] [--operations N] [--seed N] [--only TEXT] [--services slow]` starts the server in a lab,
 //! as root, and lets one attacker after another fill its tables and use up its budgets. Honest
 //! clients of other networks, accounts and realms meanwhile do what clients do. Quiet and attacked
 //! phases alternate, each on a new server. The result is a table in Markdown: for each attacker and
-//! operation the attacked times divided by the quiet times.
+//! operation the attacked times divided by the quiet times. With `--services slow` the users are in
+//! a database, and each allocation is decided by a web service, that take 20 ms each.
 //!
 //! The server has one processor, attackers and honest clients share another. The server and the
 //! honest clients run before all other processes of the machine, attackers do not.
@@ -15,6 +16,7 @@ mod link;
 mod operations;
 mod phase;
 mod scene;
+mod services;
 mod stun;
 mod table;
 mod weapons;
@@ -42,6 +44,7 @@ struct Options {
     operations: usize,
     seed: u64,
     only: String,
+    with_services: bool,
 }
 
 fn run() -> Result<(), String> {
@@ -49,7 +52,8 @@ fn run() -> Result<(), String> {
     // Threads and servers inherit it.
     lab_net::pin_thread(std::process::id(), 1).map_err(|error| format!("processor 1: {error}"))?;
     linux_net::raise_open_files().map_err(|error| format!("open files: {error}"))?;
-    let mut scene = Scene::new(options.operations + operations::UNKNOWN_USERS)?;
+    let users = options.operations + operations::UNKNOWN_USERS;
+    let mut scene = Scene::new(users, options.with_services)?;
     println!(
         "seed {}, {} rounds, {} operations of each kind in a phase\n",
         options.seed, options.rounds, options.operations
@@ -75,7 +79,8 @@ fn run() -> Result<(), String> {
 }
 
 fn options() -> Result<Options, String> {
-    let mut options = Options { rounds: 3, operations: 20, seed: 1, only: String::new() };
+    let only = String::new();
+    let mut options = Options { rounds: 3, operations: 20, seed: 1, only, with_services: false };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("{word} wants a value"))?;
@@ -85,6 +90,7 @@ fn options() -> Result<Options, String> {
             "--operations" => options.operations = number()? as usize,
             "--seed" => options.seed = number()?,
             "--only" => options.only.clone_from(&value),
+            "--services" => options.with_services = value == "slow",
             _ => return Err(format!("unknown option {word}: see the top of neighbours/main.rs")),
         }
     }

@@ -167,7 +167,7 @@ impl Phase {
 }
 
 /// Lets the calling thread run before those of attackers, which share its processor.
-fn precede_attackers() {
+pub(crate) fn precede_attackers() {
     let link = std::fs::read_link("/proc/thread-self").expect("procfs");
     let thread = link.file_name().and_then(|name| name.to_str()?.parse().ok());
     lab_net::run_first(thread.expect("a thread")).expect("the privilege of root");

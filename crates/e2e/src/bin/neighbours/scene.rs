@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use e2e::certificates::ECDSA;
 use e2e::{Certificates, Config, Host, Lab, Operator, Server, binary};
 
+use crate::services::Services;
 use crate::stun::Login;
 
 /// Realm of honest users.
@@ -86,14 +87,16 @@ pub(crate) struct Scene {
     pub(crate) server: Server,
     through: Vec<String>,
     _certificates: Certificates,
+    _services: Option<Services>,
 }
 
 impl Scene {
-    /// Starts a server on one processor, with `users` honest users.
+    /// Starts a server on one processor, with `users` honest users, and `with_services` that take
+    /// time for look-ups and decisions.
     ///
     /// # Errors
-    /// The lab cannot be built here.
-    pub(crate) fn new(users: usize) -> Result<Self, String> {
+    /// The lab cannot be built here, or programs are missing.
+    pub(crate) fn new(users: usize, with_services: bool) -> Result<Self, String> {
         let lab = Lab::new()?;
         lab.behave_as_cards()?;
         join_networks(&lab);
@@ -106,9 +109,16 @@ impl Scene {
         config.allow.push(SILENT_PEER.to_owned());
         config.relay_keys = "ports = \"50000-51023\"".to_owned();
         config.tables = tables(&lab, &certificates);
+        let services = if with_services {
+            Some(Services::start(&lab, namespace(&lab, Host::Server))?)
+        } else {
+            None
+        };
+        config.tables += &services.as_ref().map(Services::tables).unwrap_or_default();
         let server = Server::start(&lab, &config);
         add_users(&server, REALM, (0..users).map(|number| format!("user{number}")));
         add_users(&server, HOSTILE, ["mallory".to_owned()].into_iter());
+        services.as_ref().inspect(|services| services.slow_down());
         let added = server.json(&["token", "add", "reader", "--role", "read"]);
         let places = Places {
             v4: lab.v4.listen,
@@ -118,7 +128,7 @@ impl Scene {
             token: added["token"].as_str().unwrap_or_default().to_owned(),
             operator: server.operator(),
         };
-        Ok(Self { lab, places, server, through, _certificates: certificates })
+        Ok(Self { lab, places, server, through, _certificates: certificates, _services: services })
     }
 
     /// Starts the server again, without any state but its database.
@@ -139,9 +149,13 @@ impl Scene {
 
     /// The namespace of a host, for a thread to enter.
     pub(crate) fn namespace(&self, host: Host) -> File {
-        let path = format!("/run/netns/{}", self.lab.namespace(host));
-        File::open(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+        namespace(&self.lab, host)
     }
+}
+
+fn namespace(lab: &Lab, host: Host) -> File {
+    let path = format!("/run/netns/{}", lab.namespace(host));
+    File::open(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 /// Tables small enough to be filled by rates that leave processors idle.
