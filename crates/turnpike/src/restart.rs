@@ -24,10 +24,12 @@ pub(crate) fn predecessor(found: Option<Parked>, settings: &Settings) -> Option<
     })?;
     let (listeners, services) = (listeners(settings), services(settings));
     let (before, now) = (predecessor.workers(), workers(settings));
+    let is_own_network = predecessor.is_of_own_network().unwrap_or_default();
     let in_the_way = predecessor.in_the_way(&listeners, &services);
     // The kernel spreads clients over the sockets of all workers: most would come to another one.
     let why = (before != now)
         .then(|| format!("it had {before} workers, and this one has {now}"))
+        .or_else(|| (!is_own_network).then(|| "it was in another network namespace".to_owned()))
         .or_else(|| {
             in_the_way.map(|(at, now)| format!("it listened at {at}, and this one does at {now}"))
         });
