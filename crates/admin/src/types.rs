@@ -473,6 +473,9 @@ pub struct Refusal {
     /// The name in a request that proved none: anybody may have written it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimed_user: Option<String>,
+    /// True if requests without proof claimed other names as well, which are not stored.
+    #[serde(default)]
+    pub other_claimed_users: bool,
     /// The forbidden peer, where one is the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,

@@ -48,7 +48,7 @@ pub(super) async fn list(
 }
 
 fn refusal(refused: &Refused, now: Instant) -> Refusal {
-    let Refused { latest, first, last, count } = refused;
+    let Refused { latest, first, last, count, other_claims } = refused;
     let five_tuple = &latest.path.five_tuple;
     let reason = reasons::of_refusal(latest.reason);
     let peer = latest.peer.as_ref();
@@ -63,6 +63,7 @@ fn refusal(refused: &Refused, now: Instant) -> Refusal {
         method: latest.method.name().unwrap_or("unknown").to_owned(),
         user: latest.user.as_deref().map(str::to_owned),
         claimed_user: latest.claimed.as_deref().map(str::to_owned),
+        other_claimed_users: *other_claims,
         peer: peer.map(|peer| peer.address.to_string()),
         denied_by: peer.map(|peer| peer.by.label().to_owned()),
         rule: rule.map(|rule| rule.prefix.to_string()),
