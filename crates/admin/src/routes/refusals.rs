@@ -7,7 +7,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use control::{RefusalFilter, Refused, reasons};
 use serde::Deserialize;
-use turn_proto::UserName;
+use turn_proto::{ShareHolder, UserName};
 use turn_types::Instant;
 
 use crate::limits::{SESSIONS_DEFAULT, SESSIONS_MAX};
@@ -68,6 +68,12 @@ fn refusal(refused: &Refused, now: Instant) -> Refusal {
         denied_by: peer.map(|peer| peer.by.label().to_owned()),
         rule: rule.map(|rule| rule.prefix.to_string()),
         rule_at: peer.map(|_| rule.map_or("built in", |rule| &*rule.place).to_owned()),
+        share_level: latest.share.as_ref().map(|holder| holder.level().to_owned()),
+        share_holder: latest.share.as_ref().map(|holder| match holder {
+            ShareHolder::Network(network) => network.to_string(),
+            ShareHolder::Account(name) => (**name).to_owned(),
+            ShareHolder::Realm(name) => (**name).to_owned(),
+        }),
         reason: reason.name.to_owned(),
         code: latest.reason.code(),
         meaning: reason.meaning.to_owned(),

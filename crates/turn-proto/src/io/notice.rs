@@ -66,8 +66,33 @@ pub struct RefusedRequest {
     pub account: Option<Arc<str>>,
     /// The forbidden peer, where one is the reason.
     pub peer: Option<ForbiddenPeer>,
+    /// The largest part of the client's use, where a full share is the reason.
+    pub share: Option<ShareHolder>,
     /// The reason.
     pub reason: Refusal,
+}
+
+/// Holder of a share of ports and quotas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShareHolder {
+    /// A network of clients.
+    Network(Prefix),
+    /// An account.
+    Account(Arc<str>),
+    /// A realm.
+    Realm(Realm),
+}
+
+impl ShareHolder {
+    /// Returns the level: `network`, `account` or `realm`.
+    #[must_use]
+    pub const fn level(&self) -> &'static str {
+        match self {
+            Self::Network(_) => "network",
+            Self::Account(_) => "account",
+            Self::Realm(_) => "realm",
+        }
+    }
 }
 
 /// A peer that the rules forbid.
@@ -150,6 +175,7 @@ impl RefusedRequest {
             claimed: None,
             account: None,
             peer: None,
+            share: None,
             reason,
         }
     }

@@ -96,7 +96,7 @@ fn kind(refusal: &Refusal, now: Duration) -> String {
         times(refusal)
     );
     let mut meaning = format!("{}: {}", refusal.reason, refusal.meaning);
-    for more in [peer(refusal), expiry(refusal, now)].into_iter().flatten() {
+    for more in [peer(refusal), share(refusal), expiry(refusal, now)].into_iter().flatten() {
         meaning.push(' ');
         meaning.push_str(&more);
     }
@@ -157,6 +157,15 @@ fn peer(refusal: &Refusal) -> Option<String> {
              `peers.allow = [\"{peer}\"]`. {BUILT_IN}"
         ),
     })
+}
+
+/// The network, account or realm whose share is used up.
+fn share(refusal: &Refusal) -> Option<String> {
+    let (level, holder) = (refusal.share_level.as_ref()?, refusal.share_holder.as_ref()?);
+    Some(format!(
+        "The largest part of the client's use is that of the {level} {}.",
+        escape::line(holder)
+    ))
 }
 
 /// The time at which a time-limited credential expired.
@@ -243,6 +252,17 @@ mod tests {
         assert!(text.starts_with("a client that calls itself \"1700000000:alice\" at "), "{text}");
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains("It had expired 3 min before"), "{text}");
+    }
+
+    #[test]
+    fn a_full_share_comes_with_its_level() {
+        let text = one(Refusal {
+            share_level: Some("network".into()),
+            share_holder: Some("2001:db8::/48".into()),
+            ..refusal("ports_share")
+        });
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("client's use is that of the network 2001:db8::/48."), "{text}");
     }
 
     #[test]
