@@ -29,6 +29,7 @@ pub mod routes;
 mod server;
 mod signed;
 pub mod types;
+mod viewers;
 
 /// The routes of a listener.
 pub use axum::Router;
@@ -163,7 +164,8 @@ pub mod limits {
     /// Interval of overviews for those that watch.
     pub const SNAPSHOT_EVERY: Duration = Duration::from_secs(1);
 
-    /// Streams of overviews at the same time, of [`API_CONNECTIONS_MAX`]: more get a 503.
+    /// Streams of overviews at the same time, of [`API_CONNECTIONS_MAX`]. Beyond it the newest
+    /// stream of the holder with most streams ends, or a holder with as many gets a 503.
     pub const VIEWERS_MAX: usize = 16;
 
     /// Length of one stream: its viewer then opens another, which shows that its token is still

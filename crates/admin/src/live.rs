@@ -8,13 +8,14 @@ use std::task::{Context, Poll};
 
 use axum::body::{Bytes, HttpBody};
 use hyper::body::Frame;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
-use crate::limits::{EVENTS_QUEUED, SAMPLE_EVERY, SNAPSHOT_EVERY, VIEWERS_MAX, VIEWING};
+use crate::limits::{EVENTS_QUEUED, SAMPLE_EVERY, SNAPSHOT_EVERY, VIEWING};
 use crate::monitored::Monitored;
 use crate::overview::History;
 use crate::types::Overview;
+use crate::viewers::{ViewerEntry, Viewers};
 
 /// The latest overview and its viewers.
 #[derive(Clone, Debug, Default)]
@@ -26,12 +27,12 @@ struct Inner {
     latest: watch::Sender<Option<Bytes>>,
     /// Made when the first routes are served.
     history: OnceLock<Mutex<History>>,
-    viewers: Arc<Semaphore>,
+    viewers: Viewers,
 }
 
 impl Default for Inner {
     fn default() -> Self {
-        let viewers = Arc::new(Semaphore::new(VIEWERS_MAX));
+        let viewers = Viewers::default();
         Self { latest: watch::Sender::new(None), history: OnceLock::new(), viewers }
     }
 }
@@ -57,16 +58,21 @@ impl Live {
         }
     }
 
-    /// A stream of overviews; `None` if there are as many as there may be.
-    pub(crate) fn watch(&self) -> Option<Events> {
-        let place = Arc::clone(&self.0.viewers).try_acquire_owned().ok()?;
+    /// A stream of overviews for the holder of a token; `None` if there are as many as there may
+    /// be, and no holder has more than this one.
+    pub(crate) fn watch(&self, holder: &str) -> Option<Events> {
+        let (entry, ended) = self.0.viewers.add(holder)?;
         let (events, queue) = mpsc::channel(EVENTS_QUEUED);
         let latest = self.0.latest.subscribe();
         tokio::spawn(async move {
             // The next stream shows that the token is still valid.
-            let _ = timeout(VIEWING, pass_on(latest, events)).await;
+            let passed_on = timeout(VIEWING, pass_on(latest, events));
+            tokio::select! {
+                _ = passed_on => {}
+                _ = ended => {}
+            }
         });
-        Some(Events { queue, _place: place })
+        Some(Events { queue, _entry: entry })
     }
 
     async fn run(self, monitored: Monitored) {
@@ -114,7 +120,7 @@ async fn pass_on(mut latest: watch::Receiver<Option<Bytes>>, events: mpsc::Sende
 #[derive(Debug)]
 pub(crate) struct Events {
     queue: mpsc::Receiver<Bytes>,
-    _place: OwnedSemaphorePermit,
+    _entry: ViewerEntry,
 }
 
 impl HttpBody for Events {

@@ -473,6 +473,9 @@ pub struct Refusal {
     /// The name in a request that proved none: anybody may have written it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimed_user: Option<String>,
+    /// True if requests without proof claimed other names as well, which are not stored.
+    #[serde(default)]
+    pub other_claimed_users: bool,
     /// The forbidden peer, where one is the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
@@ -486,6 +489,13 @@ pub struct Refusal {
     /// Place of the rule: file and line, or `built in`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule_at: Option<String>,
+    /// Level of the share that is used up, where one is the reason: `network`, `account` or
+    /// `realm`. The largest part of the client's use is at this level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_level: Option<String>,
+    /// Prefix of that network, name of that account or realm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_holder: Option<String>,
     /// The reason; `docs/operate/reasons.md` has all.
     pub reason: String,
     /// The STUN error code that the client was told.

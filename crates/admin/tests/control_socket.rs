@@ -114,7 +114,7 @@ fn answer(sessions: &mut Vec<Session>, request: Request) {
             reply(sessions.len() < before);
         }
         Request::Refusals { filter, limit, reply } => {
-            let all = refusals().into_iter().filter(|one| filter.takes(&one.latest));
+            let all = refusals().into_iter().filter(|one| filter.takes(one));
             reply(all.take(limit).collect());
         }
         Request::CountTraffic { .. }
@@ -149,8 +149,8 @@ fn refusals() -> Vec<Refused> {
     unknown.path.five_tuple.client = ClientAddr("192.0.2.10:4000".parse().unwrap());
     let (first, last) = (Instant::from_nanos(40_000_000_000), Instant::from_nanos(97_000_000_000));
     vec![
-        Refused { latest: forbidden, first, last, count: 12 },
-        Refused { latest: unknown, first, last: first, count: 1 },
+        Refused { last, count: 12, ..Refused::new(forbidden, first) },
+        Refused::new(unknown, first),
     ]
 }
 

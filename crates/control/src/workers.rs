@@ -228,6 +228,7 @@ impl Workers {
         let ask = |reply| Request::Refusals { filter: filter.clone(), limit: limit_of_each, reply };
         let lists = self.ask_all(ask).await?;
         let mut refusals = Refused::merge(lists.into_iter().flatten());
+        filter.sort(&mut refusals);
         refusals.truncate(limit);
         Ok(refusals)
     }

@@ -107,7 +107,7 @@ impl<N: Net> Context<N> {
             NoTime::Share => "this client network has used its share",
         };
         let now = self.now.instant;
-        let shown = self.observer.network(&customer);
+        let shown = self.observer.addresses().show_network(&customer);
         self.observer.warn(now, Condition::Handshakes, &format_args!("{shown}: {reason}"));
     }
 

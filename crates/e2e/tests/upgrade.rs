@@ -280,6 +280,32 @@ fn a_process_that_fails_changes_nothing() {
     server.wait_for_first_to_end();
 }
 
+/// The new process would bind the addresses of its own network namespace, where no client is.
+#[test]
+fn an_upgrade_from_another_network_namespace_changes_nothing() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let (config, mut server) = server(&lab, "off");
+    let call = Call::new(&lab, &config, IpFamily::V4);
+    // The namespace has all addresses of the server: nothing else is in the way.
+    let addresses = [lab.v4.listen, lab.v4.relay, lab.v6.listen, lab.v6.relay]
+        .map(|at| format!("ip address add {at} dev lo; "));
+    let script = format!("ip link set lo up; {}exec \"$@\"", addresses.concat());
+    let elsewhere = ["unshare", "--net", "sh", "-c", &script, "sh"];
+    let out = server.upgrade_through(&lab, &elsewhere);
+    assert!(!out.ok && out.output.contains("another network namespace"), "{}", out.output);
+    let process = server.serving().to_string();
+    assert!(out.output.contains(&format!("nsenter -t {process} -n turnpike upgrade")));
+    call.caller.send(call.channel, b"still there");
+    let mut bytes = [0; 100];
+    call.peer.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let len = call.peer.recv(&mut bytes).expect("relayed");
+    assert_eq!(&bytes[..len], b"still there");
+    // As the message says.
+    let advised = [&elsewhere[..], &["nsenter", "-t", &process, "-n"]].concat();
+    let out = server.upgrade_through(&lab, &advised);
+    assert!(out.ok, "{}", out.output);
+}
+
 /// A process dies that has got everything: the server takes it back.
 #[track_caller]
 fn fail_to_take_over(server: &Server) {

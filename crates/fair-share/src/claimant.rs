@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use ahash::RandomState;
 use turn_types::Prefix;
 
-use crate::levels::{LEVELS_MAX, Levels, UNIT};
+use crate::levels::{LEVELS_MAX, Levels, PrefixLevel, UNIT};
 
 /// A client that takes an entry of a table, or a part of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,6 +79,20 @@ impl<'a> Claimant<'a> {
         self
     }
 
+    /// Counted networks around the address, from the smallest to the largest, with weights.
+    pub(crate) fn networks(&self, levels: &Levels) -> impl Iterator<Item = (Prefix, u32)> + use<> {
+        let address = self.address.map(|address| address.to_canonical());
+        let network = move |level: &PrefixLevel| {
+            let address = address?;
+            let length = match address {
+                IpAddr::V4(_) => level.v4?,
+                IpAddr::V6(_) => level.v6,
+            };
+            Some((Prefix::containing(address, length), level.weight))
+        };
+        levels.prefixes.iter().filter_map(network)
+    }
+
     /// Counters of the client. Keys are hashes under a secret seed: no client can choose whose
     /// counter it shares.
     pub(crate) fn nodes(&self, levels: &Levels, hasher: &RandomState) -> Nodes {
@@ -90,18 +104,8 @@ impl<'a> Claimant<'a> {
                 *node = Node { key, units: (UNIT / weight) as u16, kind };
             }
         };
-        if let Some(address) = self.address {
-            let address = address.to_canonical();
-            for level in levels.prefixes {
-                let length = match address {
-                    IpAddr::V4(_) => level.v4,
-                    IpAddr::V6(_) => Some(level.v6),
-                };
-                if let Some(length) = length {
-                    let network = Prefix::containing(address, length);
-                    push(hasher.hash_one(network), level.weight, NodeKind::Network);
-                }
-            }
+        for (network, weight) in self.networks(levels) {
+            push(hasher.hash_one(network), weight, NodeKind::Network);
         }
         if let Some(Login { realm, account, is_within_realm }) = self.login {
             if let Some(weight) = levels.account.filter(|_| !account.is_empty()) {

@@ -37,7 +37,7 @@ pub use claimant::Claimant;
 pub use levels::{CLIENTS, LOGGED_IN, Levels, PrefixLevel, REFLECTION_TARGETS, USERS};
 pub use meter::{Allowance, Meter};
 pub use queue::FairQueue;
-pub use slots::{Share, Shortage, Slots, Supply};
+pub use slots::{Share, Shortage, Slots, Supply, UseLevel};
 pub use window::Window;
 
 /// A hasher with a secret seed of the system's, for tables and budgets outside of a worker.

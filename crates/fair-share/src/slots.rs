@@ -2,6 +2,7 @@
 
 use ahash::RandomState;
 use hashbrown::HashMap;
+use turn_types::Prefix;
 
 use crate::claimant::{Claimant, Node, NodeKind, Nodes};
 use crate::levels::{Levels, UNIT};
@@ -57,6 +58,17 @@ pub enum Shortage {
     Table,
     /// Few slots are free, and the client, the network, the account or the realm has a full share.
     Share,
+}
+
+/// Level at which a client is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UseLevel {
+    /// A network around the address.
+    Network(Prefix),
+    /// The account.
+    Account,
+    /// The realm.
+    Realm,
 }
 
 impl Slots {
@@ -150,6 +162,25 @@ impl Slots {
             return Ok(());
         }
         Err(Shortage::Share)
+    }
+
+    /// Level with the largest part of a client's use, for the explanation of a
+    /// [`Shortage::Share`]. `None`: the client is counted at no level.
+    #[must_use]
+    pub fn largest_use(&self, claimant: &Claimant<'_>) -> Option<UseLevel> {
+        let mut networks = claimant.networks(self.levels);
+        let nodes = claimant.nodes(self.levels, &self.hasher);
+        let uses = nodes.iter().filter_map(|node| {
+            let level = match node.kind {
+                NodeKind::Network => UseLevel::Network(networks.next()?.0),
+                NodeKind::Account => UseLevel::Account,
+                NodeKind::Realm if self.realms_compete => UseLevel::Realm,
+                NodeKind::Realm => return None,
+            };
+            // With the refused entry.
+            Some((u64::from(self.count(node) + 1) * u64::from(node.units), level))
+        });
+        uses.max_by_key(|(used, _)| *used).map(|(_, level)| level)
     }
 
     /// Claims a slot for an entry that exists already, even beyond the capacity.

@@ -50,7 +50,7 @@ mod udp;
 mod wait;
 
 pub use abi::errno::SendError;
-pub use abi::socket::message_pair;
+pub use abi::socket::{is_of_own_network, message_pair};
 pub use host::{
     Clock, HostChanges, HostMonitor, InterfaceAddress, allowed_cores, gain_no_privileges,
     interface_addresses, interface_index, own_prefixes, passed_descriptors, pin_current_thread,

@@ -23,7 +23,7 @@ pub(crate) use self::event::{
 pub(crate) use self::history::{ServedRequests, SessionHistory};
 pub(crate) use self::notice::{
     AllocationPeers, AllocationRecord, Budget, EndReason, FAST_PATH_DROPS, ForbiddenPeer, Notice,
-    RefusedRequest, Traffic,
+    RefusedRequest, ShareHolder, Traffic,
 };
 pub(crate) use self::queued_packet::QueuedPacket;
 pub(crate) use self::refusal::Refusal;

@@ -66,7 +66,7 @@ pub use io::event::{
 pub use io::history::{ServedRequests, SessionHistory};
 pub use io::notice::{
     AllocationPeers, AllocationRecord, Budget, EndReason, ForbiddenPeer, Notice, RefusedRequest,
-    Traffic,
+    ShareHolder, Traffic,
 };
 pub use io::queued_packet::QueuedPacket;
 pub use io::refusal::Refusal;

@@ -90,7 +90,8 @@ pub struct Policy {
     pub rfc3489_clients: bool,
     /// Sockets of NAT behaviour discovery (RFC 5780): at most one entry per family.
     pub discovery: Vec<DiscoverySockets>,
-    /// Tell of each Refresh ([`Notice::AllocationRefreshed`](crate::Notice::AllocationRefreshed)).
+    /// Report refreshes ([`Notice::AllocationRefreshed`](crate::Notice::AllocationRefreshed)), of
+    /// each allocation at most one a second: clients refresh as often as they like.
     pub tell_refreshes: bool,
 }
 

@@ -54,6 +54,10 @@ fn a_site_leaves_relay_ports_to_others() {
     let (count, reason) = fill(&mut world);
     assert!((350..400).contains(&count), "{count}");
     assert_eq!(reason, Refusal::PortsShare);
+    // The operator is told whose share it is: the site's.
+    of_site(1001).try_allocate(&mut world, |_| ()).refused(508);
+    let site = Prefix::containing(Ipv6Addr::from_bits(SITE).into(), 48);
+    assert_eq!(world.share_holder(), Some(ShareHolder::Network(site)));
     for number in 0..10 {
         assert!(allocates_elsewhere(&mut world, number), "client {number} of another network");
     }
@@ -112,6 +116,9 @@ fn a_site_leaves_bytes_per_second_to_others() {
     let (count, reason) = fill(&mut world);
     assert!((350..400).contains(&count), "{count}");
     assert_eq!(reason, Refusal::QuotaShare);
+    of_site(1001).try_allocate(&mut world, |_| ()).refused(508);
+    let site = Prefix::containing(Ipv6Addr::from_bits(SITE).into(), 48);
+    assert_eq!(world.share_holder(), Some(ShareHolder::Network(site)));
     assert!(allocates_elsewhere(&mut world, 0));
 }
 
@@ -149,6 +156,8 @@ fn one_user_leaves_relay_ports_to_others() {
     let granted = (0..2000)
         .take_while(|number| alice(*number).try_allocate(&mut world, |_| ()).code().is_none());
     assert!((1750..2000).contains(&granted.count()));
+    assert_eq!(world.share_holder(), Some(ShareHolder::Account("alice".into())));
+    alice(2001).try_allocate(&mut world, |_| ()).refused(508);
     assert_eq!(world.refusals().last(), Some(&Refusal::PortsShare));
     assert!(allocates_elsewhere(&mut world, 0));
 }

@@ -6,6 +6,7 @@
 //! is full: a reader of the log may stall, and no worker waits for it.
 
 mod coturn;
+mod gathered;
 mod logfmt;
 mod parts;
 mod target;
@@ -14,8 +15,7 @@ use std::fmt;
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use control::RecentLog;
 use dataplane::TRACED;
@@ -27,6 +27,7 @@ use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry, reload};
 
+use self::gathered::{Gathered, UnwrittenLines};
 pub(crate) use self::target::{LogFile, LogTarget};
 use self::target::{Sink, WithSeverity};
 
@@ -57,51 +58,15 @@ impl From<settings::LogFormat> for LogFormat {
 /// Lines that wait to be written: some MiB at most.
 const QUEUED_LINES_MAX: usize = 16_384;
 
-/// Time that lines are gathered before they are written: too short to notice, and a server that
-/// logs thousands of lines in a second wakes a thread and enters the kernel for fifty of them.
-const GATHERED_FOR: Duration = Duration::from_millis(20);
-
-/// Size in bytes at which gathered lines are written early.
-const GATHERED_BYTES_MAX: usize = 64 * 1024;
-
-/// Writes gathered lines at once, and then waits for more.
-struct Gathered<W> {
-    writer: W,
-    lines: Vec<u8>,
-}
-
-impl<W: io::Write> Gathered<W> {
-    fn pass_on(&mut self) -> io::Result<()> {
-        let written = self.writer.write_all(&self.lines);
-        self.lines.clear();
-        written
-    }
-}
-
-impl<W: io::Write> io::Write for Gathered<W> {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.lines.extend_from_slice(line);
-        if self.lines.len() > GATHERED_BYTES_MAX {
-            self.pass_on()?;
-        }
-        Ok(line.len())
-    }
-
-    /// Called when no more lines wait.
-    fn flush(&mut self) -> io::Result<()> {
-        self.pass_on()?;
-        thread::sleep(GATHERED_FOR);
-        Ok(())
-    }
-}
-
 /// Changes the level while the server runs. Queued lines are written when the last one is dropped.
 #[derive(Clone, Default)]
 pub(crate) struct LogLevel {
     handle: Option<reload::Handle<Targets, Registry>>,
     recent: RecentLog,
     reopen: Arc<AtomicBool>,
-    lost: Option<ErrorCounter>,
+    /// Lines that found the queue full.
+    dropped: Option<ErrorCounter>,
+    unwritten: UnwrittenLines,
     _writer: Option<Arc<WorkerGuard>>,
 }
 
@@ -121,11 +86,14 @@ impl LogLevel {
         self.reopen.store(true, Ordering::Relaxed);
     }
 
-    /// Reader of the number of lines that found the queue full. Keeps no writer alive: its last
-    /// lines are written when the last `LogLevel` is dropped.
+    /// Reader of the number of lines that found the queue full, or that the destination did not
+    /// take. Keeps no writer alive: its last lines are written when the last `LogLevel` is dropped.
     pub(crate) fn lines_lost(&self) -> impl Fn() -> u64 + use<> {
-        let lost = self.lost.clone();
-        move || lost.as_ref().map_or(0, |lost| lost.dropped_lines() as u64)
+        let (dropped, unwritten) = (self.dropped.clone(), self.unwritten.clone());
+        move || {
+            let dropped = dropped.as_ref().map_or(0, |dropped| dropped.dropped_lines() as u64);
+            dropped + unwritten.count()
+        }
     }
 
     /// Recent warnings and errors.
@@ -184,9 +152,10 @@ pub(crate) fn start(
 ) -> anyhow::Result<LogLevel> {
     let (filter, handle) = reload::Layer::new(lines_of(level));
     let reopen = Arc::new(AtomicBool::new(false));
-    let sink = Sink::new(target, Arc::clone(&reopen));
-    let (writer, guard) = queued(sink);
-    let lost = Some(writer.error_counter());
+    let unwritten = UnwrittenLines::default();
+    let sink = Sink::new(target, Arc::clone(&reopen), unwritten.clone());
+    let (writer, guard) = queued(sink, unwritten.clone());
+    let dropped = Some(writer.error_counter());
     let recent = RecentLog::default();
     let kept = Keeper(recent.clone());
     let layer = match target {
@@ -197,16 +166,19 @@ pub(crate) fn start(
     };
     tracing_subscriber::registry().with(filter).with(layer).with(kept).try_init()?;
     let writer = Some(Arc::new(guard));
-    Ok(LogLevel { handle: Some(handle), recent, reopen, lost, _writer: writer })
+    Ok(LogLevel { handle: Some(handle), recent, reopen, dropped, unwritten, _writer: writer })
 }
 
 /// Starts the thread that writes queued lines.
-fn queued(sink: impl io::Write + Send + 'static) -> (NonBlocking, WorkerGuard) {
+fn queued(
+    sink: impl io::Write + Send + 'static,
+    unwritten: UnwrittenLines,
+) -> (NonBlocking, WorkerGuard) {
     NonBlockingBuilder::default()
         .lossy(true)
         .buffered_lines_limit(QUEUED_LINES_MAX)
         .thread_name("log")
-        .finish(Gathered { writer: sink, lines: Vec::new() })
+        .finish(Gathered::new(sink, unwritten))
 }
 
 type Filtered = tracing_subscriber::layer::Layered<reload::Layer<Targets, Registry>, Registry>;
@@ -249,7 +221,7 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
+    pub(super) struct Lines(pub(super) Arc<Mutex<Vec<u8>>>);
 
     impl io::Write for Lines {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -262,23 +234,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn lines_are_gathered_until_no_more_wait_or_they_are_many() {
-        use io::Write as _;
-        let written = Lines::default();
-        let mut gathered = Gathered { writer: written.clone(), lines: Vec::new() };
-        let len = || written.0.lock().unwrap().len();
-        gathered.write_all(b"one\n").unwrap();
-        gathered.write_all(b"two\n").unwrap();
-        assert_eq!(len(), 0);
-        gathered.flush().unwrap();
-        assert_eq!(*written.0.lock().unwrap(), b"one\ntwo\n");
-        gathered.flush().unwrap();
-        assert_eq!(len(), 8, "nothing is written twice");
-        gathered.write_all(&[b'.'; GATHERED_BYTES_MAX + 1]).unwrap();
-        assert_eq!(len(), 8 + GATHERED_BYTES_MAX + 1);
-    }
-
     /// A reader of the log that stalls.
     #[test]
     fn lines_that_find_the_queue_full_are_counted() {
@@ -286,8 +241,8 @@ mod tests {
         let stalled = Lines::default();
         let lock = Arc::clone(&stalled.0);
         let held = lock.lock().unwrap();
-        let (mut writer, guard) = queued(stalled);
-        let level = LogLevel { lost: Some(writer.error_counter()), ..LogLevel::default() };
+        let (mut writer, guard) = queued(stalled, UnwrittenLines::default());
+        let level = LogLevel { dropped: Some(writer.error_counter()), ..LogLevel::default() };
         let lines_lost = level.lines_lost();
         assert_eq!(lines_lost(), 0);
         // Some are in the buffer of the writer.
@@ -298,6 +253,28 @@ mod tests {
         assert!((1..=200).contains(&lines_lost()), "{}", lines_lost());
         drop(held);
         drop(guard);
+    }
+
+    /// A destination that refuses everything.
+    #[test]
+    fn lines_of_a_failing_write_are_counted() {
+        use io::Write as _;
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let unwritten = UnwrittenLines::default();
+        let (mut writer, guard) = queued(full, unwritten.clone());
+        let dropped = Some(writer.error_counter());
+        let level = LogLevel { dropped, unwritten, ..LogLevel::default() };
+        for _ in 0..3 {
+            writer.write_all(b"a line\n").unwrap();
+        }
+        // The last lines are written.
+        drop(guard);
+        assert_eq!(level.lines_lost()(), 3);
+    }
+
+    /// The lines of warnings that `events` logs.
+    pub(super) fn warnings(events: impl FnOnce()) -> String {
+        written(LogFormat::Logfmt, events)
     }
 
     /// The text of what `events` logs.

@@ -3,13 +3,43 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::{PidfdFlags, pidfd_open};
 use settings::Settings;
 use settings::value::HttpListen;
 
 use crate::handover::{Handovers, KeeperLink, Parked, Predecessor};
 use crate::service_manager::ServiceManager;
 use crate::{cores, handover};
+
+/// Time for the exit of a killed process. The kernel frees the memory of the process first, and
+/// closes the sockets later. Until then the control socket accepts connections, and the keeper has
+/// no calls. A start next to a server that continues is refused after this time.
+const EXIT_WITHIN: Duration = Duration::from_secs(2);
+
+/// Waits for the exit of the process that listens at the control socket, if there is one.
+pub(crate) fn wait_for_exit(control: &Path) {
+    let Ok(stream) = UnixStream::connect(control) else { return };
+    let process =
+        socket_peercred(&stream).and_then(|peer| pidfd_open(peer.pid, PidfdFlags::empty()));
+    let Ok(process) = process else { return };
+    let until = Instant::now() + EXIT_WITHIN;
+    let mut exit = [PollFd::new(&process, PollFlags::IN)];
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let Ok(left) = Timespec::try_from(left) else { return };
+        // A signal interrupts the wait.
+        if poll(&mut exit, Some(&left)) != Err(Errno::INTR) {
+            return;
+        }
+    }
+}
 
 /// The process before, as far as what it has left with the service manager or its keeper is of use
 /// with these settings; otherwise its sockets are closed, and its allocations have ended.
@@ -24,10 +54,12 @@ pub(crate) fn predecessor(found: Option<Parked>, settings: &Settings) -> Option<
     })?;
     let (listeners, services) = (listeners(settings), services(settings));
     let (before, now) = (predecessor.workers(), workers(settings));
+    let is_own_network = predecessor.is_of_own_network().unwrap_or_default();
     let in_the_way = predecessor.in_the_way(&listeners, &services);
     // The kernel spreads clients over the sockets of all workers: most would come to another one.
     let why = (before != now)
         .then(|| format!("it had {before} workers, and this one has {now}"))
+        .or_else(|| (!is_own_network).then(|| "it was in another network namespace".to_owned()))
         .or_else(|| {
             in_the_way.map(|(at, now)| format!("it listened at {at}, and this one does at {now}"))
         });

@@ -57,7 +57,7 @@ pub use limits::PASSWORD_BYTES_MAX;
 pub use publication::Publication;
 pub use publisher::Publisher;
 pub use server::{
-    TableEditor, check_url, clear_hosts, server_editor, server_reader, server_tables,
+    TableEditor, check_url, clear_hosts, create_file, server_editor, server_reader, server_tables,
 };
 pub use server_url::authority_files;
 pub use sqlite::SqliteStore;

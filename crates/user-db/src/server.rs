@@ -11,7 +11,7 @@ use crate::error::StoreError;
 use crate::limits::{CONNECT_WITHIN, SELECT_WITHIN};
 use crate::limits::{CONNECTIONS, CONNECTIONS_TABLES};
 use crate::server_url::ServerUrl;
-use crate::sqlite_coturn::{SCHEME, SqliteCoturn};
+use crate::sqlite_coturn::{self, SCHEME, SqliteCoturn};
 use crate::store::{UserEditor, UserReader};
 use crate::table::{Row, Table};
 
@@ -38,6 +38,18 @@ pub fn server_editor(url: &str) -> Result<Box<dyn UserEditor>, StoreError> {
 /// The same errors as [`check_url`].
 pub fn server_tables(url: &str) -> Result<TableEditor, StoreError> {
     Ok(TableEditor(CoturnEditor::new(open(url, Purpose::Change)?)?))
+}
+
+/// Creates the SQLite file of a URL with coturn's tables, or adds the missing tables to it; for
+/// coturn's `turnadmin`. Databases of other kinds stay as they are. It blocks.
+///
+/// # Errors
+/// The file cannot be created or changed.
+pub fn create_file(url: &str) -> Result<(), StoreError> {
+    match url.split_once("://") {
+        Some((SCHEME, path)) => sqlite_coturn::create(Path::new(path)),
+        _ => Ok(()),
+    }
 }
 
 /// Changes and lists the tables of coturn's layout besides that of users. It blocks.
@@ -112,7 +124,7 @@ pub(crate) enum Purpose {
     Look,
     /// Reading of tables, one statement after the other.
     Read,
-    /// Changes and lists of commands: a file that is not there is made.
+    /// Changes and lists of commands: a file gets the tables that an older coturn did not make.
     Change,
 }
 

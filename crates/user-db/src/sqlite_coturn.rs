@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use atomic_file::Access;
-use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params, params_from_iter};
+use rusqlite::{
+    Connection, ErrorCode, OpenFlags, OptionalExtension as _, params, params_from_iter,
+};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 use turn_types::Secret;
@@ -43,6 +45,9 @@ CREATE TABLE IF NOT EXISTS admin_user (
     name varchar(32), realm varchar(127), password varchar(127), primary key (name));
 ";
 
+/// Text of SQLite for a file without coturn's table of users.
+const NO_USERS: &str = "no such table: turnusers_lt";
+
 type Job = Box<dyn FnOnce(&mut File) + Send>;
 
 /// An SQLite file with coturn's tables.
@@ -54,17 +59,17 @@ pub(crate) struct SqliteCoturn {
 /// The file of the thread; opened at the first use, and again when another file has its name.
 struct File {
     path: PathBuf,
-    /// A file that is not there is made.
-    makes: bool,
+    /// Tables that an older coturn did not make are added to its file.
+    completes: bool,
     open: Option<(Connection, (u64, u64))>,
 }
 
 impl SqliteCoturn {
-    /// Starts the thread. `makes`: a file that is not there is made, with coturn's tables, for its
-    /// owner alone.
-    pub(crate) fn new(path: &Path, makes: bool) -> Result<Self, StoreError> {
+    /// Starts the thread. A file that does not exist is never created: the path has a mistake.
+    /// `completes`: tables that an older coturn did not make are added.
+    pub(crate) fn new(path: &Path, completes: bool) -> Result<Self, StoreError> {
         let (jobs, queue) = sync_channel::<Job>(IN_FLIGHT_MAX);
-        let mut file = File { path: path.to_owned(), makes, open: None };
+        let mut file = File { path: path.to_owned(), completes, open: None };
         let work = move || queue.into_iter().for_each(|job| job(&mut file));
         let thread = std::thread::Builder::new().name("users-sqlite".to_owned()).spawn(work);
         thread.map_err(StoreError::Threads)?;
@@ -92,14 +97,22 @@ impl SqliteCoturn {
 }
 
 fn failed(path: &Path, error: &rusqlite::Error) -> StoreError {
-    let advice = match error.sqlite_error_code() {
-        Some(rusqlite::ErrorCode::CannotOpen) => {
-            "; it has to be there, and this user has to be allowed to read it and write to its directory"
+    let is_missing =
+        || fs::metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+    let what = match error.sqlite_error_code() {
+        Some(ErrorCode::CannotOpen) if is_missing() => {
+            "there is no such file: correct the path; `turnadmin -l -b FILE` creates a file"
+                .to_owned()
         }
-        Some(rusqlite::ErrorCode::ReadOnly) => "; this user may not write to it",
-        _ => "",
+        Some(ErrorCode::CannotOpen) => {
+            format!("{error}; this user has to be allowed to read it and write to its directory")
+        }
+        Some(ErrorCode::ReadOnly) => format!("{error}; this user may not write to it"),
+        _ if error.to_string().contains(NO_USERS) => {
+            format!("{error}: this is not a file of coturn, or `turnadmin -l -b FILE` completes it")
+        }
+        _ => error.to_string(),
     };
-    let what = format!("{error}{advice}");
     StoreError::Database { database: format!("{SCHEME}://{}", path.display()), what }
 }
 
@@ -110,11 +123,9 @@ impl File {
         let is_open = self.open.as_ref().is_some_and(|(_, known)| id.is_none_or(|id| id == *known));
         if !is_open {
             self.open = None;
-            let made = self.make();
-            let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            let connection = Connection::open_with_flags(&self.path, flags)?;
-            connection.busy_timeout(READER_BUSY)?;
-            if made || self.makes {
+            let connection = connect(&self.path)?;
+            // A file of another program stays as it is.
+            if self.completes && connection.table_exists(None, "turnusers_lt")? {
                 connection.execute_batch(SCHEMA)?;
             }
             let id = fs::metadata(&self.path).ok().map(|it| (it.dev(), it.ino()));
@@ -125,11 +136,23 @@ impl File {
             None => Err(rusqlite::Error::InvalidQuery),
         }
     }
+}
 
-    /// Makes the file where that is wanted; an error shows when it is opened.
-    fn make(&self) -> bool {
-        self.makes && atomic_file::create(&self.path, &[], Access::PRIVATE).is_ok()
-    }
+/// Opens an existing file.
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(READER_BUSY)?;
+    Ok(connection)
+}
+
+/// Creates a file with coturn's tables, for its owner alone, or adds the missing tables to it.
+pub(crate) fn create(path: &Path) -> Result<(), StoreError> {
+    // An error shows when the file is opened.
+    let _ = atomic_file::create(path, &[], Access::PRIVATE);
+    connect(path)
+        .and_then(|connection| connection.execute_batch(SCHEMA))
+        .map_err(|error| failed(path, &error))
 }
 
 impl CoturnDatabase for SqliteCoturn {

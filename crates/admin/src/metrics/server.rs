@@ -91,7 +91,7 @@ pub(super) fn metrics(info: &ServerInfo, live: &Live) -> Vec<Metric> {
         .with(live.drain_left_seconds),
         Metric::counter(
             "turnpike_log_lines_lost",
-            "Log lines lost because the reader of the log did not take them in time",
+            "Log lines lost because the reader of the log did not take them in time, or a write failed",
         )
         .with(live.log_lines_lost),
         Metric::gauge("turnpike_workers", "Worker threads").with(info.workers as u64),

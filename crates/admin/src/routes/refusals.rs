@@ -7,7 +7,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use control::{RefusalFilter, Refused, reasons};
 use serde::Deserialize;
-use turn_proto::UserName;
+use turn_proto::{ShareHolder, UserName};
 use turn_types::Instant;
 
 use crate::limits::{SESSIONS_DEFAULT, SESSIONS_MAX};
@@ -48,7 +48,7 @@ pub(super) async fn list(
 }
 
 fn refusal(refused: &Refused, now: Instant) -> Refusal {
-    let Refused { latest, first, last, count } = refused;
+    let Refused { latest, first, last, count, other_claims } = refused;
     let five_tuple = &latest.path.five_tuple;
     let reason = reasons::of_refusal(latest.reason);
     let peer = latest.peer.as_ref();
@@ -63,10 +63,17 @@ fn refusal(refused: &Refused, now: Instant) -> Refusal {
         method: latest.method.name().unwrap_or("unknown").to_owned(),
         user: latest.user.as_deref().map(str::to_owned),
         claimed_user: latest.claimed.as_deref().map(str::to_owned),
+        other_claimed_users: *other_claims,
         peer: peer.map(|peer| peer.address.to_string()),
         denied_by: peer.map(|peer| peer.by.label().to_owned()),
         rule: rule.map(|rule| rule.prefix.to_string()),
         rule_at: peer.map(|_| rule.map_or("built in", |rule| &*rule.place).to_owned()),
+        share_level: latest.share.as_ref().map(|holder| holder.level().to_owned()),
+        share_holder: latest.share.as_ref().map(|holder| match holder {
+            ShareHolder::Network(network) => network.to_string(),
+            ShareHolder::Account(name) => (**name).to_owned(),
+            ShareHolder::Realm(name) => (**name).to_owned(),
+        }),
         reason: reason.name.to_owned(),
         code: latest.reason.code(),
         meaning: reason.meaning.to_owned(),

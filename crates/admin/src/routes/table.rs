@@ -109,6 +109,17 @@ const FILTER: Parameter = parameter(
     "string",
     "Only with this text in a name, an address or the id; the case of letters does not count",
 );
+const REFUSED_USER: Parameter = parameter(
+    "user",
+    "string",
+    "Of this user: the name as authenticated or claimed, or its account. Clients without proof are \
+     counted together by network, with the latest name: those with several names are listed last",
+);
+const REFUSED_CLIENT: Parameter = parameter(
+    "client",
+    "string",
+    "Only of clients at this IP address, or in its /64 of IPv6, which is counted together",
+);
 const LIMIT: Parameter = parameter("limit", "integer", "Most entries: 1 to 1000; 100 by default");
 
 pub(crate) const OPERATIONS: &[Operation] = &[
@@ -187,7 +198,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         ),
     )),
     with(
-        &[USER, CLIENT, LIMIT],
+        &[REFUSED_USER, REFUSED_CLIENT, LIMIT],
         read(
             "/v1/refusals",
             "Recent refusals, the latest first",

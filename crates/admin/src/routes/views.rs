@@ -30,8 +30,11 @@ pub(super) async fn overview(State(app): State<App>) -> Json<Overview> {
 }
 
 /// `GET /v1/events`.
-pub(super) async fn events(State(app): State<App>) -> Result<Response, Problem> {
-    let stream = app.live.watch().ok_or_else(|| {
+pub(super) async fn events(
+    State(app): State<App>,
+    Extension(caller): Extension<Holder>,
+) -> Result<Response, Problem> {
+    let stream = app.live.watch(&caller.name).ok_or_else(|| {
         Problem::new(
             axum::http::StatusCode::SERVICE_UNAVAILABLE,
             "too many viewers watch already",

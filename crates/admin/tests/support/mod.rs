@@ -300,7 +300,7 @@ fn refusals() -> Vec<Refused> {
         let mut latest = RefusedRequest::sample(reason);
         latest.path.five_tuple = AllocationRecord::sample().five_tuple;
         let at = Instant::from_nanos(seconds * 1_000_000_000);
-        Refused { latest, first: at, last: at, count: 1 }
+        Refused::new(latest, at)
     };
     vec![of(Refusal::PeerForbidden, 90), of(Refusal::WrongPassword, 10)]
 }

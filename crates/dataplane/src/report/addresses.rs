@@ -7,7 +7,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256};
-use turn_types::Secret;
+use turn_proto::ShareHolder;
+use turn_types::{Prefix, Secret};
 
 /// Form of addresses of clients and peers in the log.
 #[derive(Clone, Debug, Default)]
@@ -72,6 +73,27 @@ impl LogAddresses {
     pub(crate) const fn show_ip(&self, ip: IpAddr) -> Shown<'_> {
         Shown { form: self, ip, port: None }
     }
+
+    /// A network as it is written to the log.
+    pub(crate) fn show_network(&self, network: &Prefix) -> String {
+        let first = network.first();
+        let is_truncated = || network.len_128() <= Prefix::network(first).len_128();
+        match self {
+            Self::Whole => network.to_string(),
+            Self::Truncated if is_truncated() => network.to_string(),
+            Self::Truncated | Self::Pseudonym(_) => self.show_ip(first).to_string(),
+        }
+    }
+
+    /// Holder of a share as it is written to the log: `network 192.0.2.0/24`.
+    pub(crate) fn show_share(&self, holder: &ShareHolder) -> String {
+        let name = match holder {
+            ShareHolder::Network(network) => self.show_network(network),
+            ShareHolder::Account(name) => format!("{name:?}"),
+            ShareHolder::Realm(name) => format!("{:?}", &**name),
+        };
+        format!("{} {name}", holder.level())
+    }
 }
 
 impl fmt::Display for Shown<'_> {
@@ -110,6 +132,22 @@ mod tests {
             assert_eq!(shown(&LogAddresses::Truncated, address), truncated);
         }
         assert_eq!(LogAddresses::Whole.show_ip([192, 0, 2, 1].into()).to_string(), "192.0.2.1");
+    }
+
+    /// A share names a network, whose addresses the log may not show.
+    #[test]
+    fn holders_of_shares_are_shown_as_addresses_are() {
+        let show = |form: &LogAddresses, network: &str| {
+            form.show_share(&ShareHolder::Network(network.parse().unwrap()))
+        };
+        assert_eq!(show(&LogAddresses::Whole, "192.0.2.7"), "network 192.0.2.7/32");
+        assert_eq!(show(&LogAddresses::Truncated, "192.0.2.7"), "network 192.0.2.0/24");
+        assert_eq!(show(&LogAddresses::Truncated, "192.0.0.0/16"), "network 192.0.0.0/16");
+        let pseudonym = LogAddresses::Pseudonym(PseudonymKey::new(Secret::new([1; 32])));
+        let shown = show(&pseudonym, "2001:db8::/48");
+        assert!(shown.starts_with("network ~") && !shown.contains("2001"), "{shown}");
+        let account = ShareHolder::Account("a\nb".into());
+        assert_eq!(LogAddresses::Whole.show_share(&account), "account \"a\\nb\"");
     }
 
     #[test]

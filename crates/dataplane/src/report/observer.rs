@@ -162,7 +162,7 @@ impl Observer {
             }
             // At most one a minute for each budget.
             Notice::BudgetSpent { budget, source } => {
-                let source = self.network(source);
+                let source = self.log.addresses.show_network(source);
                 tracing::warn!(
                     worker = self.worker.0,
                     %source,
@@ -344,6 +344,11 @@ impl Observer {
         }
     }
 
+    /// Form of addresses in the log.
+    pub(crate) const fn addresses(&self) -> &LogAddresses {
+        &self.log.addresses
+    }
+
     /// Recent refusals, the latest first.
     pub(crate) fn recent_refusals(&self, filter: &RefusalFilter, limit: usize) -> Vec<Refused> {
         self.recent.list(filter, limit)
@@ -364,8 +369,10 @@ impl Observer {
         if let Some((_, condition)) = warnings.into_iter().find(|(refusal, _)| *refusal == reason) {
             let source = Prefix::customer(refused.path.five_tuple.client.ip());
             let user = refused.user.as_deref().unwrap_or_default();
-            let source = self.network(&source);
-            let details = format!("{}: user {user:?} at {source}", reason.label());
+            let source = self.log.addresses.show_network(&source);
+            let share = refused.share.as_ref().map(|holder| self.log.addresses.show_share(holder));
+            let share = share.map(|share| format!("; largest use: {share}")).unwrap_or_default();
+            let details = format!("{}: user {user:?} at {source}{share}", reason.label());
             self.warn(now, condition, &details);
         }
     }
@@ -392,6 +399,7 @@ impl Observer {
                     denied_by = refused.peer.as_ref().map(|peer| peer.by.label()),
                     rule = rule.map(|rule| tracing::field::display(rule.prefix)),
                     rule_at = rule.map(|rule| &*rule.place),
+                    share = refused.share.as_ref().map(|holder| addresses.show_share(holder)),
                     reason = refused.reason.label(),
                     code = refused.reason.code(),
                     times,
@@ -405,15 +413,6 @@ impl Observer {
             Line::Debug => line!(Level::DEBUG),
             Line::Traced => line!(target: TRACED, Level::DEBUG),
         }
-    }
-
-    /// A network as it is written to the log.
-    pub(crate) fn network(&self, network: &Prefix) -> String {
-        let addresses = &self.log.addresses;
-        if matches!(addresses, LogAddresses::Whole) {
-            return network.to_string();
-        }
-        addresses.show_ip(network.first()).to_string()
     }
 }
 
@@ -535,11 +534,8 @@ mod tests {
         Notice::Refused(RefusedRequest {
             path,
             method: Method::ALLOCATE,
-            user: None,
             claimed: Some("mallory".into()),
-            account: None,
-            peer: None,
-            reason,
+            ..RefusedRequest::sample(reason)
         })
     }
 
@@ -593,5 +589,10 @@ mod tests {
         let warnings: Vec<_> = lines.iter().filter(|line| line.starts_with("WARN")).collect();
         assert_eq!(warnings.len(), 3, "at 0, 60 and 120 seconds");
         assert!(warnings[1].contains("left_out=59"), "{warnings:#?}");
+        let share = Some(turn_proto::ShareHolder::Network(Prefix::host([192, 0, 2, 1].into())));
+        let refused = RefusedRequest { share, ..RefusedRequest::sample(Refusal::PortsShare) };
+        let (lines, _) = logged(|observer| observer.note(at(1), &Notice::Refused(refused.clone())));
+        let named = ["largest use: network 192.0.2.1/32", "share=\"network 192.0.2.1/32\""];
+        assert!(named.iter().all(|text| lines.iter().any(|line| line.contains(text))), "{lines:?}");
     }
 }

@@ -31,9 +31,7 @@ impl RecentRefusals {
     pub(crate) fn note(&mut self, now: Instant, request: &RefusedRequest) -> Option<u64> {
         let key = RefusedSubject::of(request);
         if let Some(entry) = self.entries.get_mut(&key) {
-            entry.refused.latest.clone_from(request);
-            entry.refused.last = now;
-            entry.refused.count += 1;
+            entry.refused.note(request, now);
             entry.since += 1;
             if now < entry.line_at + REFUSAL_LINE_EVERY {
                 return None;
@@ -46,18 +44,18 @@ impl RecentRefusals {
         {
             self.entries.remove(&oldest);
         }
-        let refused = Refused { latest: request.clone(), first: now, last: now, count: 1 };
+        let refused = Refused::new(request.clone(), now);
         self.order.push_back(key.clone());
         self.entries.insert(key, Entry { refused, line_at: now, since: 0 });
         Some(1)
     }
 
-    /// The refusals that `filter` takes, the latest first, at most `limit`.
+    /// The refusals that `filter` takes, as it sorts them, at most `limit`.
     pub(crate) fn list(&self, filter: &RefusalFilter, limit: usize) -> Vec<Refused> {
         let entries = self.order.iter().filter_map(|key| self.entries.get(key));
-        let taken = entries.map(|entry| &entry.refused).filter(|one| filter.takes(&one.latest));
+        let taken = entries.map(|entry| &entry.refused).filter(|one| filter.takes(one));
         let mut list: Vec<_> = taken.cloned().collect();
-        list.sort_by_key(|refused| std::cmp::Reverse(refused.last));
+        filter.sort(&mut list);
         list.truncate(limit);
         list
     }
@@ -108,6 +106,45 @@ mod tests {
         let all = recent.list(&RefusalFilter::default(), usize::MAX);
         assert_eq!((all.len(), all[0].count), (1, 1000));
         assert_eq!(all[0].latest.claimed.as_deref(), Some("user-999"));
+    }
+
+    /// An operator who asks for one of the names must not be told that it was never refused.
+    #[test]
+    fn a_name_among_others_that_were_claimed_is_found() {
+        let mut recent = RecentRefusals::default();
+        let claim = |client, name: &str| {
+            let request = refused(client, None, Refusal::WrongPassword);
+            RefusedRequest { claimed: Some(name.into()), ..request }
+        };
+        recent.note(at(1), &claim("192.0.2.1", "alice"));
+        recent.note(at(2), &claim("192.0.2.1", "bob"));
+        recent.note(at(3), &claim("192.0.2.2", "carol"));
+        recent.note(at(4), &claim("192.0.2.2", "carol"));
+        let of = |name: &str| {
+            let filter = RefusalFilter { user: Some(name.into()), client: None };
+            let list = recent.list(&filter, 10);
+            let found = list.iter().map(|one| (one.latest.claimed.clone(), one.other_claims));
+            found.map(|(name, others)| (name.unwrap().to_string(), others)).collect::<Vec<_>>()
+        };
+        let both = ("bob".to_owned(), true);
+        // The row of alice has another name by now. A row that is certain comes first.
+        assert_eq!(of("carol"), [("carol".to_owned(), false), both.clone()]);
+        assert_eq!(of("alice"), vec![both]);
+    }
+
+    /// Addresses of one customer have one row, with the latest of them.
+    #[test]
+    fn each_address_of_a_customer_finds_its_row() {
+        let mut recent = RecentRefusals::default();
+        for client in ["2001:db8::1", "2001:db8::2"] {
+            recent.note(at(1), &refused(client, None, Refusal::UnknownUser));
+        }
+        let count = |client: &str| {
+            let filter = RefusalFilter { user: None, client: Some(client.parse().unwrap()) };
+            recent.list(&filter, 10).first().map(|one| one.count)
+        };
+        assert_eq!(count("2001:db8::1"), Some(2));
+        assert_eq!(count("2001:db8:0:1::1"), None);
     }
 
     #[test]

@@ -3,12 +3,13 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::unix::net::UnixDatagram;
 
 use libc::{c_int, socklen_t};
 
 use super::address::{self, ADDRESS_BYTES};
-use super::sys::{check, option};
+use super::sys::{check, option, option_u64};
 
 /// The address that a socket is bound to.
 pub(crate) fn bound_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
@@ -71,6 +72,20 @@ pub(crate) fn adopt_sibling(fd: BorrowedFd<'_>, protocol: c_int) -> io::Result<S
     if local.port() == 0 { refuse("the socket is not bound") } else { Ok(local) }
 }
 
+/// Returns true if a socket belongs to the network namespace of the calling thread. Kernels before
+/// Linux 5.14 do not identify namespaces: the function returns true.
+///
+/// # Errors
+/// The descriptor is not a socket, or the process has no descriptors left.
+pub fn is_of_own_network(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    let cookie = |fd| option_u64(fd, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE);
+    match cookie(socket) {
+        Ok(cookie_of_socket) => Ok(cookie_of_socket == cookie(UnixDatagram::unbound()?.as_fd())?),
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
 /// Makes a pair of connected Unix sockets for messages with bounds (`SOCK_SEQPACKET`), which do not
 /// block. Unlike with datagrams, each end is readable once the other one is closed by all that have
 /// it.
@@ -98,6 +113,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn sockets_of_another_network_namespace_are_recognised() {
+        let own = UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert!(is_of_own_network(own.as_fd()).unwrap());
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let error = is_of_own_network(file.as_fd()).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOTSOCK));
+        // The namespace is that of the thread.
+        let other = std::thread::spawn(move || {
+            let namespace = lab_net::new_network_namespace()?;
+            lab_net::enter_network_namespace(&namespace)?;
+            is_of_own_network(own.as_fd())
+        });
+        match other.join().unwrap() {
+            Ok(is_own) => assert!(!is_own),
+            Err(error) => test_support::skip(format!("no network namespaces here: {error}")),
+        }
+    }
+
+    #[test]
     fn descriptors_of_other_kinds_are_refused() {
         let refused =
             |fd: BorrowedFd<'_>| adopt_listening(fd, libc::SOCK_DGRAM).unwrap_err().to_string();
@@ -106,7 +140,7 @@ mod tests {
         assert_eq!(error.raw_os_error(), Some(libc::ENOTSOCK));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         assert_eq!(refused(listener.as_fd()), "the socket is of another type");
-        let unix = std::os::unix::net::UnixDatagram::unbound().unwrap();
+        let unix = UnixDatagram::unbound().unwrap();
         let family = "the socket is of another family than IPv4 and IPv6";
         assert_eq!(refused(unix.as_fd()), family);
         let both = UdpSocket::bind("[::]:0").unwrap();

@@ -61,3 +61,15 @@ pub(crate) fn option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Resul
     };
     check(result).map(|_| value)
 }
+
+/// Reads a socket option of type `u64`.
+pub(crate) fn option_u64(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<u64> {
+    let mut value: u64 = 0;
+    let mut len = size_of::<u64>() as socklen_t;
+    // SAFETY: `value` and `len` live until the call returns; the kernel writes at most `len`
+    // bytes, the size of `value`, and any bytes are a valid `u64`.
+    let result = unsafe {
+        libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len)
+    };
+    check(result).map(|_| value)
+}

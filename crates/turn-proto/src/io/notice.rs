@@ -26,7 +26,8 @@ pub(crate) const FAST_PATH_DROPS: DropReason = DropReason::Bandwidth;
 pub enum Notice {
     /// An allocation was made; its traffic is still zero and `end` is `None`.
     AllocationCreated(Box<AllocationRecord>),
-    /// An allocation was refreshed, and did not end by it; only if the policy asks for it.
+    /// An allocation was refreshed, and did not end by it; only if the policy asks for it, and at
+    /// most once a second.
     AllocationRefreshed(Box<AllocationRecord>),
     /// An allocation ended: the one record of its usage.
     AllocationEnded(Box<AllocationRecord>),
@@ -66,8 +67,33 @@ pub struct RefusedRequest {
     pub account: Option<Arc<str>>,
     /// The forbidden peer, where one is the reason.
     pub peer: Option<ForbiddenPeer>,
+    /// The largest part of the client's use, where a full share is the reason.
+    pub share: Option<ShareHolder>,
     /// The reason.
     pub reason: Refusal,
+}
+
+/// Holder of a share of ports and quotas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShareHolder {
+    /// A network of clients.
+    Network(Prefix),
+    /// An account.
+    Account(Arc<str>),
+    /// A realm.
+    Realm(Realm),
+}
+
+impl ShareHolder {
+    /// Returns the level: `network`, `account` or `realm`.
+    #[must_use]
+    pub const fn level(&self) -> &'static str {
+        match self {
+            Self::Network(_) => "network",
+            Self::Account(_) => "account",
+            Self::Realm(_) => "realm",
+        }
+    }
 }
 
 /// A peer that the rules forbid.
@@ -150,6 +176,7 @@ impl RefusedRequest {
             claimed: None,
             account: None,
             peer: None,
+            share: None,
             reason,
         }
     }

@@ -74,7 +74,8 @@ impl Responder {
     pub(crate) fn refused(&self, reason: Refusal) -> RefusedRequest {
         let Self { path, method, ref user, ref account, .. } = *self;
         let (user, account) = (user.clone(), account.clone());
-        RefusedRequest { path, method, user, claimed: None, account, peer: None, reason }
+        let (claimed, peer, share) = (None, None, None);
+        RefusedRequest { path, method, user, claimed, account, peer, share, reason }
     }
 
     /// Returns true if responses carry MESSAGE-INTEGRITY.

@@ -14,7 +14,8 @@ use turn_types::{Instant, Prefix, RelayProtocol};
 
 use crate::credentials::Grant;
 use crate::io::{
-    AllocateRequest, Authenticated, Refusal, ReplyBuffer, Request, Verdict, whole_seconds,
+    AllocateRequest, Authenticated, Refusal, ReplyBuffer, Request, ShareHolder, Verdict,
+    whole_seconds,
 };
 use crate::policy::{Policy, RealmRules, is_tunnel};
 use crate::random::Random;
@@ -126,7 +127,30 @@ pub(super) fn take_quota(
     grant: &Grant,
     customer: Prefix,
 ) -> Result<QuotaLease, Refusal> {
-    let quota = AllocationQuota {
+    registry.take_quota(account_of(grant), customer, allocation_quota(policy, rules, grant))
+}
+
+/// Returns whose share a refusal is about, for the operator.
+pub(crate) fn share_holder(
+    registry: &RegistryHandle,
+    (policy, rules): (&Policy, RealmRules<'_>),
+    grant: &Grant,
+    customer: Prefix,
+    reason: Refusal,
+) -> Option<ShareHolder> {
+    if !matches!(reason, Refusal::PortsShare | Refusal::QuotaShare) {
+        return None;
+    }
+    registry.share_holder(account_of(grant), customer, &allocation_quota(policy, rules, grant))
+}
+
+fn account_of(grant: &Grant) -> Account {
+    Account { realm: grant.realm.clone(), name: Arc::clone(&grant.account) }
+}
+
+/// Limits of an allocation of the grant.
+fn allocation_quota(policy: &Policy, rules: RealmRules<'_>, grant: &Grant) -> AllocationQuota {
+    AllocationQuota {
         per_account: grant.allocations(rules.quotas.allocations_per_user),
         per_realm: rules.allocations_max,
         per_customer: policy.quotas.allocations_per_customer,
@@ -134,9 +158,7 @@ pub(super) fn take_quota(
         rate: grant.rate(rules.quotas.bytes_per_second),
         realm_rate: rules.bytes_per_second_max,
         total_rate: policy.quotas.bytes_per_second_total,
-    };
-    let account = Account { realm: grant.realm.clone(), name: Arc::clone(&grant.account) };
-    registry.take_quota(account, customer, quota)
+    }
 }
 
 /// Appends the attributes of a success response to Allocate (RFC 8656 §7.2).

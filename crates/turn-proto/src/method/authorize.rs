@@ -6,9 +6,12 @@ use alloc::sync::Arc;
 
 use turn_types::{Instant, Now, PendingId};
 
-use super::allocate::{Allocate, take_quota};
+use super::allocate::{Allocate, share_holder, take_quota};
 use crate::auth;
-use crate::io::{Applicant, Authorization, Command, Refusal, ReplyBuffer, Responder, Verdict};
+use crate::io::{
+    Applicant, Authorization, Command, Notice, Refusal, RefusedRequest, ReplyBuffer, Responder,
+    Verdict,
+};
 use crate::policy::{GrantLimits, Policy, WhenSilent};
 use crate::store::{PendingAllocation, Wait, Waiting};
 
@@ -52,8 +55,11 @@ impl Allocate<'_> {
     ) -> Option<(Responder, Verdict)> {
         let allocation = self.pending.take_authorization(pending)?;
         let responder = allocation.responder.clone();
+        let (grant, customer) = (allocation.grant.clone(), allocation.quota.customer());
         let reason = self.go_on(policy, now, allocation, answer).err()?;
-        self.outbox.refused(&responder, reason);
+        let rules = policy.of(&grant.realm);
+        let share = share_holder(self.registry, (policy, rules), &grant, customer, reason);
+        self.outbox.notice(Notice::Refused(RefusedRequest { share, ..responder.refused(reason) }));
         let verdict = responder.error(reply, reason, |_| ());
         Some((responder, verdict))
     }

@@ -109,6 +109,7 @@ impl Classic<'_> {
             claimed: None,
             account: None,
             peer: None,
+            share: None,
             reason,
         }));
         let mut builder = MessageBuilder::new_classic(reply, Class::Error, method, id);

@@ -17,6 +17,7 @@ use crate::io::{
     Request, Responder, UserAnswer, UserQuery, Verdict, is_request_method, write_alternate,
 };
 use crate::limits::WAITING_REQUEST_MAX;
+use crate::method::allocate::share_holder;
 use crate::method::{binding, connection_bind, forbidden_peer, refresh};
 use crate::mobility::by_ticket::is_by_ticket;
 use crate::store::{
@@ -299,7 +300,11 @@ impl State {
         self.allocations.count_refusal(&path.five_tuple, reason);
         let peer = (reason == Refusal::PeerForbidden).then(|| forbidden_peer::find(own));
         let peer = peer.flatten();
-        self.outbox.notice(Notice::Refused(RefusedRequest { peer, ..responder.refused(reason) }));
+        let rules = (request.policy, request.rules);
+        let customer = Prefix::customer(path.five_tuple.client.ip());
+        let share = share_holder(&self.registry, rules, own.grant, customer, reason);
+        let refused = RefusedRequest { peer, share, ..responder.refused(reason) };
+        self.outbox.notice(Notice::Refused(refused));
         responder.error(reply, reason, |builder| {
             if reason == Refusal::UnknownAttributes {
                 builder.unknown_attributes(&request.unknown_listed());

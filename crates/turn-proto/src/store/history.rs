@@ -51,9 +51,11 @@ variants!(Reason, "kind of reason" { 1 => Refused(reason), 2 => Dropped(reason) 
 const _: () = assert!(size_of::<History>() <= 16);
 
 impl History {
-    /// Counts a Refresh that was served.
-    pub(crate) fn refreshed(&mut self, now: Instant) {
+    /// Counts a Refresh that was served. Returns true for the first one in a second.
+    pub(crate) fn refreshed(&mut self, now: Instant) -> bool {
+        let before = self.refreshes;
         self.refreshes.add(now);
+        before.count == 0 || before.latest != self.refreshes.latest
     }
 
     /// Counts a CreatePermission that was served.
@@ -156,13 +158,21 @@ mod tests {
     #[test]
     fn an_idle_allocation_that_is_refreshed_needs_no_memory() {
         let mut history = History::default();
-        history.refreshed(at(60));
-        history.refreshed(at(120));
+        assert!(history.refreshed(at(60)));
+        assert!(history.refreshed(at(120)));
         history.refuse(Refusal::StaleNonce);
         history.drop_packets(DropReason::Bandwidth, 0);
         assert!(history.more.is_none());
         let refreshes = Some(ServedRequests { count: 2, latest: at(120) });
         assert_eq!(history.record(), SessionHistory { refreshes, ..SessionHistory::default() });
+    }
+
+    /// A client that refreshes without end does not fill the queues of outputs.
+    #[test]
+    fn refreshes_of_one_second_are_told_once() {
+        let mut history = History::default();
+        let told: Vec<_> = [0, 0, 0, 1, 1].map(|second| history.refreshed(at(second))).into();
+        assert_eq!(told, [true, false, false, true, false]);
     }
 
     #[test]

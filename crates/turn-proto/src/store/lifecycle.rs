@@ -108,7 +108,7 @@ impl Allocations {
         // Those of the authorizer are known to the grant of the allocation alone.
         let lifetime = allocation.grant.limited(lifetime);
         allocation.grant.renew(grant);
-        allocation.history.refreshed(now.instant);
+        let is_first_in_second = allocation.history.refreshed(now.instant);
         for (family, socket) in IpFamily::ALL.into_iter().zip(&mut allocation.sockets) {
             let meant = request.family.is_none_or(|only| only == family);
             if let Some(socket) = socket
@@ -118,7 +118,7 @@ impl Allocations {
                 socket.expires = now.instant + lifetime;
             }
         }
-        if policy.tell_refreshes {
+        if policy.tell_refreshes && is_first_in_second {
             let record = Box::new(allocation.record(None));
             outbox.notice(Notice::AllocationRefreshed(record));
         }

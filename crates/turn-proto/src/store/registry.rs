@@ -13,11 +13,11 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use ahash::RandomState;
-use fair_share::{Claimant, Share, Supply};
+use fair_share::{Claimant, Share, Supply, UseLevel};
 use turn_types::{AllocationId, Instant, Prefix, Realm, RelayedAddr, WorkerId};
 
 use self::shares::{LimitedLevels, RegistryShares, claimant};
-use crate::io::Refusal;
+use crate::io::{Refusal, ShareHolder};
 use crate::limits::RESERVATIONS_PER_ACCOUNT_MAX;
 use crate::policy::PortLease;
 
@@ -333,6 +333,22 @@ impl RegistryHandle {
         let share = self.with(|registry| registry.take(&account, customer, quota))?;
         let (rate, limited) = (quota.rate, quota.limited_levels());
         Ok(QuotaLease { registry: self.clone(), account, customer, rate, share, limited })
+    }
+
+    /// Returns the network, account or realm with the largest part of a client's use.
+    pub(crate) fn share_holder(
+        &self,
+        account: Account,
+        customer: Prefix,
+        quota: &AllocationQuota,
+    ) -> Option<ShareHolder> {
+        let largest =
+            self.with(|registry| registry.shares.as_ref()?.largest_use(&account, customer, quota))?;
+        Some(match largest {
+            UseLevel::Network(network) => ShareHolder::Network(network),
+            UseLevel::Account => ShareHolder::Account(account.name),
+            UseLevel::Realm => ShareHolder::Realm(account.realm),
+        })
     }
 
     /// Takes the place of an allocation that had it in another process, whatever the quotas are

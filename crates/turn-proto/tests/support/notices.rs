@@ -1,6 +1,6 @@
 //! The notices of a server, by kind. Each look takes all that came since the last.
 
-use turn_proto::{AllocationRecord, EndReason, Notice, Refusal};
+use turn_proto::{AllocationRecord, EndReason, Notice, Refusal, ShareHolder};
 
 use super::World;
 
@@ -11,6 +11,15 @@ impl World {
             Notice::Refused(refused) => Some(refused.reason),
             _ => None,
         })
+    }
+
+    /// Whose share was the reason of the last refused request.
+    pub fn share_holder(&mut self) -> Option<ShareHolder> {
+        let mut shares = self.notices_that(|notice| match notice {
+            Notice::Refused(refused) => Some(refused.share),
+            _ => None,
+        });
+        shares.pop().flatten()
     }
 
     /// Allocations that were refreshed.

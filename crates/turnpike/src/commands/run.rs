@@ -98,6 +98,9 @@ async fn serve(
         // first load.
         (paths::load(paths)?.settings, Some(predecessor))
     } else {
+        if !is_restart {
+            restart::wait_for_exit(&settings.control_socket());
+        }
         let predecessor = restart::predecessor(found, &settings);
         (settings, predecessor)
     };

@@ -11,7 +11,8 @@ use anyhow::anyhow;
 use turn_proto::UserName;
 use turn_types::Secret;
 use user_db::{
-    NewUser, Page, Position, Row, Table, TableEditor, UserEditor, server_editor, server_tables,
+    NewUser, Page, Position, Row, Table, TableEditor, UserEditor, create_file, server_editor,
+    server_tables,
 };
 
 use self::words::{Value, Verb, Words};
@@ -227,11 +228,18 @@ impl Admin<'_> {
     }
 
     fn users(&self) -> Result<Box<dyn UserEditor>> {
-        Ok(server_editor(&self.url()?)?)
+        Ok(server_editor(&self.created()?)?)
     }
 
     fn tables(&self) -> Result<TableEditor> {
-        Ok(server_tables(&self.url()?)?)
+        Ok(server_tables(&self.created()?)?)
+    }
+
+    /// The URL of the database. A file is created as by coturn's `turnadmin`.
+    fn created(&self) -> Result<String> {
+        let url = self.url()?;
+        create_file(&url)?;
+        Ok(url)
     }
 
     /// The database, as a URL.

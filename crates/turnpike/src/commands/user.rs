@@ -109,10 +109,13 @@ fn has_database(settings: &Settings) -> Result<()> {
     if users::exists(&database) {
         return Ok(());
     }
-    Err(Failure::failed(anyhow!("there is no user database at {database}")).hint(
+    let hint = if database.has_coturn_layout() {
+        "correct the path in users.database; `turnadmin -l -b FILE` creates a file of coturn"
+    } else {
         "name the server's data directory with --data or --config; `turnpike user add NAME` makes a \
-         database where there is none",
-    ))
+         database where there is none"
+    };
+    Err(Failure::failed(anyhow!("there is no user database at {database}")).hint(hint))
 }
 
 /// No such user.

@@ -64,10 +64,24 @@ fn describe(refusals: &Refusals, who: Option<&str>, now: Duration) -> String {
     }
     let kinds: Vec<_> = refusals.refusals.iter().map(|one| kind(one, now)).collect();
     let mut text = kinds.join("\n\n");
+    let has_other_names = refusals.refusals.iter().any(|one| one.other_claimed_users);
+    if let Some(who) = who.filter(|who| has_other_names && who.parse::<IpAddr>().is_err()) {
+        text.push_str(&format!("\n\n{}", output::wrapped(&mixed(who), 0, output::columns())));
+    }
     if refusals.more {
         text.push_str("\n\nthere are more; see them with --limit, or name a user or an address");
     }
     text
+}
+
+/// Explanation of rows that may be about another name than the requested one.
+fn mixed(who: &str) -> String {
+    format!(
+        "Names without proof are counted together by network and reason, and only the latest is \
+         kept: refusals of clients with other names may be of {} or not. The log of one client has \
+         each name: `turnpike log-level debug --client ADDRESS`.",
+        escape::line(who)
+    )
 }
 
 /// One kind of refusals: a line of facts, and below it meaning and remedy.
@@ -82,7 +96,7 @@ fn kind(refusal: &Refusal, now: Duration) -> String {
         times(refusal)
     );
     let mut meaning = format!("{}: {}", refusal.reason, refusal.meaning);
-    for more in [peer(refusal), expiry(refusal, now)].into_iter().flatten() {
+    for more in [peer(refusal), share(refusal), expiry(refusal, now)].into_iter().flatten() {
         meaning.push(' ');
         meaning.push_str(&more);
     }
@@ -98,7 +112,11 @@ fn kind(refusal: &Refusal, now: Duration) -> String {
 fn subject(refusal: &Refusal) -> String {
     match (&refusal.user, &refusal.claimed_user) {
         (Some(user), _) if !user.is_empty() => escape::line(user).into_owned(),
+        (_, Some(claimed)) if refusal.other_claimed_users => {
+            format!("clients that call themselves \"{}\" and other names", escape::line(claimed))
+        }
         (_, Some(claimed)) => format!("a client that calls itself \"{}\"", escape::line(claimed)),
+        (_, None) if refusal.other_claimed_users => "clients with several names".to_owned(),
         (_, None) => "a client".to_owned(),
     }
 }
@@ -139,6 +157,15 @@ fn peer(refusal: &Refusal) -> Option<String> {
              `peers.allow = [\"{peer}\"]`. {BUILT_IN}"
         ),
     })
+}
+
+/// The network, account or realm whose share is used up.
+fn share(refusal: &Refusal) -> Option<String> {
+    let (level, holder) = (refusal.share_level.as_ref()?, refusal.share_holder.as_ref()?);
+    Some(format!(
+        "The largest part of the client's use is that of the {level} {}.",
+        escape::line(holder)
+    ))
 }
 
 /// The time at which a time-limited credential expired.
@@ -225,6 +252,33 @@ mod tests {
         assert!(text.starts_with("a client that calls itself \"1700000000:alice\" at "), "{text}");
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains("It had expired 3 min before"), "{text}");
+    }
+
+    #[test]
+    fn a_full_share_comes_with_its_level() {
+        let text = one(Refusal {
+            share_level: Some("network".into()),
+            share_holder: Some("2001:db8::/48".into()),
+            ..refusal("ports_share")
+        });
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("client's use is that of the network 2001:db8::/48."), "{text}");
+    }
+
+    #[test]
+    fn names_without_proof_that_share_a_row_are_told_as_such() {
+        let row = Refusal {
+            claimed_user: Some("bob".into()),
+            other_claimed_users: true,
+            ..refusal("wrong_password")
+        };
+        let list = Refusals { refusals: vec![row], more: false };
+        let text = describe(&list, Some("alice"), NOW);
+        let first = "clients that call themselves \"bob\" and other names at 192.0.2.9:5000 ";
+        assert!(text.starts_with(first), "{text}");
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("may be of alice or not"), "{text}");
+        assert!(!describe(&list, None, NOW).contains("or not"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
@@ -93,20 +93,24 @@ impl Predecessor {
     /// Meets the server that listens at this socket.
     ///
     /// # Errors
-    /// No server listens there, or its messages have another form.
+    /// No server listens there, its messages have another form, or the server is in another network
+    /// namespace. It serves as before.
     pub(crate) fn meet(socket: &Path) -> Result<Self> {
         let met = UnixStream::connect(socket).and_then(Wire::new).and_then(|mut wire| {
             wire.send(&Hello::new(false))?;
-            Self::read_offer(Source::Running(wire))
+            let predecessor = Self::read_offer(Source::Running(wire))?;
+            let is_own = predecessor.is_of_own_network()?;
+            Ok((predecessor, is_own))
         });
-        met.map_err(|error| {
+        let (predecessor, is_own) = met.map_err(|error| {
             let hint = if is_absent(&error) {
                 "is the server running, with these --config and --data?"
             } else {
                 "it goes on as before: its log says more"
             };
             Failure::failed(anyhow!("the running server hands nothing over: {error}")).hint(hint)
-        })
+        })?;
+        if is_own { Ok(predecessor) } else { Err(other_network(predecessor.process())) }
     }
 
     /// Reads the parts that a process has left at its end.
@@ -162,6 +166,22 @@ impl Predecessor {
             totals,
             orders,
         })
+    }
+
+    /// Returns true if the listeners belong to the network namespace of this process. Sockets of
+    /// another one go on there, but new relays would not reach its clients and peers.
+    ///
+    /// # Errors
+    /// A listener is not a socket.
+    pub(crate) fn is_of_own_network(&self) -> io::Result<bool> {
+        let of_workers = self.workers.iter().flatten().map(|(_, listener)| listener);
+        let services = self.services.iter().map(|(_, listener)| listener);
+        for listener in of_workers.chain(services) {
+            if !linux_net::is_of_own_network(listener.as_fd())? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Discards everything. A keeper closes its sockets, which would keep ports in use.
@@ -439,6 +459,17 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let is_any = one.ip().is_unspecified() || other.ip().is_unspecified();
     one.port() == other.port()
         && (one.ip() == other.ip() || is_any && one.is_ipv4() == other.is_ipv4())
+}
+
+/// Refusal of an upgrade from another network namespace. `process`: id of the running server, 0 if
+/// the PID namespace of this process does not contain it.
+fn other_network(process: u32) -> Failure {
+    let what = anyhow!("the running server is in another network namespace than this process");
+    let id = if process == 0 { "PID".to_owned() } else { process.to_string() };
+    Failure::failed(what).hint(format!(
+        "the server goes on as before; upgrade it from its namespace: \
+         `nsenter -t {id} -n turnpike upgrade`, with the same options"
+    ))
 }
 
 /// No process listens at a socket.

@@ -14,11 +14,12 @@ use tracing::{Level, Metadata};
 use tracing_appender::non_blocking::NonBlocking;
 use tracing_subscriber::fmt::MakeWriter;
 
+use super::gathered::UnwrittenLines;
+
 /// Socket of the system's log.
 const SYSLOG: &str = "/dev/log";
 
-/// Time that the system's log may take for a line: after it the line is dropped, as those that find
-/// the queue full.
+/// Time that the system's log may take for a line: after it the line is dropped and counted.
 const SYSLOG_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Mode of a log file: the group reads it.
@@ -71,6 +72,7 @@ fn append_to(path: &Path, owner: Owner) -> io::Result<File> {
 /// The end of the queue, in the thread of the log.
 pub(super) struct Sink {
     kind: Kind,
+    unwritten: UnwrittenLines,
     reopen: Arc<AtomicBool>,
 }
 
@@ -81,8 +83,13 @@ enum Kind {
 }
 
 impl Sink {
-    /// `reopen` is set when a file is to be opened again by its name.
-    pub(super) fn new(target: &LogTarget, reopen: Arc<AtomicBool>) -> Self {
+    /// `reopen` is set when a file is to be opened again by its name. `unwritten` counts lines that
+    /// the system's log does not take.
+    pub(super) fn new(
+        target: &LogTarget,
+        reopen: Arc<AtomicBool>,
+        unwritten: UnwrittenLines,
+    ) -> Self {
         let kind = match target {
             LogTarget::Stderr => Kind::Stream(Box::new(io::stderr())),
             LogTarget::Stdout => Kind::Stream(Box::new(io::stdout())),
@@ -91,7 +98,7 @@ impl Sink {
                 Kind::Syslog(Syslog { facility: *facility, socket: None })
             }
         };
-        Self { kind, reopen }
+        Self { kind, unwritten, reopen }
     }
 }
 
@@ -99,8 +106,9 @@ impl Write for Sink {
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
         match &mut self.kind {
             Kind::Stream(stream) => {
-                stream.write_all(lines)?;
+                let written = stream.write(lines)?;
                 stream.flush()?;
+                return Ok(written);
             }
             Kind::File(log) => {
                 if self.reopen.swap(false, Ordering::Relaxed) {
@@ -114,13 +122,15 @@ impl Write for Sink {
                         )?,
                     }
                 }
+                let written = (&*log.file).write(lines);
                 if log.is_copied {
                     // A reader that is gone does not keep lines out of the file.
-                    let _ = io::stdout().write_all(lines);
+                    let copied = written.as_ref().map_or(lines.len(), |written| *written);
+                    let _ = io::stdout().write_all(lines.get(..copied).unwrap_or_default());
                 }
-                (&*log.file).write_all(lines)?;
+                return written;
             }
-            Kind::Syslog(syslog) => syslog.write(lines),
+            Kind::Syslog(syslog) => syslog.write(lines, &self.unwritten),
         }
         Ok(lines.len())
     }
@@ -138,7 +148,7 @@ struct Syslog {
 }
 
 impl Syslog {
-    fn write(&mut self, lines: &[u8]) {
+    fn write(&mut self, lines: &[u8], unwritten: &UnwrittenLines) {
         let mut severity = Severity::INFO;
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             let (own, text) = Severity::split(line);
@@ -151,6 +161,7 @@ impl Syslog {
                 self.socket = None;
                 if self.send(&datagram).is_err() {
                     self.socket = None;
+                    unwritten.add_lines_of(b"\n");
                 }
             }
         }
@@ -238,7 +249,7 @@ mod tests {
         let [path, old] = ["log", "log.1"].map(|name| directory.join(name));
         let reopen = Arc::new(AtomicBool::new(false));
         let target = LogTarget::File(LogFile::open(&path, false, Owner::Process).unwrap());
-        let mut sink = Sink::new(&target, Arc::clone(&reopen));
+        let mut sink = Sink::new(&target, Arc::clone(&reopen), UnwrittenLines::default());
         sink.write_all(b"one\n").unwrap();
         std::fs::rename(&path, &old).unwrap();
         sink.write_all(b"two\n").unwrap();

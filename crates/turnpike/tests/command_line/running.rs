@@ -248,3 +248,42 @@ fn a_file_whose_disk_hangs_stops_neither_the_watchdog_nor_the_commands() {
     notified(&manager, "READY=1");
     server.stop();
 }
+
+/// A process that listens at a socket, and exits when somebody connects: as a killed server, whose
+/// sockets are open until its memory is free.
+const EXITING: &str = "
+import os, select, socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+print('listens', flush=True)
+select.select([listener], [], [])
+os._exit(0)
+";
+
+#[test]
+fn a_start_waits_for_a_killed_server_to_exit() {
+    use std::io::BufRead as _;
+    let directory = Directory::new();
+    let port = free_port();
+    let text = format!(
+        "realm = \"test.example\"\nlisten = [\"127.0.0.1:{port}\"]\n[relay]\naddresses = [\"127.0.0.1\"]\n\
+         [auth]\nsecret = \"north-of-the-wall\"\n"
+    );
+    let file = directory.file("turnpike.toml", &text);
+    let exiting = std::process::Command::new("python3")
+        .args(["-c", EXITING, path(&directory.0.join("control.sock"))])
+        .stdout(Stdio::piped())
+        .spawn();
+    let Some(mut exiting) = test_support::require(exiting) else { return };
+    let mut listens = String::new();
+    std::io::BufReader::new(exiting.stdout.take().unwrap()).read_line(&mut listens).unwrap();
+    assert_eq!(listens, "listens\n");
+    let run_here = ["run", "--config", path(&file), "--data", path(&directory.0)];
+    let server = Server::start(turnpike(&run_here));
+    exiting.wait().unwrap();
+    // A server that goes on is in the way.
+    let second = run(&run_here);
+    assert!(stderr(&second).contains("another server already answers"), "{second:?}");
+    server.stop();
+}

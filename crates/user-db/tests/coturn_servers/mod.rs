@@ -13,7 +13,7 @@ use turn_types::Secret;
 use user_db::{
     Answer, Directory, DirectoryOptions, LookupClient, NewUser, Page, Position, Reading, Row,
     StoreError, Table, TableEditor, TableWatch, TableWatchOptions, UserEditor, UserQuery,
-    server_editor, server_reader, server_tables,
+    create_file, server_editor, server_reader, server_tables,
 };
 
 const REALM: &str = "example.org";
@@ -236,16 +236,45 @@ fn changes_of_a_file_of_sqlite_are_reported() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_made_by_commands_alone() {
+fn a_file_that_is_not_there_is_created_by_turnadmin_only() {
     let path = std::env::temp_dir().join(format!("no-turndb-{}", std::process::id()));
     let url = format!("sqlite-coturn://{}", path.display());
     let asked = Asked::of(&url);
     let Answer::Unavailable(error) = asked.ask("alice") else { panic!("there is no file") };
-    assert!(error.to_string().contains("it has to be there"), "{error}");
+    // A mistyped path is named, and does not become a database without users.
+    let missing = format!("{url}: there is no such file");
+    assert!(error.to_string().starts_with(&missing), "{error}");
+    let mut editor = server_editor(&url).unwrap();
+    let refused = [
+        editor.realms().map(drop),
+        editor.add(&user("alice", "p")),
+        server_tables(&url).unwrap().rows(Table::Secrets, 9).map(drop),
+        server_tables(&url).unwrap().put(Table::Secrets, row(&[REALM, "secret"])),
+    ];
+    for refused in refused {
+        let error = refused.unwrap_err().to_string();
+        assert!(error.starts_with(&missing), "{error}");
+    }
     assert!(!path.exists());
-    server_editor(&url).unwrap().add(&user("alice", "p")).unwrap();
+    create_file(&url).unwrap();
+    editor.add(&user("alice", "p")).unwrap();
     assert_eq!(std::os::unix::fs::MetadataExt::mode(&path.metadata().unwrap()) & 0o777, 0o600);
     eventually("she is known", || asked.is_known("alice"));
+    std::fs::remove_file(&path).unwrap();
+}
+
+/// A path may lead to the database of another program as well.
+#[test]
+fn a_file_of_another_program_gets_no_tables_of_coturn() {
+    let path = std::env::temp_dir().join(format!("no-coturn-{}", std::process::id()));
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("CREATE TABLE other (value)").unwrap();
+    let url = format!("sqlite-coturn://{}", path.display());
+    let error = server_editor(&url).unwrap().add(&user("alice", "p")).unwrap_err().to_string();
+    assert!(error.contains("not a file of coturn"), "{error}");
+    let tables: i64 =
+        other.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
+    assert_eq!(tables, 1);
     std::fs::remove_file(&path).unwrap();
 }
 

@@ -5,7 +5,7 @@
 //! compares the count with its free part.
 
 use ahash::RandomState;
-use fair_share::{Claimant, LOGGED_IN, Shortage, Slots, Supply};
+use fair_share::{Claimant, LOGGED_IN, Shortage, Slots, Supply, UseLevel};
 use turn_types::Prefix;
 
 use super::{Account, AllocationQuota, Held};
@@ -64,6 +64,16 @@ impl RegistryShares {
     /// Checks the share of a client, whose allocation is counted, in so many ports.
     pub(super) fn check_ports(&self, client: &Claimant<'_>, supply: Supply) -> Result<(), Refusal> {
         self.check_share(client, 0, supply, Refusal::PortsShare)
+    }
+
+    /// Level with the largest part of a client's use.
+    pub(super) fn largest_use(
+        &self,
+        account: &Account,
+        customer: Prefix,
+        quota: &AllocationQuota,
+    ) -> Option<UseLevel> {
+        self.allocations.largest_use(&quota.limited_levels().claimant(account, customer))
     }
 
     fn check_share(

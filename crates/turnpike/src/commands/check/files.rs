@@ -1,6 +1,7 @@
 //! Access to secrets, keys and data: other users of the host should have none.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -36,8 +37,12 @@ pub(super) fn findings(settings: &Settings) -> Vec<Finding> {
     all.extend(changeable(settings, (key, settings.place(key)), &settings.data.directory));
     let key = "users.database";
     match settings.user_database() {
-        Database::Sqlite(file) | Database::CoturnSqlite(file) => {
-            all.extend(secret(settings, (key, settings.place(key)), &file))
+        Database::Sqlite(file) => {
+            all.extend(secret(settings, (key, settings.place(key)), &file));
+        }
+        Database::CoturnSqlite(file) => {
+            all.extend(missing(settings, key, &file));
+            all.extend(secret(settings, (key, settings.place(key)), &file));
         }
         Database::Server(url) => {
             let help = "docs/operate/databases.md has an example for each kind";
@@ -48,6 +53,16 @@ pub(super) fn findings(settings: &Settings) -> Vec<Finding> {
         }
     }
     all
+}
+
+/// Finding about coturn's file, which this server does not create.
+fn missing(settings: &Settings, key: &str, file: &Path) -> Option<Finding> {
+    let is_missing = fs::metadata(file).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    (is_missing && settings.needs_users()).then(|| {
+        let what = format!("there is no file {}", file.display());
+        let help = "correct the path; `turnadmin -l -b FILE` creates a file of coturn";
+        Finding::problem(settings, key, what, help)
+    })
 }
 
 /// A file with a secret: for its owner, and perhaps a group that reads it.
