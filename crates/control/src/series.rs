@@ -96,7 +96,8 @@ turn_types::labels! {
         TlsFailed => "tls_failed",
         /// The client did not receive its data in time.
         Stuck => "stuck",
-        /// It had no allocation and was the idlest when another connection needed a place.
+        /// No allocation, and the idlest or of the network with most when another connection needed
+        /// a slot.
         CrowdedOut => "crowded_out",
         /// It had no allocation and said nothing for long; or it was one with a peer's connection,
         /// one of the two had said all, and the other nothing for long.
@@ -151,7 +152,8 @@ turn_types::labels! {
         Failed => "handshake_failed",
         /// The handshake was not done in time.
         NotCompleted => "handshake_timeout",
-        /// Too many handshakes were not done, and it was the oldest.
+        /// No allocation, and silent or of the network with most when another session needed a
+        /// slot.
         CrowdedOut => "crowded_out",
         /// The client sent a fatal alert, or broke the rules of DTLS otherwise.
         Broken => "broken",

@@ -2,10 +2,13 @@
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use fair_share::{CLIENTS, Claimant, Share, Shortage, Slots, system_hasher};
 
-use crate::limits::OWN_CONNECTIONS_BEYOND_LIMITS;
+use turn_types::SocketId;
+
+use crate::limits::{EVICTABLE_AFTER, OWN_CONNECTIONS_BEYOND_LIMITS};
 
 /// Limits of connections; 0 is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +51,22 @@ pub(crate) enum LimitReached {
     Address,
     /// Share of the client's network in [`ConnectionLimits::total`], of which little is left.
     Network,
+}
+
+/// Connection without an allocation, which may make room for a connection of another network.
+#[derive(Debug)]
+pub(crate) struct Candidate<'a> {
+    pub(crate) id: SocketId,
+    pub(crate) permit: &'a Admitted,
+    /// Time since the last message.
+    pub(crate) silence: Duration,
+}
+
+impl LimitReached {
+    /// Returns true for a limit that all clients compete for.
+    pub(crate) const fn is_shared(self) -> bool {
+        matches!(self, Self::Total | Self::Network)
+    }
 }
 
 impl Admission {
@@ -99,6 +118,33 @@ impl Admission {
         Admitted { admission: Arc::clone(self), client }
     }
 
+    /// Returns the connection that makes room for a client's. The client is `None` until a load
+    /// balancer has named it.
+    ///
+    /// The candidate of the most crowded network makes room, of these the most silent one: if
+    /// the network has more connections than the newcomer's, or as many and the candidate has been
+    /// silent for [`EVICTABLE_AFTER`]. Where many customers share an address, silence decides.
+    ///
+    /// The caller [keeps](Self::keep) the newcomer, then closes the candidate.
+    pub(crate) fn rival<'a>(
+        &self,
+        client: Option<IpAddr>,
+        candidates: impl Iterator<Item = Candidate<'a>>,
+    ) -> Option<SocketId> {
+        let counts = self.counts();
+        let is_by_customer = self.is_by_customer();
+        let client = client.filter(|_| is_by_customer);
+        let before = client.map_or(0, |client| counts.known.use_before(&Claimant::at(client)));
+        let others = candidates.filter_map(|Candidate { id, permit, silence }| {
+            let share = permit.client.as_ref()?;
+            let used = if is_by_customer { counts.known.use_beyond(share) } else { 0 };
+            Some((used, silence, id))
+        });
+        let (used, silence, id) = others.max_by_key(|(used, silence, _)| (*used, *silence))?;
+        let makes_room = used > before || used == before && silence >= EVICTABLE_AFTER;
+        makes_room.then_some(id)
+    }
+
     fn counts(&self) -> MutexGuard<'_, Counts> {
         // Nothing in it can be half done.
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
@@ -111,10 +157,10 @@ impl Counts {
     }
 
     fn admit(&mut self, limits: ConnectionLimits, client: IpAddr) -> Result<Share, LimitReached> {
+        self.check(limits, client)?;
         if self.is_full(limits) {
             return Err(LimitReached::Total);
         }
-        self.check(limits, client)?;
         Ok(self.keep(client))
     }
 
@@ -167,6 +213,18 @@ mod tests {
         Arc::new(Admission::new(ConnectionLimits { total, per_address }))
     }
 
+    /// Candidates by their position, silent for so many seconds.
+    fn candidates<'a>(
+        permits: impl Iterator<Item = &'a Admitted>,
+        seconds: impl IntoIterator<Item = u64>,
+    ) -> impl Iterator<Item = Candidate<'a>> {
+        permits.zip(seconds).zip(0..).map(|((permit, silence), id)| Candidate {
+            id: SocketId(id),
+            permit,
+            silence: Duration::from_secs(silence),
+        })
+    }
+
     #[test]
     fn places_are_bounded_and_given_back() {
         let admission = admission(3, 2);
@@ -213,6 +271,41 @@ mod tests {
         for other in ["192.0.2.1", "2001:db8:2::1", "203.0.113.1"] {
             assert!(admission.admit(other.parse().unwrap()).is_ok(), "{other}");
         }
+    }
+
+    #[test]
+    fn the_most_crowded_network_makes_room_and_of_equals_a_silent_one() {
+        let limits = admission(6, 1000);
+        let admit = |from: [u8; 4]| limits.admit(from.into()).unwrap();
+        let crowd = [5, 6, 6, 7].map(|last| admit([192, 0, 2, last]));
+        let lone = [198, 203].map(|first| admit([first, 51, 100, 1]));
+        let rival = |client: Option<[u8; 4]>, seconds: [u64; 6]| {
+            let candidates = candidates(crowd.iter().chain(&lone), seconds);
+            limits.rival(client.map(IpAddr::from), candidates)
+        };
+        let newcomer = Some([203, 0, 113, 1]);
+        assert_eq!(
+            rival(newcomer, [9, 1, 2, 9, 9, 9]),
+            Some(SocketId(2)),
+            "of the address with two"
+        );
+        assert_eq!(rival(None, [9, 1, 2, 9, 9, 9]), Some(SocketId(2)));
+        assert_eq!(rival(Some([192, 0, 2, 6]), [60; 6]), None, "its own network has most");
+        let of_equals = |seconds: [u64; 2]| {
+            limits.rival(Some([100, 64, 0, 1].into()), candidates(lone.iter(), seconds))
+        };
+        assert_eq!((of_equals([60, 0]), of_equals([9, 0])), (Some(SocketId(0)), None));
+        assert_eq!(limits.rival(Some([1, 1, 1, 1].into()), std::iter::empty()), None);
+    }
+
+    #[test]
+    fn behind_an_address_of_many_customers_silence_alone_makes_room() {
+        let limits = admission(2, 0);
+        let both = [0, 1].map(|_| limits.admit([192, 0, 2, 1].into()).unwrap());
+        let rival = |seconds: [u64; 2]| {
+            limits.rival(Some([192, 0, 2, 1].into()), candidates(both.iter(), seconds))
+        };
+        assert_eq!((rival([9, 1]), rival([3, 10])), (None, Some(SocketId(1))));
     }
 
     #[test]

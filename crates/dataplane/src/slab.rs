@@ -12,6 +12,8 @@ pub(crate) struct Slab<T> {
     kind: u32,
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
+    /// Number of samples taken so far: each begins at another slot.
+    samples: usize,
 }
 
 #[derive(Debug)]
@@ -25,7 +27,7 @@ impl<T> Slab<T> {
     /// Returns an empty slab; `kind` is one bit above those of the index.
     pub(crate) const fn new(kind: u32) -> Self {
         debug_assert!(kind.is_power_of_two() && kind >> INDEX_BITS > 1);
-        Self { kind, slots: Vec::new(), free: Vec::new() }
+        Self { kind, slots: Vec::new(), free: Vec::new(), samples: 0 }
     }
 
     /// Returns the number of the next entry; `None`: all slots are in use.
@@ -89,6 +91,15 @@ impl<T> Slab<T> {
     /// Returns the number of entries.
     pub(crate) const fn len(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+
+    /// Returns entries from all parts of the slab: at least half of `count` slots are examined, and
+    /// at most twice as many.
+    pub(crate) fn sample(&mut self, count: usize) -> impl Iterator<Item = &T> {
+        let step = (self.slots.len() / count).max(1);
+        self.samples = self.samples.wrapping_add(1);
+        let slots = self.slots.iter().skip(self.samples % step).step_by(step);
+        slots.filter_map(|slot| slot.entry.as_deref())
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {

@@ -221,6 +221,37 @@ fn a_client_with_many_handshakes_that_go_no_further_crowds_out_its_own_alone() {
     world.assert_adds_up();
 }
 
+/// A table smaller than the limit of unfinished handshakes.
+#[test]
+fn in_a_small_table_unfinished_handshakes_make_room_for_other_networks() {
+    let limits = ConnectionLimits { total: 40, per_address: 1000 };
+    let world = World::start(Start { dtls: Some(config()), limits, ..Start::default() });
+    let hello = |from, number: u8| {
+        let socket = socket_at(from, world.server);
+        begin(&socket, [number; 32]);
+        socket
+    };
+    let live = || world.count(Series::AssociationsLive);
+    let mut flood: Vec<_> = (0..60).map(|number| hello([127, 1, 1, 1], number)).collect();
+    flood.extend((0..60).map(|number| hello([127, 2, 2, number], number)));
+    flood.extend((0..60).map(|number| hello([127, 3, number, 1], number)));
+    flood.extend((0..60).map(|number| hello([127, 4, number, 1], number)));
+    let mut honest = Vec::new();
+    for number in 10..30 {
+        let socket = socket_at([127, number, 0, 1], world.server);
+        honest.push(DtlsUser::connect_by(socket, world.server));
+        honest.last_mut().unwrap().allocate();
+        flood.push(hello([127, 2, 2, number], number));
+    }
+    eventually("the table is no larger", || live() <= 40);
+    assert_eq!(world.all_sessions().len(), honest.len());
+    // Sessions with an allocation make no room.
+    flood.extend((60..160).map(|number| hello([127, 1, 1, 1], number)));
+    assert_eq!(world.all_sessions().len(), honest.len());
+    drop(flood);
+    world.assert_adds_up();
+}
+
 #[test]
 fn behind_an_address_of_many_customers_all_half_open_ones_are_bounded_together() {
     let world = world();

@@ -291,6 +291,32 @@ fn a_full_table_has_slots_for_a_few_connections_of_this_host() {
     StreamUser::allocated(world.server);
 }
 
+/// Connections without an allocation make room for those of networks with fewer.
+#[test]
+fn in_a_full_table_silent_connections_make_room_for_other_networks() {
+    let limits = ConnectionLimits { total: 40, per_address: 1000 };
+    let world = World::start(Start { limits, ..Start::default() });
+    let from = |address| StreamUser::connect_from(address, world.server);
+    let live = || world.count(Series::StreamsLive);
+    let mut flood: Vec<_> = (0..40).map(|_| from([127, 1, 1, 1])).collect();
+    for network in 2..8 {
+        flood.extend((1..10).map(|number| from([127, network, number, 1])));
+    }
+    eventually("they have all", || live() == 40);
+    let mut honest: Vec<_> = (30..50)
+        .map(|network| {
+            let mut honest = from([127, network, 0, 1]);
+            honest.allocate();
+            flood.push(from([127, 2, network, 1]));
+            honest
+        })
+        .collect();
+    eventually("the table is no larger", || live() <= 40);
+    assert_eq!(world.all_sessions().len(), honest.len(), "none of them made room");
+    honest.clear();
+    world.assert_adds_up();
+}
+
 #[test]
 fn plain_clients_are_refused_where_only_tls_is_served() {
     let world = World::start(Start { only_secure: true, ..Start::default() });

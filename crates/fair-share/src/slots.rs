@@ -11,6 +11,10 @@ use crate::levels::{Levels, UNIT};
 /// one client may have all entries.
 const SCARCE: u64 = 8;
 
+/// Weight of a network in a small table, at most a part of the table: this divisor. With the full
+/// weight, one `/48` may take the last twelve slots of any table, and a `/32` the last forty.
+const SMALL: u32 = 16;
+
 /// Number of entries of a full table that are compared to choose an entry to drop. The sample has
 /// an entry of a client with a tenth of the table in 96 of 100 cases.
 const COMPARED: usize = 32;
@@ -158,10 +162,14 @@ impl Slots {
             return Ok(());
         }
         let nodes = claimant.nodes(self.levels, &self.hasher);
-        if self.total_use(&nodes, slots) <= supply.allowance() {
-            return Ok(());
-        }
-        Err(Shortage::Share)
+        let units = |node: Node| u64::from(supply.units(node));
+        let used = |node: Node| u64::from(self.count(node) + slots) * units(node);
+        let [used, lone] = [
+            self.limiting(&nodes).map(used).sum::<u64>(),
+            self.limiting(&nodes).map(units).sum::<u64>(),
+        ];
+        // A client that shares no network, account or realm with an entry gets any free slot.
+        if used <= supply.allowance().max(lone) { Ok(()) } else { Err(Shortage::Share) }
     }
 
     /// Level with the largest part of a client's use, for the explanation of a
@@ -242,6 +250,20 @@ impl Slots {
         Some(if rival.used > after { rival.newest } else { rival.oldest })
     }
 
+    /// Use of an entry's client beyond the entry. 0: no other entry is of the networks, account and
+    /// realm. Comparable with [`use_before`](Self::use_before).
+    #[must_use]
+    pub fn use_beyond(&self, share: &Share) -> u64 {
+        let others = |node: Node| u64::from(self.count(node).saturating_sub(share.slots));
+        self.limiting(&share.nodes).map(|node| others(node) * u64::from(node.units)).sum()
+    }
+
+    /// Use of a client before a further entry.
+    #[must_use]
+    pub fn use_before(&self, newcomer: &Claimant<'_>) -> u64 {
+        self.total_use(&newcomer.nodes(self.levels, &self.hasher), 0)
+    }
+
     /// Use of a client, rounded down to entries of a single address. IPv4 and IPv6 have different
     /// numbers of levels.
     fn whole_use(&self, nodes: &Nodes, more: u32) -> u64 {
@@ -252,9 +274,13 @@ impl Slots {
     /// each divided by the weight of the level. [`UNIT`] is one entry of a single address. A sum
     /// separates clients of one realm or network, where the maximum would be equal.
     fn total_use(&self, nodes: &Nodes, more: u32) -> u64 {
-        let limiting =
-            nodes.iter().filter(|node| node.kind != NodeKind::Realm || self.realms_compete);
-        limiting.map(|node| u64::from(self.count(node) + more) * u64::from(node.units)).sum()
+        let used = |node: Node| u64::from(self.count(node) + more) * u64::from(node.units);
+        self.limiting(nodes).map(used).sum()
+    }
+
+    fn limiting(&self, nodes: &Nodes) -> impl Iterator<Item = Node> {
+        let realms_compete = self.realms_compete;
+        nodes.iter().filter(move |node| node.kind != NodeKind::Realm || realms_compete)
     }
 
     fn count(&self, node: Node) -> u32 {
@@ -279,6 +305,13 @@ impl Supply {
     #[must_use]
     pub fn is_scarce(self) -> bool {
         u64::from(self.free) * SCARCE < u64::from(self.capacity)
+    }
+
+    /// Units of use of one entry at a node: more than in a large table where the weight is large
+    /// for this one.
+    fn units(self, node: Node) -> u32 {
+        let small = UNIT * SMALL / self.capacity.max(SMALL);
+        small.max(node.units.into())
     }
 
     /// Largest use with which a client may still get a slot. While an eighth of the table is free,

@@ -133,6 +133,43 @@ fn the_user_part_of_time_limited_names_counts_for_all_of_them() {
     other.refresh(&mut world, None).success();
 }
 
+/// A reload that switches limits in names changes the account of a credential, and accepts none.
+#[test]
+fn a_name_with_limits_and_the_name_without_are_revoked_together() {
+    const LIMITED: &str = "1900003600:alice?allocations=3";
+    for (revoked_as, is_other_refused) in [
+        ("alice", true),
+        ("alice?allocations=3", true),
+        ("alice?allocations=2", true),
+        (LIMITED, false),
+        ("alice?", false),
+        ("alice?color=3", false),
+    ] {
+        for in_names in [false, true] {
+            let mut policy = all_ways();
+            policy.auth.limits_in_names = !in_names;
+            let mut world = World::with(policy.clone());
+            timed(1, SECRET, LIMITED).allocate(&mut world);
+            timed(2, SECRET, "1900007200:alice").allocate(&mut world);
+            timed(3, SECRET, "1900003600:alice?color=4").try_allocate(&mut world, |_| ());
+            let mut revoked = Revoked::default();
+            revoked.refuse_name(REALM.into(), &form(revoked_as));
+            policy.auth.limits_in_names = in_names;
+            let relay = world.policy.relay.clone();
+            world.apply(Policy { relay, revoked: Arc::new(revoked), ..policy });
+            let all = is_other_refused || revoked_as == LIMITED;
+            let accepts = |world: &mut World, port, name| {
+                timed(port, SECRET, name).try_allocate(world, |_| ()).code().is_none()
+            };
+            assert_eq!(accepts(&mut world, 4, LIMITED), !all, "{revoked_as} {in_names}");
+            let other = accepts(&mut world, 5, "1900007201:alice");
+            assert_eq!(other, !is_other_refused, "{revoked_as} {in_names}");
+            let is_ended = live(&world).iter().all(|account| account != "alice?allocations=3");
+            assert!(!all || is_ended, "{revoked_as} {in_names}");
+        }
+    }
+}
+
 /// Services and keyboards write one name in several ways: a revocation is for all of them.
 #[test]
 fn each_spelling_of_a_name_is_revoked() {

@@ -67,8 +67,8 @@ impl NameForm {
         let read = expiry_and_account(&name, separator, UnixSeconds(now));
         if read.is_none_or(|(time, _)| time.0 != expiry) {
             return Err(
-                "username has a number that would be taken for the time of expiry: ask for a \
-                        credential of at most 30 days"
+                "username has a number that would be taken for the time of expiry: use \
+                        another one, or ask for a credential of at most 30 days"
                     .to_owned(),
             );
         }

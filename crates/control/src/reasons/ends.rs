@@ -116,7 +116,8 @@ pub(super) const fn session(reason: AssociationEnd) -> &'static str {
              shorter."
         }
         AssociationEnd::CrowdedOut => {
-            "Somebody begins handshakes and leaves them: see the log for the address."
+            "Somebody begins handshakes, or opens sessions, and leaves them: see the log for the \
+             address. With many clients of one network raise `dtls.sessions`."
         }
         AssociationEnd::Broken => "The client breaks the rules of DTLS.",
         AssociationEnd::KeysUsedUp => {

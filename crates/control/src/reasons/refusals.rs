@@ -51,7 +51,8 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
         }
         Refusal::CredentialExpired => {
             "The application hands out credentials too early or with too short a life, or the clocks of its host and \
-             this one differ."
+             this one differ. Or the name has two times, as with a user id of ten digits: the earlier one may count; put \
+             a letter before such ids."
         }
         Refusal::CredentialRevoked => {
             "`turnpike user revoked` lists the revoked ones; `turnpike user restore` accepts one again."

@@ -139,7 +139,7 @@ impl Dtls {
             last_record,
             established: false,
             is_exported: false,
-            _permit: self.settings.admission.keep(Some(five_tuple.client.0.ip())),
+            permit: self.settings.admission.keep(Some(five_tuple.client.0.ip())),
         });
         self.sessions.establish(id);
         let due = cx.now.instant + SWEEP_SESSIONS_EVERY;

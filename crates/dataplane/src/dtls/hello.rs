@@ -1,6 +1,7 @@
 //! ClientHellos: a stateless cookie first, then a session within the limits.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 
 use control::{AssociationEnd, AssociationRefusal, Fate, HelloAnswer, Series};
 use turn_proto::DropReason;
@@ -14,7 +15,7 @@ use super::queue::Part;
 use super::sessions::{Session, TooManyHalfOpen};
 use super::used_cookies::CookieMark;
 use super::{ClientHello, Dtls};
-use crate::admission::{Admitted, LimitReached};
+use crate::admission::{Admitted, Candidate, LimitReached};
 use crate::context::Context;
 use crate::handshake_budget::{NoTime, Step};
 use crate::io::Net;
@@ -190,7 +191,7 @@ impl Dtls {
             last_record: now,
             established: false,
             is_exported: false,
-            _permit: permit,
+            permit,
         });
         self.sweep_at = Some((now + RESEND_EVERY).earliest(self.sweep_at));
         self.take_records(cx, hello.message, std::slice::from_ref(&hello.range), id);
@@ -223,11 +224,32 @@ impl Dtls {
         if let Some(evicted) = evicted.map_err(|TooManyHalfOpen| AssociationRefusal::Busy)? {
             self.end(cx, evicted, AssociationEnd::CrowdedOut);
         }
-        self.settings.admission.admit(client).map_err(|limit| match limit {
-            LimitReached::Total => AssociationRefusal::Total,
-            LimitReached::Address => AssociationRefusal::Address,
-            LimitReached::Network => AssociationRefusal::Network,
+        let admitted = self.settings.admission.admit(client);
+        admitted.or_else(|limit| {
+            let rival = if limit.is_shared() { self.rival(cx, client) } else { None };
+            let rival = rival.ok_or(match limit {
+                LimitReached::Total => AssociationRefusal::Total,
+                LimitReached::Address => AssociationRefusal::Address,
+                LimitReached::Network => AssociationRefusal::Network,
+            })?;
+            // Counted first, so that no other worker takes the slot.
+            let permit = self.settings.admission.keep(Some(client));
+            self.end(cx, rival, AssociationEnd::CrowdedOut);
+            Ok(permit)
         })
+    }
+
+    /// Returns the session without an allocation that makes room for one of this client.
+    fn rival<N: Net>(&mut self, cx: &mut Context<N>, client: IpAddr) -> Option<SocketId> {
+        let now = cx.now.instant;
+        let others = self.sessions.sample();
+        let unused = others.filter(|session| !cx.server.serves(&session.path.five_tuple));
+        let candidates = unused.map(|session| Candidate {
+            id: session.path.socket,
+            permit: &session.permit,
+            silence: now.saturating_since(session.last_record),
+        });
+        self.settings.admission.rival(Some(client), candidates)
     }
 }
 

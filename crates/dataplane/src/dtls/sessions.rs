@@ -11,7 +11,7 @@ use turn_types::{ClientPath, FiveTuple, Instant, IpMeta, SocketId};
 
 use crate::admission::Admitted;
 use crate::io::Net;
-use crate::limits::HALF_OPEN_MAX;
+use crate::limits::{HALF_OPEN_MAX, RIVALS_COMPARED};
 use crate::slab::Slab;
 use crate::sockets::Sockets;
 use crate::token::DTLS_SESSION;
@@ -33,7 +33,7 @@ pub(super) struct Session {
     pub(super) established: bool,
     /// True if the session was exported to the successor.
     pub(super) is_exported: bool,
-    pub(super) _permit: Admitted,
+    pub(super) permit: Admitted,
 }
 
 impl Session {
@@ -189,6 +189,13 @@ impl Sessions {
         evicted.map(|(id, _)| Some(*id)).ok_or(TooManyHalfOpen)
     }
 
+    /// Returns sessions that may make room for another one, from all parts of the table, if no
+    /// allocation is theirs. None while they are paused.
+    pub(super) fn sample(&mut self) -> impl Iterator<Item = &Session> {
+        let may_end = !self.is_paused;
+        self.slab.sample(RIVALS_COMPARED).filter(move |_| may_end)
+    }
+
     /// Returns the sessions with an incomplete handshake, in the order of their numbers.
     pub(super) fn half_open_ids(&self) -> Vec<SocketId> {
         let mut ids: Vec<_> = self.half_open.iter().map(|(id, _)| *id).collect();
@@ -275,7 +282,7 @@ mod tests {
             last_record: Instant::ZERO,
             established: false,
             is_exported: false,
-            _permit: Arc::new(Admission::new(limits)).admit(client).unwrap(),
+            permit: Arc::new(Admission::new(limits)).admit(client).unwrap(),
         });
         Ok((id, evicted))
     }

@@ -12,7 +12,7 @@ use linux_net::{Interest, ReadOutcome, RxBatch};
 use turn_session::{AddressPair, OutQueue, Outgoing, QueueFull, Tls, TlsConfig, TlsError};
 use turn_types::{ClientAddr, ClientPath, ConnectionId, Instant, ServerAddr, Transport};
 
-use crate::admission::{Admitted, LimitReached};
+use crate::admission::{Admitted, Candidate, LimitReached};
 use crate::io::{Net, StreamIo, Writer};
 use crate::limits::STREAM_BACKLOG_BYTES;
 
@@ -223,6 +223,12 @@ impl<N: Net> Stream<N> {
             tls.end();
             drop(tls.write_to(&mut Writer(socket)));
         }
+    }
+
+    /// Returns the connection as one that may make room for another.
+    pub(super) fn candidate(&self, now: Instant) -> Candidate<'_> {
+        let silence = now.saturating_since(self.last_message);
+        Candidate { id: self.path.socket, permit: &self.permit, silence }
     }
 
     /// Returns true if answers are pending or unsent.

@@ -37,6 +37,12 @@ impl<N: Net> Stream<N> {
         }
     }
 
+    /// Returns true for a connection that has requested nothing, or has every answer. It may have
+    /// an allocation.
+    fn is_unused(&self) -> bool {
+        matches!(self.state, State::New | State::Open) && !self.owes_answers()
+    }
+
     /// Returns true for an idle connection, which may be evicted unless it has an allocation.
     fn is_evictable(&self, now: Instant) -> bool {
         let silent = now.saturating_since(self.last_message);
@@ -89,6 +95,13 @@ impl<N: Net> Streams<N> {
                 None => self.settings.admission.admit_unknown(),
             };
             let Err(limit) = admitted else { return admitted };
+            let rival = if limit.is_shared() { self.rival(cx, client) } else { None };
+            if let Some(rival) = rival {
+                // Counted first, so that no other worker takes the slot.
+                let permit = self.settings.admission.keep(client);
+                self.close(cx, rival, StreamEnd::CrowdedOut);
+                return Ok(permit);
+            }
             let Some(id) = self.evictable.pop(limit, client.map(Prefix::customer)) else {
                 return admitted;
             };
@@ -98,6 +111,15 @@ impl<N: Net> Streams<N> {
                 self.close(cx, id, StreamEnd::CrowdedOut);
             }
         }
+    }
+
+    /// Returns the connection without an allocation that makes room for one of this client.
+    fn rival(&mut self, cx: &mut Context<N>, client: Option<IpAddr>) -> Option<SocketId> {
+        let now = cx.now.instant;
+        let others = self.table.sample().filter(|stream| stream.is_unused());
+        let unused = others.filter(|stream| !cx.server.serves(&stream.path.five_tuple));
+        let candidates = unused.map(|stream| stream.candidate(now));
+        self.settings.admission.rival(client, candidates)
     }
 
     /// Returns the time of the next sweep; `None` without connections.

@@ -6,6 +6,7 @@ use turn_types::{ClientAddr, ServerAddr, SocketId};
 
 use super::connection::Stream;
 use crate::io::Net;
+use crate::limits::RIVALS_COMPARED;
 use crate::slab::Slab;
 use crate::token::STREAM;
 
@@ -90,6 +91,11 @@ impl<N: Net> StreamTable<N> {
     /// Returns the connection that holds these addresses.
     pub(crate) fn holder_of(&self, client: ClientAddr, server: ServerAddr) -> Option<SocketId> {
         self.by_addresses.get(&(client, server)).copied()
+    }
+
+    /// Returns connections from all parts of the table, to find one that makes room.
+    pub(crate) fn sample(&mut self) -> impl Iterator<Item = &Stream<N>> {
+        self.slab.sample(RIVALS_COMPARED)
     }
 
     pub(crate) const fn len(&self) -> usize {

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::fd::AsFd as _;
 
 use stun_wire::{ChannelNumber, Cut, next_message};
 use turn_client::{AllocateOptions, Client, ClientConfig, Event, Incoming};
@@ -19,7 +20,20 @@ pub(crate) struct StreamUser {
 impl StreamUser {
     /// Alice, connected.
     pub(crate) fn connect(server: SocketAddr) -> Self {
-        let socket = TcpStream::connect(server).unwrap();
+        Self::over(TcpStream::connect(server).unwrap(), server)
+    }
+
+    /// Alice, connected from an address of this host.
+    pub(crate) fn connect_from(address: [u8; 4], server: SocketAddr) -> Self {
+        let local = Some(SocketAddr::from((address, 0)));
+        let options = linux_net::ConnectOptions { local, ..Default::default() };
+        let socket = linux_net::TcpStream::connect_to(server, &options).unwrap();
+        let socket = TcpStream::from(socket.as_fd().try_clone_to_owned().unwrap());
+        socket.set_nonblocking(false).unwrap();
+        Self::over(socket, server)
+    }
+
+    fn over(socket: TcpStream, server: SocketAddr) -> Self {
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket.set_write_timeout(Some(PATIENCE)).unwrap();
         socket.set_nodelay(true).unwrap();

@@ -33,6 +33,36 @@ fn no_attacker_takes_the_last_slots() {
     }
 }
 
+/// Clients of one network, account or realm in a table that is small for its weight.
+#[test]
+fn no_network_takes_the_last_slots_of_a_small_table() {
+    for capacity in [9, 16, 40, 100, 200, 500] {
+        let attackers = Attacker::strangers().into_iter().chain(Attacker::users());
+        // A thousand networks fill such a table with one entry each.
+        for mut attacker in attackers.filter(|attacker| attacker.name != "a botnet") {
+            let mut slots = slots(&LOGGED_IN, capacity);
+            (0..4 * capacity).for_each(|_| drop(slots.claim(&attacker.next())));
+            let left = capacity - slots.held();
+            assert!((1..=capacity / 8).contains(&left), "{} {capacity}: {left}", attacker.name);
+            let claimed = slots.claim(&honest(0)).map(drop);
+            assert_eq!(claimed, Ok(()), "{} {capacity}", attacker.name);
+        }
+    }
+}
+
+#[test]
+fn a_second_network_does_not_take_the_last_slots_of_a_small_table() {
+    for capacity in [40, 100, 200, 500] {
+        let mut slots = slots(&CLIENTS, capacity);
+        for name in ["one address", "a /32"] {
+            let attackers = Attacker::strangers();
+            let mut attacker = attackers.into_iter().find(|one| one.name == name).unwrap();
+            (0..2 * capacity).for_each(|_| drop(slots.claim(&attacker.next())));
+        }
+        assert_eq!(slots.claim(&honest(0)).map(drop), Ok(()), "{capacity}");
+    }
+}
+
 /// Newcomers get slots of attackers in a table whose entries can be dropped.
 #[test]
 fn attackers_make_room_and_nobody_else_does() {

@@ -29,13 +29,18 @@ const TIMESTAMPS: Range<u64> = 1_000_000_000..10_000_000_000;
 /// out credentials for hours, and a telephone number in that place is mostly further away.
 const AMBIGUOUS_WITHIN: u64 = 30 * 24 * 3600;
 
+/// Age of the second of two times, at most, for a time that has passed. An older number is the id
+/// of a user.
+const RECENT: u64 = 30 * 24 * 3600;
+
 impl<'a> TimeLimitedName<'a> {
     /// Reads a name; `None` if there is no time in it.
     ///
-    /// Where both parts are numbers, the one of them that looks like a timestamp is; if neither or
-    /// both do, it is the first, as in the draft, unless that is more than 30 days ahead: then the
-    /// earlier one. So no credential is valid for longer than that beyond the intention of its
-    /// service.
+    /// Where both parts are numbers, the one of them that looks like a timestamp is. If neither
+    /// does, it is the first, as in the draft. If both do, it is the first as well, except in two
+    /// cases where it is the earlier one: the first is more than 30 days ahead, or the second has
+    /// passed within 30 days or has not passed. A user whose id looks like a time cannot extend
+    /// the life of a credential by more than that.
     pub(super) fn parse(name: &'a str, separator: char, now: UnixSeconds) -> Option<Self> {
         let first =
             name.split_once(separator).and_then(|(time, user)| Some((seconds(time)?, user)));
@@ -43,17 +48,15 @@ impl<'a> TimeLimitedName<'a> {
             name.rsplit_once(separator).and_then(|(user, time)| Some((seconds(time)?, user)));
         let (expires, user) = match (first, last) {
             (Some(first), Some(last)) => {
+                let is_earlier = last.0 < first.0;
+                let is_far = first.0.0 > now.0.saturating_add(AMBIGUOUS_WITHIN);
+                let is_recent = last.0.0 >= now.0.saturating_sub(RECENT);
                 match [first, last].map(|(time, _)| TIMESTAMPS.contains(&time.0)) {
                     [true, false] => first,
                     [false, true] => last,
-                    _ if first.0.0 <= now.0.saturating_add(AMBIGUOUS_WITHIN) => first,
-                    _ => {
-                        if last.0 < first.0 {
-                            last
-                        } else {
-                            first
-                        }
-                    }
+                    [true, true] if is_earlier && (is_far || is_recent) => last,
+                    [false, false] if is_earlier && is_far => last,
+                    [true, true] | [false, false] => first,
                 }
             }
             (Some(found), None) | (None, Some(found)) => found,
@@ -114,6 +117,8 @@ pub(super) fn keys(secret: &SharedSecret, name: &str, realm: &str) -> Option<Use
 
 #[cfg(test)]
 mod tests {
+    use alloc::format;
+
     use super::*;
 
     const NOW: UnixSeconds = UnixSeconds(1_699_990_000);
@@ -149,6 +154,29 @@ mod tests {
         ] {
             let expected = TimeLimitedName { expires: UnixSeconds(expires), account };
             assert_eq!(TimeLimitedName::parse(name, ':', NOW), Some(expected), "{name}");
+        }
+    }
+
+    /// The service writes the user first, and the user has an id that is a time.
+    #[test]
+    fn an_id_that_is_a_time_does_not_hide_an_expiry() {
+        const DAY: u64 = 24 * 3600;
+        let now = NOW.0;
+        for id in [now + 1, now + 600, now + 30 * DAY, now + 31 * DAY] {
+            for expired in [now - 30 * DAY, now - 1, now, now + 60] {
+                for name in [format!("{id}:{expired}"), format!("{id}:bob:{expired}")] {
+                    let found = TimeLimitedName::parse(&name, ':', NOW).unwrap();
+                    assert_eq!(found.expires.0, expired.min(id), "{name}");
+                }
+            }
+        }
+        // The service writes the expiry first: the id never makes it later.
+        for expiry in [now - 40 * DAY, now - 1, now + 600] {
+            for id in [now - 40 * DAY, now - DAY, now + DAY, now + 40 * DAY] {
+                let name = format!("{expiry}:{id}");
+                let found = TimeLimitedName::parse(&name, ':', NOW).unwrap();
+                assert!(found.expires.0 <= expiry, "{name}");
+            }
         }
     }
 

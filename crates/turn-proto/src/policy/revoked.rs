@@ -6,6 +6,8 @@ use alloc::sync::Arc;
 use stun_wire::UserName;
 use turn_types::Realm;
 
+use super::grant_limits::GrantLimits;
+
 /// Names and keys of tokens that are refused, each in its realm. Their allocations end when a
 /// policy with them comes in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,8 +19,11 @@ pub struct Revoked {
 impl Revoked {
     /// Refuses a name: of a user, the account or the whole name of time-limited credentials, or the
     /// account of an access token. Grants have names in the same form.
+    ///
+    /// A name with limits and the same name without are refused together, whether or not the policy
+    /// has limits in names: a reload may change that, and with it the account of a credential.
     pub fn refuse_name(&mut self, realm: Realm, name: &UserName<'_>) {
-        self.names.entry(realm).or_default().insert(name.as_str().into());
+        self.names.entry(realm).or_default().insert(without_limits(name.as_str()).into());
     }
 
     /// Refuses all access tokens that a key encrypts, by its name.
@@ -28,11 +33,22 @@ impl Revoked {
 
     /// Returns true if a name is refused.
     pub(crate) fn has_name(&self, realm: &Realm, name: &str) -> bool {
-        self.names.get(realm).is_some_and(|names| names.contains(name))
+        self.names.get(realm).is_some_and(|names| names.contains(without_limits(name)))
     }
 
     /// Returns true if the tokens of a key are refused.
     pub(crate) fn has_token_key(&self, realm: &Realm, kid: &str) -> bool {
         self.token_keys.get(realm).is_some_and(|kids| kids.contains(kid))
+    }
+}
+
+/// A name without the [limits](GrantLimits) that follow a question mark. Other text after it is a
+/// part of the name.
+fn without_limits(name: &str) -> &str {
+    match name.split_once('?') {
+        Some((account, limits)) if !account.is_empty() && limits.parse::<GrantLimits>().is_ok() => {
+            account
+        }
+        Some(_) | None => name,
     }
 }
