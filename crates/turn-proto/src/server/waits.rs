@@ -54,7 +54,9 @@ impl State {
             Waiting::Worker(waiting) => {
                 self.refuse_wait(&waiting.responder, Refusal::MoveUnavailable, reply)
             }
-            Waiting::Authorizer(allocation) | Waiting::Relay(allocation) => {
+            Waiting::Authorizer(allocation)
+            | Waiting::Confirmation(allocation, _)
+            | Waiting::Relay(allocation) => {
                 let responder = allocation.responder.clone();
                 allocation.abandon(&mut self.outbox);
                 self.refuse_wait(&responder, Refusal::AuthorizerUnavailable, reply)
