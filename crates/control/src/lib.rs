@@ -77,6 +77,10 @@ pub mod limits {
     /// milliseconds even under full load: later means that a worker is stuck.
     pub const ANSWER_DEADLINE: Duration = Duration::from_secs(2);
 
+    /// Time after which no request is judged by the keys that a user had before a change of the
+    /// database: a look-up in flight ends within 1.4 s, and its answer is good for half a second.
+    pub const USER_CHANGE_SEEN_WITHIN: Duration = Duration::from_secs(2);
+
     /// Allocations that a worker lists at a time, of all of them: a fraction of a millisecond
     /// between two batches of packets.
     pub const LIST_PAGE: usize = 512;

@@ -75,6 +75,7 @@ pub use io::verdict::{
     Answer, DropReason, HEADER_MAX, HeaderBuffer, PeerRefusal, REPLY_MAX, ReplyBuffer, Verdict,
 };
 pub use io::worker::{BindRequest, Fetch, Question, WorkerAnswer};
+pub use mobility::expected::ExpectedMove;
 pub use mobility::import::{AllocationCopy, AllocationImportError, ImportedAllocation};
 pub use mobility::reserved::ReservedPort;
 pub use mobility::worker_move::{Departure, Renamed};

@@ -174,8 +174,8 @@ pub const SERVER_NAME_BYTES_MAX: usize = 127;
 /// of 508 (RFC 8489 §14.3).
 pub const GRANT_PEERS_MAX: usize = 8;
 
-/// Allocate requests of one worker that wait for the authorizer: with a quick one thousands a
-/// second.
+/// Allocate requests of one worker that wait for the authorizer, or for the user look-up after its
+/// consent: with quick answers thousands a second.
 pub const PENDING_AUTHORIZATIONS_MAX: u32 = 1024;
 
 /// Largest UDP payload over IPv4 (65,535 - 20 - 8), header in front included.

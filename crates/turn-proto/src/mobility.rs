@@ -30,6 +30,7 @@ use crate::store::{
 
 pub(crate) mod by_ticket;
 mod claim;
+pub(crate) mod expected;
 pub(crate) mod import;
 pub(crate) mod path;
 mod queue;

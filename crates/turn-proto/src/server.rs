@@ -23,7 +23,7 @@ use crate::auth;
 use crate::io::{
     AllocationPeers, AllocationRecord, Answer, BindRequest, Command, DropReason, EndReason, Event,
     Fetch, HeaderBuffer, IcmpReport, Notice, PeerRefusal, Question, QueuedPacket, Refusal,
-    ReplyBuffer, Request, Traffic, UserAnswer, Verdict, WorkerAnswer,
+    ReplyBuffer, Request, Traffic, Verdict, WorkerAnswer,
 };
 use crate::method::classic::Classic;
 use crate::method::connect::Connected;
@@ -31,11 +31,11 @@ use crate::method::connection_attempt::{self, PeerArrival};
 use crate::method::connection_bind;
 use crate::method::open_relay::Opened;
 use crate::mobility::worker_move::{Departure, Renamed};
-use crate::policy::{Entry, Policy};
+use crate::policy::Policy;
 use crate::relay::{self, FromClient, FromPeer, SendIndication, icmp};
 use crate::store::carried::CarriedTraffic;
 use crate::store::population::Population;
-use crate::store::{DeferredRequest, SharedRegistry, Slot};
+use crate::store::{SharedRegistry, Slot};
 pub use waits::EndedWait;
 
 /// Configuration of a new server.
@@ -168,10 +168,15 @@ impl Server {
         let mut held = false;
         let (to, verdict) = match event {
             Event::UserFound { pending, answer } => {
-                let deferred = state.pending.take_user(pending)?;
-                let verdict;
-                (verdict, held) = user_found(state, policy, now, &deferred, &answer, reply)?;
-                (deferred.path, verdict)
+                if let Some(deferred) = state.pending.take_user(pending) {
+                    let verdict;
+                    (verdict, held) = state.user_found(policy, now, &deferred, &answer, reply)?;
+                    (deferred.path, verdict)
+                } else {
+                    let (responder, verdict) =
+                        state.allocate().user_confirmed(policy, now, pending, &answer, reply)?;
+                    (responder.path, verdict)
+                }
             }
             Event::WorkerAnswered(answer) => {
                 let (responder, verdict) =
@@ -498,35 +503,12 @@ impl Server {
         self.state.allocations.carried_late(client, traffic);
     }
 
-    /// The arrival of the request that waits under this id for a user or for relay sockets.
+    /// The arrival of the request that waits under this id for a user or for relay sockets; the
+    /// start of its user's second look-up.
     #[must_use]
     pub fn waits_since(&self, pending: PendingId) -> Option<Instant> {
         self.state.pending.waits_since(pending)
     }
-}
-
-/// Resumes a request after the look-up of its user. The second part is true if it was
-/// [held](Verdict::Hold).
-fn user_found(
-    state: &mut State,
-    policy: &Policy,
-    now: Now,
-    deferred: &DeferredRequest,
-    answer: &UserAnswer,
-    reply: &mut ReplyBuffer,
-) -> Option<(Verdict, bool)> {
-    // It was parsed before it was kept.
-    let message = Message::parse(&deferred.bytes).ok()?;
-    let held = message.method() == Method::CONNECTION_BIND;
-    let arrived = deferred.arrived;
-    // It named its realm.
-    let entry =
-        Entry { five_tuple: &deferred.path.five_tuple, server_name: None, message: &message };
-    let rules = policy.of_request(&entry);
-    let request = Request { policy, rules, now, arrived, path: &deferred.path, message };
-    let verdict = state.resume_request(&request, answer, reply);
-    state.moves().review_queue(&deferred.path.five_tuple, now.instant);
-    Some((verdict, held))
 }
 
 /// ChannelData, for the allocation of its 5-tuple.

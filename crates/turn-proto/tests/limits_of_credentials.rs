@@ -278,6 +278,88 @@ fn a_secret_that_is_removed_during_the_question_allocates_nothing() {
     assert_eq!(accounts(&world), [""; 0]);
 }
 
+/// An Allocate of a user of the database, up to the authorizer's question.
+fn asked_about_alice() -> (World, Client, Vec<u8>, Event) {
+    let mut world = asked();
+    let mut alice = Client::new(1);
+    alice.log_in(&mut world);
+    let request = alice.sealed(&mut world, Method::ALLOCATE, |builder| {
+        builder.requested_transport(17);
+    });
+    world.hold = true;
+    assert!(matches!(world.from_client(&alice.path, &request), Fate::Wait));
+    let found = world.held.remove(0);
+    assert!(matches!(found, Command::FindUser { .. }));
+    assert!(world.carry_out_one(found).is_none());
+    assert!(world.carry_out().is_empty());
+    let Command::Authorize { pending, .. } = world.held.remove(0) else { panic!() };
+    let answer = Authorization::Granted(GrantLimits::default());
+    (world, alice, request, Event::Authorized { pending, answer })
+}
+
+/// The late consent of the authorizer, and all that follows from it.
+fn consent(world: &mut World, late: Event) -> Vec<Vec<u8>> {
+    world.hold = false;
+    let _earlier = world.refusals();
+    let first = world.handle_event(late);
+    let more = world.carry_out();
+    first.into_iter().chain(more).map(|(_, answer)| answer).collect()
+}
+
+/// What an operator does to a user, and the refusal of the user's Allocate.
+type Change = (fn(&mut World), Refusal);
+
+#[test]
+fn a_late_consent_serves_no_former_user() {
+    let changes: [Change; 3] = [
+        (|world| world.users.retain(|name, _| *name != "alice"), Refusal::UnknownUser),
+        (|world| world.users.extend([("alice", "another password")]), Refusal::WrongPassword),
+        (|world| world.database_is_overloaded = true, Refusal::UserLookupsOverloaded),
+    ];
+    for (change, refusal) in changes {
+        let (mut world, alice, request, late) = asked_about_alice();
+        change(&mut world);
+        let answers = consent(&mut world, late);
+        let [answer] = &answers[..] else { panic!("{} answers", answers.len()) };
+        assert_eq!(alice.decode(&request, answer.clone()).code(), Some(refusal.code()));
+        assert_eq!(world.refusals(), [refusal]);
+        assert_eq!(accounts(&world), [""; 0]);
+        assert_eq!(world.opened, 0, "no port is claimed");
+        world.check();
+    }
+}
+
+/// The database has confirmed the user a moment ago: its outage refuses nobody.
+#[test]
+fn a_user_who_cannot_be_confirmed_after_the_question_is_served() {
+    let (mut world, alice, request, late) = asked_about_alice();
+    world.no_database = true;
+    let answers = consent(&mut world, late);
+    alice.decode(&request, answers[0].clone()).success();
+
+    let (mut world, alice, request, late) = asked_about_alice();
+    world.database_hangs = true;
+    assert!(consent(&mut world, late).is_empty());
+    let answers = world.advance_and_hear(limits::USER_LOOKUP_WITHIN);
+    alice.decode(&request, answers[0].1.clone()).success();
+    assert_eq!(accounts(&world), ["alice"]);
+}
+
+/// A revocation during the look-up after the question.
+#[test]
+fn a_user_who_is_revoked_during_the_last_look_up_allocates_nothing() {
+    let (mut world, alice, request, late) = asked_about_alice();
+    assert!(world.handle_event(late).is_none());
+    assert!(world.carry_out().is_empty());
+    let mut revoked = Revoked::default();
+    revoked.refuse_name(REALM.into(), &UserName::new("alice").unwrap());
+    let policy = Policy { revoked: std::sync::Arc::new(revoked), ..world.policy.clone() };
+    world.apply(policy);
+    let answers = world.release();
+    assert_eq!(alice.decode(&request, answers[0].1.clone()).code(), Some(401));
+    assert_eq!(accounts(&world), [""; 0]);
+}
+
 /// Requests of one account that wait for the authorizer use a share of the slots until
 /// the answer. No configuration serves a client without an answer.
 #[test]

@@ -1,6 +1,7 @@
 //! The authorizer of `[authorizer]`: a web service that is asked about each Allocate. Workers put
 //! questions and go on; each is a task of its own, and their number is bounded.
 
+use std::ops::RangeInclusive;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
@@ -35,6 +36,9 @@ const WATCH_EVERY: Duration = Duration::from_millis(500);
 
 /// Status of a service that gets too many questions (RFC 6585 §4).
 const TOO_MANY_REQUESTS: u16 = 429;
+
+/// Statuses of a service, or a load balancer before it, that fails (RFC 9110 §15.6).
+const SERVER_ERRORS: RangeInclusive<u16> = 500..=599;
 
 /// Largest body of an answer, in bytes: a few limits.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
@@ -97,6 +101,8 @@ struct Asking {
 enum NoAnswer {
     /// The service sent no response in time.
     Silent(String),
+    /// The service failed.
+    Failed(String),
     /// A response without a decision.
     Unusable(String),
     /// The service has too many questions.
@@ -227,9 +233,14 @@ impl Asking {
                 self.outage.overloaded();
                 Authorization::Overloaded
             }
-            Err(NoAnswer::Silent(why) | NoAnswer::Unusable(why)) => {
+            Err(NoAnswer::Silent(why) | NoAnswer::Failed(why)) => {
                 self.outage.failed(&why);
                 Authorization::Unavailable
+            }
+            // Nobody is served because the service is misunderstood.
+            Err(NoAnswer::Unusable(why)) => {
+                self.outage.unusable(&why);
+                Authorization::Unusable
             }
         }
     }
@@ -245,9 +256,10 @@ impl Asking {
             let reason = if is_silent { NoAnswer::Silent } else { NoAnswer::Unusable };
             reason(error.to_string())
         })?;
-        if response.status == TOO_MANY_REQUESTS {
-            return Err(NoAnswer::Busy);
-        }
-        answer::read(response.status, &response.body).map_err(NoAnswer::Unusable)
+        answer::read(response.status, &response.body).map_err(|why| match response.status {
+            TOO_MANY_REQUESTS => NoAnswer::Busy,
+            status if SERVER_ERRORS.contains(&status) => NoAnswer::Failed(why),
+            _ => NoAnswer::Unusable(why),
+        })
     }
 }

@@ -285,6 +285,14 @@ mod tests {
     }
 
     #[test]
+    fn earlier_keys_of_a_user_have_an_end() {
+        let DirectoryOptions { changes_after, unreported_for, store_within, .. } =
+            DirectoryOptions::default();
+        let good_for = changes_after.max(unreported_for);
+        assert!(store_within + good_for < control::limits::USER_CHANGE_SEEN_WITHIN);
+    }
+
+    #[test]
     fn an_outage_has_a_line_a_minute_and_one_at_its_end() {
         let outage = Outage::default();
         let start = Instant::now();

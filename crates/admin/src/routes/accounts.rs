@@ -10,6 +10,7 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use control::SessionFilter;
+use control::limits::USER_CHANGE_SEEN_WITHIN;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
@@ -134,17 +135,21 @@ pub(super) async fn delete(
     Ok(Json(DeletedAccount { realm, name, ended }))
 }
 
-/// Ends the allocations of a user. Returns how many there were.
+/// Ends the allocations of a user: immediately, and again when no request is judged by earlier keys
+/// any more. Returns the number of ended allocations.
 async fn end(app: &App, realm: &str, name: &str) -> Result<u64, Problem> {
     let workers = &app.handle.workers;
     let filter = SessionFilter { user: Some(name.to_owned()), after: None };
-    let sessions = workers.all_sessions(&filter).await.map_err(Problem::of_workers)?;
     let mut ended = 0;
-    for session in sessions.iter().filter(|one| *one.record.realm == *realm) {
-        let id = session.record.id;
-        ended += u64::from(workers.end_session(id).await.map_err(Problem::of_workers)?);
+    for pause in [Duration::ZERO, USER_CHANGE_SEEN_WITHIN] {
+        tokio::time::sleep(pause).await;
+        let sessions = workers.all_sessions(&filter).await.map_err(Problem::of_workers)?;
+        for session in sessions.iter().filter(|one| *one.record.realm == *realm) {
+            let id = session.record.id;
+            ended += u64::from(workers.end_session(id).await.map_err(Problem::of_workers)?);
+        }
+        app.roll.forget().await;
     }
-    app.roll.forget().await;
     Ok(ended)
 }
 

@@ -279,7 +279,14 @@ fn answer(sessions: &mut Vec<Session>, request: Request) {
         Request::End { id, reply } => {
             let before = sessions.len();
             sessions.retain(|session| session.record.id != id);
-            reply(sessions.len() < before);
+            let has_ended = sessions.len() < before;
+            if has_ended && id == session().record.id {
+                // The client allocates again: a look-up from before has the old keys.
+                let record =
+                    AllocationRecord { id: AllocationId::new(WorkerId(0), 2), ..session().record };
+                sessions.push(Session { record, ..session() });
+            }
+            reply(has_ended);
         }
         Request::Refusals { reply, .. } => reply(refusals()),
         Request::CountTraffic { done } => done(()),

@@ -64,8 +64,8 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
             "The service of `authorizer.url` said no: its own log has the reason."
         }
         Refusal::AuthorizerUnavailable => {
-            "See the log for the error of the service at `authorizer.url`; `authorizer.when_silent` decides what becomes of \
-             clients meanwhile."
+            "See the log for the error of the service at `authorizer.url`; while it is silent or fails, \
+             `authorizer.when_silent` decides what becomes of clients."
         }
         Refusal::AuthorizerOverloaded => {
             "The service of `authorizer.url` answers too slowly for so many clients, or one account has taken its share: \

@@ -79,21 +79,16 @@ impl<N: Net> Worker<N> {
 
     /// Completes all waiting requests: each is refused, or stored in its connection.
     fn end_waits(&mut self) {
-        // Queued packets of a client may wait again.
-        let mut looks_without = 0;
-        while looks_without < 2 {
+        loop {
             let Self { cx, streams, dtls, .. } = self;
-            let ended = cx.server.end_wait(cx.now, &mut cx.reply);
-            looks_without = if ended.is_some() { 0 } else { looks_without + 1 };
+            let Some(ended) = cx.server.end_wait(&mut cx.reply) else { return };
             match ended {
-                Some(EndedWait::Unserved { path, request }) => {
-                    streams.unserve(path.socket, request);
-                }
-                Some(EndedWait::Refused(answer)) => {
+                EndedWait::Unserved { path, request } => streams.unserve(path.socket, request),
+                EndedWait::Refused(answer) => {
                     streams.answered(answer.to.socket);
                     cx.answer(&mut Clients { streams, dtls }, answer, Sent::LateError);
                 }
-                Some(EndedWait::Dropped) | None => {}
+                EndedWait::Dropped => {}
             }
             self.settle();
         }

@@ -3,7 +3,7 @@
 use std::io;
 
 use state_format::Reader;
-use turn_proto::{EndReason, ImportedAllocation, Notice, Progress, Renamed};
+use turn_proto::{EndReason, ExpectedMove, ImportedAllocation, Notice, Progress, Renamed};
 use turn_types::{AllocationId, ClientPath, RelayId, RelayProtocol, SocketId, Transport};
 
 use super::Worker;
@@ -16,6 +16,7 @@ use crate::snapshot::{AllocationSnapshot, Descriptors, Export, RelaySnapshot, Sn
 use crate::sockets::{RelaySettings, Sockets};
 use crate::stream::Streams;
 use crate::tcp_relay::PEER_OPTIONS;
+use crate::workers::WorkerMessage;
 
 /// Returns the number of the socket for a path of a client of the predecessor.
 fn socket_of<N: Net>(
@@ -79,6 +80,23 @@ impl<N: Net> Worker<N> {
         self.cx.sockets.set_losses(&losses);
         self.tcp_relay.finish_import(&mut self.cx, &mut self.streams);
         self.settle();
+        self.send_expected();
+    }
+
+    /// Tells other workers of clients that are expected there (RFC 8016).
+    fn send_expected(&mut self) {
+        for (worker, clients) in self.cx.server.expected_elsewhere(self.cx.now) {
+            drop(self.send_message(worker, WorkerMessage::Expect(clients)));
+        }
+    }
+
+    /// Expects clients of another worker's allocations.
+    pub(super) fn expect(&mut self, clients: Vec<ExpectedMove>) {
+        let Self { cx, streams, dtls, .. } = self;
+        for client in clients {
+            let socket_of = |path: &ClientPath| socket_of(&cx.sockets, (streams, dtls), path);
+            cx.server.expect(cx.now, client, socket_of);
+        }
     }
 
     /// Imports refused allocations again: a later snapshot may have released a port.
@@ -95,7 +113,10 @@ impl<N: Net> Worker<N> {
         self.cx.now = self.cx.net.now();
         self.cx.server.drain(drains);
         // Old snapshots in other workers may have been in the way until now.
-        self.retry_refused();
+        if !self.handover.import().refused.is_empty() {
+            self.retry_refused();
+            self.send_expected();
+        }
         let import = std::mem::take(self.handover.import());
         let Import { reserved, refused, ended, mut errors, .. } = import;
         let Self { cx, handover, .. } = self;
@@ -116,6 +137,8 @@ impl<N: Net> Worker<N> {
         streams.resume(cx);
         tcp_relay.resume_all(cx, streams);
         self.settle();
+        // Clients are expected before their packets are read.
+        self.serve_all_messages();
         errors
     }
 

@@ -26,6 +26,14 @@ impl<N: Net> Worker<N> {
         self.is_busy = true;
     }
 
+    /// Serves all messages that wait.
+    pub(super) fn serve_all_messages(&mut self) {
+        while let Some(message) = self.messages.take() {
+            self.serve_message(message);
+            self.settle();
+        }
+    }
+
     fn serve_message(&mut self, message: WorkerMessage<N>) {
         match message {
             WorkerMessage::Bind(stream, request) => self.bind(stream, request),
@@ -46,6 +54,7 @@ impl<N: Net> Worker<N> {
             WorkerMessage::Fetch(fetch) => self.move_allocation(fetch),
             WorkerMessage::FetchFailed(fetch) => self.hand_in(Event::FetchFailed(fetch)),
             WorkerMessage::Arrive(departure, sockets) => self.arrive(*departure, sockets),
+            WorkerMessage::Expect(clients) => self.expect(clients),
             WorkerMessage::Pause(reply) => {
                 self.pause();
                 reply(());

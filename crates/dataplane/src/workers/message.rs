@@ -4,7 +4,7 @@ use std::sync::mpsc::SyncSender;
 use std::{fmt, io};
 
 use control::Reply;
-use turn_proto::{BindRequest, Departure, Fetch, Progress, Question, WorkerAnswer};
+use turn_proto::{BindRequest, Departure, ExpectedMove, Fetch, Progress, Question, WorkerAnswer};
 use turn_types::{AllocationId, RelayId};
 
 use crate::copying::Recipient;
@@ -16,7 +16,7 @@ use crate::stream::Stream;
 /// Relay sockets of an allocation that moves, by their numbers at the sender.
 pub(crate) type MovedSockets<N> = Vec<(RelayId, RelaySocket<N>)>;
 
-/// A message to another worker. Those between the first and the last six are the steps of a
+/// A message to another worker. Those between the first and the last seven are the steps of a
 /// client's move (RFC 8016), in their order; see `worker_move.rs` of `turn_proto`.
 pub(crate) enum WorkerMessage<N: Net> {
     /// A client's connection, with its TLS and buffered bytes, whose ConnectionBind names a peer's
@@ -32,6 +32,8 @@ pub(crate) enum WorkerMessage<N: Net> {
     FetchFailed(Fetch),
     /// The allocation, with its relay sockets.
     Arrive(Box<Departure>, MovedSockets<N>),
+    /// Clients of imported allocations of the sender that are expected at the receiver.
+    Expect(Vec<ExpectedMove>),
     /// Stops serving, for an export. Earlier messages are served before the answer.
     Pause(Reply<()>),
     /// Exports everything to the successor.
@@ -55,6 +57,7 @@ impl<N: Net> fmt::Debug for WorkerMessage<N> {
             Self::Fetch(_) => "Fetch",
             Self::FetchFailed(_) => "FetchFailed",
             Self::Arrive(..) => "Arrive",
+            Self::Expect(_) => "Expect",
             Self::Pause(_) => "Pause",
             Self::Export(_) => "Export",
             Self::LastProgress(..) => "LastProgress",

@@ -131,6 +131,12 @@ impl Grant {
         self.user.is_empty()
     }
 
+    /// Returns true for a user of the database.
+    pub(crate) fn is_of_database(&self) -> bool {
+        let is_stored = !self.keys.are_of_token() && self.expires.is_none();
+        is_stored && !self.is_anonymous()
+    }
+
     /// Returns true if its name, account or token key is refused. USERNAME of a token is no user's
     /// name.
     pub(crate) fn is_revoked(&self, revoked: &Revoked) -> bool {

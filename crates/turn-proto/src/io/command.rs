@@ -20,7 +20,8 @@ pub enum Command {
         pending: PendingId,
         /// The client.
         client: ClientAddr,
-        /// The client has the keys of the allocation on its 5-tuple.
+        /// The client has the keys of the allocation on its 5-tuple, or the authorizer's consent to
+        /// one.
         has_allocation: bool,
         /// The realm to look in.
         realm: Realm,

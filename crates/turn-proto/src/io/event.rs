@@ -59,7 +59,10 @@ pub enum Authorization {
     Denied,
     /// The authorizer failed, or gave no answer in time: the policy decides.
     Unavailable,
-    /// The authorizer was not asked, as too many questions wait: the client is refused.
+    /// The authorizer gave an answer without a decision: the client is refused.
+    Unusable,
+    /// The authorizer was not asked, as too many questions wait, or has answered others meanwhile:
+    /// the client is refused.
     Overloaded,
 }
 

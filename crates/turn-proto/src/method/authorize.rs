@@ -1,16 +1,20 @@
-//! The authorizer: somebody outside who is asked about each Allocate of an authenticated client
+//! The authorizer: a service outside that is asked about each Allocate of an authenticated client
 //! that passed every check, and may narrow its limits. No port is claimed before.
+//!
+//! The question may take seconds, in which the credential may become invalid. After the consent
+//! the policy judges the credential again. A user of the database is looked up again.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use turn_types::{Instant, Now, PendingId};
+use turn_types::{Instant, Now, PendingId, Prefix};
 
 use super::allocate::{Allocate, share_holder, take_quota};
 use crate::auth;
+use crate::credentials::{Grant, Keys};
 use crate::io::{
     Applicant, Authorization, Command, Notice, Refusal, RefusedRequest, ReplyBuffer, Responder,
-    Verdict,
+    UserAnswer, UserQuery, Verdict,
 };
 use crate::policy::{GrantLimits, Policy, WhenSilent};
 use crate::store::{PendingAllocation, Wait, Waiting};
@@ -57,11 +61,41 @@ impl Allocate<'_> {
         let responder = allocation.responder.clone();
         let (grant, customer) = (allocation.grant.clone(), allocation.quota.customer());
         let reason = self.go_on(policy, now, allocation, answer).err()?;
+        Some(self.refuse(policy, (&grant, customer), responder, reason, reply))
+    }
+
+    /// Handles the look-up of the user after the authorizer's consent. Returns the verdict of a
+    /// refused Allocate. Otherwise the Allocate waits for its relay sockets.
+    pub(crate) fn user_confirmed(
+        &mut self,
+        policy: &Policy,
+        now: Now,
+        pending: PendingId,
+        answer: &UserAnswer,
+        reply: &mut ReplyBuffer,
+    ) -> Option<(Responder, Verdict)> {
+        let allocation = self.pending.take_confirmation(pending)?;
+        let responder = allocation.responder.clone();
+        let (grant, customer) = (allocation.grant.clone(), allocation.quota.customer());
+        let confirmed = confirm(&grant, answer).and_then(|()| check_credential(policy, &grant));
+        let opened = confirmed.and_then(|()| self.claim_ports(policy, now.instant, allocation));
+        let reason = opened.err()?;
+        Some(self.refuse(policy, (&grant, customer), responder, reason, reply))
+    }
+
+    fn refuse(
+        &mut self,
+        policy: &Policy,
+        (grant, customer): (&Grant, Prefix),
+        responder: Responder,
+        reason: Refusal,
+        reply: &mut ReplyBuffer,
+    ) -> (Responder, Verdict) {
         let rules = policy.of(&grant.realm);
-        let share = share_holder(self.registry, (policy, rules), &grant, customer, reason);
+        let share = share_holder(self.registry, (policy, rules), grant, customer, reason);
         self.outbox.notice(Notice::Refused(RefusedRequest { share, ..responder.refused(reason) }));
         let verdict = responder.error(reply, reason, |_| ());
-        Some((responder, verdict))
+        (responder, verdict)
     }
 
     fn go_on(
@@ -79,19 +113,33 @@ impl Allocate<'_> {
             Authorization::Denied => return Err(Refusal::NotAuthorized),
             // Not subject to the policy: a client with many requests would be served otherwise.
             Authorization::Overloaded => return Err(Refusal::AuthorizerOverloaded),
+            Authorization::Unusable => return Err(Refusal::AuthorizerUnavailable),
             Authorization::Unavailable => match rules.auth.authorizer {
                 Some(WhenSilent::Refuse) => return Err(Refusal::AuthorizerUnavailable),
                 // Turned off by a reload meanwhile.
                 Some(WhenSilent::Serve) | None => {}
             },
         }
-        // During the question a reload may have revoked the credential, or removed its secret or
-        // key.
-        let grant = &allocation.grant;
-        if grant.is_revoked(rules.revoked) || !auth::is_still_accepted(rules, grant) {
-            return Err(Refusal::CredentialRevoked);
+        check_credential(policy, &allocation.grant)?;
+        if allocation.grant.is_of_database() && !rules.auth.open {
+            self.look_up_again(now.instant, allocation);
+            return Ok(());
         }
         self.claim_ports(policy, now.instant, allocation)
+    }
+
+    /// Looks up the user of an Allocate again. The Allocate has just released its slot.
+    fn look_up_again(&mut self, now: Instant, allocation: PendingAllocation) {
+        let Responder { path, transaction, .. } = allocation.responder;
+        let client = path.five_tuple.client;
+        let (realm, user) = (allocation.grant.realm.clone(), Arc::clone(&allocation.grant.user));
+        let claimant = allocation.grant.claimant(client);
+        let slot = self.pending.take_slot(Wait::Authorizer, &claimant);
+        let waiting = Waiting::Confirmation(Box::new(allocation), now);
+        let pending = self.pending.insert(now, (path.five_tuple, transaction), slot, waiting);
+        // The client has proved its keys: strangers do not delay it.
+        let (has_allocation, user) = (true, UserQuery::Name(user));
+        self.outbox.command(Command::FindUser { pending, client, has_allocation, realm, user });
     }
 
     fn narrow(
@@ -113,5 +161,27 @@ impl Allocate<'_> {
         drop(quota);
         let quota = take_quota(self.registry, policy, rules, &grant, customer)?;
         Ok(PendingAllocation { grant, quota, lifetime, ..allocation })
+    }
+}
+
+/// Judges a credential by the present policy: a reload may have revoked it, or removed its secret
+/// or key.
+fn check_credential(policy: &Policy, grant: &Grant) -> Result<(), Refusal> {
+    let rules = policy.of(&grant.realm);
+    if grant.is_revoked(rules.revoked) || !auth::is_still_accepted(rules, grant) {
+        return Err(Refusal::CredentialRevoked);
+    }
+    Ok(())
+}
+
+/// Compares the keys of a grant with the user's present ones. An outage of the database refuses no
+/// user: the keys were right before the question.
+fn confirm(grant: &Grant, answer: &UserAnswer) -> Result<(), Refusal> {
+    match answer {
+        UserAnswer::Known(user) if Keys::LongTerm(user.keys) == grant.keys => Ok(()),
+        UserAnswer::Known(_) => Err(Refusal::WrongPassword),
+        UserAnswer::Unknown => Err(Refusal::UnknownUser),
+        UserAnswer::Overloaded => Err(Refusal::UserLookupsOverloaded),
+        UserAnswer::Unavailable => Ok(()),
     }
 }

@@ -91,7 +91,7 @@ impl Moves<'_> {
             if !client.grant.is_same_user(grant) {
                 return Some(Err(Refusal::WrongUser));
             }
-            if client.transaction == responder.transaction {
+            if client.transaction == Some(responder.transaction) {
                 return Some(Ok(respond(responder, client.granted, reply)));
             }
         } else if !self.pending.is_moving(five_tuple) {

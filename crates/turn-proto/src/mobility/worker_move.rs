@@ -150,7 +150,7 @@ impl Moves<'_> {
                 allocation,
                 path,
                 grant,
-                transaction: responder.transaction,
+                transaction: Some(responder.transaction),
                 granted,
                 expires: now + Duration::from_secs(granted.lifetime.into()),
                 asked: None,

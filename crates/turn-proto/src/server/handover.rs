@@ -1,12 +1,16 @@
 //! Export of allocations to the successor, and import of the predecessor's.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use state_format::Reader;
-use turn_types::{AllocationId, ClientPath, ConnectionId, FiveTuple, Now, SocketId, Transport};
+use turn_types::{
+    AllocationId, ClientPath, ConnectionId, FiveTuple, Now, SocketId, Transport, WorkerId,
+};
 
 use super::Server;
 use super::state::State;
+use crate::mobility::expected::ExpectedMove;
 use crate::mobility::import::{AllocationCopy, AllocationImportError, ImportedAllocation};
 use crate::mobility::reserved::ReservedPort;
 use crate::mobility::worker_move::Departure;
@@ -55,6 +59,28 @@ impl Server {
     ) -> Result<ImportedAllocation, AllocationImportError> {
         let Self { policy, state: own } = self;
         own.moves().import(policy, now.instant, state, socket_of)
+    }
+
+    /// Returns the clients of allocations here that are expected at other workers (RFC 8016), by
+    /// worker; after an import.
+    #[must_use]
+    pub fn expected_elsewhere(&mut self, now: Now) -> BTreeMap<WorkerId, Vec<ExpectedMove>> {
+        let mut by_worker: BTreeMap<WorkerId, Vec<ExpectedMove>> = BTreeMap::new();
+        for (worker, expected) in self.state.moves().expected_elsewhere(now.instant) {
+            by_worker.entry(worker).or_default().push(expected);
+        }
+        by_worker
+    }
+
+    /// Expects a client of another worker's imported allocation here, unless `socket_of` has no
+    /// socket for its path.
+    pub fn expect(
+        &mut self,
+        now: Now,
+        expected: ExpectedMove,
+        socket_of: impl Fn(&ClientPath) -> Option<SocketId>,
+    ) {
+        self.state.moves().expect(now.instant, expected, socket_of);
     }
 
     /// Writes the record of an allocation whose [import](Self::import) has failed; after the

@@ -6,8 +6,8 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use fair_share::Claimant;
-use stun_wire::{AttributeType, Method, UserName, value};
-use turn_types::{FiveTuple, Instant, Prefix};
+use stun_wire::{AttributeType, Message, Method, UserName, value};
+use turn_types::{FiveTuple, Instant, Now, Prefix};
 
 use super::state::State;
 use crate::auth::{self, AuthStep};
@@ -20,6 +20,7 @@ use crate::limits::WAITING_REQUEST_MAX;
 use crate::method::allocate::share_holder;
 use crate::method::{binding, connection_bind, forbidden_peer, refresh};
 use crate::mobility::by_ticket::is_by_ticket;
+use crate::policy::{Entry, Policy};
 use crate::store::{
     Allocations, DeferredRequest, ExpectedClients, Slot, Source, UserLookup, Wait, Waiting,
 };
@@ -78,8 +79,30 @@ impl State {
         self.after_authentication(request, step, Charged::No, reply)
     }
 
+    /// Resumes a request after the look-up of its user. The second part is true if it was
+    /// [held](Verdict::Hold).
+    pub(super) fn user_found(
+        &mut self,
+        policy: &Policy,
+        now: Now,
+        deferred: &DeferredRequest,
+        answer: &UserAnswer,
+        reply: &mut ReplyBuffer,
+    ) -> Option<(Verdict, bool)> {
+        // It was parsed before it was kept.
+        let message = Message::parse(&deferred.bytes).ok()?;
+        let held = message.method() == Method::CONNECTION_BIND;
+        let (arrived, five_tuple) = (deferred.arrived, &deferred.path.five_tuple);
+        // It named its realm.
+        let rules = policy.of_request(&Entry { five_tuple, server_name: None, message: &message });
+        let request = Request { policy, rules, now, arrived, path: &deferred.path, message };
+        let verdict = self.resume_request(&request, answer, reply);
+        self.moves().review_queue(five_tuple, now.instant);
+        Some((verdict, held))
+    }
+
     /// Handles a request after the look-up of its user.
-    pub(super) fn resume_request(
+    fn resume_request(
         &mut self,
         request: &Request<'_>,
         answer: &UserAnswer,

@@ -239,7 +239,9 @@ impl State {
     fn abandon(&mut self, waiting: Waiting) {
         match waiting {
             Waiting::User(_) | Waiting::Worker(_) => {}
-            Waiting::Authorizer(allocation) | Waiting::Relay(allocation) => {
+            Waiting::Authorizer(allocation)
+            | Waiting::Confirmation(allocation, _)
+            | Waiting::Relay(allocation) => {
                 allocation.abandon(&mut self.outbox);
             }
             Waiting::Connect(connect) => {

@@ -3,17 +3,18 @@
 
 use alloc::boxed::Box;
 
-use turn_types::{ClientPath, Now};
+use turn_types::ClientPath;
 
 use super::Server;
 use super::state::State;
-use crate::io::{Answer, Refusal, ReplyBuffer, Responder};
+use crate::io::{Answer, QueuedPacket, Refusal, ReplyBuffer, Responder};
 use crate::store::Waiting;
 
 /// Result of [`Server::end_wait`].
 #[derive(Debug)]
 pub enum EndedWait {
-    /// Request over a stream, waiting for a user: to be handled again, before all later input.
+    /// Request over a stream, waiting for a user, or a message behind a Refresh by ticket: to be
+    /// handled again, before all later input.
     Unserved {
         /// Client.
         path: ClientPath,
@@ -28,33 +29,36 @@ pub enum EndedWait {
 
 impl Server {
     /// Removes one waiting request, the newest first; `None` without one. Call it before an export
-    /// until it returns `None`, with the commands carried out after each call: packets after a
-    /// Refresh by ticket (RFC 8016) are [polled](Self::poll_queued) then, and may wait again.
+    /// until it returns `None`, with the commands carried out after each call. Packets after a
+    /// Refresh by ticket (RFC 8016) come before it. Clients stay expected, for a rollback.
     #[must_use = "the answer must be sent"]
-    pub fn end_wait(&mut self, now: Now, reply: &mut ReplyBuffer) -> Option<EndedWait> {
-        let Some(waiting) = self.state.pending.take_newest() else {
-            self.state.expected.clear();
-            self.state.moves().review_queues(now.instant);
-            return None;
-        };
+    pub fn end_wait(&mut self, reply: &mut ReplyBuffer) -> Option<EndedWait> {
+        if let Some(QueuedPacket { path, bytes, .. }) = self.state.queues.take_newest() {
+            return Some(unserved(path, bytes));
+        }
+        let waiting = self.state.pending.take_newest()?;
         Some(self.state.end_wait(waiting, reply))
     }
+}
+
+/// Returns a message of a stream, to be handled again. Clients repeat datagrams.
+fn unserved(path: ClientPath, request: Box<[u8]>) -> EndedWait {
+    if path.five_tuple.transport.is_datagram() {
+        return EndedWait::Dropped;
+    }
+    EndedWait::Unserved { path, request }
 }
 
 impl State {
     fn end_wait(&mut self, waiting: Waiting, reply: &mut ReplyBuffer) -> EndedWait {
         match waiting {
-            Waiting::User(lookup) => {
-                let (path, request) = (lookup.request.path, lookup.request.bytes);
-                if path.five_tuple.transport.is_datagram() {
-                    return EndedWait::Dropped;
-                }
-                EndedWait::Unserved { path, request }
-            }
+            Waiting::User(lookup) => unserved(lookup.request.path, lookup.request.bytes),
             Waiting::Worker(waiting) => {
                 self.refuse_wait(&waiting.responder, Refusal::MoveUnavailable, reply)
             }
-            Waiting::Authorizer(allocation) | Waiting::Relay(allocation) => {
+            Waiting::Authorizer(allocation)
+            | Waiting::Confirmation(allocation, _)
+            | Waiting::Relay(allocation) => {
                 let responder = allocation.responder.clone();
                 allocation.abandon(&mut self.outbox);
                 self.refuse_wait(&responder, Refusal::AuthorizerUnavailable, reply)

@@ -18,8 +18,9 @@ pub(crate) struct ExpectedClient {
     pub(crate) path: ClientPath,
     /// The grant of the allocation, so that its user is not looked up.
     pub(crate) grant: Grant,
-    /// Of the Refresh by ticket, to recognise a retransmission.
-    pub(crate) transaction: TransactionId,
+    /// Transaction of the Refresh by ticket, to recognise a retransmission; `None`: unknown after
+    /// an import.
+    pub(crate) transaction: Option<TransactionId>,
     pub(crate) granted: Granted,
     /// End of the allocation unless it is refreshed.
     pub(crate) expires: Instant,
@@ -105,15 +106,6 @@ impl ExpectedClients {
         Some(client)
     }
 
-    /// Removes all clients. They use their tickets again.
-    pub(crate) fn clear(&mut self) {
-        for (_, entry) in self.by_client.drain() {
-            self.slots.release(entry.share);
-        }
-        self.by_allocation.clear();
-        self.sweep_at = None;
-    }
-
     /// Notes a packet of an expected client. Returns the allocation to be fetched, unless it was
     /// asked for a moment ago.
     pub(crate) fn came(&mut self, five_tuple: &FiveTuple, now: Instant) -> Option<AllocationId> {
@@ -172,7 +164,7 @@ mod tests {
             allocation: AllocationId(port.into()),
             path: ClientPath { five_tuple: five_tuple(port), socket: SocketId(0) },
             grant: Grant::anonymous("example.org".into()),
-            transaction: TransactionId([1; 12]),
+            transaction: Some(TransactionId([1; 12])),
             granted: Granted { lifetime: 600, ticket: None },
             expires,
             asked: None,
@@ -232,9 +224,6 @@ mod tests {
         assert!(expected.remove(&removed).is_some());
         assert_eq!(expected.slots.held(), taken);
         expected.sweep(START + Duration::from_secs(600));
-        assert_eq!(expected.slots.held(), 0);
-        expected.insert(client_at(1, 1));
-        expected.clear();
         assert_eq!(expected.slots.held(), 0);
     }
 }

@@ -76,6 +76,21 @@ impl MoveQueues {
         }
     }
 
+    /// Removes the newest packet of any client.
+    pub(crate) fn take_newest(&mut self) -> Option<QueuedPacket> {
+        let five_tuple = *self.waiting.keys().next()?;
+        let queue = self.waiting.get_mut(&five_tuple)?;
+        let newest = queue.packets.pop();
+        if queue.packets.is_empty() {
+            self.waiting.remove(&five_tuple);
+        } else if let Some((packet, _)) = &newest {
+            queue.bytes -= packet.cost();
+        }
+        let (packet, share) = newest?;
+        self.bytes.release(share);
+        Some(packet)
+    }
+
     /// The 5-tuples that have a queue.
     pub(crate) fn five_tuples(&self) -> Vec<FiveTuple> {
         self.waiting.keys().copied().collect()

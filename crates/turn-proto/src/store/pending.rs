@@ -30,6 +30,9 @@ pub(crate) enum Waiting {
     User(UserLookup),
     /// For the authorizer: an Allocate that passed every check.
     Authorizer(Box<PendingAllocation>),
+    /// For another look-up of its user, after the authorizer's consent; with the start of the
+    /// look-up.
+    Confirmation(Box<PendingAllocation>, Instant),
     /// For relay sockets: the same with its ports.
     Relay(Box<PendingAllocation>),
     /// For a peer to accept a connection.
@@ -44,7 +47,9 @@ impl Waiting {
         match self {
             Self::User(lookup) => lookup.request.by_ticket,
             Self::Worker(_) => true,
-            Self::Authorizer(_) | Self::Relay(_) | Self::Connect(_) => false,
+            Self::Authorizer(_) | Self::Confirmation(..) | Self::Relay(_) | Self::Connect(_) => {
+                false
+            }
         }
     }
 }
@@ -92,7 +97,7 @@ pub(crate) enum Wait {
     User,
     /// User look-up for an allocation's client.
     KnownUser,
-    /// The authorizer.
+    /// The authorizer, and the user look-up after its consent.
     Authorizer,
     /// A peer.
     Connect,
@@ -147,7 +152,7 @@ impl Wait {
         match waiting {
             Waiting::User(UserLookup { known: false, .. }) => Self::User,
             Waiting::User(UserLookup { known: true, .. }) => Self::KnownUser,
-            Waiting::Authorizer(_) => Self::Authorizer,
+            Waiting::Authorizer(_) | Waiting::Confirmation(..) => Self::Authorizer,
             Waiting::Connect(_) => Self::Connect,
             Waiting::Relay(_) | Waiting::Worker(_) => Self::Other,
         }
@@ -199,8 +204,10 @@ impl Pending {
 
     /// Returns true if an Allocate on this 5-tuple waits for the authorizer or its relay sockets.
     pub(crate) fn is_opening(&self, five_tuple: &FiveTuple) -> bool {
-        let opens =
-            |waiting: &Waiting| matches!(waiting, Waiting::Authorizer(_) | Waiting::Relay(_));
+        let opens = |waiting: &Waiting| match waiting {
+            Waiting::Authorizer(_) | Waiting::Confirmation(..) | Waiting::Relay(_) => true,
+            Waiting::User(_) | Waiting::Connect(_) | Waiting::Worker(_) => false,
+        };
         self.on(five_tuple).any(|entry| opens(&entry.waiting))
     }
 
@@ -245,7 +252,7 @@ impl Pending {
         debug_assert_eq!(slot.wait, Wait::of(&waiting), "a slot of this kind");
         let id = PendingId(self.next_id);
         self.next_id += 1;
-        if let Waiting::User(_) = &waiting {
+        if let Waiting::User(_) | Waiting::Confirmation(..) = &waiting {
             self.lookup_ends.0.push_back((id, now + USER_LOOKUP_WITHIN));
         }
         self.by_five_tuple.entry(key.0).or_default().push(id);
@@ -262,13 +269,15 @@ impl Pending {
         Some(allocation)
     }
 
-    /// The arrival of the request that waits under this id for its user or for relay sockets.
+    /// The arrival of the request that waits under this id for its user or for relay sockets; the
+    /// start of its user's second look-up.
     pub(crate) fn waits_since(&self, id: PendingId) -> Option<Instant> {
         match &self.entries.get(&id)?.waiting {
             Waiting::User(lookup) => Some(lookup.request.arrived),
             Waiting::Authorizer(allocation) | Waiting::Relay(allocation) => {
                 Some(allocation.arrived)
             }
+            Waiting::Confirmation(_, since) => Some(*since),
             Waiting::Connect(_) | Waiting::Worker(_) => None,
         }
     }
@@ -326,6 +335,14 @@ impl Pending {
     pub(crate) fn take_authorization(&mut self, id: PendingId) -> Option<PendingAllocation> {
         let Waiting::Authorizer(_) = self.entries.get(&id)?.waiting else { return None };
         let Waiting::Authorizer(allocation) = self.take(id)? else { return None };
+        Some(*allocation)
+    }
+
+    /// Ends the wait of an Allocate for its user's confirmation; `None` if it does not wait for
+    /// that.
+    pub(crate) fn take_confirmation(&mut self, id: PendingId) -> Option<PendingAllocation> {
+        let Waiting::Confirmation(..) = self.entries.get(&id)?.waiting else { return None };
+        let Waiting::Confirmation(allocation, _) = self.take(id)? else { return None };
         Some(*allocation)
     }
 

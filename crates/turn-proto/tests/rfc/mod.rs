@@ -10,6 +10,7 @@ mod rfc6062_s5_peers;
 mod rfc6062_s5_requests;
 mod rfc7635_tokens;
 mod rfc8016_mobility;
+mod rfc8016_successor;
 mod rfc8016_workers;
 mod rfc8489_s06_processing;
 mod rfc8489_s09_long_term;

@@ -21,7 +21,7 @@ enum Ended {
 fn end_waits(world: &mut World) -> Vec<Ended> {
     let mut all = Vec::new();
     world.notices.clear();
-    while let Some(ended) = world.server.end_wait(world.now, &mut world.reply) {
+    while let Some(ended) = world.server.end_wait(&mut world.reply) {
         all.push(match ended {
             EndedWait::Unserved { path, request } => Ended::Unserved(path, request.into()),
             EndedWait::Refused(answer) => {

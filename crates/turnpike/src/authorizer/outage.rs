@@ -34,6 +34,16 @@ impl Outage {
         }
     }
 
+    /// A response was no decision.
+    pub(super) fn unusable(&self, why: &str) {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_due(&mut last.warned) {
+            last.is_told = true;
+            drop(last);
+            tracing::warn!("the authorizer gives no decision ({why}): its clients are refused");
+        }
+    }
+
     /// A question was not asked: the service is well, but too slow for all.
     pub(super) fn overloaded(&self) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -210,9 +210,13 @@ fn a_response_without_a_decision_serves_nobody() {
     let (answer, answers) = channel();
     let (service, _questions) = service(answers);
     let scene = Scene::new(service, "when_silent = \"serve\"\nkeep_for = \"0 s\"");
-    for (status, body) in
-        [(429, ""), (404, ""), (302, ""), (200, "{\"allow\":\"false\"}"), (201, "{\"allow\":false}")]
-    {
+    for (status, body) in [
+        (429, ""),
+        (404, ""),
+        (302, ""),
+        (200, "{\"allow\":\"false\"}"),
+        (201, "{\"allow\":false}"),
+    ] {
         answer.send((status, body.to_owned())).unwrap();
         assert!(!scene.relays(""), "{status} {body}");
     }

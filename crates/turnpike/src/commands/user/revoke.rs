@@ -6,15 +6,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use admin::SessionQuery;
 use admin::types::{Revocation, RevocationKind, Revoke};
+use control::limits::USER_CHANGE_SEEN_WITHIN;
 
 use crate::cli::{self, PathOptions};
 use crate::commands::{ask, sessions};
 use crate::escape;
 use crate::failure::Result;
 use crate::output::{self, Align, Table};
-
-/// Time after which a running server has seen a change of the database.
-const SEEN_WITHIN: Duration = Duration::from_secs(1);
 
 pub(super) fn revoke(
     paths: &PathOptions,
@@ -81,12 +79,12 @@ pub(super) fn list(paths: &PathOptions, realm: Option<&str>, output: cli::Output
     output::print(&table.render())
 }
 
-/// Ends the sessions of a user who was changed in the database: at once, and again when a running
-/// server has seen the change, as it may have accepted the old keys until then.
+/// Ends the sessions of a user who was changed in the database: immediately, and again when a
+/// running server judges no request by earlier keys any more.
 pub(super) fn end_sessions(paths: &PathOptions, realm: &str, name: &str) -> Result<()> {
     let query = SessionQuery { user: Some(name.to_owned()), ..SessionQuery::default() };
     let mut ended = 0;
-    for pause in [Duration::ZERO, SEEN_WITHIN] {
+    for pause in [Duration::ZERO, USER_CHANGE_SEEN_WITHIN] {
         thread::sleep(pause);
         ended += ask(paths, async |client| sessions::end_in(client, query.clone(), realm).await)?;
     }
