@@ -19,10 +19,9 @@ const SLACK: Duration = Duration::from_millis(2);
 
 /// Maximum number of questions in flight.
 ///
-/// The size changes after each round, which has as many responses as the window is large. It grows by an
-/// eighth after a round in full use, is halved when most responses of a round were slow, and
-/// has its smallest size when most were missed. A question then takes at most about twice the time
-/// that it takes alone.
+/// The size changes after each round of `size` responses. It grows by an eighth after a round in
+/// full use, is halved when most responses of a round were slow, and has its minimum when most
+/// were missed. A question then takes at most about twice the time of a single question.
 #[derive(Debug)]
 pub struct Window {
     size: usize,
@@ -59,7 +58,7 @@ impl Window {
         }
     }
 
-    /// Maximum number of questions in flight, beside the late ones. At least one: it finds out
+    /// Maximum number of questions in flight, without late questions. At least one, which tests
     /// whether the service is silent.
     #[must_use]
     pub fn size(&self) -> usize {
@@ -92,7 +91,7 @@ impl Window {
         }
     }
 
-    /// Ends a late question: the service has answered it after all, or nobody waits any more.
+    /// Removes a late question: the service has responded, or the wait is over.
     pub const fn end_late(&mut self) {
         self.late = self.late.saturating_sub(1);
     }
@@ -143,11 +142,11 @@ mod tests {
 
     const STEP: Duration = Duration::from_millis(50);
 
-    /// A service with a number of workers, each of which answers a question after [`STEP`].
+    /// A service of some workers. A worker responds after [`STEP`].
     struct Service {
         workers: usize,
         now: Duration,
-        /// Times at which the questions in flight were sent, and those at which they are answered.
+        /// Start and response time of each question in flight.
         in_flight: VecDeque<(Duration, Duration)>,
     }
 
@@ -162,8 +161,8 @@ mod tests {
             self.in_flight.push_back((self.now, free + STEP));
         }
 
-        /// Fills the window again after each response, or after all; returns the largest size of
-        /// the last quarter.
+        /// Fills the window after each response, or after all responses. Returns the largest size
+        /// of the last quarter.
         fn flood(&mut self, window: &mut Window, responses: usize, in_bursts: bool) -> usize {
             let mut largest = 0;
             for number in 0..responses {

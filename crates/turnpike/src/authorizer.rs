@@ -26,12 +26,12 @@ use self::kept::KeptAnswers;
 use self::outage::Outage;
 use self::questions::{DroppedQuestion, OpenQuestion, Questions};
 
-/// Further wait for an answer past its deadline. The question keeps its slot meanwhile, so that no
-/// further ones are sent to a service that works on it; 128 of them take 0.9 s each. The answer
-/// tells that the service is alive.
+/// Additional wait for a response after the deadline. The question keeps its slot: the service may
+/// still work on it, and 128 questions of 0.9 s each take as long. A late response shows that the
+/// service is alive.
 const LATE_FOR: Duration = Duration::from_secs(120);
 
-/// Interval of looking at questions that wait for too long.
+/// Interval of the search for questions that have waited too long.
 const WATCH_EVERY: Duration = Duration::from_millis(500);
 
 /// Status of a service that gets too many questions (RFC 6585 §4).
@@ -88,7 +88,7 @@ struct Asking {
     header: Option<String>,
     answer_within: Duration,
     questions: Questions,
-    /// A task looks at questions that wait.
+    /// True while a task watches the waiting questions.
     is_watched: AtomicBool,
     keep_for: Duration,
     kept: Mutex<KeptAnswers>,
@@ -105,7 +105,7 @@ enum NoAnswer {
     Failed(String),
     /// A response without a decision.
     Unusable(String),
-    /// The service has too many questions.
+    /// Too many questions for the service.
     Busy,
 }
 
@@ -149,8 +149,8 @@ impl Asking {
         }
     }
 
-    /// Looks again and again at questions that wait, until there are none: what waits for too long
-    /// is answered even if no slot becomes free.
+    /// Watches the waiting questions until the queue is empty: a client whose question waits too
+    /// long gets a response even if no slot becomes free.
     async fn watch(self: &Arc<Self>) {
         while self.questions.has_waiting() && !self.is_watched.swap(true, Ordering::AcqRel) {
             while self.questions.has_waiting() {
@@ -184,7 +184,7 @@ impl Asking {
         self.open_waiting();
     }
 
-    /// Answers a client about which the service is not asked.
+    /// Responds to the client of a question that is not sent.
     fn refuse(&self, dropped: DroppedQuestion) {
         match dropped {
             DroppedQuestion::Late(request) if self.outage.is_silent_for(self.answer_within) => {
@@ -206,7 +206,7 @@ impl Asking {
         }
     }
 
-    /// The decision of a response to a question, or what its absence means.
+    /// Decision of a response to a question, or of its absence.
     fn judge(
         &self,
         asked: Instant,
@@ -224,7 +224,7 @@ impl Asking {
                 }
                 answer
             }
-            // The service answers others: it has more questions than it serves in time.
+            // The service has answered other questions: it has more than it serves in time.
             Err(NoAnswer::Silent(_)) if self.outage.has_answered_since(asked) => {
                 self.outage.overloaded();
                 Authorization::Overloaded
@@ -237,7 +237,7 @@ impl Asking {
                 self.outage.failed(&why);
                 Authorization::Unavailable
             }
-            // Nobody is served because the service is misunderstood.
+            // A misunderstood service serves no client.
             Err(NoAnswer::Unusable(why)) => {
                 self.outage.unusable(&why);
                 Authorization::Unusable

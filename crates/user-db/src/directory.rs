@@ -16,8 +16,8 @@
 //! refresh; `turnpike session end ID` ends them sooner.
 //!
 //! While the store fails, a user whom it has confirmed within [`DirectoryOptions::last_known_for`]
-//! goes on without a wait; one look-up at a time tries the store again. A store that answers other
-//! look-ups does not fail: a look-up that misses its deadline is then overload.
+//! is served without a wait; one look-up at a time tries the store again. A store that answers
+//! other look-ups does not fail: a missed deadline is overload then.
 
 mod late;
 
@@ -49,7 +49,7 @@ pub enum Answer {
     Unknown,
     /// The store failed, or missed the deadline.
     Unavailable(Arc<StoreError>),
-    /// The store was not asked, as too many look-ups wait, or answered others meanwhile.
+    /// Too many look-ups wait, or the store answered only other look-ups in time.
     Overloaded,
 }
 
@@ -278,9 +278,9 @@ struct Lookups<T, D> {
     waiting_tickets: usize,
     /// Keys that wait for the check for changes, while there is one.
     checking: Option<Vec<Question>>,
-    /// Time of the store's last answer to a look-up.
+    /// Time of the last look-up with an answer.
     answered: Option<Instant>,
-    /// Error of the last look-up, if that failed.
+    /// Error of a failed last look-up.
     failing: Option<Arc<StoreError>>,
     /// A look-up that no ticket waits for tries a failing store again.
     is_probing: bool,
@@ -298,7 +298,7 @@ enum Done {
         asked: Instant,
         found: Result<Option<UserRecord>, StoreError>,
     },
-    /// A look-up past its deadline.
+    /// Late look-up.
     Late {
         question: Question,
         clears: u64,
@@ -343,8 +343,8 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         }
     }
 
-    /// Queues a look-up, which a last known user of a failing store does not need. A look-up
-    /// dropped for lack of space gets [`Answer::Overloaded`].
+    /// Queues a look-up, unless the store fails and the user is known. A look-up dropped for lack
+    /// of space gets [`Answer::Overloaded`].
     fn queue(&mut self, job: Job<T>) {
         if let Some(user) = self.last_known(Instant::now(), &job.question) {
             (self.deliver)(job.ticket, Answer::Known(user));
@@ -411,7 +411,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         });
     }
 
-    /// Tries a failing store again, for nobody, unless that is happening.
+    /// Tests a failing store by a look-up without a client, one at a time.
     fn probe(&mut self, question: Question) {
         if !mem::replace(&mut self.is_probing, true) {
             let clears = self.clears;
@@ -424,7 +424,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         }
     }
 
-    /// The user as last confirmed, while the store fails.
+    /// Last confirmed record of a user, while the store fails.
     fn last_known(&self, now: Instant, question: &Question) -> Option<UserRecord> {
         self.failing.as_ref()?;
         let within = self.options.last_known_for;
@@ -504,7 +504,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         }
     }
 
-    /// Answers a look-up that has missed its deadline. A store that answers others is well.
+    /// Responds to a late look-up. A store that has answered other look-ups is alive.
     fn missed(&mut self, now: Instant, question: &Question, asked: Instant) {
         let is_alive = self.answered.is_some_and(|answered| answered > asked);
         let late = StoreError::TimedOut { within: self.options.store_within };

@@ -35,12 +35,11 @@ pub(crate) const QUEUED_MAX: Duration = Duration::from_millis(1500);
 /// database bounds the rate. All further look-ups are sorted in the queues.
 pub(crate) const IN_FLIGHT_MAX: usize = 256;
 
-/// Further wait for a look-up past its deadline. It keeps its place in the window, so that no
-/// further ones are sent to a store that works on it: [`IN_FLIGHT_MAX`] of them take 58 ms each.
+/// Additional wait for a look-up after the deadline. The look-up keeps a place in the window: the
+/// store may still work on it, and [`IN_FLIGHT_MAX`] look-ups of 58 ms each take as long.
 pub(crate) const LATE_FOR: Duration = Duration::from_secs(15);
 
-/// Maximum number of look-ups past their deadlines: those of a full window, and of the smaller ones
-/// after it.
+/// Maximum number of late look-ups: those of a full window and of the smaller windows after it.
 pub(crate) const LATE_MAX: usize = 2 * IN_FLIGHT_MAX;
 
 /// Maximum number of concurrent look-ups in an SQLite file, which one thread serves. A slow

@@ -150,8 +150,7 @@ fn many_look_ups_are_answered_while_a_slow_one_holds_up_none() {
     }
 }
 
-/// A store that serves one look-up after the other, in the order of their calls. Knows alice until
-/// it becomes slow.
+/// Store that serves one look-up after the other. Knows alice until the store becomes slow.
 #[derive(Clone, Default)]
 struct Serial {
     connection: Arc<tokio::sync::Mutex<()>>,
@@ -168,7 +167,7 @@ impl UserReader for Serial {
             if !is_slow {
                 return Ok(is_alice.then(some_user));
             }
-            // The store works on it whether or not somebody waits.
+            // The store does not notice a client that is gone.
             let worked = tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 drop(served);
@@ -203,8 +202,8 @@ fn a_flood_at_a_slow_store_is_no_outage_for_others() {
     assert!(matches!(answer, Answer::Unknown), "{answer:?}");
 }
 
-/// Of a store that was quick, many look-ups are in flight when it becomes slow. It answers some of
-/// them, so it has no outage, in which a user who was deleted meanwhile would be let in.
+/// Many look-ups are in flight when a quick store becomes slow. The store answers some look-ups: no
+/// outage, in which a user who was just deleted would be let in.
 #[test]
 fn a_flood_at_a_store_that_becomes_slow_is_no_outage() {
     let second = Duration::from_secs(1);

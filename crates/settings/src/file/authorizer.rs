@@ -29,8 +29,8 @@ section! {
         /// address; `"0 s"` asks each time. An allocation that is there is not asked about again:
         /// see `turnpike user revoke`.
         restart keep_for: Duration<0, 3600> = Duration::seconds(10);
-        /// The fate of clients while the service answers no question, or fails (500 to 599): `"refuse"` (500, so that they try
-        /// again), or `"serve"` as if nobody were asked.
+        /// The fate of clients while the service answers no question, or fails (500 to 599):
+        /// `"refuse"` (500, and clients try again), or `"serve"` as if no service were set.
         live when_silent: WhenSilent = WhenSilent::Refuse;
     }
 }

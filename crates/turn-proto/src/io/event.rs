@@ -59,10 +59,10 @@ pub enum Authorization {
     Denied,
     /// The authorizer failed, or gave no answer in time: the policy decides.
     Unavailable,
-    /// The authorizer gave an answer without a decision: the client is refused.
+    /// Response without a decision: the client is refused.
     Unusable,
-    /// The authorizer was not asked, as too many questions wait, or has answered others meanwhile:
-    /// the client is refused.
+    /// Too many questions wait, or the authorizer answered only other questions in time: the client
+    /// is refused.
     Overloaded,
 }
 

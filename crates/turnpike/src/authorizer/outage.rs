@@ -16,7 +16,7 @@ struct State {
     warned_of_overload: Option<Instant>,
     /// The last question had no answer.
     is_failing: bool,
-    /// The log has told of it.
+    /// A line of the log has reported the failure.
     is_told: bool,
     answered: Option<Instant>,
 }
@@ -34,7 +34,7 @@ impl Outage {
         }
     }
 
-    /// A response was no decision.
+    /// Notes a response without a decision.
     pub(super) fn unusable(&self, why: &str) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if is_due(&mut last.warned) {
@@ -62,7 +62,7 @@ impl Outage {
         last.answered.is_some_and(|answered| answered > asked)
     }
 
-    /// Returns true if the last question had no answer, and none had for a while.
+    /// Returns true if the last question had no answer, and no question had for this time.
     pub(super) fn is_silent_for(&self, time: Duration) -> bool {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.is_failing && last.answered.is_none_or(|answered| answered.elapsed() >= time)

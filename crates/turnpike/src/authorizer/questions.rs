@@ -19,8 +19,7 @@ const WAITING_MAX: usize = 4096;
 /// Longest wait of a question. The client's request then has time for the answer.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Part of the window that the questions of one account may have: its questions may be slower than
-/// those of others.
+/// Part of the window for one account, as a divisor: the questions of one account may be slow.
 const ACCOUNT_SHARE: usize = 8;
 
 /// Number of waiting questions searched for the next question: some microseconds.
@@ -64,9 +63,9 @@ pub(super) struct OpenQuestion {
 /// A question that is not sent.
 #[derive(Debug)]
 pub(super) enum DroppedQuestion {
-    /// Other questions have its place.
+    /// Another question took the space.
     Crowded(AuthorizationRequest),
-    /// It has waited for [`WAIT_MAX`].
+    /// A wait of [`WAIT_MAX`] is over.
     Late(AuthorizationRequest),
 }
 
@@ -125,8 +124,8 @@ impl Questions {
         request
     }
 
-    /// Notes that a question has missed its deadline. It keeps its slot while the service works on
-    /// it, until [`close_late`](Self::close_late).
+    /// Notes a missed deadline. The question keeps its slot until
+    /// [`close_late`](Self::close_late).
     pub(super) fn miss(&self) {
         let State { open, window, late, .. } = &mut *self.lock();
         window.miss(open.held() as usize - *late);
@@ -270,8 +269,7 @@ mod tests {
         assert!(matches!(late, Err(DroppedQuestion::Late(_))), "{late:?}");
     }
 
-    /// A service that works on earlier questions gets one more, which finds out whether it is
-    /// silent.
+    /// A service with late questions gets one more, which tests whether the service is silent.
     #[test]
     fn late_questions_keep_their_slots() {
         let (questions, now) = (Questions::new(), Instant::now());

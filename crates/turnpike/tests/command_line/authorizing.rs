@@ -169,8 +169,7 @@ fn denying_slowly() -> u16 {
     port
 }
 
-/// A service that denies everything, one question after the other, each in some time, whether or
-/// not the client still waits.
+/// Service that denies everything, one question after the other, also after the client is gone.
 fn denying_in_turn(time: Duration) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -204,7 +203,7 @@ fn who_is_denied_is_not_served_by_a_queue_in_the_service() {
     }
 }
 
-/// A response without a decision is no silence, unless it tells of an outage.
+/// Responses without a decision are no outage, except those of a failing server.
 #[test]
 fn a_response_without_a_decision_serves_nobody() {
     let (answer, answers) = channel();
@@ -220,7 +219,7 @@ fn a_response_without_a_decision_serves_nobody() {
         answer.send((status, body.to_owned())).unwrap();
         assert!(!scene.relays(""), "{status} {body}");
     }
-    // As many as a probe may ask for.
+    // For each request of a probe.
     for _ in 0..8 {
         answer.send((503, String::new())).unwrap();
     }

@@ -1,5 +1,5 @@
-//! Look-ups past their deadlines. Their clients were answered, and the store still works on them:
-//! their answers tell that the store is alive.
+//! Late look-ups: the clients have a response, and the store may still work on the look-ups. A late
+//! answer shows that the store is alive.
 
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -11,12 +11,12 @@ use crate::store::{Lookup, UserRecord};
 /// Answer to a late look-up, with the number of times that the cache was cleared before.
 pub(super) type LateAnswer = (Question, u64, Option<UserRecord>);
 
-/// Late look-ups, each until its answer, for [`LATE_FOR`] at most.
+/// Late look-ups, followed for [`LATE_FOR`] at most.
 #[derive(Debug, Default)]
 pub(super) struct LateLookups(JoinSet<Option<LateAnswer>>);
 
 impl LateLookups {
-    /// Follows a look-up. Returns false when there are too many; it is dropped then.
+    /// Follows a look-up. Returns false for a look-up dropped for lack of space.
     pub(super) fn follow(
         &mut self,
         question: Question,
@@ -37,9 +37,9 @@ impl LateLookups {
         self.0.is_empty()
     }
 
-    /// The next that ends; its answer, if there is one.
+    /// Waits for the next look-up to finish. `None` without an answer.
     pub(super) async fn next(&mut self) -> Option<Option<LateAnswer>> {
-        // A task that panicked has reported it, and nobody waits for its answer.
+        // A panic was reported already, and no client waits.
         Some(self.0.join_next().await?.ok().flatten())
     }
 }

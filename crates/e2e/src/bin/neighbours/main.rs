@@ -1,11 +1,13 @@
 //! Times of honest clients' operations next to attackers.
 //!
-//! `neighbours [--rounds N] [--operations N] [--seed N] [--only TEXT] [--services slow]` starts the server in a lab,
-//! as root, and lets one attacker after another fill its tables and use up its budgets. Honest
-//! clients of other networks, accounts and realms meanwhile do what clients do. Quiet and attacked
-//! phases alternate, each on a new server. The result is a table in Markdown: for each attacker and
-//! operation the attacked times divided by the quiet times. With `--services slow` the users are in
-//! a database, and each allocation is decided by a web service, that take 20 ms each.
+//! `neighbours [--rounds N] [--operations N] [--seed N] [--only TEXT] [--services slow]`
+//!
+//! starts the server in a lab, as root. Attackers fill its tables and use up its budgets, one
+//! attacker at a time. Honest clients of other networks, accounts and realms meanwhile do what
+//! clients do. Quiet and attacked phases alternate, each on a new server. The result is a table in
+//! Markdown: for each attacker and operation the attacked times divided by the quiet times. With
+//! `--services slow` the users are in a database, and a web service decides about each allocation;
+//! both respond after 20 ms.
 //!
 //! The server has one processor, attackers and honest clients share another. The server and the
 //! honest clients run before all other processes of the machine, attackers do not.

@@ -1,5 +1,5 @@
-//! Services of the operator that take time: a database of users, and a web service that decides
-//! about allocations.
+//! Slow services: a user database, and an authorizer (a web service that decides about
+//! allocations).
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -10,16 +10,17 @@ use std::time::Duration;
 use e2e::{Host, Lab};
 use test_support::{DatabaseKind, DatabaseServer};
 
-/// Time of each response: a service on another host of the site, with work of its own.
+/// Time of each response: a busy service on another host of the site.
 const TIME: Duration = Duration::from_millis(20);
 
-/// Questions that each answers at the same time: hundreds per second are too many.
+/// Concurrent questions of each service: hundreds per second are too many.
 const CONCURRENT: usize = 2;
 
 /// Port of the web service.
 const PORT: u16 = 9700;
 
-/// A database server and a web service in the server's host. The web service ends with the program.
+/// A database server and a web service in the server's host. The web service runs until the program
+/// exits.
 pub(crate) struct Services(DatabaseServer);
 
 impl Services {
@@ -43,7 +44,7 @@ impl Services {
         DatabaseServer::start_through(DatabaseKind::Postgres, &through).map(Self)
     }
 
-    /// The tables of the configuration that name both.
+    /// Tables of the configuration for both.
     pub(crate) fn tables(&self) -> String {
         format!(
             "[users]\ndatabase = \"{}\"\n\
@@ -52,7 +53,7 @@ impl Services {
         )
     }
 
-    /// Lets each look-up of a user take its time, [`CONCURRENT`] at a time.
+    /// Delays each look-up of a user by [`TIME`], with [`CONCURRENT`] at a time.
     pub(crate) fn slow_down(&self) {
         let seconds = TIME.as_secs_f64();
         self.0.run(&format!(
@@ -66,11 +67,11 @@ impl Services {
     }
 }
 
-/// Answers one question after the other with yes.
+/// Permits every allocation, one question after the other.
 fn decide_all(listener: &TcpListener) {
     crate::phase::precede_attackers();
     for stream in listener.incoming().flatten() {
-        // The server may have gone.
+        // The server may have exited.
         let _ = decide(stream);
     }
 }
