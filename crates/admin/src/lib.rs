@@ -164,8 +164,9 @@ pub mod limits {
     /// Interval of overviews for those that watch.
     pub const SNAPSHOT_EVERY: Duration = Duration::from_secs(1);
 
-    /// Streams of overviews at the same time, of [`API_CONNECTIONS_MAX`]. Beyond it the newest
-    /// stream of the holder with most streams ends, or a holder with as many gets a 503.
+    /// Maximum number of concurrent streams of overviews, of [`API_CONNECTIONS_MAX`]. Beyond it, a
+    /// holder with fewer streams replaces the newest stream of the holder with most. A holder that
+    /// has no fewer gets a 503.
     pub const VIEWERS_MAX: usize = 16;
 
     /// Length of one stream: its viewer then opens another, which shows that its token is still

@@ -58,8 +58,8 @@ impl Live {
         }
     }
 
-    /// A stream of overviews for the holder of a token; `None` if there are as many as there may
-    /// be, and no holder has more than this one.
+    /// Adds a stream of overviews for the holder of a token. `None`: the table of viewers is full,
+    /// and no holder has more streams than this one.
     pub(crate) fn watch(&self, holder: &str) -> Option<Events> {
         let (entry, ended) = self.0.viewers.add(holder)?;
         let (events, queue) = mpsc::channel(EVENTS_QUEUED);

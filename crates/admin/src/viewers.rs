@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::limits::VIEWERS_MAX;
 
-/// Levels at which viewers are counted: a holder is one viewer, at whatever addresses.
+/// Levels at which viewers are counted: the account of the holder. Addresses are not counted.
 const HOLDERS: Levels = Levels { prefixes: &[], account: Some(1), realm: None };
 
 /// Table of all viewers.
@@ -27,7 +27,7 @@ struct Viewer {
     number: u64,
     holder: String,
     share: Share,
-    /// Dropped to end the stream.
+    /// Sender whose drop stops the stream.
     _end: oneshot::Sender<()>,
 }
 
@@ -46,9 +46,9 @@ impl Default for Viewers {
 }
 
 impl Viewers {
-    /// Adds a viewer of a holder. A full table ends the newest stream of the holder with most
-    /// streams, if those are more than the new viewer's holder has. Returns the entry, and a
-    /// receiver that fails when the stream is to end.
+    /// Adds a viewer of a holder. A full table evicts the newest viewer of the holder with most
+    /// viewers, if the new viewer's holder has fewer. Returns the entry, and a receiver that fails
+    /// when the viewer is evicted.
     pub(crate) fn add(&self, holder: &str) -> Option<(ViewerEntry, oneshot::Receiver<()>)> {
         let mut table = self.lock();
         if table.viewers.len() >= VIEWERS_MAX {
@@ -111,13 +111,13 @@ mod tests {
         let mut greedy: Vec<_> = (0..VIEWERS_MAX).filter_map(|_| viewers.add("greedy")).collect();
         assert_eq!(greedy.len(), VIEWERS_MAX);
         assert!(viewers.add("greedy").is_none());
-        // Another holder gets as many as the greedy one keeps.
+        // Another holder gets half of the table.
         let other: Vec<_> = (0..VIEWERS_MAX).map_while(|_| viewers.add("other")).collect();
         assert_eq!(other.len(), VIEWERS_MAX / 2);
         let is_ended =
             |ended: &mut oneshot::Receiver<()>| ended.try_recv() == Err(TryRecvError::Closed);
         let ended: Vec<_> = greedy.iter_mut().map(|(_, ended)| is_ended(ended)).collect();
-        // The newest ones ended.
+        // The newest viewers are evicted.
         let half = VIEWERS_MAX / 2;
         assert_eq!(ended, [vec![false; half], vec![true; half]].concat());
         drop(greedy);

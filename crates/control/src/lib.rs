@@ -78,7 +78,7 @@ pub mod limits {
     pub const ANSWER_DEADLINE: Duration = Duration::from_secs(2);
 
     /// Time after which no request is judged by the keys that a user had before a change of the
-    /// database: a look-up in flight ends within 1.4 s, and its answer is good for half a second.
+    /// database. A look-up in flight takes up to 1.4 s, and its answer is valid for half a second.
     pub const USER_CHANGE_SEEN_WITHIN: Duration = Duration::from_secs(2);
 
     /// Allocations that a worker lists at a time, of all of them: a fraction of a millisecond

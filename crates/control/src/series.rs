@@ -96,8 +96,8 @@ turn_types::labels! {
         TlsFailed => "tls_failed",
         /// The client did not receive its data in time.
         Stuck => "stuck",
-        /// No allocation, and the idlest or of the network with most when another connection needed
-        /// a slot.
+        /// The connection had no allocation and was evicted for another one, as the idlest or of
+        /// the network with most connections.
         CrowdedOut => "crowded_out",
         /// It had no allocation and said nothing for long; or it was one with a peer's connection,
         /// one of the two had said all, and the other nothing for long.
@@ -152,8 +152,8 @@ turn_types::labels! {
         Failed => "handshake_failed",
         /// The handshake was not done in time.
         NotCompleted => "handshake_timeout",
-        /// No allocation, and silent or of the network with most when another session needed a
-        /// slot.
+        /// The session had no allocation and was evicted for another one, as silent or of the
+        /// network with most sessions.
         CrowdedOut => "crowded_out",
         /// The client sent a fatal alert, or broke the rules of DTLS otherwise.
         Broken => "broken",

@@ -53,7 +53,7 @@ pub(crate) enum LimitReached {
     Network,
 }
 
-/// Connection without an allocation, which may make room for a connection of another network.
+/// Connection without an allocation, which may be evicted for a connection of another network.
 #[derive(Debug)]
 pub(crate) struct Candidate<'a> {
     pub(crate) id: SocketId,
@@ -118,12 +118,12 @@ impl Admission {
         Admitted { admission: Arc::clone(self), client }
     }
 
-    /// Returns the connection that makes room for a client's. The client is `None` until a load
-    /// balancer has named it.
+    /// Returns the connection to evict for a client's. The client is `None` until a load balancer
+    /// has named it.
     ///
-    /// The candidate of the most crowded network makes room, of these the most silent one: if
-    /// the network has more connections than the newcomer's, or as many and the candidate has been
-    /// silent for [`EVICTABLE_AFTER`]. Where many customers share an address, silence decides.
+    /// The connection is the most silent candidate of the most crowded network. The network has
+    /// more connections than the newcomer's, or an equal number and the candidate has been silent
+    /// for [`EVICTABLE_AFTER`]. Where many customers share an address, silence decides.
     ///
     /// The caller [keeps](Self::keep) the newcomer, then closes the candidate.
     pub(crate) fn rival<'a>(

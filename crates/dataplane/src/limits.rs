@@ -176,9 +176,8 @@ pub const IDLE_FOR: Duration = Duration::from_mins(1);
 /// Silence after which a connection may be evicted for another one: longer than any answer takes.
 pub const EVICTABLE_AFTER: Duration = Duration::from_secs(10);
 
-/// Slots of a full table that are examined for a connection without an allocation that makes room
-/// for one of another network: it is found in 96 of 100 cases if such have a tenth of the table.
-/// Small tables are examined completely.
+/// Slots of a full table that are examined for a connection to evict. If such connections have a
+/// tenth of the table, 96 of 100 searches find one. Small tables are examined completely.
 pub const RIVALS_COMPARED: usize = 32;
 
 /// Connections evicted per second: sixteen times the connections accepted per turn of the loop.

@@ -12,7 +12,7 @@ pub(crate) struct Slab<T> {
     kind: u32,
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
-    /// Number of samples taken so far: each begins at another slot.
+    /// Number of samples so far. Each sample starts at another slot.
     samples: usize,
 }
 
@@ -93,8 +93,8 @@ impl<T> Slab<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// Returns entries from all parts of the slab: at least half of `count` slots are examined, and
-    /// at most twice as many.
+    /// Returns entries from all parts of the slab. Examines at least half of `count` slots, and at
+    /// most twice `count`.
     pub(crate) fn sample(&mut self, count: usize) -> impl Iterator<Item = &T> {
         let step = (self.slots.len() / count).max(1);
         self.samples = self.samples.wrapping_add(1);

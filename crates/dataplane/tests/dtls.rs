@@ -245,7 +245,7 @@ fn in_a_small_table_unfinished_handshakes_make_room_for_other_networks() {
     }
     eventually("the table is no larger", || live() <= 40);
     assert_eq!(world.all_sessions().len(), honest.len());
-    // Sessions with an allocation make no room.
+    // Sessions with an allocation are not evicted.
     flood.extend((60..160).map(|number| hello([127, 1, 1, 1], number)));
     assert_eq!(world.all_sessions().len(), honest.len());
     drop(flood);

@@ -291,7 +291,7 @@ fn a_full_table_has_slots_for_a_few_connections_of_this_host() {
     StreamUser::allocated(world.server);
 }
 
-/// Connections without an allocation make room for those of networks with fewer.
+/// Connections without an allocation are evicted for those of networks with fewer.
 #[test]
 fn in_a_full_table_silent_connections_make_room_for_other_networks() {
     let limits = ConnectionLimits { total: 40, per_address: 1000 };

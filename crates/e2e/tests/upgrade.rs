@@ -280,7 +280,7 @@ fn a_process_that_fails_changes_nothing() {
     server.wait_for_first_to_end();
 }
 
-/// The new process would bind the addresses of its own network namespace, where no client is.
+/// A successor in another network namespace would bind addresses that no client can reach.
 #[test]
 fn an_upgrade_from_another_network_namespace_changes_nothing() {
     let Some(lab) = require(Lab::new()) else { return };
@@ -300,7 +300,7 @@ fn an_upgrade_from_another_network_namespace_changes_nothing() {
     call.peer.set_read_timeout(Some(PATIENCE)).expect("a time");
     let len = call.peer.recv(&mut bytes).expect("relayed");
     assert_eq!(&bytes[..len], b"still there");
-    // As the message says.
+    // The command that the message recommends.
     let advised = [&elsewhere[..], &["nsenter", "-t", &process, "-n"]].concat();
     let out = server.upgrade_through(&lab, &advised);
     assert!(out.ok, "{}", out.output);

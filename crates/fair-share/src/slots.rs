@@ -250,8 +250,8 @@ impl Slots {
         Some(if rival.used > after { rival.newest } else { rival.oldest })
     }
 
-    /// Use of an entry's client beyond the entry. 0: no other entry is of the networks, account and
-    /// realm. Comparable with [`use_before`](Self::use_before).
+    /// Use of an entry's client beyond the entry. 0: no other entry shares a network, account or
+    /// realm with the client. Comparable with [`use_before`](Self::use_before).
     #[must_use]
     pub fn use_beyond(&self, share: &Share) -> u64 {
         let others = |node: Node| u64::from(self.count(node).saturating_sub(share.slots));
@@ -307,8 +307,8 @@ impl Supply {
         u64::from(self.free) * SCARCE < u64::from(self.capacity)
     }
 
-    /// Units of use of one entry at a node: more than in a large table where the weight is large
-    /// for this one.
+    /// Units of one entry at a node. More units reduce a weight that exceeds a sixteenth of the
+    /// table.
     fn units(self, node: Node) -> u32 {
         let small = UNIT * SMALL / self.capacity.max(SMALL);
         small.max(node.units.into())

@@ -278,7 +278,7 @@ fn a_secret_that_is_removed_during_the_question_allocates_nothing() {
     assert_eq!(accounts(&world), [""; 0]);
 }
 
-/// An Allocate of a user of the database, up to the authorizer's question.
+/// An Allocate of a database user, up to the authorizer's question.
 fn asked_about_alice() -> (World, Client, Vec<u8>, Event) {
     let mut world = asked();
     let mut alice = Client::new(1);
@@ -306,7 +306,7 @@ fn consent(world: &mut World, late: Event) -> Vec<Vec<u8>> {
     first.into_iter().chain(more).map(|(_, answer)| answer).collect()
 }
 
-/// What an operator does to a user, and the refusal of the user's Allocate.
+/// Change during the question, and the refusal of the user's Allocate.
 type Change = (fn(&mut World), Refusal);
 
 #[test]
@@ -329,7 +329,7 @@ fn a_late_consent_serves_no_former_user() {
     }
 }
 
-/// The database has confirmed the user a moment ago: its outage refuses nobody.
+/// The database has confirmed the user before the question: its outage refuses no user.
 #[test]
 fn a_user_who_cannot_be_confirmed_after_the_question_is_served() {
     let (mut world, alice, request, late) = asked_about_alice();

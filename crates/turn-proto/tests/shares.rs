@@ -54,7 +54,7 @@ fn a_site_leaves_relay_ports_to_others() {
     let (count, reason) = fill(&mut world);
     assert!((350..400).contains(&count), "{count}");
     assert_eq!(reason, Refusal::PortsShare);
-    // The operator is told whose share it is: the site's.
+    // The notice names the holder of the share: the site.
     of_site(1001).try_allocate(&mut world, |_| ()).refused(508);
     let site = Prefix::containing(Ipv6Addr::from_bits(SITE).into(), 48);
     assert_eq!(world.share_holder(), Some(ShareHolder::Network(site)));

@@ -35,7 +35,7 @@ pub(crate) const QUEUED_MAX: Duration = Duration::from_millis(1500);
 /// database bounds the rate. All further look-ups are sorted in the queues.
 pub(crate) const IN_FLIGHT_MAX: usize = 256;
 
-/// Additional wait for a look-up after the deadline. The look-up keeps a place in the window: the
+/// Additional wait for a look-up after the deadline. The look-up keeps its slot in the window: the
 /// store may still work on it, and [`IN_FLIGHT_MAX`] look-ups of 58 ms each take as long.
 pub(crate) const LATE_FOR: Duration = Duration::from_secs(15);
 

@@ -41,7 +41,7 @@ pub fn server_tables(url: &str) -> Result<TableEditor, StoreError> {
 }
 
 /// Creates the SQLite file of a URL with coturn's tables, or adds the missing tables to it; for
-/// coturn's `turnadmin`. Databases of other kinds stay as they are. It blocks.
+/// coturn's `turnadmin`. Databases of other kinds are not changed. It blocks.
 ///
 /// # Errors
 /// The file cannot be created or changed.

@@ -45,7 +45,7 @@ CREATE TABLE IF NOT EXISTS admin_user (
     name varchar(32), realm varchar(127), password varchar(127), primary key (name));
 ";
 
-/// Text of SQLite for a file without coturn's table of users.
+/// Error text of SQLite for a file without coturn's user table.
 const NO_USERS: &str = "no such table: turnusers_lt";
 
 type Job = Box<dyn FnOnce(&mut File) + Send>;
@@ -124,7 +124,7 @@ impl File {
         if !is_open {
             self.open = None;
             let connection = connect(&self.path)?;
-            // A file of another program stays as it is.
+            // A file of another program is not changed.
             if self.completes && connection.table_exists(None, "turnusers_lt")? {
                 connection.execute_batch(SCHEMA)?;
             }
@@ -146,7 +146,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Creates a file with coturn's tables, for its owner alone, or adds the missing tables to it.
+/// Creates a file with coturn's tables, accessible only to its owner, or adds the missing tables.
 pub(crate) fn create(path: &Path) -> Result<(), StoreError> {
     // An error shows when the file is opened.
     let _ = atomic_file::create(path, &[], Access::PRIVATE);

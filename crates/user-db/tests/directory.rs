@@ -167,7 +167,7 @@ impl UserReader for Serial {
             if !is_slow {
                 return Ok(is_alice.then(some_user));
             }
-            // The store does not notice a client that is gone.
+            // The store continues to work for a client that has disconnected.
             let worked = tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 drop(served);
@@ -202,8 +202,8 @@ fn a_flood_at_a_slow_store_is_no_outage_for_others() {
     assert!(matches!(answer, Answer::Unknown), "{answer:?}");
 }
 
-/// Many look-ups are in flight when a quick store becomes slow. The store answers some look-ups: no
-/// outage, in which a user who was just deleted would be let in.
+/// Many look-ups are in flight when a quick store becomes slow. The store answers some look-ups. An
+/// outage would admit a deleted user.
 #[test]
 fn a_flood_at_a_store_that_becomes_slow_is_no_outage() {
     let second = Duration::from_secs(1);

@@ -135,8 +135,8 @@ pub(super) async fn delete(
     Ok(Json(DeletedAccount { realm, name, ended }))
 }
 
-/// Ends the allocations of a user: immediately, and again when no request is judged by earlier keys
-/// any more. Returns the number of ended allocations.
+/// Ends a user's allocations immediately, and a second time when earlier keys are no longer valid
+/// for any request. Returns the number of ended allocations.
 async fn end(app: &App, realm: &str, name: &str) -> Result<u64, Problem> {
     let workers = &app.handle.workers;
     let filter = SessionFilter { user: Some(name.to_owned()), after: None };

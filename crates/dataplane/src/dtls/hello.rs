@@ -232,14 +232,14 @@ impl Dtls {
                 LimitReached::Address => AssociationRefusal::Address,
                 LimitReached::Network => AssociationRefusal::Network,
             })?;
-            // Counted first, so that no other worker takes the slot.
+            // Counted before the eviction: another worker could take the free slot.
             let permit = self.settings.admission.keep(Some(client));
             self.end(cx, rival, AssociationEnd::CrowdedOut);
             Ok(permit)
         })
     }
 
-    /// Returns the session without an allocation that makes room for one of this client.
+    /// Returns the session without an allocation to evict for a session of this client.
     fn rival<N: Net>(&mut self, cx: &mut Context<N>, client: IpAddr) -> Option<SocketId> {
         let now = cx.now.instant;
         let others = self.sessions.sample();

@@ -189,8 +189,8 @@ impl Sessions {
         evicted.map(|(id, _)| Some(*id)).ok_or(TooManyHalfOpen)
     }
 
-    /// Returns sessions that may make room for another one, from all parts of the table, if no
-    /// allocation is theirs. None while they are paused.
+    /// Returns candidates for eviction from all parts of the table. The caller excludes sessions
+    /// with an allocation. Returns no session while they are paused.
     pub(super) fn sample(&mut self) -> impl Iterator<Item = &Session> {
         let may_end = !self.is_paused;
         self.slab.sample(RIVALS_COMPARED).filter(move |_| may_end)

@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(all[0].latest.claimed.as_deref(), Some("user-999"));
     }
 
-    /// An operator who asks for one of the names must not be told that it was never refused.
+    /// A search for one of several claimed names finds their common row.
     #[test]
     fn a_name_among_others_that_were_claimed_is_found() {
         let mut recent = RecentRefusals::default();
@@ -127,7 +127,7 @@ mod tests {
             found.map(|(name, others)| (name.unwrap().to_string(), others)).collect::<Vec<_>>()
         };
         let both = ("bob".to_owned(), true);
-        // The row of alice has another name by now. A row that is certain comes first.
+        // The row of alice has a later name. Certain rows precede the others.
         assert_eq!(of("carol"), [("carol".to_owned(), false), both.clone()]);
         assert_eq!(of("alice"), vec![both]);
     }

@@ -225,7 +225,7 @@ impl<N: Net> Stream<N> {
         }
     }
 
-    /// Returns the connection as one that may make room for another.
+    /// Returns the connection as a candidate for eviction.
     pub(super) fn candidate(&self, now: Instant) -> Candidate<'_> {
         let silence = now.saturating_since(self.last_message);
         Candidate { id: self.path.socket, permit: &self.permit, silence }

@@ -97,7 +97,7 @@ impl<N: Net> Streams<N> {
             let Err(limit) = admitted else { return admitted };
             let rival = if limit.is_shared() { self.rival(cx, client) } else { None };
             if let Some(rival) = rival {
-                // Counted first, so that no other worker takes the slot.
+                // Counted before the eviction: another worker could take the free slot.
                 let permit = self.settings.admission.keep(client);
                 self.close(cx, rival, StreamEnd::CrowdedOut);
                 return Ok(permit);
@@ -113,7 +113,7 @@ impl<N: Net> Streams<N> {
         }
     }
 
-    /// Returns the connection without an allocation that makes room for one of this client.
+    /// Returns the connection without an allocation to evict for a connection of this client.
     fn rival(&mut self, cx: &mut Context<N>, client: Option<IpAddr>) -> Option<SocketId> {
         let now = cx.now.instant;
         let others = self.table.sample().filter(|stream| stream.is_unused());

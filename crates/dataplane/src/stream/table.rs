@@ -93,7 +93,7 @@ impl<N: Net> StreamTable<N> {
         self.by_addresses.get(&(client, server)).copied()
     }
 
-    /// Returns connections from all parts of the table, to find one that makes room.
+    /// Returns candidates for eviction from all parts of the table.
     pub(crate) fn sample(&mut self) -> impl Iterator<Item = &Stream<N>> {
         self.slab.sample(RIVALS_COMPARED)
     }

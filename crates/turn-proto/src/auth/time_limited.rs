@@ -36,11 +36,11 @@ const RECENT: u64 = 30 * 24 * 3600;
 impl<'a> TimeLimitedName<'a> {
     /// Reads a name; `None` if there is no time in it.
     ///
-    /// Where both parts are numbers, the one of them that looks like a timestamp is. If neither
-    /// does, it is the first, as in the draft. If both do, it is the first as well, except in two
-    /// cases where it is the earlier one: the first is more than 30 days ahead, or the second has
-    /// passed within 30 days or has not passed. A user whose id looks like a time cannot extend
-    /// the life of a credential by more than that.
+    /// A name of two numbers has its time in the part that looks like a timestamp. If both parts
+    /// do, or neither does, the first one is the time, as in the draft. An earlier second one is
+    /// the time in two cases: the first is more than 30 days ahead, or both look like timestamps
+    /// and the second has passed within 30 days or has not passed. A user whose id looks like a
+    /// time cannot extend the life of a credential by more than that.
     pub(super) fn parse(name: &'a str, separator: char, now: UnixSeconds) -> Option<Self> {
         let first =
             name.split_once(separator).and_then(|(time, user)| Some((seconds(time)?, user)));

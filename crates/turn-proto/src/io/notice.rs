@@ -26,8 +26,8 @@ pub(crate) const FAST_PATH_DROPS: DropReason = DropReason::Bandwidth;
 pub enum Notice {
     /// An allocation was made; its traffic is still zero and `end` is `None`.
     AllocationCreated(Box<AllocationRecord>),
-    /// An allocation was refreshed, and did not end by it; only if the policy asks for it, and at
-    /// most once a second.
+    /// An allocation was refreshed and continues. The policy enables this notice. An allocation has
+    /// at most one in a second.
     AllocationRefreshed(Box<AllocationRecord>),
     /// An allocation ended: the one record of its usage.
     AllocationEnded(Box<AllocationRecord>),

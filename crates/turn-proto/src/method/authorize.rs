@@ -1,8 +1,8 @@
-//! The authorizer: a service outside that is asked about each Allocate of an authenticated client
+//! The authorizer: an external service that decides about each Allocate of an authenticated client
 //! that passed every check, and may narrow its limits. No port is claimed before.
 //!
-//! The question may take seconds, in which the credential may become invalid. After the consent
-//! the policy judges the credential again. A user of the database is looked up again.
+//! The question may take seconds. The credential may expire or be revoked in this time. After the
+//! consent the policy judges the credential again. A user of the database is looked up again.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -137,7 +137,7 @@ impl Allocate<'_> {
         let slot = self.pending.take_slot(Wait::Authorizer, &claimant);
         let waiting = Waiting::Confirmation(Box::new(allocation), now);
         let pending = self.pending.insert(now, (path.five_tuple, transaction), slot, waiting);
-        // The client has proved its keys: strangers do not delay it.
+        // The client has proved its keys: unauthenticated sources do not delay its look-up.
         let (has_allocation, user) = (true, UserQuery::Name(user));
         self.outbox.command(Command::FindUser { pending, client, has_allocation, realm, user });
     }

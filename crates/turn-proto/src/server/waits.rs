@@ -13,8 +13,8 @@ use crate::store::Waiting;
 /// Result of [`Server::end_wait`].
 #[derive(Debug)]
 pub enum EndedWait {
-    /// Request over a stream, waiting for a user, or a message behind a Refresh by ticket: to be
-    /// handled again, before all later input.
+    /// Request over a stream that waits for a user, or a message that follows a Refresh by ticket.
+    /// The caller handles it again, before all later input.
     Unserved {
         /// Client.
         path: ClientPath,
@@ -29,8 +29,9 @@ pub enum EndedWait {
 
 impl Server {
     /// Removes one waiting request, the newest first; `None` without one. Call it before an export
-    /// until it returns `None`, with the commands carried out after each call. Packets after a
-    /// Refresh by ticket (RFC 8016) come before it. Clients stay expected, for a rollback.
+    /// until it returns `None`, with the commands carried out after each call. Packets that
+    /// follow a Refresh by ticket (RFC 8016) are removed before it. Clients remain expected, for a
+    /// rollback.
     #[must_use = "the answer must be sent"]
     pub fn end_wait(&mut self, reply: &mut ReplyBuffer) -> Option<EndedWait> {
         if let Some(QueuedPacket { path, bytes, .. }) = self.state.queues.take_newest() {

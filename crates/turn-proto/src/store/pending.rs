@@ -30,7 +30,7 @@ pub(crate) enum Waiting {
     User(UserLookup),
     /// For the authorizer: an Allocate that passed every check.
     Authorizer(Box<PendingAllocation>),
-    /// For another look-up of its user, after the authorizer's consent; with the start of the
+    /// Second user look-up of an Allocate, after the authorizer's consent; with the start of the
     /// look-up.
     Confirmation(Box<PendingAllocation>, Instant),
     /// For relay sockets: the same with its ports.

@@ -1,4 +1,4 @@
-//! RFC 8016 during an upgrade: the successor goes on with a move at any step.
+//! RFC 8016 during an upgrade: the successor continues a move at any step.
 
 use stun_wire::Method;
 use turn_proto::{EndedWait, Refusal};
@@ -8,7 +8,7 @@ use super::takeover::{ReleasedAllocation, leave, take};
 use crate::support::workers::*;
 use crate::support::*;
 
-/// Ends all waits of a worker. Returns the messages of streams that are to be handled again.
+/// Removes all waiting messages of a worker. Returns those of streams, to handle again.
 fn end_waits(world: &mut World) -> Vec<Vec<u8>> {
     let mut unserved = Vec::new();
     while let Some(ended) = world.server.end_wait(&mut world.reply) {
@@ -75,7 +75,7 @@ fn a_request_completes_a_move_after_an_upgrade() {
 fn a_retransmission_after_an_upgrade_gets_the_same_response() {
     let mut moving = Moving::new();
     let ticket = moving.ticket.clone();
-    // It has moved, and comes from a third 5-tuple.
+    // The client has moved, and sends from a third 5-tuple.
     moving.arrive();
     let mut third = Client::new(3000);
     third.path.socket = SocketId(9);
@@ -98,7 +98,7 @@ fn messages_of_a_stream_that_wait_for_their_allocation_come_back() {
     moving.new.send_channel(&mut moving.workers.worlds[1], 0x4000, b"data").queued();
     let world = &mut moving.workers.worlds[1];
     let request = moving.new.sealed(world, Method::REFRESH, |_| ());
-    // Behind the look-up of its user.
+    // The request waits for the look-up of its user.
     assert!(matches!(world.from_client(&moving.new.path, &request), Fate::Wait));
     let unserved = end_waits(world);
     assert_eq!(unserved.len(), 2);

@@ -171,7 +171,7 @@ fn a_waiting_request_has_a_time_of_arrival() {
     world.hold = true;
     let began = world.now.instant;
     assert!(matches!(world.from_client(&client.path, &request), Fate::Wait));
-    // The second look-up of the user is timed by itself.
+    // The second look-up of the user has a separate start.
     for (answers, since) in [(0, began), (0, began), (0, began + secs(2)), (1, began)] {
         world.advance_silently(secs(1));
         let command = world.held.remove(0);

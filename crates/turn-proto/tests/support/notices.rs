@@ -13,7 +13,7 @@ impl World {
         })
     }
 
-    /// Whose share was the reason of the last refused request.
+    /// Holder of the share that was the reason of the last refused request.
     pub fn share_holder(&mut self) -> Option<ShareHolder> {
         let mut shares = self.notices_that(|notice| match notice {
             Notice::Refused(refused) => Some(refused.share),

@@ -63,7 +63,7 @@ pub(super) struct OpenQuestion {
 /// A question that is not sent.
 #[derive(Debug)]
 pub(super) enum DroppedQuestion {
-    /// Another question took the space.
+    /// The queue was full, and evicted this question.
     Crowded(AuthorizationRequest),
     /// A wait of [`WAIT_MAX`] is over.
     Late(AuthorizationRequest),

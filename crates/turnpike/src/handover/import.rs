@@ -93,8 +93,8 @@ impl Predecessor {
     /// Meets the server that listens at this socket.
     ///
     /// # Errors
-    /// No server listens there, its messages have another form, or the server is in another network
-    /// namespace. It serves as before.
+    /// The socket has no server, or the server's messages have another form, or the server is in
+    /// another network namespace. The server continues to serve.
     pub(crate) fn meet(socket: &Path) -> Result<Self> {
         let met = UnixStream::connect(socket).and_then(Wire::new).and_then(|mut wire| {
             wire.send(&Hello::new(false))?;
@@ -169,7 +169,8 @@ impl Predecessor {
     }
 
     /// Returns true if the listeners belong to the network namespace of this process. Sockets of
-    /// another one go on there, but new relays would not reach its clients and peers.
+    /// another namespace continue to work there, but new relays would not reach its clients and
+    /// peers.
     ///
     /// # Errors
     /// A listener is not a socket.

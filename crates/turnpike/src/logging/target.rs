@@ -83,7 +83,7 @@ enum Kind {
 }
 
 impl Sink {
-    /// `reopen` is set when a file is to be opened again by its name. `unwritten` counts lines that
+    /// `reopen` is set when a file must be opened again by its name. `unwritten` counts lines that
     /// the system's log does not take.
     pub(super) fn new(
         target: &LogTarget,

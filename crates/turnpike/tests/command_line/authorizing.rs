@@ -169,7 +169,7 @@ fn denying_slowly() -> u16 {
     port
 }
 
-/// Service that denies everything, one question after the other, also after the client is gone.
+/// Service that denies all questions, one after the other, also those of closed connections.
 fn denying_in_turn(time: Duration) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

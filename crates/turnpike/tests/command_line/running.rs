@@ -249,8 +249,8 @@ fn a_file_whose_disk_hangs_stops_neither_the_watchdog_nor_the_commands() {
     server.stop();
 }
 
-/// A process that listens at a socket, and exits when somebody connects: as a killed server, whose
-/// sockets are open until its memory is free.
+/// Process that listens at a socket, and exits at the first connection. The sockets of a killed
+/// server are open as well, until its memory is free.
 const EXITING: &str = "
 import os, select, socket, sys
 listener = socket.socket(socket.AF_UNIX)
@@ -282,7 +282,7 @@ fn a_start_waits_for_a_killed_server_to_exit() {
     let run_here = ["run", "--config", path(&file), "--data", path(&directory.0)];
     let server = Server::start(turnpike(&run_here));
     exiting.wait().unwrap();
-    // A server that goes on is in the way.
+    // A running server refuses a second start.
     let second = run(&run_here);
     assert!(stderr(&second).contains("another server already answers"), "{second:?}");
     server.stop();

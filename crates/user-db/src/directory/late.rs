@@ -8,7 +8,7 @@ use crate::cache::Question;
 use crate::limits::{LATE_FOR, LATE_MAX};
 use crate::store::{Lookup, UserRecord};
 
-/// Answer to a late look-up, with the number of times that the cache was cleared before.
+/// Response of a late look-up, with the number of cache clears before the look-up.
 pub(super) type LateAnswer = (Question, u64, Option<UserRecord>);
 
 /// Late look-ups, followed for [`LATE_FOR`] at most.

@@ -3,8 +3,8 @@
 //! `neighbours [--rounds N] [--operations N] [--seed N] [--only TEXT] [--services slow]`
 //!
 //! starts the server in a lab, as root. Attackers fill its tables and use up its budgets, one
-//! attacker at a time. Honest clients of other networks, accounts and realms meanwhile do what
-//! clients do. Quiet and attacked phases alternate, each on a new server. The result is a table in
+//! attacker at a time. Honest clients of other networks, accounts and realms use the server at the
+//! same time. Quiet and attacked phases alternate, each on a new server. The result is a table in
 //! Markdown: for each attacker and operation the attacked times divided by the quiet times. With
 //! `--services slow` the users are in a database, and a web service decides about each allocation;
 //! both respond after 20 ms.
