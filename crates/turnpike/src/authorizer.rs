@@ -31,6 +31,10 @@ use self::questions::{DroppedQuestion, OpenQuestion, Questions};
 /// service is alive.
 const LATE_FOR: Duration = Duration::from_secs(120);
 
+/// Pause before a question is sent again to a service that has failed: a load balancer may choose
+/// another server. It is sent again until its deadline.
+const AGAIN_AFTER: Duration = Duration::from_millis(250);
+
 /// Interval of the search for questions that have waited too long.
 const WATCH_EVERY: Duration = Duration::from_millis(500);
 
@@ -101,7 +105,7 @@ struct Asking {
 enum NoAnswer {
     /// The service sent no response in time.
     Silent(String),
-    /// The service failed.
+    /// No connection, or a response of a server that fails.
     Failed(String),
     /// A response without a decision.
     Unusable(String),
@@ -164,21 +168,21 @@ impl Asking {
     /// Sends a question, posts the answer, and passes the slot on.
     async fn put(self: Arc<Self>, question: OpenQuestion) {
         let (asked, applicant) = (Instant::now(), question.request.applicant.clone());
-        let mut response = pin!(self.ask(&applicant));
+        let mut response = pin!(self.ask_again(asked, &applicant));
         if let Ok(response) = tokio::time::timeout(self.answer_within, &mut response).await {
-            let answer = self.judge(asked, &applicant, response);
+            let answer = self.judge(&applicant, response);
             let request = self.questions.close(question, Instant::now());
             self.post(&request, answer);
             return self.open_waiting();
         }
         let silence = NoAnswer::Silent(HttpError::TooSlow.to_string());
-        let answer = self.judge(asked, &applicant, Err(silence));
+        let answer = self.judge(&applicant, Err(silence));
         self.questions.miss();
         self.post(&question.request, answer);
         self.open_waiting();
         // For the client's next request.
         if let response @ Ok(_) = response.await {
-            self.judge(asked, &applicant, response);
+            self.judge(&applicant, response);
         }
         self.questions.close_late(question);
         self.open_waiting();
@@ -209,10 +213,10 @@ impl Asking {
     /// Decision of a response to a question, or of its absence.
     fn judge(
         &self,
-        asked: Instant,
         applicant: &Applicant,
         response: std::result::Result<Authorization, NoAnswer>,
     ) -> Authorization {
+        let is_alive = || self.outage.has_answered_within(self.answer_within);
         match response {
             Ok(answer) => {
                 self.outage.answered();
@@ -225,7 +229,7 @@ impl Asking {
                 answer
             }
             // The service has answered other questions: it has more than it serves in time.
-            Err(NoAnswer::Silent(_)) if self.outage.has_answered_since(asked) => {
+            Err(NoAnswer::Silent(_)) if is_alive() => {
                 self.outage.overloaded();
                 Authorization::Overloaded
             }
@@ -233,15 +237,32 @@ impl Asking {
                 self.outage.overloaded();
                 Authorization::Overloaded
             }
-            Err(NoAnswer::Silent(why) | NoAnswer::Failed(why)) => {
+            Err(NoAnswer::Silent(why) | NoAnswer::Failed(why)) if !is_alive() => {
                 self.outage.failed(&why);
                 Authorization::Unavailable
             }
-            // A misunderstood service serves no client.
-            Err(NoAnswer::Unusable(why)) => {
+            // A service that is misunderstood, or fails at times, serves no client.
+            Err(NoAnswer::Unusable(why) | NoAnswer::Silent(why) | NoAnswer::Failed(why)) => {
                 self.outage.unusable(&why);
                 Authorization::Unusable
             }
+        }
+    }
+
+    /// Asks until the service does not fail, or the deadline. Asks once in an outage.
+    async fn ask_again(
+        &self,
+        asked: Instant,
+        applicant: &Applicant,
+    ) -> std::result::Result<Authorization, NoAnswer> {
+        loop {
+            let response = self.ask(applicant).await;
+            let is_failure = matches!(response, Err(NoAnswer::Failed(_)));
+            let is_over = asked.elapsed() + AGAIN_AFTER >= self.answer_within;
+            if !is_failure || is_over || self.outage.is_silent_for(self.answer_within) {
+                return response;
+            }
+            tokio::time::sleep(AGAIN_AFTER).await;
         }
     }
 
@@ -252,8 +273,11 @@ impl Asking {
         let bounds = Bounds { deadline: self.answer_within + LATE_FOR, body: ANSWER_BYTES_MAX };
         let posted = self.client.post_json(&self.url, &headers, body, bounds).await;
         let response = posted.map_err(|error| {
-            let is_silent = matches!(error, HttpError::TooSlow | HttpError::Unreachable(_));
-            let reason = if is_silent { NoAnswer::Silent } else { NoAnswer::Unusable };
+            let reason = match error {
+                HttpError::TooSlow => NoAnswer::Silent,
+                HttpError::Unreachable(_) => NoAnswer::Failed,
+                _ => NoAnswer::Unusable,
+            };
             reason(error.to_string())
         })?;
         answer::read(response.status, &response.body).map_err(|why| match response.status {

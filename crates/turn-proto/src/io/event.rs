@@ -59,7 +59,7 @@ pub enum Authorization {
     Denied,
     /// The authorizer failed, or gave no answer in time: the policy decides.
     Unavailable,
-    /// Response without a decision: the client is refused.
+    /// Response without a decision, or a failure between decisions: the client is refused.
     Unusable,
     /// Too many questions wait, or the authorizer answered only other questions in time: the client
     /// is refused.

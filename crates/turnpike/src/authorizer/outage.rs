@@ -56,10 +56,10 @@ impl Outage {
         }
     }
 
-    /// Returns true if the service has answered a question since.
-    pub(super) fn has_answered_since(&self, asked: Instant) -> bool {
+    /// Returns true if the service has answered a question within this time.
+    pub(super) fn has_answered_within(&self, time: Duration) -> bool {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        last.answered.is_some_and(|answered| answered > asked)
+        last.answered.is_some_and(|answered| answered.elapsed() <= time)
     }
 
     /// Returns true if the last question had no answer, and no question had for this time.

@@ -13,16 +13,18 @@ use serde_json::Value;
 
 use super::support::*;
 
-/// A service that answers each question with the next of `answers`, and passes the questions on:
-/// their headers and bodies.
+/// Service that answers each question with the latest of `answers`, and passes on header and body
+/// of the question.
 fn service(answers: Receiver<(u16, String)>) -> (u16, Receiver<(String, Value)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (asked, questions) = channel();
     thread::spawn(move || {
-        // One question at a time, each on a connection of its own.
-        for ((status, body), stream) in answers.iter().zip(listener.incoming()) {
-            answer(stream.unwrap(), status, &body, &asked);
+        // One question at a time, each on a separate connection.
+        let mut latest = (500, String::new());
+        for stream in listener.incoming() {
+            latest = answers.try_iter().last().unwrap_or(latest);
+            answer(stream.unwrap(), latest.0, &latest.1, &asked);
         }
     });
     (port, questions)
@@ -136,10 +138,7 @@ fn a_web_service_decides_about_allocations() {
     assert!(!scene.relays(""));
     assert!(scene.why().contains("authorizer_unavailable"), "{}", scene.why());
 
-    // As many answers as a probe may ask for.
-    for _ in 0..8 {
-        say(200, "{\"allow\": true, \"limits\": {\"lifetime\": 600}}");
-    }
+    say(200, "{\"allow\": true, \"limits\": {\"lifetime\": 600}}");
     assert!(scene.relays(""));
 }
 
@@ -219,11 +218,26 @@ fn a_response_without_a_decision_serves_nobody() {
         answer.send((status, body.to_owned())).unwrap();
         assert!(!scene.relays(""), "{status} {body}");
     }
-    // For each request of a probe.
-    for _ in 0..8 {
-        answer.send((503, String::new())).unwrap();
-    }
+    answer.send((503, String::new())).unwrap();
     assert!(scene.relays(""));
+}
+
+/// Services with a rate limiter, or with some servers that fail behind a load balancer.
+#[test]
+fn a_service_that_fails_at_times_serves_nobody_whom_it_denies() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (asked, _questions) = channel();
+    thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let status = if number % 4 == 3 { 403 } else { 503 };
+            answer(stream.unwrap(), status, "", &asked);
+        }
+    });
+    let scene = Scene::new(port, "when_silent = \"serve\"\nkeep_for = \"0 s\"");
+    for _ in 0..8 {
+        assert!(!scene.relays(""));
+    }
 }
 
 /// A denied client with more requests than concurrent questions is not served: a dropped question

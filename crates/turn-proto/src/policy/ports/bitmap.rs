@@ -9,6 +9,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::{array, fmt};
 
+use fair_share::Supply;
 use turn_types::RelayProtocol;
 
 use super::parts::{AtomicU64, DRAWS, WORDS};
@@ -16,6 +17,28 @@ use super::range::{BITS, PortRange, PortRequirement};
 
 /// The even ports of a word. A port and its odd successor are always in the same word.
 const EVEN: u64 = 0x5555_5555_5555_5555;
+
+/// Broken pairs with a free port, from which single ports are taken: fewer would tell which port
+/// comes next.
+const BROKEN_MIN: u32 = 16;
+
+/// Free ports that fit a request.
+#[derive(Clone, Copy, Debug)]
+enum Fit {
+    /// Ports of a kind.
+    Any(PortRequirement),
+    /// Ports of broken pairs: the other port of the pair is in use.
+    Broken,
+}
+
+impl Fit {
+    const fn requirement(self) -> PortRequirement {
+        match self {
+            Self::Any(requirement) => requirement,
+            Self::Broken => PortRequirement::Any,
+        }
+    }
+}
 
 /// The ports of one relay address. 32 KiB. A number is in use for UDP and TCP at once, though they
 /// are different ports: a number that is free in one table is free in both.
@@ -54,6 +77,9 @@ impl RelayPorts {
     ///
     /// Ports are drawn from the whole range until one is free, which while most are is the first.
     /// Only after `DRAWS` of them are the free ones counted.
+    ///
+    /// While pairs are scarce, single ports are taken from broken pairs: a client with many single
+    /// ports leaves pairs to others.
     #[must_use]
     pub fn claim(
         self: &Arc<Self>,
@@ -61,9 +87,11 @@ impl RelayPorts {
         requirement: PortRequirement,
         random: u64,
     ) -> Option<(PortLease, Option<PortLease>)> {
-        let port = self
-            .draw(range, requirement, random)
-            .or_else(|| self.choose(range, requirement, random))?;
+        let broken = self.spares_pairs(range, requirement).then_some(Fit::Broken);
+        let port = [broken, Some(Fit::Any(requirement))]
+            .into_iter()
+            .flatten()
+            .find_map(|fit| self.find(range, fit, random))?;
         let lease = |port| PortLease { ports: Arc::clone(self), port };
         let next = match requirement {
             PortRequirement::Any | PortRequirement::Even => None,
@@ -72,28 +100,46 @@ impl RelayPorts {
         Some((lease(port), next))
     }
 
+    /// Returns true if a request must not break another pair.
+    fn spares_pairs(&self, range: PortRange, requirement: PortRequirement) -> bool {
+        let (taken, capacity) = (self.taken.load(Ordering::Relaxed), range.count() / 2);
+        let is_scarce = |free| Supply { free, capacity }.is_scarce();
+        matches!(requirement, PortRequirement::Any)
+            // Each port in use breaks one pair at most.
+            && is_scarce(capacity.saturating_sub(taken))
+            && is_scarce(self.count(range, Fit::Any(PortRequirement::EvenWithNext)))
+            && self.count(range, Fit::Broken) >= BROKEN_MIN
+    }
+
+    /// Returns the number of free ports that fit.
+    fn count(&self, range: PortRange, fit: Fit) -> u32 {
+        (0..WORDS).map(|index| self.fitting(range, fit, index).count_ones()).sum()
+    }
+
+    fn find(&self, range: PortRange, fit: Fit, random: u64) -> Option<u16> {
+        self.draw(range, fit, random).or_else(|| self.choose(range, fit, random))
+    }
+
     /// Takes the first port that fits of a few drawn from the range.
-    fn draw(&self, range: PortRange, requirement: PortRequirement, random: u64) -> Option<u16> {
+    fn draw(&self, range: PortRange, fit: Fit, random: u64) -> Option<u16> {
         (0..DRAWS).find_map(|draw| {
             let port = range.min() + (spread(random, draw) % u64::from(range.count())) as u16;
             let (index, bit) = place(port);
-            let fits = self.fitting(range, requirement, index) & bit != 0;
-            (fits && self.take(port, requirement)).then_some(port)
+            let fits = self.fitting(range, fit, index) & bit != 0;
+            (fits && self.take(port, fit.requirement())).then_some(port)
         })
     }
 
     /// Takes one of all ports that fit.
-    fn choose(&self, range: PortRange, requirement: PortRequirement, random: u64) -> Option<u16> {
+    fn choose(&self, range: PortRange, fit: Fit, random: u64) -> Option<u16> {
         loop {
-            let free: u64 = (0..WORDS)
-                .map(|index| u64::from(self.fitting(range, requirement, index).count_ones()))
-                .sum();
+            let free = u64::from(self.count(range, fit));
             if free == 0 {
                 return None;
             }
             // A round is lost only if somebody else took a port meanwhile, so somebody gets on.
-            let port = self.nth_fitting(range, requirement, random % free);
-            if let Some(port) = port.filter(|port| self.take(*port, requirement)) {
+            let port = self.nth_fitting(range, fit, random % free);
+            if let Some(port) = port.filter(|port| self.take(*port, fit.requirement())) {
                 return Some(port);
             }
         }
@@ -128,11 +174,11 @@ impl RelayPorts {
         if matches!(requirement, PortRequirement::Any) && free >= range.count() / 4 {
             return free;
         }
-        (0..WORDS).map(|index| self.fitting(range, requirement, index).count_ones()).sum()
+        self.count(range, Fit::Any(requirement))
     }
 
     /// The free ports of the `index`-th word that fit.
-    fn fitting(&self, range: PortRange, requirement: PortRequirement, index: usize) -> u64 {
+    fn fitting(&self, range: PortRange, fit: Fit, index: usize) -> u64 {
         let mask = range.mask(index);
         if mask == 0 {
             return 0;
@@ -140,22 +186,19 @@ impl RelayPorts {
         let [used, excluded] =
             [&self.words, &self.excluded].map(|table| table[index].load(Ordering::Relaxed));
         let free = !used & !excluded & mask;
-        match requirement {
-            PortRequirement::Any => free,
-            PortRequirement::Even => free & EVEN,
-            PortRequirement::EvenWithNext => free & free >> 1 & EVEN,
+        let pairs = free & free >> 1 & EVEN;
+        match fit {
+            Fit::Any(PortRequirement::Any) => free,
+            Fit::Any(PortRequirement::Even) => free & EVEN,
+            Fit::Any(PortRequirement::EvenWithNext) => pairs,
+            Fit::Broken => free & !(pairs | pairs << 1),
         }
     }
 
     /// The `n`-th free port that fits; `None` if there are no longer so many.
-    fn nth_fitting(
-        &self,
-        range: PortRange,
-        requirement: PortRequirement,
-        mut n: u64,
-    ) -> Option<u16> {
+    fn nth_fitting(&self, range: PortRange, fit: Fit, mut n: u64) -> Option<u16> {
         for index in 0..WORDS {
-            let mut fitting = self.fitting(range, requirement, index);
+            let mut fitting = self.fitting(range, fit, index);
             let count = u64::from(fitting.count_ones());
             if n >= count {
                 n -= count;

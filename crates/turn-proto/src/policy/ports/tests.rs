@@ -271,3 +271,23 @@ fn a_port_is_open_from_its_socket_to_the_end_of_its_lease() {
     drop(even);
     assert!(!ports.is_open(port) && !is_used(&ports, port));
 }
+
+/// A client with a single port of as many pairs as possible.
+#[test]
+fn single_ports_leave_pairs_to_others() {
+    let (ports, range, mut seed) = (RelayPorts::new(), range(50_000, 50_255), 7);
+    let mut claim = |requirement| ports.claim(range, requirement, random(&mut seed));
+    let (mut pairs, mut leases) = (BTreeSet::new(), Vec::new());
+    for _ in 0..10_000 {
+        let (lease, _) = claim(PortRequirement::Any).unwrap();
+        if pairs.insert(lease.port() / 2) {
+            leases.push(lease);
+        }
+    }
+    let others: Vec<_> = (0..15).map(|_| claim(PortRequirement::EvenWithNext)).collect();
+    assert!(others.iter().all(Option::is_some), "{} pairs are broken", pairs.len());
+    // The last ports are for all.
+    drop(others);
+    let rest: Vec<_> = std::iter::from_fn(|| claim(PortRequirement::Any)).collect();
+    assert_eq!(rest.len() + leases.len(), 256);
+}
