@@ -276,7 +276,10 @@ impl Asking {
             let reason = match error {
                 HttpError::TooSlow => NoAnswer::Silent,
                 HttpError::Unreachable(_) => NoAnswer::Failed,
-                _ => NoAnswer::Unusable,
+                HttpError::TooLarge(_)
+                | HttpError::Status(_)
+                | HttpError::Header(_)
+                | HttpError::Tls(_) => NoAnswer::Unusable,
             };
             reason(error.to_string())
         })?;
