@@ -224,6 +224,7 @@ pub(crate) fn authenticate_found(
             return refuse(case.unknown_user());
         }
         UserAnswer::Overloaded => return AuthStep::LookupsOverloaded,
+        UserAnswer::Unconfirmed => return refuse(Refusal::UserDatabaseUnavailable),
         UserAnswer::Unavailable => {
             let known = known.filter(|known| case.is_of(known) && !known.keys.are_of_token());
             return match known.and_then(|known| Some((known, case.verify(&known.keys)?))) {
