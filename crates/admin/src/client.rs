@@ -21,8 +21,9 @@ use tokio::time::timeout;
 
 use crate::limits::{ANSWER_BYTES_MAX, ANSWER_DEADLINE, SESSIONS_DEFAULT};
 use crate::types::{
-    Drain, DrainCancelled, DrainRequest, Ended, Overview, Problem, Refusals, Reload, ReloadRequest,
-    Revocation, Revocations, Revoke, Revoked, SessionDetails, Sessions, Status, Trace, Traces,
+    Drain, DrainCancelled, DrainRequest, Ended, ForgetAccounts, ForgottenAccounts, Overview,
+    Problem, Refusals, Reload, ReloadRequest, Revocation, Revocations, Revoke, Revoked,
+    SessionDetails, Sessions, Status, Trace, Traces,
 };
 
 /// Selection and order of a page of sessions; the default selects the first of all, oldest first.
@@ -253,6 +254,17 @@ impl Client {
     /// [`ClientError`].
     pub async fn revoke(&mut self, what: &Revoke) -> Result<Revoked, ClientError> {
         self.ask(Method::POST, "/v1/revocations", Some(what)).await
+    }
+
+    /// Makes the server forget users that were changed in its database.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn forget_accounts(
+        &mut self,
+        users: &ForgetAccounts,
+    ) -> Result<ForgottenAccounts, ClientError> {
+        self.ask(Method::POST, "/v1/accounts/forget", Some(users)).await
     }
 
     /// Takes a revocation back.

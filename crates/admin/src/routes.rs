@@ -118,6 +118,7 @@ impl Routes {
                 get(revocations::list).post(revocations::revoke).delete(revocations::restore),
             )
             .route("/v1/accounts", get(accounts::list).post(accounts::add).delete(accounts::delete))
+            .route("/v1/accounts/forget", post(accounts::forget))
             .route("/v1/drain", post(drain::drain).delete(drain::cancel))
             .fallback(async || {
                 Problem::not_found("there is nothing at this path", "see the routes under /v1")

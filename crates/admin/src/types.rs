@@ -16,7 +16,8 @@ mod revocation;
 mod session;
 
 pub use self::account::{
-    Account, Accounts, AddAccount, AddedAccount, DeleteAccount, DeletedAccount,
+    Account, Accounts, AddAccount, AddedAccount, DeleteAccount, DeletedAccount, ForgetAccounts,
+    ForgottenAccounts,
 };
 pub use self::minted::Minted;
 pub use self::overview::{
@@ -350,8 +351,8 @@ pub struct Reload {
     pub applied: Vec<Change>,
     /// Will be in force after a restart; the old value still is.
     pub needs_restart: Vec<Change>,
-    /// Sessions that were ended, as their secret or key counts no longer; absent unless that was
-    /// asked for.
+    /// Sessions that were ended, as their secret, key or realm counts no longer; absent unless that
+    /// was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<u64>,
     /// Certificates whose files cannot be used now, with the reasons: the previous certificates
@@ -367,7 +368,8 @@ pub struct Reload {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReloadRequest {
-    /// Ends sessions whose shared secret or token key is not in the configuration any more.
+    /// Ends sessions whose shared secret, token key or realm is not in the configuration any
+    /// more.
     pub end_sessions: bool,
 }
 

@@ -202,6 +202,32 @@ async fn a_token_of_a_realm_sees_and_changes_that_realm_alone() {
     assert_eq!(server.with(&own_admin, "DELETE", SESSION).await.status, 200);
 }
 
+/// The database may fail before the next look-up.
+#[tokio::test]
+async fn the_server_forgets_users_that_are_changed() {
+    let server = Server::start().await;
+    let (admin, tenant) =
+        (server.token(Role::Admin), server.token_of("other.example", Role::Admin));
+    let bearer = |token: &str| format!("authorization: Bearer {token}\r\n");
+    let of = |realm: &str, name: &str| (realm.to_owned(), name.to_owned());
+    let path = "/v1/accounts";
+    let bob = "{\"name\": \"bob\", \"replace\": true}";
+    assert_eq!(server.ask("POST", path, &bearer(&admin), bob).await.status, 200);
+    assert_eq!(server.forgotten.take(), [of("example.org", "bob")]);
+    let bob = "{\"name\": \"bob\"}";
+    assert_eq!(server.ask("DELETE", path, &bearer(&admin), bob).await.status, 200);
+    assert_eq!(server.forgotten.take(), [of("example.org", "bob")]);
+
+    let path = "/v1/accounts/forget";
+    let names = "{\"names\": [\"ann\", \"bob\"]}";
+    let answer = server.ask("POST", path, &bearer(&tenant), names).await;
+    assert!(answer.status == 200 && answer.body.contains("\"forgotten\":2"), "{}", answer.body);
+    assert_eq!(server.forgotten.take(), [of("other.example", "ann"), of("other.example", "bob")]);
+    let read = server.token(Role::Read);
+    assert_eq!(server.ask("POST", path, &bearer(&read), names).await.status, 403);
+    assert_eq!(server.forgotten.take(), []);
+}
+
 #[tokio::test]
 async fn users_are_added_listed_and_deleted_by_administrators() {
     let server = Server::start().await;

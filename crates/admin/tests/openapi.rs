@@ -98,6 +98,7 @@ async fn every_operation_answers_as_documented() {
             ("POST", "/v1/sign-in") => format!("{{\"token\": \"{token}\"}}"),
             ("POST", "/v1/traces") => r#"{"client": "192.0.2.0/24", "seconds": 60}"#.to_owned(),
             ("POST" | "DELETE", "/v1/revocations") => r#"{"name": "alice"}"#.to_owned(),
+            ("POST", "/v1/accounts/forget") => r#"{"names": ["alice"]}"#.to_owned(),
             ("POST" | "DELETE", "/v1/accounts") => r#"{"name": "alice"}"#.to_owned(),
             _ => String::new(),
         };

@@ -8,7 +8,8 @@ use turn_types::Instant;
 
 use crate::limits::OPERATOR_QUEUE;
 use crate::{
-    ConfiguredKey, ControlError, KeeperState, OperatorRequest, ServerInfo, Traces, Workers,
+    ConfiguredKey, ControlError, KeeperState, OperatorRequest, ServerInfo, Traces, UserDirectory,
+    Workers,
 };
 
 /// The workers, the facts about the server, and the door to the binary's main loop. Cheap to
@@ -25,6 +26,17 @@ pub struct Handle {
     /// Clients and users whose events are logged in detail.
     pub traces: Arc<Traces>,
     log_lines_lost: LostLines,
+    users: KnownUsers,
+}
+
+/// The directory of the user database; `None` without one.
+#[derive(Clone, Default)]
+struct KnownUsers(Option<Arc<dyn UserDirectory>>);
+
+impl fmt::Debug for KnownUsers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("KnownUsers").finish_non_exhaustive()
+    }
 }
 
 /// Reads the number of log lines that were lost since the start.
@@ -53,6 +65,7 @@ impl Handle {
                 operator,
                 traces: Arc::default(),
                 log_lines_lost: LostLines(Arc::new(|| 0)),
+                users: KnownUsers::default(),
             },
             requests,
         )
@@ -68,6 +81,19 @@ impl Handle {
     #[must_use]
     pub fn with_lost_lines(self, count: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self { log_lines_lost: LostLines(Arc::new(count)), ..self }
+    }
+
+    /// Uses the directory that the workers have.
+    #[must_use]
+    pub fn with_users(self, users: Arc<dyn UserDirectory>) -> Self {
+        Self { users: KnownUsers(Some(users)), ..self }
+    }
+
+    /// Forgets what the server knows of a user of the database. An operator has changed the user.
+    pub fn forget_user(&self, realm: &str, name: &str) {
+        if let Some(users) = &self.users.0 {
+            users.forget(realm, name);
+        }
     }
 
     /// Number of log lines that were lost since the start.

@@ -40,6 +40,9 @@ pub trait UserDirectory: Send + Sync {
     /// Answers the question, or takes it to be answered later. Called on the worker's thread: it
     /// must not block.
     fn find(&self, lookup: UserLookup) -> Asked;
+
+    /// Forgets a user whom an operator has changed. No later answer is from before the change.
+    fn forget(&self, realm: &str, name: &str);
 }
 
 /// A question of a worker about an Allocate.

@@ -40,6 +40,8 @@ impl UserDirectory for Users {
     fn find(&self, _: UserLookup) -> Asked {
         Asked::Answered(UserAnswer::Known(alice()))
     }
+
+    fn forget(&self, _: &str, _: &str) {}
 }
 
 /// Two workers that share a port.

@@ -119,8 +119,9 @@ pub(crate) fn authenticate(
         }
         if let Keys::Token(token) = &known.keys {
             // A key that was taken away refreshes nothing.
-            let kept = rules.auth.tokens.as_ref().and_then(|tokens| tokens.key(&token.kid));
-            return if kept.is_some() || rules.auth.incomplete {
+            let tokens = rules.auth.tokens.as_ref();
+            let is_kept = tokens.is_some_and(|tokens| token::is_accepted(tokens, token));
+            return if is_kept || rules.auth.incomplete {
                 case.accept(known.clone(), integrity)
             } else {
                 refuse(Refusal::UnknownTokenKey)
@@ -181,17 +182,23 @@ pub(crate) fn failed_verifications(
     if failed { secrets.max(1) } else { 0 }
 }
 
-/// Returns false if the secret or key that a grant was proved with counts no longer in its realm.
-/// Of a user of the database only the database knows.
+/// Returns false if the realm of a grant was removed, or the secret or key that proved the grant.
+/// Users of the database are not looked up.
 pub(crate) fn is_still_accepted(rules: RealmRules<'_>, grant: &Grant) -> bool {
     let is_unknown =
         rules.auth.incomplete && (grant.expires.is_some() || grant.keys.are_of_token());
+    // The rules are those of another realm if the realm of the grant is gone. Realms of a database
+    // that was not read are not known.
+    if grant.realm != *rules.name {
+        return rules.auth.incomplete;
+    }
     if rules.auth.open || grant.is_anonymous() || is_unknown {
         return true;
     }
     match &grant.keys {
         Keys::Token(token) => {
-            rules.auth.tokens.as_ref().is_some_and(|tokens| tokens.key(&token.kid).is_some())
+            let tokens = rules.auth.tokens.as_ref();
+            tokens.is_some_and(|tokens| token::is_accepted(tokens, token))
         }
         Keys::LongTerm(keys) if grant.expires.is_some() => {
             let made = |secret| time_limited::keys(secret, grant.sent_name(), &grant.realm);
@@ -224,6 +231,7 @@ pub(crate) fn authenticate_found(
             return refuse(case.unknown_user());
         }
         UserAnswer::Overloaded => return AuthStep::LookupsOverloaded,
+        UserAnswer::Unconfirmed => return refuse(Refusal::UserDatabaseUnavailable),
         UserAnswer::Unavailable => {
             let known = known.filter(|known| case.is_of(known) && !known.keys.are_of_token());
             return match known.and_then(|known| Some((known, case.verify(&known.keys)?))) {

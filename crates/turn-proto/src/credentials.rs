@@ -3,5 +3,5 @@
 pub(crate) mod grant;
 pub(crate) mod ticket;
 
-pub(crate) use self::grant::{Grant, Integrity, Keys, TokenKeys, UserKeys};
+pub(crate) use self::grant::{Grant, Integrity, Keys, TokenKeyDigest, TokenKeys, UserKeys};
 pub(crate) use self::ticket::{Ticket, TicketBody};

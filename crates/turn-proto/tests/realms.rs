@@ -273,6 +273,25 @@ fn a_reservation_is_redeemed_in_its_realm() {
     second.try_allocate(&mut world, |b| _ = b.reservation_token(token)).success();
 }
 
+/// The realm has users of the database, and the server's own realm has some, too.
+#[test]
+fn sessions_of_a_realm_that_is_gone_end_on_request() {
+    let mut world = world();
+    let now = world.now;
+    let mut own = Client::new(1000);
+    own.allocate(&mut world);
+    let mut tenant = Client::new(1001).from_page(PAGE).of_realm(OTHER);
+    tenant.allocate(&mut world);
+    reload(&mut world, policy());
+    for _ in 0..2 {
+        let reply = tenant.refresh(&mut world, None);
+        assert!([401, 438, 441].contains(&reply.code().unwrap()), "{:?}", reply.code());
+    }
+    let part = world.server.end_unaccepted(now, None, None, 100);
+    assert_eq!(part.ended, 1);
+    own.refresh(&mut world, None).success();
+}
+
 #[test]
 fn a_ticket_moves_nothing_for_another_realm() {
     let mut world = world();

@@ -10,6 +10,7 @@ use turn_proto::*;
 use turn_types::*;
 
 use crate::support::client::Token;
+use crate::support::forge::Forge;
 use crate::support::*;
 
 const SECRET: &[u8] = b"0123456789abcdef";
@@ -271,4 +272,29 @@ fn sessions_of_a_removed_secret_or_key_end_on_request() {
     let live = live(&world);
     assert_eq!(live.len(), 3);
     assert_eq!(live[..2], ["alice", "bob"], "neither carol nor the first token: {live:?}");
+}
+
+/// The key has another value under its name.
+#[test]
+fn sessions_of_a_rotated_key_end_on_request() {
+    let mut world = World::with(all_ways());
+    let now = world.now;
+    let mut old = with_token(1, "one", 1, now);
+    old.allocate(&mut world);
+    with_token(2, "two", 1, now).allocate(&mut world);
+    assert_eq!(world.server.end_unaccepted(now, None, None, 100).ended, 0);
+
+    let mut policy = Policy { relay: world.policy.relay.clone(), ..all_ways() };
+    let keys = &mut policy.auth.tokens.as_mut().unwrap().keys;
+    keys[0].algorithm = TokenAlgorithm::Aes128Gcm(Secret::new([0x34; 16]));
+    world.apply(policy);
+    // The key of the session would prove a request without the token.
+    let key = old.key();
+    let refresh = Forge::new(&mut old, &mut world, Method::REFRESH);
+    let refresh = refresh.sealed(IntegrityKind::Sha1, &key);
+    let _earlier = world.refusals();
+    assert_eq!(old.exchange(&mut world, &refresh).code(), Some(401));
+    assert_eq!(world.refusals().pop(), Some(Refusal::UnknownTokenKey));
+    assert_eq!(world.server.end_unaccepted(now, None, None, 100).ended, 1);
+    assert!(live(&world)[0].starts_with("two"), "{:?}", live(&world));
 }

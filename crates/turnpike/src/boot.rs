@@ -52,6 +52,8 @@ pub(crate) struct Prepared {
     pub(crate) info: ServerInfo,
     /// Clients and users whose events are logged in detail.
     pub(crate) traces: Arc<Traces>,
+    /// Users of the database.
+    pub(crate) users: Arc<dyn UserDirectory>,
     /// Records of sessions, where they are kept.
     pub(crate) records: Option<SessionRecords>,
     pub(crate) kernel_path: KernelPath,
@@ -121,6 +123,7 @@ pub(crate) fn prepare(
         of_workers = confinement.of_workers();
     }
     let directory = user_directory(settings, has_users, &workers)?;
+    let users = Arc::clone(&directory);
     let authorizer = authorizer::start(settings, &workers)?;
     let pseudonyms = PseudonymKey::new(Secret::new(random_bytes()));
     pseudonyms.put_in_force(settings.address_key.as_ref());
@@ -158,6 +161,7 @@ pub(crate) fn prepare(
     info.certificates = certificates.infos().to_vec();
     Ok(Prepared {
         workers,
+        users,
         starting,
         reloadable: Reloadable { policy, revocations, pseudonyms, certificates, own },
         info,

@@ -294,7 +294,7 @@ pub(crate) enum Level {
 
 #[derive(Debug, Args)]
 pub(crate) struct Reload {
-    /// End sessions whose shared secret or token key is not in the configuration any more;
+    /// End sessions whose shared secret, token key or realm is not in the configuration any more;
     /// otherwise they end at their next refresh
     #[arg(long)]
     pub(crate) end_sessions: bool,

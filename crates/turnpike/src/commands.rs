@@ -23,6 +23,8 @@ pub(crate) mod upgrade;
 pub(crate) mod user;
 pub(crate) mod why;
 
+use std::path::Path;
+
 use admin::{Client, ClientError};
 use settings::SettingsErrors;
 
@@ -36,13 +38,31 @@ fn ask<T>(
     question: impl AsyncFnOnce(&mut Client) -> Result<T, ClientError>,
 ) -> Result<T> {
     let socket = paths::control_socket(paths);
+    ask_at(&socket.path, question)?.map_err(|error| failed(error, socket.unread))
+}
+
+/// Asks something of the running server; `None` without one.
+fn ask_if_running<T>(
+    paths: &PathOptions,
+    question: impl AsyncFnOnce(&mut Client) -> Result<T, ClientError>,
+) -> Result<Option<T>> {
+    let socket = paths::control_socket(paths);
+    match ask_at(&socket.path, question)? {
+        Ok(answer) => Ok(Some(answer)),
+        Err(ClientError::NotRunning(_)) => Ok(None),
+        Err(error) => Err(failed(error, socket.unread)),
+    }
+}
+
+fn ask_at<T>(
+    socket: &Path,
+    question: impl AsyncFnOnce(&mut Client) -> Result<T, ClientError>,
+) -> Result<Result<T, ClientError>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime
-        .block_on(async {
-            let mut client = Client::connect(&socket.path).await?;
-            question(&mut client).await
-        })
-        .map_err(|error| failed(error, socket.unread))
+    Ok(runtime.block_on(async {
+        let mut client = Client::connect(socket).await?;
+        question(&mut client).await
+    }))
 }
 
 /// A configuration that could not be read is a likely reason for not finding the server.

@@ -43,6 +43,9 @@ impl InForce {
         };
         let ended = ended.map_err(unanswered)?;
         let Revocation { realm, name, .. } = &revocation;
+        if revocation.kind == RevokedKind::Name {
+            handle.forget_user(realm, name);
+        }
         tracing::info!(
             kind = ?revocation.kind, realm, name, ended, until = revocation.until_unix, "revoked"
         );

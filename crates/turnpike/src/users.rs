@@ -151,6 +151,10 @@ impl UserDirectory for Users {
         let client = LookupClient { address: client.ip(), has_allocation };
         if self.0.find(asker, client, realm, user) { Asked::Taken } else { Asked::Refused }
     }
+
+    fn forget(&self, realm: &str, name: &str) {
+        self.0.forget(realm, name);
+    }
 }
 
 /// The directory of a server without a user database; its rules never look a user up.
@@ -161,6 +165,8 @@ impl UserDirectory for NoUsers {
     fn find(&self, _lookup: UserLookup) -> Asked {
         Asked::Refused
     }
+
+    fn forget(&self, _realm: &str, _name: &str) {}
 }
 
 fn in_protocol_words(answer: Answer, warning: &Throttle) -> UserAnswer {
@@ -168,6 +174,8 @@ fn in_protocol_words(answer: Answer, warning: &Throttle) -> UserAnswer {
         Answer::Known(user) => UserAnswer::Known(in_server_words(user)),
         Answer::Unknown => UserAnswer::Unknown,
         Answer::Overloaded => UserAnswer::Overloaded,
+        // The outage has its own line.
+        Answer::Unconfirmed(_) => UserAnswer::Unconfirmed,
         Answer::Unavailable(error) => {
             // Of the database as a whole there are other lines.
             if matches!(*error, StoreError::Key { .. }) && warning.is_due(Instant::now()) {

@@ -78,6 +78,12 @@ impl Cache {
         }
     }
 
+    /// Removes a user from valid and last known answers.
+    pub(crate) fn forget(&mut self, question: &Question) {
+        self.known.forget(question);
+        self.unknown.forget(question);
+    }
+
     /// Takes no answer from before for good any more: users have changed. They stay the last known
     /// ones.
     pub(crate) fn outdate(&mut self) {

@@ -18,22 +18,30 @@
 //! While the store fails, a user whom it has confirmed within [`DirectoryOptions::last_known_for`]
 //! is served without a wait; one look-up at a time tries the store again. A store that answers
 //! other look-ups does not fail: a missed deadline is overload then.
+//!
+//! An operator's order about a user makes the directory forget the user ([`Directory::forget`]). An
+//! answer from before the order is never delivered.
 
+mod answers;
+mod changes;
 mod late;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::mem;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fair_share::{CLIENTS, Claimant, FairQueue, Window, system_hasher};
+use stun_wire::{UserName, userhash};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use self::answers::{Answers, KnownUsers};
+use self::changes::{ChangeCount, Changes};
 use self::late::LateLookups;
 use crate::cache::{Cache, Question, Times};
 use crate::error::StoreError;
@@ -49,6 +57,9 @@ pub enum Answer {
     Unknown,
     /// The store failed, or missed the deadline.
     Unavailable(Arc<StoreError>),
+    /// The store failed, and has not confirmed the user since the last call of
+    /// [`Directory::forget`]: earlier keys are not valid.
+    Unconfirmed(Arc<StoreError>),
     /// Too many look-ups wait, or the store answered only other look-ups in time.
     Overloaded,
 }
@@ -124,32 +135,6 @@ pub struct Directory<T> {
     answers: Arc<Answers>,
 }
 
-/// Answers of the store, shared by the thread and the workers.
-struct Answers {
-    kept: Mutex<Kept>,
-    changes_after: Duration,
-}
-
-struct Kept {
-    cache: Cache,
-    /// Time of the last check for changes.
-    checked: Option<Instant>,
-}
-
-impl Answers {
-    /// The code in there does not panic, and the cache would still be whole after a panic.
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Kept {
-    /// Returns whether a check for changes is due before the cache may be used.
-    fn is_stale(&self, now: Instant, changes_after: Duration) -> bool {
-        self.checked.is_none_or(|checked| now.saturating_duration_since(checked) >= changes_after)
-    }
-}
-
 struct Job<T> {
     ticket: T,
     client: LookupClient,
@@ -186,7 +171,7 @@ impl<T: Send + 'static> Directory<T> {
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
         let cache = Cache::new(options.times(reader.reports_changes()));
         let answers = Arc::new(Answers {
-            kept: Mutex::new(Kept { cache, checked: None }),
+            kept: Mutex::new(KnownUsers { cache, changes: Changes::default(), checked: None }),
             changes_after: options.changes_after,
         });
         // A store without space for a look-up would answer none.
@@ -198,7 +183,6 @@ impl<T: Send + 'static> Directory<T> {
             options,
             answers: Arc::clone(&answers),
             revision: None,
-            clears: 0,
             started: Instant::now(),
             queues: [(); 2]
                 .map(|()| FairQueue::new(&CLIENTS, QUEUE_MAX, LOOKUP_DELAY, system_hasher())),
@@ -239,6 +223,20 @@ impl<T: Send + 'static> Directory<T> {
         let job = Job { ticket, client, question, asked: Instant::now() };
         self.queue.as_ref().is_some_and(|queue| queue.try_send(job).is_ok())
     }
+
+    /// Forgets a user whom an operator has changed: the cached answer, and the user as last
+    /// confirmed. Look-ups of the user that started before are repeated.
+    pub fn forget(&self, realm: &str, name: &str) {
+        let realm: Arc<str> = realm.into();
+        let by_hash = userhash(name, &realm).ok().map(UserQuery::Hash);
+        let by_name = UserQuery::Name(UserName::form_of(name).as_ref().into());
+        let mut kept = self.answers.lock();
+        for user in [Some(by_name), by_hash].into_iter().flatten() {
+            let question = Question { realm: Arc::clone(&realm), user };
+            kept.cache.forget(&question);
+            kept.changes.add(question);
+        }
+    }
 }
 
 impl<T> Drop for Directory<T> {
@@ -267,8 +265,6 @@ struct Lookups<T, D> {
     answers: Arc<Answers>,
     /// The store's revision at the last check for changes.
     revision: Option<u64>,
-    /// Number of times that the cache was cleared: an answer from before is outdated.
-    clears: u64,
     /// Epoch of the queues.
     started: Instant,
     /// Look-ups that wait: of clients with an allocation, and of others.
@@ -289,25 +285,25 @@ struct Lookups<T, D> {
     window: Window,
 }
 
-/// A finished call to the store.
+/// A finished call to the store. `after` is the number of changes before the call.
 enum Done {
     Revision(Result<u64, StoreError>),
     User {
         question: Question,
-        clears: u64,
+        after: ChangeCount,
         asked: Instant,
         found: Result<Option<UserRecord>, StoreError>,
     },
     /// Late look-up.
     Late {
         question: Question,
-        clears: u64,
+        after: ChangeCount,
         asked: Instant,
         lookup: Lookup<Option<UserRecord>>,
     },
     Probe {
         question: Question,
-        clears: u64,
+        after: ChangeCount,
         found: Result<Option<UserRecord>, StoreError>,
     },
 }
@@ -327,8 +323,8 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
                 }
                 Some(done) = self.late.next(), if !self.late.is_empty() => {
                     self.window.end_late();
-                    if let Some((question, clears, user)) = done {
-                        self.keep(Instant::now(), &question, clears, user.as_ref());
+                    if let Some((question, after, user)) = done {
+                        self.keep(Instant::now(), &question, after, user.as_ref());
                     }
                 }
                 job = jobs.recv() => match job {
@@ -366,7 +362,8 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
             let now = Instant::now();
             if now.saturating_duration_since(job.asked) > self.options.queued_within {
                 let failing = self.failing.clone();
-                (self.deliver)(job.ticket, failing.map_or(Answer::Overloaded, Answer::Unavailable));
+                let unavailable = |error| self.unavailable(&job.question, error);
+                (self.deliver)(job.ticket, failing.map_or(Answer::Overloaded, unavailable));
             } else {
                 self.take(now, job);
             }
@@ -401,12 +398,13 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
             self.answer(&question, Answer::Known(user));
             return self.probe(question);
         }
-        let (clears, within) = (self.clears, self.options.store_within);
+        let within = self.options.store_within;
+        let after = self.answers.lock().changes.count();
         let mut lookup = self.reader.find(&question.realm, &question.user);
         self.in_flight.spawn(async move {
             match timeout(within, &mut lookup).await {
-                Ok(found) => Done::User { question, clears, asked: now, found },
-                Err(_) => Done::Late { question, clears, asked: now, lookup },
+                Ok(found) => Done::User { question, after, asked: now, found },
+                Err(_) => Done::Late { question, after, asked: now, lookup },
             }
         });
     }
@@ -414,12 +412,12 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
     /// Tests a failing store by a look-up without a client, one at a time.
     fn probe(&mut self, question: Question) {
         if !mem::replace(&mut self.is_probing, true) {
-            let clears = self.clears;
+            let after = self.answers.lock().changes.count();
             let lookup = self.reader.find(&question.realm, &question.user);
             let found = within(self.options.store_within, lookup);
             self.in_flight.spawn(async move {
                 let found = found.await;
-                Done::Probe { question, clears, found }
+                Done::Probe { question, after, found }
             });
         }
     }
@@ -436,13 +434,17 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         &mut self,
         now: Instant,
         question: &Question,
-        clears: u64,
+        after: ChangeCount,
         user: Option<&UserRecord>,
     ) -> bool {
         self.recovered(now);
-        let is_current = clears == self.clears;
+        let mut kept = self.answers.lock();
+        let is_current = kept.changes.is_current(question, after);
         if is_current {
-            self.answers.lock().cache.keep(now, question.clone(), user);
+            kept.cache.keep(now, question.clone(), user);
+            if user.is_some() {
+                kept.changes.confirm(question);
+            }
         }
         is_current
     }
@@ -459,22 +461,22 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         let now = Instant::now();
         match done {
             Ok(Done::Revision(revision)) => self.checked(now, revision),
-            Ok(Done::User { question, clears, asked, found }) => {
+            Ok(Done::User { question, after, asked, found }) => {
                 self.window.note(now.saturating_duration_since(asked), self.waiting.len());
-                self.found(now, question, clears, found);
+                self.found(now, question, after, found);
             }
-            Ok(Done::Late { question, clears, asked, lookup }) => {
+            Ok(Done::Late { question, after, asked, lookup }) => {
                 self.window.miss(self.waiting.len());
-                if !self.late.follow(question.clone(), clears, lookup) {
+                if !self.late.follow(question.clone(), after, lookup) {
                     self.window.end_late();
                 }
                 self.missed(now, &question, asked);
             }
-            Ok(Done::Probe { question, clears, found }) => {
+            Ok(Done::Probe { question, after, found }) => {
                 self.is_probing = false;
                 match found {
                     Ok(user) => {
-                        self.keep(now, &question, clears, user.as_ref());
+                        self.keep(now, &question, after, user.as_ref());
                     }
                     Err(error) => (self.report)(Health::Failing(Arc::new(error))),
                 }
@@ -488,15 +490,15 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         &mut self,
         now: Instant,
         question: Question,
-        clears: u64,
+        after: ChangeCount,
         found: Result<Option<UserRecord>, StoreError>,
     ) {
         match found {
             Ok(user) => {
-                if self.keep(now, &question, clears, user.as_ref()) {
+                if self.keep(now, &question, after, user.as_ref()) {
                     self.answer(&question, user.map_or(Answer::Unknown, Answer::Known));
                 } else {
-                    // At most once for each check for changes.
+                    // At most once for each check for changes, and for each order about the user.
                     self.look_up(now, question);
                 }
             }
@@ -526,8 +528,16 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
             (self.report)(Health::Failing(Arc::clone(&error)));
         }
         let last = self.last_known(now, question);
-        let answer = last.map_or_else(|| Answer::Unavailable(error), Answer::Known);
+        let answer = last.map_or_else(|| self.unavailable(question, error), Answer::Known);
         self.answer(question, answer);
+    }
+
+    /// Answer about a user of whom nothing is known while the store fails.
+    fn unavailable(&self, question: &Question, error: Arc<StoreError>) -> Answer {
+        if self.answers.lock().changes.is_unconfirmed(question) {
+            return Answer::Unconfirmed(error);
+        }
+        Answer::Unavailable(error)
     }
 
     /// Goes on after a check for changes.
@@ -538,8 +548,8 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
                 let mut kept = self.answers.lock();
                 if self.revision != Some(revision) {
                     kept.cache.outdate();
+                    kept.changes.add_unnamed();
                     self.revision = Some(revision);
-                    self.clears += 1;
                 }
                 kept.cache.set_times(self.options.times(self.reader.reports_changes()));
                 kept.checked = Some(now);

@@ -392,9 +392,10 @@ struct Failing(Arc<AtomicBool>);
 
 impl UserReader for Failing {
     fn find(&self, _: &Arc<str>, user: &UserQuery) -> Lookup<Option<UserRecord>> {
-        let UserQuery::Name(name) = user else { unreachable!("no test looks for a hash") };
-        let keys = UserKeys { md5: Secret::new([1; 16]), sha256: None };
-        let user = UserRecord { name: Arc::clone(name), keys, allocations_max: None };
+        let user = match user {
+            UserQuery::Name(name) => UserRecord { name: Arc::clone(name), ..some_user() },
+            UserQuery::Hash(_) => some_user(),
+        };
         let hangs = self.0.load(Ordering::Relaxed);
         Box::pin(async move { if hangs { std::future::pending().await } else { Ok(Some(user)) } })
     }
@@ -414,6 +415,52 @@ fn cached_users_are_known_while_the_store_hangs() {
     store.0.store(true, Ordering::Relaxed);
     assert!(matches!(ask(&directory, &answered, 2, "alice"), Answer::Known(_)));
     assert!(matches!(ask(&directory, &answered, 3, "bob"), Answer::Unavailable(_)));
+}
+
+/// The operator's order reaches the directory, and the store fails before the next look-up.
+#[test]
+fn a_user_whom_an_operator_has_changed_is_not_served_in_an_outage() {
+    let store = Failing::default();
+    let options = DirectoryOptions { store_within: Duration::from_millis(20), ..AT_ONCE };
+    let (directory, answered) = start_with(store.clone(), options);
+    let by_hash = UserQuery::Hash(stun_wire::userhash("alice", REALM).unwrap());
+    let ask_by_hash = |ticket| {
+        assert!(directory.find(ticket, CLIENT, REALM.into(), by_hash.clone()));
+        answered.recv().unwrap().1
+    };
+    assert!(matches!(ask(&directory, &answered, 1, "alice"), Answer::Known(_)));
+    assert!(matches!(ask_by_hash(2), Answer::Known(_)));
+    assert!(matches!(ask(&directory, &answered, 3, "bob"), Answer::Known(_)));
+    store.0.store(true, Ordering::Relaxed);
+    directory.forget(REALM, "alice");
+    assert!(directory.known(&REALM.into(), &by_name("alice")).is_none());
+    assert!(matches!(ask(&directory, &answered, 4, "alice"), Answer::Unconfirmed(_)));
+    assert!(matches!(ask_by_hash(5), Answer::Unconfirmed(_)));
+    assert!(matches!(ask(&directory, &answered, 6, "bob"), Answer::Known(_)));
+
+    store.0.store(false, Ordering::Relaxed);
+    while !matches!(ask(&directory, &answered, 7, "alice"), Answer::Known(_)) {}
+    store.0.store(true, Ordering::Relaxed);
+    assert!(matches!(ask(&directory, &answered, 8, "alice"), Answer::Known(_)), "confirmed again");
+}
+
+#[test]
+fn a_look_up_in_flight_brings_no_changed_user_back() {
+    let store = Scripted::default();
+    let (directory, answered) = start(store.clone());
+    for (ticket, name) in [(1, "alice"), (2, "bob")] {
+        assert!(directory.find(ticket, CLIENT, REALM.into(), by_name(name)));
+        store.has_begun(name);
+    }
+    directory.forget(REALM, "alice");
+    store.answer("bob", Ok(true));
+    assert!(matches!(answered.recv().unwrap(), (2, Answer::Known(_))), "not repeated");
+    store.answer("alice", Ok(true));
+    store.has_begun("alice");
+    store.answer("alice", Ok(false));
+    assert!(matches!(answered.recv().unwrap(), (1, Answer::Unknown)));
+    assert!(directory.find(3, CLIENT, REALM.into(), by_name("alice")));
+    assert!(matches!(answered.recv().unwrap(), (3, Answer::Unknown)), "nothing else is cached");
 }
 
 #[test]

@@ -22,7 +22,10 @@ use crate::limits::ACCOUNTS_AT_ONCE;
 use crate::problem::Problem;
 use crate::routes::App;
 use crate::routes::views::row_limit;
-use crate::types::{Account, Accounts, AddAccount, AddedAccount, DeleteAccount, DeletedAccount};
+use crate::types::{
+    Account, Accounts, AddAccount, AddedAccount, DeleteAccount, DeletedAccount, ForgetAccounts,
+    ForgottenAccounts,
+};
 
 const ADVICE: &str = "send {\"name\": \"alice\"}; see /v1/openapi.json for the other fields";
 
@@ -108,7 +111,15 @@ pub(super) async fn add(
     let password = password.map(Secret::new);
     let wish =
         AccountWish { realm: realm.clone(), name, password, allocations_max, replaces: replace };
-    let added = database(&app)?.with(move |users| users.add(wish)).await?;
+    let handle = app.handle.clone();
+    let added = database(&app)?.with(move |users| {
+        let changed = (wish.realm.clone(), wish.name.clone());
+        let added = users.add(wish);
+        // Also after an error: the change may have been made.
+        handle.forget_user(&changed.0, &changed.1);
+        added
+    });
+    let added = added.await?;
     let accounts::AddedAccount { name, generated, replaced } = added;
     tracing::info!(by = caller.name, user = name, realm, replaced, "api: a user was added");
     let password = generated.map(|password| password.expose().clone());
@@ -123,7 +134,14 @@ pub(super) async fn delete(
     let DeleteAccount { name, realm: named, end_sessions } = read(&body)?;
     let realm = realm(&app, &caller, named)?;
     let (of, asked) = (realm.clone(), name.clone());
-    let deleted = database(&app)?.with(move |users| users.delete(&of, &asked)).await?;
+    let handle = app.handle.clone();
+    let deleted = database(&app)?.with(move |users| {
+        let deleted = users.delete(&of, &asked);
+        // Also after an error: the change may have been made.
+        handle.forget_user(&of, &asked);
+        deleted
+    });
+    let deleted = deleted.await?;
     let name = deleted.ok_or_else(|| {
         Problem::not_found(
             format!("there is no user \"{name}\" in realm {realm}"),
@@ -133,6 +151,19 @@ pub(super) async fn delete(
     tracing::info!(by = caller.name, user = name, realm, "api: a user was deleted");
     let ended = if end_sessions { end(&app, &realm, &name).await? } else { 0 };
     Ok(Json(DeletedAccount { realm, name, ended }))
+}
+
+/// Forgets users that were changed in the database by another process.
+pub(super) async fn forget(
+    State(app): State<App>,
+    Extension(caller): Extension<Holder>,
+    body: Bytes,
+) -> Result<Json<ForgottenAccounts>, Problem> {
+    let ForgetAccounts { names, realm: named } = read(&body)?;
+    let realm = realm(&app, &caller, named)?;
+    names.iter().for_each(|name| app.handle.forget_user(&realm, name));
+    tracing::info!(by = caller.name, users = names.len(), realm, "users were changed");
+    Ok(Json(ForgottenAccounts { realm, forgotten: names.len() as u64 }))
 }
 
 /// Ends a user's allocations immediately, and a second time when earlier keys are no longer valid

@@ -284,6 +284,16 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             SchemaGenerator::subschema_for::<types::DeletedAccount>,
         )
     }),
+    by_realm(Operation {
+        body: Some(SchemaGenerator::subschema_for::<types::ForgetAccounts>),
+        ..change(
+            "POST",
+            "/v1/accounts/forget",
+            Role::Admin,
+            "Forgets users that were changed in the database, so that an outage serves no earlier ones",
+            SchemaGenerator::subschema_for::<types::ForgottenAccounts>,
+        )
+    }),
     read(
         "/v1/traces",
         "Clients and users that are logged in detail",

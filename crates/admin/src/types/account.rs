@@ -86,3 +86,23 @@ pub struct DeletedAccount {
     /// Live allocations that were ended.
     pub ended: u64,
 }
+
+/// Body of `POST /v1/accounts/forget`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForgetAccounts {
+    /// Names of users that were changed in the database.
+    pub names: Vec<String>,
+    /// Their realm; by default that of the token, or the server's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub realm: Option<String>,
+}
+
+/// Users that the server knows no longer, until it looks them up again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ForgottenAccounts {
+    /// Their realm.
+    pub realm: String,
+    /// Number of names.
+    pub forgotten: u64,
+}

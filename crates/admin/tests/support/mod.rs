@@ -12,10 +12,10 @@ use admin::api::{self, Access, Rights, Signed, SignedTokenError, SignedTokens, T
 use admin::routes::Routes;
 use admin::{HttpListener, Role, serve};
 use control::{
-    CancelReport, ConfinementInfo, DrainReport, Handle, Minted, MonitoringInfo, OffloadInfo,
+    Asked, CancelReport, ConfinementInfo, DrainReport, Handle, Minted, MonitoringInfo, OffloadInfo,
     OperatorRequest, RecentLog, Refused, ReloadReport, Request, Revocable, Revocation,
-    RevokeReport, ServerInfo, Session, SessionOffload, Wake, WhyNot, WorkerCounters, Workers,
-    mailbox,
+    RevokeReport, ServerInfo, Session, SessionOffload, UserDirectory, UserLookup, Wake, WhyNot,
+    WorkerCounters, Workers, mailbox,
 };
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -34,6 +34,8 @@ pub(crate) const PAGE: &str = "https://app.example.org";
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) tokens: TokenFile,
+    #[allow(dead_code, reason = "not every test program changes users")]
+    pub(crate) forgotten: ForgottenNames,
     directory: PathBuf,
 }
 
@@ -76,6 +78,27 @@ impl Accounts for InMemory {
     fn delete(&self, realm: &str, name: &str) -> Result<Option<String>, AccountError> {
         let key = (realm.to_owned(), name.to_owned());
         Ok(self.0.lock().unwrap().remove(&key).map(|_| name.to_owned()))
+    }
+}
+
+/// Names that were forgotten, with their realms.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ForgottenNames(Arc<Mutex<Vec<(String, String)>>>);
+
+impl ForgottenNames {
+    #[allow(dead_code, reason = "not every test program changes users")]
+    pub(crate) fn take(&self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl UserDirectory for ForgottenNames {
+    fn find(&self, _: UserLookup) -> Asked {
+        Asked::Refused
+    }
+
+    fn forget(&self, realm: &str, name: &str) {
+        self.0.lock().unwrap().push((realm.to_owned(), name.to_owned()));
     }
 }
 
@@ -128,9 +151,15 @@ impl Server {
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).unwrap();
         let path = directory.join("api-tokens.json");
+        let forgotten = ForgottenNames::default();
         let router = api::router(
-            &Routes::new(handle(), || NOW, None, RecentLog::default())
-                .with_accounts(Arc::new(InMemory::default())),
+            &Routes::new(
+                handle().with_users(Arc::new(forgotten.clone())),
+                || NOW,
+                None,
+                RecentLog::default(),
+            )
+            .with_accounts(Arc::new(InMemory::default())),
             Access::new(path.clone())
                 .with_origins(vec![PAGE.to_owned()])
                 .with_signed_tokens(Arc::new(Issuer)),
@@ -138,7 +167,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(serve(HttpListener::Api(listener, tls), router));
-        Self { address, tokens: TokenFile::new(path), directory }
+        Self { address, tokens: TokenFile::new(path), forgotten, directory }
     }
 
     /// A token with this role, named for it.

@@ -304,6 +304,8 @@ impl UserDirectory for Directory {
         self.answer_to.get().unwrap().post(found).unwrap();
         Asked::Taken
     }
+
+    fn forget(&self, _: &str, _: &str) {}
 }
 
 /// The one user there is.

@@ -18,7 +18,7 @@ use stun_wire::{AccessTokenBlock, value};
 use turn_types::{Realm, Secret, UnixSeconds};
 use zeroize::Zeroizing;
 
-use crate::credentials::{Grant, Keys, TokenKeys};
+use crate::credentials::{Grant, Keys, TokenKeyDigest, TokenKeys};
 use crate::io::Refusal;
 use crate::limits::{TOKEN_BYTES_MAX, TOKEN_MAC_KEY_BYTES_MIN};
 use crate::policy::{TokenAlgorithm, TokenAuthority, TokenKey};
@@ -46,7 +46,11 @@ pub(super) fn open(
     if block.mac_key.len() < TOKEN_MAC_KEY_BYTES_MIN {
         return Err(Refusal::BadToken);
     }
-    let keys = TokenKeys { kid: Arc::clone(&key.kid), mac: Secret::new(block.mac_key.into()) };
+    let keys = TokenKeys {
+        kid: Arc::clone(&key.kid),
+        mac: Secret::new(block.mac_key.into()),
+        sealed_by: Some(digest(key)),
+    };
     Ok(Grant {
         realm: realm.clone(),
         user: Arc::clone(&key.kid),
@@ -58,6 +62,23 @@ pub(super) fn open(
         allocations_max: None,
         limits: None,
     })
+}
+
+/// Returns true if the key that encrypts a token is one of the authority's. A key of the same name
+/// is another key. Grants of earlier versions have only the name.
+pub(super) fn is_accepted(authority: &TokenAuthority, token: &TokenKeys) -> bool {
+    let key = authority.key(&token.kid);
+    key.is_some_and(|key| token.sealed_by.is_none_or(|sealed_by| sealed_by == digest(key)))
+}
+
+fn digest(key: &TokenKey) -> TokenKeyDigest {
+    let digest = match &key.algorithm {
+        TokenAlgorithm::Aes128Gcm(key) => Sha256::digest(key.expose()),
+        TokenAlgorithm::Aes256Gcm(key) => Sha256::digest(key.expose()),
+    };
+    let mut first = [0; 16];
+    first.copy_from_slice(&digest[..16]);
+    first
 }
 
 /// The block in a token that was made for us with this key: the server's name is authenticated with

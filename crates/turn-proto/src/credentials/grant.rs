@@ -29,12 +29,18 @@ pub(crate) enum Keys {
     Token(TokenKeys),
 }
 
-/// The session key of an access token, and the name of the key that encrypts the token.
+/// The session key of an access token, and the key that encrypts the token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TokenKeys {
+    /// Name of the encryption key.
     pub(crate) kid: Arc<str>,
     pub(crate) mac: Secret<Arc<[u8]>>,
+    /// Encryption key; `None` in grants of earlier versions.
+    pub(crate) sealed_by: Option<TokenKeyDigest>,
 }
+
+/// Digest of an encryption key, which tells it from a later key of the same name.
+pub(crate) type TokenKeyDigest = [u8; 16];
 
 fields!(Grant {
     1 => realm,
@@ -47,7 +53,7 @@ fields!(Grant {
     8 => other_spelling or None,
 });
 fields!(UserKeys { 1 => md5, 2 => sha256 });
-fields!(TokenKeys { 1 => kid, 2 => mac });
+fields!(TokenKeys { 1 => kid, 2 => mac, 3 => sealed_by or None });
 
 variants!(Keys, "kind of keys" { 1 => LongTerm(keys), 2 => Token(keys) });
 
@@ -162,7 +168,11 @@ impl Grant {
     /// Returns true if `other` may take the allocation of this grant to another 5-tuple. A token
     /// has to be the one shown last: a kid is shared by many users.
     pub(crate) fn may_be_moved_by(&self, other: &Self) -> bool {
-        self.is_same_user(other) && (!other.keys.are_of_token() || self.keys == other.keys)
+        let same_token = match (&self.keys, &other.keys) {
+            (Keys::Token(own), Keys::Token(shown)) => own.kid == shown.kid && own.mac == shown.mac,
+            (Keys::LongTerm(_) | Keys::Token(_), _) => true,
+        };
+        self.is_same_user(other) && same_token
     }
 
     /// Takes over the name, keys and expiry of a token in a Refresh. The account of the quotas
@@ -227,7 +237,7 @@ mod tests {
 
     fn token(byte: u8) -> Grant {
         let mac = Secret::new(Arc::from([byte; 20]));
-        grant("kid", Keys::Token(TokenKeys { kid: "kid".into(), mac }))
+        grant("kid", Keys::Token(TokenKeys { kid: "kid".into(), mac, sealed_by: None }))
     }
 
     #[test]

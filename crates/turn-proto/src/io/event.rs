@@ -76,6 +76,9 @@ pub enum UserAnswer {
     /// The database failed, or gave no answer in time. The client of an allocation continues with
     /// its last known keys; any other gets 500 and tries again.
     Unavailable,
+    /// The database failed, and an operator has changed the user since the last answer. Earlier
+    /// keys are not valid: any client gets 500 and tries again.
+    Unconfirmed,
     /// The database was not asked, as too many look-ups wait. No client is served; over UDP the
     /// request is dropped, and the client retransmits.
     Overloaded,

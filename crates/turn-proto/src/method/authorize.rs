@@ -174,8 +174,8 @@ fn check_credential(policy: &Policy, grant: &Grant) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Compares the keys of a grant with the user's present ones. An outage of the database refuses no
-/// user: the keys were right before the question.
+/// Compares the keys of a grant with the user's present ones. An outage of the database refuses
+/// only users that an operator has changed: the keys were right before the question.
 fn confirm(grant: &Grant, answer: &UserAnswer) -> Result<(), Refusal> {
     match answer {
         UserAnswer::Known(user) if Keys::LongTerm(user.keys) == grant.keys => Ok(()),
@@ -183,5 +183,6 @@ fn confirm(grant: &Grant, answer: &UserAnswer) -> Result<(), Refusal> {
         UserAnswer::Unknown => Err(Refusal::UnknownUser),
         UserAnswer::Overloaded => Err(Refusal::UserLookupsOverloaded),
         UserAnswer::Unavailable => Ok(()),
+        UserAnswer::Unconfirmed => Err(Refusal::UserDatabaseUnavailable),
     }
 }

@@ -8,6 +8,7 @@ use core::time::Duration;
 use turn_types::{Instant, IpFamily, PendingId, RelayId, RelayProtocol, RelayedAddr};
 
 use super::allocate::{Allocate, write_allocation};
+use crate::credentials::Grant;
 use crate::io::{
     Command, OpenRelayError, Refusal, ReplyBuffer, RequestedAddresses, Responder, Traffic, Verdict,
 };
@@ -15,7 +16,7 @@ use crate::limits::PORT_ATTEMPTS_MAX;
 use crate::policy::prefixes::ClaimedAddress;
 use crate::policy::{Policy, PortRequirement};
 use crate::store::{
-    Allocation, Bucket, Channels, ClaimedPort, History, Mobility, PeerConnections,
+    Account, Allocation, Bucket, Channels, ClaimedPort, History, Mobility, PeerConnections,
     PendingAllocation, Permissions, PolicyRevision, RelaySocket, Reservation, SocketState, Wait,
     Waiting,
 };
@@ -38,7 +39,8 @@ impl Allocate<'_> {
     ) -> Result<(), Refusal> {
         match allocation.wanted.relayed {
             RequestedAddresses::Reserved(token) => {
-                let reservation = self.registry.redeem(token, &allocation.grant.realm, now);
+                let is_own = |account: &Account| may_redeem(&allocation.grant, account);
+                let reservation = self.registry.redeem(token, is_own, now);
                 let reservation = reservation.ok_or(Refusal::BadReservationToken)?;
                 let family = reservation.relayed.family();
                 let port = self.claim_reserved(policy, reservation)?;
@@ -378,4 +380,11 @@ impl Allocate<'_> {
         *self.sweep_at = Some(expires.earliest(*self.sweep_at));
         Ok(Some(token))
     }
+}
+
+/// Returns true if a client may use a reservation that an account made. A token does not name its
+/// user: any token of the realm may.
+fn may_redeem(grant: &Grant, account: &Account) -> bool {
+    let is_own = account.name == grant.account || grant.keys.are_of_token();
+    is_own && account.realm == grant.realm
 }

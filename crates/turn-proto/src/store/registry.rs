@@ -389,17 +389,17 @@ impl RegistryHandle {
     }
 
     /// Takes out the reservation with this token, which is good for one Allocate. `None` if it is
-    /// unknown, used, expired, or of another realm.
+    /// unknown, used, expired, or not of an account that `is_own` selects.
     pub(crate) fn redeem(
         &self,
         token: [u8; 8],
-        realm: &Realm,
+        is_own: impl Fn(&Account) -> bool,
         now: Instant,
     ) -> Option<Reservation> {
         self.with(|registry| {
             registry.sweep(now);
             let entry = registry.reservations.get(&token);
-            entry.filter(|entry| entry.held.account.realm == *realm)?;
+            entry.filter(|entry| is_own(&entry.held.account))?;
             registry.remove_reservation(token)
         })
     }

@@ -21,7 +21,7 @@ fn a_new_allocation_is_empty() {
 }
 
 #[test]
-fn a_token_is_good_once_for_anybody_anywhere() {
+fn a_token_is_good_once_for_its_user_anywhere() {
     // 8656-7.2-20, 8656-7.2-22
     let mut world = World::new();
     for port in 1..=10 {
@@ -33,7 +33,7 @@ fn a_token_is_good_once_for_anybody_anywhere() {
         let (even, token) = (reply.relayed()[0], reply.token().unwrap());
         assert!(even.port().is_multiple_of(2));
         let redeem = |builder: &mut MessageBuilder<'_>| _ = builder.reservation_token(token);
-        let mut other = Client::v6(port).over(Transport::Tcp).as_bob();
+        let mut other = Client::v6(port).over(Transport::Tcp);
         let odd = other.try_allocate(&mut world, redeem).success();
         assert_eq!(odd.relayed(), [std::net::SocketAddr::new(even.ip(), even.port() + 1)]);
         assert_eq!(odd.token(), None);
@@ -95,7 +95,8 @@ fn a_refusal_does_not_cost_the_token() {
     let token = reply.token().unwrap();
     let redeem = |builder: &mut MessageBuilder<'_>| _ = builder.reservation_token(token);
     Client::new(2).try_allocate(&mut world, redeem).refused(486);
-    Client::new(3).as_bob().try_allocate(&mut world, redeem).success();
+    client.refresh(&mut world, Some(0)).success();
+    Client::new(3).try_allocate(&mut world, redeem).success();
 }
 
 #[test]
@@ -490,4 +491,15 @@ mod waiting {
         assert!(world.sockets.is_empty());
         assert_eq!(world.server.poll_timeout(), None);
     }
+}
+
+/// Another user of the realm may have the token, not the port.
+#[test]
+fn a_reservation_is_redeemed_by_its_user() {
+    let mut world = World::new();
+    let reply = Client::new(1).try_allocate(&mut world, |b| _ = b.even_port(true)).success();
+    let token = reply.token().unwrap();
+    let redeem = |builder: &mut MessageBuilder<'_>| _ = builder.reservation_token(token);
+    Client::new(2).as_bob().try_allocate(&mut world, redeem).refused(508);
+    Client::new(3).try_allocate(&mut world, redeem).success();
 }

@@ -42,7 +42,7 @@ fn describe(reload: &Reload) -> String {
     }
     if let Some(ended) = reload.ended {
         parts.push(format!(
-            "sessions ended, as their secret or key counts no longer: {}",
+            "sessions ended, as their secret, key or realm counts no longer: {}",
             output::grouped(ended)
         ));
     }

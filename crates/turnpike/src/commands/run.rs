@@ -230,7 +230,8 @@ impl Launch<'_> {
         prepared: Prepared,
     ) -> Result<()> {
         let (handle, requests) = Handle::new(prepared.workers, prepared.info);
-        let handle = handle.with_traces(prepared.traces).with_lost_lines(self.log.lines_lost());
+        let handle = handle.with_traces(prepared.traces).with_users(prepared.users);
+        let handle = handle.with_lost_lines(self.log.lines_lost());
         handle.set_configuration(reload::in_force(&self.settings));
         let (operators, monitoring) = self.routes(&handle, &prepared.kernel_path, users.accounts);
         let certificates = &prepared.reloadable.certificates;

@@ -10,12 +10,14 @@ mod show;
 
 use std::path::PathBuf;
 
+use admin::types::ForgetAccounts;
 use anyhow::anyhow;
 use serde::Serialize;
 use settings::Settings;
 use user_db::{Page, Position, UserEditor, UserSummary};
 
 use crate::cli::{self, PathOptions};
+use crate::commands::ask_if_running;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Align, Table};
 use crate::{first_start, paths, users};
@@ -37,8 +39,14 @@ struct Deleted {
     username: String,
 }
 
+/// Names in one request to the server, which takes 16 KiB: a name has 508 bytes at most, and twice
+/// as many in JSON.
+const NAMES_SENT: usize = 12;
+
 /// The users of one realm.
-struct Database {
+struct Database<'a> {
+    /// Options that name the running server.
+    paths: &'a PathOptions,
     store: Box<dyn UserEditor>,
     realm: String,
     /// The data directory.
@@ -75,9 +83,9 @@ pub(crate) fn run(paths: &PathOptions, args: cli::User) -> Result<()> {
     }
 }
 
-impl Database {
+impl<'a> Database<'a> {
     /// Opens the database of the configuration; only a command that adds users makes one.
-    fn open(paths: &PathOptions, realm: Option<&str>, adds: bool) -> Result<Self> {
+    fn open(paths: &'a PathOptions, realm: Option<&str>, adds: bool) -> Result<Self> {
         let configuration = paths::load(paths)?;
         let settings = &configuration.settings;
         if !adds {
@@ -98,7 +106,27 @@ impl Database {
         if adds && !settings.auth.users {
             eprintln!("note: auth.users is false in the configuration, so users may not relay");
         }
-        Ok(Self { store, realm, directory: settings.data.directory.clone() })
+        Ok(Self { paths, store, realm, directory: settings.data.directory.clone() })
+    }
+
+    /// Makes a running server forget users that were changed: it would serve them as they were if
+    /// the database failed now.
+    fn tell_server(&self, names: &[&str]) {
+        let told = ask_if_running(self.paths, async |client| {
+            for names in names.chunks(NAMES_SENT) {
+                let names = names.iter().map(|name| (*name).to_owned()).collect();
+                let users = ForgetAccounts { names, realm: Some(self.realm.clone()) };
+                client.forget_accounts(&users).await?;
+            }
+            Ok(())
+        });
+        if let Err(failure) = told {
+            eprintln!(
+                "warning: the running server may serve the earlier user for an hour if the \
+                 database fails: {}",
+                failure.reason()
+            );
+        }
     }
 }
 
@@ -133,7 +161,7 @@ fn most(allocations_max: Option<u32>) -> String {
     }
 }
 
-fn list(database: &mut Database, output: cli::Output) -> Result<()> {
+fn list(database: &mut Database<'_>, output: cli::Output) -> Result<()> {
     let users = all(database)?;
     if output.json {
         let listed: Vec<Listed> = users
@@ -162,7 +190,7 @@ fn list(database: &mut Database, output: cli::Output) -> Result<()> {
 }
 
 /// Every user of the realm, page by page.
-fn all(database: &mut Database) -> Result<Vec<UserSummary>> {
+fn all(database: &mut Database<'_>) -> Result<Vec<UserSummary>> {
     let mut users: Vec<UserSummary> = Vec::new();
     loop {
         let position =
@@ -178,7 +206,7 @@ fn all(database: &mut Database) -> Result<Vec<UserSummary>> {
 }
 
 fn delete(
-    database: &mut Database,
+    database: &mut Database<'_>,
     name: &str,
     end_sessions: bool,
     output: cli::Output,
@@ -186,7 +214,10 @@ fn delete(
     let name = user_db::prepared_name(name).map_err(Failure::usage)?;
     let realm = database.realm.clone();
     first_start::forget(&database.directory, &realm, &name)?;
-    if !database.store.delete(&realm, &name)? {
+    let deleted = database.store.delete(&realm, &name);
+    // Also after an error: the user may have been deleted.
+    database.tell_server(&[&name]);
+    if !deleted? {
         return Err(unknown(&name, &realm));
     }
     if output.json {

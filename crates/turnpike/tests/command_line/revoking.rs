@@ -228,3 +228,26 @@ fn a_deleted_user_is_cut_off_on_request() {
     assert!(stderr(&deleted).contains("2 sessions were ended"), "{deleted:?}");
     assert!(call.sessions().is_empty());
 }
+
+/// The server would serve earlier keys if the database failed now.
+#[test]
+fn a_running_server_is_told_of_changed_users() {
+    let mut scene = Scene::start();
+    let config = path(&scene.file).to_owned();
+    for change in [
+        &["add", "ann"][..],
+        &["add", "ann", "--replace"],
+        &["password", "ann"],
+        &["set", "ann", "--allocations-max", "3"],
+        &["delete", "ann"],
+    ] {
+        let changed = scene.ask(&[&["user"], change, &["--config", &config]].concat());
+        assert!(changed.status.success(), "{changed:?}");
+        scene.server.wait_for("users were changed");
+    }
+    scene.server.signal("TERM");
+    scene.server.wait_for("stopped");
+    assert!(scene.server.process.wait().unwrap().success());
+    let added = scene.ask(&["user", "add", "ann", "--config", &config]);
+    assert!(added.status.success() && !stderr(&added).contains("warning"), "{added:?}");
+}

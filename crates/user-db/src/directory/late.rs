@@ -4,12 +4,13 @@
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::changes::ChangeCount;
 use crate::cache::Question;
 use crate::limits::{LATE_FOR, LATE_MAX};
 use crate::store::{Lookup, UserRecord};
 
-/// Response of a late look-up, with the number of cache clears before the look-up.
-pub(super) type LateAnswer = (Question, u64, Option<UserRecord>);
+/// Response of a late look-up, with the number of changes before the look-up.
+pub(super) type LateAnswer = (Question, ChangeCount, Option<UserRecord>);
 
 /// Late look-ups, followed for [`LATE_FOR`] at most.
 #[derive(Debug, Default)]
@@ -20,14 +21,14 @@ impl LateLookups {
     pub(super) fn follow(
         &mut self,
         question: Question,
-        clears: u64,
+        after: ChangeCount,
         lookup: Lookup<Option<UserRecord>>,
     ) -> bool {
         let has_space = self.0.len() < LATE_MAX;
         if has_space {
             self.0.spawn(async move {
                 let found = timeout(LATE_FOR, lookup).await.ok()?.ok()?;
-                Some((question, clears, found))
+                Some((question, after, found))
             });
         }
         has_space

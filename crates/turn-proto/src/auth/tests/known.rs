@@ -73,6 +73,25 @@ fn the_key_of_an_allocation_proves_nothing_for_another_user_or_realm() {
     }
 }
 
+/// An outage prolongs no allocation of a user whom an operator has changed since the last answer.
+#[test]
+fn a_changed_user_is_not_prolonged_by_an_outage() {
+    let policy = policy();
+    let known = Grant {
+        user: "ann".into(),
+        keys: Keys::LongTerm(keys("ann", "right")),
+        ..Grant::anonymous(REALM.into())
+    };
+    let bytes = Ask::by("ann", "right", &policy).with(|ask| ask.method = Method::REFRESH).bytes();
+    let message = Message::parse(&bytes).unwrap();
+    let step = |answer| {
+        let rules = policy.own_rules();
+        authenticate_found(rules, NOW, client(), &message, Some(&known), &answer)
+    };
+    assert!(matches!(step(UserAnswer::Unavailable), AuthStep::Granted(..)));
+    assert_eq!(refused(&step(UserAnswer::Unconfirmed)), Refusal::UserDatabaseUnavailable);
+}
+
 #[test]
 fn a_removed_secret_refreshes_nothing_and_asks_nobody() {
     let policy = policy();

@@ -45,7 +45,7 @@ enum Kind {
 /// Adds the users on standard input; `replace` also changes those that exist. The limit is that of
 /// lines without one.
 pub(super) fn add(
-    database: &mut Database,
+    database: &mut Database<'_>,
     allocations_max: Option<u32>,
     replace: bool,
     output: cli::Output,
@@ -63,7 +63,7 @@ pub(super) fn add(
 }
 
 /// Changes keys and limits of the users on standard input.
-pub(super) fn set(database: &mut Database, output: cli::Output) -> Result<()> {
+pub(super) fn set(database: &mut Database<'_>, output: cli::Output) -> Result<()> {
     let plan = |line: &Line, before: Option<&UserRecord>, realm: &str| {
         if before.is_none() {
             return Err(format!("there is no user {}", line.name));
@@ -87,7 +87,7 @@ fn new_user(
 }
 
 fn apply(
-    database: &mut Database,
+    database: &mut Database<'_>,
     plan: impl Fn(&Line, Option<&UserRecord>, &str) -> Result<Kind, String>,
     output: cli::Output,
 ) -> Result<()> {
@@ -106,7 +106,10 @@ fn apply(
         return Err(refused(wrong, &realm));
     }
     let mut done = Done { realm, ..Done::default() };
-    write(&mut *database.store, &done.realm, &changes)?;
+    let written = write(&mut *database.store, &done.realm, &changes);
+    let names: Vec<&str> = changes.iter().map(|change| &*change.name).collect();
+    database.tell_server(&names);
+    written?;
     for Change { name, before, kind, .. } in &changes {
         match before {
             None => done.added += 1,

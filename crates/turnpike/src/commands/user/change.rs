@@ -28,7 +28,7 @@ struct Limited {
     allocations_max: Option<u32>,
 }
 
-pub(super) fn add(database: &mut Database, args: cli::UserAdd) -> Result<()> {
+pub(super) fn add(database: &mut Database<'_>, args: cli::UserAdd) -> Result<()> {
     let Some(name) = args.name else {
         return bulk::add(database, args.allocations_max, args.replace, args.output);
     };
@@ -37,27 +37,33 @@ pub(super) fn add(database: &mut Database, args: cli::UserAdd) -> Result<()> {
         .map_err(Failure::usage)?;
     let replaced = if args.replace {
         first_start::forget(&database.directory, user.realm(), user.name())?;
-        database.store.replace(&user)?
+        let replaced = database.store.replace(&user);
+        database.tell_server(&[user.name()]);
+        replaced?
     } else {
-        database.store.add(&user).map_err(refused)?;
+        let added = database.store.add(&user);
+        database.tell_server(&[user.name()]);
+        added.map_err(refused)?;
         false
     };
     let verb = if replaced { "was replaced" } else { "was added" };
     tell(&user, password.generated, (verb, replaced), args.output)
 }
 
-pub(super) fn password(database: &mut Database, args: cli::UserPassword) -> Result<()> {
+pub(super) fn password(database: &mut Database<'_>, args: cli::UserPassword) -> Result<()> {
     let password = Password::of(args.password)?;
     let user = NewUser::new(&database.realm, &args.name, &password.secret, None)
         .map_err(Failure::usage)?;
-    if !database.store.set_keys(&user)? {
+    let changed = database.store.set_keys(&user);
+    database.tell_server(&[user.name()]);
+    if !changed? {
         return Err(unknown(user.name(), &database.realm));
     }
     first_start::forget(&database.directory, user.realm(), user.name())?;
     tell(&user, password.generated, ("has a new password", true), args.output)
 }
 
-pub(super) fn set(database: &mut Database, args: &cli::UserSet) -> Result<()> {
+pub(super) fn set(database: &mut Database<'_>, args: &cli::UserSet) -> Result<()> {
     // The command line has both, or neither and lines.
     let (Some(name), Some(cli::AllocationsMax(allocations_max))) =
         (&args.name, args.allocations_max)
@@ -66,7 +72,9 @@ pub(super) fn set(database: &mut Database, args: &cli::UserSet) -> Result<()> {
     };
     let name = user_db::prepared_name(name).map_err(Failure::usage)?;
     let realm = database.realm.clone();
-    if !database.store.set_allocations_max(&realm, &name, allocations_max)? {
+    let changed = database.store.set_allocations_max(&realm, &name, allocations_max);
+    database.tell_server(&[&name]);
+    if !changed? {
         return Err(unknown(&name, &realm));
     }
     if args.output.json {

@@ -38,7 +38,7 @@ struct Exported {
     sha256: Option<String>,
 }
 
-pub(super) fn show(database: &mut Database, name: &str, output: cli::Output) -> Result<()> {
+pub(super) fn show(database: &mut Database<'_>, name: &str, output: cli::Output) -> Result<()> {
     let name = user_db::prepared_name(name).map_err(Failure::usage)?;
     let realm = database.realm.clone();
     let user = database.store.user(&realm, &UserQuery::Name(name.as_str().into()))?;
@@ -55,7 +55,7 @@ pub(super) fn show(database: &mut Database, name: &str, output: cli::Output) -> 
 }
 
 /// The user in the list of users, which knows its age.
-fn summary(database: &mut Database, name: &str) -> Result<Option<UserSummary>> {
+fn summary(database: &mut Database<'_>, name: &str) -> Result<Option<UserSummary>> {
     let is_it = |user: &UserSummary| user.name == name;
     // Most often it is on the page that begins behind its name without the last character.
     let mut before = name.to_owned();
@@ -90,7 +90,7 @@ fn describe(shown: &Shown) -> String {
     )
 }
 
-pub(super) fn export(database: &mut Database, args: &cli::UserExport) -> Result<()> {
+pub(super) fn export(database: &mut Database<'_>, args: &cli::UserExport) -> Result<()> {
     let users = all(database)?;
     if let Some(file) = &args.keys {
         return export_keys(database, users, file);
@@ -105,7 +105,7 @@ pub(super) fn export(database: &mut Database, args: &cli::UserExport) -> Result<
 }
 
 /// Writes the users with their keys to a new file of its owner alone.
-fn export_keys(database: &mut Database, users: Vec<UserSummary>, path: &Path) -> Result<()> {
+fn export_keys(database: &mut Database<'_>, users: Vec<UserSummary>, path: &Path) -> Result<()> {
     let refused = |error: std::io::Error| {
         let failure = Failure::failed(anyhow!("cannot write {}: {error}", path.display()));
         if error.kind() == ErrorKind::AlreadyExists {
@@ -132,7 +132,11 @@ fn export_keys(database: &mut Database, users: Vec<UserSummary>, path: &Path) ->
     ))
 }
 
-fn write_keys(database: &mut Database, users: Vec<UserSummary>, file: NewFile) -> Result<NewFile> {
+fn write_keys(
+    database: &mut Database<'_>,
+    users: Vec<UserSummary>,
+    file: NewFile,
+) -> Result<NewFile> {
     let mut out = BufWriter::new(file);
     for user in users {
         let query = UserQuery::Name(user.name.as_str().into());
