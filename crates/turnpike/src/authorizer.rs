@@ -22,18 +22,16 @@ mod outage;
 mod questions;
 
 pub(crate) use self::answer::Limits;
+use self::answer::NoAnswer;
 use self::kept::KeptAnswers;
 use self::outage::Outage;
 use self::questions::{DroppedQuestion, OpenQuestion, Questions};
 
-/// Additional wait for a response after the deadline. The question keeps its slot: the service may
-/// still work on it, and 128 questions of 0.9 s each take as long. A late response shows that the
+/// Additional wait for a response after the deadline, unless a later question is answered. The
+/// question keeps its slot: the service may still work on it, and 128 questions of 0.9 s each take
+/// as long. A late response shows that the
 /// service is alive.
 const LATE_FOR: Duration = Duration::from_secs(120);
-
-/// Pause before a question is sent again to a service that has failed: a load balancer may choose
-/// another server. It is sent again until its deadline.
-const AGAIN_AFTER: Duration = Duration::from_millis(250);
 
 /// Interval of the search for questions that have waited too long.
 const WATCH_EVERY: Duration = Duration::from_millis(500);
@@ -100,19 +98,6 @@ struct Asking {
     workers: Workers,
 }
 
-/// Reason for a question without an answer.
-#[derive(Debug)]
-enum NoAnswer {
-    /// The service sent no response in time.
-    Silent(String),
-    /// No connection, or a response of a server that fails.
-    Failed(String),
-    /// A response without a decision.
-    Unusable(String),
-    /// Too many questions for the service.
-    Busy,
-}
-
 impl Authorizer for WebService {
     fn ask(&self, request: AuthorizationRequest) -> Option<Authorization> {
         if let Some(kept) = self.asking.kept(&request.applicant) {
@@ -167,34 +152,59 @@ impl Asking {
 
     /// Sends a question, posts the answer, and passes the slot on.
     async fn put(self: Arc<Self>, question: OpenQuestion) {
-        let (asked, applicant) = (Instant::now(), question.request.applicant.clone());
-        let mut response = pin!(self.ask_again(asked, &applicant));
-        if let Ok(response) = tokio::time::timeout(self.answer_within, &mut response).await {
-            let answer = self.judge(&applicant, response);
-            let request = self.questions.close(question, Instant::now());
-            self.post(&request, answer);
-            return self.open_waiting();
+        let applicant = question.request.applicant.clone();
+        let mut response = pin!(self.ask(&applicant));
+        match tokio::time::timeout(self.answer_within, &mut response).await {
+            Ok(Err(failure @ (NoAnswer::Failed(_) | NoAnswer::Busy))) if !self.is_silent() => {
+                return self.put_back(question, failure).await;
+            }
+            Ok(response) => {
+                let answer = self.judge(&applicant, response);
+                let request = self.questions.close(question, Instant::now());
+                self.post(&request, answer);
+                return self.open_waiting();
+            }
+            Err(_) => {}
         }
         let silence = NoAnswer::Silent(HttpError::TooSlow.to_string());
         let answer = self.judge(&applicant, Err(silence));
-        self.questions.miss();
-        self.post(&question.request, answer);
+        let (request, late, lost) = self.questions.miss(question);
+        self.post(&request, answer);
         self.open_waiting();
-        // For the client's next request.
-        if let response @ Ok(_) = response.await {
-            self.judge(&applicant, response);
+        tokio::select! {
+            // For the client's next request.
+            response = response => if let Ok(answer) = response {
+                self.judge(&applicant, Ok(answer));
+            },
+            _ = lost => {}
         }
-        self.questions.close_late(question);
+        self.questions.close_late(late);
         self.open_waiting();
     }
 
-    /// Responds to the client of a question that is not sent.
+    /// Repeats a question after a failure, when the questions of others had their turn.
+    async fn put_back(self: &Arc<Self>, question: OpenQuestion, failure: NoAnswer) {
+        let (pause, dropped) = self.questions.put_back(question, failure, Instant::now());
+        if let Some(dropped) = dropped {
+            self.refuse(dropped);
+        }
+        tokio::time::sleep(pause).await;
+        self.open_waiting();
+    }
+
+    /// Returns true in an outage: the service fails, and has decided about no client for a while.
+    fn is_silent(&self) -> bool {
+        self.outage.is_silent_for(self.answer_within)
+    }
+
+    /// Responds to the client of a question that leaves the queue.
     fn refuse(&self, dropped: DroppedQuestion) {
         match dropped {
-            DroppedQuestion::Late(request) if self.outage.is_silent_for(self.answer_within) => {
-                self.post(&request, Authorization::Unavailable);
+            DroppedQuestion::Late(request, failure) => {
+                let answer = self.judge(&request.applicant, Err(failure));
+                self.post(&request, answer);
             }
-            DroppedQuestion::Late(request) | DroppedQuestion::Crowded(request) => {
+            DroppedQuestion::Crowded(request) => {
                 self.outage.overloaded();
                 self.post(&request, Authorization::Overloaded);
             }
@@ -228,12 +238,13 @@ impl Asking {
                 }
                 answer
             }
+            Err(NoAnswer::Unsent) if self.is_silent() => Authorization::Unavailable,
             // The service has answered other questions: it has more than it serves in time.
             Err(NoAnswer::Silent(_)) if is_alive() => {
                 self.outage.overloaded();
                 Authorization::Overloaded
             }
-            Err(NoAnswer::Busy) => {
+            Err(NoAnswer::Busy | NoAnswer::Unsent) => {
                 self.outage.overloaded();
                 Authorization::Overloaded
             }
@@ -246,23 +257,6 @@ impl Asking {
                 self.outage.unusable(&why);
                 Authorization::Unusable
             }
-        }
-    }
-
-    /// Asks until the service does not fail, or the deadline. Asks once in an outage.
-    async fn ask_again(
-        &self,
-        asked: Instant,
-        applicant: &Applicant,
-    ) -> std::result::Result<Authorization, NoAnswer> {
-        loop {
-            let response = self.ask(applicant).await;
-            let is_failure = matches!(response, Err(NoAnswer::Failed(_)));
-            let is_over = asked.elapsed() + AGAIN_AFTER >= self.answer_within;
-            if !is_failure || is_over || self.outage.is_silent_for(self.answer_within) {
-                return response;
-            }
-            tokio::time::sleep(AGAIN_AFTER).await;
         }
     }
 

@@ -463,11 +463,14 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
             Ok(Done::Revision(revision)) => self.checked(now, revision),
             Ok(Done::User { question, after, asked, found }) => {
                 self.window.note(now.saturating_duration_since(asked), self.waiting.len());
+                if found.is_ok() {
+                    self.late.end_before(asked);
+                }
                 self.found(now, question, after, found);
             }
             Ok(Done::Late { question, after, asked, lookup }) => {
                 self.window.miss(self.waiting.len());
-                if !self.late.follow(question.clone(), after, lookup) {
+                if !self.late.follow(asked, question.clone(), after, lookup) {
                     self.window.end_late();
                 }
                 self.missed(now, &question, asked);

@@ -10,6 +10,21 @@ use turn_types::Prefix;
 
 use crate::json_object::JsonObject;
 
+/// Reason for a question without an answer.
+#[derive(Debug)]
+pub(super) enum NoAnswer {
+    /// The question was not sent in time.
+    Unsent,
+    /// No response in time.
+    Silent(String),
+    /// No connection, or a response of a server that fails.
+    Failed(String),
+    /// A response without a decision.
+    Unusable(String),
+    /// Too many questions for the service.
+    Busy,
+}
+
 /// A question.
 #[derive(Debug, Serialize)]
 struct Question<'a> {

@@ -1,12 +1,16 @@
 //! Questions to the authorizer: a limited number is open, and others wait, sorted by the recent
 //! questions of accounts and networks. No user takes all slots of a slow service.
 
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use control::AuthorizationRequest;
 use fair_share::{Claimant, FairQueue, LOGGED_IN, Share, Slots, USERS, Window, system_hasher};
+use tokio::sync::oneshot;
 use turn_proto::Applicant;
+
+use super::answer::NoAnswer;
 
 /// Maximum number of open questions, each with a connection. With an answer in 10 ms they are
 /// 12,800 a second.
@@ -21,6 +25,11 @@ const WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Part of the window for one account, as a divisor: the questions of one account may be slow.
 const ACCOUNT_SHARE: usize = 8;
+
+/// Pause after a failure of the service, and the longest pause after several: the questions of
+/// others come before a repetition.
+const PAUSE_MIN: Duration = Duration::from_millis(25);
+const PAUSE_MAX: Duration = Duration::from_millis(250);
 
 /// Number of waiting questions searched for the next question: some microseconds.
 const LOOKED_AT: usize = 64;
@@ -41,21 +50,49 @@ struct State {
     open: Slots,
     /// Number of open questions that the service answers promptly.
     window: Window,
-    /// Open questions past their deadlines.
-    late: usize,
+    /// Open questions past their deadlines, in the order of the misses.
+    late: VecDeque<LateQuestion>,
+    /// Number of late questions so far.
+    missed: u64,
+    pause: Pause,
     waiting: FairQueue<WaitingQuestion>,
+}
+
+/// Pause after failures of the service: a rate limit, or a failing server of several.
+#[derive(Debug, Default)]
+struct Pause {
+    until: Option<Instant>,
+    /// Failures since the last decision.
+    failures: u32,
 }
 
 #[derive(Debug)]
 struct WaitingQuestion {
     request: AuthorizationRequest,
     asked: Instant,
+    /// Failure of the last attempt.
+    failure: Option<NoAnswer>,
 }
+
+/// A late question with its slot.
+#[derive(Debug)]
+struct LateQuestion {
+    id: LateId,
+    opened: Instant,
+    share: Share,
+    /// Dropped to end the wait.
+    _wait: oneshot::Sender<()>,
+}
+
+/// Identifier of a late question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LateId(u64);
 
 /// An open question with its slot.
 #[derive(Debug)]
 pub(super) struct OpenQuestion {
     pub(super) request: AuthorizationRequest,
+    asked: Instant,
     opened: Instant,
     share: Share,
 }
@@ -65,8 +102,22 @@ pub(super) struct OpenQuestion {
 pub(super) enum DroppedQuestion {
     /// The queue was full, and evicted this question.
     Crowded(AuthorizationRequest),
-    /// A wait of [`WAIT_MAX`] is over.
-    Late(AuthorizationRequest),
+    /// A wait of [`WAIT_MAX`] is over, perhaps after failures.
+    Late(AuthorizationRequest, NoAnswer),
+}
+
+impl Pause {
+    /// Starts the pause after a failure. Each further failure makes the pause longer.
+    fn begin(&mut self, now: Instant) -> Duration {
+        self.failures += 1;
+        let pause = PAUSE_MAX.min(PAUSE_MIN * self.failures);
+        self.until = Some(now + pause);
+        pause
+    }
+
+    fn is_on(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
 }
 
 impl Questions {
@@ -74,7 +125,8 @@ impl Questions {
         let open = Slots::new(&LOGGED_IN, OPEN_MAX, system_hasher());
         let window = Window::new(OPEN_MAX as usize);
         let waiting = FairQueue::new(&USERS, WAITING_MAX, DELAY, system_hasher());
-        let state = Mutex::new(State { open, window, late: 0, waiting });
+        let (late, pause) = (VecDeque::new(), Pause::default());
+        let state = Mutex::new(State { open, window, late, missed: 0, pause, waiting });
         Self { started: Instant::now(), state }
     }
 
@@ -84,9 +136,12 @@ impl Questions {
         request: AuthorizationRequest,
         now: Instant,
     ) -> Option<DroppedQuestion> {
+        self.queue(WaitingQuestion { request, asked: now, failure: None }, now)
+    }
+
+    fn queue(&self, question: WaitingQuestion, now: Instant) -> Option<DroppedQuestion> {
         let since = turn_types::Instant::ZERO + now.saturating_duration_since(self.started);
-        let applicant = request.applicant.clone();
-        let question = WaitingQuestion { request, asked: now };
+        let applicant = question.request.applicant.clone();
         let dropped = self.lock().waiting.push(since, &claimant(&applicant), question);
         dropped.map(|dropped| DroppedQuestion::Crowded(dropped.request))
     }
@@ -96,12 +151,14 @@ impl Questions {
     /// # Errors
     /// The next question has waited for too long.
     pub(super) fn take(&self, now: Instant) -> Option<Result<OpenQuestion, DroppedQuestion>> {
-        let State { open, window, late, waiting } = &mut *self.lock();
+        let State { open, window, late, pause, waiting, .. } = &mut *self.lock();
         let first = waiting.first()?;
         if now.saturating_duration_since(first.asked) >= WAIT_MAX {
-            return waiting.pop().map(|late| Err(DroppedQuestion::Late(late.request)));
+            let WaitingQuestion { request, failure, .. } = waiting.pop()?;
+            let failure = failure.unwrap_or(NoAnswer::Unsent);
+            return Some(Err(DroppedQuestion::Late(request, failure)));
         }
-        if open.held() as usize - *late >= window.size() {
+        if pause.is_on(now) || open.held() as usize - late.len() >= window.size() {
             return None;
         }
         // The first questions may be of accounts whose others are open.
@@ -110,34 +167,71 @@ impl Questions {
             let claimant = claimant(&question.request.applicant);
             open.check(&claimant).is_ok() && (open.held_by_account(&claimant) as usize) < most
         };
-        let request = waiting.pop_where(LOOKED_AT, may_open)?.request;
+        let WaitingQuestion { request, asked, .. } = waiting.pop_where(LOOKED_AT, may_open)?;
         let share = open.keep(&claimant(&request.applicant));
-        Some(Ok(OpenQuestion { request, opened: now, share }))
+        Some(Ok(OpenQuestion { request, asked, opened: now, share }))
     }
 
     /// Releases the slot of a question, with or without a decision.
     pub(super) fn close(&self, question: OpenQuestion, now: Instant) -> AuthorizationRequest {
-        let OpenQuestion { request, opened, share } = question;
-        let State { open, window, late, .. } = &mut *self.lock();
-        window.note(now.saturating_duration_since(opened), open.held() as usize - *late);
+        let OpenQuestion { request, opened, share, .. } = question;
+        let State { open, window, late, pause, .. } = &mut *self.lock();
+        window.note(now.saturating_duration_since(opened), open.held() as usize - late.len());
         open.release(share);
+        *pause = Pause::default();
+        // A service that answers a later question does not work on the earlier ones: they are lost.
+        while late.front().is_some_and(|late| late.opened < opened) {
+            let lost = late.pop_front();
+            lost.into_iter().for_each(|lost| open.release(lost.share));
+            window.end_late();
+        }
         request
     }
 
-    /// Notes a missed deadline. The question keeps its slot until
-    /// [`close_late`](Self::close_late).
-    pub(super) fn miss(&self) {
-        let State { open, window, late, .. } = &mut *self.lock();
-        window.miss(open.held() as usize - *late);
-        *late += 1;
+    /// Queues a question again after a failure of the service, and starts a pause. Returns the
+    /// length of the pause, and the question evicted from the queue.
+    pub(super) fn put_back(
+        &self,
+        question: OpenQuestion,
+        failure: NoAnswer,
+        now: Instant,
+    ) -> (Duration, Option<DroppedQuestion>) {
+        let OpenQuestion { request, asked, share, .. } = question;
+        let pause = {
+            let State { open, window, late, pause, .. } = &mut *self.lock();
+            window.miss(open.held() as usize - late.len());
+            window.end_late();
+            open.release(share);
+            pause.begin(now)
+        };
+        let waiting = WaitingQuestion { request, asked, failure: Some(failure) };
+        (pause, self.queue(waiting, now))
     }
 
-    /// Releases the slot of a question that has missed its deadline.
-    pub(super) fn close_late(&self, question: OpenQuestion) {
+    /// Notes a missed deadline. The question keeps its slot until [`close_late`](Self::close_late),
+    /// or until a later question is answered, which ends the returned wait.
+    pub(super) fn miss(
+        &self,
+        question: OpenQuestion,
+    ) -> (AuthorizationRequest, LateId, oneshot::Receiver<()>) {
+        let OpenQuestion { request, opened, share, .. } = question;
+        let (_wait, end) = oneshot::channel();
+        let State { open, window, late, missed, .. } = &mut *self.lock();
+        window.miss(open.held() as usize - late.len());
+        *missed += 1;
+        let id = LateId(*missed);
+        late.push_back(LateQuestion { id, opened, share, _wait });
+        (request, id, end)
+    }
+
+    /// Releases the slot of a late question, unless it was released before.
+    pub(super) fn close_late(&self, id: LateId) {
         let State { open, window, late, .. } = &mut *self.lock();
-        window.end_late();
-        *late -= 1;
-        open.release(question.share);
+        let position = late.iter().position(|late| late.id == id);
+        if let Some(late) = position.and_then(|position| late.remove(position)) {
+            open.release(late.share);
+            window.end_late();
+        }
     }
 
     /// Returns true if questions wait.
@@ -266,7 +360,32 @@ mod tests {
         let next: Vec<_> = (0..2).map(|_| questions.take(now).unwrap().unwrap()).collect();
         assert_eq!(&*next[1].request.applicant.account, "alice", "behind the first of all");
         let late = questions.take(now + WAIT_MAX).unwrap();
-        assert!(matches!(late, Err(DroppedQuestion::Late(_))), "{late:?}");
+        assert!(matches!(late, Err(DroppedQuestion::Late(..))), "{late:?}");
+    }
+
+    /// A flood that a rate limit refuses delays no other client: the questions of others come first
+    /// after the pause.
+    #[test]
+    fn failures_are_repeated_in_the_order_of_the_queue() {
+        let (questions, mut now) = (Questions::new(), Instant::now());
+        for host in 0..100 {
+            questions.push(request("mallory", host), now);
+        }
+        for round in 0..10 {
+            let question = questions.take(now).unwrap().unwrap();
+            assert_eq!(&*question.request.applicant.account, "mallory");
+            let (pause, dropped) = questions.put_back(question, NoAnswer::Busy, now);
+            assert!(dropped.is_none() && pause <= PAUSE_MAX, "{round}: {pause:?}");
+            assert!(questions.take(now).is_none(), "a pause");
+            now += pause;
+        }
+        questions.push(request("alice", 201), now);
+        let question = questions.take(now).unwrap().unwrap();
+        assert_eq!(&*question.request.applicant.account, "alice");
+        questions.close(question, now);
+        let (pause, _) =
+            questions.put_back(questions.take(now).unwrap().unwrap(), NoAnswer::Busy, now);
+        assert_eq!(pause, PAUSE_MIN, "the service is well again");
     }
 
     /// A service with late questions gets one more, which tests whether the service is silent.
@@ -278,11 +397,30 @@ mod tests {
         }
         let late = open(&questions, now);
         assert!(late.len() > 2);
-        late.iter().for_each(|_| questions.miss());
+        let late: Vec<_> = late.into_iter().map(|question| questions.miss(question)).collect();
         let next = open(&questions, now);
         assert_eq!(next.len(), 1);
-        next.into_iter().for_each(|question| drop(questions.close(question, now)));
-        late.into_iter().for_each(|question| questions.close_late(question));
-        assert_eq!(open(&questions, now).len(), 2, "as few as a silent service gets");
+        late.iter().for_each(|(_, id, _)| questions.close_late(*id));
+        assert_eq!(open(&questions, now).len(), 1, "as few as a silent service gets");
+        drop(next);
+    }
+
+    /// Some servers of a service hang, and the others have what they can do.
+    #[test]
+    fn late_questions_are_lost_when_a_later_one_is_answered() {
+        let (questions, mut now) = (Questions::new(), Instant::now());
+        for number in 0..200_u8 {
+            questions.push(request(&format!("account {number}"), number), now);
+            let question = questions.take(now).unwrap().unwrap();
+            if number % 3 == 0 {
+                let (_, _, wait) = questions.miss(question);
+                drop(wait);
+            } else {
+                questions.close(question, now);
+            }
+            now += Duration::from_millis(10);
+        }
+        let state = questions.lock();
+        assert!(state.late.len() <= 1 && state.window.size() > 2, "{:?}", state.window);
     }
 }

@@ -1,7 +1,10 @@
 //! Late look-ups: the clients have a response, and the store may still work on the look-ups. A late
 //! answer shows that the store is alive.
 
-use tokio::task::JoinSet;
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use super::changes::ChangeCount;
@@ -14,33 +17,48 @@ pub(super) type LateAnswer = (Question, ChangeCount, Option<UserRecord>);
 
 /// Late look-ups, followed for [`LATE_FOR`] at most.
 #[derive(Debug, Default)]
-pub(super) struct LateLookups(JoinSet<Option<LateAnswer>>);
+pub(super) struct LateLookups {
+    tasks: JoinSet<Option<LateAnswer>>,
+    /// Time of each call to the store.
+    asked: VecDeque<(Instant, AbortHandle)>,
+}
 
 impl LateLookups {
     /// Follows a look-up. Returns false for a look-up dropped for lack of space.
     pub(super) fn follow(
         &mut self,
+        asked: Instant,
         question: Question,
         after: ChangeCount,
         lookup: Lookup<Option<UserRecord>>,
     ) -> bool {
-        let has_space = self.0.len() < LATE_MAX;
+        let has_space = self.tasks.len() < LATE_MAX;
         if has_space {
-            self.0.spawn(async move {
+            let task = self.tasks.spawn(async move {
                 let found = timeout(LATE_FOR, lookup).await.ok()?.ok()?;
                 Some((question, after, found))
             });
+            self.asked.push_back((asked, task));
         }
         has_space
     }
 
+    /// Ends the look-ups from before an answered one: the store does not work on these.
+    pub(super) fn end_before(&mut self, answered: Instant) {
+        while let Some((_, task)) = self.asked.pop_front_if(|(asked, _)| *asked < answered) {
+            task.abort();
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.tasks.is_empty()
     }
 
     /// Waits for the next look-up to finish. `None` without an answer.
     pub(super) async fn next(&mut self) -> Option<Option<LateAnswer>> {
         // A panic was reported already, and no client waits.
-        Some(self.0.join_next().await?.ok().flatten())
+        let found = self.tasks.join_next().await?.ok().flatten();
+        self.asked.retain(|(_, task)| !task.is_finished());
+        Some(found)
     }
 }
