@@ -15,6 +15,10 @@ const SCARCE: u64 = 8;
 /// weight, one `/48` may take the last twelve slots of any table, and a `/32` the last forty.
 const SMALL: u32 = 16;
 
+/// The same for a realm. One user with most of a small table would otherwise take the last slots
+/// from the realm.
+const SMALL_REALM: u32 = 4;
+
 /// Number of entries of a full table that are compared to choose an entry to drop. The sample has
 /// an entry of a client with a tenth of the table in 96 of 100 cases.
 const COMPARED: usize = 32;
@@ -185,8 +189,7 @@ impl Slots {
                 NodeKind::Realm if self.realms_compete => UseLevel::Realm,
                 NodeKind::Realm => return None,
             };
-            // With the refused entry.
-            Some((u64::from(self.count(node) + 1) * u64::from(node.units), level))
+            Some((u64::from(self.count(node)) * u64::from(node.units), level))
         });
         uses.max_by_key(|(used, _)| *used).map(|(_, level)| level)
     }
@@ -308,9 +311,10 @@ impl Supply {
     }
 
     /// Units of one entry at a node. More units reduce a weight that exceeds a sixteenth of the
-    /// table.
+    /// table, a quarter for a realm.
     fn units(self, node: Node) -> u32 {
-        let small = UNIT * SMALL / self.capacity.max(SMALL);
+        let divisor = if node.kind == NodeKind::Realm { SMALL_REALM } else { SMALL };
+        let small = UNIT * divisor / self.capacity.max(divisor);
         small.max(node.units.into())
     }
 

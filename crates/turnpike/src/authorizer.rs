@@ -244,7 +244,11 @@ impl Asking {
                 self.outage.overloaded();
                 Authorization::Overloaded
             }
-            Err(NoAnswer::Busy | NoAnswer::Unsent) => {
+            Err(NoAnswer::Busy) => {
+                self.outage.busy();
+                Authorization::Overloaded
+            }
+            Err(NoAnswer::Unsent) => {
                 self.outage.overloaded();
                 Authorization::Overloaded
             }

@@ -64,12 +64,12 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
             "The service of `authorizer.url` said no: its own log has the reason."
         }
         Refusal::AuthorizerUnavailable => {
-            "See the log for the error of the service at `authorizer.url`; while it is silent or fails, \
-             `authorizer.when_silent` decides what becomes of clients."
+            "See the log for the error of the service at `authorizer.url`, or for what is wrong with its response. \
+             While it is silent or fails for all, `authorizer.when_silent` decides what becomes of clients."
         }
         Refusal::AuthorizerOverloaded => {
-            "The service of `authorizer.url` answers too slowly for so many clients, or one account has taken its share: \
-             see `turnpike sessions`. `authorizer.when_silent` does not apply."
+            "The service of `authorizer.url` answers too slowly for so many clients, limits their rate (429), or one \
+             account has taken its share: see `turnpike sessions`. `authorizer.when_silent` does not apply."
         }
         Refusal::StaleNonce => "",
         Refusal::InvalidNonce => {

@@ -33,6 +33,23 @@ fn no_attacker_takes_the_last_slots() {
     }
 }
 
+/// One user with most of a small table leaves slots to others of the realm, and the last slots are
+/// for other realms.
+#[test]
+fn one_user_leaves_slots_of_a_small_table_to_others_of_the_realm() {
+    let names: Vec<_> = (0..100_u8).map(|number| std::format!("user{number}")).collect();
+    let user = |address: [u8; 4], name| Claimant::at(address.into()).with_account("r", name);
+    for capacity in [60, 64, 100, 128, 256, 500] {
+        let mut slots = slots(&LOGGED_IN, capacity);
+        let mallory = user([198, 51, 100, 7], "mallory");
+        (0..2 * capacity).for_each(|_| drop(slots.claim(&mallory)));
+        let left = capacity - slots.held();
+        let others = names.iter().zip(0..).map(|(name, number)| user([203, number, 113, 1], name));
+        let served = others.map(|other| slots.claim(&other)).filter(Result::is_ok).count() as u32;
+        assert!((left / 2..left).contains(&served), "{served} of {left} of {capacity}");
+    }
+}
+
 /// Clients of one network, account or realm in a table that is small for its weight.
 #[test]
 fn no_network_takes_the_last_slots_of_a_small_table() {

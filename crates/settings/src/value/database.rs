@@ -147,7 +147,12 @@ impl Written for Database {
             None if text.contains("password=") => {
                 Err("words as in coturn's options are not taken: write a URL".to_owned())
             }
-            None => Ok(Self::Sqlite(text.into())),
+            None => match mistyped_scheme(text) {
+                Some(scheme) => Err(format!(
+                    "\"{text}\" begins as a URL, which has {scheme}://; the path of a file may begin with ./"
+                )),
+                None => Ok(Self::Sqlite(text.into())),
+            },
         }
     }
 
@@ -161,6 +166,14 @@ impl Written for Database {
 }
 written!([] Database);
 
+/// Scheme of a text that lacks a character of `scheme://`. As a path it would make an empty
+/// database.
+fn mistyped_scheme(text: &str) -> Option<&str> {
+    let (scheme, rest) = text.split_at(text.find([':', '/'])?);
+    let is_known = SERVERS.contains(&scheme) || matches!(scheme, "sqlite" | "sqlite-coturn");
+    (is_known && (rest.starts_with(':') || rest.starts_with("//"))).then_some(scheme)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,6 +182,15 @@ mod tests {
     fn urls_and_paths() {
         for text in ["sqlite:///srv/u.sqlite", "/srv/u.sqlite"] {
             assert_eq!(Database::parse(text), Ok(Database::Sqlite("/srv/u.sqlite".into())));
+        }
+        for text in
+            ["sqlite-coturn:/var/lib/turn/turndb", "sqlite:u", "postgresql//x/y", "redis:/x"]
+        {
+            let error = Database::parse(text).unwrap_err();
+            assert!(error.contains("begins as a URL"), "{error}");
+        }
+        for text in ["redis/users.sqlite", "./sqlite:u", "users:old.sqlite"] {
+            assert_eq!(Database::parse(text), Ok(Database::Sqlite(text.into())));
         }
         let coturn = Database::parse("sqlite-coturn:///var/lib/turn/turndb").unwrap();
         assert!(coturn.has_coturn_layout() && coturn.file().is_some());

@@ -13,7 +13,9 @@ pub(super) struct Outage(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     warned: Option<Instant>,
+    warned_of_response: Option<Instant>,
     warned_of_overload: Option<Instant>,
+    warned_of_rate: Option<Instant>,
     /// The last question had no answer.
     is_failing: bool,
     /// A line of the log has reported the failure.
@@ -37,10 +39,21 @@ impl Outage {
     /// Notes a response without a decision.
     pub(super) fn unusable(&self, why: &str) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_due(&mut last.warned) {
-            last.is_told = true;
+        if is_due(&mut last.warned_of_response) {
             drop(last);
             tracing::warn!("the authorizer gives no decision ({why}): its clients are refused");
+        }
+    }
+
+    /// Notes a client that is refused since the service has refused more questions (429).
+    pub(super) fn busy(&self) {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_due(&mut last.warned_of_rate) {
+            drop(last);
+            tracing::warn!(
+                "the authorizer takes no more questions (status 429) for two seconds: clients whose account or \
+                 network asks most are refused; raise its rate limit"
+            );
         }
     }
 
