@@ -54,6 +54,9 @@ struct State {
     late: VecDeque<LateQuestion>,
     /// Number of late questions so far.
     missed: u64,
+    /// Start of the latest answered question. Earlier ones without an answer are lost: the service
+    /// is not too slow for them.
+    answered: Option<Instant>,
     pause: Pause,
     waiting: FairQueue<WaitingQuestion>,
 }
@@ -126,7 +129,8 @@ impl Questions {
         let window = Window::new(OPEN_MAX as usize);
         let waiting = FairQueue::new(&USERS, WAITING_MAX, DELAY, system_hasher());
         let (late, pause) = (VecDeque::new(), Pause::default());
-        let state = Mutex::new(State { open, window, late, missed: 0, pause, waiting });
+        let state =
+            Mutex::new(State { open, window, late, missed: 0, answered: None, pause, waiting });
         Self { started: Instant::now(), state }
     }
 
@@ -175,7 +179,8 @@ impl Questions {
     /// Releases the slot of a question, with or without a decision.
     pub(super) fn close(&self, question: OpenQuestion, now: Instant) -> AuthorizationRequest {
         let OpenQuestion { request, opened, share, .. } = question;
-        let State { open, window, late, pause, .. } = &mut *self.lock();
+        let State { open, window, late, pause, answered, .. } = &mut *self.lock();
+        *answered = (*answered).max(Some(opened));
         window.note(now.saturating_duration_since(opened), open.held() as usize - late.len());
         open.release(share);
         *pause = Pause::default();
@@ -209,17 +214,21 @@ impl Questions {
     }
 
     /// Notes a missed deadline. The question keeps its slot until [`close_late`](Self::close_late),
-    /// or until a later question is answered, which ends the returned wait.
+    /// or until a later question is answered, which ends the returned wait immediately or then.
     pub(super) fn miss(
         &self,
         question: OpenQuestion,
     ) -> (AuthorizationRequest, LateId, oneshot::Receiver<()>) {
         let OpenQuestion { request, opened, share, .. } = question;
         let (_wait, end) = oneshot::channel();
-        let State { open, window, late, missed, .. } = &mut *self.lock();
-        window.miss(open.held() as usize - late.len());
+        let State { open, window, late, missed, answered, .. } = &mut *self.lock();
         *missed += 1;
         let id = LateId(*missed);
+        if answered.is_some_and(|answered| opened < answered) {
+            open.release(share);
+            return (request, id, end);
+        }
+        window.miss(open.held() as usize - late.len());
         late.push_back(LateQuestion { id, opened, share, _wait });
         (request, id, end)
     }
@@ -403,6 +412,27 @@ mod tests {
         late.iter().for_each(|(_, id, _)| questions.close_late(*id));
         assert_eq!(open(&questions, now).len(), 1, "as few as a silent service gets");
         drop(next);
+    }
+
+    /// Questions that a server lost, while others answered, do not make the window smaller.
+    #[test]
+    fn lost_questions_are_no_sign_of_a_slow_service() {
+        let (questions, mut now) = (prompt(), Instant::now());
+        let mut lost = Vec::new();
+        for number in 0..100_u8 {
+            questions.push(request(&format!("account {number}"), number), now);
+            let question = questions.take(now).unwrap().unwrap();
+            match number % 3 {
+                0 => lost.push(question),
+                _ => drop(questions.close(question, now)),
+            }
+            now += Duration::from_millis(10);
+        }
+        let before = questions.lock().window.size();
+        lost.truncate(30);
+        lost.into_iter().for_each(|question| drop(questions.miss(question)));
+        assert_eq!(questions.lock().window.size(), before);
+        assert!(questions.lock().late.is_empty());
     }
 
     /// Some servers of a service hang, and the others have what they can do.
