@@ -256,7 +256,7 @@ impl Client {
         self.ask(Method::POST, "/v1/revocations", Some(what)).await
     }
 
-    /// Makes the server forget users that were changed in its database.
+    /// Requests that the server forgets changed users.
     ///
     /// # Errors
     /// [`ClientError`].

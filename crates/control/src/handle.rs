@@ -89,7 +89,7 @@ impl Handle {
         Self { users: KnownUsers(Some(users)), ..self }
     }
 
-    /// Forgets what the server knows of a user of the database. An operator has changed the user.
+    /// Forgets a database user that an operator has changed.
     pub fn forget_user(&self, realm: &str, name: &str) {
         if let Some(users) = &self.users.0 {
             users.forget(realm, name);

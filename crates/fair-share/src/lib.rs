@@ -38,7 +38,7 @@ pub use levels::{CLIENTS, LOGGED_IN, Levels, PrefixLevel, REFLECTION_TARGETS, US
 pub use meter::{Allowance, Meter};
 pub use queue::FairQueue;
 pub use slots::{Share, Shortage, Slots, Supply, UseLevel};
-pub use window::Window;
+pub use window::{QuestionNumber, Window};
 
 /// A hasher with a secret seed of the system's, for tables and budgets outside of a worker.
 #[cfg(feature = "std")]

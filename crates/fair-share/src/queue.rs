@@ -104,8 +104,8 @@ impl<T> FairQueue<T> {
 
     /// Removes the first of the first `limit` entries for which `predicate` returns true.
     ///
-    /// Only the first entry of all sets the clock. With the time of a later entry, newcomers
-    /// would come after the skipped entries.
+    /// Only the first entry of all sets the clock. With the time of a later entry, skipped entries
+    /// would precede newcomers.
     pub fn pop_where(&mut self, limit: usize, predicate: impl Fn(&T) -> bool) -> Option<T> {
         let found = self.entries.iter().take(limit).find(|(_, entry)| predicate(entry));
         let turn = found.map(|(turn, _)| *turn)?;

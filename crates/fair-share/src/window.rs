@@ -26,6 +26,10 @@ const SLACK: Duration = Duration::from_millis(2);
 pub struct Window {
     size: usize,
     max: usize,
+    /// Number of questions sent so far.
+    sent: u64,
+    /// The latest answered question.
+    answered: Option<QuestionNumber>,
     /// Questions that the service works on although their deadline has passed.
     late: usize,
     /// Usual response time with [`MIN`] questions in flight; `None` before the first response.
@@ -40,16 +44,21 @@ pub struct Window {
     was_full: bool,
 }
 
+/// Number of a question, counted by the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct QuestionNumber(u64);
+
 impl Window {
     /// A window up to a size.
     #[must_use]
     pub fn new(max: usize) -> Self {
-        let (size, usual, late) = (START.min(max), None, 0);
         Self {
-            size,
+            size: START.min(max),
             max,
-            late,
-            usual,
+            sent: 0,
+            answered: None,
+            late: 0,
+            usual: None,
             ignored: 0,
             responses: 0,
             slow: 0,
@@ -71,8 +80,22 @@ impl Window {
         self.size
     }
 
-    /// Notes the time of a response. `in_flight` includes it.
-    pub fn note(&mut self, time: Duration, in_flight: usize) {
+    /// Numbers a question that is sent.
+    pub const fn send(&mut self) -> QuestionNumber {
+        self.sent += 1;
+        QuestionNumber(self.sent)
+    }
+
+    /// Returns true for an unanswered question that was sent before an answered one: the service
+    /// does not work on the question.
+    #[must_use]
+    pub fn is_lost(&self, number: QuestionNumber) -> bool {
+        self.answered.is_some_and(|answered| number < answered)
+    }
+
+    /// Notes the time of a response. `in_flight` includes the question.
+    pub fn note(&mut self, number: QuestionNumber, time: Duration, in_flight: usize) {
+        self.answered = self.answered.max(Some(number));
         if self.counts(in_flight) {
             let usual = self.learn(time);
             self.slow += usize::from(time > usual + usual / 2 + SLACK);
@@ -80,10 +103,21 @@ impl Window {
         }
     }
 
-    /// Notes a missed deadline. `in_flight` includes the question, which is late until
-    /// [`end_late`](Self::end_late).
-    pub fn miss(&mut self, in_flight: usize) {
-        self.late += 1;
+    /// Notes a missed deadline. `in_flight` includes the question. Returns true if the question is
+    /// late until [`end_late`](Self::end_late), false if it is [lost](Self::is_lost), which does
+    /// not show that the service is slow.
+    #[must_use]
+    pub fn miss(&mut self, number: QuestionNumber, in_flight: usize) -> bool {
+        let is_late = !self.is_lost(number);
+        if is_late {
+            self.late += 1;
+            self.fail(in_flight);
+        }
+        is_late
+    }
+
+    /// Notes a failure of the service. `in_flight` includes the question.
+    pub fn fail(&mut self, in_flight: usize) {
         if self.counts(in_flight) {
             self.slow += 1;
             self.missed += 1;
@@ -137,6 +171,7 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
+    use std::vec::Vec;
 
     use super::*;
 
@@ -146,8 +181,8 @@ mod tests {
     struct Service {
         workers: usize,
         now: Duration,
-        /// Start and response time of each question in flight.
-        in_flight: VecDeque<(Duration, Duration)>,
+        /// Number, start and response time of each question in flight.
+        in_flight: VecDeque<(QuestionNumber, Duration, Duration)>,
     }
 
     impl Service {
@@ -155,10 +190,10 @@ mod tests {
             Self { workers, now: Duration::ZERO, in_flight: VecDeque::new() }
         }
 
-        fn send(&mut self) {
+        fn send(&mut self, number: QuestionNumber) {
             let before = self.in_flight.len().checked_sub(self.workers);
-            let free = before.map_or(self.now, |index| self.in_flight[index].1);
-            self.in_flight.push_back((self.now, free + STEP));
+            let free = before.map_or(self.now, |index| self.in_flight[index].2);
+            self.in_flight.push_back((number, self.now, free + STEP));
         }
 
         /// Fills the window after each response, or after all responses. Returns the largest size
@@ -168,12 +203,12 @@ mod tests {
             for number in 0..responses {
                 if !in_bursts || self.in_flight.is_empty() {
                     while self.in_flight.len() < window.size() {
-                        self.send();
+                        self.send(window.send());
                     }
                 }
-                let (sent, answered) = self.in_flight[0];
+                let (question, sent, answered) = self.in_flight[0];
                 self.now = answered;
-                window.note(answered - sent, self.in_flight.len());
+                window.note(question, answered - sent, self.in_flight.len());
                 self.in_flight.pop_front();
                 if number * 4 >= responses * 3 {
                     largest = largest.max(window.size());
@@ -216,7 +251,10 @@ mod tests {
     fn a_service_that_becomes_slower_is_not_taken_for_a_full_one() {
         let mut window = Window::new(256);
         let mut answer = |time, responses| {
-            (0..responses).for_each(|_| window.note(Duration::from_millis(time), window.size()));
+            (0..responses).for_each(|_| {
+                let number = window.send();
+                window.note(number, Duration::from_millis(time), window.size());
+            });
             window.size()
         };
         assert_eq!(answer(1, 6000), 256);
@@ -227,7 +265,10 @@ mod tests {
     fn a_silent_service_gets_few() {
         let mut window = Window::new(256);
         Service::new(1000).flood(&mut window, 6000, false);
-        (0..256).for_each(|number| window.miss(256 - number));
+        let questions: Vec<_> = (0..256).map(|_| window.send()).collect();
+        for (question, in_flight) in questions.into_iter().zip((1..=256).rev()) {
+            assert!(window.miss(question, in_flight));
+        }
         assert_eq!(window.size(), 1, "the service works on late ones");
         (0..256).for_each(|_| window.end_late());
         assert_eq!(window.size(), MIN);
@@ -238,9 +279,28 @@ mod tests {
         let mut window = Window::new(256);
         for number in 0..5000 {
             let late = if number % 4 == 0 { 100 } else { 1 };
-            window.note(STEP * late, window.size());
+            let question = window.send();
+            window.note(question, STEP * late, window.size());
         }
         assert_eq!(window.size(), 256);
+    }
+
+    /// Some servers of a service hang, and the others respond.
+    #[test]
+    fn lost_questions_are_no_sign_of_a_slow_service() {
+        let mut window = Window::new(256);
+        let mut lost = Vec::new();
+        for number in 0..5000 {
+            let question = window.send();
+            match number % 3 {
+                0 => lost.push(question),
+                _ => window.note(question, STEP, window.size()),
+            }
+        }
+        let after = window.send();
+        assert!(lost.into_iter().all(|question| !window.miss(question, 256)));
+        assert_eq!(window.size(), 256);
+        assert!(window.miss(after, 1), "no later question is answered");
     }
 
     #[test]

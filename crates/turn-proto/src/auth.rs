@@ -187,8 +187,8 @@ pub(crate) fn failed_verifications(
 pub(crate) fn is_still_accepted(rules: RealmRules<'_>, grant: &Grant) -> bool {
     let is_unknown =
         rules.auth.incomplete && (grant.expires.is_some() || grant.keys.are_of_token());
-    // The rules are those of another realm if the realm of the grant is gone. Realms of a database
-    // that was not read are not known.
+    // The rules are those of another realm if the realm of the grant no longer exists. Realms of a
+    // database that was not read are not known.
     if grant.realm != *rules.name {
         return rules.auth.incomplete;
     }

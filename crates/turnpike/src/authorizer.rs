@@ -27,10 +27,9 @@ use self::kept::KeptAnswers;
 use self::outage::Outage;
 use self::questions::{DroppedQuestion, OpenQuestion, Questions};
 
-/// Additional wait for a response after the deadline, unless a later question is answered. The
-/// question keeps its slot: the service may still work on it, and 128 questions of 0.9 s each take
-/// as long. A late response shows that the
-/// service is alive.
+/// Additional wait for a response after the deadline, unless the question is lost. The question
+/// keeps its slot: the service may still work on it, and 128 questions of 0.9 s each take as long.
+/// A late response shows that the service is alive.
 const LATE_FOR: Duration = Duration::from_secs(120);
 
 /// Interval of the search for questions that have waited too long.
@@ -128,7 +127,7 @@ impl Asking {
         }
     }
 
-    /// Sends all waiting questions that may be open, each in a task.
+    /// Starts a task for each waiting question that may be open.
     fn open_waiting(self: &Arc<Self>) {
         while let Some(next) = self.questions.take(Instant::now()) {
             match next {
@@ -150,7 +149,7 @@ impl Asking {
         }
     }
 
-    /// Sends a question, posts the answer, and passes the slot on.
+    /// Asks the service, posts the answer, and passes the slot on.
     async fn put(self: Arc<Self>, question: OpenQuestion) {
         let applicant = question.request.applicant.clone();
         let mut response = pin!(self.ask(&applicant));
@@ -192,12 +191,12 @@ impl Asking {
         self.open_waiting();
     }
 
-    /// Returns true in an outage: the service fails, and has decided about no client for a while.
+    /// Returns true in an outage: the service fails, without a decision within the deadline.
     fn is_silent(&self) -> bool {
         self.outage.is_silent_for(self.answer_within)
     }
 
-    /// Responds to the client of a question that leaves the queue.
+    /// Responds to the client of a question removed from the queue.
     fn refuse(&self, dropped: DroppedQuestion) {
         match dropped {
             DroppedQuestion::Late(request, failure) => {

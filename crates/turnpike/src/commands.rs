@@ -41,7 +41,7 @@ fn ask<T>(
     ask_at(&socket.path, question)?.map_err(|error| failed(error, socket.unread))
 }
 
-/// Asks something of the running server; `None` without one.
+/// Queries the running server; `None` without one.
 fn ask_if_running<T>(
     paths: &PathOptions,
     question: impl AsyncFnOnce(&mut Client) -> Result<T, ClientError>,

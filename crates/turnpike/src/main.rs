@@ -59,6 +59,7 @@ mod start_facts;
 mod tables;
 #[cfg(test)]
 mod testing;
+mod throttle;
 mod upgrade_command;
 mod uri;
 mod users;

@@ -16,8 +16,7 @@ use user_db::{
     StoreError, UserEditor, UserReader, UserRecord,
 };
 
-/// Interval of warnings about a failing database: each failed look-up would be a line.
-const WARNING_EVERY: Duration = Duration::from_secs(60);
+use crate::throttle::Throttle;
 
 /// Opens a database for look-ups.
 fn reader(database: &Database) -> Result<Box<dyn UserReader>, StoreError> {
@@ -217,21 +216,6 @@ impl Outage {
             }
             Health::Failing(_) | Health::Recovered => {}
         }
-    }
-}
-
-/// Limits a warning to one in [`WARNING_EVERY`].
-#[derive(Debug, Default)]
-struct Throttle(Cell<Option<Instant>>);
-
-impl Throttle {
-    fn is_due(&self, now: Instant) -> bool {
-        let due =
-            self.0.get().is_none_or(|last| now.saturating_duration_since(last) >= WARNING_EVERY);
-        if due {
-            self.0.set(Some(now));
-        }
-        due
     }
 }
 

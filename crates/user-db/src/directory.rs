@@ -34,7 +34,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fair_share::{CLIENTS, Claimant, FairQueue, Window, system_hasher};
+use fair_share::{CLIENTS, Claimant, FairQueue, QuestionNumber, Window, system_hasher};
 use stun_wire::{UserName, userhash};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -291,6 +291,7 @@ enum Done {
     User {
         question: Question,
         after: ChangeCount,
+        number: QuestionNumber,
         asked: Instant,
         found: Result<Option<UserRecord>, StoreError>,
     },
@@ -298,6 +299,7 @@ enum Done {
     Late {
         question: Question,
         after: ChangeCount,
+        number: QuestionNumber,
         asked: Instant,
         lookup: Lookup<Option<UserRecord>>,
     },
@@ -400,11 +402,12 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         }
         let within = self.options.store_within;
         let after = self.answers.lock().changes.count();
+        let number = self.window.send();
         let mut lookup = self.reader.find(&question.realm, &question.user);
         self.in_flight.spawn(async move {
             match timeout(within, &mut lookup).await {
-                Ok(found) => Done::User { question, after, asked: now, found },
-                Err(_) => Done::Late { question, after, asked: now, lookup },
+                Ok(found) => Done::User { question, after, number, asked: now, found },
+                Err(_) => Done::Late { question, after, number, asked: now, lookup },
             }
         });
     }
@@ -461,16 +464,16 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         let now = Instant::now();
         match done {
             Ok(Done::Revision(revision)) => self.checked(now, revision),
-            Ok(Done::User { question, after, asked, found }) => {
-                self.window.note(now.saturating_duration_since(asked), self.waiting.len());
-                if found.is_ok() {
-                    self.late.end_before(asked);
-                }
+            Ok(Done::User { question, after, number, asked, found }) => {
+                let time = now.saturating_duration_since(asked);
+                self.window.note(number, time, self.waiting.len());
+                self.late.abort_where(|number| self.window.is_lost(number));
                 self.found(now, question, after, found);
             }
-            Ok(Done::Late { question, after, asked, lookup }) => {
-                self.window.miss(self.waiting.len());
-                if !self.late.follow(asked, question.clone(), after, lookup) {
+            Ok(Done::Late { question, after, number, asked, lookup }) => {
+                if self.window.miss(number, self.waiting.len())
+                    && !self.late.follow(number, question.clone(), after, lookup)
+                {
                     self.window.end_late();
                 }
                 self.missed(now, &question, asked);
@@ -535,7 +538,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         self.answer(question, answer);
     }
 
-    /// Answer about a user of whom nothing is known while the store fails.
+    /// Answer about an unknown user while the store fails.
     fn unavailable(&self, question: &Question, error: Arc<StoreError>) -> Answer {
         if self.answers.lock().changes.is_unconfirmed(question) {
             return Answer::Unconfirmed(error);

@@ -36,7 +36,7 @@ impl ServerUrl {
     ///
     /// # Errors
     /// `sslmode` has another value than `disable` and `verify-full`, or the password has a
-    /// character that ends it in a URL.
+    /// delimiter of URLs.
     pub(crate) fn parse(text: &str) -> Result<Self, StoreError> {
         let (base, query) = text.split_once('?').unwrap_or((text, ""));
         let (scheme, rest) = base.split_once("://").unwrap_or(("", base));
@@ -49,7 +49,7 @@ impl ServerUrl {
         }
         let (user, place) = rest.rsplit_once('@').unwrap_or(("", rest));
         let (hosts, name) = place.split_once('/').unwrap_or((place, ""));
-        // A password ends there for the driver, and the rest would be asked of name servers.
+        // The driver would take the text after it for a host, and ask name servers.
         let reserved: &[_] = if scheme.starts_with("postgres") {
             &[('@', "%40")]
         } else {

@@ -166,8 +166,8 @@ pub(super) async fn forget(
     Ok(Json(ForgottenAccounts { realm, forgotten: names.len() as u64 }))
 }
 
-/// Ends a user's allocations immediately, and a second time when earlier keys are no longer valid
-/// for any request. Returns the number of ended allocations.
+/// Deletes a user's allocations immediately, and a second time when earlier keys are no longer
+/// valid for any request. Returns the number of deleted allocations.
 async fn end(app: &App, realm: &str, name: &str) -> Result<u64, Problem> {
     let workers = &app.handle.workers;
     let filter = SessionFilter { user: Some(name.to_owned()), after: None };

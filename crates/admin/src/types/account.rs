@@ -91,14 +91,14 @@ pub struct DeletedAccount {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForgetAccounts {
-    /// Names of users that were changed in the database.
+    /// Names of the changed users.
     pub names: Vec<String>,
     /// Their realm; by default that of the token, or the server's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub realm: Option<String>,
 }
 
-/// Users that the server knows no longer, until it looks them up again.
+/// Users forgotten until the next look-up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ForgottenAccounts {
     /// Their realm.

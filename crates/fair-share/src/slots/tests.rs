@@ -33,8 +33,8 @@ fn no_attacker_takes_the_last_slots() {
     }
 }
 
-/// One user with most of a small table leaves slots to others of the realm, and the last slots are
-/// for other realms.
+/// Other users of the realm get slots of a small table that one user fills, and other realms the
+/// last slots.
 #[test]
 fn one_user_leaves_slots_of_a_small_table_to_others_of_the_realm() {
     let names: Vec<_> = (0..100_u8).map(|number| std::format!("user{number}")).collect();

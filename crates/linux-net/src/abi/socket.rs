@@ -76,7 +76,7 @@ pub(crate) fn adopt_sibling(fd: BorrowedFd<'_>, protocol: c_int) -> io::Result<S
 /// Linux 5.14 do not identify namespaces: the function returns true.
 ///
 /// # Errors
-/// The descriptor is not a socket, or the process has no descriptors left.
+/// The descriptor belongs to no socket, or the process has no descriptors left.
 pub fn is_of_own_network(socket: BorrowedFd<'_>) -> io::Result<bool> {
     let cookie = |fd| option_u64(fd, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE);
     match cookie(socket) {

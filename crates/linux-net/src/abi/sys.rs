@@ -52,24 +52,25 @@ pub(crate) fn bind_to_device(fd: BorrowedFd<'_>, index: NonZeroU32) -> io::Resul
 
 /// Reads a socket option of type `int`.
 pub(crate) fn option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
-    let mut value: c_int = 0;
-    let mut len = size_of::<c_int>() as socklen_t;
-    // SAFETY: `value` and `len` live until the call returns; the kernel writes at most `len`
-    // bytes, the size of `value`, and any bytes are a valid `int`.
-    let result = unsafe {
-        libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len)
-    };
-    check(result).map(|_| value)
+    option_bytes(fd, level, name).map(c_int::from_ne_bytes)
 }
 
 /// Reads a socket option of type `u64`.
 pub(crate) fn option_u64(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<u64> {
-    let mut value: u64 = 0;
-    let mut len = size_of::<u64>() as socklen_t;
-    // SAFETY: `value` and `len` live until the call returns; the kernel writes at most `len`
-    // bytes, the size of `value`, and any bytes are a valid `u64`.
+    option_bytes(fd, level, name).map(u64::from_ne_bytes)
+}
+
+fn option_bytes<const N: usize>(
+    fd: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+) -> io::Result<[u8; N]> {
+    let mut value = [0; N];
+    let mut len = N as socklen_t;
+    // SAFETY: `value` and `len` live until the call returns; the kernel copies at most `len` bytes,
+    // the size of `value`, to any address.
     let result = unsafe {
-        libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len)
+        libc::getsockopt(fd.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &raw mut len)
     };
     check(result).map(|_| value)
 }

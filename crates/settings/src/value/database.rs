@@ -166,8 +166,8 @@ impl Written for Database {
 }
 written!([] Database);
 
-/// Scheme of a text that lacks a character of `scheme://`. As a path it would make an empty
-/// database.
+/// Scheme of a text that lacks a character of `scheme://`. As a path, the text would create an
+/// empty database.
 fn mistyped_scheme(text: &str) -> Option<&str> {
     let (scheme, rest) = text.split_at(text.find([':', '/'])?);
     let is_known = SERVERS.contains(&scheme) || matches!(scheme, "sqlite" | "sqlite-coturn");

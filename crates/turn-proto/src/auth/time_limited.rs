@@ -40,7 +40,7 @@ impl<'a> TimeLimitedName<'a> {
     /// do, or neither does, the first one is the time, as in the draft. An earlier second one is
     /// the time in two cases: the first is more than 30 days ahead, or both look like timestamps
     /// and the second has passed within 30 days or has not passed. A user whose id looks like a
-    /// time cannot extend the life of a credential by more than that.
+    /// time extends the life of a credential by at most 30 days.
     pub(super) fn parse(name: &'a str, separator: char, now: UnixSeconds) -> Option<Self> {
         let first =
             name.split_once(separator).and_then(|(time, user)| Some((seconds(time)?, user)));

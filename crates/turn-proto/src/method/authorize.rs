@@ -7,7 +7,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use turn_types::{Instant, Now, PendingId, Prefix};
+use turn_types::{Instant, Now, PendingId};
 
 use super::allocate::{Allocate, share_holder, take_quota};
 use crate::auth;
@@ -58,10 +58,9 @@ impl Allocate<'_> {
         reply: &mut ReplyBuffer,
     ) -> Option<(Responder, Verdict)> {
         let allocation = self.pending.take_authorization(pending)?;
-        let responder = allocation.responder.clone();
-        let (grant, customer) = (allocation.grant.clone(), allocation.quota.customer());
-        let reason = self.go_on(policy, now, allocation, answer).err()?;
-        Some(self.refuse(policy, (&grant, customer), responder, reason, reply))
+        self.continue_with(policy, allocation, reply, |allocate, allocation| {
+            allocate.go_on(policy, now, allocation, answer)
+        })
     }
 
     /// Handles the look-up of the user after the authorizer's consent. Returns the verdict of a
@@ -75,27 +74,29 @@ impl Allocate<'_> {
         reply: &mut ReplyBuffer,
     ) -> Option<(Responder, Verdict)> {
         let allocation = self.pending.take_confirmation(pending)?;
-        let responder = allocation.responder.clone();
-        let (grant, customer) = (allocation.grant.clone(), allocation.quota.customer());
-        let confirmed = confirm(&grant, answer).and_then(|()| check_credential(policy, &grant));
-        let opened = confirmed.and_then(|()| self.claim_ports(policy, now.instant, allocation));
-        let reason = opened.err()?;
-        Some(self.refuse(policy, (&grant, customer), responder, reason, reply))
+        self.continue_with(policy, allocation, reply, |allocate, allocation| {
+            confirm(&allocation.grant, answer)?;
+            check_credential(policy, &allocation.grant)?;
+            allocate.claim_ports(policy, now.instant, allocation)
+        })
     }
 
-    fn refuse(
+    /// Continues a waiting Allocate by a step. Returns the verdict if the step refuses it.
+    fn continue_with(
         &mut self,
         policy: &Policy,
-        (grant, customer): (&Grant, Prefix),
-        responder: Responder,
-        reason: Refusal,
+        allocation: PendingAllocation,
         reply: &mut ReplyBuffer,
-    ) -> (Responder, Verdict) {
-        let rules = policy.of(&grant.realm);
-        let share = share_holder(self.registry, (policy, rules), grant, customer, reason);
+        step: impl FnOnce(&mut Self, PendingAllocation) -> Result<(), Refusal>,
+    ) -> Option<(Responder, Verdict)> {
+        let responder = allocation.responder.clone();
+        let (grant, customer) = (allocation.grant.clone(), allocation.quota.customer());
+        let reason = step(self, allocation).err()?;
+        let rules = (policy, policy.of(&grant.realm));
+        let share = share_holder(self.registry, rules, &grant, customer, reason);
         self.outbox.notice(Notice::Refused(RefusedRequest { share, ..responder.refused(reason) }));
         let verdict = responder.error(reply, reason, |_| ());
-        (responder, verdict)
+        Some((responder, verdict))
     }
 
     fn go_on(

@@ -338,7 +338,7 @@ impl Pending {
         Some(*allocation)
     }
 
-    /// Ends the wait of an Allocate for its user's confirmation; `None` if it does not wait for
+    /// Removes an Allocate that waits for its user's confirmation; `None` if it does not wait for
     /// that.
     pub(crate) fn take_confirmation(&mut self, id: PendingId) -> Option<PendingAllocation> {
         let Waiting::Confirmation(..) = self.entries.get(&id)?.waiting else { return None };

@@ -4,18 +4,18 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Interval of warnings: each question without an answer would be a line.
-const WARNING_EVERY: Duration = Duration::from_secs(60);
+use crate::throttle::Throttle;
 
 #[derive(Debug, Default)]
 pub(super) struct Outage(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    warned: Option<Instant>,
-    warned_of_response: Option<Instant>,
-    warned_of_overload: Option<Instant>,
-    warned_of_rate: Option<Instant>,
+    // Warnings of each kind.
+    of_outage: Throttle,
+    of_response: Throttle,
+    of_overload: Throttle,
+    of_rate: Throttle,
     /// The last question had no answer.
     is_failing: bool,
     /// A line of the log has reported the failure.
@@ -27,7 +27,7 @@ impl Outage {
     pub(super) fn failed(&self, why: &str) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.is_failing = true;
-        if is_due(&mut last.warned) {
+        if last.of_outage.is_due(Instant::now()) {
             last.is_told = true;
             drop(last);
             tracing::warn!(
@@ -38,8 +38,8 @@ impl Outage {
 
     /// Notes a response without a decision.
     pub(super) fn unusable(&self, why: &str) {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_due(&mut last.warned_of_response) {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.of_response.is_due(Instant::now()) {
             drop(last);
             tracing::warn!("the authorizer gives no decision ({why}): its clients are refused");
         }
@@ -47,8 +47,8 @@ impl Outage {
 
     /// Notes a client that is refused since the service has refused more questions (429).
     pub(super) fn busy(&self) {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_due(&mut last.warned_of_rate) {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.of_rate.is_due(Instant::now()) {
             drop(last);
             tracing::warn!(
                 "the authorizer takes no more questions (status 429) for two seconds: clients whose account or \
@@ -59,8 +59,8 @@ impl Outage {
 
     /// A question was not asked: the service is well, but too slow for all.
     pub(super) fn overloaded(&self) {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_due(&mut last.warned_of_overload) {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.of_overload.is_due(Instant::now()) {
             drop(last);
             tracing::warn!(
                 "more clients ask for allocations than the authorizer answers in time: those whose \
@@ -90,14 +90,4 @@ impl Outage {
             tracing::info!("the authorizer answers again");
         }
     }
-}
-
-/// Returns true once in [`WARNING_EVERY`].
-fn is_due(warned: &mut Option<Instant>) -> bool {
-    let now = Instant::now();
-    let is_due = warned.is_none_or(|at| now.duration_since(at) >= WARNING_EVERY);
-    if is_due {
-        *warned = Some(now);
-    }
-    is_due
 }

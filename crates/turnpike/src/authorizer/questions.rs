@@ -6,7 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use control::AuthorizationRequest;
-use fair_share::{Claimant, FairQueue, LOGGED_IN, Share, Slots, USERS, Window, system_hasher};
+use fair_share::{
+    Claimant, FairQueue, LOGGED_IN, QuestionNumber, Share, Slots, USERS, Window, system_hasher,
+};
 use tokio::sync::oneshot;
 use turn_proto::Applicant;
 
@@ -26,8 +28,8 @@ const WAIT_MAX: Duration = Duration::from_secs(2);
 /// Part of the window for one account, as a divisor: the questions of one account may be slow.
 const ACCOUNT_SHARE: usize = 8;
 
-/// Pause after a failure of the service, and the longest pause after several: the questions of
-/// others come before a repetition.
+/// Pause after a failure of the service, and the maximum after several. Questions of other clients
+/// precede a repetition.
 const PAUSE_MIN: Duration = Duration::from_millis(25);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
@@ -50,13 +52,8 @@ struct State {
     open: Slots,
     /// Number of open questions that the service answers promptly.
     window: Window,
-    /// Open questions past their deadlines, in the order of the misses.
+    /// Open questions past their deadlines, the oldest first.
     late: VecDeque<LateQuestion>,
-    /// Number of late questions so far.
-    missed: u64,
-    /// Start of the latest answered question. Earlier ones without an answer are lost: the service
-    /// is not too slow for them.
-    answered: Option<Instant>,
     pause: Pause,
     waiting: FairQueue<WaitingQuestion>,
 }
@@ -80,21 +77,17 @@ struct WaitingQuestion {
 /// A late question with its slot.
 #[derive(Debug)]
 struct LateQuestion {
-    id: LateId,
-    opened: Instant,
+    number: QuestionNumber,
     share: Share,
-    /// Dropped to end the wait.
+    /// Sender whose drop stops the wait.
     _wait: oneshot::Sender<()>,
 }
-
-/// Identifier of a late question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LateId(u64);
 
 /// An open question with its slot.
 #[derive(Debug)]
 pub(super) struct OpenQuestion {
     pub(super) request: AuthorizationRequest,
+    number: QuestionNumber,
     asked: Instant,
     opened: Instant,
     share: Share,
@@ -110,7 +103,7 @@ pub(super) enum DroppedQuestion {
 }
 
 impl Pause {
-    /// Starts the pause after a failure. Each further failure makes the pause longer.
+    /// Starts the pause after a failure. The pause increases with each further failure.
     fn begin(&mut self, now: Instant) -> Duration {
         self.failures += 1;
         let pause = PAUSE_MAX.min(PAUSE_MIN * self.failures);
@@ -129,8 +122,7 @@ impl Questions {
         let window = Window::new(OPEN_MAX as usize);
         let waiting = FairQueue::new(&USERS, WAITING_MAX, DELAY, system_hasher());
         let (late, pause) = (VecDeque::new(), Pause::default());
-        let state =
-            Mutex::new(State { open, window, late, missed: 0, answered: None, pause, waiting });
+        let state = Mutex::new(State { open, window, late, pause, waiting });
         Self { started: Instant::now(), state }
     }
 
@@ -155,7 +147,7 @@ impl Questions {
     /// # Errors
     /// The next question has waited for too long.
     pub(super) fn take(&self, now: Instant) -> Option<Result<OpenQuestion, DroppedQuestion>> {
-        let State { open, window, late, pause, waiting, .. } = &mut *self.lock();
+        let State { open, window, late, pause, waiting } = &mut *self.lock();
         let first = waiting.first()?;
         if now.saturating_duration_since(first.asked) >= WAIT_MAX {
             let WaitingQuestion { request, failure, .. } = waiting.pop()?;
@@ -173,21 +165,20 @@ impl Questions {
         };
         let WaitingQuestion { request, asked, .. } = waiting.pop_where(LOOKED_AT, may_open)?;
         let share = open.keep(&claimant(&request.applicant));
-        Some(Ok(OpenQuestion { request, asked, opened: now, share }))
+        let number = window.send();
+        Some(Ok(OpenQuestion { request, number, asked, opened: now, share }))
     }
 
     /// Releases the slot of a question, with or without a decision.
     pub(super) fn close(&self, question: OpenQuestion, now: Instant) -> AuthorizationRequest {
-        let OpenQuestion { request, opened, share, .. } = question;
-        let State { open, window, late, pause, answered, .. } = &mut *self.lock();
-        *answered = (*answered).max(Some(opened));
-        window.note(now.saturating_duration_since(opened), open.held() as usize - late.len());
+        let OpenQuestion { request, number, opened, share, .. } = question;
+        let State { open, window, late, pause, .. } = &mut *self.lock();
+        let time = now.saturating_duration_since(opened);
+        window.note(number, time, open.held() as usize - late.len());
         open.release(share);
         *pause = Pause::default();
-        // A service that answers a later question does not work on the earlier ones: they are lost.
-        while late.front().is_some_and(|late| late.opened < opened) {
-            let lost = late.pop_front();
-            lost.into_iter().for_each(|lost| open.release(lost.share));
+        while let Some(lost) = late.pop_front_if(|late| window.is_lost(late.number)) {
+            open.release(lost.share);
             window.end_late();
         }
         request
@@ -204,8 +195,7 @@ impl Questions {
         let OpenQuestion { request, asked, share, .. } = question;
         let pause = {
             let State { open, window, late, pause, .. } = &mut *self.lock();
-            window.miss(open.held() as usize - late.len());
-            window.end_late();
+            window.fail(open.held() as usize - late.len());
             open.release(share);
             pause.begin(now)
         };
@@ -213,30 +203,27 @@ impl Questions {
         (pause, self.queue(waiting, now))
     }
 
-    /// Notes a missed deadline. The question keeps its slot until [`close_late`](Self::close_late),
-    /// or until a later question is answered, which ends the returned wait immediately or then.
+    /// Notes a missed deadline. A late question keeps its slot until
+    /// [`close_late`](Self::close_late), or until it is lost. The returned receiver then fails.
     pub(super) fn miss(
         &self,
         question: OpenQuestion,
-    ) -> (AuthorizationRequest, LateId, oneshot::Receiver<()>) {
-        let OpenQuestion { request, opened, share, .. } = question;
-        let (_wait, end) = oneshot::channel();
-        let State { open, window, late, missed, answered, .. } = &mut *self.lock();
-        *missed += 1;
-        let id = LateId(*missed);
-        if answered.is_some_and(|answered| opened < answered) {
+    ) -> (AuthorizationRequest, QuestionNumber, oneshot::Receiver<()>) {
+        let OpenQuestion { request, number, share, .. } = question;
+        let (_wait, lost) = oneshot::channel();
+        let State { open, window, late, .. } = &mut *self.lock();
+        if window.miss(number, open.held() as usize - late.len()) {
+            late.push_back(LateQuestion { number, share, _wait });
+        } else {
             open.release(share);
-            return (request, id, end);
         }
-        window.miss(open.held() as usize - late.len());
-        late.push_back(LateQuestion { id, opened, share, _wait });
-        (request, id, end)
+        (request, number, lost)
     }
 
     /// Releases the slot of a late question, unless it was released before.
-    pub(super) fn close_late(&self, id: LateId) {
+    pub(super) fn close_late(&self, number: QuestionNumber) {
         let State { open, window, late, .. } = &mut *self.lock();
-        let position = late.iter().position(|late| late.id == id);
+        let position = late.iter().position(|late| late.number == number);
         if let Some(late) = position.and_then(|position| late.remove(position)) {
             open.release(late.share);
             window.end_late();
@@ -279,7 +266,10 @@ mod tests {
     fn prompt() -> Questions {
         let questions = Questions::new();
         let mut state = questions.lock();
-        (0..20 * OPEN_MAX).for_each(|_| state.window.note(Duration::from_millis(1), usize::MAX));
+        for _ in 0..20 * OPEN_MAX {
+            let number = state.window.send();
+            state.window.note(number, Duration::from_millis(1), usize::MAX);
+        }
         drop(state);
         questions
     }
@@ -372,8 +362,8 @@ mod tests {
         assert!(matches!(late, Err(DroppedQuestion::Late(..))), "{late:?}");
     }
 
-    /// A flood that a rate limit refuses delays no other client: the questions of others come first
-    /// after the pause.
+    /// A flood that a rate limit refuses delays no other client: the question of another client is
+    /// next after the pause.
     #[test]
     fn failures_are_repeated_in_the_order_of_the_queue() {
         let (questions, mut now) = (Questions::new(), Instant::now());
@@ -414,28 +404,7 @@ mod tests {
         drop(next);
     }
 
-    /// Questions that a server lost, while others answered, do not make the window smaller.
-    #[test]
-    fn lost_questions_are_no_sign_of_a_slow_service() {
-        let (questions, mut now) = (prompt(), Instant::now());
-        let mut lost = Vec::new();
-        for number in 0..100_u8 {
-            questions.push(request(&format!("account {number}"), number), now);
-            let question = questions.take(now).unwrap().unwrap();
-            match number % 3 {
-                0 => lost.push(question),
-                _ => drop(questions.close(question, now)),
-            }
-            now += Duration::from_millis(10);
-        }
-        let before = questions.lock().window.size();
-        lost.truncate(30);
-        lost.into_iter().for_each(|question| drop(questions.miss(question)));
-        assert_eq!(questions.lock().window.size(), before);
-        assert!(questions.lock().late.is_empty());
-    }
-
-    /// Some servers of a service hang, and the others have what they can do.
+    /// Some servers of a service hang, and the window remains large enough for the others.
     #[test]
     fn late_questions_are_lost_when_a_later_one_is_answered() {
         let (questions, mut now) = (Questions::new(), Instant::now());

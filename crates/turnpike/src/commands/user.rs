@@ -109,8 +109,16 @@ impl<'a> Database<'a> {
         Ok(Self { paths, store, realm, directory: settings.data.directory.clone() })
     }
 
-    /// Makes a running server forget users that were changed: it would serve them as they were if
-    /// the database failed now.
+    /// Changes users, and tells a running server: also after an error, as the change may have been
+    /// made.
+    fn change<T>(&mut self, names: &[&str], change: impl FnOnce(&mut dyn UserEditor) -> T) -> T {
+        let changed = change(&mut *self.store);
+        self.tell_server(names);
+        changed
+    }
+
+    /// Requests that a running server forgets users. The server would otherwise serve earlier
+    /// keys if the database failed now.
     fn tell_server(&self, names: &[&str]) {
         let told = ask_if_running(self.paths, async |client| {
             for names in names.chunks(NAMES_SENT) {
@@ -214,10 +222,7 @@ fn delete(
     let name = user_db::prepared_name(name).map_err(Failure::usage)?;
     let realm = database.realm.clone();
     first_start::forget(&database.directory, &realm, &name)?;
-    let deleted = database.store.delete(&realm, &name);
-    // Also after an error: the user may have been deleted.
-    database.tell_server(&[&name]);
-    if !deleted? {
+    if !database.change(&[&name], |store| store.delete(&realm, &name))? {
         return Err(unknown(&name, &realm));
     }
     if output.json {

@@ -173,7 +173,7 @@ impl Predecessor {
     /// peers.
     ///
     /// # Errors
-    /// A listener is not a socket.
+    /// A listener's descriptor belongs to no socket.
     pub(crate) fn is_of_own_network(&self) -> io::Result<bool> {
         let of_workers = self.workers.iter().flatten().map(|(_, listener)| listener);
         let services = self.services.iter().map(|(_, listener)| listener);

@@ -6,15 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::throttle::Throttle;
+
 /// Time that lines are gathered before they are written: too short to notice, and a server that
 /// logs thousands of lines in a second wakes a thread and enters the kernel for fifty of them.
 const GATHERED_FOR: Duration = Duration::from_millis(20);
 
 /// Size in bytes at which gathered lines are written early.
 pub(super) const GATHERED_BYTES_MAX: usize = 64 * 1024;
-
-/// Interval of warnings about lines that were not written: each batch of lines would be one.
-const WARNING_EVERY: Duration = Duration::from_secs(60);
 
 /// Number of lines that the destination of the log did not take.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +43,7 @@ pub(super) struct Gathered<W> {
 /// Warning about lines that were not written.
 #[derive(Default)]
 struct Warning {
-    last: Option<Instant>,
+    throttle: Throttle,
     /// Number of lines that warnings have reported.
     reported: u64,
     /// Reason of the latest failure.
@@ -81,12 +80,10 @@ impl Warning {
     /// Warns of lines that were not written since the last warning. Operators see the warning on
     /// the page and in `/v1/warnings`, also where the log cannot be written.
     fn tell(&mut self, unwritten: u64, now: Instant) {
-        let is_early = self.last.is_some_and(|last| now < last + WARNING_EVERY);
         let lines = unwritten - self.reported;
-        if lines == 0 || is_early {
+        if lines == 0 || !self.throttle.is_due(now) {
             return;
         }
-        self.last = Some(now);
         self.reported = unwritten;
         let Self { reason, .. } = self;
         tracing::warn!(lines, "lines of the log are lost, as they cannot be written: {reason}");
@@ -114,6 +111,7 @@ impl<W: Write> Write for Gathered<W> {
 mod tests {
     use super::super::tests::{Lines, warnings};
     use super::*;
+    use crate::throttle::WARNING_EVERY;
 
     /// A disk that is full after some bytes.
     struct FullDisk(usize);

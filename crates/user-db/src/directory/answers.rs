@@ -1,4 +1,4 @@
-//! Answers of the store that the thread and the workers share.
+//! Cached answers, shared by the thread and the workers.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::changes::Changes;
 use crate::cache::Cache;
 
-/// Answers of the store, shared by the thread and the workers.
+/// Cached answers and their state.
 pub(super) struct Answers {
     pub(super) kept: Mutex<KnownUsers>,
     pub(super) changes_after: Duration,
@@ -20,14 +20,15 @@ pub(super) struct KnownUsers {
 }
 
 impl Answers {
-    /// The code in there does not panic, and the cache would still be whole after a panic.
+    /// The code that holds the lock does not panic, and the cache would be consistent after a
+    /// panic.
     pub(super) fn lock(&self) -> MutexGuard<'_, KnownUsers> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl KnownUsers {
-    /// Returns whether a check for changes is due before the cache may be used.
+    /// Returns true if a check for changes must precede the use of the cache.
     pub(super) fn is_stale(&self, now: Instant, changes_after: Duration) -> bool {
         self.checked.is_none_or(|checked| now.saturating_duration_since(checked) >= changes_after)
     }

@@ -1,5 +1,4 @@
-//! Changes of users. An answer of the store is outdated if the look-up started before a change of
-//! the user.
+//! Changes of users. A change outdates the result of a look-up that started before.
 //!
 //! A store reports changes without names: each report concerns all users. An operator's order names
 //! a user, and look-ups of other users are not repeated.
@@ -13,7 +12,7 @@ use crate::limits::CHANGED_MAX;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ChangeCount(u64);
 
-/// Changes of users, bounded.
+/// Bounded table of changes.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     count: ChangeCount,

@@ -2,8 +2,8 @@
 //! answer shows that the store is alive.
 
 use std::collections::VecDeque;
-use std::time::Instant;
 
+use fair_share::QuestionNumber;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
@@ -19,15 +19,15 @@ pub(super) type LateAnswer = (Question, ChangeCount, Option<UserRecord>);
 #[derive(Debug, Default)]
 pub(super) struct LateLookups {
     tasks: JoinSet<Option<LateAnswer>>,
-    /// Time of each call to the store.
-    asked: VecDeque<(Instant, AbortHandle)>,
+    /// Task of each look-up, in the order of the calls to the store.
+    by_number: VecDeque<(QuestionNumber, AbortHandle)>,
 }
 
 impl LateLookups {
     /// Follows a look-up. Returns false for a look-up dropped for lack of space.
     pub(super) fn follow(
         &mut self,
-        asked: Instant,
+        number: QuestionNumber,
         question: Question,
         after: ChangeCount,
         lookup: Lookup<Option<UserRecord>>,
@@ -38,14 +38,14 @@ impl LateLookups {
                 let found = timeout(LATE_FOR, lookup).await.ok()?.ok()?;
                 Some((question, after, found))
             });
-            self.asked.push_back((asked, task));
+            self.by_number.push_back((number, task));
         }
         has_space
     }
 
-    /// Ends the look-ups from before an answered one: the store does not work on these.
-    pub(super) fn end_before(&mut self, answered: Instant) {
-        while let Some((_, task)) = self.asked.pop_front_if(|(asked, _)| *asked < answered) {
+    /// Aborts the oldest look-ups, up to the first for which `is_lost` returns false.
+    pub(super) fn abort_where(&mut self, is_lost: impl Fn(QuestionNumber) -> bool) {
+        while let Some((_, task)) = self.by_number.pop_front_if(|(number, _)| is_lost(*number)) {
             task.abort();
         }
     }
@@ -58,7 +58,7 @@ impl LateLookups {
     pub(super) async fn next(&mut self) -> Option<Option<LateAnswer>> {
         // A panic was reported already, and no client waits.
         let found = self.tasks.join_next().await?.ok().flatten();
-        self.asked.retain(|(_, task)| !task.is_finished());
+        self.by_number.retain(|(_, task)| !task.is_finished());
         Some(found)
     }
 }

@@ -79,7 +79,7 @@ impl RelayPorts {
     /// Only after `DRAWS` of them are the free ones counted.
     ///
     /// While pairs are scarce, single ports are taken from broken pairs: a client with many single
-    /// ports leaves pairs to others.
+    /// ports does not use up the pairs.
     #[must_use]
     pub fn claim(
         self: &Arc<Self>,

@@ -272,7 +272,7 @@ fn a_port_is_open_from_its_socket_to_the_end_of_its_lease() {
     assert!(!ports.is_open(port) && !is_used(&ports, port));
 }
 
-/// A client with a single port of as many pairs as possible.
+/// Client that tries to get a single port of each pair.
 #[test]
 fn single_ports_leave_pairs_to_others() {
     let (ports, range, mut seed) = (RelayPorts::new(), range(50_000, 50_255), 7);

@@ -106,10 +106,8 @@ fn apply(
         return Err(refused(wrong, &realm));
     }
     let mut done = Done { realm, ..Done::default() };
-    let written = write(&mut *database.store, &done.realm, &changes);
     let names: Vec<&str> = changes.iter().map(|change| &*change.name).collect();
-    database.tell_server(&names);
-    written?;
+    database.change(&names, |store| write(store, &done.realm, &changes))?;
     for Change { name, before, kind, .. } in &changes {
         match before {
             None => done.added += 1,

@@ -2,7 +2,7 @@
 
 use anyhow::anyhow;
 use serde::Serialize;
-use user_db::{NewUser, StoreError};
+use user_db::{NewUser, StoreError, UserEditor};
 
 use crate::cli;
 use crate::commands::user::password::Password;
@@ -37,13 +37,9 @@ pub(super) fn add(database: &mut Database<'_>, args: cli::UserAdd) -> Result<()>
         .map_err(Failure::usage)?;
     let replaced = if args.replace {
         first_start::forget(&database.directory, user.realm(), user.name())?;
-        let replaced = database.store.replace(&user);
-        database.tell_server(&[user.name()]);
-        replaced?
+        database.change(&[user.name()], |store| store.replace(&user))?
     } else {
-        let added = database.store.add(&user);
-        database.tell_server(&[user.name()]);
-        added.map_err(refused)?;
+        database.change(&[user.name()], |store| store.add(&user)).map_err(refused)?;
         false
     };
     let verb = if replaced { "was replaced" } else { "was added" };
@@ -54,9 +50,7 @@ pub(super) fn password(database: &mut Database<'_>, args: cli::UserPassword) -> 
     let password = Password::of(args.password)?;
     let user = NewUser::new(&database.realm, &args.name, &password.secret, None)
         .map_err(Failure::usage)?;
-    let changed = database.store.set_keys(&user);
-    database.tell_server(&[user.name()]);
-    if !changed? {
+    if !database.change(&[user.name()], |store| store.set_keys(&user))? {
         return Err(unknown(user.name(), &database.realm));
     }
     first_start::forget(&database.directory, user.realm(), user.name())?;
@@ -72,9 +66,9 @@ pub(super) fn set(database: &mut Database<'_>, args: &cli::UserSet) -> Result<()
     };
     let name = user_db::prepared_name(name).map_err(Failure::usage)?;
     let realm = database.realm.clone();
-    let changed = database.store.set_allocations_max(&realm, &name, allocations_max);
-    database.tell_server(&[&name]);
-    if !changed? {
+    let change =
+        |store: &mut dyn UserEditor| store.set_allocations_max(&realm, &name, allocations_max);
+    if !database.change(&[&name], change)? {
         return Err(unknown(&name, &realm));
     }
     if args.output.json {

@@ -79,8 +79,8 @@ pub(super) fn list(paths: &PathOptions, realm: Option<&str>, output: cli::Output
     output::print(&table.render())
 }
 
-/// Ends the sessions of a user changed in the database: immediately, and a second time when a
-/// running server no longer judges requests by earlier keys.
+/// Deletes the sessions of a changed user: immediately, and a second time when a running server
+/// no longer judges requests by earlier keys.
 pub(super) fn end_sessions(paths: &PathOptions, realm: &str, name: &str) -> Result<()> {
     let query = SessionQuery { user: Some(name.to_owned()), ..SessionQuery::default() };
     let mut ended = 0;
