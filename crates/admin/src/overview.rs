@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use control::reasons::{Subject, of};
 use control::{CertificateInfo, CounterTotals, Leg, Series, Volume};
 use tokio::time::Instant;
+use turn_proto::Refusal;
 use turn_types::IpFamily;
 
 use crate::limits::{BUSY_PERCENT, CERTIFICATE_DAYS, HISTORY, PORTS_USED_PERCENT, RATE_OVER};
@@ -36,14 +37,28 @@ struct Sample {
     at: Instant,
     /// Of this process: the counts of earlier ones may come late.
     totals: CounterTotals,
+    log_lines_lost: u64,
     /// Processor time of each worker, in ticks.
     ticks: BTreeMap<u64, u64>,
 }
 
+/// Losses of the last minute.
+#[derive(Clone, Copy, Debug)]
+struct Lost {
+    datagrams_in_kernel: u64,
+    log_lines: u64,
+}
+
+/// Refusals by a fault of this host or of a service that the server needs: they are shown before
+/// those that clients cause, however few they are.
+const FAULTS: [Refusal; 3] =
+    [Refusal::UserDatabaseUnavailable, Refusal::AuthorizerUnavailable, Refusal::SystemExhausted];
+
 impl Sample {
     fn of(monitored: &Monitored) -> Self {
         let totals = monitored.handle.workers.own_totals();
-        Self { at: Instant::now(), totals, ticks: ticks() }
+        let log_lines_lost = monitored.handle.log_lines_lost();
+        Self { at: Instant::now(), totals, log_lines_lost, ticks: ticks() }
     }
 }
 
@@ -87,7 +102,13 @@ impl History {
         };
         overview.refusals = counts(Subject::Request, |totals| totals.refusals().collect());
         overview.drops = counts(Subject::Packet, |totals| totals.drops().collect());
-        let lost = now.totals.kernel_drops().saturating_sub(first.totals.kernel_drops());
+        let lost = Lost {
+            datagrams_in_kernel: now
+                .totals
+                .kernel_drops()
+                .saturating_sub(first.totals.kernel_drops()),
+            log_lines: now.log_lines_lost.saturating_sub(first.log_lines_lost),
+        };
         overview.problems = problems(monitored, &overview, lost);
         self.keep(now);
         overview
@@ -193,7 +214,7 @@ fn ticks() -> BTreeMap<u64, u64> {
 }
 
 /// Present faults, the severe first.
-fn problems(monitored: &Monitored, overview: &Overview, kernel_drops: u64) -> Vec<ProblemNow> {
+fn problems(monitored: &Monitored, overview: &Overview, lost: Lost) -> Vec<ProblemNow> {
     let mut problems = Vec::new();
     let mut problem = |is_severe, text: String| problems.push(ProblemNow { is_severe, text });
     for certificate in &overview.certificates {
@@ -204,11 +225,7 @@ fn problems(monitored: &Monitored, overview: &Overview, kernel_drops: u64) -> Ve
             problem(false, format!("The certificate {file} expires in {days_left} days."));
         }
     }
-    if kernel_drops > 0 {
-        let text = format!(
-            "The kernel dropped {kernel_drops} datagrams in the last minute because receive buffers were full: `turnpike tune \
-             check` tells what to change."
-        );
+    for text in lost.texts() {
         problem(true, text);
     }
     for WorkerLoad { worker, cpu_percent } in &overview.workers {
@@ -228,15 +245,8 @@ fn problems(monitored: &Monitored, overview: &Overview, kernel_drops: u64) -> Ve
         let text = format!("{with_ports} of {ports} relay ports are in use (relay.ports).");
         problem(true, text);
     }
-    // Those without advice are the first steps of every client.
-    let refused =
-        overview.refusals.iter().filter(|one| one.last_minute > 0 && !one.advice.is_empty());
-    for ReasonCount { reason, last_minute, meaning, .. } in refused.take(3) {
-        let requests = if *last_minute == 1 { "request was" } else { "requests were" };
-        problem(
-            false,
-            format!("{last_minute} {requests} refused in the last minute, {reason}: {meaning}"),
-        );
+    for (is_severe, text) in refusals(&overview.refusals) {
+        problem(is_severe, text);
     }
     if overview.draining {
         problem(
@@ -246,4 +256,76 @@ fn problems(monitored: &Monitored, overview: &Overview, kernel_drops: u64) -> Ve
     }
     problems.sort_by_key(|problem| !problem.is_severe);
     problems
+}
+
+impl Lost {
+    fn texts(self) -> impl Iterator<Item = String> {
+        let Self { datagrams_in_kernel, log_lines } = self;
+        let log = (log_lines > 0).then(|| {
+            format!(
+                "{log_lines} lines of the log were lost in the last minute: its disk is full or slow, or too many came at \
+                 once."
+            )
+        });
+        let kernel = (datagrams_in_kernel > 0).then(|| {
+            format!(
+                "The kernel dropped {datagrams_in_kernel} datagrams in the last minute because receive buffers were full: \
+                 `turnpike tune check` tells what to change."
+            )
+        });
+        log.into_iter().chain(kernel)
+    }
+}
+
+/// Texts about refusals of the last minute, from counts sorted by number: all [`FAULTS`], which are
+/// severe, and the three most frequent others.
+fn refusals(counts: &[ReasonCount]) -> impl Iterator<Item = (bool, String)> {
+    // Those without advice are the first steps of every client.
+    let recent = counts.iter().filter(|one| one.last_minute > 0 && !one.advice.is_empty());
+    let is_fault = |one: &&ReasonCount| FAULTS.iter().any(|fault| fault.label() == one.reason);
+    let (faults, others): (Vec<_>, Vec<_>) = recent.partition(is_fault);
+    let faults = faults.into_iter().map(|one| (true, one));
+    let others = others.into_iter().take(3).map(|one| (false, one));
+    faults.chain(others).map(|(is_severe, one)| {
+        let ReasonCount { reason, last_minute, meaning, .. } = one;
+        let requests = if *last_minute == 1 { "request was" } else { "requests were" };
+        let text =
+            format!("{last_minute} {requests} refused in the last minute, {reason}: {meaning}");
+        (is_severe, text)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(refusal: Refusal, last_minute: u64) -> ReasonCount {
+        ReasonCount {
+            reason: refusal.label().to_owned(),
+            last_minute,
+            advice: "Mend it.".to_owned(),
+            ..ReasonCount::default()
+        }
+    }
+
+    #[test]
+    fn a_database_that_is_away_is_told_beside_more_frequent_refusals() {
+        let counts = [
+            count(Refusal::WrongPassword, 900),
+            count(Refusal::PeerForbidden, 800),
+            count(Refusal::UserQuota, 700),
+            count(Refusal::UnknownUser, 600),
+            count(Refusal::UserDatabaseUnavailable, 1),
+        ];
+        let texts: Vec<_> = refusals(&counts).collect();
+        assert_eq!(texts.len(), 4);
+        assert!(texts[0].0 && texts[0].1.starts_with("1 request was refused"), "{texts:?}");
+        assert!(!texts[1].0 && texts[1].1.starts_with("900 requests were"), "{texts:?}");
+    }
+
+    #[test]
+    fn lost_lines_of_the_log_are_told() {
+        let texts = |log_lines| Lost { datagrams_in_kernel: 0, log_lines }.texts().count();
+        assert_eq!([0, 1].map(texts), [0, 1]);
+    }
 }

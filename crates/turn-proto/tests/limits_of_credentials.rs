@@ -278,6 +278,28 @@ fn a_secret_that_is_removed_during_the_question_allocates_nothing() {
     assert_eq!(accounts(&world), [""; 0]);
 }
 
+/// Permission after the expiry of the credential allocates nothing.
+#[test]
+fn a_credential_that_expires_during_the_question_allocates_nothing() {
+    let mut policy = with_secret();
+    policy.auth.authorizer = Some(WhenSilent::Refuse);
+    let mut world = World::with(policy);
+    world.hold = true;
+    let expires = world.now.unix.0 + 2;
+    let mut client = named(1, format!("{expires}:alice"));
+    let request = client.sealed(&mut world, Method::ALLOCATE, |builder| {
+        builder.requested_transport(17);
+    });
+    assert_eq!(client.refusal_unless_it_waits(&mut world, &request), None);
+    let Command::Authorize { pending, .. } = world.held.remove(0) else { panic!() };
+    world.advance(secs(2));
+    let answer = Authorization::Granted(GrantLimits::default());
+    assert!(world.handle_event(Event::Authorized { pending, answer }).is_some());
+    world.carry_out();
+    assert_eq!(world.refusals().last(), Some(&Refusal::CredentialExpired));
+    assert_eq!(accounts(&world), [""; 0]);
+}
+
 /// An Allocate of a database user, up to the authorizer's question.
 fn asked_about_alice() -> (World, Client, Vec<u8>, Event) {
     let mut world = asked();

@@ -7,13 +7,17 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use control::{RefusalFilter, Refused, reasons};
 use serde::Deserialize;
-use turn_proto::{ShareHolder, UserName};
+use turn_proto::{DeniedBy, ShareHolder, UserName};
 use turn_types::Instant;
 
 use crate::limits::{SESSIONS_DEFAULT, SESSIONS_MAX};
 use crate::problem::Problem;
 use crate::routes::App;
 use crate::types::{Refusal, Refusals};
+
+/// Advice where the limits of a credential forbid the peer: no rule of the configuration does.
+const LIMITED_PEERS: &str = "The name of the credential, the claim of a signed token or the authorizer limits this client to \
+     other peers: change it there. `peers.allow` does not widen it.";
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -53,6 +57,8 @@ fn refusal(refused: &Refused, now: Instant) -> Refusal {
     let reason = reasons::of_refusal(latest.reason);
     let peer = latest.peer.as_ref();
     let rule = peer.and_then(|peer| peer.rule.as_ref());
+    let is_by_credential = peer.is_some_and(|peer| peer.by == DeniedBy::Credential);
+    let without_rule = if is_by_credential { "limits of the credential" } else { "built in" };
     Refusal {
         seconds_ago: now.saturating_since(*last).as_secs(),
         first_seconds_ago: now.saturating_since(*first).as_secs(),
@@ -67,7 +73,7 @@ fn refusal(refused: &Refused, now: Instant) -> Refusal {
         peer: peer.map(|peer| peer.address.to_string()),
         denied_by: peer.map(|peer| peer.by.label().to_owned()),
         rule: rule.map(|rule| rule.prefix.to_string()),
-        rule_at: peer.map(|_| rule.map_or("built in", |rule| &*rule.place).to_owned()),
+        rule_at: peer.map(|_| rule.map_or(without_rule, |rule| &*rule.place).to_owned()),
         share_level: latest.share.as_ref().map(|holder| holder.level().to_owned()),
         share_holder: latest.share.as_ref().map(|holder| match holder {
             ShareHolder::Network(network) => network.to_string(),
@@ -77,6 +83,29 @@ fn refusal(refused: &Refused, now: Instant) -> Refusal {
         reason: reason.name.to_owned(),
         code: latest.reason.code(),
         meaning: reason.meaning.to_owned(),
-        advice: reason.advice.to_owned(),
+        advice: if is_by_credential { LIMITED_PEERS } else { reason.advice }.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use turn_proto::{ForbiddenPeer, RefusedRequest};
+
+    use super::*;
+
+    #[test]
+    fn limits_of_a_credential_are_not_changed_by_the_configuration() {
+        let of = |by| {
+            let address = "198.51.100.7".parse().unwrap();
+            let peer = Some(ForbiddenPeer { address, by, rule: None });
+            let sample = RefusedRequest::sample(turn_proto::Refusal::PeerForbidden);
+            refusal(&Refused::new(RefusedRequest { peer, ..sample }, Instant::ZERO), Instant::ZERO)
+        };
+        let limited = of(DeniedBy::Credential);
+        assert!(!limited.advice.contains("add it to `peers.allow`"), "{limited:?}");
+        assert_eq!(limited.rule_at.as_deref(), Some("limits of the credential"));
+        let private = of(DeniedBy::SpecialPurpose);
+        assert!(private.advice.contains("add it to `peers.allow`"), "{private:?}");
+        assert_eq!(private.rule_at.as_deref(), Some("built in"));
     }
 }

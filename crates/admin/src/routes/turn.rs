@@ -12,6 +12,7 @@ use axum::http::StatusCode;
 use axum::{Extension, Json};
 use control::{MintWish, OperatorRequest};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use tokio::sync::oneshot;
 use turn_proto::{GrantLimits, LimitsError, UserName};
 
@@ -53,9 +54,13 @@ impl MintRates {
     }
 }
 
-/// The query; `key` and `api_key` are read where callers are identified.
+/// The query. An unknown parameter may be a mistyped limit, and is refused.
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Asked {
+    /// Read where callers are identified.
+    #[serde(rename = "key", alias = "api_key")]
+    _token: Option<IgnoredAny>,
     service: Option<String>,
     username: Option<String>,
     realm: Option<String>,

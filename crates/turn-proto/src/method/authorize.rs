@@ -76,7 +76,7 @@ impl Allocate<'_> {
         let allocation = self.pending.take_confirmation(pending)?;
         self.continue_with(policy, allocation, reply, |allocate, allocation| {
             confirm(&allocation.grant, answer)?;
-            check_credential(policy, &allocation.grant)?;
+            check_credential(policy, now, &allocation.grant)?;
             allocate.claim_ports(policy, now.instant, allocation)
         })
     }
@@ -121,7 +121,7 @@ impl Allocate<'_> {
                 Some(WhenSilent::Serve) | None => {}
             },
         }
-        check_credential(policy, &allocation.grant)?;
+        check_credential(policy, now, &allocation.grant)?;
         if allocation.grant.is_of_database() && !rules.auth.open {
             self.look_up_again(now.instant, allocation);
             return Ok(());
@@ -165,10 +165,13 @@ impl Allocate<'_> {
     }
 }
 
-/// Judges a credential by the present policy: a reload may have revoked it, or removed its secret
-/// or key.
-fn check_credential(policy: &Policy, grant: &Grant) -> Result<(), Refusal> {
+/// Judges a credential by the present policy and time: a reload may have revoked it, or removed its
+/// secret or key.
+fn check_credential(policy: &Policy, now: Now, grant: &Grant) -> Result<(), Refusal> {
     let rules = policy.of(&grant.realm);
+    if !rules.auth.open && grant.expires.is_some_and(|expires| now.unix >= expires) {
+        return Err(Refusal::CredentialExpired);
+    }
     if grant.is_revoked(rules.revoked) || !auth::is_still_accepted(rules, grant) {
         return Err(Refusal::CredentialRevoked);
     }

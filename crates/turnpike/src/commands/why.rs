@@ -55,7 +55,7 @@ fn describe(refusals: &Refusals, who: Option<&str>, now: Duration) -> String {
                  a session that has ended is in the log, with its reason"
             );
         }
-        let whose = who.map(|who| format!(" of {who}")).unwrap_or_default();
+        let whose = who.map(|who| format!(" of {}", escape::line(who))).unwrap_or_default();
         return format!(
             "no recent refusals{whose}\n\
              if a client cannot connect, perhaps nothing of it arrives: run `turnpike probe` on its host; \
@@ -152,6 +152,7 @@ fn peer(refusal: &Refusal) -> Option<String> {
         "own_address" => format!(
             "The peer is {peer}, an address of this host; to allow it, write `peers.allow = [\"{peer}\"]`. {BUILT_IN}"
         ),
+        "credential" => format!("The peer is {peer}, which the client's own limits do not name."),
         _ => format!(
             "The peer is {peer}, of a private or otherwise special network; to allow it, write \
              `peers.allow = [\"{peer}\"]`. {BUILT_IN}"
@@ -282,7 +283,24 @@ mod tests {
     }
 
     #[test]
+    fn limits_of_a_credential_are_no_rule_of_the_server() {
+        let text = one(Refusal {
+            peer: Some("198.51.100.7".into()),
+            denied_by: Some("credential".into()),
+            ..refusal("peer_forbidden")
+        });
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            words.contains("198.51.100.7, which the client's own limits do not name"),
+            "{text}"
+        );
+        assert!(!words.contains("built in") && !words.contains("private"), "{text}");
+    }
+
+    #[test]
     fn without_refusals_there_is_advice() {
+        let text = describe(&Refusals::default(), Some("b\u{200d}b"), NOW);
+        assert!(!text.contains('\u{200d}'), "{text:?}");
         let text = describe(&Refusals::default(), Some("bob"), NOW);
         assert!(text.starts_with("no recent refusals of bob\n"), "{text}");
         assert!(text.contains("turnpike probe"), "{text}");

@@ -120,6 +120,10 @@ fn a_credential_of_the_server_itself_relays() {
         assert_eq!(status, 400, "no client could use it: {refused}");
         assert!(refused["error"].as_str().unwrap().contains("RFC 8265"), "{refused}");
     }
+    let (status, refused) = get(api, "service=turn&username=alice&allocation=2", &token);
+    assert_eq!(status, 400, "a mistyped limit: {refused}");
+    assert!(refused["error"].as_str().unwrap().contains("`allocation`"), "{refused}");
+    assert_eq!(get(api, &format!("service=turn&api_key={token}"), &token).0, 200);
     assert_eq!(get(api, "service=turn&realm=elsewhere", &token).0, 404);
     assert_eq!(get(api, "service=turn", "wrong").0, 401);
 }
