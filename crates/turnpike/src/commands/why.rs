@@ -299,8 +299,8 @@ mod tests {
 
     #[test]
     fn without_refusals_there_is_advice() {
-        let text = describe(&Refusals::default(), Some("b\u{200d}b"), NOW);
-        assert!(!text.contains('\u{200d}'), "{text:?}");
+        let text = describe(&Refusals::default(), Some("b\u{202e}b"), NOW);
+        assert!(!text.contains('\u{202e}'), "{text:?}");
         let text = describe(&Refusals::default(), Some("bob"), NOW);
         assert!(text.starts_with("no recent refusals of bob\n"), "{text}");
         assert!(text.contains("turnpike probe"), "{text}");
