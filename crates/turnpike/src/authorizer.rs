@@ -8,7 +8,10 @@ use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use control::{AuthorizationRequest, Authorizer, NoAuthorizer, Request, Workers};
+use control::{
+    AuthorizationRequest, Authorizer, ControlError, NoAuthorizer, Request, Session, SessionFilter,
+    Workers,
+};
 use outgoing_http::{Bounds, Client, HttpError, Roots, Url};
 use settings::Settings;
 use tokio::runtime::Handle;
@@ -69,6 +72,7 @@ pub(crate) fn start(settings: &Settings, workers: &Workers) -> Result<Arc<dyn Au
             keep_for: wanted.keep_for.get(),
             kept: Mutex::new(KeptAnswers::new()),
             outage: Outage::default(),
+            ending: tokio::sync::Mutex::new(()),
             workers: workers.clone(),
         }),
     }))
@@ -94,6 +98,8 @@ struct Asking {
     keep_for: Duration,
     kept: Mutex<KeptAnswers>,
     outage: Outage,
+    /// Held while sessions are ended.
+    ending: tokio::sync::Mutex<()>,
     workers: Workers,
 }
 
@@ -167,18 +173,56 @@ impl Asking {
         }
         let silence = NoAnswer::Silent(HttpError::TooSlow.to_string());
         let answer = self.judge(&applicant, Err(silence));
+        let may_be_served = answer == Authorization::Unavailable;
         let (request, late, lost) = self.questions.miss(question);
         self.post(&request, answer);
         self.open_waiting();
-        tokio::select! {
-            // For the client's next request.
-            response = response => if let Ok(answer) = response {
-                self.judge(&applicant, Ok(answer));
-            },
-            _ = lost => {}
-        }
+        let answer = tokio::select! {
+            response = response => response.ok(),
+            _ = lost => None,
+        };
         self.questions.close_late(late);
         self.open_waiting();
+        if let Some(answer) = answer {
+            self.outage.answered_late();
+            // For the client's next request.
+            let answer = self.judge(&applicant, Ok(answer));
+            if may_be_served && answer == Authorization::Denied {
+                self.end_sessions(&applicant).await;
+            }
+        }
+    }
+
+    /// Ends the sessions of a client that `authorizer.when_silent` has served, and that a late
+    /// answer denies.
+    async fn end_sessions(&self, applicant: &Applicant) {
+        // The search is over all sessions: a flood of late answers has one at a time.
+        let _turn = self.ending.lock().await;
+        let Applicant { realm, user, transport, client, .. } = applicant;
+        let filter = SessionFilter { user: Some((**user).to_owned()), after: None };
+        let ended = async {
+            let mut ended = 0;
+            for Session { record, .. } in self.workers.all_sessions(&filter).await? {
+                let path = record.five_tuple;
+                let is_same_client =
+                    path.transport == *transport && path.client.ip() == client.ip();
+                if record.realm == *realm && is_same_client {
+                    ended += u64::from(self.workers.end_session(record.id).await?);
+                }
+            }
+            Ok::<_, ControlError>(ended)
+        };
+        match ended.await {
+            Ok(0) => {}
+            Ok(ended) => tracing::info!(
+                user = &**user, %client, ended,
+                "the authorizer denies late: sessions that when_silent has served are ended"
+            ),
+            Err(error) => tracing::warn!(
+                user = &**user, %client, %error,
+                "the authorizer denies late, and sessions could not be ended"
+            ),
+        }
     }
 
     /// Repeats a question after a failure, when the questions of others had their turn.
@@ -237,9 +281,12 @@ impl Asking {
                 }
                 answer
             }
-            Err(NoAnswer::Unsent) if self.is_silent() => Authorization::Unavailable,
-            // The service has answered other questions: it has more than it serves in time.
-            Err(NoAnswer::Silent(_)) if is_alive() => {
+            Err(NoAnswer::Unsent) if self.is_silent() && !self.outage.is_slow() => {
+                Authorization::Unavailable
+            }
+            // The service has answered other questions, or answers late: it has more than it serves
+            // in time.
+            Err(NoAnswer::Silent(_)) if is_alive() || self.outage.is_slow() => {
                 self.outage.overloaded();
                 Authorization::Overloaded
             }

@@ -66,8 +66,9 @@ impl NameForm {
         // Of two numbers the server takes one for the time.
         let read = expiry_and_account(&name, separator, UnixSeconds(now));
         if read.is_none_or(|(time, _)| time.0 != expiry) {
-            return Err("username has a number that would be taken for the time of expiry: use \
-                        another one, or ask for a credential of at most 30 days"
+            return Err("username has a number that would be taken for the time of expiry, as numbers \
+                        between 30 days ago and that expiry are: put a letter before it, or ask for a \
+                        credential of at most 30 days if it is a later time"
                 .to_owned());
         }
         Ok(name)

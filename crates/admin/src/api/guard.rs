@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, HttpBody as _, to_bytes};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -82,19 +82,19 @@ async fn serve(
 }
 
 /// The same request to `/turn` with the fields of its form in the query, where the token may be as
-/// well.
+/// well. A body of another form is refused: it may have limits.
 async fn with_form_as_query(request: Request) -> Result<Request, Problem> {
-    const FORM: &[u8] = b"application/x-www-form-urlencoded";
-    let kind = request.headers().get(header::CONTENT_TYPE);
-    let is_form = kind.is_some_and(|kind| kind.as_bytes().starts_with(FORM));
-    if !is_form || request.uri().path() != table::TURN || request.method() != Method::POST {
+    if request.uri().path() != table::TURN || request.body().is_end_stream() {
         return Ok(request);
     }
+    let advice = "send service=turn&username=alice in the query, or as a form (application/x-www-form-urlencoded) with POST";
+    if request.method() != Method::POST || !is_form(request.headers()) {
+        let error = "the body is no form";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error, advice));
+    }
     let unusable = || {
-        Problem::bad_request(
-            "the form cannot be read",
-            format!("send service=turn&username=alice in at most {REQUEST_BYTES_MAX} bytes"),
-        )
+        let error = format!("the form cannot be read, or has more than {REQUEST_BYTES_MAX} bytes");
+        Problem::bad_request(error, advice)
     };
     let (mut parts, body) = request.into_parts();
     let body = to_bytes(body, REQUEST_BYTES_MAX).await.map_err(|_| unusable())?;
@@ -106,6 +106,14 @@ async fn with_form_as_query(request: Request) -> Result<Request, Problem> {
     };
     parts.uri = format!("{}?{both}", table::TURN).parse().map_err(|_| unusable())?;
     Ok(Request::from_parts(parts, Body::empty()))
+}
+
+/// Returns true for the media type of forms, with or without parameters (RFC 9110 §8.3.1).
+fn is_form(headers: &HeaderMap) -> bool {
+    const FORM: &str = "application/x-www-form-urlencoded";
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next());
+    kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case(FORM))
 }
 
 fn admit(gate: &Gate, request: &Request, peer: &Peer, other_site: bool) -> Result<Holder, Problem> {
@@ -239,8 +247,8 @@ fn refused_token(refusal: &SignedRefusal, peer: &Peer) -> Problem {
 }
 
 fn unauthorized(error: &str) -> Problem {
-    let hint = "make a token with `turnpike token add NAME --role read` on the server, and send it as `Authorization: \
-                Bearer TOKEN`";
+    let hint = "make a token with `turnpike token add NAME --role read` (for /turn: `--role mint`) on the server, and \
+                send it as `Authorization: Bearer TOKEN`";
     Problem::new(StatusCode::UNAUTHORIZED, error, hint)
 }
 

@@ -31,6 +31,9 @@ pub(crate) struct MintRates(Arc<Mutex<BTreeMap<String, Rate>>>);
 /// one.
 const RATES_MAX: usize = 10_000;
 
+/// Replacement of bytes that are not UTF-8: different names would have one user.
+const REPLACED: char = char::REPLACEMENT_CHARACTER;
+
 /// Beginning of a second, and credentials since then.
 type Rate = (Option<Instant>, u32);
 
@@ -96,7 +99,10 @@ pub(super) async fn mint(
     let Query(asked) =
         query.map_err(|rejection| Problem::bad_request(rejection.body_text(), advice))?;
     if asked.service.as_deref() != Some("turn") {
-        return Err(Problem::bad_request("service is not turn", advice));
+        return Err(Problem::bad_request("service is missing, or is not turn", advice));
+    }
+    if [&asked.username, &asked.realm].into_iter().flatten().any(|name| name.contains(REPLACED)) {
+        return Err(Problem::bad_request("username or realm is not UTF-8", advice));
     }
     if !app.mint_rates.admit(&caller.name, Instant::now()) {
         return Err(Problem::new(

@@ -55,7 +55,8 @@ impl Condition {
             }
             Self::UserDatabase => "the user database does not answer: users cannot log in",
             Self::UserQuota => {
-                "a user has no allocation left: their clients are refused (quotas.allocations_per_user)"
+                "a user has no allocation left: their clients are refused (quotas.allocations_per_user, or a lower limit of \
+                 the credential or the authorizer)"
             }
             Self::AddressQuota => {
                 "an address has no allocation left: its clients are refused \

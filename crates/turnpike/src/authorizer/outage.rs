@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::throttle::Throttle;
 
+/// Time for which a late response shows that the service is slow, not silent.
+const SLOW_FOR: Duration = Duration::from_mins(1);
+
 #[derive(Debug, Default)]
 pub(super) struct Outage(Mutex<State>);
 
@@ -21,6 +24,8 @@ struct State {
     /// A line of the log has reported the failure.
     is_told: bool,
     answered: Option<Instant>,
+    /// Time of the latest response after its deadline.
+    answered_late: Option<Instant>,
 }
 
 impl Outage {
@@ -73,6 +78,18 @@ impl Outage {
     pub(super) fn has_answered_within(&self, time: Duration) -> bool {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.answered.is_some_and(|answered| answered.elapsed() <= time)
+    }
+
+    /// Notes a response after its deadline.
+    pub(super) fn answered_late(&self) {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.answered_late = Some(Instant::now());
+    }
+
+    /// Returns true if the service has answered a question after its deadline, within a minute.
+    pub(super) fn is_slow(&self) -> bool {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.answered_late.is_some_and(|late| late.elapsed() <= SLOW_FOR)
     }
 
     /// Returns true if the last question had no answer, and no question had for this time.

@@ -151,8 +151,8 @@ fn without_the_service_the_rules_alone_decide_if_that_is_wanted() {
     assert!(scene.why().contains("authorizer_unavailable"), "{}", scene.why());
 }
 
-/// A service that denies everything, after a while.
-fn denying_slowly() -> u16 {
+/// A service that denies everything, each question after a time.
+fn denying_after(time: Duration) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (asked, _questions) = channel();
@@ -160,7 +160,7 @@ fn denying_slowly() -> u16 {
         for stream in listener.incoming() {
             let asked = asked.clone();
             thread::spawn(move || {
-                thread::sleep(Duration::from_millis(300));
+                thread::sleep(time);
                 answer(stream.unwrap(), 403, "", &asked);
             });
         }
@@ -186,6 +186,24 @@ fn denying_in_turn(time: Duration) -> u16 {
         }
     });
     port
+}
+
+/// A denial after the deadline ends what was served without it, and shows that the service is slow.
+#[test]
+fn a_late_denial_ends_the_sessions_and_serves_nobody_again() {
+    let service = denying_after(Duration::from_secs(10));
+    let mut call = Call::through(&format!(
+        "[authorizer]\nurl = \"http://127.0.0.1:{service}/\"\nwhen_silent = \"serve\"\nkeep_for = \"0 s\"\n\
+         answer_within = \"1 s\"\n"
+    ));
+    call.server.wait_for("the authorizer denies late");
+    eventually("its sessions are ended", || call.sessions().is_empty());
+    let listener = json(&call.ask(&["status", "--json"]))["listeners"][0].clone();
+    let uri = format!("turn:{}", listener.as_str().unwrap().rsplit(' ').next().unwrap());
+    let probe = run(&["probe", &uri, "--username", "bob", "--password", "of-bob-alone"]);
+    assert_eq!(probe.status.code(), Some(2), "{probe:?}");
+    let why = stdout(&call.ask(&["why", "bob"]));
+    assert!(why.contains("authorizer_overloaded"), "{why}");
 }
 
 /// A service that is too slow for all questions of a denied client is not silent.
@@ -244,7 +262,10 @@ fn a_service_that_fails_at_times_serves_nobody_whom_it_denies() {
 /// does not count as silence of the service.
 #[test]
 fn who_is_denied_is_not_served_by_asking_often() {
-    let scene = Scene::new(denying_slowly(), "when_silent = \"serve\"\nkeep_for = \"0 s\"");
+    let scene = Scene::new(
+        denying_after(Duration::from_millis(300)),
+        "when_silent = \"serve\"\nkeep_for = \"0 s\"",
+    );
     let relayed: Vec<_> = thread::scope(|scope| {
         let probes: Vec<_> = (0..20).map(|_| scope.spawn(|| scene.relays(""))).collect();
         probes.into_iter().map(|probe| probe.join().unwrap()).collect()

@@ -14,10 +14,20 @@ fn get(api: u16, query: &str, token: &str) -> (u16, Value) {
 }
 
 fn ask(api: u16, target: &str, token: &str) -> (u16, Value) {
+    exchange(api, &format!("GET {target}"), token, "\r\n")
+}
+
+fn post(api: u16, query: &str, token: &str, kind: &str, body: &str) -> (u16, Value) {
+    let length = body.len();
+    let rest = format!("Content-Type: {kind}\r\nContent-Length: {length}\r\n\r\n{body}");
+    exchange(api, &format!("POST /turn?{query}"), token, &rest)
+}
+
+fn exchange(api: u16, line: &str, token: &str, rest: &str) -> (u16, Value) {
     let mut stream = TcpStream::connect(("127.0.0.1", api)).unwrap();
     let request = format!(
-        "GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{api}\r\nAuthorization: Bearer {token}\r\n\
-         Connection: close\r\n\r\n"
+        "{line} HTTP/1.1\r\nHost: 127.0.0.1:{api}\r\nAuthorization: Bearer {token}\r\n\
+         Connection: close\r\n{rest}"
     );
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -124,6 +134,16 @@ fn a_credential_of_the_server_itself_relays() {
     assert_eq!(status, 400, "a mistyped limit: {refused}");
     assert!(refused["error"].as_str().unwrap().contains("`allocation`"), "{refused}");
     assert_eq!(get(api, &format!("service=turn&api_key={token}"), &token).0, 200);
+    for (kind, expected) in [
+        ("application/json", 415),
+        ("multipart/form-data; boundary=x", 415),
+        ("Application/X-WWW-Form-Urlencoded;charset=UTF-8", 400),
+    ] {
+        let (status, refused) = post(api, "service=turn", &token, kind, "allocation=2");
+        assert_eq!(status, expected, "a body with limits: {kind}: {refused}");
+    }
+    let (status, refused) = get(api, "service=turn&username=%FF", &token);
+    assert_eq!(status, 400, "names that are not UTF-8 would be one user: {refused}");
     assert_eq!(get(api, "service=turn&realm=elsewhere", &token).0, 404);
     assert_eq!(get(api, "service=turn", "wrong").0, 401);
 }

@@ -165,7 +165,8 @@ const fn words(failure: Failure) -> &'static str {
     match failure {
         Failure::TimedOut => "no answer",
         Failure::IntegrityViolated => {
-            "the integrity of the answers does not verify: the password is wrong"
+            "the integrity of the answers does not verify: the password is wrong, or the server cannot read its user \
+             database (`turnpike why` there tells)"
         }
         Failure::BidDown => "the path downgrades the password algorithm",
         Failure::NoAlgorithm => "the server offers no password algorithm that is known here",

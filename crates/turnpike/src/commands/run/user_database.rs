@@ -60,6 +60,10 @@ fn open_editor(settings: &Settings) -> Result<Option<Box<dyn UserEditor>>> {
             tracing::info!("no user database ({error}): auth.users = true needs a restart");
             Ok(None)
         }
+        Err(error) if settings.user_database().file().is_none() => {
+            let hint = "see users.database: docs/operate/databases.md has an example for each kind";
+            Err(Failure::failed(error).hint(hint))
+        }
         Err(error) => Err(Failure::failed(error).hint(
             "the data directory has to be writable for the server; name another with --data or data.directory, set \
              users.database, or auth.users = false for a server without users",
