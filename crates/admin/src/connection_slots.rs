@@ -2,8 +2,10 @@
 //!
 //! Connections from this host (Unix sockets, loopback) have separate slots: no sender can block
 //! the health checks of the host. Networks share the other slots. When all are taken, the network
-//! with most connections loses a connection without a token.
+//! with most connections loses a connection without a token; while few are without a token, the
+//! holder of a token with most connections loses one.
 
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -17,6 +19,10 @@ use crate::peer::Peer;
 
 /// Interval of log lines about closed connections: strangers can cause any number of them.
 const LINE_EVERY: Duration = Duration::from_secs(60);
+
+/// Part of the slots, as a divisor, that connections without a token may take from holders of
+/// tokens: each connection begins without a token, and shows it within milliseconds.
+const WITHOUT_TOKEN: u32 = 8;
 
 /// Slots of one listener.
 #[derive(Debug)]
@@ -141,18 +147,20 @@ impl NetworkSlots {
         Some((number, evicted))
     }
 
-    /// Ends a connection that has shown no token, if its network has as many as any other.
+    /// Ends a connection that has shown no token, if its network has as many as any other. While
+    /// few have shown none, ends one of the holder of a token with most connections.
     fn evict_for(&mut self, newcomer: &Claimant<'_>) -> Option<()> {
         let Self { connections, slots, .. } = self;
-        let unknown: Vec<_> = connections
-            .iter()
-            .enumerate()
-            .filter(|(_, connection)| !connection.peer.is_known())
-            .map(|(position, _)| position)
-            .collect();
-        let share_at = |index: usize| &connections[unknown[index]].share;
-        let rival = slots.rival(newcomer, unknown.len(), share_at)?;
-        let evicted = connections.remove(unknown[rival]);
+        let without_token = positions(connections, |peer| peer.holder().is_none());
+        let few = (slots.capacity() / WITHOUT_TOKEN) as usize;
+        let most = largest_holder(connections).filter(|_| without_token.len() < few);
+        let of_holder = most.map(|most| positions(connections, |peer| peer.holder() == Some(most)));
+        let mut rival = |among: Vec<usize>| {
+            let share_at = |index: usize| &connections[among[index]].share;
+            slots.rival(newcomer, among.len(), share_at).map(|index| among[index])
+        };
+        let position = of_holder.and_then(&mut rival).or_else(|| rival(without_token))?;
+        let evicted = connections.remove(position);
         slots.release(evicted.share);
         // Its task has ended otherwise.
         let _ = evicted.evict.send(());
@@ -166,6 +174,21 @@ impl NetworkSlots {
             self.slots.release(connection.share);
         }
     }
+}
+
+/// Positions of the connections whose peers match, the oldest first.
+fn positions(connections: &[NetworkConnection], of: impl Fn(&Peer) -> bool) -> Vec<usize> {
+    let all = connections.iter().enumerate();
+    all.filter(|(_, connection)| of(&connection.peer)).map(|(position, _)| position).collect()
+}
+
+/// Holder of tokens with most connections. `None` without connections of holders.
+fn largest_holder(connections: &[NetworkConnection]) -> Option<&str> {
+    let mut counts = BTreeMap::new();
+    for holder in connections.iter().filter_map(|connection| connection.peer.holder()) {
+        *counts.entry(holder).or_insert(0) += 1;
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(holder, _)| holder)
 }
 
 impl Drop for SlotGuard {
@@ -223,11 +246,41 @@ mod tests {
         assert_eq!(due, [Some(1), None, None, Some(3), None]);
     }
 
+    /// A connection that has shown a token of this holder.
+    fn known(slots: &Arc<ConnectionSlots>, source: &str, holder: &str) -> Option<ConnectionSlot> {
+        let slot = slot(slots, source)?;
+        slots.network().connections.last().unwrap().peer.make_known(holder);
+        Some(slot)
+    }
+
+    #[test]
+    fn a_holder_of_a_token_leaves_places_to_others() {
+        for flood_at in ["192.0.2.1", "198.51.100.1"] {
+            let slots = slots();
+            let mut flood: Vec<_> = (0..200)
+                .filter_map(|number| match number % 2 {
+                    0 => known(&slots, "192.0.2.1", "mallory"),
+                    _ => known(&slots, flood_at, "mallory"),
+                })
+                .collect();
+            let mut bob = known(&slots, "203.0.113.1", "bob").unwrap();
+            flood.extend((0..200).filter_map(|_| known(&slots, flood_at, "mallory")));
+            assert!(!is_evicted(&mut bob));
+            // A flood without a token takes an eighth at most.
+            let mut strangers: Vec<_> =
+                (0..200).filter_map(|number| slot(&slots, &format!("10.{number}.0.1"))).collect();
+            assert!(!is_evicted(&mut bob));
+            let kept =
+                strangers.iter_mut().filter_map(|slot| (!is_evicted(slot)).then_some(())).count();
+            assert_eq!(kept, (MOST / WITHOUT_TOKEN) as usize);
+        }
+    }
+
     #[test]
     fn this_host_has_places_of_its_own_and_so_has_who_has_shown_a_token() {
         let slots = slots();
         let mut known = slot(&slots, "192.0.2.1").unwrap();
-        slots.network().connections[0].peer.make_known();
+        slots.network().connections[0].peer.make_known("alice");
         let flood: Vec<_> = (0..200).filter_map(|_| slot(&slots, "192.0.2.1")).collect();
         assert!(!is_evicted(&mut known));
         let local: Vec<_> = (0..MOST).filter_map(|_| slot(&slots, "::1")).collect();

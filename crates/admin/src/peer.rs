@@ -2,8 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// The other end of a connection.
 #[derive(Clone, Debug)]
@@ -14,28 +13,29 @@ pub(crate) enum Peer {
     Tcp {
         address: SocketAddr,
         is_encrypted: bool,
-        /// Set once a request has shown a token.
-        is_known: Arc<AtomicBool>,
+        /// Name of the holder, once a request has shown a token.
+        holder: Arc<OnceLock<String>>,
     },
 }
 
 impl Peer {
     pub(crate) fn tcp(address: SocketAddr, is_encrypted: bool) -> Self {
-        Self::Tcp { address, is_encrypted, is_known: Arc::default() }
+        Self::Tcp { address, is_encrypted, holder: Arc::default() }
     }
 
-    /// Returns whether it may stay: over a Unix socket, or once it has shown a token.
-    pub(crate) fn is_known(&self) -> bool {
+    /// Name of the holder whose token the first request with a token has shown. `None` before, and
+    /// over a Unix socket.
+    pub(crate) fn holder(&self) -> Option<&str> {
         match self {
-            Self::Unix(_) => true,
-            Self::Tcp { is_known, .. } => is_known.load(Ordering::Relaxed),
+            Self::Unix(_) => None,
+            Self::Tcp { holder, .. } => holder.get().map(String::as_str),
         }
     }
 
-    /// It has shown a token.
-    pub(crate) fn make_known(&self) {
-        if let Self::Tcp { is_known, .. } = self {
-            is_known.store(true, Ordering::Relaxed);
+    /// Notes the holder of the token that a request has shown. The first one stays.
+    pub(crate) fn make_known(&self, name: &str) {
+        if let Self::Tcp { holder, .. } = self {
+            holder.get_or_init(|| name.to_owned());
         }
     }
 }

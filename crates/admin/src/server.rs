@@ -177,7 +177,7 @@ impl Stay {
             Self::Short => sleep(MONITORING_CONNECTION).await,
             Self::Known => {
                 sleep(UNKNOWN_CONNECTION).await;
-                if peer.is_known() {
+                if peer.holder().is_some() {
                     sleep(API_CONNECTION).await;
                 }
             }

@@ -128,7 +128,7 @@ fn admit(gate: &Gate, request: &Request, peer: &Peer, other_site: bool) -> Resul
         }
         Some(access) => identify(access, request, peer, other_site)?,
     };
-    peer.make_known();
+    peer.make_known(&caller.name);
     let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     let refused = match table::needed(request.method(), path) {
         Some(needed) if !caller.role.may(needed.role) => (

@@ -47,7 +47,7 @@ pub(crate) async fn sign_in(
     access.refresh().await;
     let signed_in = access.sign_in(wish.token.trim(), ip(&peer));
     let (value, holder) = signed_in.map_err(|why| wrong(why, &peer))?;
-    peer.make_known();
+    peer.make_known(&holder.name);
     tracing::info!(by = holder.name, %peer, "api: a browser signed in");
     let age = SIGNED_IN.as_secs();
     let cookie = set_cookie(&peer, &format!("{value}; Max-Age={age}"));
