@@ -3,7 +3,7 @@
 //! WAL mode lets the server read while a command writes. The file is its owner's alone; so are the
 //! `-wal` and `-shm` files beside it, which SQLite gives the same permissions.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -312,7 +312,8 @@ fn prepare_file(path: &Path) -> Result<FileId, StoreError> {
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(slip(directory))?;
     }
-    let metadata = open_or_create(path).and_then(|file| file.metadata()).map_err(slip(path))?;
+    create_missing(path).map_err(slip(path))?;
+    let metadata = fs::metadata(path).map_err(slip(path))?;
     let mode = metadata.permissions().mode() & 0o777;
     if mode & 0o007 != 0 {
         return Err(failed(
@@ -326,14 +327,17 @@ fn prepare_file(path: &Path) -> Result<FileId, StoreError> {
     Ok(file_id(&metadata))
 }
 
-/// Opens the file, or creates it for the owner of its directory: root adds users before the server,
-/// which runs as another user, has started.
-fn open_or_create(path: &Path) -> io::Result<File> {
+/// Creates the file for the owner of its directory: root adds users before the server, which runs
+/// as another user, has started.
+///
+/// An existing file is not opened, except by SQLite: closing a descriptor of it would remove the
+/// locks of all handles of this process (POSIX.1 fcntl).
+fn create_missing(path: &Path) -> io::Result<()> {
     let access = Access { owner: Owner::Directory, ..Access::PRIVATE };
     // Only a new file changes its owner: an existing name may be a link to any file.
     match atomic_file::create(path, &[], access) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        Ok(()) | Err(_) => OpenOptions::new().read(true).write(true).open(path),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        done => done,
     }
 }
 

@@ -184,6 +184,34 @@ fn one_handle_sees_what_another_changed() {
     assert_eq!(server.user(REALM, &by_name("alice")).unwrap(), None);
 }
 
+/// Locks of this process on a file (proc_locks(5)).
+fn locks(path: &Path) -> usize {
+    let (process, inode) = (std::process::id(), fs::metadata(path).unwrap().ino());
+    let all = fs::read_to_string("/proc/locks").unwrap();
+    all.lines()
+        .filter(|line| {
+            let fields: Vec<_> = line.split_ascii_whitespace().collect();
+            let is_own = fields.get(4) == Some(&&*process.to_string());
+            let place = fields.get(5).and_then(|place| place.rsplit(':').next());
+            is_own && place == Some(&*inode.to_string())
+        })
+        .count()
+}
+
+/// Without its lock, another process that closes the file takes itself for the last one, and
+/// removes the log that this one goes on to read: no later change would be seen.
+#[test]
+fn a_second_handle_leaves_the_locks_of_the_first() {
+    let dir = TempDir::new();
+    let path = dir.database();
+    let mut first = SqliteStore::open(&path).unwrap();
+    assert_eq!(names(&mut first, &all()), [""; 0]);
+    let before = locks(&path);
+    assert!(before > 0, "SQLite holds a lock while a file is open in WAL mode");
+    drop(SqliteStore::open(&path).unwrap());
+    assert_eq!(locks(&path), before);
+}
+
 #[test]
 fn a_restored_file_is_opened_again_and_a_lost_one_is_not_missed() {
     let dir = TempDir::new();
