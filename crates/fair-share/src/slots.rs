@@ -11,6 +11,11 @@ use crate::levels::{Levels, UNIT};
 /// one client may have all entries.
 const SCARCE: u64 = 8;
 
+/// Number of the last slots of a small table to which shares apply, a quarter of the table at most.
+/// An eighth would be two or three slots, which are for other realms: other users of the realm
+/// would get nothing.
+const FEW: u32 = 8;
+
 /// Weight of a network in a small table, at most a part of the table: this divisor. With the full
 /// weight, one `/48` may take the last twelve slots of any table, and a `/32` the last forty.
 const SMALL: u32 = 16;
@@ -304,10 +309,12 @@ impl Slots {
 }
 
 impl Supply {
-    /// Returns true where shares apply: less than an eighth is free.
+    /// Returns true where shares apply: less than an eighth is free, or fewer than eight slots of a
+    /// table with less than 64, a quarter at most.
     #[must_use]
     pub fn is_scarce(self) -> bool {
-        u64::from(self.free) * SCARCE < u64::from(self.capacity)
+        let is_small_part = u64::from(self.free) * SCARCE < u64::from(self.capacity);
+        is_small_part || self.free < FEW.min(self.capacity / 4)
     }
 
     /// Units of one entry at a node. More units reduce a weight that exceeds a sixteenth of the

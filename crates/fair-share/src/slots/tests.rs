@@ -39,7 +39,7 @@ fn no_attacker_takes_the_last_slots() {
 fn one_user_leaves_slots_of_a_small_table_to_others_of_the_realm() {
     let names: Vec<_> = (0..100_u8).map(|number| std::format!("user{number}")).collect();
     let user = |address: [u8; 4], name| Claimant::at(address.into()).with_account("r", name);
-    for capacity in [60, 64, 100, 128, 256, 500] {
+    for capacity in [16, 24, 30, 32, 40, 60, 64, 100, 128, 256, 500] {
         let mut slots = slots(&LOGGED_IN, capacity);
         let mallory = user([198, 51, 100, 7], "mallory");
         (0..2 * capacity).for_each(|_| drop(slots.claim(&mallory)));
@@ -60,7 +60,8 @@ fn no_network_takes_the_last_slots_of_a_small_table() {
             let mut slots = slots(&LOGGED_IN, capacity);
             (0..4 * capacity).for_each(|_| drop(slots.claim(&attacker.next())));
             let left = capacity - slots.held();
-            assert!((1..=capacity / 8).contains(&left), "{} {capacity}: {left}", attacker.name);
+            let most = FEW.min(capacity / 4).max(capacity / 8);
+            assert!((1..=most).contains(&left), "{} {capacity}: {left}", attacker.name);
             let claimed = slots.claim(&honest(0)).map(drop);
             assert_eq!(claimed, Ok(()), "{} {capacity}", attacker.name);
         }

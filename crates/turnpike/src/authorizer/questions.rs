@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use control::AuthorizationRequest;
 use fair_share::{
-    Claimant, FairQueue, LOGGED_IN, QuestionNumber, Share, Slots, USERS, Window, system_hasher,
+    Claimant, FairQueue, QuestionNumber, Share, Slots, Supply, USERS, Window, system_hasher,
 };
 use tokio::sync::oneshot;
 use turn_proto::Applicant;
@@ -118,7 +118,7 @@ impl Pause {
 
 impl Questions {
     pub(super) fn new() -> Self {
-        let open = Slots::new(&LOGGED_IN, OPEN_MAX, system_hasher());
+        let open = Slots::new(&USERS, OPEN_MAX, system_hasher());
         let window = Window::new(OPEN_MAX as usize);
         let waiting = FairQueue::new(&USERS, WAITING_MAX, DELAY, system_hasher());
         let (late, pause) = (VecDeque::new(), Pause::default());
@@ -154,14 +154,20 @@ impl Questions {
             let failure = failure.unwrap_or(NoAnswer::Unsent);
             return Some(Err(DroppedQuestion::Late(request, failure)));
         }
-        if pause.is_on(now) || open.held() as usize - late.len() >= window.size() {
+        let in_flight = open.held() as usize - late.len();
+        if pause.is_on(now) || in_flight >= window.size() {
             return None;
         }
+        // Shares of the window, which is smaller than the table for a slow service.
+        let [free, capacity] = [window.size() - in_flight, window.whole_size()]
+            .map(|slots| u32::try_from(slots).unwrap_or(u32::MAX));
+        let supply = Supply { free, capacity };
         // The first questions may be of accounts whose others are open.
         let most = (window.whole_size() / ACCOUNT_SHARE).max(1);
         let may_open = |question: &WaitingQuestion| {
             let claimant = claimant(&question.request.applicant);
-            open.check(&claimant).is_ok() && (open.held_by_account(&claimant) as usize) < most
+            open.check_supply(&claimant, 1, supply).is_ok()
+                && (open.held_by_account(&claimant) as usize) < most
         };
         let WaitingQuestion { request, asked, .. } = waiting.pop_where(LOOKED_AT, may_open)?;
         let share = open.keep(&claimant(&request.applicant));
@@ -295,6 +301,26 @@ mod tests {
         }
         mallorys.into_iter().for_each(|question| drop(questions.close(question, now)));
         assert!(questions.take(now).is_some());
+    }
+
+    /// Accounts of one client for which the service hangs.
+    #[test]
+    fn one_client_with_many_accounts_leaves_slots_to_others() {
+        for questions in [Questions::new(), prompt()] {
+            let now = Instant::now();
+            for account in 0..200 {
+                questions.push(request(&format!("account {account}"), 1), now);
+            }
+            let hanging = open(&questions, now);
+            for round in 0..3 {
+                questions.push(request("alice", 201), now);
+                let next = questions.take(now).unwrap().unwrap();
+                assert_eq!(&*next.request.applicant.account, "alice", "{round}");
+                questions.close(next, now);
+            }
+            assert!(questions.take(now).is_none());
+            drop(hanging);
+        }
     }
 
     /// A service that is slow has few open questions.
