@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -44,6 +45,9 @@ pub(crate) struct Times {
 /// Variable in the environment of each process that [`run`] starts. Contains the path of the log:
 /// descendants are found by it even if their parents have exited.
 const STARTED_FOR: &str = "STARTED_FOR_LOG";
+
+/// Number of readings of an empty environment, in some 100 ms.
+const READS: u32 = 50;
 
 /// Runs a command, and kills the process with all descendants at the time limit. Descendants that
 /// survive a failed process are killed as well. Output goes through the file `log`, which also
@@ -132,12 +136,24 @@ fn kill(id: u32) {
 fn started_for(log: &Path) -> Vec<u32> {
     let mark = format!("{STARTED_FOR}={}", log.display()).into_bytes();
     let is_marked = |process: &Path| {
-        let environment = fs::read(process.join("environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable == mark)
+        environment(process).split(|byte| *byte == 0).any(|variable| variable == mark)
     };
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbered = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     numbered.filter(|id: &u32| is_marked(Path::new(&format!("/proc/{id}")))).collect()
+}
+
+/// Reads the environment of a process. A process within execve(2) has none for a moment, and is
+/// read again. Threads of the kernel have neither an environment nor a program.
+fn environment(process: &Path) -> Vec<u8> {
+    for _ in 0..READS {
+        let environment = fs::read(process.join("environ")).unwrap_or_default();
+        if !environment.is_empty() || fs::read_link(process.join("exe")).is_err() {
+            return environment;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    Vec::new()
 }
 
 /// Lists the running children of a process.
@@ -200,7 +216,7 @@ mod tests {
         // Dead, if not yet collected by the first process.
         let is_dead = || state().is_empty() || state().contains(") Z ");
         while !is_dead() {
-            std::thread::yield_now();
+            thread::yield_now();
         }
     }
 }

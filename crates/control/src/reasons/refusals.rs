@@ -137,8 +137,8 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
             "Raise the limit of open files (LimitNOFILE under systemd), or look for the lack of memory."
         }
         Refusal::UserQuota => {
-            "The lowest counts of `quotas.allocations_per_user`, the limit `allocations` in the credential and that of the \
-             authorizer: raise it, or look with `turnpike sessions --user NAME` why the user has so many."
+            "Raise `quotas.allocations_per_user`, or the limit `allocations` of the credential or the authorizer where it is \
+             lower; or look with `turnpike sessions --user NAME` why the user has so many."
         }
         Refusal::AddressQuota => {
             "Many clients behind one NAT: raise `quotas.allocations_per_address`. Otherwise somebody tries to take all ports."
