@@ -21,7 +21,7 @@ use crate::peer::Peer;
 const LINE_EVERY: Duration = Duration::from_secs(60);
 
 /// Part of the slots, as a divisor, that connections without a token may take from holders of
-/// tokens: each connection begins without a token, and shows it within milliseconds.
+/// tokens: each connection has no token at first, and shows it within milliseconds.
 const WITHOUT_TOKEN: u32 = 8;
 
 /// Slots of one listener.
@@ -147,8 +147,8 @@ impl NetworkSlots {
         Some((number, evicted))
     }
 
-    /// Ends a connection that has shown no token, if its network has as many as any other. While
-    /// few have shown none, ends one of the holder of a token with most connections.
+    /// Evicts a connection without a token, of the network with most. While few connections are
+    /// without a token, evicts a connection of the token holder with most.
     fn evict_for(&mut self, newcomer: &Claimant<'_>) -> Option<()> {
         let Self { connections, slots, .. } = self;
         let without_token = positions(connections, |peer| peer.holder().is_none());
@@ -271,7 +271,7 @@ mod tests {
                 (0..200).filter_map(|number| slot(&slots, &format!("10.{number}.0.1"))).collect();
             assert!(!is_evicted(&mut bob));
             let kept =
-                strangers.iter_mut().filter_map(|slot| (!is_evicted(slot)).then_some(())).count();
+                strangers.iter_mut().map(is_evicted).filter(|is_evicted| !is_evicted).count();
             assert_eq!(kept, (MOST / WITHOUT_TOKEN) as usize);
         }
     }

@@ -181,19 +181,20 @@ impl Asking {
             response = response => response.ok(),
             _ = lost => None,
         };
-        self.questions.close_late(late);
-        self.open_waiting();
         if let Some(answer) = answer {
             self.outage.answered_late();
             // For the client's next request.
             let answer = self.judge(&applicant, Ok(answer));
             if may_be_served && answer == Authorization::Denied {
+                // The question keeps its slot meanwhile, which bounds the number of searches.
                 self.end_sessions(&applicant).await;
             }
         }
+        self.questions.close_late(late);
+        self.open_waiting();
     }
 
-    /// Ends the sessions of a client that `authorizer.when_silent` has served, and that a late
+    /// Closes the sessions of a client that `authorizer.when_silent` has served, and that a late
     /// answer denies.
     async fn end_sessions(&self, applicant: &Applicant) {
         // The search is over all sessions: a flood of late answers has one at a time.

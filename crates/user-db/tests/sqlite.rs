@@ -199,7 +199,7 @@ fn locks(path: &Path) -> usize {
 }
 
 /// Without its lock, another process that closes the file takes itself for the last one, and
-/// removes the log that this one goes on to read: no later change would be seen.
+/// removes the log that this process reads: later changes would not be seen.
 #[test]
 fn a_second_handle_leaves_the_locks_of_the_first() {
     let dir = TempDir::new();

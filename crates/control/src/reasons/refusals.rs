@@ -129,7 +129,7 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
             "Widen `relay.ports`, or add relay addresses or a prefix (`relay.prefixes`)."
         }
         Refusal::PortsShare => {
-            "Fewer than an eighth of the ports are free, and the rest is for other networks and users: widen `relay.ports`, \
+            "Fewer than an eighth of the ports are free (of fewer than 64 up to a quarter), and the rest is for other networks and users: widen `relay.ports`, \
              or add relay addresses. `turnpike sessions` shows who has most: lower `quotas.allocations_per_address` or \
              `allocations_per_user` against abuse. Where an address or a user name is many customers', set that limit to 0."
         }

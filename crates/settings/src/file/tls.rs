@@ -37,7 +37,7 @@ section! {
         /// a kind that it can verify; the first is for all others. The files are checked every few
         /// seconds and reloaded automatically, for new connections; existing ones stay open. Prefer
         /// ECDSA keys: a handshake with RSA of 4,096 bits takes a worker 8 ms, in which it relays
-        /// nothing, and anybody can begin one.
+        /// nothing, and strangers can start one.
         #[schemars(
             example = serde_json::json!([{ "chain": "/etc/turnpike/fullchain.pem", "key": "/etc/turnpike/privkey.pem" }])
         )]

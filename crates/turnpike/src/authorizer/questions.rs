@@ -154,13 +154,15 @@ impl Questions {
             let failure = failure.unwrap_or(NoAnswer::Unsent);
             return Some(Err(DroppedQuestion::Late(request, failure)));
         }
-        let in_flight = open.held() as usize - late.len();
+        let held = open.held() as usize;
+        let in_flight = held - late.len();
         if pause.is_on(now) || in_flight >= window.size() {
             return None;
         }
         // Shares of the window, which is smaller than the table for a slow service.
-        let [free, capacity] = [window.size() - in_flight, window.whole_size()]
-            .map(|slots| u32::try_from(slots).unwrap_or(u32::MAX));
+        let free = (window.size() - in_flight).min((OPEN_MAX as usize).saturating_sub(held));
+        let [free, capacity] =
+            [free, window.whole_size()].map(|slots| u32::try_from(slots).unwrap_or(u32::MAX));
         let supply = Supply { free, capacity };
         // The first questions may be of accounts whose others are open.
         let most = (window.whole_size() / ACCOUNT_SHARE).max(1);
@@ -301,6 +303,21 @@ mod tests {
         }
         mallorys.into_iter().for_each(|question| drop(questions.close(question, now)));
         assert!(questions.take(now).is_some());
+    }
+
+    /// A silent service: late questions keep their slots, and each deadline opens one more.
+    #[test]
+    fn late_questions_are_bounded() {
+        let (questions, mut now) = (prompt(), Instant::now());
+        for round in 0..1000_u32 {
+            let [_, _, host, account] = round.to_be_bytes();
+            questions.push(request(&format!("account {account}"), host), now);
+            for question in open(&questions, now) {
+                drop(questions.miss(question));
+            }
+            now += Duration::from_millis(100);
+        }
+        assert!(questions.lock().open.held() <= OPEN_MAX);
     }
 
     /// Accounts of one client for which the service hangs.

@@ -188,7 +188,8 @@ fn denying_in_turn(time: Duration) -> u16 {
     port
 }
 
-/// A denial after the deadline ends what was served without it, and shows that the service is slow.
+/// A denial after the deadline closes the sessions that were served without a decision, and shows
+/// that the service is slow.
 #[test]
 fn a_late_denial_ends_the_sessions_and_serves_nobody_again() {
     let service = denying_after(Duration::from_secs(10));
