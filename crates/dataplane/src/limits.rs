@@ -124,6 +124,15 @@ pub const OWN_CONNECTIONS_BEYOND_LIMITS: u32 = 4;
 /// Connections accepted from one socket per turn: the delay of the other sockets' packets.
 pub const ACCEPTS_PER_TURN: usize = 16;
 
+/// Messages of one read of a connection that are served at once: a read of 64 KiB may have
+/// thousands of requests. The others wait for the next turn.
+pub const MESSAGES_PER_READ: u64 = 64;
+
+/// Answers in the queue of a connection that takes no output, above which it is not read: a client
+/// that pipelines requests and reads no answers has 20 KiB instead of a whole queue. A client in a
+/// call asks less at once.
+pub const ANSWERS_UNREAD: usize = 16;
+
 /// Reads of one connection per turn, where TLS holds more bytes than one read returns.
 pub const READS_PER_TURN: usize = 4;
 
@@ -156,8 +165,9 @@ pub const PIPE_STUCK_FOR: Duration = Duration::from_mins(5);
 /// Time to answer a ConnectionBind: longer than a user look-up may take.
 pub const HELD_FOR: Duration = Duration::from_secs(45);
 
-/// Length of a message of a client without an allocation, at most: a request with a token and a
-/// certificate's worth of attributes. Its beginning may be kept for [`MESSAGE_WITHIN`].
+/// Length of a message of a client without an allocation, at most, and of what is read of it at
+/// once: a request with a token and a certificate's worth of attributes. Its beginning may be kept
+/// for [`MESSAGE_WITHIN`].
 pub const UNAUTHENTICATED_MESSAGE_BYTES: usize = 4096;
 
 /// Time to the first message of a connection: clients connect to send one.

@@ -62,6 +62,8 @@ pub(crate) struct Streams<N: Net> {
     /// Connections to be read in the next turn without a report of epoll, which does not know of
     /// buffered bytes.
     reread: Vec<SocketId>,
+    /// Connections with input of earlier turns, each once.
+    unfinished: VecDeque<SocketId>,
     /// Connections whose handshakes wait for a share of the time, sorted by age.
     paused: VecDeque<SocketId>,
     /// Pipes whose client's connection was written or closed, for their other end.
@@ -107,6 +109,7 @@ impl<N: Net> Streams<N> {
             unsent: Vec::new(),
             stuck: Vec::new(),
             reread: Vec::new(),
+            unfinished: VecDeque::new(),
             paused: VecDeque::new(),
             pipes: Vec::new(),
             sweep_at: None,
@@ -136,13 +139,36 @@ impl<N: Net> Streams<N> {
     }
 
     /// Returns true if connections are to be read in the next turn.
-    pub(crate) const fn has_rereads(&self) -> bool {
-        !self.reread.is_empty()
+    pub(crate) fn has_rereads(&self) -> bool {
+        !(self.reread.is_empty() && self.unfinished.is_empty())
     }
 
     /// Takes the connections to be read without a report of epoll.
     pub(crate) fn take_rereads(&mut self) -> Vec<SocketId> {
         std::mem::take(&mut self.reread)
+    }
+
+    /// Serves the input of a connection, a part per turn: it has more than is served at once.
+    fn finish_later(&mut self, id: SocketId) {
+        if let Some(stream) = self.table.get_mut(id)
+            && !std::mem::replace(&mut stream.is_unfinished, true)
+        {
+            self.unfinished.push_back(id);
+        }
+    }
+
+    /// Returns the number of connections with input of earlier turns.
+    pub(crate) fn unfinished(&self) -> usize {
+        self.unfinished.len()
+    }
+
+    /// Takes the connection whose input has waited for longest.
+    pub(crate) fn pop_unfinished(&mut self) -> Option<SocketId> {
+        let id = self.unfinished.pop_front()?;
+        if let Some(stream) = self.table.get_mut(id) {
+            stream.is_unfinished = false;
+        }
+        Some(id)
     }
 
     /// Returns the connections that are bound to a peer's, with these.

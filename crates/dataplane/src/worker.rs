@@ -195,6 +195,7 @@ impl<N: Net> Worker<N> {
         self.serve_waiting_handshakes();
         self.serve_datagrams();
         self.serve_ring();
+        self.serve_unfinished();
         self.serve_streams();
         self.serve_requests();
         self.serve_messages();
@@ -406,11 +407,23 @@ impl<N: Net> Worker<N> {
         let Self { cx, streams, tcp_relay, .. } = self;
         tcp_relay.resume(cx, streams);
         for id in self.streams.take_rereads() {
-            self.make_room_to_receive();
-            self.streams.serve_partial(&mut self.cx, id);
-            self.settle();
-            self.read_stream(id);
+            self.reread_stream(id);
         }
+    }
+
+    /// Serves the input of earlier turns: a part of that of each connection.
+    fn serve_unfinished(&mut self) {
+        for _ in 0..self.streams.unfinished().min(SOCKETS_PER_TURN) {
+            let Some(id) = self.streams.pop_unfinished() else { break };
+            self.reread_stream(id);
+        }
+    }
+
+    fn reread_stream(&mut self, id: SocketId) {
+        self.make_room_to_receive();
+        self.streams.serve_partial(&mut self.cx, id);
+        self.settle();
+        self.read_stream(id);
     }
 
     /// Serves timers.

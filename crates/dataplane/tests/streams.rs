@@ -1,6 +1,6 @@
 //! Clients over TCP, through a worker on the real kernel.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::support;
 
 use control::{Series, StreamEnd, StreamRefusal};
 use dataplane::ConnectionLimits;
-use dataplane::limits::{OWN_CONNECTIONS_BEYOND_LIMITS, STREAM_BACKLOG_BYTES};
+use dataplane::limits::{MESSAGES_PER_READ, OWN_CONNECTIONS_BEYOND_LIMITS, STREAM_BACKLOG_BYTES};
 use test_support::eventually;
 use turn_client::AllocateOptions;
 use turn_proto::{DropReason, EndReason};
@@ -76,6 +76,62 @@ fn requests_need_not_wait_for_answers() {
         }
         world.assert_adds_up();
     }
+}
+
+/// Other clients' packets have their turn between the messages of one that sends many at once.
+#[test]
+fn a_turn_serves_so_many_messages_of_a_connection() {
+    let world = World::new();
+    let mut peer = End::at(PEER);
+    let mut alice = StreamUser::allocated(world.server);
+    let channel = alice.bind_channel(peer.addr());
+    let datas: Vec<_> = (0..3 * MESSAGES_PER_READ).map(|n| n.to_be_bytes().to_vec()).collect();
+    let hold = world.hold();
+    alice.write(&datas.iter().flat_map(|data| framed(channel, data)).collect::<Vec<_>>());
+    // Read from her socket together.
+    let before = world.turns();
+    drop(hold);
+    let heard: Vec<_> =
+        peer.receive_many(datas.len()).into_iter().map(|heard| heard.bytes).collect();
+    assert_eq!(heard, datas);
+    assert!(world.turns() - before >= 3, "{} turns", world.turns() - before);
+    world.assert_adds_up();
+}
+
+/// They have the answers later, and each keeps a small part of its queue until then.
+#[test]
+fn who_reads_no_answers_is_not_read() {
+    let world = World::new();
+    let mut alice = StreamUser::connect(world.server);
+    alice.socket.set_nonblocking(true).unwrap();
+    let mut written = 0;
+    let requests: Vec<u8> = (0..=255).flat_map(binding).collect();
+    // As many as the kernel's buffers at both ends hold, and their answers.
+    let mut are_full = || {
+        let from = written % requests.len();
+        let wrote = (&alice.socket).write(&requests[from..]).unwrap_or(0);
+        written += wrote;
+        wrote == 0
+    };
+    let mut quiet = 0;
+    while quiet < 50 {
+        if are_full() {
+            quiet += 1;
+            std::thread::sleep(Duration::from_millis(4));
+        } else {
+            quiet = 0;
+        }
+    }
+    alice.socket.set_nonblocking(false).unwrap();
+    assert_eq!(world.count(Series::StreamsEnded(StreamEnd::Stuck)), 0);
+    for number in 0..written / 20 {
+        let answer = alice.read().unwrap();
+        assert_eq!((&answer[..2], answer[8]), (&[1, 1][..], number as u8), "{number}");
+    }
+    // What was written of a last request is completed.
+    alice.write(&binding((written / 20) as u8)[written % 20..]);
+    assert_eq!(alice.read().unwrap()[..2], [1, 1]);
+    world.assert_adds_up();
 }
 
 #[test]

@@ -23,6 +23,8 @@ struct Queued {
 pub struct OutQueue {
     bytes: VecDeque<u8>,
     messages: VecDeque<Queued>,
+    /// Number of messages that may not be dropped.
+    answers: usize,
 }
 
 /// A message to queue.
@@ -88,6 +90,7 @@ impl OutQueue {
             self.bytes.extend(part);
         }
         let Outgoing { droppable, tag, .. } = message;
+        self.answers += usize::from(!droppable);
         self.messages.push_back(Queued { left: len, begun: false, droppable, tag });
         Ok(())
     }
@@ -119,6 +122,7 @@ impl OutQueue {
                 return;
             }
             bytes -= first.left;
+            self.answers -= usize::from(!first.droppable);
             on_sent(first.tag);
             self.messages.pop_front();
         }
@@ -139,14 +143,18 @@ impl OutQueue {
     #[must_use]
     pub fn restore(bytes: Vec<u8>, messages: &[QueuedMessage]) -> Option<Self> {
         let sum: u64 = messages.iter().map(|message| u64::from(message.left)).sum();
+        let answers = messages.iter().filter(|message| !message.droppable).count();
         let restored = messages.iter().map(|message| Queued {
             left: message.left as usize,
             begun: message.begun,
             droppable: message.droppable,
             tag: message.tag,
         });
-        (sum == bytes.len() as u64)
-            .then(|| Self { bytes: bytes.into(), messages: restored.collect() })
+        (sum == bytes.len() as u64).then(|| Self {
+            bytes: bytes.into(),
+            messages: restored.collect(),
+            answers,
+        })
     }
 
     /// True if the queue is empty.
@@ -161,9 +169,16 @@ impl OutQueue {
         self.bytes.len()
     }
 
+    /// Number of queued answers, with a partly sent one.
+    #[must_use]
+    pub const fn answers(&self) -> usize {
+        self.answers
+    }
+
     /// Tags of all queued messages, when they cannot be sent any more.
     pub fn give_up(&mut self) -> impl Iterator<Item = u32> {
         self.bytes.clear();
+        self.answers = 0;
         std::mem::take(&mut self.messages).into_iter().map(|queued| queued.tag)
     }
 
@@ -211,6 +226,7 @@ mod tests {
         // The first has begun, and the second is an answer: the third makes place.
         assert_eq!(push(&mut restored, 9, 30, true), (Ok(()), vec![3]));
         let mut sent = Vec::new();
+        assert_eq!(restored.answers(), queue.answers());
         restored.sent(usize::MAX, |tag| sent.push(tag));
         assert_eq!(sent, [1, 2, 9]);
     }
@@ -302,6 +318,8 @@ mod tests {
                     fates.push((tag, false));
                 }
                 prop_assert!(queue.len() <= MOST);
+                let answers = queue.messages().filter(|message| !message.droppable).count();
+                prop_assert_eq!(queue.answers(), answers);
                 let next = all(&queue);
                 let taken = taken.min(next.len());
                 wire.extend_from_slice(&next[..taken]);

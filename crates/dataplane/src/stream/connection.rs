@@ -14,7 +14,7 @@ use turn_types::{ClientAddr, ClientPath, ConnectionId, Instant, ServerAddr, Tran
 
 use crate::admission::{Admitted, Candidate, LimitReached};
 use crate::io::{Net, StreamIo, Writer};
-use crate::limits::STREAM_BACKLOG_BYTES;
+use crate::limits::{ANSWERS_UNREAD, STREAM_BACKLOG_BYTES};
 
 pub use handover::StreamImportError;
 pub(crate) use handover::{ExportedStream, StreamState};
@@ -29,8 +29,12 @@ pub(crate) struct Stream<N: Net> {
     tls: Option<Tls>,
     /// Requests without an answer; handled again, before all later input.
     unserved: VecDeque<Box<[u8]>>,
-    /// Beginning of an incomplete message.
+    /// Beginning of an incomplete message; if `is_cut_off`, whole messages before it.
     partial: Vec<u8>,
+    /// The last read had more messages than are served at once.
+    is_cut_off: bool,
+    /// It is in the queue of connections with input of earlier turns.
+    pub(super) is_unfinished: bool,
     out: OutQueue,
     pub(crate) state: State,
     pub(crate) opened: Instant,
@@ -112,6 +116,8 @@ impl<N: Net> Stream<N> {
             tls: None,
             unserved: VecDeque::new(),
             partial: Vec::new(),
+            is_cut_off: false,
+            is_unfinished: false,
             out: OutQueue::default(),
             state: State::New,
             opened: now,
@@ -124,8 +130,8 @@ impl<N: Net> Stream<N> {
         }
     }
 
-    /// Reads waiting bytes behind the partial message, as one message of the batch. `scratch` is
-    /// for encrypted bytes.
+    /// Reads waiting bytes behind the partial message, `most` at once, as one message of the batch.
+    /// `scratch` is for encrypted bytes.
     ///
     /// # Errors
     /// The connection is broken, or its TLS has failed.
@@ -133,6 +139,7 @@ impl<N: Net> Stream<N> {
         &mut self,
         rx: &mut RxBatch,
         scratch: &mut [u8],
+        most: usize,
     ) -> Result<Input, ReadError> {
         let Self { socket, partial, path, tls, .. } = self;
         let mut outcome = ReadOutcome::WouldBlock;
@@ -141,6 +148,8 @@ impl<N: Net> Stream<N> {
                 return Ok(0);
             };
             front.copy_from_slice(partial);
+            let most = most.min(rest.len());
+            let rest = &mut rest[..most];
             let len = match tls {
                 None => {
                     outcome = socket.read(rest)?;
@@ -241,10 +250,17 @@ impl<N: Net> Stream<N> {
         self.out.is_empty() && !self.wants_write()
     }
 
+    /// Returns true if messages are taken: unlike data, answers that the client does not read are
+    /// kept, and their number is bounded.
+    pub(crate) const fn takes_messages(&self) -> bool {
+        self.blocked.is_none() || self.out.answers() <= ANSWERS_UNREAD
+    }
+
     /// Returns the readiness to wait for.
     pub(crate) const fn interest(&self) -> Interest {
         match (self.state, self.blocked.is_some()) {
             _ if self.is_paused => Interest::ErrorsOnce,
+            (State::Open, true) if !self.takes_messages() => Interest::Write,
             (State::Data(_), true) if self.is_read => Interest::ReadWrite,
             (State::Data(_), false) if self.is_read => Interest::Read,
             (State::Data(_) | State::Held, true) => Interest::Write,
@@ -260,7 +276,7 @@ impl<N: Net> Stream<N> {
     /// Returns the next unserved request, or the partial message, as a message of the batch; `None`
     /// without either.
     pub(crate) fn reread(&mut self, rx: &mut RxBatch) -> Option<usize> {
-        let Self { unserved, partial, path, .. } = self;
+        let Self { unserved, partial, is_cut_off, path, .. } = self;
         let bytes = unserved.front().map_or(&partial[..], |request| request);
         let filled = rx.fill(path.five_tuple.client.0, |room| {
             let Some(room) = room.get_mut(..bytes.len()) else { return Ok(0) };
@@ -270,13 +286,14 @@ impl<N: Net> Stream<N> {
         let Ok(message) = filled;
         if message.is_some() && unserved.pop_front().is_none() {
             partial.clear();
+            *is_cut_off = false;
         }
         message
     }
 
     /// Returns true if requests precede further input.
     pub(crate) fn has_unserved(&self) -> bool {
-        !self.unserved.is_empty()
+        self.is_cut_off || !self.unserved.is_empty()
     }
 
     /// Takes the partial message out.
@@ -309,9 +326,15 @@ impl<N: Net> Stream<N> {
         self.partial.extend_from_slice(rest);
     }
 
-    /// Returns true if a message is incomplete.
+    /// Keeps the messages of a read that are served later, and the partial message behind them.
+    pub(crate) fn cut_off(&mut self, rest: &[u8]) {
+        self.is_cut_off = true;
+        self.keep(rest);
+    }
+
+    /// Returns true if the rest of a message is expected.
     pub(crate) const fn is_within_message(&self) -> bool {
-        !self.partial.is_empty()
+        !self.partial.is_empty() && !self.is_cut_off
     }
 
     /// Writes as much as the connection takes; `on_sent` gets the tag of each message that was

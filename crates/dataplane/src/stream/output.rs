@@ -50,11 +50,12 @@ impl<N: Net> Streams<N> {
     /// Writes to a connection as much as it takes.
     pub(crate) fn write(&mut self, cx: &mut Context<N>, id: SocketId) {
         let Some(stream) = self.table.get_mut(id) else { return };
-        let before = stream.interest();
+        let (before, took_messages) = (stream.interest(), stream.takes_messages());
         let egress = &mut cx.egress;
         let written = stream.write(cx.now.instant, |tag| egress.written(tag));
         egress.publish();
         let state = stream.state;
+        let may_go_on = !took_messages && stream.takes_messages();
         let is_done = state == State::Answering && !stream.owes_answers();
         let is_broken = written.is_err() || stream.interest() != before && !self.rewatch(cx, id);
         if is_broken {
@@ -63,6 +64,9 @@ impl<N: Net> Streams<N> {
             self.pipes.push(PipeEvent::Written(connection));
         } else if is_done {
             self.close(cx, id, StreamEnd::ByClient);
+        } else if may_go_on {
+            // Messages may have been read before, which epoll does not report.
+            self.finish_later(id);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Input of connections, cut into messages for the server.
 
 use control::{Histogram, Leg, Series, StreamEnd};
+use linux_net::FILL_BYTES;
 use stun_wire::{Cut, MESSAGE_LEN_MAX};
 use turn_proto::{DropReason, Verdict};
 use turn_session::{StreamProtocol, detect_protocol, proxy_protocol};
@@ -11,7 +12,7 @@ use super::{Input, State, Streams};
 use crate::context::{Context, Message};
 use crate::egress::Datagram;
 use crate::io::{Net, StreamIo as _};
-use crate::limits::UNAUTHENTICATED_MESSAGE_BYTES;
+use crate::limits::{MESSAGES_PER_READ, UNAUTHENTICATED_MESSAGE_BYTES};
 
 /// Next step after a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,8 @@ struct Taken {
     end: Option<StreamEnd>,
     /// A ConnectionBind is pending: the bytes behind it may be data.
     held: bool,
+    /// Further messages wait for the next turn.
+    is_cut_off: bool,
 }
 
 /// The bytes of a message of the receive batch that are to be served.
@@ -56,7 +59,8 @@ impl<N: Net> Streams<N> {
             State::Held => return self.check_error(cx, id),
             _ if stream.is_paused => return self.check_error(cx, id),
             // `serve_partial` handles them first.
-            _ if stream.has_unserved() => return ReadNext::Wait,
+            _ if stream.has_unserved() && stream.takes_messages() => return ReadNext::Wait,
+            State::Open if !stream.takes_messages() => return self.stop_reading(cx, id),
             _ if stream.is_handshaking() => match self.continue_tls(cx, id) {
                 Some(begun) => work = Some(begun),
                 // epoll reports it again.
@@ -65,7 +69,9 @@ impl<N: Net> Streams<N> {
             State::Proxied | State::New | State::Open | State::Answering | State::Ending => {}
         }
         let Some(stream) = self.table.get_mut(id) else { return ReadNext::Wait };
-        let input = stream.read(&mut cx.rx, &mut cx.scratch);
+        let is_served = cx.server.serves(&stream.path.five_tuple);
+        let most = if is_served { FILL_BYTES } else { UNAUTHENTICATED_MESSAGE_BYTES };
+        let input = stream.read(&mut cx.rx, &mut cx.scratch, most);
         let (more, wants_write) = (stream.may_hold_more(), stream.wants_write());
         let (done, opened) = (input.is_ok() && !stream.is_handshaking(), stream.opened);
         if let Some(work) = work {
@@ -97,6 +103,7 @@ impl<N: Net> Streams<N> {
         let Some(stream) = self.table.get_mut(id) else { return };
         // A new one has begun TLS without time for it.
         if matches!(stream.state, State::New | State::Open)
+            && stream.takes_messages()
             && let Some(message) = stream.reread(&mut cx.rx)
         {
             let has_more = stream.has_unserved();
@@ -105,6 +112,14 @@ impl<N: Net> Streams<N> {
                 self.reread(id);
             }
         }
+    }
+
+    /// Reads a connection no more until its client has read answers.
+    fn stop_reading(&mut self, cx: &mut Context<N>, id: SocketId) -> ReadNext {
+        if !self.rewatch(cx, id) {
+            self.close(cx, id, StreamEnd::Broken);
+        }
+        self.check_error(cx, id)
     }
 
     /// Closes a connection that is not read if it has failed: epoll reports it for nothing else.
@@ -171,7 +186,7 @@ impl<N: Net> Streams<N> {
         Unread { message, start }: Unread,
     ) -> Taken {
         let mut taken = Taken::default();
-        loop {
+        while taken.messages < MESSAGES_PER_READ {
             let start = start + taken.bytes;
             let bytes = &cx.rx.message(message).data[start..];
             let (len, padded_len) = match cx.server.next_message(bytes) {
@@ -204,6 +219,8 @@ impl<N: Net> Streams<N> {
                 return taken;
             }
         }
+        taken.is_cut_off = start + taken.bytes < cx.rx.message(message).data.len();
+        taken
     }
 
     /// Counts the messages of a read, and keeps the bytes behind them.
@@ -222,7 +239,13 @@ impl<N: Net> Streams<N> {
                 stream.last_message = cx.now.instant;
                 stream.state = if taken.held { State::Held } else { State::Open };
             }
-            stream.keep(&cx.rx.message(message).data[start + taken.bytes..]);
+            let rest = &cx.rx.message(message).data[start + taken.bytes..];
+            if taken.is_cut_off {
+                stream.cut_off(rest);
+                self.finish_later(id);
+            } else {
+                stream.keep(rest);
+            }
         }
         if let Some(end) = taken.end {
             self.close(cx, id, end);

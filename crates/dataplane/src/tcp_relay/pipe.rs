@@ -4,7 +4,7 @@
 //! bytes; the other direction goes on.
 
 use control::{Leg, Series, StreamEnd};
-use linux_net::ReadOutcome;
+use linux_net::{FILL_BYTES, ReadOutcome};
 use turn_proto::{Event, Server};
 use turn_types::{ConnectionId, Direction, Now, SocketId};
 
@@ -92,7 +92,7 @@ impl<N: Net> TcpRelay<N> {
             let broken = stream.socket.take_error().is_some();
             return if broken { Moved::SourceBroken } else { Moved::Nothing };
         }
-        let input = stream.read(&mut cx.rx, &mut cx.scratch);
+        let input = stream.read(&mut cx.rx, &mut cx.scratch, FILL_BYTES);
         let more = stream.may_hold_more();
         if stream.wants_write() {
             streams.write(cx, id);

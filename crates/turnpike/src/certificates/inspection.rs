@@ -15,6 +15,9 @@ use crate::{authorities, output};
 /// §6.1.5).
 const RSA_BITS_MIN: usize = 2048;
 
+/// Bits of an RSA key above which a signature takes several milliseconds of a worker.
+const RSA_BITS_QUICK: usize = 2048;
+
 /// Object identifiers of signatures with hash functions that are broken.
 const BROKEN_SIGNATURES: [(&str, &str); 4] = [
     ("1.2.840.113549.1.1.4", "MD5"),
@@ -52,12 +55,17 @@ pub(crate) enum Flaw {
     Ed25519,
     /// A short RSA key.
     ShortKey { bits: usize },
+    /// A long RSA key, with slow signatures.
+    SlowKey { bits: usize },
 }
 
 impl Flaw {
     pub(crate) const fn severity(&self) -> Severity {
         match self {
-            Self::ExpiresSoon { .. } | Self::SelfSigned | Self::Authority => Severity::Warning,
+            Self::ExpiresSoon { .. }
+            | Self::SelfSigned
+            | Self::Authority
+            | Self::SlowKey { .. } => Severity::Warning,
             Self::Expired { .. }
             | Self::NotYetValid { .. }
             | Self::MissingIntermediate { .. }
@@ -109,6 +117,10 @@ impl Flaw {
             }
             Self::Ed25519 => "the certificate is of Ed25519, which browsers refuse".into(),
             Self::ShortKey { bits } => format!("the RSA key has {bits} bits, which clients refuse"),
+            Self::SlowKey { bits } => format!(
+                "the RSA key has {bits} bits: a handshake takes a worker several milliseconds, in \
+                 which it relays nothing, and strangers can start one"
+            ),
         }
     }
 
@@ -134,6 +146,7 @@ impl Flaw {
             Self::BrokenSignature { .. } => "get one that is signed with SHA-256",
             Self::Ed25519 => "get one of ECDSA P-256, or add one to tls.certificates",
             Self::ShortKey { .. } => "get one of ECDSA P-256, or of RSA with 2048 bits or more",
+            Self::SlowKey { .. } => "get one of ECDSA P-256, or of RSA with 2048 bits",
         }
     }
 }
@@ -175,7 +188,7 @@ pub(crate) fn inspect_chain(chain: &[CertificateDer<'_>], now: SystemTime) -> In
     if chain.iter().any(is_ed25519) {
         flaws.push(Flaw::Ed25519);
     }
-    flaws.extend(short_key(own));
+    flaws.extend(rsa_key(own));
     Inspection { names, flaws }
 }
 
@@ -240,10 +253,13 @@ fn is_ed25519(one: &X509Certificate<'_>) -> bool {
         || one.public_key().algorithm.algorithm.to_id_string() == ED25519
 }
 
-fn short_key(own: &X509Certificate<'_>) -> Option<Flaw> {
+fn rsa_key(own: &X509Certificate<'_>) -> Option<Flaw> {
     let Ok(PublicKey::RSA(key)) = own.public_key().parsed() else { return None };
-    let bits = key.key_size();
-    (bits < RSA_BITS_MIN).then_some(Flaw::ShortKey { bits })
+    match key.key_size() {
+        bits if bits < RSA_BITS_MIN => Some(Flaw::ShortKey { bits }),
+        bits if bits > RSA_BITS_QUICK => Some(Flaw::SlowKey { bits }),
+        _ => None,
+    }
 }
 
 fn subject(one: &X509Certificate<'_>) -> String {
@@ -373,14 +389,19 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_signatures_that_clients_refuse_are_found() {
+    fn keys_and_signatures_that_clients_refuse_or_that_are_slow_are_found() {
         let sha1 = flaws(&Made { digest: MessageDigest::sha1(), ..Made::default() });
         assert!(
             matches!(sha1.as_slice(), [Flaw::BrokenSignature { hash: "SHA-1", .. }]),
             "{sha1:?}"
         );
-        let short = PKey::from_rsa(Rsa::generate(1024).unwrap()).unwrap();
-        assert_eq!(flaws(&Made { key: short, ..Made::default() }), [Flaw::ShortKey { bits: 1024 }]);
+        let rsa = |bits| {
+            let key = PKey::from_rsa(Rsa::generate(bits).unwrap()).unwrap();
+            flaws(&Made { key, ..Made::default() })
+        };
+        assert_eq!(rsa(1024), [Flaw::ShortKey { bits: 1024 }]);
+        assert_eq!(rsa(2048), []);
+        assert_eq!(rsa(3072), [Flaw::SlowKey { bits: 3072 }]);
         let (key, digest) = (PKey::generate_ed25519().unwrap(), MessageDigest::null());
         assert_eq!(flaws(&Made { key, digest, ..Made::default() }), [Flaw::Ed25519]);
     }
