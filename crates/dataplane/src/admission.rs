@@ -8,7 +8,7 @@ use fair_share::{CLIENTS, Claimant, Share, Shortage, Slots, system_hasher};
 
 use turn_types::SocketId;
 
-use crate::limits::{EVICTABLE_AFTER, OWN_CONNECTIONS_BEYOND_LIMITS};
+use crate::limits::{EVICTABLE_AFTER, NAMED_WITHIN, OWN_CONNECTIONS_BEYOND_LIMITS};
 
 /// Limits of connections; 0 is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +123,9 @@ impl Admission {
     ///
     /// The connection is the most silent candidate of the most crowded network. The network has
     /// more connections than the newcomer's, or an equal number and the candidate has been silent
-    /// for [`EVICTABLE_AFTER`]. Where many customers share an address, silence decides.
+    /// for [`EVICTABLE_AFTER`]. Where many customers share an address, silence decides. A connection
+    /// whose load balancer has not named the client for [`NAMED_WITHIN`] is evicted before all
+    /// others.
     ///
     /// The caller [keeps](Self::keep) the newcomer, then closes the candidate.
     pub(crate) fn rival<'a>(
@@ -136,8 +138,12 @@ impl Admission {
         let client = client.filter(|_| is_by_customer);
         let before = client.map_or(0, |client| counts.known.use_before(&Claimant::at(client)));
         let others = candidates.filter_map(|Candidate { id, permit, silence }| {
-            let share = permit.client.as_ref()?;
-            let used = if is_by_customer { counts.known.use_beyond(share) } else { 0 };
+            let used = match &permit.client {
+                None if silence < NAMED_WITHIN => return None,
+                None => u64::MAX,
+                Some(share) if is_by_customer => counts.known.use_beyond(share),
+                Some(_) => 0,
+            };
             Some((used, silence, id))
         });
         let (used, silence, id) = others.max_by_key(|(used, silence, _)| (*used, *silence))?;
@@ -188,6 +194,11 @@ impl Admitted {
     /// Counts the connection for its client, which a load balancer has named.
     pub(crate) fn assign(&mut self, client: IpAddr) -> Result<(), LimitReached> {
         let mut counts = self.admission.counts();
+        // A balancer on this host has shares of its own, beyond the limits.
+        if let Some(balancer) = self.client.take() {
+            counts.known.release(balancer);
+            counts.unknown += 1;
+        }
         counts.check(self.admission.limits, client)?;
         self.client = Some(counts.keep(client));
         counts.unknown -= 1;
@@ -298,6 +309,23 @@ mod tests {
         assert_eq!(limits.rival(Some([1, 1, 1, 1].into()), std::iter::empty()), None);
     }
 
+    /// A balancer may send the header with the client's first data: a client that sends none has
+    /// no share, and would have all connections.
+    #[test]
+    fn connections_without_a_client_make_room_first() {
+        let limits = admission(4, 1000);
+        let crowd = [5, 5].map(|last| limits.admit([192, 0, 2, last].into()).unwrap());
+        let unnamed = [(), ()].map(|()| limits.admit_unknown().unwrap());
+        let rival = |client: Option<[u8; 4]>, seconds: [u64; 4]| {
+            let candidates = candidates(crowd.iter().chain(&unnamed), seconds);
+            limits.rival(client.map(IpAddr::from), candidates)
+        };
+        for newcomer in [None, Some([203, 0, 113, 1]), Some([192, 0, 2, 5])] {
+            assert_eq!(rival(newcomer, [0, 0, 1, 2]), Some(SocketId(3)), "{newcomer:?}");
+        }
+        assert_eq!(rival(None, [9, 5, 0, 0]), Some(SocketId(0)), "their headers may follow");
+    }
+
     #[test]
     fn behind_an_address_of_many_customers_silence_alone_makes_room() {
         let limits = admission(2, 0);
@@ -319,6 +347,20 @@ mod tests {
         drop((one, two));
         let counts = admission.counts();
         assert_eq!((counts.unknown, counts.known.held()), (0, 0));
+    }
+
+    #[test]
+    fn a_connection_of_this_host_counts_for_the_client_that_is_named() {
+        let admission = admission(1, 1);
+        let own = IpAddr::from([127, 0, 0, 1]);
+        let _other = admission.admit_unknown().unwrap();
+        let mut one = admission.admit_own(own).unwrap();
+        one.assign([192, 0, 2, 1].into()).unwrap();
+        let held = |client: IpAddr| admission.counts().known.held_by(&Claimant::at(client));
+        assert_eq!((held(own), held([192, 0, 2, 1].into())), (0, 1));
+        drop(one);
+        let counts = admission.counts();
+        assert_eq!((counts.unknown, counts.known.held()), (1, 0));
     }
 
     #[test]

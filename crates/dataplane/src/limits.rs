@@ -186,6 +186,10 @@ pub const IDLE_FOR: Duration = Duration::from_mins(1);
 /// Silence after which a connection may be evicted for another one: longer than any answer takes.
 pub const EVICTABLE_AFTER: Duration = Duration::from_secs(10);
 
+/// Silence after which a connection without its PROXY header makes room for another one: a load
+/// balancer sends the header at once, or with the client's first data.
+pub const NAMED_WITHIN: Duration = Duration::from_secs(1);
+
 /// Slots of a full table that are examined for a connection to evict. If such connections have a
 /// tenth of the table, 96 of 100 searches find one. Small tables are examined completely.
 pub const RIVALS_COMPARED: usize = 32;

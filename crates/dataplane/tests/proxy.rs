@@ -1,6 +1,6 @@
 //! Behind a load balancer that speaks the PROXY protocol.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 
 use control::{Series, StreamEnd, StreamRefusal};
 use dataplane::ConnectionLimits;
@@ -14,7 +14,10 @@ const CLIENT: &str = "192.0.2.77:4660";
 const LINE: &[u8] = b"PROXY TCP4 192.0.2.77 198.51.100.2 4660 3478\r\n";
 
 fn world(per_address: u32) -> World {
-    let limits = ConnectionLimits { total: 0, per_address };
+    limited(ConnectionLimits { total: 0, per_address })
+}
+
+fn limited(limits: ConnectionLimits) -> World {
     let proxies = vec!["127.0.0.0/8".parse().unwrap()];
     World::start(Start { limits, proxies, ..Start::default() })
 }
@@ -42,6 +45,24 @@ fn who_says_nothing_of_it_is_not_served() {
     // Closed, with or without a reset.
     assert_eq!(alice.socket.read(&mut [0; 64]).unwrap_or(0), 0);
     eventually("counted", || world.count(Series::StreamsEnded(StreamEnd::NoProxyHeader)) == 1);
+}
+
+/// A balancer may send it with the first data of a client, and a client may send none.
+#[test]
+fn who_is_not_named_makes_room() {
+    let world = limited(ConnectionLimits { total: 20, per_address: 1000 });
+    let silent: Vec<_> =
+        (0..20).map(|_| StreamUser::connect_from([127, 1, 1, 1], world.server)).collect();
+    eventually("they have all", || world.count(Series::StreamsLive) == 20);
+    eventually("one makes room", || {
+        let mut alice = StreamUser::connect_from([127, 2, 1, 1], world.server);
+        let request = [0, 1, 0, 0, 0x21, 0x12, 0xA4, 0x42, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1];
+        // Refused ones are closed at any time.
+        let _ = alice.socket.write_all(&[LINE, &request].concat());
+        alice.socket.read(&mut [0; 64]).is_ok_and(|len| len > 0)
+    });
+    assert!(world.count(Series::StreamsEnded(StreamEnd::CrowdedOut)) > 0);
+    drop(silent);
 }
 
 #[test]

@@ -106,7 +106,7 @@ impl<T> FairQueue<T> {
     ///
     /// Only the first entry of all sets the clock. With the time of a later entry, skipped entries
     /// would precede newcomers.
-    pub fn pop_where(&mut self, limit: usize, predicate: impl Fn(&T) -> bool) -> Option<T> {
+    pub fn pop_where(&mut self, limit: usize, mut predicate: impl FnMut(&T) -> bool) -> Option<T> {
         let found = self.entries.iter().take(limit).find(|(_, entry)| predicate(entry));
         let turn = found.map(|(turn, _)| *turn)?;
         if self.entries.first_key_value().is_some_and(|(first, _)| *first == turn) {

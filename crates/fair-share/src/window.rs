@@ -125,6 +125,12 @@ impl Window {
         }
     }
 
+    /// Counts this round as one in full use: more questions wait than the share of their client
+    /// permits, half of the window.
+    pub const fn use_in_full(&mut self) {
+        self.was_full = true;
+    }
+
     /// Removes a late question: the service has responded, or the wait is over.
     pub const fn end_late(&mut self) {
         self.late = self.late.saturating_sub(1);

@@ -12,10 +12,11 @@ use control::{
     AuthorizationRequest, Authorizer, ControlError, NoAuthorizer, Request, Session, SessionFilter,
     Workers,
 };
+use linux_net::Clock;
 use outgoing_http::{Bounds, Client, HttpError, Roots, Url};
 use settings::Settings;
 use tokio::runtime::Handle;
-use turn_proto::{Applicant, Authorization};
+use turn_proto::{AllocationRecord, Applicant, Authorization};
 
 use crate::failure::{Failure, OrFail as _, Result};
 
@@ -158,6 +159,7 @@ impl Asking {
     /// Asks the service, posts the answer, and passes the slot on.
     async fn put(self: Arc<Self>, question: OpenQuestion) {
         let applicant = question.request.applicant.clone();
+        let opened = Clock::instant();
         let mut response = pin!(self.ask(&applicant));
         match tokio::time::timeout(self.answer_within, &mut response).await {
             Ok(Err(failure @ (NoAnswer::Failed(_) | NoAnswer::Busy))) if !self.is_silent() => {
@@ -187,27 +189,24 @@ impl Asking {
             let answer = self.judge(&applicant, Ok(answer));
             if may_be_served && answer == Authorization::Denied {
                 // The question keeps its slot meanwhile, which bounds the number of searches.
-                self.end_sessions(&applicant).await;
+                self.end_sessions(&applicant, opened).await;
             }
         }
         self.questions.close_late(late);
         self.open_waiting();
     }
 
-    /// Closes the sessions of a client that `authorizer.when_silent` has served, and that a late
-    /// answer denies.
-    async fn end_sessions(&self, applicant: &Applicant) {
+    /// Closes the sessions of a client that `authorizer.when_silent` has served since the question
+    /// was `opened`, and that a late answer denies. The client may have moved meanwhile.
+    async fn end_sessions(&self, applicant: &Applicant, opened: turn_types::Instant) {
         // The search is over all sessions: a flood of late answers has one at a time.
         let _turn = self.ending.lock().await;
-        let Applicant { realm, user, transport, client, .. } = applicant;
+        let Applicant { user, client, .. } = applicant;
         let filter = SessionFilter { user: Some((**user).to_owned()), after: None };
         let ended = async {
             let mut ended = 0;
             for Session { record, .. } in self.workers.all_sessions(&filter).await? {
-                let path = record.five_tuple;
-                let is_same_client =
-                    path.transport == *transport && path.client.ip() == client.ip();
-                if record.realm == *realm && is_same_client {
+                if is_of(&record, applicant, opened) {
                     ended += u64::from(self.workers.end_session(record.id).await?);
                 }
             }
@@ -333,5 +332,45 @@ impl Asking {
             status if SERVER_ERRORS.contains(&status) => NoAnswer::Failed(why),
             _ => NoAnswer::Unusable(why),
         })
+    }
+}
+
+/// Returns true for a session of an applicant. A client with a session since the question was
+/// `opened` may have moved (RFC 8016).
+fn is_of(record: &AllocationRecord, applicant: &Applicant, opened: turn_types::Instant) -> bool {
+    let Applicant { realm, transport, client, .. } = applicant;
+    let path = record.five_tuple;
+    let is_same_client = path.transport == *transport && path.client.ip() == client.ip();
+    let has_moved = record.has_moved && record.created >= opened;
+    record.realm == *realm && (is_same_client || has_moved)
+}
+
+#[cfg(test)]
+mod tests {
+    use turn_types::{ClientAddr, Instant, Transport};
+
+    use super::*;
+
+    #[test]
+    fn who_is_denied_late_may_have_moved() {
+        let before = AllocationRecord::sample();
+        let applicant = Applicant {
+            realm: before.realm.clone(),
+            user: before.user.clone(),
+            account: before.account.clone(),
+            transport: before.five_tuple.transport,
+            client: before.five_tuple.client,
+        };
+        let [opened, created] = [10, 11].map(|second| Instant::ZERO + Duration::from_secs(second));
+        assert!(is_of(&before, &applicant, opened), "at the same address");
+        let mut other = before.clone();
+        other.five_tuple.client = ClientAddr(([198, 51, 100, 1], 4000).into());
+        other.five_tuple.transport = Transport::Tcp;
+        assert!(!is_of(&AllocationRecord { created, ..other.clone() }, &applicant, opened));
+        let moved = AllocationRecord { has_moved: true, ..other };
+        assert!(!is_of(&moved, &applicant, opened), "an earlier one, which the service permitted");
+        let moved = AllocationRecord { created, ..moved };
+        assert!(is_of(&moved, &applicant, opened));
+        assert!(!is_of(&AllocationRecord { realm: "another".into(), ..moved }, &applicant, opened));
     }
 }

@@ -40,7 +40,7 @@ impl<N: Net> Stream<N> {
     /// Returns true for a connection that has requested nothing, or has every answer. It may have
     /// an allocation.
     fn is_unused(&self) -> bool {
-        matches!(self.state, State::New | State::Open) && !self.owes_answers()
+        matches!(self.state, State::Proxied | State::New | State::Open) && !self.owes_answers()
     }
 
     /// Returns true for an idle connection, which may be evicted unless it has an allocation.

@@ -120,6 +120,8 @@ pub struct AllocationRecord {
     pub realm: Realm,
     /// Client and server address.
     pub five_tuple: FiveTuple,
+    /// The client has used a mobility ticket (RFC 8016): it may have had another address.
+    pub has_moved: bool,
     /// Relayed addresses as clients are told them (behind 1:1 NAT the public ones): IPv4, IPv6.
     pub relayed: [Option<RelayedAddr>; 2],
     /// Time of its Allocate.
@@ -199,6 +201,7 @@ impl AllocationRecord {
                 client: turn_types::ClientAddr(([192, 0, 2, 9], 4000).into()),
                 server: turn_types::ServerAddr(([203, 0, 113, 7], 3478).into()),
             },
+            has_moved: false,
             relayed: [Some(RelayedAddr(([203, 0, 113, 7], 50000).into())), None],
             created: Instant::ZERO,
             expires: Instant::ZERO + lifetime,

@@ -193,6 +193,7 @@ impl Allocation {
             account: Arc::clone(&self.grant.account),
             realm: self.grant.realm.clone(),
             five_tuple: self.path.five_tuple,
+            has_moved: self.mobility.as_ref().is_some_and(|mobility| mobility.serial > 0),
             relayed: self.relayed,
             created: self.created,
             expires: self.expires().or(ended).unwrap_or_default(),

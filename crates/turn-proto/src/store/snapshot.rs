@@ -217,6 +217,7 @@ impl Snapshot {
             account: self.grant.account,
             realm: self.grant.realm,
             five_tuple: self.path.five_tuple,
+            has_moved: self.mobility.as_ref().is_some_and(|mobility| mobility.serial > 0),
             relayed: self.relayed,
             created: self.created,
             expires: expires.unwrap_or_default(),

@@ -28,6 +28,10 @@ const WAIT_MAX: Duration = Duration::from_secs(2);
 /// Part of the window for one account, as a divisor: the questions of one account may be slow.
 const ACCOUNT_SHARE: usize = 8;
 
+/// The same for one address: the service may hang for the accounts of one client, and the client's
+/// neighbours in the network have the rest.
+const ADDRESS_SHARE: usize = 2;
+
 /// Pause after a failure of the service, and the maximum after several. Questions of other clients
 /// precede a repetition.
 const PAUSE_MIN: Duration = Duration::from_millis(25);
@@ -165,13 +169,23 @@ impl Questions {
             [free, window.whole_size()].map(|slots| u32::try_from(slots).unwrap_or(u32::MAX));
         let supply = Supply { free, capacity };
         // The first questions may be of accounts whose others are open.
-        let most = (window.whole_size() / ACCOUNT_SHARE).max(1);
+        let of_account = (window.whole_size() / ACCOUNT_SHARE).max(1);
+        let of_address = window.whole_size().div_ceil(ADDRESS_SHARE);
+        let mut is_held_back = false;
         let may_open = |question: &WaitingQuestion| {
             let claimant = claimant(&question.request.applicant);
-            open.check_supply(&claimant, 1, supply).is_ok()
-                && (open.held_by_account(&claimant) as usize) < most
+            let may_address = (open.held_by(&claimant) as usize) < of_address;
+            is_held_back |= !may_address;
+            may_address
+                && open.check_supply(&claimant, 1, supply).is_ok()
+                && (open.held_by_account(&claimant) as usize) < of_account
         };
-        let WaitingQuestion { request, asked, .. } = waiting.pop_where(LOOKED_AT, may_open)?;
+        let next = waiting.pop_where(LOOKED_AT, may_open);
+        if is_held_back {
+            // Of a service whose clients have one address.
+            window.use_in_full();
+        }
+        let WaitingQuestion { request, asked, .. } = next?;
         let share = open.keep(&claimant(&request.applicant));
         let number = window.send();
         Some(Ok(OpenQuestion { request, number, asked, opened: now, share }))
@@ -255,6 +269,9 @@ fn claimant(applicant: &Applicant) -> Claimant<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use tokio::sync::oneshot::error::TryRecvError;
     use turn_types::{ClientAddr, PendingId, Transport, WorkerId};
 
     use super::*;
@@ -464,5 +481,110 @@ mod tests {
         }
         let state = questions.lock();
         assert!(state.late.len() <= 1 && state.window.size() > 2, "{:?}", state.window);
+    }
+
+    /// Ticks of [`Neighbours`] in a second, until the deadline of a question, and until a service
+    /// that hangs closes the connection.
+    const TICKS: u32 = 100;
+    const DEADLINE: u32 = 3 * TICKS;
+    const HANGS_FOR: u32 = 20 * TICKS;
+
+    /// A client with accounts for which the service hangs, and neighbours of the same `/16` with
+    /// ten questions per second, each answered within 30 ms.
+    struct Neighbours {
+        questions: Questions,
+        now: Instant,
+        /// Open and late questions with their ages.
+        open: Vec<(OpenQuestion, u32)>,
+        late: Vec<(QuestionNumber, u32, oneshot::Receiver<()>)>,
+        /// The hanging accounts whose question waits or is open.
+        pending: BTreeSet<String>,
+        served: u32,
+        refused: u32,
+    }
+
+    impl Neighbours {
+        fn tick(&mut self, tick: u32) {
+            if tick.is_multiple_of(10) {
+                let mut neighbour = request(&format!("neighbour {tick}"), 1);
+                let at = [192, 1, 10 + (tick / 10 % 4) as u8, 1];
+                neighbour.applicant.client = ClientAddr((at, 1).into());
+                self.questions.push(neighbour, self.now);
+            }
+            for (question, age) in std::mem::take(&mut self.open) {
+                match question.request.applicant.account.starts_with("hanging") {
+                    true if age >= DEADLINE => {
+                        let (request, number, lost) = self.questions.miss(question);
+                        self.late.push((number, age, lost));
+                        self.pending.remove(&*request.applicant.account);
+                    }
+                    false if age >= 3 => {
+                        self.questions.close(question, self.now);
+                        self.served += 1;
+                    }
+                    _ => self.open.push((question, age + 1)),
+                }
+            }
+            let questions = &self.questions;
+            self.late.retain_mut(|(number, age, lost)| {
+                *age += 1;
+                let is_lost = lost.try_recv() == Err(TryRecvError::Closed);
+                if is_lost || *age >= HANGS_FOR {
+                    questions.close_late(*number);
+                    return false;
+                }
+                true
+            });
+            while let Some(next) = self.questions.take(self.now) {
+                match next {
+                    Ok(question) => self.open.push((question, 0)),
+                    Err(DroppedQuestion::Late(request, _) | DroppedQuestion::Crowded(request)) => {
+                        let is_hanging = self.pending.remove(&*request.applicant.account);
+                        self.refused += u32::from(!is_hanging);
+                    }
+                }
+            }
+            self.now += Duration::from_millis(10);
+        }
+    }
+
+    /// During the flood of one address, and after it.
+    #[test]
+    fn an_address_for_which_the_service_hangs_leaves_slots_to_its_neighbours() {
+        let mut world = Neighbours {
+            questions: Questions::new(),
+            now: Instant::now(),
+            open: Vec::new(),
+            late: Vec::new(),
+            pending: BTreeSet::new(),
+            served: 0,
+            refused: 0,
+        };
+        for tick in 0..25 * TICKS {
+            for account in 0..100 {
+                let account = format!("hanging {account}");
+                if tick < 8 * TICKS && world.pending.insert(account.clone()) {
+                    world.questions.push(request(&account, 1), world.now);
+                }
+            }
+            world.tick(tick);
+        }
+        assert_eq!((world.refused, world.served), (0, 25 * 10));
+    }
+
+    /// Half of the window in use is full use: the window of a service with one client grows.
+    #[test]
+    fn all_clients_may_have_one_address() {
+        let (questions, mut now) = (Questions::new(), Instant::now());
+        for round in 0..60 {
+            for account in 0..100 {
+                questions.push(request(&format!("account {account} {round}"), 1), now);
+            }
+            for question in open(&questions, now) {
+                questions.close(question, now + Duration::from_millis(100));
+            }
+            now += Duration::from_millis(100);
+        }
+        assert!(open(&questions, now).len() >= 32, "{:?}", questions.lock().window);
     }
 }
