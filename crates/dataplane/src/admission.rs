@@ -123,9 +123,8 @@ impl Admission {
     ///
     /// The connection is the most silent candidate of the most crowded network. The network has
     /// more connections than the newcomer's, or an equal number and the candidate has been silent
-    /// for [`EVICTABLE_AFTER`]. Where many customers share an address, silence decides. A connection
-    /// whose load balancer has not named the client for [`NAMED_WITHIN`] is evicted before all
-    /// others.
+    /// for [`EVICTABLE_AFTER`]. Where many customers share an address, silence decides. Before all
+    /// others is a connection whose client was not named within [`NAMED_WITHIN`].
     ///
     /// The caller [keeps](Self::keep) the newcomer, then closes the candidate.
     pub(crate) fn rival<'a>(
