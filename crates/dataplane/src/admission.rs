@@ -193,7 +193,7 @@ impl Admitted {
     /// Counts the connection for its client, which a load balancer has named.
     pub(crate) fn assign(&mut self, client: IpAddr) -> Result<(), LimitReached> {
         let mut counts = self.admission.counts();
-        // A balancer on this host has shares of its own, beyond the limits.
+        // A balancer on this host has slots beyond the limits.
         if let Some(balancer) = self.client.take() {
             counts.known.release(balancer);
             counts.unknown += 1;
@@ -308,8 +308,8 @@ mod tests {
         assert_eq!(limits.rival(Some([1, 1, 1, 1].into()), std::iter::empty()), None);
     }
 
-    /// A balancer may send the header with the client's first data: a client that sends none has
-    /// no share, and would have all connections.
+    /// A balancer may send the header with the client's first data. A client that sends nothing is
+    /// in no share, and could take all connections.
     #[test]
     fn connections_without_a_client_make_room_first() {
         let limits = admission(4, 1000);

@@ -124,13 +124,13 @@ pub const OWN_CONNECTIONS_BEYOND_LIMITS: u32 = 4;
 /// Connections accepted from one socket per turn: the delay of the other sockets' packets.
 pub const ACCEPTS_PER_TURN: usize = 16;
 
-/// Messages of one read of a connection that are served at once: a read of 64 KiB may have
-/// thousands of requests. The others wait for the next turn.
+/// Number of messages that one read of a connection serves: 64 KiB may hold thousands of requests.
+/// Further messages wait for the next turn.
 pub const MESSAGES_PER_READ: u64 = 64;
 
-/// Answers in the queue of a connection that takes no output, above which it is not read: a client
-/// that pipelines requests and reads no answers has 20 KiB instead of a whole queue. A client in a
-/// call asks less at once.
+/// Number of answers in the queue of a connection without progress, above which the connection is
+/// not read. A client that pipelines requests and reads nothing takes 20 KiB, not a full queue.
+/// Clients in a call send a few requests together.
 pub const ANSWERS_UNREAD: usize = 16;
 
 /// Reads of one connection per turn, where TLS holds more bytes than one read returns.
@@ -165,9 +165,9 @@ pub const PIPE_STUCK_FOR: Duration = Duration::from_mins(5);
 /// Time to answer a ConnectionBind: longer than a user look-up may take.
 pub const HELD_FOR: Duration = Duration::from_secs(45);
 
-/// Length of a message of a client without an allocation, at most, and of what is read of it at
-/// once: a request with a token and a certificate's worth of attributes. Its beginning may be kept
-/// for [`MESSAGE_WITHIN`].
+/// Maximum length of a message of a client without an allocation, and of one read from such a
+/// client: a request with a token and the attributes of a certificate. A part may be kept for
+/// [`MESSAGE_WITHIN`].
 pub const UNAUTHENTICATED_MESSAGE_BYTES: usize = 4096;
 
 /// Time to the first message of a connection: clients connect to send one.
@@ -186,8 +186,8 @@ pub const IDLE_FOR: Duration = Duration::from_mins(1);
 /// Silence after which a connection may be evicted for another one: longer than any answer takes.
 pub const EVICTABLE_AFTER: Duration = Duration::from_secs(10);
 
-/// Silence after which a connection without its PROXY header makes room for another one: a load
-/// balancer sends the header at once, or with the client's first data.
+/// Silence after which a connection without a PROXY header is evicted for another connection: a
+/// load balancer sends the header immediately, or with the client's first data.
 pub const NAMED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Slots of a full table that are examined for a connection to evict. If such connections have a

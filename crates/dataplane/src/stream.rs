@@ -62,7 +62,7 @@ pub(crate) struct Streams<N: Net> {
     /// Connections to be read in the next turn without a report of epoll, which does not know of
     /// buffered bytes.
     reread: Vec<SocketId>,
-    /// Connections with input of earlier turns, each once.
+    /// Connections with unserved input of earlier turns, without duplicates.
     unfinished: VecDeque<SocketId>,
     /// Connections whose handshakes wait for a share of the time, sorted by age.
     paused: VecDeque<SocketId>,
@@ -148,7 +148,7 @@ impl<N: Net> Streams<N> {
         std::mem::take(&mut self.reread)
     }
 
-    /// Serves the input of a connection, a part per turn: it has more than is served at once.
+    /// Serves the input of a connection in later turns.
     fn finish_later(&mut self, id: SocketId) {
         if let Some(stream) = self.table.get_mut(id)
             && !std::mem::replace(&mut stream.is_unfinished, true)
@@ -157,12 +157,12 @@ impl<N: Net> Streams<N> {
         }
     }
 
-    /// Returns the number of connections with input of earlier turns.
+    /// Returns the number of connections with unserved input of earlier turns.
     pub(crate) fn unfinished(&self) -> usize {
         self.unfinished.len()
     }
 
-    /// Takes the connection whose input has waited for longest.
+    /// Takes the connection with the longest wait.
     pub(crate) fn pop_unfinished(&mut self) -> Option<SocketId> {
         let id = self.unfinished.pop_front()?;
         if let Some(stream) = self.table.get_mut(id) {

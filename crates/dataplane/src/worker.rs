@@ -411,7 +411,7 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Serves the input of earlier turns: a part of that of each connection.
+    /// Serves unserved input of earlier turns, a part for each connection.
     fn serve_unfinished(&mut self) {
         for _ in 0..self.streams.unfinished().min(SOCKETS_PER_TURN) {
             let Some(id) = self.streams.pop_unfinished() else { break };

@@ -47,7 +47,7 @@ fn who_says_nothing_of_it_is_not_served() {
     eventually("counted", || world.count(Series::StreamsEnded(StreamEnd::NoProxyHeader)) == 1);
 }
 
-/// A balancer may send it with the first data of a client, and a client may send none.
+/// A balancer may send the header with the first data of a client, and a client may send nothing.
 #[test]
 fn who_is_not_named_makes_room() {
     let world = limited(ConnectionLimits { total: 20, per_address: 1000 });
@@ -57,7 +57,7 @@ fn who_is_not_named_makes_room() {
     eventually("one makes room", || {
         let mut alice = StreamUser::connect_from([127, 2, 1, 1], world.server);
         let request = [0, 1, 0, 0, 0x21, 0x12, 0xA4, 0x42, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1];
-        // Refused ones are closed at any time.
+        // The server may close the connection earlier.
         let _ = alice.socket.write_all(&[LINE, &request].concat());
         alice.socket.read(&mut [0; 64]).is_ok_and(|len| len > 0)
     });

@@ -78,7 +78,7 @@ fn requests_need_not_wait_for_answers() {
     }
 }
 
-/// Other clients' packets have their turn between the messages of one that sends many at once.
+/// Packets of other clients are served between the messages of a client that sends many.
 #[test]
 fn a_turn_serves_so_many_messages_of_a_connection() {
     let world = World::new();
@@ -88,7 +88,6 @@ fn a_turn_serves_so_many_messages_of_a_connection() {
     let datas: Vec<_> = (0..3 * MESSAGES_PER_READ).map(|n| n.to_be_bytes().to_vec()).collect();
     let hold = world.hold();
     alice.write(&datas.iter().flat_map(|data| framed(channel, data)).collect::<Vec<_>>());
-    // Read from her socket together.
     let before = world.turns();
     drop(hold);
     let heard: Vec<_> =
@@ -98,7 +97,7 @@ fn a_turn_serves_so_many_messages_of_a_connection() {
     world.assert_adds_up();
 }
 
-/// They have the answers later, and each keeps a small part of its queue until then.
+/// The answers follow later, and the queue remains short until then.
 #[test]
 fn who_reads_no_answers_is_not_read() {
     let world = World::new();
@@ -106,7 +105,7 @@ fn who_reads_no_answers_is_not_read() {
     alice.socket.set_nonblocking(true).unwrap();
     let mut written = 0;
     let requests: Vec<u8> = (0..=255).flat_map(binding).collect();
-    // As many as the kernel's buffers at both ends hold, and their answers.
+    // Fills the buffers of the kernel on both sides, with answers as well.
     let mut are_full = || {
         let from = written % requests.len();
         let wrote = (&alice.socket).write(&requests[from..]).unwrap_or(0);
@@ -128,7 +127,7 @@ fn who_reads_no_answers_is_not_read() {
         let answer = alice.read().unwrap();
         assert_eq!((&answer[..2], answer[8]), (&[1, 1][..], number as u8), "{number}");
     }
-    // What was written of a last request is completed.
+    // Completes the last request.
     alice.write(&binding((written / 20) as u8)[written % 20..]);
     assert_eq!(alice.read().unwrap()[..2], [1, 1]);
     world.assert_adds_up();

@@ -125,8 +125,8 @@ impl Window {
         }
     }
 
-    /// Counts this round as one in full use: more questions wait than the share of their client
-    /// permits, half of the window.
+    /// Marks the round as fully used: the share of a client, half of the window, holds questions
+    /// back.
     pub const fn use_in_full(&mut self) {
         self.was_full = true;
     }

@@ -169,7 +169,7 @@ impl OutQueue {
         self.bytes.len()
     }
 
-    /// Number of queued answers, with a partly sent one.
+    /// Number of queued answers, partly sent ones included.
     #[must_use]
     pub const fn answers(&self) -> usize {
         self.answers

@@ -196,8 +196,8 @@ impl Asking {
         self.open_waiting();
     }
 
-    /// Closes the sessions of a client that `authorizer.when_silent` has served since the question
-    /// was `opened`, and that a late answer denies. The client may have moved meanwhile.
+    /// Closes sessions that `authorizer.when_silent` has permitted since the question was `opened`,
+    /// for a client that a late answer denies. The client may have moved.
     async fn end_sessions(&self, applicant: &Applicant, opened: turn_types::Instant) {
         // The search is over all sessions: a flood of late answers has one at a time.
         let _turn = self.ending.lock().await;

@@ -29,11 +29,11 @@ pub(crate) struct Stream<N: Net> {
     tls: Option<Tls>,
     /// Requests without an answer; handled again, before all later input.
     unserved: VecDeque<Box<[u8]>>,
-    /// Beginning of an incomplete message; if `is_cut_off`, whole messages before it.
+    /// First part of an incomplete message; if `is_cut_off`, after complete messages.
     partial: Vec<u8>,
-    /// The last read had more messages than are served at once.
+    /// The last read had more messages than a turn serves.
     is_cut_off: bool,
-    /// It is in the queue of connections with input of earlier turns.
+    /// The connection is in the queue of those with unserved input.
     pub(super) is_unfinished: bool,
     out: OutQueue,
     pub(crate) state: State,
@@ -130,7 +130,7 @@ impl<N: Net> Stream<N> {
         }
     }
 
-    /// Reads waiting bytes behind the partial message, `most` at once, as one message of the batch.
+    /// Reads at most `most` waiting bytes after the partial message, as one message of the batch.
     /// `scratch` is for encrypted bytes.
     ///
     /// # Errors
@@ -250,8 +250,8 @@ impl<N: Net> Stream<N> {
         self.out.is_empty() && !self.wants_write()
     }
 
-    /// Returns true if messages are taken: unlike data, answers that the client does not read are
-    /// kept, and their number is bounded.
+    /// Returns true if messages are accepted. Answers that the client does not read are kept, other
+    /// than data, up to a number.
     pub(crate) const fn takes_messages(&self) -> bool {
         self.blocked.is_none() || self.out.answers() <= ANSWERS_UNREAD
     }
@@ -326,7 +326,7 @@ impl<N: Net> Stream<N> {
         self.partial.extend_from_slice(rest);
     }
 
-    /// Keeps the messages of a read that are served later, and the partial message behind them.
+    /// Keeps unserved messages of a read, with the partial message after these.
     pub(crate) fn cut_off(&mut self, rest: &[u8]) {
         self.is_cut_off = true;
         self.keep(rest);

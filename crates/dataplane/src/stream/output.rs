@@ -65,7 +65,7 @@ impl<N: Net> Streams<N> {
         } else if is_done {
             self.close(cx, id, StreamEnd::ByClient);
         } else if may_go_on {
-            // Messages may have been read before, which epoll does not report.
+            // epoll does not report messages that were read earlier.
             self.finish_later(id);
         }
     }

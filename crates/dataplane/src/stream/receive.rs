@@ -114,7 +114,7 @@ impl<N: Net> Streams<N> {
         }
     }
 
-    /// Reads a connection no more until its client has read answers.
+    /// Stops reading a connection until the client has read answers.
     fn stop_reading(&mut self, cx: &mut Context<N>, id: SocketId) -> ReadNext {
         if !self.rewatch(cx, id) {
             self.close(cx, id, StreamEnd::Broken);

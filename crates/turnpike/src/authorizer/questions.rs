@@ -28,8 +28,8 @@ const WAIT_MAX: Duration = Duration::from_secs(2);
 /// Part of the window for one account, as a divisor: the questions of one account may be slow.
 const ACCOUNT_SHARE: usize = 8;
 
-/// The same for one address: the service may hang for the accounts of one client, and the client's
-/// neighbours in the network have the rest.
+/// Part of the window for one address, as a divisor. The service may hang for all accounts of one
+/// client; other clients of the network get the remaining slots.
 const ADDRESS_SHARE: usize = 2;
 
 /// Pause after a failure of the service, and the maximum after several. Questions of other clients
@@ -182,7 +182,7 @@ impl Questions {
         };
         let next = waiting.pop_where(LOOKED_AT, may_open);
         if is_held_back {
-            // Of a service whose clients have one address.
+            // All clients may have one address.
             window.use_in_full();
         }
         let WaitingQuestion { request, asked, .. } = next?;
@@ -483,21 +483,21 @@ mod tests {
         assert!(state.late.len() <= 1 && state.window.size() > 2, "{:?}", state.window);
     }
 
-    /// Ticks of [`Neighbours`] in a second, until the deadline of a question, and until a service
-    /// that hangs closes the connection.
+    /// Number of ticks in a second, before the deadline of a question, and before a hanging service
+    /// closes the connection.
     const TICKS: u32 = 100;
     const DEADLINE: u32 = 3 * TICKS;
     const HANGS_FOR: u32 = 20 * TICKS;
 
-    /// A client with accounts for which the service hangs, and neighbours of the same `/16` with
-    /// ten questions per second, each answered within 30 ms.
+    /// Neighbours in one `/16`: ten questions per second with answers within 30 ms, beside a client
+    /// with accounts for which the service hangs.
     struct Neighbours {
         questions: Questions,
         now: Instant,
         /// Open and late questions with their ages.
         open: Vec<(OpenQuestion, u32)>,
         late: Vec<(QuestionNumber, u32, oneshot::Receiver<()>)>,
-        /// The hanging accounts whose question waits or is open.
+        /// Hanging accounts with a waiting or open question.
         pending: BTreeSet<String>,
         served: u32,
         refused: u32,
@@ -572,7 +572,7 @@ mod tests {
         assert_eq!((world.refused, world.served), (0, 25 * 10));
     }
 
-    /// Half of the window in use is full use: the window of a service with one client grows.
+    /// The window grows although only half is in use, by the share of the address.
     #[test]
     fn all_clients_may_have_one_address() {
         let (questions, mut now) = (Questions::new(), Instant::now());
