@@ -165,7 +165,7 @@ pub const PIPE_STUCK_FOR: Duration = Duration::from_mins(5);
 /// Time to answer a ConnectionBind: longer than a user look-up may take.
 pub const HELD_FOR: Duration = Duration::from_secs(45);
 
-/// Maximum length of a message of a client without an allocation, and of one read from such a
+/// Maximum length of a message from clients without an allocation, and of one read from such a
 /// client: a request with a token and the attributes of a certificate. A part may be kept for
 /// [`MESSAGE_WITHIN`].
 pub const UNAUTHENTICATED_MESSAGE_BYTES: usize = 4096;

@@ -188,7 +188,7 @@ impl Asking {
             // For the client's next request.
             let answer = self.judge(&applicant, Ok(answer));
             if may_be_served && answer == Authorization::Denied {
-                // The question keeps its slot meanwhile, which bounds the number of searches.
+                // The question retains its slot until then, which bounds the number of searches.
                 self.end_sessions(&applicant, opened).await;
             }
         }

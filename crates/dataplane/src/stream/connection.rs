@@ -31,7 +31,7 @@ pub(crate) struct Stream<N: Net> {
     unserved: VecDeque<Box<[u8]>>,
     /// First part of an incomplete message; if `is_cut_off`, after complete messages.
     partial: Vec<u8>,
-    /// The last read had more messages than a turn serves.
+    /// The last read had more than [`MESSAGES_PER_READ`](crate::limits::MESSAGES_PER_READ).
     is_cut_off: bool,
     /// The connection is in the queue of those with unserved input.
     pub(super) is_unfinished: bool,
@@ -250,8 +250,8 @@ impl<N: Net> Stream<N> {
         self.out.is_empty() && !self.wants_write()
     }
 
-    /// Returns true if messages are accepted. Answers that the client does not read are kept, other
-    /// than data, up to a number.
+    /// Returns true if messages are accepted. The queue retains answers that the client does not
+    /// read, up to a number, and drops data.
     pub(crate) const fn takes_messages(&self) -> bool {
         self.blocked.is_none() || self.out.answers() <= ANSWERS_UNREAD
     }
@@ -332,7 +332,7 @@ impl<N: Net> Stream<N> {
         self.keep(rest);
     }
 
-    /// Returns true if the rest of a message is expected.
+    /// Returns true if further bytes of a message are expected.
     pub(crate) const fn is_within_message(&self) -> bool {
         !self.partial.is_empty() && !self.is_cut_off
     }

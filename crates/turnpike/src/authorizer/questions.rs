@@ -489,8 +489,8 @@ mod tests {
     const DEADLINE: u32 = 3 * TICKS;
     const HANGS_FOR: u32 = 20 * TICKS;
 
-    /// Neighbours in one `/16`: ten questions per second with answers within 30 ms, beside a client
-    /// with accounts for which the service hangs.
+    /// Neighbours in one `/16`: ten questions per second with answers within 30 ms, next to a
+    /// client with accounts for which the service hangs.
     struct Neighbours {
         questions: Questions,
         now: Instant,
