@@ -19,6 +19,7 @@ mod monitored;
 pub mod monitoring;
 mod openapi;
 mod overview;
+mod paced;
 mod page;
 mod peer;
 mod problem;

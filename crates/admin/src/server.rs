@@ -29,6 +29,7 @@ use crate::limits::{
     API_CONNECTION, API_CONNECTIONS_MAX, CONNECTIONS_MAX, HANDSHAKE_DEADLINE, HEAD_BYTES_MAX,
     HEAD_BYTES_READ_MAX, HEAD_DEADLINE, MONITORING_CONNECTION, ROUTE_DEADLINE, UNKNOWN_CONNECTION,
 };
+use crate::paced::Paced;
 use crate::peer::Peer;
 use crate::problem::Problem;
 
@@ -128,7 +129,9 @@ fn serve_over(
             let Some(tls) = tls else {
                 return serve_connection(stream, routes, peer, stay, served).await;
             };
-            match timeout(HANDSHAKE_DEADLINE, TlsAcceptor::from(tls).accept(stream)).await {
+            match timeout(HANDSHAKE_DEADLINE, TlsAcceptor::from(tls).accept(Paced::new(stream)))
+                .await
+            {
                 Ok(Ok(stream)) => serve_connection(stream, routes, peer, stay, served).await,
                 Ok(Err(error)) => tracing::debug!(%peer, %error, "http: no TLS handshake"),
                 Err(_) => tracing::debug!(%peer, "http: no TLS handshake in time"),

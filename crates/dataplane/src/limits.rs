@@ -133,8 +133,20 @@ pub const MESSAGES_PER_READ: u64 = 64;
 /// Clients in a call send a few requests together.
 pub const ANSWERS_UNREAD: usize = 16;
 
-/// Reads of one connection per turn, where TLS holds more bytes than one read returns.
-pub const READS_PER_TURN: usize = 4;
+/// Work for the input of all connections per turn, for which datagrams wait: a millisecond or two.
+/// A message is a unit, and so are a TLS record, a read, and [`INPUT_UNIT_BYTES`] of it. Further
+/// connections wait for the next turn, in a fair order.
+pub const INPUT_PER_TURN: usize = 512;
+
+/// Work for one connection per turn after which it is not read again, in the same units.
+pub const INPUT_PER_CONNECTION: usize = 64;
+
+/// Bytes of a read that cost as much as a message. The bytes of pipes are no messages.
+pub const INPUT_UNIT_BYTES: usize = 4 << 10;
+
+/// Time for which a connection that had its part of a turn delays the next one of its client: the
+/// time of such a part.
+pub const INPUT_DELAY: Duration = Duration::from_micros(250);
 
 /// Encrypted bytes per read: four records.
 pub const CIPHERTEXT_PER_READ: usize = 64 << 10;

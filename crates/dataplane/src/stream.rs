@@ -8,6 +8,7 @@ mod connection;
 mod deadlines;
 mod handover;
 mod http;
+mod input_queue;
 mod output;
 mod receive;
 mod table;
@@ -17,6 +18,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
+use ahash::RandomState;
 use control::StreamEnd;
 use linux_net::Interest;
 use turn_session::TlsConfig;
@@ -29,7 +31,8 @@ use crate::token::Token;
 pub use connection::StreamImportError;
 pub(crate) use connection::{ExportedStream, Input, State, Stream};
 use deadlines::Evictable;
-pub(crate) use receive::ReadNext;
+use input_queue::InputQueue;
+pub(crate) use receive::{ReadNext, input_bytes};
 use table::StreamTable;
 
 /// Settings of clients' TCP connections.
@@ -62,8 +65,8 @@ pub(crate) struct Streams<N: Net> {
     /// Connections to be read in the next turn without a report of epoll, which does not know of
     /// buffered bytes.
     reread: Vec<SocketId>,
-    /// Connections with unserved input of earlier turns, without duplicates.
-    unfinished: VecDeque<SocketId>,
+    /// Connections with input for later turns.
+    input: InputQueue,
     /// Connections whose handshakes wait for a share of the time, sorted by age.
     paused: VecDeque<SocketId>,
     /// Pipes whose client's connection was written or closed, for their other end.
@@ -96,11 +99,13 @@ impl<N: Net> Streams<N> {
         net: &N,
         acceptors: Vec<N::Acceptor>,
         settings: StreamSettings,
+        hasher: RandomState,
     ) -> io::Result<Self> {
         for (index, acceptor) in (0..).zip(&acceptors) {
             let token = Token::Acceptor(index).number();
             net.watch(Source::Acceptor(acceptor), token, Interest::Read)?;
         }
+        let input = InputQueue::new(settings.admission.is_by_customer(), hasher);
         Ok(Self {
             table: StreamTable::default(),
             acceptors,
@@ -109,7 +114,7 @@ impl<N: Net> Streams<N> {
             unsent: Vec::new(),
             stuck: Vec::new(),
             reread: Vec::new(),
-            unfinished: VecDeque::new(),
+            input,
             paused: VecDeque::new(),
             pipes: Vec::new(),
             sweep_at: None,
@@ -140,35 +145,12 @@ impl<N: Net> Streams<N> {
 
     /// Returns true if connections are to be read in the next turn.
     pub(crate) fn has_rereads(&self) -> bool {
-        !(self.reread.is_empty() && self.unfinished.is_empty())
+        !(self.reread.is_empty() && self.input.is_empty())
     }
 
     /// Takes the connections to be read without a report of epoll.
     pub(crate) fn take_rereads(&mut self) -> Vec<SocketId> {
         std::mem::take(&mut self.reread)
-    }
-
-    /// Serves the input of a connection in later turns.
-    fn finish_later(&mut self, id: SocketId) {
-        if let Some(stream) = self.table.get_mut(id)
-            && !std::mem::replace(&mut stream.is_unfinished, true)
-        {
-            self.unfinished.push_back(id);
-        }
-    }
-
-    /// Returns the number of connections with unserved input of earlier turns.
-    pub(crate) fn unfinished(&self) -> usize {
-        self.unfinished.len()
-    }
-
-    /// Takes the connection with the longest wait.
-    pub(crate) fn pop_unfinished(&mut self) -> Option<SocketId> {
-        let id = self.unfinished.pop_front()?;
-        if let Some(stream) = self.table.get_mut(id) {
-            stream.is_unfinished = false;
-        }
-        Some(id)
     }
 
     /// Returns the connections that are bound to a peer's, with these.

@@ -26,7 +26,7 @@ use crate::egress::Egress;
 use crate::handshake_budget::HandshakeBudget;
 use crate::io::{Kernel, Net};
 use crate::limits::{
-    CIPHERTEXT_PER_READ, MESSAGES_PER_GATHERING, MESSAGES_PER_RECEIVE, READS_PER_TURN,
+    CIPHERTEXT_PER_READ, INPUT_PER_CONNECTION, MESSAGES_PER_GATHERING, MESSAGES_PER_RECEIVE,
     RING_ROUNDS_PER_TURN, SOCKETS_PER_TURN, SOCKETS_SENT_EARLY,
 };
 use crate::offload::Offload;
@@ -144,7 +144,7 @@ impl<N: Net> Worker<N> {
             RandomState::with_seeds(net.random(), net.random(), net.random(), net.random());
         let sockets = Sockets::new(&net, spec.listeners, spec.shared, spec.net)?;
         let worker = Self {
-            streams: Streams::new(&net, spec.acceptors, spec.streams)?,
+            streams: Streams::new(&net, spec.acceptors, spec.streams, hasher.clone())?,
             dtls: Dtls::new(spec.dtls, &hasher),
             tcp_relay: TcpRelay::default(),
             offload: Offload::new(&net, spec.routes)?,
@@ -189,13 +189,13 @@ impl<N: Net> Worker<N> {
             return !self.stopping;
         }
         self.wait();
+        self.streams.begin_turn();
         if self.cx.handshakes.begin_turn() {
             self.serve_rereads();
         }
         self.serve_waiting_handshakes();
         self.serve_datagrams();
         self.serve_ring();
-        self.serve_unfinished();
         self.serve_streams();
         self.serve_requests();
         self.serve_messages();
@@ -348,17 +348,14 @@ impl<N: Net> Worker<N> {
         more
     }
 
-    /// Serves TCP connections: each is read once, so that none delays the others.
+    /// Serves TCP connections.
     fn serve_streams(&mut self) {
         for index in 0..SOCKETS_PER_TURN {
             let Some(id) = self.ready.writable(index) else { break };
             self.streams.write(&mut self.cx, id);
             self.settle();
         }
-        for index in 0..SOCKETS_PER_TURN {
-            let Some(id) = self.ready.readable(index) else { break };
-            self.read_stream(id);
-        }
+        self.serve_input();
         for index in 0..SOCKETS_PER_TURN {
             let Some((id, readiness)) = self.ready.peer(index) else { break };
             let Self { cx, streams, tcp_relay, .. } = self;
@@ -383,11 +380,37 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Reads a connection of a client: once, or as often as TLS holds more.
+    /// Reads clients' connections, as far as this turn has time. While some wait, all do, in the
+    /// order of the queue.
+    fn serve_input(&mut self) {
+        let some_wait = self.streams.postponed() > 0;
+        for index in 0..SOCKETS_PER_TURN {
+            let Some(id) = self.ready.readable(index) else { break };
+            if some_wait || !self.streams.has_time() {
+                self.streams.postpone(self.cx.now.instant, id);
+            } else {
+                self.read_stream(id);
+            }
+        }
+        // Each once.
+        let waiting = if some_wait { self.streams.postponed() } else { 0 };
+        for _ in 0..waiting {
+            if !self.streams.has_time() {
+                break;
+            }
+            let Some(id) = self.streams.next_postponed() else { break };
+            self.reread_stream(id);
+        }
+        self.streams.ignore_postponed(&mut self.cx);
+    }
+
+    /// Reads a connection of a client: once, or while TLS holds more.
     fn read_stream(&mut self, id: SocketId) {
-        for _ in 0..READS_PER_TURN {
+        let most = self.streams.spent() + INPUT_PER_CONNECTION;
+        let mut next = ReadNext::Again;
+        while next != ReadNext::Wait && self.streams.spent() < most {
             self.make_room_to_receive();
-            let next = match self.streams.receive(&mut self.cx, id) {
+            next = match self.streams.receive(&mut self.cx, id) {
                 ReadNext::Pipe(connection) => {
                     let Self { cx, streams, tcp_relay, .. } = self;
                     tcp_relay.read_client(cx, streams, id, connection)
@@ -395,11 +418,12 @@ impl<N: Net> Worker<N> {
                 next @ (ReadNext::Wait | ReadNext::Again) => next,
             };
             self.settle();
-            if next == ReadNext::Wait {
-                return;
-            }
         }
-        self.streams.reread(id);
+        if next == ReadNext::Wait {
+            self.streams.served(&mut self.cx, id);
+        } else {
+            self.streams.postpone(self.cx.now.instant, id);
+        }
     }
 
     /// Reads the connections that may have buffered bytes, which epoll does not report.
@@ -407,15 +431,11 @@ impl<N: Net> Worker<N> {
         let Self { cx, streams, tcp_relay, .. } = self;
         tcp_relay.resume(cx, streams);
         for id in self.streams.take_rereads() {
-            self.reread_stream(id);
-        }
-    }
-
-    /// Serves unserved input of earlier turns, a part for each connection.
-    fn serve_unfinished(&mut self) {
-        for _ in 0..self.streams.unfinished().min(SOCKETS_PER_TURN) {
-            let Some(id) = self.streams.pop_unfinished() else { break };
-            self.reread_stream(id);
+            if self.streams.has_time() {
+                self.reread_stream(id);
+            } else {
+                self.streams.postpone(self.cx.now.instant, id);
+            }
         }
     }
 

@@ -8,14 +8,19 @@ use crate::support;
 
 use control::{Series, StreamEnd, StreamRefusal};
 use dataplane::ConnectionLimits;
-use dataplane::limits::{MESSAGES_PER_READ, OWN_CONNECTIONS_BEYOND_LIMITS, STREAM_BACKLOG_BYTES};
+use dataplane::limits::{
+    INPUT_PER_TURN, MESSAGES_PER_READ, OWN_CONNECTIONS_BEYOND_LIMITS, SOCKETS_PER_TURN,
+    STREAM_BACKLOG_BYTES,
+};
+use stun_wire::ChannelNumber;
 use test_support::eventually;
 use turn_client::AllocateOptions;
 use turn_proto::{DropReason, EndReason};
+use turn_session::RECORDS_PER_TAKE;
 
 use crate::support::end::End;
 use crate::support::stream::{StreamUser, framed};
-use crate::support::{LOCALHOST, LOCALHOST_V6, PATIENCE, PEER, Start, World};
+use crate::support::{LOCALHOST, LOCALHOST_V6, PATIENCE, PEER, Start, World, tls};
 
 #[test]
 fn channel_data_of_any_length_goes_both_ways_padded() {
@@ -95,6 +100,71 @@ fn a_turn_serves_so_many_messages_of_a_connection() {
     assert_eq!(heard, datas);
     assert!(world.turns() - before >= 3, "{} turns", world.turns() - before);
     world.assert_adds_up();
+}
+
+/// A request in records of one byte costs more than a hundred requests without TLS.
+#[test]
+fn a_turn_serves_so_many_records_of_a_connection() {
+    let world = World::start(Start { tls: Some(tls::config()), ..Start::default() });
+    let mut alice = tls::secured(world.server);
+    alice.get_ref().set_nonblocking(false).unwrap();
+    let hold = world.hold();
+    let requests = 32;
+    for number in 0..requests {
+        for byte in binding(number) {
+            alice.write_all(&[byte]).unwrap();
+        }
+    }
+    let before = world.turns();
+    drop(hold);
+    for number in 0..requests {
+        let mut answer = [0; 32];
+        alice.read_exact(&mut answer).unwrap();
+        assert_eq!((&answer[..2], answer[8]), (&[1, 1][..], number));
+    }
+    let least = u64::from(requests) * 20 / RECORDS_PER_TAKE as u64 / 2;
+    let turns = world.turns() - before;
+    assert!(turns >= least, "{turns} turns of {least}");
+    world.assert_adds_up();
+}
+
+/// Neither do connections of one client that have something in every turn delay those of others.
+#[test]
+fn who_sends_little_is_served_before_who_sends_much() {
+    // Shares by address.
+    let limits = ConnectionLimits { total: 0, per_address: 1000 };
+    let world = World::start(Start { limits, ..Start::default() });
+    let mut peer = End::at(PEER);
+    let users = |address, count| -> Vec<_> {
+        let user = |_| {
+            let mut user = StreamUser::connect_from(address, world.server);
+            user.allocate();
+            let channel = user.bind_channel(peer.addr());
+            (user, channel)
+        };
+        (0..count).map(user).collect()
+    };
+    let (mut crowd, mut alone) =
+        (users([127, 0, 9, 1], 2 * SOCKETS_PER_TURN), users([127, 0, 8, 1], 1));
+    // Of what is served together, one message is for a channel that exists: no datagram is lost.
+    let without_channel = framed(ChannelNumber::new(0x4FFE).unwrap(), b"none");
+    for (user, channel) in &mut crowd {
+        let others = without_channel.repeat(MESSAGES_PER_READ as usize - 1);
+        user.write(&[framed(*channel, b"many"), others].concat().repeat(8));
+    }
+    // All of them wait some turns later.
+    let begun = world.turns();
+    eventually("they are seen", || world.turns() > begun + 8);
+    let hold = world.hold();
+    while !peer.is_quiet() {
+        peer.receive();
+    }
+    let (alice, channel) = &mut alone[0];
+    alice.write(&framed(*channel, b"one!"));
+    drop(hold);
+    let before = (0..).take_while(|_| peer.receive().bytes == b"many").count();
+    let of_a_turn = INPUT_PER_TURN / MESSAGES_PER_READ as usize;
+    assert!(before <= 3 * of_a_turn, "{before} before hers, {of_a_turn} in a turn");
 }
 
 /// The answers follow later, and the queue remains short until then.

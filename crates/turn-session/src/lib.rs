@@ -29,5 +29,5 @@ pub use certificates::{
 pub use first_bytes::{StreamProtocol, detect_protocol};
 pub use http::{HttpRequest, classify_request};
 pub use out_queue::{OutQueue, Outgoing, QueueFull, QueuedMessage};
-pub use tls::{Tls, TlsConfig, TlsError, TlsState, https_config, tls_config};
+pub use tls::{RECORDS_PER_TAKE, Tls, TlsConfig, TlsError, TlsState, https_config, tls_config};
 pub use tls_rules::{CipherSuite, KeyExchange, TlsRules, TlsVersions};

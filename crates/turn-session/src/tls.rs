@@ -16,7 +16,7 @@ use std::io;
 pub use config::{TlsConfig, https_config, tls_config};
 use error::Reason;
 pub use error::TlsError;
-use framing::Partial;
+use framing::{Most, Untaken};
 use negotiated::Negotiated;
 use restored::Restored;
 pub use state::TlsState;
@@ -28,11 +28,17 @@ const RECORD_BYTES: usize = 17 << 10;
 /// state.
 const PIECE_BYTES: usize = 4096;
 
+/// Most records that one [`Tls::take`] decrypts after the handshake. Each costs a microsecond, and
+/// a KeyUpdate six, however short it is: 64 KiB of them would take 15 milliseconds.
+pub const RECORDS_PER_TAKE: usize = 64;
+
 /// The server's end of a TLS connection. After the handshake it can move to another process: it
 /// [leaves](Self::leave) this one and is [resumed](Self::resume) there. Clients notice nothing.
 pub struct Tls {
     layer: Layer,
-    partial: Partial,
+    untaken: Untaken,
+    /// Number of records of which the caller was not told.
+    taken: usize,
     /// The remote has sent close_notify.
     has_ended: bool,
     /// Error that has ended the connection. Boxed for the others, which have none.
@@ -49,7 +55,7 @@ enum Layer {
 
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { layer: _, partial: _, has_ended, failure } = self;
+        let Self { layer: _, untaken: _, taken: _, has_ended, failure } = self;
         f.debug_struct("Tls")
             .field("has_ended", has_ended)
             .field("failure", failure)
@@ -64,11 +70,11 @@ impl Tls {
     /// The configuration is not valid for a server.
     pub fn new(config: &TlsConfig) -> Result<Self, TlsError> {
         let layer = Layer::Negotiated(Box::new(Negotiated::new(&config.config)?));
-        Ok(Self::with(layer, Partial::default()))
+        Ok(Self::with(layer, Untaken::default()))
     }
 
-    const fn with(layer: Layer, partial: Partial) -> Self {
-        Self { layer, partial, has_ended: false, failure: None }
+    const fn with(layer: Layer, untaken: Untaken) -> Self {
+        Self { layer, untaken, taken: 0, has_ended: false, failure: None }
     }
 
     /// Goes on with a connection that has left another process, or this one. See [`TlsState`] for
@@ -82,11 +88,11 @@ impl Tls {
     /// # Errors
     /// The state is none of a connection.
     pub fn resume(mut state: TlsState) -> Result<Self, TlsError> {
-        let partial = Partial::restore(std::mem::take(&mut state.partial));
+        let untaken = Untaken::restore(std::mem::take(&mut state.untaken));
         let has_ended = state.has_ended;
-        let restored = partial.zip(Restored::new(state));
-        let (partial, layer) = restored.ok_or(TlsError(Reason::ForeignState))?;
-        let resumed = Self::with(Layer::Restored(Box::new(layer)), partial);
+        let restored = untaken.zip(Restored::new(state));
+        let (untaken, layer) = restored.ok_or(TlsError(Reason::ForeignState))?;
+        let resumed = Self::with(Layer::Restored(Box::new(layer)), untaken);
         Ok(Self { has_ended, ..resumed })
     }
 
@@ -99,7 +105,7 @@ impl Tls {
             Layer::Restored(_) => true,
         };
         // rustls may hold bytes that are no record.
-        may_leave && self.failure.is_none() && !self.partial.is_foreign()
+        may_leave && self.failure.is_none() && !self.untaken.is_foreign()
     }
 
     /// Takes the connection apart for another process, with all bytes that were not yet read or
@@ -112,10 +118,10 @@ impl Tls {
         if !self.may_leave() {
             return Err(self);
         }
-        let partial = self.partial.into_bytes();
+        let untaken = self.untaken.into_bytes();
         Ok(match self.layer {
-            Layer::Negotiated(negotiated) => negotiated.into_state(partial),
-            Layer::Restored(restored) => restored.into_state(partial),
+            Layer::Negotiated(negotiated) => negotiated.into_state(untaken),
+            Layer::Restored(restored) => restored.into_state(untaken),
         })
     }
 
@@ -133,6 +139,10 @@ impl Tls {
     /// Decrypts bytes from the network, and writes the plaintext into `room`, as far as it fits;
     /// [`read`](Self::read) returns the rest. Returns the number of bytes written.
     ///
+    /// After the handshake it decrypts [`RECORDS_PER_TAKE`] records at most, and retains the bytes
+    /// behind them. While [`has_records`](Self::has_records) returns true, the next calls get no
+    /// ciphertext.
+    ///
     /// # Errors
     /// Not TLS, no common parameters, or for a [resumed](Self::resume) connection keys that have to
     /// change. [Write](Self::write_to) the alert before closing the connection: all that comes
@@ -149,9 +159,36 @@ impl Tls {
         taken
     }
 
+    /// Returns true if records are retained, which the next [`take`](Self::take) decrypts.
+    #[must_use]
+    pub fn has_records(&self) -> bool {
+        self.failure.is_none() && self.untaken.has_record()
+    }
+
+    /// Returns the number of records decrypted since the last call, without the handshake's.
+    pub const fn records_taken(&mut self) -> usize {
+        std::mem::replace(&mut self.taken, 0)
+    }
+
     fn take_pieces(&mut self, mut bytes: &[u8], room: &mut [u8]) -> Result<usize, TlsError> {
+        // The time of a handshake is measured by the caller.
+        let records = if self.is_agreed() { RECORDS_PER_TAKE } else { usize::MAX };
+        let mut most = Most { records, kept_bytes: Self::most(room.len()) };
+        let len = self.take_most(&mut bytes, room, &mut most);
+        if records == RECORDS_PER_TAKE {
+            self.taken += records - most.records;
+        }
+        len
+    }
+
+    fn take_most(
+        &mut self,
+        bytes: &mut &[u8],
+        room: &mut [u8],
+        most: &mut Most,
+    ) -> Result<usize, TlsError> {
         let mut len = 0;
-        while let Some(piece) = self.partial.next(&mut bytes) {
+        while let Some(piece) = self.untaken.next(bytes, most) {
             let (records, room) = (piece.bytes(), &mut room[len..]);
             len += match &mut self.layer {
                 Layer::Negotiated(negotiated) => negotiated.take(records, room)?,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, ClientConfig, ClientConnection, RootCertStore};
-use turn_session::{Certificate, Certificates, Tls, TlsConfig, TlsRules, tls_config};
+use turn_session::{
+    Certificate, Certificates, RECORDS_PER_TAKE, Tls, TlsConfig, TlsRules, tls_config,
+};
 
 /// A server for `turn.example.org`, and a root store that trusts it.
 fn server() -> (TlsConfig, RootCertStore) {
@@ -86,23 +88,28 @@ fn pattern(len: usize) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// All data is returned in order, for any size of the buffer.
+    /// All data is returned in order, for any size of the buffer and of the records.
     #[test]
     fn plaintext_of_the_client_is_returned(
         len in 0_usize..200_000,
+        record in 100_usize..16_384,
         rooms in proptest::collection::vec(1_usize..70_000, 1..20),
     ) {
         let (mut tls, mut client) = agreed();
         let meant = pattern(len);
         client.set_buffer_limit(None);
-        client.writer().write_all(&meant).unwrap();
+        for piece in meant.chunks(record) {
+            client.writer().write_all(piece).unwrap();
+        }
         let wire = from_client(&mut client);
         let (mut rest, mut heard) = (&wire[..], Vec::new());
         for size in rooms.iter().cycle() {
             let mut room = vec![0; *size];
             // In the order of a connection: the remainder first, then the network.
             let mut got = tls.read(&mut room);
-            if got == 0 {
+            if got == 0 && tls.has_records() {
+                got = tls.take(&[], &mut room).unwrap();
+            } else if got == 0 {
                 let piece = rest.len().min(Tls::most(room.len()));
                 got = tls.take(&rest[..piece], &mut room).unwrap();
                 rest = &rest[piece..];
@@ -114,6 +121,30 @@ proptest! {
         }
         prop_assert_eq!(heard, meant);
     }
+}
+
+/// A client that changes its keys all the time has no more of a turn than others.
+#[test]
+fn so_many_records_are_decrypted_at_once() {
+    let (mut tls, mut client) = agreed();
+    for _ in 0..3 * RECORDS_PER_TAKE {
+        client.refresh_traffic_keys().unwrap();
+    }
+    client.writer().write_all(b"data").unwrap();
+    let wire = from_client(&mut client);
+    assert!(wire.len() < 1 << 14, "one read");
+    let mut room = [0; 1 << 15];
+    let mut written = tls.take(&wire, &mut room).unwrap();
+    let mut records = vec![tls.records_taken()];
+    while tls.has_records() {
+        assert_eq!(written, 0);
+        written = tls.take(&[], &mut room).unwrap();
+        records.push(tls.records_taken());
+    }
+    assert_eq!(records, [RECORDS_PER_TAKE, RECORDS_PER_TAKE, RECORDS_PER_TAKE, 1]);
+    assert_eq!(&room[..written], b"data");
+    assert_eq!(tls.write([b"more", b""]), 4);
+    assert_eq!(to_client(&mut tls, &mut client), b"more", "with the last keys");
 }
 
 #[test]

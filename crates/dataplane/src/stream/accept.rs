@@ -160,7 +160,7 @@ impl<N: Net> Streams<N> {
         let id = self.table.next_id()?;
         stream.path.socket = id;
         stream.waiting = 0;
-        stream.is_unfinished = false;
+        (stream.is_postponed, stream.is_unreported) = (false, false);
         request.came_by(stream.path);
         let token = Token::Stream(id).number();
         cx.net.watch(Source::Stream(&stream.socket), token, stream.interest()).ok()?;

@@ -33,8 +33,10 @@ pub(crate) struct Stream<N: Net> {
     partial: Vec<u8>,
     /// The last read had more than [`MESSAGES_PER_READ`](crate::limits::MESSAGES_PER_READ).
     is_cut_off: bool,
-    /// The connection is in the queue of those with unserved input.
-    pub(super) is_unfinished: bool,
+    /// True while its input waits for a later turn.
+    pub(super) is_postponed: bool,
+    /// True while epoll does not report its input.
+    pub(super) is_unreported: bool,
     out: OutQueue,
     pub(crate) state: State,
     pub(crate) opened: Instant,
@@ -117,7 +119,8 @@ impl<N: Net> Stream<N> {
             unserved: VecDeque::new(),
             partial: Vec::new(),
             is_cut_off: false,
-            is_unfinished: false,
+            is_postponed: false,
+            is_unreported: false,
             out: OutQueue::default(),
             state: State::New,
             opened: now,
@@ -156,6 +159,7 @@ impl<N: Net> Stream<N> {
                     read_bytes(outcome)
                 }
                 Some(tls) => match tls.read(rest) {
+                    0 if tls.has_records() => tls.take(&[], rest)?,
                     0 => {
                         let most = Tls::most(rest.len()).min(scratch.len());
                         outcome = socket.read(&mut scratch[..most])?;
@@ -260,6 +264,8 @@ impl<N: Net> Stream<N> {
     pub(crate) const fn interest(&self) -> Interest {
         match (self.state, self.blocked.is_some()) {
             _ if self.is_paused => Interest::ErrorsOnce,
+            (_, true) if self.is_unreported => Interest::Write,
+            (_, false) if self.is_unreported => Interest::ErrorsOnce,
             (State::Open, true) if !self.takes_messages() => Interest::Write,
             (State::Data(_), true) if self.is_read => Interest::ReadWrite,
             (State::Data(_), false) if self.is_read => Interest::Read,
@@ -294,6 +300,23 @@ impl<N: Net> Stream<N> {
     /// Returns true if requests precede further input.
     pub(crate) fn has_unserved(&self) -> bool {
         self.is_cut_off || !self.unserved.is_empty()
+    }
+
+    /// Returns true if it has input that epoll does not report, and that may be served.
+    pub(super) fn has_input(&self) -> bool {
+        let has_records = self.tls.as_ref().is_some_and(Tls::has_records);
+        match self.state {
+            State::Proxied | State::New | State::Open => {
+                self.takes_messages() && (has_records || self.has_unserved())
+            }
+            State::Data(_) => self.is_read && has_records,
+            State::Answering | State::Held | State::Ending => false,
+        }
+    }
+
+    /// Returns the number of TLS records that were read since the last call.
+    pub(super) fn records_read(&mut self) -> usize {
+        self.tls.as_mut().map_or(0, Tls::records_taken)
     }
 
     /// Takes the partial message out.

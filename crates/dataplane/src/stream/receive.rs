@@ -1,7 +1,7 @@
 //! Input of connections, cut into messages for the server.
 
 use control::{Histogram, Leg, Series, StreamEnd};
-use linux_net::FILL_BYTES;
+use linux_net::{FILL_BYTES, RxBatch};
 use stun_wire::{Cut, MESSAGE_LEN_MAX};
 use turn_proto::{DropReason, Verdict};
 use turn_session::{StreamProtocol, detect_protocol, proxy_protocol};
@@ -74,6 +74,7 @@ impl<N: Net> Streams<N> {
         let input = stream.read(&mut cx.rx, &mut cx.scratch, most);
         let (more, wants_write) = (stream.may_hold_more(), stream.wants_write());
         let (done, opened) = (input.is_ok() && !stream.is_handshaking(), stream.opened);
+        self.spend_read(id, input_bytes(&input, &cx.rx));
         if let Some(work) = work {
             cx.end_handshake(work);
             if done {
@@ -95,7 +96,8 @@ impl<N: Net> Streams<N> {
             Err(ReadError::Broken) => self.close(cx, id, StreamEnd::Broken),
             Err(ReadError::Tls(error)) => self.refuse_tls(cx, id, &error),
         }
-        if more { ReadNext::Again } else { ReadNext::Wait }
+        let is_cut_off = self.table.get_mut(id).is_none_or(|stream| stream.has_input());
+        if more && !is_cut_off { ReadNext::Again } else { ReadNext::Wait }
     }
 
     /// Serves the partial message of a connection again: its processing was deferred.
@@ -106,11 +108,7 @@ impl<N: Net> Streams<N> {
             && stream.takes_messages()
             && let Some(message) = stream.reread(&mut cx.rx)
         {
-            let has_more = stream.has_unserved();
             self.serve(cx, id, message);
-            if has_more {
-                self.reread(id);
-            }
         }
     }
 
@@ -231,6 +229,7 @@ impl<N: Net> Streams<N> {
         Unread { message, start }: Unread,
         taken: &Taken,
     ) {
+        self.spend_messages(taken.messages as usize);
         cx.observer.count(Series::Packets(Leg::FromClients), taken.messages);
         cx.observer.count(Series::Bytes(Leg::FromClients), taken.bytes as u64);
         if let Some(stream) = self.table.get_mut(id) {
@@ -242,7 +241,6 @@ impl<N: Net> Streams<N> {
             let rest = &cx.rx.message(message).data[start + taken.bytes..];
             if taken.is_cut_off {
                 stream.cut_off(rest);
-                self.finish_later(id);
             } else {
                 stream.keep(rest);
             }
@@ -252,6 +250,14 @@ impl<N: Net> Streams<N> {
         } else if taken.held && !self.rewatch(cx, id) {
             self.close(cx, id, StreamEnd::Broken);
         }
+    }
+}
+
+/// Returns the number of bytes of a read.
+pub(crate) fn input_bytes(input: &Result<Input, ReadError>, rx: &RxBatch) -> usize {
+    match input {
+        Ok(Input::Bytes(message)) => rx.message(*message).data.len(),
+        Ok(Input::Nothing | Input::Ended) | Err(_) => 0,
     }
 }
 

@@ -14,7 +14,7 @@ use crate::context::{Context, Message};
 use crate::io::{Net, Source, StreamIo as _};
 use crate::limits::PIPE_BYTES;
 use crate::report::{Observer, Sent};
-use crate::stream::{Input, ReadNext, State, Streams};
+use crate::stream::{Input, ReadNext, State, Streams, input_bytes};
 use crate::token::Token;
 
 /// Result of reading one side.
@@ -93,8 +93,9 @@ impl<N: Net> TcpRelay<N> {
             return if broken { Moved::SourceBroken } else { Moved::Nothing };
         }
         let input = stream.read(&mut cx.rx, &mut cx.scratch, FILL_BYTES);
-        let more = stream.may_hold_more();
-        if stream.wants_write() {
+        let (more, wants_write) = (stream.may_hold_more(), stream.wants_write());
+        streams.spend_read(id, input_bytes(&input, &cx.rx));
+        if wants_write {
             streams.write(cx, id);
         }
         match input {

@@ -44,8 +44,8 @@ pub(crate) fn tunnel(server: SocketAddr) -> SocketAddr {
     here
 }
 
-/// A TLS connection to the server.
-fn secured(server: SocketAddr) -> SslStream<TcpStream> {
+/// A TLS connection to the server that does not block.
+pub(crate) fn secured(server: SocketAddr) -> SslStream<TcpStream> {
     let mut context = SslContext::builder(SslMethod::tls_client()).unwrap();
     context.set_verify(SslVerifyMode::NONE);
     let socket = TcpStream::connect(server).unwrap();

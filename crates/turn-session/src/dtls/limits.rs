@@ -13,6 +13,10 @@ pub(super) const FORGERIES_PER_KEY_MAX: u64 = 1 << 36;
 /// Finished after a loss, and to a request for renegotiation.
 pub(super) const ANSWERS_MAX: u8 = 16;
 
+/// Most records of one datagram of an established session. Clients send one message in a record,
+/// and one record in a datagram; 64 KiB of empty records would take two milliseconds.
+pub(super) const RECORDS_PER_DATAGRAM_MAX: usize = 16;
+
 /// Encrypted records before the handshake is done: one Finished, each time that it is sent.
 pub(super) const EARLY_RECORDS_MAX: usize = 8;
 

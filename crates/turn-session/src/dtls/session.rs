@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::engine::{DtlsEnd, Exchange, NotSent, Refused};
-use super::limits::ANSWERS_MAX;
+use super::limits::{ANSWERS_MAX, RECORDS_PER_DATAGRAM_MAX};
 use super::protection::{EPOCH, KeysUsedUp, NotOpened, Opener, Sealer};
 use super::record::{
     ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, CLIENT_HELLO, FATAL, FINISHED, HANDSHAKE, Record,
@@ -215,10 +215,14 @@ impl Session {
     }
 }
 
-/// Returns true for complete records of a session, optionally after unencrypted ones.
+/// Returns true for a few complete records of a session, optionally after unencrypted ones.
 fn is_whole(mut datagram: &[u8]) -> bool {
-    let mut is_of_session = false;
+    let (mut is_of_session, mut records) = (false, 0);
     while !datagram.is_empty() {
+        records += 1;
+        if records > RECORDS_PER_DATAGRAM_MAX {
+            return false;
+        }
         let Some((record, rest)) = take_record(datagram) else { return false };
         match (record.epoch, record.content) {
             (EPOCH, APPLICATION_DATA | ALERT | HANDSHAKE) => is_of_session = true,

@@ -40,23 +40,31 @@ impl Header {
     }
 }
 
-/// Beginning of an incomplete record.
+/// Most to take at once from the bytes of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Most {
+    /// Number of records.
+    pub(super) records: usize,
+    /// Length of records that were kept, unless the first one is longer.
+    pub(super) kept_bytes: usize,
+}
+
+/// Bytes that were received and not taken: records beyond the [`Most`] of a read, and behind them
+/// the beginning of an incomplete record.
 #[derive(Debug, Default)]
-pub(super) struct Partial {
+pub(super) struct Untaken {
     bytes: Vec<u8>,
     /// Something else than a record came: all bytes are passed on, for an error that rustls names.
     is_foreign: bool,
 }
 
-impl Partial {
-    /// Returns that of another process; `None`: it is no beginning of a record, or a whole one.
+impl Untaken {
+    /// Returns those of another process; `None`: they are no records.
     pub(super) fn restore(bytes: Vec<u8>) -> Option<Self> {
-        let is_partial = match Header::of(&bytes) {
-            Header::Incomplete => true,
-            Header::Record(len) => bytes.len() < len,
-            Header::TooLong | Header::Foreign => false,
-        };
-        is_partial.then_some(Self { bytes, is_foreign: false })
+        let mut untaken = Self::default();
+        let mut any = usize::MAX;
+        untaken.whole(&bytes, usize::MAX, &mut any);
+        (!untaken.is_foreign).then_some(Self { bytes, is_foreign: false })
     }
 
     pub(super) fn into_bytes(self) -> Vec<u8> {
@@ -68,26 +76,67 @@ impl Partial {
         self.is_foreign
     }
 
-    /// Takes whole records from the front of `bytes`, or all bytes if they are no records. `None`:
-    /// the rest is kept, until the record is complete.
-    pub(super) fn next<'a>(&mut self, bytes: &mut &'a [u8]) -> Option<Piece<'a>> {
+    /// Returns true if [`next`](Self::next) returns something without further bytes.
+    pub(super) fn has_record(&self) -> bool {
+        match Header::of(&self.bytes) {
+            Header::Record(len) => len <= self.bytes.len(),
+            Header::Incomplete => false,
+            Header::TooLong | Header::Foreign => true,
+        }
+    }
+
+    /// Takes whole records: kept ones, or from the front of `bytes`, or all bytes if they are no
+    /// records. `None`: the rest is kept, until the record is complete, or `most` is another one.
+    pub(super) fn next<'a>(&mut self, bytes: &mut &'a [u8], most: &mut Most) -> Option<Piece<'a>> {
+        let records = &mut most.records;
+        if *records == 0 || self.has_record() {
+            self.bytes.extend_from_slice(mem::take(bytes));
+        }
+        if *records == 0 {
+            return None;
+        }
+        if self.has_record() {
+            return Some(Piece::Owned(self.take_kept(most)));
+        }
         if self.bytes.is_empty() {
-            let len = self.whole(bytes);
+            let len = self.whole(bytes, usize::MAX, records);
             let (front, rest) = bytes.split_at(len);
             *bytes = rest;
             if !front.is_empty() {
                 return Some(Piece::Borrowed(front));
             }
         }
-        self.complete(bytes).map(Piece::Owned)
+        let record = self.complete(bytes)?;
+        *records = records.saturating_sub(1);
+        Some(Piece::Owned(record))
     }
 
-    /// Returns the length of the whole records at the front, or of all bytes if they are none.
-    fn whole(&mut self, bytes: &[u8]) -> usize {
+    /// Takes kept records.
+    fn take_kept(&mut self, most: &mut Most) -> Vec<u8> {
+        let bytes = mem::take(&mut self.bytes);
+        let len = self.whole(&bytes, most.kept_bytes, &mut most.records);
+        most.kept_bytes = most.kept_bytes.saturating_sub(len);
+        let mut taken = bytes;
+        self.bytes = taken.split_off(len);
+        taken
+    }
+
+    /// Returns the length of the whole records at the front, or of all bytes if they are none: of
+    /// `most_bytes`, but at least one record, and at most `records`, which are counted down.
+    fn whole(&mut self, bytes: &[u8], most_bytes: usize, records: &mut usize) -> usize {
         let mut len = 0;
         while !self.is_foreign {
             match Header::of(&bytes[len..]) {
-                Header::Record(record) if record <= bytes.len() - len => len += record,
+                Header::Record(_) if *records == 0 => return len,
+                Header::Record(record) if len > 0 && len + record > most_bytes => {
+                    // The others do not fit: no further ones in this read.
+                    *records = 0;
+                    return len;
+                }
+                Header::Record(record) if record <= bytes.len() - len => {
+                    len += record;
+                    *records -= 1;
+                }
                 Header::Record(_) | Header::Incomplete => return len,
                 Header::TooLong | Header::Foreign => self.is_foreign = true,
             }
@@ -148,10 +197,12 @@ mod tests {
         record
     }
 
+    const ALL: Most = Most { records: usize::MAX, kept_bytes: usize::MAX };
+
     /// The pieces of such bytes.
-    fn pieces(partial: &mut Partial, mut bytes: &[u8]) -> Vec<Vec<u8>> {
-        let mut all = Vec::new();
-        while let Some(piece) = partial.next(&mut bytes) {
+    fn pieces(untaken: &mut Untaken, mut bytes: &[u8]) -> Vec<Vec<u8>> {
+        let (mut all, mut most) = (Vec::new(), ALL);
+        while let Some(piece) = untaken.next(&mut bytes, &mut most) {
             all.push(piece.bytes().to_vec());
         }
         assert!(bytes.is_empty());
@@ -163,32 +214,55 @@ mod tests {
         let foreign: [&[u8]; 5] =
             [b"GET / HTTP", b"G", b"\x16\x02", b"\x16\x03\x01\x00\x00", b"\x17\x03\x03\x48\x00"];
         for foreign in foreign {
-            let mut partial = Partial::default();
+            let mut untaken = Untaken::default();
             let empty = record(0);
-            assert_eq!(pieces(&mut partial, &empty[..4]), [[0; 0]; 0]);
-            assert_eq!(pieces(&mut partial, &empty[4..]), [empty]);
-            assert!(!partial.is_foreign());
-            assert_eq!(pieces(&mut partial, foreign), [foreign]);
-            assert!(partial.is_foreign());
+            assert_eq!(pieces(&mut untaken, &empty[..4]), [[0; 0]; 0]);
+            assert_eq!(pieces(&mut untaken, &empty[4..]), [empty]);
+            assert!(!untaken.is_foreign());
+            assert_eq!(pieces(&mut untaken, foreign), [foreign]);
+            assert!(untaken.is_foreign());
             // What looks like the beginning of a record does not wait any more.
-            assert_eq!(pieces(&mut partial, &[22, 3]), [[22, 3]]);
+            assert_eq!(pieces(&mut untaken, &[22, 3]), [[22, 3]]);
         }
-        let mut partial = Partial::default();
-        assert_eq!(pieces(&mut partial, &[22]), [[0; 0]; 0]);
-        assert_eq!(pieces(&mut partial, b"GET "), [b"\x16GET "]);
-        assert!(partial.is_foreign());
-        assert_eq!(pieces(&mut partial, b"/"), [b"/"]);
+        let mut untaken = Untaken::default();
+        assert_eq!(pieces(&mut untaken, &[22]), [[0; 0]; 0]);
+        assert_eq!(pieces(&mut untaken, b"GET "), [b"\x16GET "]);
+        assert!(untaken.is_foreign());
+        assert_eq!(pieces(&mut untaken, b"/"), [b"/"]);
     }
 
     #[test]
-    fn a_partial_record_of_another_process_is_one() {
+    fn records_of_another_process_are_some() {
         let longest = record(BODY_LIMIT - 1);
-        for len in 0..longest.len() {
-            assert!(Partial::restore(longest[..len].to_vec()).is_some(), "{len}");
+        for len in 0..=longest.len() {
+            assert!(Untaken::restore(longest[..len].to_vec()).is_some(), "{len}");
         }
-        for foreign in [&longest[..], &record(0), b"GET", b"\x17\x03\x03\x48\x00"] {
-            assert!(Partial::restore(foreign.to_vec()).is_none());
+        let many = [record(0), record(7), longest[..9].to_vec()].concat();
+        let mut untaken = Untaken::restore(many.clone()).unwrap();
+        assert!(untaken.has_record());
+        assert_eq!(pieces(&mut untaken, &[]), [many[..17].to_vec()]);
+        assert!(!untaken.has_record());
+        let begun = [record(3), b"\x17\x03\x03\x48\x00".to_vec()].concat();
+        for foreign in [&begun[..], b"GET", b"\x17\x03\x03\x48\x00"] {
+            assert!(Untaken::restore(foreign.to_vec()).is_none());
         }
+    }
+
+    #[test]
+    fn kept_records_are_taken_as_far_as_there_is_room() {
+        let all = [record(3000), record(1000), record(90), record(9)].concat();
+        let mut untaken = Untaken::restore(all.clone()).unwrap();
+        let mut taken = 0;
+        for len in [3005, 1005 + 95, 14] {
+            let mut most = Most { records: 9, kept_bytes: 1105 };
+            let mut none: &[u8] = &[];
+            let piece = untaken.next(&mut none, &mut most).unwrap();
+            assert_eq!(piece.bytes(), &all[taken..taken + len]);
+            assert!(untaken.next(&mut none, &mut most).is_none());
+            taken += len;
+        }
+        assert_eq!(taken, all.len());
+        assert_eq!(untaken.into_bytes().capacity(), 0);
     }
 
     proptest! {
@@ -196,21 +270,33 @@ mod tests {
         fn records_come_whole_however_they_are_cut(
             lens in vec(0..3000_usize, 0..8),
             cuts in vec(1..2000_usize, 0..20),
+            most in 1..5_usize,
         ) {
             let all: Vec<u8> = lens.into_iter().flat_map(record).collect();
-            let (mut partial, mut rest, mut out) = (Partial::default(), &all[..], Vec::new());
+            let (mut untaken, mut rest, mut out) = (Untaken::default(), &all[..], Vec::new());
             for cut in cuts.into_iter().chain([usize::MAX]) {
-                let (front, back) = rest.split_at(cut.min(rest.len()));
-                for piece in pieces(&mut partial, front) {
-                    prop_assert_eq!(Partial::default().whole(&piece), piece.len());
-                    out.extend(piece);
+                let (mut front, back) = rest.split_at(cut.min(rest.len()));
+                // Everything that came is taken before more does, or is kept.
+                loop {
+                    let mut most = Most { records: most, kept_bytes: usize::MAX };
+                    while let Some(piece) = untaken.next(&mut front, &mut most) {
+                        let mut records = usize::MAX;
+                        let whole = Untaken::default().whole(piece.bytes(), usize::MAX, &mut records);
+                        prop_assert_eq!(whole, piece.bytes().len());
+                        prop_assert!(usize::MAX - records <= 4);
+                        out.extend_from_slice(piece.bytes());
+                    }
+                    prop_assert!(front.is_empty());
+                    if !untaken.has_record() {
+                        break;
+                    }
                 }
                 rest = back;
             }
             prop_assert_eq!(out, all);
-            prop_assert!(!partial.is_foreign());
+            prop_assert!(!untaken.is_foreign());
             // An idle connection holds no memory.
-            prop_assert_eq!(partial.into_bytes().capacity(), 0);
+            prop_assert_eq!(untaken.into_bytes().capacity(), 0);
         }
     }
 }

@@ -35,9 +35,9 @@ impl Negotiated {
         Version::of(self.connection.protocol_version())
     }
 
-    /// Returns its state, with this partial record. It [may leave](Self::may_leave), and has not
+    /// Returns its state, with these untaken bytes. It [may leave](Self::may_leave), and has not
     /// failed.
-    pub(super) fn into_state(self, partial: Vec<u8>) -> TlsState {
+    pub(super) fn into_state(self, untaken: Vec<u8>) -> TlsState {
         let version = self.version().expect("that of the handshake");
         let Self { mut connection, has_ended, is_closed } = self;
         // An answer to a KeyUpdate may wait for the next write.
@@ -56,7 +56,7 @@ impl Negotiated {
             reading,
             writing,
             server_name,
-            partial,
+            untaken,
             unread,
             unwritten,
             has_ended,

@@ -42,8 +42,8 @@ pub(super) struct Restored {
 }
 
 impl Restored {
-    /// Goes on with a connection; `None`: the state is none of a connection. Its partial record is
-    /// not in it.
+    /// Goes on with a connection; `None`: the state is none of a connection. Its untaken bytes
+    /// are not in it.
     pub(super) fn new(state: TlsState) -> Option<Self> {
         if !state.is_plausible() {
             return None;
@@ -64,14 +64,14 @@ impl Restored {
         })
     }
 
-    /// Returns its state, with this partial record.
-    pub(super) fn into_state(self, partial: Vec<u8>) -> TlsState {
+    /// Returns its state, with these untaken bytes.
+    pub(super) fn into_state(self, untaken: Vec<u8>) -> TlsState {
         TlsState {
             version: self.version,
             reading: self.reading.into_state(),
             writing: self.writing.into_state(),
             server_name: self.server_name,
-            partial,
+            untaken,
             unread: self.unread,
             unwritten: self.unwritten,
             has_ended: self.has_ended,

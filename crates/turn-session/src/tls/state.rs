@@ -23,8 +23,8 @@ pub struct TlsState {
     pub(super) writing: DirectionState,
     /// SNI, in lower case.
     pub(super) server_name: Option<String>,
-    /// Beginning of an incomplete record.
-    pub(super) partial: Vec<u8>,
+    /// Records that were not taken, and the beginning of an incomplete one.
+    pub(super) untaken: Vec<u8>,
     /// Plaintext that was not read.
     pub(super) unread: Vec<u8>,
     /// Ciphertext that was not written.
@@ -57,7 +57,7 @@ fields!(TlsState {
     2 => reading,
     3 => writing,
     4 => server_name,
-    5 => partial,
+    5 => untaken,
     6 => unread,
     7 => unwritten,
     8 => has_ended or false,
@@ -67,7 +67,7 @@ fields!(DirectionState { 1 => cipher, 2 => sequence, 3 => key, 4 => iv });
 variants!(Version, "version of TLS" { 2 => V12, 3 => V13 });
 
 impl TlsState {
-    /// Returns false for values that no connection has, beside its keys and the partial record.
+    /// Returns false for values that no connection has, beside its keys and untaken bytes.
     pub(super) fn is_plausible(&self) -> bool {
         let is_name = |name: &String| DnsName::try_from(name.as_str()).is_ok();
         self.reading.cipher == self.writing.cipher && self.server_name.as_ref().is_none_or(is_name)

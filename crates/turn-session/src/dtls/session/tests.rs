@@ -101,6 +101,18 @@ impl Ends {
 }
 
 #[test]
+fn a_datagram_has_a_few_records() {
+    let mut ends = Ends::new();
+    let mut datagram = Vec::new();
+    for _ in 0..RECORDS_PER_DATAGRAM_MAX {
+        ends.client.seal(APPLICATION_DATA, b"data", &mut datagram).unwrap();
+    }
+    assert_eq!(ends.takes(&datagram), Reception::Data(b"data".to_vec()));
+    ends.client.seal(APPLICATION_DATA, b"data", &mut datagram).unwrap();
+    assert_eq!(ends.takes(&datagram), Reception::Refused);
+}
+
+#[test]
 fn a_repeated_finished_is_answered_a_few_times_and_until_there_is_data() {
     let mut ends = Ends::new();
     let mut answered = 0;

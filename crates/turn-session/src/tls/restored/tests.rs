@@ -24,7 +24,7 @@ fn state(version: Version, cipher: Cipher, sequence: u64) -> TlsState {
         reading: direction(cipher, sequence, 1),
         writing: direction(cipher, sequence, 2),
         server_name: Some("turn.example.org".to_owned()),
-        partial: Vec::new(),
+        untaken: Vec::new(),
         unread: Vec::new(),
         unwritten: Vec::new(),
         has_ended: false,
@@ -356,7 +356,7 @@ proptest! {
     ) {
         let mut state = state(VERSIONS[version], CIPHERS[cipher], sequence);
         state.server_name = name;
-        [state.partial, state.unread, state.unwritten] = bytes;
+        [state.untaken, state.unread, state.unwritten] = bytes;
         let written = bytes_of(&state);
         let again: TlsState = Reader::new(&written).last().unwrap();
         prop_assert_eq!(again.version, state.version);
