@@ -97,7 +97,7 @@ fn failed(error: StoreError) -> AccountError {
         | StoreError::Threads(_)
         | StoreError::Overloaded
         | StoreError::TooManyRows { .. }
-        | StoreError::Key { .. }
+        | StoreError::Row { .. }
         | StoreError::Database { .. } => AccountError::Failed(error.to_string()),
     }
 }

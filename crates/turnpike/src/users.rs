@@ -175,12 +175,12 @@ fn in_protocol_words(answer: Answer, warning: &Throttle) -> UserAnswer {
         Answer::Overloaded => UserAnswer::Overloaded,
         // The outage has its own line.
         Answer::Unconfirmed(_) => UserAnswer::Unconfirmed,
-        Answer::Unavailable(error) => {
-            // Of the database as a whole there are other lines.
-            if matches!(*error, StoreError::Key { .. }) && warning.is_due(Instant::now()) {
-                tracing::warn!("a user cannot log in: {error}");
+        Answer::Unavailable(_) => UserAnswer::Unavailable,
+        Answer::Unusable(error) => {
+            if warning.is_due(Instant::now()) {
+                tracing::warn!("{error}");
             }
-            UserAnswer::Unavailable
+            UserAnswer::Unknown
         }
     }
 }
@@ -274,6 +274,15 @@ mod tests {
         let md5 = stun_wire::long_term_key_md5("bob", "realm", "secret-of-bob").unwrap();
         assert_eq!(*user.keys.md5.expose(), md5);
         assert_eq!(ask(8, "alice"), (8, UserAnswer::Unknown));
+    }
+
+    #[test]
+    fn a_user_with_an_unusable_row_is_refused_and_logged() {
+        let row = StoreError::Row { name: "bob".into(), realm: "r".into(), what: "no key" };
+        let warning = Throttle::default();
+        let answer = in_protocol_words(Answer::Unusable(Arc::new(row)), &warning);
+        assert_eq!(answer, UserAnswer::Unknown);
+        assert!(!warning.is_due(Instant::now()), "a line was written");
     }
 
     #[test]

@@ -27,8 +27,8 @@ pub(crate) trait CoturnDatabase: Send + Sync + 'static {
         IN_FLIGHT_MAX
     }
 
-    /// The key of a user, as it is kept.
-    fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<String>>;
+    /// Stored key of a user. An unusable value is not an error of the database.
+    fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<StoredKey>>;
 
     /// Adds a user; false when there is one.
     fn insert(self: Arc<Self>, user: Kept) -> Called<bool>;
@@ -77,6 +77,30 @@ pub(crate) trait CoturnDatabase: Send + Sync + 'static {
 
 /// End of a connection that changes were heard on.
 pub(crate) type Heard = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
+/// Key in the row of a user, which may be anything: operators disable users by an unusable key.
+#[derive(Debug)]
+pub(crate) struct StoredKey(Secret<Option<String>>);
+
+impl StoredKey {
+    /// A text in any encoding; `None` for NULL and for values of other types.
+    pub(crate) fn new(value: Option<&[u8]>) -> Self {
+        Self(Secret::new(value.map(|bytes| String::from_utf8_lossy(bytes).into_owned())))
+    }
+
+    /// Parses the key.
+    ///
+    /// # Errors
+    /// The value is unusable. The text is the reason, for operators.
+    fn md5(&self) -> Result<Secret<[u8; 16]>, &'static str> {
+        // Padded where the column has a fixed width.
+        let text = self.0.expose().as_deref().unwrap_or_default().trim_end();
+        if text.is_empty() {
+            return Err("the key is NULL or empty");
+        }
+        unhex(text).map(Secret::new).ok_or("the key is not 32 hexadecimal digits")
+    }
+}
 
 /// A user as it is kept.
 #[derive(Clone, Debug)]
@@ -281,13 +305,13 @@ fn no_limit(allocations_max: Option<u32>) -> Result<(), StoreError> {
     allocations_max.map_or(Ok(()), |_| Err(StoreError::NoLimits))
 }
 
-fn record(realm: &str, name: Arc<str>, key: &str) -> Result<UserRecord, StoreError> {
-    // Padded where the column has a fixed width.
-    let Some(md5) = unhex(key.trim_end()) else {
-        return Err(StoreError::Key { name: name.to_string(), realm: realm.to_owned() });
-    };
-    let keys = UserKeys { md5: Secret::new(md5), sha256: None };
-    Ok(UserRecord { name, keys, allocations_max: None })
+fn record(realm: &str, name: Arc<str>, key: &StoredKey) -> Result<UserRecord, StoreError> {
+    match key.md5() {
+        Ok(md5) => {
+            Ok(UserRecord { name, keys: UserKeys { md5, sha256: None }, allocations_max: None })
+        }
+        Err(what) => Err(StoreError::Row { name: name.to_string(), realm: realm.to_owned(), what }),
+    }
 }
 
 /// Lower-case hexadecimal digits.
@@ -357,8 +381,11 @@ mod tests {
         {
             assert_eq!(unhex(wrong), None);
         }
-        let error = record("r", "n".into(), "clear").unwrap_err().to_string();
-        assert!(!error.contains("clear"), "{error}");
+        let key = StoredKey::new(Some(b"clear"));
+        let error = record("r", "n".into(), &key).unwrap_err().to_string();
+        assert!(!error.contains("clear") && !format!("{key:?}").contains("clear"), "{error}");
+        let padded = StoredKey::new(Some(b"7DA2270CCFA49786E0115366D3A3D14D   "));
+        assert!(padded.md5().is_ok());
     }
 
     #[test]

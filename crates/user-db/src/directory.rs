@@ -16,8 +16,9 @@
 //! refresh; `turnpike session end ID` ends them sooner.
 //!
 //! While the store fails, a user whom it has confirmed within [`DirectoryOptions::last_known_for`]
-//! is served without a wait; one look-up at a time tries the store again. A store that answers
-//! other look-ups does not fail: a missed deadline is overload then.
+//! is served without a wait; one look-up at a time tries the store again. An unusable row is not a
+//! failure of the store: its user is refused ([`Answer::Unusable`]). A store that answers other
+//! look-ups does not fail: a missed deadline is overload then.
 //!
 //! An operator's order about a user makes the directory forget the user ([`Directory::forget`]). An
 //! answer from before the order is never delivered.
@@ -55,6 +56,9 @@ pub enum Answer {
     Known(UserRecord),
     /// There is no such user.
     Unknown,
+    /// The row of the user is unusable, and the user is refused. The store works. Until the next
+    /// look-up of the store, the user is [`Unknown`](Self::Unknown).
+    Unusable(Arc<StoreError>),
     /// The store failed, or missed the deadline.
     Unavailable(Arc<StoreError>),
     /// The store failed, and has not confirmed the user since the last call of
@@ -484,6 +488,9 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
                     Ok(user) => {
                         self.keep(now, &question, after, user.as_ref());
                     }
+                    Err(StoreError::Row { .. }) => {
+                        self.keep(now, &question, after, None);
+                    }
                     Err(error) => (self.report)(Health::Failing(Arc::new(error))),
                 }
             }
@@ -499,16 +506,16 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         after: ChangeCount,
         found: Result<Option<UserRecord>, StoreError>,
     ) {
-        match found {
-            Ok(user) => {
-                if self.keep(now, &question, after, user.as_ref()) {
-                    self.answer(&question, user.map_or(Answer::Unknown, Answer::Known));
-                } else {
-                    // At most once for each check for changes, and for each order about the user.
-                    self.look_up(now, question);
-                }
-            }
-            Err(error) => self.failed(now, &question, error),
+        let (user, answer) = match found {
+            Ok(user) => (user.clone(), user.map_or(Answer::Unknown, Answer::Known)),
+            Err(error @ StoreError::Row { .. }) => (None, Answer::Unusable(Arc::new(error))),
+            Err(error) => return self.failed(now, &question, error),
+        };
+        if self.keep(now, &question, after, user.as_ref()) {
+            self.answer(&question, answer);
+        } else {
+            // At most once for each check for changes, and for each order about the user.
+            self.look_up(now, question);
         }
     }
 
@@ -525,14 +532,9 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         if matches!(error, StoreError::Overloaded) {
             return self.answer(question, Answer::Overloaded);
         }
-        // The store is well when one key in it is not.
         let error = Arc::new(error);
-        if matches!(*error, StoreError::Key { .. }) {
-            self.recovered(now);
-        } else {
-            self.failing = Some(Arc::clone(&error));
-            (self.report)(Health::Failing(Arc::clone(&error)));
-        }
+        self.failing = Some(Arc::clone(&error));
+        (self.report)(Health::Failing(Arc::clone(&error)));
         let last = self.last_known(now, question);
         let answer = last.map_or_else(|| self.unavailable(question, error), Answer::Known);
         self.answer(question, answer);

@@ -61,13 +61,15 @@ pub enum StoreError {
         /// The limit.
         most: u32,
     },
-    /// The key of a user in coturn's layout cannot be read.
-    #[error("the key of user \"{name}\" in realm \"{realm}\" is not 32 hexadecimal digits")]
-    Key {
-        /// The name.
+    /// The row of a user is unusable. The database and the rows of other users are not.
+    #[error("user \"{name}\" in realm \"{realm}\" cannot log in: {what}")]
+    Row {
+        /// Name of the user; empty if unknown.
         name: String,
         /// The realm.
         realm: String,
+        /// The error; never the stored key.
+        what: &'static str,
     },
     /// Any other error of the database: it cannot be reached or read, it is full, or something
     /// else.

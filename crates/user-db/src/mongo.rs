@@ -17,7 +17,7 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use self::places::Change;
-use crate::coturn::{Called, Changes, CoturnDatabase, Heard, Kept};
+use crate::coturn::{Called, Changes, CoturnDatabase, Heard, Kept, StoredKey};
 use crate::endpoint::Endpoint;
 use crate::error::StoreError;
 use crate::limits::{CONNECT_WITHIN, ONE_AT_A_TIME, REALMS_MAX, UNUSED_FOR};
@@ -225,12 +225,14 @@ impl CoturnDatabase for Mongo {
         self.connections as usize
     }
 
-    fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<String>> {
+    fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<StoredKey>> {
         Box::pin(async move {
             let users = self.collection(USERS).await?;
             let user = users.find_one(doc! { "realm": realm, "name": name }).await;
             let user = user.map_err(|error| self.failed(&error))?;
-            Ok(user.map(|user| field(&user, "hmackey")))
+            let key =
+                |user: Document| StoredKey::new(user.get_str("hmackey").ok().map(str::as_bytes));
+            Ok(user.map(key))
         })
     }
 

@@ -4,9 +4,11 @@
 use std::sync::Arc;
 
 use mysql_async::prelude::Queryable as _;
-use mysql_async::{Conn, Opts, OptsBuilder, Params, Pool, PoolConstraints, PoolOpts, SslOpts};
+use mysql_async::{
+    Conn, Opts, OptsBuilder, Params, Pool, PoolConstraints, PoolOpts, SslOpts, Value,
+};
 
-use crate::coturn::{Called, Changes, CoturnDatabase, Heard, Kept, causes};
+use crate::coturn::{Called, Changes, CoturnDatabase, Heard, Kept, StoredKey, causes};
 use crate::endpoint::Endpoint;
 use crate::error::StoreError;
 use crate::limits::{ONE_AT_A_TIME, REALMS_MAX, SILENT_FOR};
@@ -118,15 +120,16 @@ impl CoturnDatabase for Mysql {
         self.connections
     }
 
-    fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<String>> {
-        const KEY: &str = "SELECT name, hmackey FROM turnusers_lt WHERE realm = ? AND name = ?
+    fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<StoredKey>> {
+        const KEY: &str = "SELECT hmackey FROM turnusers_lt WHERE realm = ? AND name = ?
             AND BINARY CONVERT(realm USING utf8mb4) = ? AND BINARY CONVERT(name USING utf8mb4) = ?";
         Box::pin(async move {
             let values = (&realm, &name, &realm, &name);
-            let found: Result<Vec<(String, String)>, _> =
-                self.conn().await?.exec(KEY, values).await;
+            // `Value` converts from every value of a row: another type would panic or fail.
+            let found: Result<Option<Value>, _> = self.conn().await?.exec_first(KEY, values).await;
             match found {
-                Ok(rows) => Ok(rows.into_iter().next().map(|(_, key)| key)),
+                Ok(Some(Value::Bytes(key))) => Ok(Some(StoredKey::new(Some(&key)))),
+                Ok(key) => Ok(key.map(|_| StoredKey::new(None))),
                 Err(mysql_async::Error::Server(error)) if NO_TEXT_HERE.contains(&error.code) => {
                     Ok(None)
                 }

@@ -16,7 +16,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::coturn::{Called, Changes, CoturnDatabase, Heard, Kept, Pause, causes};
+use crate::coturn::{Called, Changes, CoturnDatabase, Heard, Kept, Pause, StoredKey, causes};
 use crate::endpoint::Endpoint;
 use crate::error::StoreError;
 use crate::limits::{CONNECT_WITHIN, REALMS_MAX, SILENT_FOR};
@@ -268,7 +268,7 @@ fn connector(url: &ServerUrl) -> Result<MakeRustlsConnect, StoreError> {
 }
 
 impl CoturnDatabase for Postgres {
-    fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<String>> {
+    fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<StoredKey>> {
         const KEY: &str = "SELECT hmackey FROM turnusers_lt WHERE realm = $1 AND name = $2";
         Box::pin(async move {
             let client = self.client().await?;
@@ -280,8 +280,9 @@ impl CoturnDatabase for Postgres {
                 }
                 found => found.map_err(|error| self.failed(&error))?,
             };
-            let key = rows.first().map(|row| row.try_get(0)).transpose();
-            key.map_err(|error| self.failed(&error))
+            let Some(row) = rows.first() else { return Ok(None) };
+            let key: Option<&str> = row.try_get(0).map_err(|error| self.failed(&error))?;
+            Ok(Some(StoredKey::new(key.map(str::as_bytes))))
         })
     }
 

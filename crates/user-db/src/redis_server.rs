@@ -13,7 +13,7 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use self::places::Place;
-use crate::coturn::{Called, Changes, CoturnDatabase, Heard, Kept, causes};
+use crate::coturn::{Called, Changes, CoturnDatabase, Heard, Kept, StoredKey, causes};
 use crate::endpoint::Endpoint;
 use crate::error::StoreError;
 use crate::limits::{
@@ -242,6 +242,9 @@ impl Redis {
     }
 }
 
+/// Error code of Redis for a GET of a list, set or hash.
+const WRONG_TYPE: &str = "WRONGTYPE";
+
 fn key_of(realm: &str, name: &str) -> String {
     format!("turn/realm/{realm}/user/{name}/key")
 }
@@ -264,11 +267,16 @@ fn escaped(text: &str) -> String {
 }
 
 impl CoturnDatabase for Redis {
-    fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<String>> {
+    fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<StoredKey>> {
         Box::pin(async move {
             let mut manager = self.manager().await?;
-            let key = manager.get(key_of(&realm, &name)).await;
-            key.map_err(|error| self.failed(&error))
+            let key: Result<Option<Vec<u8>>, _> = manager.get(key_of(&realm, &name)).await;
+            match key {
+                Ok(key) => Ok(key.map(|key| StoredKey::new(Some(&key)))),
+                // A list, set or hash: an error of this user.
+                Err(error) if error.code() == Some(WRONG_TYPE) => Ok(Some(StoredKey::new(None))),
+                Err(error) => Err(self.failed(&error)),
+            }
         })
     }
 

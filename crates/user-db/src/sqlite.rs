@@ -143,7 +143,10 @@ impl SqliteStore {
                 .query_row(params![realm, hash.as_slice()], record)
                 .optional(),
         };
-        find().map_err(|error| self.slip(&error))
+        let error_of = |error| {
+            if is_of_value(&error) { unusable(realm, user) } else { self.slip(&error) }
+        };
+        find().map_err(error_of)
     }
 
     /// A number that differs from the last one when another handle or process has changed a user in
@@ -293,6 +296,25 @@ fn record(row: &Row<'_>) -> rusqlite::Result<UserRecord> {
         keys: UserKeys { md5: Secret::new(row.get(1)?), sha256: sha256.map(Secret::new) },
         allocations_max: row.get(3)?,
     })
+}
+
+/// Returns true if a row has a value of another type, length or range.
+const fn is_of_value(error: &rusqlite::Error) -> bool {
+    matches!(
+        error,
+        rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::IntegralValueOutOfRange(..)
+            | rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::Utf8Error(..)
+    )
+}
+
+fn unusable(realm: &str, user: &UserQuery) -> StoreError {
+    let name = match user {
+        UserQuery::Name(name) => name.to_string(),
+        UserQuery::Hash(_) => String::new(),
+    };
+    StoreError::Row { name, realm: realm.to_owned(), what: "a key or the limit is unusable" }
 }
 
 /// Creates the directory and the file when they do not exist, for their owner alone, before SQLite

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 use turn_types::Secret;
 
-use crate::coturn::{Called, Changes, CoturnDatabase, Heard, Kept};
+use crate::coturn::{Called, Changes, CoturnDatabase, Heard, Kept, StoredKey};
 use crate::error::StoreError;
 use crate::limits::{DATA_VERSION_EVERY, FILE_LOOKUPS_MAX, IN_FLIGHT_MAX, READER_BUSY, REALMS_MAX};
 use crate::store::{Page, Position};
@@ -160,10 +160,15 @@ impl CoturnDatabase for SqliteCoturn {
         FILE_LOOKUPS_MAX
     }
 
-    fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<String>> {
+    fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<StoredKey>> {
         const KEY: &str = "SELECT hmackey FROM turnusers_lt WHERE realm = ?1 AND name = ?2";
         self.run(move |file| {
-            file.prepare_cached(KEY)?.query_row(params![realm, name], |row| row.get(0)).optional()
+            let key = |row: &rusqlite::Row<'_>| {
+                // A value of SQLite may have another type than its column.
+                let value = row.get_ref(0)?;
+                Ok(StoredKey::new(value.as_bytes_or_null().ok().flatten()))
+            };
+            file.prepare_cached(KEY)?.query_row(params![realm, name], key).optional()
         })
     }
 

@@ -6,3 +6,4 @@ mod coturn_servers;
 mod directory;
 mod sqlite;
 mod support;
+mod unusable_rows;

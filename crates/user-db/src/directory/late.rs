@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::changes::ChangeCount;
 use crate::cache::Question;
+use crate::error::StoreError;
 use crate::limits::{LATE_FOR, LATE_MAX};
 use crate::store::{Lookup, UserRecord};
 
@@ -35,8 +36,11 @@ impl LateLookups {
         let has_space = self.tasks.len() < LATE_MAX;
         if has_space {
             let task = self.tasks.spawn(async move {
-                let found = timeout(LATE_FOR, lookup).await.ok()?.ok()?;
-                Some((question, after, found))
+                match timeout(LATE_FOR, lookup).await.ok()? {
+                    Ok(found) => Some((question, after, found)),
+                    Err(StoreError::Row { .. }) => Some((question, after, None)),
+                    Err(_) => None,
+                }
             });
             self.by_number.push_back((number, task));
         }
