@@ -79,13 +79,9 @@ impl<T> FairQueue<T> {
     pub fn push(&mut self, now: Instant, claimant: &Claimant<'_>, entry: T) -> Option<T> {
         // A part of the sum: the sum falls faster than time passes, and a later entry of a client
         // could overtake an earlier entry.
-        if self.entries.is_empty() {
-            self.clock = self.clock.max(now);
-        }
+        self.advance(now);
         let backlog = self.meter.total_backlog(self.clock, claimant) / (LEVELS_MAX as u32 + 1);
-        if self.meter.backlog(self.clock, claimant) < REMEMBERED {
-            self.meter.charge(self.clock, claimant, self.delay);
-        }
+        self.add_use(claimant, self.delay);
         let turn = Turn { at: self.clock + backlog, backlog, number: self.next_number };
         self.next_number += 1;
         self.entries.insert(turn, entry);
@@ -93,6 +89,24 @@ impl<T> FairQueue<T> {
             return None;
         }
         self.entries.pop_last().map(|(_, dropped)| dropped)
+    }
+
+    /// Delays later entries of a client, as earlier entries with `delay` in all would.
+    pub fn charge(&mut self, now: Instant, claimant: &Claimant<'_>, delay: Duration) {
+        self.advance(now);
+        self.add_use(claimant, delay);
+    }
+
+    fn advance(&mut self, now: Instant) {
+        if self.entries.is_empty() {
+            self.clock = self.clock.max(now);
+        }
+    }
+
+    fn add_use(&mut self, claimant: &Claimant<'_>, delay: Duration) {
+        if self.meter.backlog(self.clock, claimant) < REMEMBERED {
+            self.meter.charge(self.clock, claimant, delay);
+        }
     }
 
     /// Removes the first entry.

@@ -17,6 +17,20 @@ const MIN: usize = 2;
 /// threads and networks within one site.
 const SLACK: Duration = Duration::from_millis(2);
 
+/// Age of a question that hangs, as a multiple of the median response time. With exponential times
+/// one of sixteen responses arrives later.
+const HANGS_AFTER: u32 = 4;
+
+/// Smallest age of a question that hangs: longer than pauses of threads and networks within one
+/// site.
+const HANGS_AFTER_MIN: Duration = Duration::from_millis(20);
+
+/// Age of a question that hangs before the first response: a slow response takes less.
+const HANGS_AFTER_FIRST: Duration = Duration::from_millis(250);
+
+/// Step of the median from zero.
+const MEDIAN_STEP: Duration = Duration::from_micros(100);
+
 /// Maximum number of questions in flight.
 ///
 /// The size changes after each round of `size` responses. It grows by an eighth after a round in
@@ -34,6 +48,8 @@ pub struct Window {
     late: usize,
     /// Usual response time with [`MIN`] questions in flight; `None` before the first response.
     usual: Option<Duration>,
+    /// Median of recent response times; `None` before the first response.
+    median: Option<Duration>,
     /// Questions in flight at the last halving, sent under the earlier size.
     ignored: usize,
     /// Responses of this round, the slow ones of them, and the missed ones of these.
@@ -59,6 +75,7 @@ impl Window {
             answered: None,
             late: 0,
             usual: None,
+            median: None,
             ignored: 0,
             responses: 0,
             slow: 0,
@@ -93,9 +110,19 @@ impl Window {
         self.answered.is_some_and(|answered| number < answered)
     }
 
+    /// Age from which a question hangs if a later one is answered: four times the median of recent
+    /// response times, those of questions that hung included. If the service becomes slow for all,
+    /// the median follows within some tens of responses.
+    #[must_use]
+    pub fn hangs_after(&self) -> Duration {
+        let after = |median: Duration| (median * HANGS_AFTER).max(HANGS_AFTER_MIN);
+        self.median.map_or(HANGS_AFTER_FIRST, after)
+    }
+
     /// Notes the time of a response. `in_flight` includes the question.
     pub fn note(&mut self, number: QuestionNumber, time: Duration, in_flight: usize) {
         self.answered = self.answered.max(Some(number));
+        self.adapt_median(time);
         if self.counts(in_flight) {
             let usual = self.learn(time);
             self.slow += usize::from(time > usual + usual / 2 + SLACK);
@@ -125,8 +152,8 @@ impl Window {
         }
     }
 
-    /// Marks the round as fully used: the share of a client, half of the window, holds questions
-    /// back.
+    /// Marks the round as fully used: the share of an address or network, half of the window or
+    /// more, holds questions back.
     pub const fn use_in_full(&mut self) {
         self.was_full = true;
     }
@@ -156,6 +183,16 @@ impl Window {
         let usual = if counts { (usual * 7 + time) / 8 } else { usual };
         self.usual = Some(usual);
         usual
+    }
+
+    /// Moves the median by a quarter, at most to the time. Single slow responses change little.
+    fn adapt_median(&mut self, time: Duration) {
+        let median = self.median.unwrap_or(time);
+        self.median = Some(if time > median {
+            (median + median / 4 + MEDIAN_STEP).min(time)
+        } else {
+            (median * 4 / 5).max(time)
+        });
     }
 
     fn end_response(&mut self, in_flight: usize) {
@@ -265,6 +302,25 @@ mod tests {
         };
         assert_eq!(answer(1, 6000), 256);
         assert_eq!(answer(400, 9000), 256);
+    }
+
+    /// A question hangs by the time of other questions, however slow the service is for all.
+    #[test]
+    fn a_question_hangs_by_the_median_of_response_times() {
+        let mut window = Window::new(256);
+        let mut answer = |times: &[u64], rounds| {
+            for time in (0..rounds).flat_map(|_| times) {
+                let number = window.send();
+                window.note(number, Duration::from_millis(*time), window.size());
+            }
+            window.hangs_after().as_millis()
+        };
+        assert_eq!(answer(&[], 0), 250);
+        assert_eq!(answer(&[1], 10), 20);
+        assert_eq!(answer(&[30], 40), 120);
+        let with_some_slow = answer(&[30, 30, 30, 2500], 100);
+        assert!((96..=200).contains(&with_some_slow), "{with_some_slow}");
+        assert_eq!(answer(&[700], 40), 2800);
     }
 
     #[test]

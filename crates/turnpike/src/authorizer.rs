@@ -36,8 +36,9 @@ use self::questions::{DroppedQuestion, OpenQuestion, Questions};
 /// A late response shows that the service is alive.
 const LATE_FOR: Duration = Duration::from_secs(120);
 
-/// Interval of the search for questions that have waited too long.
-const WATCH_EVERY: Duration = Duration::from_millis(500);
+/// Interval of the search for questions that have waited too long, or that may be open because
+/// those before them hang.
+const WATCH_EVERY: Duration = Duration::from_millis(100);
 
 /// Status of a service that gets too many questions (RFC 6585 §4).
 const TOO_MANY_REQUESTS: u16 = 429;
@@ -176,7 +177,7 @@ impl Asking {
         let silence = NoAnswer::Silent(HttpError::TooSlow.to_string());
         let answer = self.judge(&applicant, Err(silence));
         let may_be_served = answer == Authorization::Unavailable;
-        let (request, late, lost) = self.questions.miss(question);
+        let (request, late, lost) = self.questions.miss(question, Instant::now());
         self.post(&request, answer);
         self.open_waiting();
         let answer = tokio::select! {

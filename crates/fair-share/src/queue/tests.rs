@@ -159,3 +159,14 @@ fn newcomers_come_before_entries_that_are_skipped() {
     let position = queue.iter().position(|entry| *entry == "newcomer").unwrap();
     assert!(position < 2, "{position}");
 }
+
+#[test]
+fn a_charged_client_comes_after_others_with_more_entries() {
+    let mut queue = queue(&CLIENTS, 512);
+    queue.charge(at(0), &honest(0), 8 * DELAY);
+    (0..4).for_each(|_| assert!(queue.push(at(0), &honest(1), "other").is_none()));
+    queue.push(at(0), &honest(0), "charged");
+    queue.push(at(0), &honest(1), "other");
+    let position = queue.iter().position(|entry| *entry == "charged").unwrap();
+    assert_eq!(position, 5);
+}

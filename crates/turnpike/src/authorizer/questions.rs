@@ -1,22 +1,19 @@
 //! Questions to the authorizer: a limited number is open, and others wait, sorted by the recent
 //! questions of accounts and networks. No user takes all slots of a slow service.
 
-use std::collections::VecDeque;
+mod in_flight;
+#[cfg(test)]
+mod neighbours;
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use control::AuthorizationRequest;
-use fair_share::{
-    Claimant, FairQueue, QuestionNumber, Share, Slots, Supply, USERS, Window, system_hasher,
-};
+use fair_share::{FairQueue, QuestionNumber, USERS, system_hasher};
 use tokio::sync::oneshot;
-use turn_proto::Applicant;
 
+use self::in_flight::{InFlight, claimant};
 use super::answer::NoAnswer;
-
-/// Maximum number of open questions, each with a connection. With an answer in 10 ms they are
-/// 12,800 a second.
-const OPEN_MAX: u32 = 128;
 
 /// Maximum number of waiting questions: enough for all clients of a server that return at the same
 /// time. With an answer in 10 ms the last question waits for a third of a second.
@@ -24,13 +21,6 @@ const WAITING_MAX: usize = 4096;
 
 /// Longest wait of a question. The client's request then has time for the answer.
 const WAIT_MAX: Duration = Duration::from_secs(2);
-
-/// Part of the window for one account, as a divisor: the questions of one account may be slow.
-const ACCOUNT_SHARE: usize = 8;
-
-/// Part of the window for one address, as a divisor. The service may hang for all accounts of one
-/// client; other clients of the network get the remaining slots.
-const ADDRESS_SHARE: usize = 2;
 
 /// Pause after a failure of the service, and the maximum after several. Questions of other clients
 /// precede a repetition.
@@ -43,6 +33,10 @@ const LOOKED_AT: usize = 64;
 /// Delay of the next question of an address in the queue, for each earlier question.
 const DELAY: Duration = Duration::from_millis(100);
 
+/// The same for each earlier question of an address without an answer in time. Clients for which
+/// the service does not hang come first.
+const HANGS_DELAY: Duration = Duration::from_secs(3);
+
 /// Questions that are open, and those that wait.
 #[derive(Debug)]
 pub(super) struct Questions {
@@ -53,11 +47,7 @@ pub(super) struct Questions {
 
 #[derive(Debug)]
 struct State {
-    open: Slots,
-    /// Number of open questions that the service answers promptly.
-    window: Window,
-    /// Open questions past their deadlines, the oldest first.
-    late: VecDeque<LateQuestion>,
+    in_flight: InFlight,
     pause: Pause,
     waiting: FairQueue<WaitingQuestion>,
 }
@@ -78,23 +68,13 @@ struct WaitingQuestion {
     failure: Option<NoAnswer>,
 }
 
-/// A late question with its slot.
-#[derive(Debug)]
-struct LateQuestion {
-    number: QuestionNumber,
-    share: Share,
-    /// Sender whose drop stops the wait.
-    _wait: oneshot::Sender<()>,
-}
-
-/// An open question with its slot.
+/// An open question.
 #[derive(Debug)]
 pub(super) struct OpenQuestion {
     pub(super) request: AuthorizationRequest,
     number: QuestionNumber,
     asked: Instant,
     opened: Instant,
-    share: Share,
 }
 
 /// A question that is not sent.
@@ -122,11 +102,12 @@ impl Pause {
 
 impl Questions {
     pub(super) fn new() -> Self {
-        let open = Slots::new(&USERS, OPEN_MAX, system_hasher());
-        let window = Window::new(OPEN_MAX as usize);
+        Self::with(InFlight::new())
+    }
+
+    fn with(in_flight: InFlight) -> Self {
         let waiting = FairQueue::new(&USERS, WAITING_MAX, DELAY, system_hasher());
-        let (late, pause) = (VecDeque::new(), Pause::default());
-        let state = Mutex::new(State { open, window, late, pause, waiting });
+        let state = Mutex::new(State { in_flight, pause: Pause::default(), waiting });
         Self { started: Instant::now(), state }
     }
 
@@ -140,7 +121,7 @@ impl Questions {
     }
 
     fn queue(&self, question: WaitingQuestion, now: Instant) -> Option<DroppedQuestion> {
-        let since = turn_types::Instant::ZERO + now.saturating_duration_since(self.started);
+        let since = self.since_start(now);
         let applicant = question.request.applicant.clone();
         let dropped = self.lock().waiting.push(since, &claimant(&applicant), question);
         dropped.map(|dropped| DroppedQuestion::Crowded(dropped.request))
@@ -151,58 +132,30 @@ impl Questions {
     /// # Errors
     /// The next question has waited for too long.
     pub(super) fn take(&self, now: Instant) -> Option<Result<OpenQuestion, DroppedQuestion>> {
-        let State { open, window, late, pause, waiting } = &mut *self.lock();
+        let State { in_flight, pause, waiting } = &mut *self.lock();
         let first = waiting.first()?;
         if now.saturating_duration_since(first.asked) >= WAIT_MAX {
             let WaitingQuestion { request, failure, .. } = waiting.pop()?;
             let failure = failure.unwrap_or(NoAnswer::Unsent);
             return Some(Err(DroppedQuestion::Late(request, failure)));
         }
-        let held = open.held() as usize;
-        let in_flight = held - late.len();
-        if pause.is_on(now) || in_flight >= window.size() {
+        if pause.is_on(now) {
             return None;
         }
-        // Shares of the window, which is smaller than the table for a slow service.
-        let free = (window.size() - in_flight).min((OPEN_MAX as usize).saturating_sub(held));
-        let [free, capacity] =
-            [free, window.whole_size()].map(|slots| u32::try_from(slots).unwrap_or(u32::MAX));
-        let supply = Supply { free, capacity };
-        // The first questions may be of accounts whose others are open.
-        let of_account = (window.whole_size() / ACCOUNT_SHARE).max(1);
-        let of_address = window.whole_size().div_ceil(ADDRESS_SHARE);
-        let mut is_held_back = false;
-        let may_open = |question: &WaitingQuestion| {
-            let claimant = claimant(&question.request.applicant);
-            let may_address = (open.held_by(&claimant) as usize) < of_address;
-            is_held_back |= !may_address;
-            may_address
-                && open.check_supply(&claimant, 1, supply).is_ok()
-                && (open.held_by_account(&claimant) as usize) < of_account
-        };
-        let next = waiting.pop_where(LOOKED_AT, may_open);
-        if is_held_back {
-            // All clients may have one address.
-            window.use_in_full();
-        }
+        let next = in_flight.choose(now, |may_open| {
+            waiting.pop_where(LOOKED_AT, |question| may_open(&question.request.applicant))
+        });
         let WaitingQuestion { request, asked, .. } = next?;
-        let share = open.keep(&claimant(&request.applicant));
-        let number = window.send();
-        Some(Ok(OpenQuestion { request, number, asked, opened: now, share }))
+        let number = in_flight.open(&request.applicant, now);
+        Some(Ok(OpenQuestion { request, number, asked, opened: now }))
     }
 
     /// Releases the slot of a question, with or without a decision.
     pub(super) fn close(&self, question: OpenQuestion, now: Instant) -> AuthorizationRequest {
-        let OpenQuestion { request, number, opened, share, .. } = question;
-        let State { open, window, late, pause, .. } = &mut *self.lock();
-        let time = now.saturating_duration_since(opened);
-        window.note(number, time, open.held() as usize - late.len());
-        open.release(share);
+        let OpenQuestion { request, number, opened, .. } = question;
+        let State { in_flight, pause, .. } = &mut *self.lock();
+        in_flight.close(number, now.saturating_duration_since(opened));
         *pause = Pause::default();
-        while let Some(lost) = late.pop_front_if(|late| window.is_lost(late.number)) {
-            open.release(lost.share);
-            window.end_late();
-        }
         request
     }
 
@@ -214,11 +167,10 @@ impl Questions {
         failure: NoAnswer,
         now: Instant,
     ) -> (Duration, Option<DroppedQuestion>) {
-        let OpenQuestion { request, asked, share, .. } = question;
+        let OpenQuestion { request, number, asked, .. } = question;
         let pause = {
-            let State { open, window, late, pause, .. } = &mut *self.lock();
-            window.fail(open.held() as usize - late.len());
-            open.release(share);
+            let State { in_flight, pause, .. } = &mut *self.lock();
+            in_flight.fail(number);
             pause.begin(now)
         };
         let waiting = WaitingQuestion { request, asked, failure: Some(failure) };
@@ -230,31 +182,29 @@ impl Questions {
     pub(super) fn miss(
         &self,
         question: OpenQuestion,
+        now: Instant,
     ) -> (AuthorizationRequest, QuestionNumber, oneshot::Receiver<()>) {
-        let OpenQuestion { request, number, share, .. } = question;
-        let (_wait, lost) = oneshot::channel();
-        let State { open, window, late, .. } = &mut *self.lock();
-        if window.miss(number, open.held() as usize - late.len()) {
-            late.push_back(LateQuestion { number, share, _wait });
-        } else {
-            open.release(share);
-        }
+        let OpenQuestion { request, number, .. } = question;
+        let since = self.since_start(now);
+        let State { in_flight, waiting, .. } = &mut *self.lock();
+        waiting.charge(since, &claimant(&request.applicant), HANGS_DELAY);
+        let lost = in_flight.miss(number);
         (request, number, lost)
     }
 
     /// Releases the slot of a late question, unless it was released before.
     pub(super) fn close_late(&self, number: QuestionNumber) {
-        let State { open, window, late, .. } = &mut *self.lock();
-        let position = late.iter().position(|late| late.number == number);
-        if let Some(late) = position.and_then(|position| late.remove(position)) {
-            open.release(late.share);
-            window.end_late();
-        }
+        self.lock().in_flight.close_late(number);
     }
 
     /// Returns true if questions wait.
     pub(super) fn has_waiting(&self) -> bool {
         self.lock().waiting.first().is_some()
+    }
+
+    /// Time of the queue.
+    fn since_start(&self, now: Instant) -> turn_types::Instant {
+        turn_types::Instant::ZERO + now.saturating_duration_since(self.started)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -263,20 +213,15 @@ impl Questions {
     }
 }
 
-fn claimant(applicant: &Applicant) -> Claimant<'_> {
-    Claimant::at(applicant.client.ip()).with_account(&applicant.realm, &applicant.account)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
-    use tokio::sync::oneshot::error::TryRecvError;
+    use turn_proto::Applicant;
     use turn_types::{ClientAddr, PendingId, Transport, WorkerId};
 
+    use super::in_flight::{ACCOUNT_SHARE, OPEN_MAX};
     use super::*;
 
-    fn request(account: &str, host: u8) -> AuthorizationRequest {
+    pub(super) fn request(account: &str, host: u8) -> AuthorizationRequest {
         let applicant = Applicant {
             realm: "r".into(),
             user: account.into(),
@@ -289,14 +234,7 @@ mod tests {
 
     /// Questions to a service that has answered many promptly.
     fn prompt() -> Questions {
-        let questions = Questions::new();
-        let mut state = questions.lock();
-        for _ in 0..20 * OPEN_MAX {
-            let number = state.window.send();
-            state.window.note(number, Duration::from_millis(1), usize::MAX);
-        }
-        drop(state);
-        questions
+        Questions::with(InFlight::prompt())
     }
 
     fn open(questions: &Questions, now: Instant) -> Vec<OpenQuestion> {
@@ -310,7 +248,7 @@ mod tests {
             assert!(questions.push(request("mallory", host), now).is_none());
         }
         let mallorys = open(&questions, now);
-        assert_eq!(mallorys.len(), OPEN_MAX as usize / ACCOUNT_SHARE);
+        assert_eq!(mallorys.len(), (OPEN_MAX / ACCOUNT_SHARE) as usize);
         assert!(questions.take(now).is_none(), "the others wait");
         for name in ["alice", "bob"] {
             assert!(questions.push(request(name, 201), now).is_none());
@@ -330,11 +268,11 @@ mod tests {
             let [_, _, host, account] = round.to_be_bytes();
             questions.push(request(&format!("account {account}"), host), now);
             for question in open(&questions, now) {
-                drop(questions.miss(question));
+                drop(questions.miss(question, now));
             }
             now += Duration::from_millis(100);
         }
-        assert!(questions.lock().open.held() <= OPEN_MAX);
+        assert!(questions.lock().in_flight.held() <= OPEN_MAX);
     }
 
     /// Accounts of one client for which the service hangs.
@@ -456,7 +394,7 @@ mod tests {
         }
         let late = open(&questions, now);
         assert!(late.len() > 2);
-        let late: Vec<_> = late.into_iter().map(|question| questions.miss(question)).collect();
+        let late: Vec<_> = late.into_iter().map(|question| questions.miss(question, now)).collect();
         let next = open(&questions, now);
         assert_eq!(next.len(), 1);
         late.iter().for_each(|(_, id, _)| questions.close_late(*id));
@@ -472,104 +410,16 @@ mod tests {
             questions.push(request(&format!("account {number}"), number), now);
             let question = questions.take(now).unwrap().unwrap();
             if number % 3 == 0 {
-                let (_, _, wait) = questions.miss(question);
+                let (_, _, wait) = questions.miss(question, now);
                 drop(wait);
             } else {
                 questions.close(question, now);
             }
             now += Duration::from_millis(10);
         }
-        let state = questions.lock();
-        assert!(state.late.len() <= 1 && state.window.size() > 2, "{:?}", state.window);
-    }
-
-    /// Number of ticks in a second, before the deadline of a question, and before a hanging service
-    /// closes the connection.
-    const TICKS: u32 = 100;
-    const DEADLINE: u32 = 3 * TICKS;
-    const HANGS_FOR: u32 = 20 * TICKS;
-
-    /// Neighbours in one `/16`: ten questions per second with answers within 30 ms, next to a
-    /// client with accounts for which the service hangs.
-    struct Neighbours {
-        questions: Questions,
-        now: Instant,
-        /// Open and late questions with their ages.
-        open: Vec<(OpenQuestion, u32)>,
-        late: Vec<(QuestionNumber, u32, oneshot::Receiver<()>)>,
-        /// Hanging accounts with a waiting or open question.
-        pending: BTreeSet<String>,
-        served: u32,
-        refused: u32,
-    }
-
-    impl Neighbours {
-        fn tick(&mut self, tick: u32) {
-            if tick.is_multiple_of(10) {
-                let mut neighbour = request(&format!("neighbour {tick}"), 1);
-                let at = [192, 1, 10 + (tick / 10 % 4) as u8, 1];
-                neighbour.applicant.client = ClientAddr((at, 1).into());
-                self.questions.push(neighbour, self.now);
-            }
-            for (question, age) in std::mem::take(&mut self.open) {
-                match question.request.applicant.account.starts_with("hanging") {
-                    true if age >= DEADLINE => {
-                        let (request, number, lost) = self.questions.miss(question);
-                        self.late.push((number, age, lost));
-                        self.pending.remove(&*request.applicant.account);
-                    }
-                    false if age >= 3 => {
-                        self.questions.close(question, self.now);
-                        self.served += 1;
-                    }
-                    _ => self.open.push((question, age + 1)),
-                }
-            }
-            let questions = &self.questions;
-            self.late.retain_mut(|(number, age, lost)| {
-                *age += 1;
-                let is_lost = lost.try_recv() == Err(TryRecvError::Closed);
-                if is_lost || *age >= HANGS_FOR {
-                    questions.close_late(*number);
-                    return false;
-                }
-                true
-            });
-            while let Some(next) = self.questions.take(self.now) {
-                match next {
-                    Ok(question) => self.open.push((question, 0)),
-                    Err(DroppedQuestion::Late(request, _) | DroppedQuestion::Crowded(request)) => {
-                        let is_hanging = self.pending.remove(&*request.applicant.account);
-                        self.refused += u32::from(!is_hanging);
-                    }
-                }
-            }
-            self.now += Duration::from_millis(10);
-        }
-    }
-
-    /// During the flood of one address, and after it.
-    #[test]
-    fn an_address_for_which_the_service_hangs_leaves_slots_to_its_neighbours() {
-        let mut world = Neighbours {
-            questions: Questions::new(),
-            now: Instant::now(),
-            open: Vec::new(),
-            late: Vec::new(),
-            pending: BTreeSet::new(),
-            served: 0,
-            refused: 0,
-        };
-        for tick in 0..25 * TICKS {
-            for account in 0..100 {
-                let account = format!("hanging {account}");
-                if tick < 8 * TICKS && world.pending.insert(account.clone()) {
-                    world.questions.push(request(&account, 1), world.now);
-                }
-            }
-            world.tick(tick);
-        }
-        assert_eq!((world.refused, world.served), (0, 25 * 10));
+        let in_flight = &questions.lock().in_flight;
+        let is_large = in_flight.window().size() > 2;
+        assert!(in_flight.late() <= 1 && is_large, "{:?}", in_flight.window());
     }
 
     /// The window grows although only half is in use, by the share of the address.
@@ -585,6 +435,6 @@ mod tests {
             }
             now += Duration::from_millis(100);
         }
-        assert!(open(&questions, now).len() >= 32, "{:?}", questions.lock().window);
+        assert!(open(&questions, now).len() >= 32, "{:?}", questions.lock().in_flight.window());
     }
 }
