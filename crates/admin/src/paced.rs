@@ -28,7 +28,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
         room: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if std::mem::take(&mut self.has_read) {
-            // Behind all tasks that are ready now.
+            // After all tasks that are ready now.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }

@@ -133,19 +133,18 @@ pub const MESSAGES_PER_READ: u64 = 64;
 /// Clients in a call send a few requests together.
 pub const ANSWERS_UNREAD: usize = 16;
 
-/// Work for the input of all connections per turn, for which datagrams wait: a millisecond or two.
-/// A message is a unit, and so are a TLS record, a read, and [`INPUT_UNIT_BYTES`] of it. Further
-/// connections wait for the next turn, in a fair order.
+/// Work for the input of all connections in one iteration of the loop, for which datagrams wait: a
+/// millisecond or two. A message is a unit, and so are a TLS record, a read, and
+/// [`INPUT_UNIT_BYTES`] of it. Further connections wait, in a fair order.
 pub const INPUT_PER_TURN: usize = 512;
 
-/// Work for one connection per turn after which it is not read again, in the same units.
+/// Work for one connection after which it waits for the next iteration, in the same units.
 pub const INPUT_PER_CONNECTION: usize = 64;
 
 /// Bytes of a read that cost as much as a message. The bytes of pipes are no messages.
 pub const INPUT_UNIT_BYTES: usize = 4 << 10;
 
-/// Time for which a connection that had its part of a turn delays the next one of its client: the
-/// time of such a part.
+/// Time for which a connection delays others of its client: the time of [`INPUT_PER_CONNECTION`].
 pub const INPUT_DELAY: Duration = Duration::from_micros(250);
 
 /// Encrypted bytes per read: four records.

@@ -380,8 +380,8 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Reads clients' connections, as far as this turn has time. While some wait, all do, in the
-    /// order of the queue.
+    /// Reads clients' connections while this iteration has time. If some wait, all are sorted by
+    /// the queue.
     fn serve_input(&mut self) {
         let some_wait = self.streams.postponed() > 0;
         for index in 0..SOCKETS_PER_TURN {

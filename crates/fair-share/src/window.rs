@@ -110,8 +110,8 @@ impl Window {
         self.answered.is_some_and(|answered| number < answered)
     }
 
-    /// Age from which a question hangs if a later one is answered: four times the median of recent
-    /// response times, those of questions that hung included. If the service becomes slow for all,
+    /// Age from which a question hangs if a later question has an answer: four times the median of
+    /// recent response times, those of questions that hung included. If the service becomes slow for all,
     /// the median follows within some tens of responses.
     #[must_use]
     pub fn hangs_after(&self) -> Duration {

@@ -139,8 +139,8 @@ impl Tls {
     /// Decrypts bytes from the network, and writes the plaintext into `room`, as far as it fits;
     /// [`read`](Self::read) returns the rest. Returns the number of bytes written.
     ///
-    /// After the handshake it decrypts [`RECORDS_PER_TAKE`] records at most, and retains the bytes
-    /// behind them. While [`has_records`](Self::has_records) returns true, the next calls get no
+    /// After the handshake it decrypts [`RECORDS_PER_TAKE`] records at most, and retains further
+    /// bytes. While [`has_records`](Self::has_records) returns true, the next calls get no
     /// ciphertext.
     ///
     /// # Errors

@@ -123,10 +123,10 @@ proptest! {
     }
 }
 
-/// A client that changes its keys all the time has no more of a turn than others.
+/// A client that changes its keys all the time takes no more time than others.
 #[test]
 fn so_many_records_are_decrypted_at_once() {
-    /// rustls accepts as many in a row.
+    /// The most that rustls accepts in a row.
     const UPDATES: usize = 31;
     let (mut tls, mut client) = agreed();
     for _ in 0..3 * RECORDS_PER_TAKE / (UPDATES + 1) {

@@ -1,4 +1,4 @@
-//! Rows that the server cannot use: the user is refused, and the database is not taken for one that
+//! Rows that the server cannot use: the user is refused, and the database does not count as one that
 //! fails. Operators disable users by such keys.
 
 use std::sync::mpsc::{Receiver, channel};

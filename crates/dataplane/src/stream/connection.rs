@@ -33,7 +33,7 @@ pub(crate) struct Stream<N: Net> {
     partial: Vec<u8>,
     /// The last read had more than [`MESSAGES_PER_READ`](crate::limits::MESSAGES_PER_READ).
     is_cut_off: bool,
-    /// True while its input waits for a later turn.
+    /// True while its input waits for a later iteration.
     pub(super) is_postponed: bool,
     /// True while epoll does not report its input.
     pub(super) is_unreported: bool,
@@ -302,7 +302,7 @@ impl<N: Net> Stream<N> {
         self.is_cut_off || !self.unserved.is_empty()
     }
 
-    /// Returns true if it has input that epoll does not report, and that may be served.
+    /// Returns true for input that epoll does not report, if it is served in this state.
     pub(super) fn has_input(&self) -> bool {
         let has_records = self.tls.as_ref().is_some_and(Tls::has_records);
         match self.state {

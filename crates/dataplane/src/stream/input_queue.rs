@@ -1,9 +1,9 @@
-//! Connections whose input waits for a later turn of the loop, in a fair order.
+//! Connections whose input waits for a later iteration of the loop, in a fair order.
 //!
-//! The input of all connections together has a bounded part of a turn, as datagrams wait for it.
-//! Connections beyond it wait here, sorted by the recent use of their clients: whoever sends little
-//! waits for one turn, however many connections another client has. The kernel reports no input of
-//! waiting connections, so that its reports reach the others.
+//! The input of all connections together has a bounded part of an iteration, as datagrams wait for
+//! it. Further connections wait here, sorted by the recent use of their clients: a client that
+//! sends little waits for one iteration, however many connections another client has. The kernel
+//! reports no input of waiting connections: its reports reach the others.
 
 use std::mem;
 use std::net::{IpAddr, Ipv6Addr};
@@ -18,16 +18,16 @@ use crate::context::Context;
 use crate::io::Net;
 use crate::limits::{INPUT_DELAY, INPUT_PER_TURN, INPUT_UNIT_BYTES};
 
-/// The queue of one worker, and the work of this turn.
+/// Queue of one worker, and the work of this iteration.
 #[derive(Debug)]
 pub(super) struct InputQueue {
-    /// One entry for each connection that waits, and entries of closed ones until the next turn.
+    /// Waiting connections, and closed ones until the next iteration.
     connections: FairQueue<SocketId>,
     /// True where each address is one customer's.
     is_by_customer: bool,
-    /// Connections added in this turn, of which the kernel still reports input.
+    /// Connections added in this iteration, of which the kernel still reports input.
     added: Vec<SocketId>,
-    /// Work of this turn, in units of [`INPUT_PER_TURN`].
+    /// Work of this iteration, in units of [`INPUT_PER_TURN`].
     spent: usize,
 }
 
@@ -45,34 +45,34 @@ impl InputQueue {
     /// Adds a connection that is not in it.
     fn push(&mut self, now: Instant, client: IpAddr, id: SocketId) {
         let claimant = if self.is_by_customer { client } else { Ipv6Addr::UNSPECIFIED.into() };
-        // There is room for every connection.
+        // The queue has no capacity to exceed.
         let _: Option<SocketId> = self.connections.push(now, &Claimant::at(claimant), id);
         self.added.push(id);
     }
 }
 
 impl<N: Net> Streams<N> {
-    /// Begins another turn of the loop.
+    /// Starts another iteration of the loop.
     pub(crate) const fn begin_turn(&mut self) {
         self.input.spent = 0;
     }
 
-    /// Work of this turn, in units of [`INPUT_PER_TURN`].
+    /// Work of this iteration, in units of [`INPUT_PER_TURN`].
     pub(crate) const fn spent(&self) -> usize {
         self.input.spent
     }
 
-    /// Returns true if this turn has time for the input of another connection.
+    /// Returns true if this iteration has time for another connection.
     pub(crate) const fn has_time(&self) -> bool {
         self.input.spent < INPUT_PER_TURN
     }
 
-    /// Charges this turn for messages.
+    /// Charges this iteration for messages.
     pub(super) const fn spend_messages(&mut self, number: usize) {
         self.input.spent += number;
     }
 
-    /// Charges this turn for a read of so many bytes.
+    /// Charges this iteration for a read of so many bytes.
     pub(crate) fn spend_read(&mut self, id: SocketId, bytes: usize) {
         let records = self.table.get_mut(id).map_or(0, |stream| stream.records_read());
         self.input.spent += 1 + records + bytes / INPUT_UNIT_BYTES;
@@ -83,7 +83,7 @@ impl<N: Net> Streams<N> {
         self.input.connections.len()
     }
 
-    /// Serves the input of a connection in a later turn.
+    /// Serves the input of a connection in a later iteration.
     pub(crate) fn postpone(&mut self, now: Instant, id: SocketId) {
         if let Some(stream) = self.table.get_mut(id)
             && !mem::replace(&mut stream.is_postponed, true)
@@ -105,7 +105,7 @@ impl<N: Net> Streams<N> {
         None
     }
 
-    /// Postpones the rest of a connection that was served, or waits for its input.
+    /// Postpones a connection that was served and has more, or waits for its input.
     pub(crate) fn served(&mut self, cx: &mut Context<N>, id: SocketId) {
         let Some(stream) = self.table.get_mut(id) else { return };
         if stream.has_input() {
@@ -115,7 +115,7 @@ impl<N: Net> Streams<N> {
         }
     }
 
-    /// Ignores the kernel's reports of input of the connections that wait since this turn.
+    /// Ignores the kernel's reports of the connections added in this iteration.
     pub(crate) fn ignore_postponed(&mut self, cx: &mut Context<N>) {
         while let Some(id) = self.input.added.pop() {
             if let Some(stream) = self.table.get_mut(id)

@@ -40,7 +40,7 @@ impl Header {
     }
 }
 
-/// Most to take at once from the bytes of a connection.
+/// Limits of one [`take`](super::Tls::take).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Most {
     /// Number of records.
@@ -49,8 +49,8 @@ pub(super) struct Most {
     pub(super) kept_bytes: usize,
 }
 
-/// Bytes that were received and not taken: records beyond the [`Most`] of a read, and behind them
-/// the beginning of an incomplete record.
+/// Received bytes that were not taken: records beyond the [`Most`] of a read, then the first part
+/// of an incomplete record.
 #[derive(Debug, Default)]
 pub(super) struct Untaken {
     bytes: Vec<u8>,
@@ -85,8 +85,8 @@ impl Untaken {
         }
     }
 
-    /// Takes whole records: kept ones, or from the front of `bytes`, or all bytes if they are no
-    /// records. `None`: the rest is kept, until the record is complete, or `most` is another one.
+    /// Takes complete records, retained ones or the first of `bytes`, or all bytes if they are no
+    /// records. `None`: further bytes are retained, for a complete record or another `most`.
     pub(super) fn next<'a>(&mut self, bytes: &mut &'a [u8], most: &mut Most) -> Option<Piece<'a>> {
         let records = &mut most.records;
         if *records == 0 || self.has_record() {
@@ -121,7 +121,7 @@ impl Untaken {
         taken
     }
 
-    /// Returns the length of the whole records at the front, or of all bytes if they are none: of
+    /// Returns the length of the first complete records, or of all bytes if they are no records:
     /// `most_bytes`, but at least one record, and at most `records`, which are counted down.
     fn whole(&mut self, bytes: &[u8], most_bytes: usize, records: &mut usize) -> usize {
         let mut len = 0;
@@ -276,7 +276,7 @@ mod tests {
             let (mut untaken, mut rest, mut out) = (Untaken::default(), &all[..], Vec::new());
             for cut in cuts.into_iter().chain([usize::MAX]) {
                 let (mut front, back) = rest.split_at(cut.min(rest.len()));
-                // Everything that came is taken before more does, or is kept.
+                // Retained records are taken before further bytes.
                 loop {
                     let mut most = Most { records: most, kept_bytes: usize::MAX };
                     while let Some(piece) = untaken.next(&mut front, &mut most) {

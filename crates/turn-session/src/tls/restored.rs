@@ -42,7 +42,7 @@ pub(super) struct Restored {
 }
 
 impl Restored {
-    /// Goes on with a connection; `None`: the state is none of a connection. Its untaken bytes
+    /// Resumes a connection; `None`: the state is none of a connection. Its untaken bytes
     /// are not in it.
     pub(super) fn new(state: TlsState) -> Option<Self> {
         if !state.is_plausible() {

@@ -67,7 +67,7 @@ fields!(DirectionState { 1 => cipher, 2 => sequence, 3 => key, 4 => iv });
 variants!(Version, "version of TLS" { 2 => V12, 3 => V13 });
 
 impl TlsState {
-    /// Returns false for values that no connection has, beside its keys and untaken bytes.
+    /// Returns false for values that no connection has, except keys and untaken bytes.
     pub(super) fn is_plausible(&self) -> bool {
         let is_name = |name: &String| DnsName::try_from(name.as_str()).is_ok();
         self.reading.cipher == self.writing.cipher && self.server_name.as_ref().is_none_or(is_name)

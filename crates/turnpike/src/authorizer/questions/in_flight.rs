@@ -35,9 +35,9 @@ const PROBE_EVERY_MAX: Duration = Duration::from_secs(2);
 
 /// Questions that the service has, with a connection each.
 ///
-/// An unanswered question is overtaken if a later one is answered and the question is older than
+/// An unanswered question is overtaken if a later question has an answer and it is older than
 /// [`Window::hangs_after`]: the service hangs for this question only. Overtaken questions do not
-/// use the window, so that clients of the same network do not wait for them.
+/// use the window: clients of the same network do not wait for them.
 #[derive(Debug)]
 pub(super) struct InFlight {
     /// Shares of prompt and late questions.
@@ -100,8 +100,8 @@ impl InFlight {
         self.choose_by_share(&mut pop).or_else(|| self.choose_probe(now, &mut pop))
     }
 
-    /// Moves overtaken questions from the window. A question stays in the window if its client has
-    /// a full share of the overtaken questions.
+    /// Moves overtaken questions from the window. A question remains in the window if its client
+    /// has a full share of the overtaken questions.
     fn overtake(&mut self, now: Instant) {
         let Self { open, overtaken, window, prompt, hanging, .. } = self;
         let after = window.hangs_after();
@@ -238,7 +238,7 @@ impl InFlight {
         }
     }
 
-    /// Number of questions in the window, with one that may be overtaken.
+    /// Number of questions in the window, including this question even if overtaken.
     fn in_flight_with(&self, number: QuestionNumber) -> usize {
         self.prompt.len() + usize::from(self.hanging.contains_key(&number))
     }
