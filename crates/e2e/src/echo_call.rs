@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::{Browser, Config, Host, Lab, chromium, repository, require};
+use crate::{Browser, Config, Host, Lab, Server, chromium, repository, require};
 
 /// Messages that have to come back before the call counts as under way.
 const SOME: u64 = 100;
@@ -66,10 +66,14 @@ impl EchoCall {
     /// # Panics
     /// It is otherwise.
     #[track_caller]
-    pub fn finish(mut self, interrupted: bool) {
+    pub fn finish(mut self, interrupted: bool, server: &Server) {
         self.browser.eval(&format!("finish({interrupted})"));
         self.browser.wait(&format!("/PASS|FAIL/.test({LOG})"));
         let said = self.browser.eval(LOG);
-        assert!(said.as_str().is_some_and(|said| said.contains("PASS echo: ")), "{said}");
+        if said.as_str().is_some_and(|said| said.contains("PASS echo: ")) {
+            return;
+        }
+        let (status, log) = (server.json(&["status"]), server.process.output());
+        panic!("{said}\n{status:#}\n{log}");
     }
 }

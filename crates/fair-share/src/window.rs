@@ -111,8 +111,8 @@ impl Window {
     }
 
     /// Age from which a question hangs if a later question has an answer: four times the median of
-    /// recent response times, those of questions that hung included. If the service becomes slow for all,
-    /// the median follows within some tens of responses.
+    /// recent response times, those of questions that hung included. If the service becomes slow
+    /// for all, the median follows within some tens of responses.
     #[must_use]
     pub fn hangs_after(&self) -> Duration {
         let after = |median: Duration| (median * HANGS_AFTER).max(HANGS_AFTER_MIN);

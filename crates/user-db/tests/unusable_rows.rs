@@ -1,5 +1,5 @@
-//! Rows that the server cannot use: the user is refused, and the database does not count as one that
-//! fails. Operators disable users by such keys.
+//! Rows that the server cannot use: the user is refused, and the database does not count as
+//! failing. Operators disable users by such keys.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
