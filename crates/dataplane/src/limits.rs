@@ -138,6 +138,17 @@ pub const ANSWERS_UNREAD: usize = 16;
 /// [`INPUT_UNIT_BYTES`] of it. Further connections wait, in a fair order.
 pub const INPUT_PER_TURN: usize = 512;
 
+/// Time for the input of all connections in one iteration: requests take five times the time of
+/// data, and more for keys of time-limited names.
+pub const INPUT_TIME_PER_TURN: Duration = Duration::from_micros(500);
+
+/// Messages between two looks at the clock.
+pub const MESSAGES_PER_LOOK: u64 = 8;
+
+/// Reports of the kernel that one iteration gathers while connections fill them: the connections
+/// that were idle are then sorted before those that are ready all the time.
+pub const REPORTS_PER_TURN: usize = 32;
+
 /// Work for one connection after which it waits for the next iteration, in the same units.
 pub const INPUT_PER_CONNECTION: usize = 64;
 

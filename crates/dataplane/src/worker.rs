@@ -27,7 +27,7 @@ use crate::handshake_budget::HandshakeBudget;
 use crate::io::{Kernel, Net};
 use crate::limits::{
     CIPHERTEXT_PER_READ, INPUT_PER_CONNECTION, MESSAGES_PER_GATHERING, MESSAGES_PER_RECEIVE,
-    RING_ROUNDS_PER_TURN, SOCKETS_PER_TURN, SOCKETS_SENT_EARLY,
+    REPORTS_PER_TURN, RING_ROUNDS_PER_TURN, SOCKETS_SENT_EARLY,
 };
 use crate::offload::Offload;
 use crate::report::{LogOptions, Observer};
@@ -248,6 +248,12 @@ impl<N: Net> Worker<N> {
         };
         self.ready.clear();
         self.cx.net.wait(timeout, |event| self.ready.add(event));
+        for _ in 1..REPORTS_PER_TURN {
+            if !self.ready.begin_report() {
+                break;
+            }
+            self.cx.net.wait(Some(Duration::ZERO), |event| self.ready.add(event));
+        }
         self.ready.complete(if !self.handover.is_retired() {
             self.cx.sockets.listeners().len()
         } else {
@@ -293,7 +299,7 @@ impl<N: Net> Worker<N> {
             }
         }
         self.send_gathered();
-        for index in 0..SOCKETS_PER_TURN {
+        for index in 0.. {
             let Some(relay) = self.ready.failed(index) else { break };
             let (cx, mut clients, _) = self.split();
             serve_error_queue(cx, &mut clients, relay);
@@ -350,13 +356,13 @@ impl<N: Net> Worker<N> {
 
     /// Serves TCP connections.
     fn serve_streams(&mut self) {
-        for index in 0..SOCKETS_PER_TURN {
+        for index in 0.. {
             let Some(id) = self.ready.writable(index) else { break };
             self.streams.write(&mut self.cx, id);
             self.settle();
         }
         self.serve_input();
-        for index in 0..SOCKETS_PER_TURN {
+        for index in 0.. {
             let Some((id, readiness)) = self.ready.peer(index) else { break };
             let Self { cx, streams, tcp_relay, .. } = self;
             if let Some(event) = tcp_relay.serve(cx, streams, id, readiness) {
@@ -364,7 +370,7 @@ impl<N: Net> Worker<N> {
             }
             self.settle();
         }
-        for index in 0..SOCKETS_PER_TURN {
+        for index in 0.. {
             let Some(acceptor) = self.ready.acceptor(index) else { break };
             self.streams.accept(&mut self.cx, acceptor);
             self.settle();
@@ -384,9 +390,9 @@ impl<N: Net> Worker<N> {
     /// the queue.
     fn serve_input(&mut self) {
         let some_wait = self.streams.postponed() > 0;
-        for index in 0..SOCKETS_PER_TURN {
+        for index in 0.. {
             let Some(id) = self.ready.readable(index) else { break };
-            if some_wait || !self.streams.has_time() {
+            if some_wait || !self.streams.has_time(&self.cx.net) {
                 self.streams.postpone(self.cx.now.instant, id);
             } else {
                 self.read_stream(id);
@@ -395,7 +401,7 @@ impl<N: Net> Worker<N> {
         // Each once.
         let waiting = if some_wait { self.streams.postponed() } else { 0 };
         for _ in 0..waiting {
-            if !self.streams.has_time() {
+            if !self.streams.has_time(&self.cx.net) {
                 break;
             }
             let Some(id) = self.streams.next_postponed() else { break };
@@ -431,7 +437,7 @@ impl<N: Net> Worker<N> {
         let Self { cx, streams, tcp_relay, .. } = self;
         tcp_relay.resume(cx, streams);
         for id in self.streams.take_rereads() {
-            if self.streams.has_time() {
+            if self.streams.has_time(&self.cx.net) {
                 self.reread_stream(id);
             } else {
                 self.streams.postpone(self.cx.now.instant, id);

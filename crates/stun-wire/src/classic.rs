@@ -1,7 +1,7 @@
 //! Messages of RFC 3489, "classic STUN" (RFC 8489 §11, RFC 5389 §12.2): no cookie, a transaction id
 //! of 16 bytes, no FINGERPRINT. Only Binding is still of use.
 
-use crate::attribute::{AttributeType, Attributes};
+use crate::attribute::{ATTRIBUTES_MAX, AttributeType, Attributes};
 use crate::error::ParseError;
 use crate::header::{Class, HEADER_LEN, Method, check_header, check_length, message_type};
 
@@ -19,8 +19,12 @@ impl<'a> ClassicMessage<'a> {
         check_length(bytes)?;
         let mut walk = Attributes::new(attributes);
         let mut end = bytes.len();
-        let mut at = HEADER_LEN;
+        let (mut at, mut attributes) = (HEADER_LEN, 0);
         while let Some(attribute) = walk.next() {
+            attributes += 1;
+            if attributes > ATTRIBUTES_MAX {
+                return Err(ParseError::TooManyAttributes);
+            }
             // RFC 3489 §11.2.8: MESSAGE-INTEGRITY is the last; what follows it does not count.
             if attribute.kind == AttributeType::MESSAGE_INTEGRITY {
                 end = end.min(at);

@@ -17,6 +17,8 @@ pub enum ParseError {
     LengthMismatch,
     /// An attribute runs past the end of the message (RFC 8489 §14).
     AttributeOverrun,
+    /// More than [`ATTRIBUTES_MAX`](crate::ATTRIBUTES_MAX) attributes.
+    TooManyAttributes,
     /// FINGERPRINT is not last, not four bytes, or wrong (RFC 8489 §14.7).
     Fingerprint,
     /// The first byte is not that of a channel number (RFC 8656 §12).
@@ -34,6 +36,7 @@ impl ParseError {
             Self::LengthNotMultipleOfFour => "length_not_multiple_of_four",
             Self::LengthMismatch => "length_mismatch",
             Self::AttributeOverrun => "attribute_overrun",
+            Self::TooManyAttributes => "too_many_attributes",
             Self::Fingerprint => "fingerprint",
             Self::NotChannelData => "not_channel_data",
         }
@@ -49,6 +52,7 @@ impl fmt::Display for ParseError {
             Self::LengthNotMultipleOfFour => "length field is no multiple of four",
             Self::LengthMismatch => "length field does not fit the bytes",
             Self::AttributeOverrun => "attribute runs past the end of the message",
+            Self::TooManyAttributes => "too many attributes",
             Self::Fingerprint => "FINGERPRINT is wrong or misplaced",
             Self::NotChannelData => "not a ChannelData message",
         })
@@ -105,6 +109,7 @@ mod tests {
             (ParseError::LengthNotMultipleOfFour, "length_not_multiple_of_four"),
             (ParseError::LengthMismatch, "length_mismatch"),
             (ParseError::AttributeOverrun, "attribute_overrun"),
+            (ParseError::TooManyAttributes, "too_many_attributes"),
             (ParseError::Fingerprint, "fingerprint"),
             (ParseError::NotChannelData, "not_channel_data"),
         ] {

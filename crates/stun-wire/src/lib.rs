@@ -36,7 +36,7 @@ mod stream;
 mod user_name;
 pub mod value;
 
-pub use attribute::{Attribute, AttributeType, Attributes};
+pub use attribute::{ATTRIBUTES_MAX, Attribute, AttributeType, Attributes};
 pub use builder::{MessageBuilder, SealedBuilder};
 pub use channel::{
     CHANNEL_HEADER_LEN, ChannelData, ChannelNumber, channel_data, channel_data_rfc5766,

@@ -2,7 +2,9 @@
 
 use subtle::ConstantTimeEq as _;
 
-use crate::attribute::{ATTRIBUTE_HEADER_LEN, Attribute, AttributeType, Attributes};
+use crate::attribute::{
+    ATTRIBUTE_HEADER_LEN, ATTRIBUTES_MAX, Attribute, AttributeType, Attributes,
+};
 use crate::classic::ClassicMessage;
 use crate::error::ParseError;
 use crate::fingerprint::{FINGERPRINT_LEN, fingerprint};
@@ -12,9 +14,8 @@ use crate::header::{
 };
 use crate::integrity::{IntegrityKey, SHA1_LEN, SHA256_LEN};
 
-/// Most unknown attributes that [`Message::unknown_required`] names: a message of 64 KiB has room
-/// for 16,000, which neither fit an answer (RFC 8489 §6.1 wants it under 548 bytes) nor are worth
-/// the time to tell apart. 64 of them take 128 bytes.
+/// Most unknown attributes that [`Message::unknown_required`] names: an answer is to have less than
+/// 548 bytes (RFC 8489 §6.1), and 64 of them take 128.
 pub const UNKNOWN_REQUIRED_MAX: usize = 64;
 
 /// A well-formed message of RFC 8489 in borrowed bytes.
@@ -225,8 +226,12 @@ impl Layout {
     fn find(bytes: &[u8], attributes: &[u8]) -> Result<Self, ParseError> {
         let mut layout = Self::default();
         let mut walk = Attributes::new(attributes);
-        let mut at = HEADER_LEN;
+        let (mut at, mut attributes) = (HEADER_LEN, 0);
         while let Some(Attribute { kind, value }) = walk.next() {
+            attributes += 1;
+            if attributes > ATTRIBUTES_MAX {
+                return Err(ParseError::TooManyAttributes);
+            }
             // At most MESSAGE_LEN_MAX, which check_length saw to.
             let here = at as u32;
             match kind {

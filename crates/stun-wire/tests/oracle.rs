@@ -12,8 +12,8 @@ use stun_types::attribute::Attribute as _;
 use stun_types::message as their_message;
 use stun_types::prelude::{MessageWrite as _, MessageWriteExt as _};
 use stun_wire::{
-    AttributeType, Class, IntegrityKey, IntegrityKind, Message, MessageBuilder, Method, ParseError,
-    PasswordAlgorithm, TransactionId, reason_phrase,
+    ATTRIBUTES_MAX, AttributeType, Class, IntegrityKey, IntegrityKind, Message, MessageBuilder,
+    Method, ParseError, PasswordAlgorithm, TransactionId, reason_phrase,
 };
 
 use crate::common::vectors::WELL_FORMED;
@@ -69,6 +69,8 @@ fn excused(bytes: &[u8], error: ParseError) -> bool {
         }
         // RFC 8489 §5: the last two bits of the field are always zero.
         ParseError::LengthNotMultipleOfFour => true,
+        // They have no limit.
+        ParseError::TooManyAttributes => bytes.len() > 20 + 4 * ATTRIBUTES_MAX,
         // They look at nothing behind the integrity and FINGERPRINT but more of those. We check the
         // structure to the end: a message whose end cannot be found is not well formed.
         ParseError::AttributeOverrun | ParseError::Fingerprint => {

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use crate::common;
 
 use stun_wire::{
-    AttributeType, Class, Message, MessageBuilder, Method, ParseError, PasswordAlgorithm,
-    TransactionId, UNKNOWN_REQUIRED_MAX, ValueError, reason_phrase, value,
+    ATTRIBUTES_MAX, AttributeType, Class, Message, MessageBuilder, Method, ParseError,
+    PasswordAlgorithm, TransactionId, UNKNOWN_REQUIRED_MAX, ValueError, reason_phrase, value,
 };
 
 use crate::common::{attribute, attribute_padded, message};
@@ -89,12 +89,26 @@ fn unknown_required_attributes_are_named_once() {
 
 #[test]
 fn unknown_required_attributes_are_bounded() {
-    let body: Vec<_> = (0x4000..0x4100).flat_map(|kind| attribute(kind, &[])).collect();
+    let body: Vec<_> =
+        (0x4000..0x4000 + ATTRIBUTES_MAX as u16).flat_map(|kind| attribute(kind, &[])).collect();
     let bytes = message(0x0001, &body);
     let message = Message::parse(&bytes).unwrap();
     let unknown: Vec<_> = message.unknown_required(|_| false).map(|kind| kind.0).collect();
     let expected: Vec<_> = (0x4000..0x4000 + UNKNOWN_REQUIRED_MAX as u16).collect();
     assert_eq!(unknown, expected);
+}
+
+/// Each takes time before the sender is known.
+#[test]
+fn a_message_has_a_bounded_number_of_attributes() {
+    let with = |count| message(0x0001, &attribute(0x7E01, b"xyz").repeat(count));
+    assert!(Message::parse(&with(ATTRIBUTES_MAX)).is_ok());
+    let refused = Message::parse(&with(ATTRIBUTES_MAX + 1)).unwrap_err();
+    assert_eq!(refused, ParseError::TooManyAttributes);
+    let classic = |count| [&with(count)[..4], &[7], &with(count)[5..]].concat();
+    assert!(Message::parse_classic(&classic(ATTRIBUTES_MAX)).is_ok());
+    let refused = Message::parse_classic(&classic(ATTRIBUTES_MAX + 1)).unwrap_err();
+    assert_eq!(refused, ParseError::TooManyAttributes);
 }
 
 #[test]

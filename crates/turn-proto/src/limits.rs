@@ -32,6 +32,10 @@ pub const USER_LOOKUP_WITHIN: Duration = Duration::from_secs(3);
 /// Longest wait of a pending request. Past RFC 8489's default of 39.5 s a client has given up.
 pub const PENDING_LIFETIME: Duration = Duration::from_secs(40);
 
+/// Largest request in bytes: with a token and padding (RFC 5780) one has 3,000. To verify 64 KiB
+/// takes as long as some hundred requests. Indications have data.
+pub const REQUEST_BYTES_MAX: usize = 4096;
+
 /// Largest request that may wait for a user look-up, in bytes: one packet of an Ethernet.
 /// Longer ones are refused rather than kept.
 pub const WAITING_REQUEST_MAX: usize = 1500;

@@ -25,6 +25,7 @@ use crate::io::{
     Fetch, HeaderBuffer, IcmpReport, Notice, PeerRefusal, Question, QueuedPacket, Refusal,
     ReplyBuffer, Request, Traffic, Verdict, WorkerAnswer,
 };
+use crate::limits::REQUEST_BYTES_MAX;
 use crate::method::classic::Classic;
 use crate::method::connect::Connected;
 use crate::method::connection_attempt::{self, PeerArrival};
@@ -561,6 +562,9 @@ fn handle_message(
     reply: &mut ReplyBuffer,
 ) -> Result<Verdict, DropReason> {
     match message.class() {
+        Class::Request if message.bytes().len() > REQUEST_BYTES_MAX => {
+            Err(DropReason::MalformedStun)
+        }
         Class::Request => {
             let arrived = now.instant;
             let &FromClient { policy, path, .. } = from;

@@ -16,7 +16,7 @@ use turn_types::{Instant, SocketId};
 use super::Streams;
 use crate::context::Context;
 use crate::io::Net;
-use crate::limits::{INPUT_DELAY, INPUT_PER_TURN, INPUT_UNIT_BYTES};
+use crate::limits::{INPUT_DELAY, INPUT_PER_TURN, INPUT_TIME_PER_TURN, INPUT_UNIT_BYTES};
 
 /// Queue of one worker, and the work of this iteration.
 #[derive(Debug)]
@@ -29,13 +29,15 @@ pub(super) struct InputQueue {
     added: Vec<SocketId>,
     /// Work of this iteration, in units of [`INPUT_PER_TURN`].
     spent: usize,
+    /// Time at which this iteration has no more time; `None` before the first input.
+    until: Option<Instant>,
 }
 
 impl InputQueue {
     /// An empty queue. Where many customers share an address, connections are sorted by arrival.
     pub(super) fn new(is_by_customer: bool, hasher: RandomState) -> Self {
         let connections = FairQueue::new(&CLIENTS, usize::MAX, INPUT_DELAY, hasher);
-        Self { connections, is_by_customer, added: Vec::new(), spent: 0 }
+        Self { connections, is_by_customer, added: Vec::new(), spent: 0, until: None }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -54,7 +56,7 @@ impl InputQueue {
 impl<N: Net> Streams<N> {
     /// Starts another iteration of the loop.
     pub(crate) const fn begin_turn(&mut self) {
-        self.input.spent = 0;
+        (self.input.spent, self.input.until) = (0, None);
     }
 
     /// Work of this iteration, in units of [`INPUT_PER_TURN`].
@@ -62,9 +64,13 @@ impl<N: Net> Streams<N> {
         self.input.spent
     }
 
-    /// Returns true if this iteration has time for another connection.
-    pub(crate) const fn has_time(&self) -> bool {
-        self.input.spent < INPUT_PER_TURN
+    /// Returns true if this iteration has time for further input.
+    pub(crate) fn has_time(&mut self, net: &N) -> bool {
+        if self.input.spent >= INPUT_PER_TURN {
+            return false;
+        }
+        let now = net.instant();
+        now < *self.input.until.get_or_insert(now + INPUT_TIME_PER_TURN)
     }
 
     /// Charges this iteration for messages.

@@ -12,7 +12,7 @@ use super::{Input, State, Streams};
 use crate::context::{Context, Message};
 use crate::egress::Datagram;
 use crate::io::{Net, StreamIo as _};
-use crate::limits::{MESSAGES_PER_READ, UNAUTHENTICATED_MESSAGE_BYTES};
+use crate::limits::{MESSAGES_PER_LOOK, MESSAGES_PER_READ, UNAUTHENTICATED_MESSAGE_BYTES};
 
 /// Next step after a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,6 +185,10 @@ impl<N: Net> Streams<N> {
     ) -> Taken {
         let mut taken = Taken::default();
         while taken.messages < MESSAGES_PER_READ {
+            let is_look = taken.messages > 0 && taken.messages.is_multiple_of(MESSAGES_PER_LOOK);
+            if is_look && !self.has_time(&cx.net) {
+                break;
+            }
             let start = start + taken.bytes;
             let bytes = &cx.rx.message(message).data[start..];
             let (len, padded_len) = match cx.server.next_message(bytes) {

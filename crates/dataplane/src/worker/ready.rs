@@ -24,8 +24,16 @@ pub(super) struct Ready {
     acceptors: Vec<u32>,
     /// Connections with peers.
     peers: Vec<(ConnectionId, Readiness)>,
-    /// Number of events.
+    /// Number of events of the last report.
     reported: usize,
+    /// Number of events of all reports, except input of clients' connections alone.
+    others: usize,
+    /// The first event: the kernel reports it again after all others.
+    first: Option<u64>,
+    /// A report was full.
+    is_full: bool,
+    /// The reports have all that is ready.
+    is_complete: bool,
 }
 
 impl Ready {
@@ -40,12 +48,17 @@ impl Ready {
             acceptors: Vec::with_capacity(capacity),
             peers: Vec::with_capacity(capacity),
             reported: 0,
+            others: 0,
+            first: None,
+            is_full: false,
+            is_complete: false,
         }
     }
 
     /// Begins the next report.
     pub(super) fn clear(&mut self) {
-        self.reported = 0;
+        (self.reported, self.others, self.first) = (0, 0, None);
+        (self.is_full, self.is_complete) = (false, false);
         self.listeners.clear();
         self.relays.clear();
         self.failed.clear();
@@ -58,6 +71,13 @@ impl Ready {
     /// Adds an event, in the order of the report.
     pub(super) fn add(&mut self, event: Event) {
         self.reported += 1;
+        self.is_full |= self.reported >= SOCKETS_PER_TURN;
+        self.is_complete |= self.first == Some(event.token);
+        if self.is_complete {
+            return;
+        }
+        self.first.get_or_insert(event.token);
+        self.others += usize::from(!is_input_of_client(event));
         // Reading returns errors and ends as well.
         let has_input = event.readable || event.error || event.hangup;
         match Token::of(event.token) {
@@ -98,9 +118,17 @@ impl Ready {
         }
     }
 
-    /// Returns true if more sockets may be ready than were reported.
+    /// Returns true if more sockets may be ready than one report holds.
     pub(super) const fn is_full(&self) -> bool {
-        self.reported >= SOCKETS_PER_TURN
+        self.is_full
+    }
+
+    /// Starts another report after a full one. An iteration has one report of other sockets: they
+    /// are served in the order of the reports.
+    pub(super) fn begin_report(&mut self) -> bool {
+        let is_full = self.reported >= SOCKETS_PER_TURN;
+        self.reported = 0;
+        is_full && !self.is_complete && self.others < SOCKETS_PER_TURN
     }
 
     fn add_listeners(&mut self, count: u32) {
@@ -175,9 +203,16 @@ impl Ready {
     }
 }
 
+/// Returns true for input of a client's connection, and nothing else.
+const fn is_input_of_client(event: Event) -> bool {
+    matches!(Token::of(event.token), Token::Stream(_)) && !event.writable
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::REPORTS_PER_TURN;
+    use crate::token::STREAM;
 
     fn ready(listeners: u32, relays: u64) -> Ready {
         Ready {
@@ -210,6 +245,41 @@ mod tests {
         let mut served: Vec<_> = served.map(|id| id.0).collect();
         served.sort_unstable();
         assert_eq!(served, [0, 0, 1, 1, 2]);
+    }
+
+    /// Events of all reports of one iteration, for a kernel that has these sockets in a ring.
+    fn gathered(ring: &[Token], writable: bool) -> (Ready, usize) {
+        let (mut ready, mut reports, mut next) = (Ready::new(), 0, 0);
+        loop {
+            for _ in 0..ring.len().min(SOCKETS_PER_TURN) {
+                let token = ring[next % ring.len()].number();
+                ready.add(Event { token, readable: true, writable, error: false, hangup: false });
+                next += 1;
+            }
+            reports += 1;
+            if reports == REPORTS_PER_TURN || !ready.begin_report() {
+                return (ready, reports);
+            }
+        }
+    }
+
+    #[test]
+    fn all_ready_connections_are_gathered_once() {
+        let streams = |count: usize| -> Vec<_> {
+            (0..count).map(|id| Token::Stream(SocketId(STREAM + id as u32))).collect()
+        };
+        for (count, expected) in [(1, 1), (31, 1), (32, 2), (33, 2), (64, 3), (900, 29)] {
+            let (ready, reports) = gathered(&streams(count), false);
+            assert_eq!((ready.readable.len(), reports), (count, expected));
+        }
+        let (ready, reports) = gathered(&streams(5000), false);
+        let all = REPORTS_PER_TURN * SOCKETS_PER_TURN;
+        assert_eq!((ready.readable.len(), reports), (all, REPORTS_PER_TURN));
+        // Others are served in the order of one report.
+        assert_eq!(gathered(&streams(900), true).1, 1);
+        let relays: Vec<_> = (0..900).map(|id| Token::Relay(RelayId(id))).collect();
+        let (ready, reports) = gathered(&relays, false);
+        assert_eq!((ready.relays.len(), reports), (SOCKETS_PER_TURN, 1));
     }
 
     #[test]

@@ -130,7 +130,8 @@ turn_types::labels! {
     DropReason {
         /// The first byte says that it is neither STUN nor ChannelData (RFC 8656 §12).
         NotStun => "not_stun",
-        /// It looks like STUN and is malformed: length, cookie or attribute structure.
+        /// It looks like STUN and is malformed: length, cookie or attribute structure, more than
+        /// 192 attributes, or a request of more than 4,096 bytes.
         MalformedStun => "malformed_stun",
         /// A FINGERPRINT that does not match (RFC 8489 §6.3).
         BadFingerprint => "bad_fingerprint",

@@ -13,7 +13,7 @@ use stun_wire::{
 use turn_types::{ClientPath, Now, PeerAddr, ServerAddr, Transport};
 
 use crate::io::{DropReason, Notice, Refusal, RefusedRequest, ReplyBuffer, Verdict};
-use crate::limits::UNKNOWN_LISTED_MAX;
+use crate::limits::{REQUEST_BYTES_MAX, UNKNOWN_LISTED_MAX};
 use crate::policy::Policy;
 use crate::policy::discovery::DiscoverySocket;
 use crate::policy::peers::to_public;
@@ -42,7 +42,7 @@ impl Classic<'_> {
             Transport::Dtls => true,
             Transport::Tcp | Transport::Tls => false,
         };
-        if !served {
+        if !served || bytes.len() > REQUEST_BYTES_MAX {
             return Err(DropReason::MalformedStun);
         }
         let message = Message::parse_classic(bytes).map_err(|_| DropReason::MalformedStun)?;

@@ -263,7 +263,7 @@ fn padding_is_answered_with_padding() {
     for at in [V4, V6] {
         let mut client = client_of(at[0][0]);
         for (sent, padding) in
-            [(0, 0), (3, 0), (4, 4), (1479, 1476), (1480, 1480), (1500, 1500), (65_000, 1500)]
+            [(0, 0), (3, 0), (4, 4), (1479, 1476), (1480, 1480), (1500, 1500), (4000, 1500)]
         {
             let request = padded(&mut client, sent);
             let answered = exchange(&mut world, &client, &request);

@@ -1,7 +1,10 @@
 //! RFC 8489 §6: processing of a message before its method counts, and how answers are
 //! made.
 
-use stun_wire::{AttributeType, Class, MessageBuilder, Method, TransactionId, value};
+use stun_wire::{
+    ATTRIBUTES_MAX, AttributeType, Class, MessageBuilder, Method, TransactionId, value,
+};
+use turn_proto::limits::REQUEST_BYTES_MAX;
 use turn_proto::{DropReason, Refusal};
 use turn_types::{Transport, UnixSeconds};
 
@@ -71,6 +74,35 @@ fn an_answer_has_the_method_and_the_transaction_of_its_request() {
     assert_eq!(client.try_allocate(&mut world, |_| ()).bytes[..2], [0x01, 0x03]);
 }
 
+/// They would take as much time as a hundred requests, before the sender is known.
+#[test]
+fn requests_have_a_bounded_size_and_number_of_attributes() {
+    let mut world = World::new();
+    let mut client = Client::new(1000);
+    let mut forge = |value: usize, count: usize| {
+        let mut forge = Forge::empty(&mut client, Method::BINDING);
+        for _ in 0..count {
+            forge = forge.and(AttributeType(0xFE01), vec![7; value]);
+        }
+        (client.path, forge.bare())
+    };
+    let longest = REQUEST_BYTES_MAX - 20 - 4;
+    for (value, count, is_served) in [
+        (longest, 1, true),
+        (longest + 4, 1, false),
+        (0, ATTRIBUTES_MAX, true),
+        (0, ATTRIBUTES_MAX + 1, false),
+    ] {
+        let (path, request) = forge(value, count);
+        let fate = world.from_client(&path, &request);
+        if is_served {
+            assert_eq!(fate.reply()[..2], [0x01, 0x01], "{count} of {value}");
+        } else {
+            assert_eq!(fate.dropped(), DropReason::MalformedStun, "{count} of {value}");
+        }
+    }
+}
+
 /// 8489-6.1-01, 8489-6.1-02: no error answer is too large for a path of unknown MTU, whatever the
 /// operator's words and however large the request.
 #[test]
@@ -91,7 +123,7 @@ fn error_answers_fit_a_packet_of_576_bytes() {
     let foreign = nonce.sealed_both(&client.key());
     assert_eq!(client.exchange(&mut world, &foreign).code(), Some(438));
     let mut unknown = Forge::empty(&mut client, Method::BINDING);
-    for kind in 0x7000..0x7400 {
+    for kind in 0x7000..0x7000 + ATTRIBUTES_MAX as u16 {
         unknown = unknown.and(AttributeType(kind), []);
     }
     let reply = client.exchange(&mut world, &unknown.bare());
