@@ -15,7 +15,9 @@ use control::{
 use linux_net::Clock;
 use outgoing_http::{Bounds, Client, HttpError, Roots, Url};
 use settings::Settings;
+use settings::file::WhenSilent;
 use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 use turn_proto::{AllocationRecord, Applicant, Authorization};
 
 use crate::failure::{Failure, OrFail as _, Result};
@@ -23,12 +25,14 @@ use crate::failure::{Failure, OrFail as _, Result};
 mod answer;
 mod kept;
 mod outage;
+mod owed;
 mod questions;
 
 pub(crate) use self::answer::Limits;
 use self::answer::NoAnswer;
 use self::kept::KeptAnswers;
 use self::outage::Outage;
+use self::owed::{Added, OwedAnswer, OwedAnswers};
 use self::questions::{DroppedQuestion, OpenQuestion, Questions};
 
 /// Additional wait for a response after the deadline, unless the question is lost. The question
@@ -40,6 +44,12 @@ const LATE_FOR: Duration = Duration::from_secs(120);
 /// those before them hang.
 const WATCH_EVERY: Duration = Duration::from_millis(100);
 
+/// Interval of questions about clients that were served without an answer.
+const OWED_EVERY: Duration = Duration::from_secs(1);
+
+/// Number of these questions that are open together, besides those of waiting clients.
+const OWED_OPEN_MAX: usize = 8;
+
 /// Status of a service that gets too many questions (RFC 6585 §4).
 const TOO_MANY_REQUESTS: u16 = 429;
 
@@ -50,9 +60,14 @@ const SERVER_ERRORS: RangeInclusive<u16> = 500..=599;
 const ANSWER_BYTES_MAX: usize = 16 << 10;
 
 /// The authorizer of a configuration. Called within the runtime on which it will ask.
-pub(crate) fn start(settings: &Settings, workers: &Workers) -> Result<Arc<dyn Authorizer>> {
+pub(crate) fn start(
+    settings: &Settings,
+    workers: &Workers,
+) -> Result<(Arc<dyn Authorizer>, WhenSilentInForce)> {
     let wanted = &settings.authorizer;
-    let Some(url) = &wanted.url else { return Ok(Arc::new(NoAuthorizer)) };
+    let when_silent = WhenSilentInForce::default();
+    when_silent.put_in_force(settings);
+    let Some(url) = &wanted.url else { return Ok((Arc::new(NoAuthorizer), when_silent)) };
     let roots = match settings.authorizer_authorities() {
         None => Roots::public(),
         Some(file) => Roots::read(&file).map_err(|error| {
@@ -62,7 +77,7 @@ pub(crate) fn start(settings: &Settings, workers: &Workers) -> Result<Arc<dyn Au
     };
     let header = settings.authorization.as_ref();
     let header = header.map(|text| String::from_utf8_lossy(text.expose()).into_owned());
-    Ok(Arc::new(WebService {
+    let authorizer = WebService {
         handle: Handle::current(),
         asking: Arc::new(Asking {
             client: Client::new(&roots).or_fail("cannot ask the authorizer")?,
@@ -74,10 +89,29 @@ pub(crate) fn start(settings: &Settings, workers: &Workers) -> Result<Arc<dyn Au
             keep_for: wanted.keep_for.get(),
             kept: Mutex::new(KeptAnswers::new()),
             outage: Outage::default(),
+            owed: OwedAnswers::new(),
+            is_settling: AtomicBool::new(false),
+            when_silent: when_silent.clone(),
             ending: tokio::sync::Mutex::new(()),
             workers: workers.clone(),
         }),
-    }))
+    };
+    Ok((Arc::new(authorizer), when_silent))
+}
+
+/// True while `authorizer.when_silent` serves clients: a reload may change it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WhenSilentInForce(Arc<AtomicBool>);
+
+impl WhenSilentInForce {
+    pub(crate) fn put_in_force(&self, settings: &Settings) {
+        let serves = settings.authorizer.when_silent == WhenSilent::Serve;
+        self.0.store(serves, Ordering::Relaxed);
+    }
+
+    fn serves(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// A web service, asked on the control plane's threads.
@@ -100,6 +134,12 @@ struct Asking {
     keep_for: Duration,
     kept: Mutex<KeptAnswers>,
     outage: Outage,
+    /// Clients that were served without an answer.
+    owed: OwedAnswers,
+    /// True while a task asks about them.
+    is_settling: AtomicBool,
+    /// The value of `authorizer.when_silent`.
+    when_silent: WhenSilentInForce,
     /// Held while sessions are ended.
     ending: tokio::sync::Mutex<()>,
     workers: Workers,
@@ -178,7 +218,7 @@ impl Asking {
         let answer = self.judge(&applicant, Err(silence));
         let may_be_served = answer == Authorization::Unavailable;
         let (request, late, lost) = self.questions.miss(question, Instant::now());
-        self.post(&request, answer);
+        self.post_in_place(&request, answer, opened);
         self.open_waiting();
         let answer = tokio::select! {
             response = response => response.ok(),
@@ -186,6 +226,7 @@ impl Asking {
         };
         if let Some(answer) = answer {
             self.outage.answered_late();
+            self.owed.settle(&applicant);
             // For the client's next request.
             let answer = self.judge(&applicant, Ok(answer));
             if may_be_served && answer == Authorization::Denied {
@@ -242,16 +283,72 @@ impl Asking {
     }
 
     /// Responds to the client of a question removed from the queue.
-    fn refuse(&self, dropped: DroppedQuestion) {
+    fn refuse(self: &Arc<Self>, dropped: DroppedQuestion) {
         match dropped {
             DroppedQuestion::Late(request, failure) => {
                 let answer = self.judge(&request.applicant, Err(failure));
-                self.post(&request, answer);
+                self.post_in_place(&request, answer, Clock::instant());
             }
             DroppedQuestion::Crowded(request) => {
                 self.outage.overloaded();
                 self.post(&request, Authorization::Overloaded);
             }
+        }
+    }
+
+    /// Posts a decision in place of an answer. A client that is served thereby is asked about again
+    /// until there is an answer, or refused if there is no space for it.
+    fn post_in_place(
+        self: &Arc<Self>,
+        request: &AuthorizationRequest,
+        answer: Authorization,
+        opened: turn_types::Instant,
+    ) {
+        if answer != Authorization::Unavailable || !self.when_silent.serves() {
+            return self.post(request, answer);
+        }
+        let applicant = request.applicant.clone();
+        let added = self.owed.add(OwedAnswer { applicant, opened }, Instant::now());
+        if matches!(added, Added::Full) {
+            self.outage.overloaded();
+            return self.post(request, Authorization::Overloaded);
+        }
+        self.post(request, answer);
+        let asking = Arc::clone(self);
+        tokio::spawn(async move {
+            if let Added::InPlaceOf(dropped) = added {
+                asking.end_sessions(&dropped.applicant, dropped.opened).await;
+            }
+            asking.settle_owed().await;
+        });
+    }
+
+    /// Asks about the clients that were served without an answer. A service that answers nothing
+    /// gets one question at a time.
+    async fn settle_owed(self: &Arc<Self>) {
+        while !self.owed.is_empty() && !self.is_settling.swap(true, Ordering::AcqRel) {
+            while !self.owed.is_empty() {
+                tokio::time::sleep(OWED_EVERY).await;
+                let most = if self.is_silent() { 1 } else { OWED_OPEN_MAX };
+                let mut open = JoinSet::new();
+                for owed in (0..most).map_while(|_| self.owed.take()) {
+                    open.spawn(Arc::clone(self).ask_again(owed));
+                }
+                open.join_all().await;
+            }
+            self.is_settling.store(false, Ordering::Release);
+        }
+    }
+
+    async fn ask_again(self: Arc<Self>, owed: OwedAnswer) {
+        let asked = tokio::time::timeout(self.answer_within, self.ask(&owed.applicant)).await;
+        if let Ok(Ok(answer)) = asked {
+            self.owed.settle(&owed.applicant);
+            if self.judge(&owed.applicant, Ok(answer)) == Authorization::Denied {
+                self.end_sessions(&owed.applicant, owed.opened).await;
+            }
+        } else if let Some(dropped) = self.owed.put_back(owed, Instant::now()) {
+            self.end_sessions(&dropped.applicant, dropped.opened).await;
         }
     }
 

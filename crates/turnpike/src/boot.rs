@@ -28,6 +28,7 @@ use self::connections::{dtls_settings, stream_settings};
 pub(crate) use self::workers::Started;
 use self::workers::{OwnParts, SharedParts, Starting};
 use crate::alternates::Silent;
+use crate::authorizer::WhenSilentInForce;
 use crate::certificates::{self, CertificateReloader};
 use crate::confinement::{self, Confinement, WorkerConfinement};
 use crate::failure::{Failure, OrFail as _, Result};
@@ -74,6 +75,8 @@ pub(crate) struct Reloadable {
     pub(crate) revocations: Revocations,
     /// Key of pseudonyms in the log.
     pub(crate) pseudonyms: PseudonymKey,
+    /// The value of `authorizer.when_silent`.
+    pub(crate) when_silent: WhenSilentInForce,
     pub(crate) certificates: CertificateReloader,
     /// Addresses that this host delivers to itself, as the rules know them.
     pub(crate) own: OwnAddresses,
@@ -124,7 +127,7 @@ pub(crate) fn prepare(
     }
     let directory = user_directory(settings, has_users, &workers)?;
     let users = Arc::clone(&directory);
-    let authorizer = authorizer::start(settings, &workers)?;
+    let (authorizer, when_silent) = authorizer::start(settings, &workers)?;
     let pseudonyms = PseudonymKey::new(Secret::new(random_bytes()));
     pseudonyms.put_in_force(settings.address_key.as_ref());
     let records = session_records::start(settings, &workers)?;
@@ -163,7 +166,7 @@ pub(crate) fn prepare(
         workers,
         users,
         starting,
-        reloadable: Reloadable { policy, revocations, pseudonyms, certificates, own },
+        reloadable: Reloadable { policy, revocations, pseudonyms, when_silent, certificates, own },
         info,
         traces: shared.log.traces,
         records,

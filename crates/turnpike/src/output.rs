@@ -70,10 +70,10 @@ impl Table {
     }
 
     /// Adds a row; cells beyond the columns are left out. No cell breaks the line or steers the
-    /// terminal: see [`escape::cell`].
+    /// terminal: see [`escape::line`].
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let cells = cells.into_iter().take(self.columns.len());
-        self.rows.push(cells.map(|cell| escape::cell(&cell).into_owned()).collect());
+        self.rows.push(cells.map(|cell| escape::line(&cell).into_owned()).collect());
     }
 
     /// The table as lines, without a line end behind the last.

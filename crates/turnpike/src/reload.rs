@@ -12,6 +12,7 @@ use tracing_subscriber::filter::LevelFilter;
 use turn_proto::Policy;
 
 use crate::alternates::Silent;
+use crate::authorizer::WhenSilentInForce;
 use crate::boot::{self, Reloadable};
 use crate::certificate_watch::{CertificateWatch, ConfinedReading};
 use crate::certificates::{CertificateReloader, Unusable};
@@ -36,6 +37,8 @@ pub(crate) struct InForce {
     pub(crate) log: logging::LogLevel,
     /// Key of pseudonyms in the log.
     pub(crate) pseudonyms: PseudonymKey,
+    /// The value of `authorizer.when_silent`.
+    pub(crate) when_silent: WhenSilentInForce,
     /// The certificates.
     pub(crate) certificates: CertificateReloader,
     /// Addresses that this host delivers to itself.
@@ -60,12 +63,14 @@ impl InForce {
         readable: ReadableFiles,
         reloadable: Reloadable,
     ) -> Self {
-        let Reloadable { policy, revocations, pseudonyms, certificates, own } = reloadable;
+        let Reloadable { policy, revocations, pseudonyms, when_silent, certificates, own } =
+            reloadable;
         Self {
             settings,
             policy,
             log,
             pseudonyms,
+            when_silent,
             certificates,
             own,
             certificate_watch: CertificateWatch::new(),
@@ -140,6 +145,7 @@ impl InForce {
         }
         self.log.set(level(kept.log.level));
         self.pseudonyms.put_in_force(kept.address_key.as_ref());
+        self.when_silent.put_in_force(&kept);
         let mut info = (*handle.info()).clone();
         info.realm = policy.realm.to_string();
         info.realms = boot::realm_names(&policy);

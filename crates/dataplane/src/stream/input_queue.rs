@@ -29,7 +29,7 @@ pub(super) struct InputQueue {
     added: Vec<SocketId>,
     /// Work of this iteration, in units of [`INPUT_PER_TURN`].
     spent: usize,
-    /// Time at which this iteration has no more time; `None` before the first input.
+    /// End of the time for input; `None` before the first read.
     until: Option<Instant>,
 }
 
@@ -65,12 +65,11 @@ impl<N: Net> Streams<N> {
     }
 
     /// Returns true if this iteration has time for further input.
-    pub(crate) fn has_time(&mut self, net: &N) -> bool {
+    pub(crate) fn has_time(&self, net: &N) -> bool {
         if self.input.spent >= INPUT_PER_TURN {
             return false;
         }
-        let now = net.instant();
-        now < *self.input.until.get_or_insert(now + INPUT_TIME_PER_TURN)
+        self.input.until.is_none_or(|until| net.instant() < until)
     }
 
     /// Charges this iteration for messages.
@@ -79,7 +78,8 @@ impl<N: Net> Streams<N> {
     }
 
     /// Charges this iteration for a read of so many bytes.
-    pub(crate) fn spend_read(&mut self, id: SocketId, bytes: usize) {
+    pub(crate) fn spend_read(&mut self, net: &N, id: SocketId, bytes: usize) {
+        self.input.until.get_or_insert_with(|| net.instant() + INPUT_TIME_PER_TURN);
         let records = self.table.get_mut(id).map_or(0, |stream| stream.records_read());
         self.input.spent += 1 + records + bytes / INPUT_UNIT_BYTES;
     }

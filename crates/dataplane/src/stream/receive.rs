@@ -74,7 +74,7 @@ impl<N: Net> Streams<N> {
         let input = stream.read(&mut cx.rx, &mut cx.scratch, most);
         let (more, wants_write) = (stream.may_hold_more(), stream.wants_write());
         let (done, opened) = (input.is_ok() && !stream.is_handshaking(), stream.opened);
-        self.spend_read(id, input_bytes(&input, &cx.rx));
+        self.spend_read(&cx.net, id, input_bytes(&input, &cx.rx));
         if let Some(work) = work {
             cx.end_handshake(work);
             if done {

@@ -94,7 +94,7 @@ impl<N: Net> TcpRelay<N> {
         }
         let input = stream.read(&mut cx.rx, &mut cx.scratch, FILL_BYTES);
         let (more, wants_write) = (stream.may_hold_more(), stream.wants_write());
-        streams.spend_read(id, input_bytes(&input, &cx.rx));
+        streams.spend_read(&cx.net, id, input_bytes(&input, &cx.rx));
         if wants_write {
             streams.write(cx, id);
         }

@@ -15,7 +15,7 @@ const KEPT_MAX: u32 = 10_000;
 
 /// A client as far as answers about it differ.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
+pub(super) struct Key {
     realm: Realm,
     user: Arc<str>,
     transport: Transport,
@@ -81,12 +81,12 @@ impl KeptAnswers {
     }
 }
 
-fn claimant(applicant: &Applicant) -> Claimant<'_> {
+pub(super) fn claimant(applicant: &Applicant) -> Claimant<'_> {
     Claimant::at(applicant.client.ip()).with_account(&applicant.realm, &applicant.account)
 }
 
 impl Key {
-    fn of(applicant: &Applicant) -> Self {
+    pub(super) fn of(applicant: &Applicant) -> Self {
         Self {
             realm: applicant.realm.clone(),
             user: Arc::clone(&applicant.user),

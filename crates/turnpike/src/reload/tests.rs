@@ -64,6 +64,7 @@ fn in_force() -> InForce {
         policy,
         log: logging::LogLevel::default(),
         pseudonyms: PseudonymKey::new(Secret::new([7; 32])),
+        when_silent: WhenSilentInForce::default(),
         certificates,
         own: OwnAddresses::read().unwrap(),
         certificate_watch: CertificateWatch::new(),

@@ -207,6 +207,22 @@ fn a_late_denial_ends_the_sessions_and_serves_nobody_again() {
     assert!(why.contains("authorizer_overloaded"), "{why}");
 }
 
+/// A client that was served in an outage is asked about again, although it asks for nothing more.
+#[test]
+fn who_is_served_in_an_outage_is_denied_after_it() {
+    let (answer, answers) = channel();
+    // A failing server (500) at first.
+    let (service, _questions) = service(answers);
+    let mut call = Call::through(&format!(
+        "[authorizer]\nurl = \"http://127.0.0.1:{service}/\"\nwhen_silent = \"serve\"\nkeep_for = \"0 s\"\n\
+         answer_within = \"1 s\"\n"
+    ));
+    assert!(!call.sessions().is_empty());
+    answer.send((403, String::new())).unwrap();
+    call.server.wait_for("the authorizer denies late");
+    eventually("its sessions are ended", || call.sessions().is_empty());
+}
+
 /// A service that is too slow for all questions of a denied client is not silent.
 #[test]
 fn who_is_denied_is_not_served_by_a_queue_in_the_service() {
