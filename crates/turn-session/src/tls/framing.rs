@@ -113,10 +113,9 @@ impl Untaken {
 
     /// Takes kept records.
     fn take_kept(&mut self, most: &mut Most) -> Vec<u8> {
-        let bytes = mem::take(&mut self.bytes);
-        let len = self.whole(&bytes, most.kept_bytes, &mut most.records);
+        let mut taken = mem::take(&mut self.bytes);
+        let len = self.whole(&taken, most.kept_bytes, &mut most.records);
         most.kept_bytes = most.kept_bytes.saturating_sub(len);
-        let mut taken = bytes;
         self.bytes = taken.split_off(len);
         taken
     }

@@ -81,6 +81,7 @@ impl KeptAnswers {
     }
 }
 
+/// Client as it is counted in shares.
 pub(super) fn claimant(applicant: &Applicant) -> Claimant<'_> {
     Claimant::at(applicant.client.ip()).with_account(&applicant.realm, &applicant.account)
 }

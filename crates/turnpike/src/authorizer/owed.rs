@@ -75,14 +75,13 @@ impl OwedAnswers {
     }
 
     /// Adds a client again after a question without an answer. Returns the client that was dropped
-    /// for lack of space.
+    /// for lack of space, unless a late answer has settled it.
     pub(super) fn put_back(&self, owed: OwedAnswer, now: Instant) -> Option<OwedAnswer> {
         let now = turn_types::Instant::ZERO + now.saturating_duration_since(self.started);
         let mut state = self.lock();
         let applicant = owed.applicant.clone();
         let dropped = state.waiting.push(now, &claimant(&applicant), owed)?;
-        state.owed.remove(&Key::of(&dropped.applicant));
-        Some(dropped)
+        state.owed.remove(&Key::of(&dropped.applicant)).then_some(dropped)
     }
 
     /// Takes the client to ask about next.
@@ -154,5 +153,13 @@ mod tests {
         assert!(dropped.applicant.user.starts_with("mallory"));
         assert_eq!(&*answers.take().unwrap().applicant.user, "mallory 0");
         assert_eq!(&*answers.take().unwrap().applicant.user, "alice");
+        // Who has a late answer loses no session for lack of space.
+        for number in 0..OWED_MAX {
+            answers.settle(&mallory(number).applicant);
+        }
+        for name in ["bob", "carol", "dave"] {
+            let added = answers.add(owed(name, [192, 0, 3, 1]), now);
+            assert!(matches!(added, Added::Owed), "{added:?}");
+        }
     }
 }

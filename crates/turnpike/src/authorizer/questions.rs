@@ -12,8 +12,9 @@ use control::AuthorizationRequest;
 use fair_share::{FairQueue, QuestionNumber, USERS, system_hasher};
 use tokio::sync::oneshot;
 
-use self::in_flight::{InFlight, claimant};
+use self::in_flight::InFlight;
 use super::answer::NoAnswer;
+use super::kept::claimant;
 
 /// Maximum number of waiting questions: enough for all clients of a server that return at the same
 /// time. With an answer in 10 ms the last question waits for a third of a second.

@@ -8,6 +8,8 @@ use fair_share::{Claimant, QuestionNumber, Share, Slots, Supply, USERS, Window, 
 use tokio::sync::oneshot;
 use turn_proto::Applicant;
 
+use crate::authorizer::kept::claimant;
+
 /// Maximum number of open questions, each with a connection, without overtaken ones. With an answer
 /// in 10 ms they are 12,800 a second.
 pub(super) const OPEN_MAX: u32 = 128;
@@ -263,11 +265,6 @@ fn has_share(slots: &Slots, claimant: &Claimant<'_>, supply: Supply) -> bool {
 fn networks_have_share(slots: &Slots, claimant: &Claimant<'_>, supply: Supply) -> bool {
     slots.held_by(claimant) < supply.capacity.div_ceil(ADDRESS_SHARE)
         && slots.check_supply(claimant, 1, supply).is_ok()
-}
-
-/// Client of a question, as counted in shares.
-pub(super) fn claimant(applicant: &Applicant) -> Claimant<'_> {
-    Claimant::at(applicant.client.ip()).with_account(&applicant.realm, &applicant.account)
 }
 
 #[cfg(test)]
