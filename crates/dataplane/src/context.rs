@@ -6,10 +6,13 @@ use std::time::Duration;
 use control::Histogram;
 use linux_net::RxBatch;
 use turn_proto::{Answer, ReplyBuffer, Server, Verdict};
-use turn_types::{ClientPath, Instant, IpMeta, Now, PendingId, Prefix, SocketId, WorkerId};
+use turn_types::{
+    ClientPath, Instant, IpMeta, Now, PendingId, Prefix, RelayId, SocketId, WorkerId,
+};
 
 use crate::egress::{Egress, zeros};
 use crate::handshake_budget::{HandshakeBudget, NoTime, Step, Work};
+use crate::input_queue::{InputQueue, InputSource};
 use crate::io::Net;
 use crate::limits::{BYTES_PER_GATHERING, MESSAGES_PER_RECEIVE};
 use crate::report::{Condition, Observer, Sent};
@@ -28,6 +31,7 @@ pub(crate) struct Context<N: Net> {
     pub(crate) egress: Egress,
     pub(crate) observer: Observer,
     pub(crate) handshakes: HandshakeBudget,
+    pub(crate) input: InputQueue,
     /// Buffer for replies that are not sent as plain datagrams of this batch.
     pub(crate) reply: Box<ReplyBuffer>,
     /// Buffer for encrypted bytes and for bytes of peers' connections.
@@ -66,6 +70,22 @@ impl<N: Net> Context<N> {
     /// Makes room for one more datagram to send.
     pub(crate) fn make_room(&mut self) {
         self.egress.make_room(&self.rx, &self.sockets);
+    }
+
+    /// Counts the relays of an allocation for its client, given one of them.
+    pub(crate) fn own_relays(&mut self, relay: RelayId) {
+        if self.input.is_by_customer()
+            && let Some((client, relays)) = self.server.client_of(relay)
+        {
+            relays.for_each(|relay| self.sockets.own_relay(relay, client.0.ip()));
+        }
+    }
+
+    /// Serves a crowded relay in a later iteration.
+    pub(crate) fn postpone_relay(&mut self, relay: RelayId) {
+        if let Some(client) = self.sockets.postpone_relay(relay) {
+            self.input.push(self.now.instant, client, InputSource::Relay(relay));
+        }
     }
 
     /// Sends the gathered datagrams.

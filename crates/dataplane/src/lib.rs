@@ -25,6 +25,7 @@ mod copying;
 mod dtls;
 mod egress;
 mod handshake_budget;
+mod input_queue;
 pub mod io;
 mod kept;
 pub mod limits;

@@ -104,6 +104,11 @@ pub const SOCKETS_SENT_EARLY: usize = 4;
 /// turn before it repeats these.
 pub const SOCKETS_PER_TURN: usize = 32;
 
+/// Relays of one address that are served in the order of the kernel's reports. Further relays of
+/// the address, and of networks with many, are served in the fair order of the input of
+/// connections: as many busy relays would delay all others by milliseconds.
+pub const RELAYS_OUT_OF_ORDER: u64 = 16;
+
 /// Receive and send buffer of a relay socket in bytes, at most. It carries one client's media, and
 /// there is one per allocation: with a listener's buffers, a few hundred flooded relays would use
 /// up the kernel's memory for UDP (`net.ipv4.udp_mem`) for all sockets.
@@ -133,8 +138,8 @@ pub const MESSAGES_PER_READ: u64 = 64;
 /// Clients in a call send a few requests together.
 pub const ANSWERS_UNREAD: usize = 16;
 
-/// Work for the input of all connections in one iteration of the loop, for which datagrams wait: a
-/// millisecond or two. A message is a unit, and so are a TLS record, a read, and
+/// Work for the input of all connections and crowded relays in one iteration of the loop, for which
+/// datagrams wait: a millisecond or two. A message is a unit, and so are a TLS record, a read, and
 /// [`INPUT_UNIT_BYTES`] of it. Further connections wait, in a fair order.
 pub const INPUT_PER_TURN: usize = 512;
 

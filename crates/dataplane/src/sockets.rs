@@ -9,7 +9,7 @@ mod shared_socket;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 
 use ahash::RandomState;
@@ -53,7 +53,7 @@ impl<N: Net> Sockets<N> {
     ) -> io::Result<Self> {
         let hasher =
             RandomState::with_seeds(net.random(), net.random(), net.random(), net.random());
-        let (relays, parted) = (RelaySockets::default(), RelaySockets::default());
+        let [relays, parted] = [0; 2].map(|_| RelaySockets::new(hasher.clone()));
         let mut sockets =
             Self { listeners, relays, shared: SharedRelays::new(hasher), parted, options };
         sockets.watch_listeners(net)?;
@@ -105,6 +105,35 @@ impl<N: Net> Sockets<N> {
 
     pub(crate) fn relay(&self, relay: RelayId) -> Option<&RelaySocket<N>> {
         self.relays.get(relay)
+    }
+
+    /// Counts a relay for a client, once. Relays that share a socket are not counted.
+    pub(crate) fn own_relay(&mut self, relay: RelayId, client: IpAddr) {
+        self.relays.own(relay, client);
+    }
+
+    /// Marks a crowded relay as waiting in the queue of input, and returns its client; `None` for a
+    /// relay that waits already.
+    pub(crate) fn postpone_relay(&mut self, relay: RelayId) -> Option<IpAddr> {
+        self.relays.get_mut(relay)?.postpone()
+    }
+
+    /// Returns true if a relay from the queue of input is to be served. It may have been closed.
+    pub(crate) fn take_postponed_relay(&mut self, net: &N, relay: RelayId) -> bool {
+        let Some(socket) = self.relays.get_mut(relay) else { return false };
+        if socket.resume() {
+            rewatch(net, relay, socket, Interest::Read);
+        }
+        true
+    }
+
+    /// Ignores the kernel's reports of input of a postponed relay.
+    pub(crate) fn ignore_postponed_relay(&mut self, net: &N, relay: RelayId) {
+        if let Some(socket) = self.relays.get_mut(relay)
+            && socket.ignore()
+        {
+            rewatch(net, relay, socket, Interest::ErrorsOnce);
+        }
     }
 
     /// Returns the relays of a socket by their addresses; `None` if it is of one relay alone.
@@ -328,6 +357,11 @@ impl<N: Net> Sockets<N> {
     pub(crate) fn unrouted(&self) {
         self.listeners.iter().for_each(|listener| listener.gro.unrouted());
     }
+}
+
+fn rewatch<N: Net>(net: &N, relay: RelayId, socket: &RelaySocket<N>, interest: Interest) {
+    // It fails only for sockets that are not watched.
+    drop(net.rewatch(Source::Udp(&socket.socket), Token::Relay(relay).number(), interest));
 }
 
 impl<N: Net> UdpTable<N> for Sockets<N> {

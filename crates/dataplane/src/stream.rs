@@ -8,8 +8,8 @@ mod connection;
 mod deadlines;
 mod handover;
 mod http;
-mod input_queue;
 mod output;
+mod postponed;
 mod receive;
 mod table;
 mod tls;
@@ -18,7 +18,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use ahash::RandomState;
 use control::StreamEnd;
 use linux_net::Interest;
 use turn_session::TlsConfig;
@@ -31,7 +30,6 @@ use crate::token::Token;
 pub use connection::StreamImportError;
 pub(crate) use connection::{ExportedStream, Input, State, Stream};
 use deadlines::Evictable;
-use input_queue::InputQueue;
 pub(crate) use receive::{ReadNext, input_bytes};
 use table::StreamTable;
 
@@ -65,8 +63,6 @@ pub(crate) struct Streams<N: Net> {
     /// Connections to be read in the next turn without a report of epoll, which does not know of
     /// buffered bytes.
     reread: Vec<SocketId>,
-    /// Connections with input for later turns.
-    input: InputQueue,
     /// Connections whose handshakes wait for a share of the time, sorted by age.
     paused: VecDeque<SocketId>,
     /// Pipes whose client's connection was written or closed, for their other end.
@@ -99,13 +95,11 @@ impl<N: Net> Streams<N> {
         net: &N,
         acceptors: Vec<N::Acceptor>,
         settings: StreamSettings,
-        hasher: RandomState,
     ) -> io::Result<Self> {
         for (index, acceptor) in (0..).zip(&acceptors) {
             let token = Token::Acceptor(index).number();
             net.watch(Source::Acceptor(acceptor), token, Interest::Read)?;
         }
-        let input = InputQueue::new(settings.admission.is_by_customer(), hasher);
         Ok(Self {
             table: StreamTable::default(),
             acceptors,
@@ -114,7 +108,6 @@ impl<N: Net> Streams<N> {
             unsent: Vec::new(),
             stuck: Vec::new(),
             reread: Vec::new(),
-            input,
             paused: VecDeque::new(),
             pipes: Vec::new(),
             sweep_at: None,
@@ -144,8 +137,8 @@ impl<N: Net> Streams<N> {
     }
 
     /// Returns true if connections are to be read in the next turn.
-    pub(crate) fn has_rereads(&self) -> bool {
-        !(self.reread.is_empty() && self.input.is_empty())
+    pub(crate) const fn has_rereads(&self) -> bool {
+        !self.reread.is_empty()
     }
 
     /// Takes the connections to be read without a report of epoll.

@@ -5,6 +5,7 @@ mod export;
 mod handover;
 mod import;
 mod imported;
+mod input;
 mod messages;
 mod pause;
 mod ready;
@@ -24,15 +25,16 @@ use crate::context::{Connections, Context, Message, Output};
 use crate::dtls::{Dtls, DtlsSettings};
 use crate::egress::Egress;
 use crate::handshake_budget::HandshakeBudget;
+use crate::input_queue::InputQueue;
 use crate::io::{Kernel, Net};
 use crate::limits::{
-    CIPHERTEXT_PER_READ, INPUT_PER_CONNECTION, MESSAGES_PER_GATHERING, MESSAGES_PER_RECEIVE,
-    REPORTS_PER_TURN, RING_ROUNDS_PER_TURN, SOCKETS_SENT_EARLY,
+    CIPHERTEXT_PER_READ, MESSAGES_PER_GATHERING, MESSAGES_PER_RECEIVE, REPORTS_PER_TURN,
+    RING_ROUNDS_PER_TURN, SOCKETS_SENT_EARLY,
 };
 use crate::offload::Offload;
 use crate::report::{LogOptions, Observer};
 use crate::sockets::{Listener, NetOptions, SharedSocket, Sockets};
-use crate::stream::{ReadNext, StreamSettings, Streams};
+use crate::stream::{StreamSettings, Streams};
 use crate::tcp_relay::TcpRelay;
 use crate::token::is_stream;
 use crate::udp::{receive_from_clients, receive_from_peers, serve_error_queue};
@@ -143,8 +145,9 @@ impl<N: Net> Worker<N> {
         let hasher =
             RandomState::with_seeds(net.random(), net.random(), net.random(), net.random());
         let sockets = Sockets::new(&net, spec.listeners, spec.shared, spec.net)?;
+        let is_by_customer = spec.streams.admission.is_by_customer();
         let worker = Self {
-            streams: Streams::new(&net, spec.acceptors, spec.streams, hasher.clone())?,
+            streams: Streams::new(&net, spec.acceptors, spec.streams)?,
             dtls: Dtls::new(spec.dtls, &hasher),
             tcp_relay: TcpRelay::default(),
             offload: Offload::new(&net, spec.routes)?,
@@ -166,7 +169,8 @@ impl<N: Net> Worker<N> {
                 rx: RxBatch::new(MESSAGES_PER_GATHERING + MESSAGES_PER_RECEIVE),
                 egress: Egress::new(tx, Arc::clone(&spec.counters)),
                 observer: Observer::new(spec.id, spec.counters, spec.log),
-                handshakes: HandshakeBudget::new(hasher),
+                handshakes: HandshakeBudget::new(hasher.clone()),
+                input: InputQueue::new(is_by_customer, hasher),
                 reply: Box::new([0; REPLY_MAX]),
                 scratch: vec![0; CIPHERTEXT_PER_READ],
                 net,
@@ -189,7 +193,7 @@ impl<N: Net> Worker<N> {
             return !self.stopping;
         }
         self.wait();
-        self.streams.begin_turn();
+        self.cx.input.begin_turn();
         if self.cx.handshakes.begin_turn() {
             self.serve_rereads();
         }
@@ -231,7 +235,8 @@ impl<N: Net> Worker<N> {
 
     /// Waits for readiness, a wake-up, or the next timer.
     fn wait(&mut self) {
-        let is_busy = self.is_busy || self.streams.has_rereads() || self.dtls.has_waiting();
+        let has_input = self.streams.has_rereads() || !self.cx.input.is_empty();
+        let is_busy = self.is_busy || has_input || self.dtls.has_waiting();
         let timeout = if is_busy {
             Some(Duration::ZERO)
         } else {
@@ -247,12 +252,14 @@ impl<N: Net> Worker<N> {
             due.into_iter().flatten().min().map(|due| self.cx.until(due))
         };
         self.ready.clear();
-        self.cx.net.wait(timeout, |event| self.ready.add(event));
+        let Self { ready, cx: Context { net, sockets, .. }, .. } = self;
+        let is_crowded = |relay| sockets.relay(relay).is_some_and(|socket| socket.is_crowded());
+        net.wait(timeout, |event| ready.add(event, is_crowded));
         for _ in 1..REPORTS_PER_TURN {
-            if !self.ready.begin_report() {
+            if !ready.begin_report() {
                 break;
             }
-            self.cx.net.wait(Some(Duration::ZERO), |event| self.ready.add(event));
+            net.wait(Some(Duration::ZERO), |event| ready.add(event, is_crowded));
         }
         self.ready.complete(if !self.handover.is_retired() {
             self.cx.sockets.listeners().len()
@@ -363,14 +370,6 @@ impl<N: Net> Worker<N> {
         }
         self.serve_input();
         for index in 0.. {
-            let Some((id, readiness)) = self.ready.peer(index) else { break };
-            let Self { cx, streams, tcp_relay, .. } = self;
-            if let Some(event) = tcp_relay.serve(cx, streams, id, readiness) {
-                self.hand_in(event);
-            }
-            self.settle();
-        }
-        for index in 0.. {
             let Some(acceptor) = self.ready.acceptor(index) else { break };
             self.streams.accept(&mut self.cx, acceptor);
             self.settle();
@@ -384,72 +383,6 @@ impl<N: Net> Worker<N> {
             }
             self.settle();
         }
-    }
-
-    /// Reads clients' connections while this iteration has time. If some wait, all are sorted by
-    /// the queue.
-    fn serve_input(&mut self) {
-        let some_wait = self.streams.postponed() > 0;
-        for index in 0.. {
-            let Some(id) = self.ready.readable(index) else { break };
-            if some_wait || !self.streams.has_time(&self.cx.net) {
-                self.streams.postpone(self.cx.now.instant, id);
-            } else {
-                self.read_stream(id);
-            }
-        }
-        // Each once.
-        let waiting = if some_wait { self.streams.postponed() } else { 0 };
-        for _ in 0..waiting {
-            if !self.streams.has_time(&self.cx.net) {
-                break;
-            }
-            let Some(id) = self.streams.next_postponed() else { break };
-            self.reread_stream(id);
-        }
-        self.streams.ignore_postponed(&mut self.cx);
-    }
-
-    /// Reads a connection of a client: once, or while TLS holds more.
-    fn read_stream(&mut self, id: SocketId) {
-        let most = self.streams.spent() + INPUT_PER_CONNECTION;
-        let mut next = ReadNext::Again;
-        while next != ReadNext::Wait && self.streams.spent() < most {
-            self.make_room_to_receive();
-            next = match self.streams.receive(&mut self.cx, id) {
-                ReadNext::Pipe(connection) => {
-                    let Self { cx, streams, tcp_relay, .. } = self;
-                    tcp_relay.read_client(cx, streams, id, connection)
-                }
-                next @ (ReadNext::Wait | ReadNext::Again) => next,
-            };
-            self.settle();
-        }
-        if next == ReadNext::Wait {
-            self.streams.served(&mut self.cx, id);
-        } else {
-            self.streams.postpone(self.cx.now.instant, id);
-        }
-    }
-
-    /// Reads the connections that may have buffered bytes, which epoll does not report.
-    fn serve_rereads(&mut self) {
-        let Self { cx, streams, tcp_relay, .. } = self;
-        tcp_relay.resume(cx, streams);
-        for id in self.streams.take_rereads() {
-            if self.streams.has_time(&self.cx.net) {
-                self.reread_stream(id);
-            } else {
-                self.streams.postpone(self.cx.now.instant, id);
-            }
-        }
-    }
-
-    fn reread_stream(&mut self, id: SocketId) {
-        self.make_room_to_receive();
-        self.streams.serve_partial(&mut self.cx, id);
-        self.settle();
-        self.read_stream(id);
     }
 
     /// Serves timers.

@@ -2,7 +2,8 @@
 //! sums.
 
 use control::{Fate, Histogram, Leg, Series};
-use dataplane::NetOptions;
+use dataplane::limits::RELAYS_OUT_OF_ORDER;
+use dataplane::{ConnectionLimits, NetOptions};
 use test_support::eventually;
 use turn_client::Families;
 use turn_proto::DropReason;
@@ -28,6 +29,40 @@ fn channel_data_goes_both_ways() {
     let heard = alice.hear();
     assert_eq!((heard.channel, &heard.payload[..]), (Some(channel), &b"good day"[..]));
     assert_eq!(heard.peer, PeerAddr(peer.addr()));
+    world.assert_adds_up();
+}
+
+/// Busy relays of one client, most of which wait for later iterations.
+#[test]
+fn relays_that_wait_lose_nothing_and_keep_the_order() {
+    // Shares by address.
+    let limits = ConnectionLimits { total: 0, per_address: 1000 };
+    let world = World::start(Start { limits, ..Start::default() });
+    let mut peer = End::at(PEER);
+    let mut users: Vec<_> = (0..3 * RELAYS_OUT_OF_ORDER)
+        .map(|_| {
+            let mut user = TurnUser::allocated(LOCALHOST, world.server);
+            user.bind_channel(peer.addr());
+            user
+        })
+        .collect();
+    let hold = world.hold();
+    let datagrams = 100_u8;
+    for user in &users {
+        let relayed = user.relayed(IpFamily::V4);
+        (0..datagrams).for_each(|number| peer.send(relayed, &[number]));
+    }
+    drop(hold);
+    for user in &mut users {
+        for number in 0..datagrams {
+            assert_eq!(user.hear().payload, [number]);
+        }
+    }
+    // The kernel reports their input again.
+    for user in &mut users {
+        peer.send(user.relayed(IpFamily::V4), b"later");
+        assert_eq!(user.hear().payload, b"later");
+    }
     world.assert_adds_up();
 }
 

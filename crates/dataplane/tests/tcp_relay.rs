@@ -142,6 +142,37 @@ fn carries_much(world: &World, server: SocketAddr) {
     world.assert_adds_up();
 }
 
+/// Busy pipes, most of which wait for later iterations.
+#[test]
+fn pipes_that_wait_lose_nothing() {
+    for (world, server) in doors() {
+        let bytes = noise(300_000);
+        let mut pipes: Vec<_> = (0..16).map(|_| Pipe::to(server)).collect();
+        let hold = world.hold();
+        let speakers: Vec<_> = pipes
+            .iter()
+            .map(|pipe| {
+                let mut ends = [pipe.peer.try_clone(), pipe.data.socket.try_clone()];
+                let said = bytes.clone();
+                std::thread::spawn(move || {
+                    for end in &mut ends {
+                        end.as_mut().unwrap().write_all(&said).unwrap();
+                    }
+                })
+            })
+            .collect();
+        drop(hold);
+        for pipe in &mut pipes {
+            assert!(pipe.data.hear(bytes.len()) == bytes, "to the client");
+            let mut heard = vec![0; bytes.len()];
+            pipe.peer.read_exact(&mut heard).unwrap();
+            assert!(heard == bytes, "to the peer");
+        }
+        speakers.into_iter().for_each(|speaker| speaker.join().unwrap());
+        world.assert_adds_up();
+    }
+}
+
 #[test]
 fn a_permitted_peer_calls() {
     // 6062-5.1-04, 6062-5.3-02

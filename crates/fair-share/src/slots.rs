@@ -272,6 +272,13 @@ impl Slots {
         self.total_use(&newcomer.nodes(self.levels, &self.hasher), 0)
     }
 
+    /// Use of a client before a further entry, in entries of a single address: a network with the
+    /// weight of 16 addresses has the use of one address with 16 times as many entries.
+    #[must_use]
+    pub fn entries_before(&self, newcomer: &Claimant<'_>) -> u64 {
+        self.whole_use(&newcomer.nodes(self.levels, &self.hasher), 0)
+    }
+
     /// Use of a client, rounded down to entries of a single address. IPv4 and IPv6 have different
     /// numbers of levels.
     fn whole_use(&self, nodes: &Nodes, more: u32) -> u64 {

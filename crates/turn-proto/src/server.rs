@@ -8,8 +8,8 @@ use stun_wire::{
     classify, classify_rfc5766, next_message, next_message_rfc5766,
 };
 use turn_types::{
-    AllocationId, ClientPath, ConnectionId, Direction, FiveTuple, Instant, IpMeta, Now, PeerAddr,
-    PendingId, Realm, RelayId, RelayedAddr, WorkerId,
+    AllocationId, ClientAddr, ClientPath, ConnectionId, Direction, FiveTuple, Instant, IpMeta, Now,
+    PeerAddr, PendingId, Realm, RelayId, RelayedAddr, WorkerId,
 };
 
 mod handover;
@@ -429,6 +429,19 @@ impl Server {
         let allocations = &self.state.allocations;
         let sockets = allocations.of_id(id).map(|slot| &allocations.get(slot).sockets);
         sockets.into_iter().flatten().flatten().map(|socket| socket.relay)
+    }
+
+    /// The client of an allocation by one of its relays, and all relays; `None` for a relay without
+    /// an allocation.
+    pub fn client_of(
+        &self,
+        relay: RelayId,
+    ) -> Option<(ClientAddr, impl Iterator<Item = RelayId> + use<>)> {
+        let allocations = &self.state.allocations;
+        let allocation = allocations.get(allocations.of_relay(relay)?);
+        let relays = allocation.sockets.each_ref();
+        let relays = relays.map(|socket| socket.as_ref().map(|socket| socket.relay));
+        Some((allocation.path.five_tuple.client, relays.into_iter().flatten()))
     }
 
     /// Lets an allocation leave that was [withdrawn](Self::withdraw), with its relay sockets.

@@ -12,12 +12,13 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use ahash::RandomState;
-use fair_share::{CLIENTS, Claimant, FairQueue};
+use fair_share::{CLIENTS, FairQueue};
 use turn_types::{FiveTuple, Instant, SocketId};
 
+use crate::admission::claimant;
 use crate::limits::{
     HANDSHAKE_DATAGRAM_MAX, HANDSHAKE_DELAY, HANDSHAKE_WAIT_MAX, HANDSHAKES_WAITING,
     HANDSHAKES_WAITING_PER_CLIENT,
@@ -109,16 +110,11 @@ impl HandshakeQueue {
         }
         *self.of_clients.entry(five_tuple).or_default() += 1;
         let waiting = Waiting { five_tuple, part, bytes: bytes.into(), came: now };
-        let dropped = self.datagrams.push(now, &self.claimant(&five_tuple), waiting);
+        let client = claimant(five_tuple.client.0.ip(), self.is_by_customer);
+        let dropped = self.datagrams.push(now, &client, waiting);
         let Some(other) = dropped else { return Pushed::Queued };
         self.forget(&other);
         Pushed::Dropped(other.five_tuple, other.part)
-    }
-
-    /// All clients are one where an address does not tell them apart.
-    fn claimant(&self, five_tuple: &FiveTuple) -> Claimant<'static> {
-        let client = five_tuple.client.0.ip();
-        Claimant::at(if self.is_by_customer { client } else { Ipv6Addr::UNSPECIFIED.into() })
     }
 
     /// Removes the first datagram if it is stale, or `may_be_served`.

@@ -2,12 +2,17 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::mem;
+use std::net::IpAddr;
 
+use ahash::RandomState;
+use fair_share::{CLIENTS, Claimant, Share, Slots};
 use turn_types::RelayId;
 
 use super::gro::GroPolicy;
 use super::losses::Losses;
 use crate::io::Net;
+use crate::limits::RELAYS_OUT_OF_ORDER;
 
 /// A relay socket.
 #[derive(Debug)]
@@ -15,12 +20,53 @@ pub(crate) struct RelaySocket<N: Net> {
     pub(crate) socket: N::Udp,
     pub(crate) losses: Losses,
     pub(crate) gro: GroPolicy,
+    owner: Option<Owner>,
+}
+
+/// Client of a relay.
+#[derive(Debug)]
+struct Owner {
+    client: IpAddr,
+    share: Share,
+    /// The client had many relays already.
+    is_crowded: bool,
+    /// The socket waits in the queue of input.
+    is_postponed: bool,
+    /// The kernel reports no input of the socket.
+    is_unreported: bool,
 }
 
 impl<N: Net> RelaySocket<N> {
     /// A socket that does not coalesce yet, and may if `gro` is true.
     pub(crate) fn new(socket: N::Udp, gro: bool) -> Self {
-        Self { socket, losses: Losses::default(), gro: GroPolicy::off(gro) }
+        Self { socket, losses: Losses::default(), gro: GroPolicy::off(gro), owner: None }
+    }
+
+    /// Returns true for a relay of a client with many relays: the queue of input may sort it.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.is_crowded)
+    }
+
+    /// Marks a crowded socket as waiting in the queue of input, and returns its client; `None` for
+    /// a socket that waits already.
+    pub(crate) fn postpone(&mut self) -> Option<IpAddr> {
+        let owner = self.owner.as_mut()?;
+        (!mem::replace(&mut owner.is_postponed, true)).then_some(owner.client)
+    }
+
+    /// Marks a socket as served. Returns true if the kernel has to report its input again.
+    pub(crate) fn resume(&mut self) -> bool {
+        self.owner.as_mut().is_some_and(|owner| {
+            owner.is_postponed = false;
+            mem::take(&mut owner.is_unreported)
+        })
+    }
+
+    /// Returns true if the kernel is to report no more input of the socket, which waits.
+    pub(crate) fn ignore(&mut self) -> bool {
+        self.owner.as_mut().is_some_and(|owner| {
+            owner.is_postponed && !mem::replace(&mut owner.is_unreported, true)
+        })
     }
 }
 
@@ -29,30 +75,54 @@ pub(crate) type ByNumber<K, V> = HashMap<K, V, BuildHasherDefault<CounterHasher>
 
 /// Relay sockets: one look-up per batch; a socket is closed by its removal.
 #[derive(Debug)]
-pub(crate) struct RelaySockets<N: Net>(ByNumber<RelayId, RelaySocket<N>>);
-
-impl<N: Net> Default for RelaySockets<N> {
-    fn default() -> Self {
-        Self(ByNumber::default())
-    }
+pub(crate) struct RelaySockets<N: Net> {
+    sockets: ByNumber<RelayId, RelaySocket<N>>,
+    /// Number of sockets of each client.
+    owned: Slots,
 }
 
 impl<N: Net> RelaySockets<N> {
+    /// No sockets. `hasher` is for addresses.
+    pub(crate) fn new(hasher: RandomState) -> Self {
+        let owned = Slots::new(&CLIENTS, u32::MAX, hasher);
+        Self { sockets: ByNumber::default(), owned }
+    }
+
     pub(crate) fn insert(&mut self, relay: RelayId, socket: RelaySocket<N>) {
-        let before = self.0.insert(relay, socket);
+        let before = self.sockets.insert(relay, socket);
         debug_assert!(before.is_none(), "relay numbers are never reused");
     }
 
+    /// Counts a socket for a client, once.
+    pub(crate) fn own(&mut self, relay: RelayId, client: IpAddr) {
+        let Some(socket) = self.sockets.get_mut(&relay) else { return };
+        let claimant = Claimant::at(client);
+        socket.owner.get_or_insert_with(|| {
+            let is_crowded = self.owned.entries_before(&claimant) >= RELAYS_OUT_OF_ORDER;
+            let share = self.owned.keep(&claimant);
+            Owner { client, share, is_crowded, is_postponed: false, is_unreported: false }
+        });
+    }
+
     pub(crate) fn get(&self, relay: RelayId) -> Option<&RelaySocket<N>> {
-        self.0.get(&relay)
+        self.sockets.get(&relay)
+    }
+
+    pub(crate) fn get_mut(&mut self, relay: RelayId) -> Option<&mut RelaySocket<N>> {
+        self.sockets.get_mut(&relay)
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &RelaySocket<N>> {
-        self.0.values()
+        self.sockets.values()
     }
 
+    /// Removes a socket, which has no client any more.
     pub(crate) fn remove(&mut self, relay: RelayId) -> Option<RelaySocket<N>> {
-        self.0.remove(&relay)
+        let mut socket = self.sockets.remove(&relay)?;
+        if let Some(owner) = socket.owner.take() {
+            self.owned.release(owner.share);
+        }
+        Some(socket)
     }
 }
 
@@ -74,5 +144,51 @@ impl Hasher for CounterHasher {
         for &byte in bytes {
             self.write_u64(u64::from(byte));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use linux_net::{UdpOptions, Waker};
+
+    use super::*;
+    use crate::io::Kernel;
+
+    fn hasher() -> RandomState {
+        RandomState::with_seeds(1, 2, 3, 4)
+    }
+
+    #[test]
+    fn further_relays_of_a_client_and_of_a_network_with_many_are_crowded() {
+        let (_waker, wake) = Waker::new().unwrap();
+        let net = Kernel::new(wake).unwrap();
+        let mut relays = RelaySockets::<Kernel>::new(hasher());
+        let mut numbers = (0..).map(RelayId);
+        let mut add = |relays: &mut RelaySockets<Kernel>, client: [u8; 4]| {
+            let at = (Ipv4Addr::LOCALHOST, 0).into();
+            let socket = net.bind_udp(at, &UdpOptions::default()).unwrap();
+            let relay = numbers.next().unwrap();
+            relays.insert(relay, RelaySocket::new(socket, false));
+            relays.own(relay, client.into());
+            relays.own(relay, client.into());
+            (relay, relays.get(relay).unwrap().is_crowded())
+        };
+        let of_mallory: Vec<_> =
+            (0..RELAYS_OUT_OF_ORDER + 4).map(|_| add(&mut relays, [192, 0, 2, 1])).collect();
+        let crowded = of_mallory.iter().filter(|(_, is_crowded)| *is_crowded).count() as u64;
+        assert!((4..8).contains(&crowded), "{crowded}");
+        assert!(!add(&mut relays, [192, 0, 2, 2]).1, "a neighbour");
+        // A network has the share of sixteen addresses.
+        let of_network = (0..20 * RELAYS_OUT_OF_ORDER)
+            .map(|number| add(&mut relays, [198, 51, 100, number as u8]))
+            .filter(|(_, is_crowded)| *is_crowded)
+            .count();
+        assert!(of_network > 0);
+        assert!(!add(&mut relays, [203, 0, 113, 1]).1, "another network");
+        // Closed relays are not counted.
+        of_mallory.iter().for_each(|(relay, _)| drop(relays.remove(*relay)));
+        assert!(!add(&mut relays, [192, 0, 2, 1]).1);
     }
 }

@@ -66,7 +66,7 @@ impl<N: Net> Streams<N> {
             self.close(cx, id, StreamEnd::ByClient);
         } else if may_go_on {
             // epoll does not report messages that were read earlier.
-            self.postpone(cx.now.instant, id);
+            self.postpone(cx, id);
         }
     }
 

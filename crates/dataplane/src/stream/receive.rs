@@ -74,7 +74,8 @@ impl<N: Net> Streams<N> {
         let input = stream.read(&mut cx.rx, &mut cx.scratch, most);
         let (more, wants_write) = (stream.may_hold_more(), stream.wants_write());
         let (done, opened) = (input.is_ok() && !stream.is_handshaking(), stream.opened);
-        self.spend_read(&cx.net, id, input_bytes(&input, &cx.rx));
+        let bytes = input_bytes(&input, &cx.rx);
+        self.spend_read(cx, id, bytes);
         if let Some(work) = work {
             cx.end_handshake(work);
             if done {
@@ -186,7 +187,7 @@ impl<N: Net> Streams<N> {
         let mut taken = Taken::default();
         while taken.messages < MESSAGES_PER_READ {
             let is_look = taken.messages > 0 && taken.messages.is_multiple_of(MESSAGES_PER_LOOK);
-            if is_look && !self.has_time(&cx.net) {
+            if is_look && !cx.input.has_time(&cx.net) {
                 break;
             }
             let start = start + taken.bytes;
@@ -233,7 +234,7 @@ impl<N: Net> Streams<N> {
         Unread { message, start }: Unread,
         taken: &Taken,
     ) {
-        self.spend_messages(taken.messages as usize);
+        cx.input.spend_messages(taken.messages as usize);
         cx.observer.count(Series::Packets(Leg::FromClients), taken.messages);
         cx.observer.count(Series::Bytes(Leg::FromClients), taken.bytes as u64);
         if let Some(stream) = self.table.get_mut(id) {

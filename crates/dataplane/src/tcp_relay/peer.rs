@@ -53,6 +53,8 @@ pub(super) struct Peer<N: Net> {
     pub(super) from_peer: PipeDirection,
     /// Interest that epoll has.
     pub(super) interest: Interest,
+    /// The connection waits in the queue of input, and is not read.
+    pub(super) is_postponed: bool,
     /// Time of the last byte in either direction.
     pub(super) last_byte: Instant,
     /// Time since which the peer takes nothing of the unsent bytes.
@@ -75,6 +77,7 @@ impl<N: Net> Peer<N> {
             from_client: PipeDirection::default(),
             from_peer: PipeDirection::default(),
             interest,
+            is_postponed: false,
             last_byte: now,
             blocked: None,
         }
@@ -140,7 +143,7 @@ impl<N: Net> Peer<N> {
 
     /// Returns the readiness to wait for; `reads`: the peer is to be read.
     pub(super) fn wanted_interest(&self, reads: bool) -> Interest {
-        match (reads, self.has_unsent()) {
+        match (reads && !self.is_postponed, self.has_unsent()) {
             (true, true) => Interest::ReadWrite,
             (true, false) => Interest::Read,
             (false, true) => Interest::Write,

@@ -3,6 +3,8 @@
 //! each is kept, and TCP's windows do the rest. The end of one direction is forwarded behind its
 //! bytes; the other direction goes on.
 
+use std::mem;
+
 use control::{Leg, Series, StreamEnd};
 use linux_net::{FILL_BYTES, ReadOutcome};
 use turn_proto::{Event, Server};
@@ -11,6 +13,7 @@ use turn_types::{ConnectionId, Direction, Now, SocketId};
 use super::TcpRelay;
 use super::peer::{Phase, Readiness};
 use crate::context::{Context, Message};
+use crate::input_queue::InputSource;
 use crate::io::{Net, Source, StreamIo as _};
 use crate::limits::PIPE_BYTES;
 use crate::report::{Observer, Sent};
@@ -94,7 +97,8 @@ impl<N: Net> TcpRelay<N> {
         }
         let input = stream.read(&mut cx.rx, &mut cx.scratch, FILL_BYTES);
         let (more, wants_write) = (stream.may_hold_more(), stream.wants_write());
-        streams.spend_read(&cx.net, id, input_bytes(&input, &cx.rx));
+        let bytes = input_bytes(&input, &cx.rx);
+        streams.spend_read(cx, id, bytes);
         if wants_write {
             streams.write(cx, id);
         }
@@ -154,6 +158,29 @@ impl<N: Net> TcpRelay<N> {
         None
     }
 
+    /// Reads a peer in a later iteration. Returns false without a pipe.
+    pub(crate) fn postpone(
+        &mut self,
+        cx: &mut Context<N>,
+        streams: &mut Streams<N>,
+        connection: ConnectionId,
+    ) -> bool {
+        let Some(peer) = self.peers.get_mut(connection) else { return false };
+        let Phase::Bound(id) = peer.phase else { return false };
+        let Some(stream) = streams.get_mut(id) else { return false };
+        if !mem::replace(&mut peer.is_postponed, true) {
+            let client = stream.path.five_tuple.client.0.ip();
+            cx.input.push(cx.now.instant, client, InputSource::Peer(connection));
+        }
+        true
+    }
+
+    /// Returns true if a peer from the queue of input is to be read. It may have been closed.
+    pub(crate) fn take_postponed(&mut self, connection: ConnectionId) -> bool {
+        let peer = self.peers.get_mut(connection);
+        peer.is_some_and(|peer| mem::take(&mut peer.is_postponed))
+    }
+
     fn read_peer(
         &mut self,
         cx: &mut Context<N>,
@@ -191,6 +218,7 @@ impl<N: Net> TcpRelay<N> {
             }
             Err(_) => return Moved::SourceBroken,
         };
+        cx.input.spend_read(&cx.net, 0, len);
         peer.last_byte = cx.now.instant;
         let pause = cx.server.carried(cx.now, connection, Direction::ToClient, len as u64);
         peer.from_peer.paused_until = pause;

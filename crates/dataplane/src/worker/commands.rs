@@ -68,12 +68,15 @@ impl<N: Net> Worker<N> {
     pub(super) fn hand_in(&mut self, event: Event) {
         let Self { cx, streams, dtls, .. } = self;
         // An Allocate is answered when its last relay socket is open.
-        let since = if let Event::RelayOpened { pending, .. } = &event {
-            cx.server.waits_since(*pending)
+        let (since, opened) = if let Event::RelayOpened { pending, relay, .. } = &event {
+            (cx.server.waits_since(*pending), Some(*relay))
         } else {
-            None
+            (None, None)
         };
         let Some(answer) = cx.server.handle_event(cx.now, event, &mut cx.reply) else { return };
+        if let Some(relay) = opened {
+            cx.own_relays(relay);
+        }
         if let Some(since) = since.filter(|_| !answer.error) {
             // Opening sockets takes most of the time, within this turn.
             let took = cx.net.instant().saturating_since(since);

@@ -199,10 +199,13 @@ impl<N: Net> Worker<N> {
             }
         };
         handover.import().relays.insert(id, renamed);
-        let adopted = renamed.into_iter().flatten().try_for_each(|Renamed { from, to }| {
-            let index = relays.iter().position(|one| one.relay == from).ok_or_else(invalid)?;
-            self.adopt((protocol, to), relays.swap_remove(index))
-        });
+        let adopted: io::Result<()> =
+            renamed.into_iter().flatten().try_for_each(|Renamed { from, to }| {
+                let index = relays.iter().position(|one| one.relay == from).ok_or_else(invalid)?;
+                self.adopt((protocol, to), relays.swap_remove(index))?;
+                self.cx.own_relays(to);
+                Ok(())
+            });
         if let Err(error) = adopted {
             let cx = &mut self.cx;
             cx.observer.warn(cx.now.instant, Condition::RelaySocket, &error);

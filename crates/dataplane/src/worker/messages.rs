@@ -186,6 +186,10 @@ impl<N: Net> Worker<N> {
     pub(super) fn keep(&mut self, departure: Departure, sockets: bool) {
         let (cx, id) = (&mut self.cx, departure.allocation());
         cx.server.take_back(cx.now, departure);
+        let relay = cx.server.relays_of(id).next();
+        if let Some(relay) = relay {
+            cx.own_relays(relay);
+        }
         if !sockets {
             cx.server.end_allocation(cx.now, id, EndReason::SystemExhausted);
         }
@@ -205,6 +209,7 @@ impl<N: Net> Worker<N> {
                 cx.observer.warn(cx.now.instant, Condition::RelaySocket, &error);
                 kept = false;
             }
+            cx.own_relays(to);
         }
         if !kept {
             // Its peers could not be received.

@@ -14,6 +14,8 @@ pub(super) struct Ready {
     listeners: Vec<(SocketId, bool)>,
     /// Relay sockets with datagrams, likewise.
     relays: Vec<(RelayId, bool)>,
+    /// Crowded relay sockets with datagrams.
+    crowded: Vec<RelayId>,
     /// Relay sockets with a filled error queue.
     failed: Vec<RelayId>,
     /// Clients' connections with input, an end or an error.
@@ -26,7 +28,7 @@ pub(super) struct Ready {
     peers: Vec<(ConnectionId, Readiness)>,
     /// Number of events of the last report.
     reported: usize,
-    /// Number of events of all reports, except input of clients' connections alone.
+    /// Number of events of all reports, except input that the fair queue sorts.
     others: usize,
     /// The first event: the kernel reports it again after all others.
     first: Option<u64>,
@@ -42,6 +44,7 @@ impl Ready {
         Self {
             listeners: Vec::with_capacity(capacity),
             relays: Vec::with_capacity(capacity),
+            crowded: Vec::new(),
             failed: Vec::with_capacity(capacity),
             readable: Vec::with_capacity(capacity),
             writable: Vec::with_capacity(capacity),
@@ -61,6 +64,7 @@ impl Ready {
         (self.is_full, self.is_complete) = (false, false);
         self.listeners.clear();
         self.relays.clear();
+        self.crowded.clear();
         self.failed.clear();
         self.readable.clear();
         self.writable.clear();
@@ -69,7 +73,7 @@ impl Ready {
     }
 
     /// Adds an event, in the order of the report.
-    pub(super) fn add(&mut self, event: Event) {
+    pub(super) fn add(&mut self, event: Event, is_crowded: impl FnOnce(RelayId) -> bool) {
         self.reported += 1;
         self.is_full |= self.reported >= SOCKETS_PER_TURN;
         self.is_complete |= self.first == Some(event.token);
@@ -77,18 +81,24 @@ impl Ready {
             return;
         }
         self.first.get_or_insert(event.token);
-        self.others += usize::from(!is_input_of_client(event));
         // Reading returns errors and ends as well.
         let has_input = event.readable || event.error || event.hangup;
         match Token::of(event.token) {
             // Served in every turn.
-            Token::Ring => {}
+            Token::Ring => self.others += 1,
             // A receive call also clears a pending error of the socket.
-            Token::Listener(id) => self.listeners.push((id, true)),
-            Token::Acceptor(index) => self.acceptors.push(index),
+            Token::Listener(id) => {
+                self.listeners.push((id, true));
+                self.others += 1;
+            }
+            Token::Acceptor(index) => {
+                self.acceptors.push(index);
+                self.others += 1;
+            }
             Token::Stream(id) => {
                 if event.writable {
                     self.writable.push(id);
+                    self.others += 1;
                 }
                 if has_input {
                     self.readable.push(id);
@@ -97,14 +107,19 @@ impl Ready {
             Token::Peer(id) => {
                 let readiness = Readiness { readable: has_input, writable: event.writable };
                 self.peers.push((id, readiness));
+                self.others += usize::from(event.writable);
             }
             Token::Relay(relay) => {
-                if event.readable {
+                let is_crowded = event.readable && is_crowded(relay);
+                if is_crowded {
+                    self.crowded.push(relay);
+                } else if event.readable {
                     self.relays.push((relay, true));
                 }
                 if event.error {
                     self.failed.push(relay);
                 }
+                self.others += usize::from(!is_crowded || event.error);
             }
         }
     }
@@ -192,6 +207,11 @@ impl Ready {
         self.writable.get(index).copied()
     }
 
+    /// Returns the `index`-th crowded relay with datagrams.
+    pub(super) fn crowded(&self, index: usize) -> Option<RelayId> {
+        self.crowded.get(index).copied()
+    }
+
     /// Returns the `index`-th connection with a peer: has input, takes output.
     pub(super) fn peer(&self, index: usize) -> Option<(ConnectionId, Readiness)> {
         self.peers.get(index).copied()
@@ -201,11 +221,6 @@ impl Ready {
     pub(super) fn acceptor(&self, index: usize) -> Option<u32> {
         self.acceptors.get(index).copied()
     }
-}
-
-/// Returns true for input of a client's connection, and nothing else.
-const fn is_input_of_client(event: Event) -> bool {
-    matches!(Token::of(event.token), Token::Stream(_)) && !event.writable
 }
 
 #[cfg(test)]
@@ -247,13 +262,17 @@ mod tests {
         assert_eq!(served, [0, 0, 1, 1, 2]);
     }
 
+    /// First relay of a client with many.
+    const CROWDED: u64 = 1000;
+
     /// Events of all reports of one iteration, for a kernel that has these sockets in a ring.
     fn gathered(ring: &[Token], writable: bool) -> (Ready, usize) {
         let (mut ready, mut reports, mut next) = (Ready::new(), 0, 0);
         loop {
             for _ in 0..ring.len().min(SOCKETS_PER_TURN) {
                 let token = ring[next % ring.len()].number();
-                ready.add(Event { token, readable: true, writable, error: false, hangup: false });
+                let event = Event { token, readable: true, writable, error: false, hangup: false };
+                ready.add(event, |relay| relay.0 >= CROWDED);
                 next += 1;
             }
             reports += 1;
@@ -264,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn all_ready_connections_are_gathered_once() {
+    fn all_that_the_fair_queue_sorts_is_gathered_once() {
         let streams = |count: usize| -> Vec<_> {
             (0..count).map(|id| Token::Stream(SocketId(STREAM + id as u32))).collect()
         };
@@ -275,8 +294,14 @@ mod tests {
         let (ready, reports) = gathered(&streams(5000), false);
         let all = REPORTS_PER_TURN * SOCKETS_PER_TURN;
         assert_eq!((ready.readable.len(), reports), (all, REPORTS_PER_TURN));
+        let peers: Vec<_> = (0..900).map(|id| Token::Peer(ConnectionId(id))).collect();
+        assert_eq!(gathered(&peers, false).0.peers.len(), 900);
+        let relays: Vec<_> = (0..900).map(|id| Token::Relay(RelayId(CROWDED + id))).collect();
+        let (ready, _) = gathered(&relays, false);
+        assert_eq!((ready.crowded.len(), ready.relays.len()), (900, 0));
         // Others are served in the order of one report.
         assert_eq!(gathered(&streams(900), true).1, 1);
+        assert_eq!(gathered(&peers, true).1, 1);
         let relays: Vec<_> = (0..900).map(|id| Token::Relay(RelayId(id))).collect();
         let (ready, reports) = gathered(&relays, false);
         assert_eq!((ready.relays.len(), reports), (SOCKETS_PER_TURN, 1));

@@ -1,0 +1,61 @@
+//! Connections whose input waits in the [`InputQueue`](crate::input_queue::InputQueue).
+
+use std::mem;
+
+use control::StreamEnd;
+use turn_types::SocketId;
+
+use super::Streams;
+use crate::context::Context;
+use crate::input_queue::InputSource;
+use crate::io::Net;
+
+impl<N: Net> Streams<N> {
+    /// Charges this iteration for a read of so many bytes.
+    pub(crate) fn spend_read(&mut self, cx: &mut Context<N>, id: SocketId, bytes: usize) {
+        let records = self.table.get_mut(id).map_or(0, |stream| stream.records_read());
+        cx.input.spend_read(&cx.net, records, bytes);
+    }
+
+    /// Serves the input of a connection in a later iteration.
+    pub(crate) fn postpone(&mut self, cx: &mut Context<N>, id: SocketId) {
+        if let Some(stream) = self.table.get_mut(id)
+            && !mem::replace(&mut stream.is_postponed, true)
+        {
+            let client = stream.path.five_tuple.client.0.ip();
+            cx.input.push(cx.now.instant, client, InputSource::Stream(id));
+        }
+    }
+
+    /// Returns true if a connection from the queue is to be served. It may have been closed, and
+    /// another one have its number.
+    pub(crate) fn take_postponed(&mut self, id: SocketId) -> bool {
+        self.table.get_mut(id).is_some_and(|stream| mem::take(&mut stream.is_postponed))
+    }
+
+    /// Postpones a connection that was served and has more, or waits for its input.
+    pub(crate) fn served(&mut self, cx: &mut Context<N>, id: SocketId) {
+        let Some(stream) = self.table.get_mut(id) else { return };
+        if stream.has_input() {
+            self.postpone(cx, id);
+        } else if !stream.is_postponed && mem::take(&mut stream.is_unreported) {
+            self.rewatch_or_close(cx, id);
+        }
+    }
+
+    /// Ignores the kernel's reports of a postponed connection.
+    pub(crate) fn ignore_postponed(&mut self, cx: &mut Context<N>, id: SocketId) {
+        if let Some(stream) = self.table.get_mut(id)
+            && stream.is_postponed
+            && !mem::replace(&mut stream.is_unreported, true)
+        {
+            self.rewatch_or_close(cx, id);
+        }
+    }
+
+    fn rewatch_or_close(&mut self, cx: &mut Context<N>, id: SocketId) {
+        if !self.rewatch(cx, id) {
+            self.close(cx, id, StreamEnd::Broken);
+        }
+    }
+}
