@@ -78,6 +78,16 @@ impl Cache {
         }
     }
 
+    /// The last record of a user, of any age.
+    pub(crate) fn kept(&self, question: &Question) -> Option<&UserRecord> {
+        self.known.peek(question)
+    }
+
+    /// Returns true if the last answer, of any age, was that there is no such user.
+    pub(crate) fn is_unknown(&self, question: &Question) -> bool {
+        self.unknown.peek(question).is_some()
+    }
+
     /// Removes a user from valid and last known answers.
     pub(crate) fn forget(&mut self, question: &Question) {
         self.known.forget(question);
@@ -142,7 +152,13 @@ impl<K: Hash + Eq + Clone, V: Clone> Generations<K, V> {
         self.young.get(key)
     }
 
+    fn peek(&self, key: &K) -> Option<&V> {
+        self.young.get(key).or_else(|| self.old.get(key)).map(|entry| &entry.value)
+    }
+
     fn keep(&mut self, key: K, value: V, kept: Instant) {
+        // An older value would replace this one at its next use.
+        self.old.remove(&key);
         self.put(key, Entry { value, kept, era: self.era });
     }
 
@@ -194,6 +210,17 @@ mod tests {
         }
         assert_eq!(cache.find(now, &1, good_for), None);
         assert!(cache.find(now, &9_999, good_for).is_some());
+    }
+
+    #[test]
+    fn a_value_replaces_an_older_one_of_the_older_half() {
+        let now = Instant::now();
+        let mut cache = Generations::new(4);
+        for (key, value) in [(0, "old"), (1, ""), (2, ""), (0, "new")] {
+            cache.keep(key, value, now);
+        }
+        assert_eq!(cache.peek(&0), Some(&"new"));
+        assert_eq!(cache.find(now, &0, Duration::from_secs(1)), Some("new"));
     }
 
     #[test]

@@ -80,12 +80,24 @@ pub(crate) type Heard = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>
 
 /// Key in the row of a user, which may be anything: operators disable users by an unusable key.
 #[derive(Debug)]
-pub(crate) struct StoredKey(Secret<Option<String>>);
+pub(crate) struct StoredKey(Result<Secret<String>, &'static str>);
+
+/// Reason for a value that is not a text.
+pub(crate) const OF_ANOTHER_TYPE: &str = "the key is of another type than text";
+
+/// Reason for a value that is not there.
+const NO_KEY: &str = "the key is NULL or empty";
 
 impl StoredKey {
-    /// A text in any encoding; `None` for NULL and for values of other types.
+    /// A text in any encoding; `None` for NULL.
     pub(crate) fn new(value: Option<&[u8]>) -> Self {
-        Self(Secret::new(value.map(|bytes| String::from_utf8_lossy(bytes).into_owned())))
+        let text = |bytes| Secret::new(String::from_utf8_lossy(bytes).into_owned());
+        Self(value.map(text).ok_or(NO_KEY))
+    }
+
+    /// A value without a text. `what` is the reason, for operators.
+    pub(crate) const fn unusable(what: &'static str) -> Self {
+        Self(Err(what))
     }
 
     /// Parses the key.
@@ -94,9 +106,9 @@ impl StoredKey {
     /// The value is unusable. The text is the reason, for operators.
     fn md5(&self) -> Result<Secret<[u8; 16]>, &'static str> {
         // Padded where the column has a fixed width.
-        let text = self.0.expose().as_deref().unwrap_or_default().trim_end();
+        let text = self.0.as_ref().map_err(|what| *what)?.expose().trim_end();
         if text.is_empty() {
-            return Err("the key is NULL or empty");
+            return Err(NO_KEY);
         }
         unhex(text).map(Secret::new).ok_or("the key is not 32 hexadecimal digits")
     }

@@ -16,9 +16,10 @@
 //! refresh; `turnpike session end ID` ends them sooner.
 //!
 //! While the store fails, a user whom it has confirmed within [`DirectoryOptions::last_known_for`]
-//! is served without a wait; one look-up at a time tries the store again. An unusable row is not a
-//! failure of the store: its user is refused ([`Answer::Unusable`]). A store that answers other
-//! look-ups does not fail: a missed deadline is overload then.
+//! is served without a wait; one look-up at a time tries the store again, each
+//! [`DirectoryOptions::probe_every`] also while nobody asks. An unusable row is not a failure of the
+//! store: its user is refused ([`Answer::Unusable`]). A store that answers other look-ups does not
+//! fail: a missed deadline is overload then.
 //!
 //! An operator's order about a user makes the directory forget the user ([`Directory::forget`]). An
 //! answer from before the order is never delivered.
@@ -26,10 +27,10 @@
 mod answers;
 mod changes;
 mod late;
+mod outage;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::mem;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -44,9 +45,10 @@ use tokio::time::timeout;
 use self::answers::{Answers, KnownUsers};
 use self::changes::{ChangeCount, Changes};
 use self::late::LateLookups;
+use self::outage::Outage;
 use crate::cache::{Cache, Question, Times};
 use crate::error::StoreError;
-use crate::limits::{IN_FLIGHT_MAX, LOOKUP_DELAY, QUEUE_MAX, QUEUED_MAX};
+use crate::limits::{IN_FLIGHT_MAX, LOOKUP_DELAY, PROBE_EVERY, QUEUE_MAX, QUEUED_MAX};
 use crate::store::{Lookup, UserQuery, UserReader, UserRecord};
 
 /// Answer to a look-up.
@@ -61,7 +63,7 @@ pub enum Answer {
     Unusable(Arc<StoreError>),
     /// The store failed, or missed the deadline.
     Unavailable(Arc<StoreError>),
-    /// The store failed, and has not confirmed the user since the last call of
+    /// The store failed, and has not confirmed the user since its last refusal or the last call of
     /// [`Directory::forget`]: earlier keys are not valid.
     Unconfirmed(Arc<StoreError>),
     /// Too many look-ups wait, or the store answered only other look-ups in time.
@@ -103,6 +105,8 @@ pub struct DirectoryOptions {
     pub store_within: Duration,
     /// Longest wait for a call to the store.
     pub queued_within: Duration,
+    /// Pause between probes of a store that fails.
+    pub probe_every: Duration,
 }
 
 impl Default for DirectoryOptions {
@@ -118,6 +122,7 @@ impl Default for DirectoryOptions {
             // Shorter, with the time in the queue, than the wait of a worker.
             store_within: Duration::from_millis(1400),
             queued_within: QUEUED_MAX,
+            probe_every: PROBE_EVERY,
         }
     }
 }
@@ -194,8 +199,7 @@ impl<T: Send + 'static> Directory<T> {
             waiting_tickets: 0,
             checking: None,
             answered: None,
-            failing: None,
-            is_probing: false,
+            outage: None,
             in_flight: JoinSet::new(),
             late: LateLookups::default(),
             window: Window::new(in_flight_max),
@@ -280,10 +284,8 @@ struct Lookups<T, D> {
     checking: Option<Vec<Question>>,
     /// Time of the last look-up with an answer.
     answered: Option<Instant>,
-    /// Error of a failed last look-up.
-    failing: Option<Arc<StoreError>>,
-    /// A look-up that no ticket waits for tries a failing store again.
-    is_probing: bool,
+    /// Set while the store fails.
+    outage: Option<Outage>,
     in_flight: JoinSet<Done>,
     late: LateLookups,
     window: Window,
@@ -307,11 +309,6 @@ enum Done {
         asked: Instant,
         lookup: Lookup<Option<UserRecord>>,
     },
-    Probe {
-        question: Question,
-        after: ChangeCount,
-        found: Result<Option<UserRecord>, StoreError>,
-    },
 }
 
 impl<T, D: Fn(T, Answer)> Lookups<T, D> {
@@ -333,6 +330,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
                         self.keep(Instant::now(), &question, after, user.as_ref());
                     }
                 }
+                event = outage::next(&mut self.outage) => self.respond(event),
                 job = jobs.recv() => match job {
                     Some(job) => self.queue(job),
                     None => break,
@@ -367,7 +365,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
             let Some(job) = self.queues.iter_mut().find_map(FairQueue::pop) else { return };
             let now = Instant::now();
             if now.saturating_duration_since(job.asked) > self.options.queued_within {
-                let failing = self.failing.clone();
+                let failing = self.outage.as_ref().map(|outage| Arc::clone(&outage.error));
                 let unavailable = |error| self.unavailable(&job.question, error);
                 (self.deliver)(job.ticket, failing.map_or(Answer::Overloaded, unavailable));
             } else {
@@ -404,6 +402,8 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
             self.answer(&question, Answer::Known(user));
             return self.probe(question);
         }
+        // It tests the store, and need not wait for the answer to a probe.
+        self.put_off_probe();
         let within = self.options.store_within;
         let after = self.answers.lock().changes.count();
         let number = self.window.send();
@@ -414,26 +414,6 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
                 Err(_) => Done::Late { question, after, number, asked: now, lookup },
             }
         });
-    }
-
-    /// Tests a failing store by a look-up without a client, one at a time.
-    fn probe(&mut self, question: Question) {
-        if !mem::replace(&mut self.is_probing, true) {
-            let after = self.answers.lock().changes.count();
-            let lookup = self.reader.find(&question.realm, &question.user);
-            let found = within(self.options.store_within, lookup);
-            self.in_flight.spawn(async move {
-                let found = found.await;
-                Done::Probe { question, after, found }
-            });
-        }
-    }
-
-    /// Last confirmed record of a user, while the store fails.
-    fn last_known(&self, now: Instant, question: &Question) -> Option<UserRecord> {
-        self.failing.as_ref()?;
-        let within = self.options.last_known_for;
-        self.answers.lock().cache.last_known(now, question, within)
     }
 
     /// Keeps an answer of the store; returns false when it is from before a change.
@@ -448,20 +428,9 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         let mut kept = self.answers.lock();
         let is_current = kept.changes.is_current(question, after);
         if is_current {
-            kept.cache.keep(now, question.clone(), user);
-            if user.is_some() {
-                kept.changes.confirm(question);
-            }
+            kept.keep(now, question, user);
         }
         is_current
-    }
-
-    /// The store has answered.
-    fn recovered(&mut self, now: Instant) {
-        self.answered = Some(now);
-        if self.failing.take().is_some() {
-            (self.report)(Health::Recovered);
-        }
     }
 
     fn finish(&mut self, done: Result<Done, tokio::task::JoinError>) {
@@ -481,18 +450,6 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
                     self.window.end_late();
                 }
                 self.missed(now, &question, asked);
-            }
-            Ok(Done::Probe { question, after, found }) => {
-                self.is_probing = false;
-                match found {
-                    Ok(user) => {
-                        self.keep(now, &question, after, user.as_ref());
-                    }
-                    Err(StoreError::Row { .. }) => {
-                        self.keep(now, &question, after, None);
-                    }
-                    Err(error) => (self.report)(Health::Failing(Arc::new(error))),
-                }
             }
             // No task is cancelled, so it is a panic of the store, and an answer would be missing.
             Err(error) => std::panic::resume_unwind(error.into_panic()),
@@ -517,35 +474,6 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
             // At most once for each check for changes, and for each order about the user.
             self.look_up(now, question);
         }
-    }
-
-    /// Responds to a late look-up. A store that has answered other look-ups is alive.
-    fn missed(&mut self, now: Instant, question: &Question, asked: Instant) {
-        let is_alive = self.answered.is_some_and(|answered| answered > asked);
-        let late = StoreError::TimedOut { within: self.options.store_within };
-        self.failed(now, question, if is_alive { StoreError::Overloaded } else { late });
-    }
-
-    /// Answers a look-up that failed: by the last known user, if there is one.
-    fn failed(&mut self, now: Instant, question: &Question, error: StoreError) {
-        // A limit of this process is not a failure of the store.
-        if matches!(error, StoreError::Overloaded) {
-            return self.answer(question, Answer::Overloaded);
-        }
-        let error = Arc::new(error);
-        self.failing = Some(Arc::clone(&error));
-        (self.report)(Health::Failing(Arc::clone(&error)));
-        let last = self.last_known(now, question);
-        let answer = last.map_or_else(|| self.unavailable(question, error), Answer::Known);
-        self.answer(question, answer);
-    }
-
-    /// Answer about an unknown user while the store fails.
-    fn unavailable(&self, question: &Question, error: Arc<StoreError>) -> Answer {
-        if self.answers.lock().changes.is_unconfirmed(question) {
-            return Answer::Unconfirmed(error);
-        }
-        Answer::Unavailable(error)
     }
 
     /// Goes on after a check for changes.

@@ -31,6 +31,10 @@ pub(crate) const LOOKUP_DELAY: Duration = Duration::from_millis(100);
 /// deadline of a worker (3 s).
 pub(crate) const QUEUED_MAX: Duration = Duration::from_millis(1500);
 
+/// Pause between probes of a store that fails: earlier keys are valid for a few seconds after an
+/// outage, and a store that starts is not loaded.
+pub(crate) const PROBE_EVERY: Duration = Duration::from_secs(1);
+
 /// Maximum number of concurrent look-ups: several for each connection of a large database pool. The
 /// database bounds the rate. All further look-ups are sorted in the queues.
 pub(crate) const IN_FLIGHT_MAX: usize = 256;
@@ -53,8 +57,8 @@ pub(crate) const CACHE_KNOWN_MAX: usize = 65_536;
 /// evict users.
 pub(crate) const CACHE_UNKNOWN_MAX: usize = 16_384;
 
-/// Maximum number of look-up keys of changed users, about 150 bytes each. A user has two keys, the
-/// name and the hash. Operators change fewer than 8192 users between two outages.
+/// Maximum number of look-up keys of changed users, known users that the store refuses now among
+/// them, about 150 bytes each. A user has two keys, the name and the hash. Operators change fewer than 8192 users between two outages.
 pub(crate) const CHANGED_MAX: usize = 16_384;
 
 /// Realms that a warning names when the configured realm has no users: a line or two.

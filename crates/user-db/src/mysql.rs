@@ -8,7 +8,9 @@ use mysql_async::{
     Conn, Opts, OptsBuilder, Params, Pool, PoolConstraints, PoolOpts, SslOpts, Value,
 };
 
-use crate::coturn::{Called, Changes, CoturnDatabase, Heard, Kept, StoredKey, causes};
+use crate::coturn::{
+    Called, Changes, CoturnDatabase, Heard, Kept, OF_ANOTHER_TYPE, StoredKey, causes,
+};
 use crate::endpoint::Endpoint;
 use crate::error::StoreError;
 use crate::limits::{ONE_AT_A_TIME, REALMS_MAX, SILENT_FOR};
@@ -129,7 +131,8 @@ impl CoturnDatabase for Mysql {
             let found: Result<Option<Value>, _> = self.conn().await?.exec_first(KEY, values).await;
             match found {
                 Ok(Some(Value::Bytes(key))) => Ok(Some(StoredKey::new(Some(&key)))),
-                Ok(key) => Ok(key.map(|_| StoredKey::new(None))),
+                Ok(Some(Value::NULL)) => Ok(Some(StoredKey::new(None))),
+                Ok(key) => Ok(key.map(|_| StoredKey::unusable(OF_ANOTHER_TYPE))),
                 Err(mysql_async::Error::Server(error)) if NO_TEXT_HERE.contains(&error.code) => {
                     Ok(None)
                 }

@@ -16,7 +16,9 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::coturn::{Called, Changes, CoturnDatabase, Heard, Kept, Pause, StoredKey, causes};
+use crate::coturn::{
+    Called, Changes, CoturnDatabase, Heard, Kept, OF_ANOTHER_TYPE, Pause, StoredKey, causes,
+};
 use crate::endpoint::Endpoint;
 use crate::error::StoreError;
 use crate::limits::{CONNECT_WITHIN, REALMS_MAX, SILENT_FOR};
@@ -281,8 +283,11 @@ impl CoturnDatabase for Postgres {
                 found => found.map_err(|error| self.failed(&error))?,
             };
             let Some(row) = rows.first() else { return Ok(None) };
-            let key: Option<&str> = row.try_get(0).map_err(|error| self.failed(&error))?;
-            Ok(Some(StoredKey::new(key.map(str::as_bytes))))
+            let key: Result<Option<&str>, _> = row.try_get(0);
+            Ok(Some(match key {
+                Ok(key) => StoredKey::new(key.map(str::as_bytes)),
+                Err(_) => StoredKey::unusable(OF_ANOTHER_TYPE),
+            }))
         })
     }
 

@@ -13,7 +13,9 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use self::places::Place;
-use crate::coturn::{Called, Changes, CoturnDatabase, Heard, Kept, StoredKey, causes};
+use crate::coturn::{
+    Called, Changes, CoturnDatabase, Heard, Kept, OF_ANOTHER_TYPE, StoredKey, causes,
+};
 use crate::endpoint::Endpoint;
 use crate::error::StoreError;
 use crate::limits::{
@@ -245,6 +247,14 @@ impl Redis {
 /// Error code of Redis for a GET of a list, set or hash.
 const WRONG_TYPE: &str = "WRONGTYPE";
 
+/// Returns true if an access list denies a key, not the command. Redis answers about other keys,
+/// and a client that asks for a denied one must not cause an outage. Names of users of Redis, which
+/// a text about a command has, are without spaces.
+fn is_denied_key(error: &RedisError) -> bool {
+    error.code() == Some("NOPERM")
+        && error.detail().is_some_and(|what| what.contains(" to access "))
+}
+
 fn key_of(realm: &str, name: &str) -> String {
     format!("turn/realm/{realm}/user/{name}/key")
 }
@@ -274,7 +284,12 @@ impl CoturnDatabase for Redis {
             match key {
                 Ok(key) => Ok(key.map(|key| StoredKey::new(Some(&key)))),
                 // A list, set or hash: an error of this user.
-                Err(error) if error.code() == Some(WRONG_TYPE) => Ok(Some(StoredKey::new(None))),
+                Err(error) if error.code() == Some(WRONG_TYPE) => {
+                    Ok(Some(StoredKey::unusable(OF_ANOTHER_TYPE)))
+                }
+                Err(error) if is_denied_key(&error) => {
+                    Ok(Some(StoredKey::unusable("the ACL of Redis denies the key")))
+                }
                 Err(error) => Err(self.failed(&error)),
             }
         })

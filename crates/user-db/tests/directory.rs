@@ -16,10 +16,10 @@ use user_db::{
 
 use crate::support::{TempDir, by_name, user};
 
-const REALM: &str = "example.org";
+pub(crate) const REALM: &str = "example.org";
 
 /// Checks for changes at every look-up, so that no test has to wait.
-const AT_ONCE: DirectoryOptions = DirectoryOptions {
+pub(crate) const AT_ONCE: DirectoryOptions = DirectoryOptions {
     changes_after: Duration::ZERO,
     known_for: Duration::from_secs(3600),
     unknown_for: Duration::from_secs(3600),
@@ -27,16 +27,17 @@ const AT_ONCE: DirectoryOptions = DirectoryOptions {
     last_known_for: Duration::from_secs(3600),
     store_within: Duration::from_secs(3600),
     queued_within: Duration::from_secs(3600),
+    probe_every: Duration::from_secs(3600),
 };
 
-const CLIENT: LookupClient =
+pub(crate) const CLIENT: LookupClient =
     LookupClient { address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), has_allocation: false };
 
 fn start(reader: impl UserReader + 'static) -> (Directory<u32>, Receiver<(u32, Answer)>) {
     start_with(reader, AT_ONCE)
 }
 
-fn start_with(
+pub(crate) fn start_with(
     reader: impl UserReader + 'static,
     options: DirectoryOptions,
 ) -> (Directory<u32>, Receiver<(u32, Answer)>) {
@@ -77,16 +78,16 @@ fn it_sees_users_come_and_go_in_another_process() {
     assert!(matches!(ask(&directory, &answered, 4, "alice"), Answer::Unknown));
 }
 
-fn some_user() -> UserRecord {
+pub(crate) fn some_user() -> UserRecord {
     let keys = UserKeys { md5: Secret::new([1; 16]), sha256: None };
     UserRecord { name: "alice".into(), keys, allocations_max: None }
 }
 
 /// A store whose answers are made by the test, in any order.
 #[derive(Clone, Default)]
-struct Scripted {
+pub(crate) struct Scripted {
     waiting: Arc<Mutex<Vec<Waiting>>>,
-    revision: Arc<AtomicU64>,
+    pub(crate) revision: Arc<AtomicU64>,
 }
 
 /// The name of a look-up, and its answer.
@@ -103,16 +104,23 @@ impl Scripted {
     }
 
     /// Answers the first look-up of this name.
-    fn answer(&self, name: &str, answer: Result<bool, StoreError>) {
+    pub(crate) fn answer(&self, name: &str, answer: Result<bool, StoreError>) {
         let mut waiting = self.waiting.lock().unwrap();
-        let at = waiting.iter().position(|(waiting, _)| **waiting == *name).unwrap();
+        let is_it = |(waiting, reply): &Waiting| **waiting == *name && !reply.is_closed();
+        let at = waiting.iter().position(is_it).unwrap();
         let (name, reply) = waiting.remove(at);
         let user = UserRecord { name, ..some_user() };
         let _ = reply.send(answer.map(|known| known.then_some(user)));
     }
 
+    /// Number of look-ups of this name that were not given up.
+    pub(crate) fn open(&self, name: &str) -> usize {
+        let waiting = self.waiting.lock().unwrap();
+        waiting.iter().filter(|(waiting, reply)| **waiting == *name && !reply.is_closed()).count()
+    }
+
     /// Waits until a look-up of this name has started.
-    fn has_begun(&self, name: &str) {
+    pub(crate) fn has_begun(&self, name: &str) {
         while !self.waiting.lock().unwrap().iter().any(|(waiting, _)| **waiting == *name) {
             std::thread::yield_now();
         }

@@ -4,6 +4,7 @@
 
 mod coturn_servers;
 mod directory;
+mod outages;
 mod sqlite;
 mod support;
 mod unusable_rows;

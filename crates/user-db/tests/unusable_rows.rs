@@ -120,6 +120,56 @@ fn a_user_with_an_unusable_key_in_a_server_is_refused() {
     }
 }
 
+/// A migration that changes the type of the column: the database answers, and no kept key is used.
+#[test]
+fn a_column_of_another_type_is_no_outage() {
+    for (kind, change) in [
+        (DatabaseKind::Postgres, "ALTER TABLE turnusers_lt ALTER hmackey TYPE bigint USING 1"),
+        (
+            DatabaseKind::Mariadb,
+            "UPDATE turnusers_lt SET hmackey = '1'; ALTER TABLE turnusers_lt MODIFY hmackey BIGINT",
+        ),
+    ] {
+        let Some(server) = require(DatabaseServer::start(kind)) else { return };
+        server_editor(&server.url()).unwrap().add(&user("alice", "a password")).unwrap();
+        let world = World::new(server_reader(&server.url()).unwrap());
+        assert!(matches!(world.ask("alice", false), Answer::Known(_)));
+        server.run(change);
+        eventually(change, || world.is_refused("alice", ""));
+        let reports: Vec<_> = world.health.try_iter().collect();
+        assert!(reports.is_empty(), "{kind:?}: {reports:?}");
+    }
+}
+
+/// A denied key concerns one user, who must not bring back the kept answers about others. Without a
+/// right that all look-ups need, the operator has a warning, and known users are served.
+#[test]
+fn a_key_that_redis_denies_is_no_outage_and_a_denied_command_is_one() {
+    let Some(server) = require(DatabaseServer::start(DatabaseKind::Redis)) else { return };
+    let mut editor = server_editor(&server.url()).unwrap();
+    editor.add(&user("alice", "a password")).unwrap();
+    editor.add(&user("bob", "a password")).unwrap();
+    let world = World::new(server_reader(&server.url()).unwrap());
+    for name in ["alice", "bob"] {
+        assert!(matches!(world.ask(name, false), Answer::Known(_)));
+    }
+    server.run("ACL SETUSER default resetkeys ~turn/realm/*/user/bob/key");
+    eventually("the key is denied", || world.is_refused("alice", ""));
+    assert!(matches!(world.ask("bob", false), Answer::Known(_)));
+    let reports: Vec<_> = world.health.try_iter().collect();
+    assert!(reports.is_empty(), "{reports:?}");
+
+    server.run("ACL SETUSER default -get");
+    let mut health = None;
+    eventually("the command is denied", || {
+        assert!(matches!(world.ask("bob", false), Answer::Known(_)), "as last confirmed");
+        health = world.health.try_recv().ok();
+        health.is_some()
+    });
+    let Some(Health::Failing(error)) = health else { panic!("{health:?}") };
+    assert!(error.to_string().contains("'get'"), "{error}");
+}
+
 /// A row that another program has written without the checks of the table.
 #[test]
 fn a_user_with_an_unusable_row_is_refused() {

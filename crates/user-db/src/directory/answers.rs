@@ -3,8 +3,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use stun_wire::{UserName, userhash};
+
 use super::changes::Changes;
-use crate::cache::Cache;
+use crate::cache::{Cache, Question};
+use crate::store::{UserQuery, UserRecord};
 
 /// Cached answers and their state.
 pub(super) struct Answers {
@@ -32,4 +35,39 @@ impl KnownUsers {
     pub(super) fn is_stale(&self, now: Instant, changes_after: Duration) -> bool {
         self.checked.is_none_or(|checked| now.saturating_duration_since(checked) >= changes_after)
     }
+
+    /// Takes an answer of the store. Removes a different earlier answer about the same user, also
+    /// by the other key: the store's last word counts in an outage. A refusal of a kept user is a
+    /// change of the user, and outdates look-ups from before that are late.
+    pub(super) fn keep(&mut self, now: Instant, question: &Question, user: Option<&UserRecord>) {
+        let before = self.cache.kept(question).cloned();
+        let other = other_key(question, user.or(before.as_ref()));
+        let other =
+            other.filter(|other| self.cache.kept(other).is_some_and(|kept| Some(kept) != user));
+        self.cache.keep(now, question.clone(), user);
+        if user.is_some() {
+            self.changes.confirm(question);
+        } else if before.is_some() {
+            self.changes.add(question.clone());
+        }
+        if let Some(other) = other {
+            self.cache.forget(&other);
+            self.changes.add(other);
+        }
+    }
+
+    /// Returns true for a user whom an operator has changed, or the store has refused, since the
+    /// store's last confirmation.
+    pub(super) fn is_refused(&self, question: &Question) -> bool {
+        self.changes.is_unconfirmed(question) || self.cache.is_unknown(question)
+    }
+}
+
+/// The other key of a user: a user has two, the name and the hash.
+fn other_key(question: &Question, user: Option<&UserRecord>) -> Option<Question> {
+    let user = match &question.user {
+        UserQuery::Name(name) => UserQuery::Hash(userhash(name, &question.realm).ok()?),
+        UserQuery::Hash(_) => UserQuery::Name(UserName::form_of(&user?.name).as_ref().into()),
+    };
+    Some(Question { realm: question.realm.clone(), user })
 }
