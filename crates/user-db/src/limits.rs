@@ -58,7 +58,8 @@ pub(crate) const CACHE_KNOWN_MAX: usize = 65_536;
 pub(crate) const CACHE_UNKNOWN_MAX: usize = 16_384;
 
 /// Maximum number of look-up keys of changed users, known users that the store refuses now among
-/// them, about 150 bytes each. A user has two keys, the name and the hash. Operators change fewer than 8192 users between two outages.
+/// them, about 150 bytes each. A user has two keys, the name and the hash. Operators change fewer
+/// than 8192 users between two outages.
 pub(crate) const CHANGED_MAX: usize = 16_384;
 
 /// Realms that a warning names when the configured realm has no users: a line or two.
