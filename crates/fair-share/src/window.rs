@@ -130,16 +130,29 @@ impl Window {
         }
     }
 
+    /// Notes a response whose time tells nothing about the service: it is slow for single clients.
+    pub fn note_one(&mut self, number: QuestionNumber) {
+        self.answered = self.answered.max(Some(number));
+    }
+
     /// Notes a missed deadline. `in_flight` includes the question. Returns true if the question is
     /// late until [`end_late`](Self::end_late), false if it is [lost](Self::is_lost), which does
     /// not show that the service is slow.
     #[must_use]
     pub fn miss(&mut self, number: QuestionNumber, in_flight: usize) -> bool {
-        let is_late = !self.is_lost(number);
+        let is_late = self.miss_one(number);
         if is_late {
-            self.late += 1;
             self.fail(in_flight);
         }
+        is_late
+    }
+
+    /// Notes a missed deadline of a client for which the service hangs: the size remains. Returns
+    /// the same as [`miss`](Self::miss).
+    #[must_use]
+    pub fn miss_one(&mut self, number: QuestionNumber) -> bool {
+        let is_late = !self.is_lost(number);
+        self.late += usize::from(is_late);
         is_late
     }
 

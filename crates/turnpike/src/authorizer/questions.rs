@@ -4,6 +4,7 @@
 mod in_flight;
 #[cfg(test)]
 mod neighbours;
+mod slow_accounts;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -75,7 +76,6 @@ pub(super) struct OpenQuestion {
     pub(super) request: AuthorizationRequest,
     number: QuestionNumber,
     asked: Instant,
-    opened: Instant,
 }
 
 /// A question that is not sent.
@@ -148,14 +148,14 @@ impl Questions {
         });
         let WaitingQuestion { request, asked, .. } = next?;
         let number = in_flight.open(&request.applicant, now);
-        Some(Ok(OpenQuestion { request, number, asked, opened: now }))
+        Some(Ok(OpenQuestion { request, number, asked }))
     }
 
     /// Releases the slot of a question, with or without a decision.
     pub(super) fn close(&self, question: OpenQuestion, now: Instant) -> AuthorizationRequest {
-        let OpenQuestion { request, number, opened, .. } = question;
+        let OpenQuestion { request, number, .. } = question;
         let State { in_flight, pause, .. } = &mut *self.lock();
-        in_flight.close(number, now.saturating_duration_since(opened));
+        in_flight.close(number, now);
         *pause = Pause::default();
         request
     }
@@ -189,7 +189,7 @@ impl Questions {
         let since = self.since_start(now);
         let State { in_flight, waiting, .. } = &mut *self.lock();
         waiting.charge(since, &claimant(&request.applicant), HANGS_DELAY);
-        let lost = in_flight.miss(number);
+        let lost = in_flight.miss(number, now);
         (request, number, lost)
     }
 

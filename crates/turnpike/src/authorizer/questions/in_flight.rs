@@ -8,6 +8,7 @@ use fair_share::{Claimant, QuestionNumber, Share, Slots, Supply, USERS, Window, 
 use tokio::sync::oneshot;
 use turn_proto::Applicant;
 
+use super::slow_accounts::SlowAccounts;
 use crate::authorizer::kept::claimant;
 
 /// Maximum number of open questions, each with a connection, without overtaken ones. With an answer
@@ -27,6 +28,10 @@ pub(super) const ACCOUNT_SHARE: u32 = 8;
 /// questions.
 const ADDRESS_SHARE: u32 = 2;
 
+/// Part of the window for all slow accounts together, as a divisor. The same part of the overtaken
+/// questions.
+const SLOW_SHARE: u32 = 2;
+
 /// Number of probes before their interval grows: the service may hang for the clients of many
 /// addresses, and each probe is of another address.
 const PROBES_MIN: u32 = 16;
@@ -38,20 +43,26 @@ const PROBE_EVERY_MAX: Duration = Duration::from_secs(2);
 /// Questions that the service has, with a connection each.
 ///
 /// An unanswered question is overtaken if a later question has an answer and it is older than
-/// [`Window::hangs_after`]: the service hangs for this question only. Overtaken questions do not
-/// use the window: clients of the same network do not wait for them.
+/// [`Window::hangs_after`], or if a later question has a quick answer and it is older than
+/// [`SlowAccounts::slow_after`]: the service hangs for this question only. Overtaken questions do
+/// not use the window: clients of the same network do not wait for them.
+///
+/// Slow accounts have a part of the window and of the overtaken questions, with shares of its own,
+/// and others the remaining slots.
 #[derive(Debug)]
 pub(super) struct InFlight {
     /// Shares of prompt and late questions.
-    open: Slots,
+    open: Tables,
     /// Shares of overtaken questions.
-    overtaken: Slots,
+    overtaken: Tables,
+    /// Accounts for which the service is slow.
+    accounts: SlowAccounts,
     /// Number of open questions that the service answers promptly.
     window: Window,
     /// Open questions before their deadlines.
-    prompt: BTreeMap<QuestionNumber, PromptQuestion>,
+    prompt: BTreeMap<QuestionNumber, SentQuestion>,
     /// Overtaken questions before their deadlines.
-    hanging: BTreeMap<QuestionNumber, Share>,
+    hanging: BTreeMap<QuestionNumber, SentQuestion>,
     /// Open questions past their deadlines, the oldest first.
     late: VecDeque<LateQuestion>,
     /// Number of probes since the last response.
@@ -60,10 +71,20 @@ pub(super) struct InFlight {
 
 /// An open question with its slot.
 #[derive(Debug)]
-struct PromptQuestion {
+struct SentQuestion {
     applicant: Applicant,
     opened: Instant,
     share: Share,
+    /// True for an account that was slow before.
+    is_slow: bool,
+}
+
+/// A question without its slot.
+#[derive(Debug)]
+struct EndedQuestion {
+    applicant: Applicant,
+    opened: Instant,
+    was_slow: bool,
 }
 
 /// A late question with its slot.
@@ -71,8 +92,52 @@ struct PromptQuestion {
 struct LateQuestion {
     number: QuestionNumber,
     share: Share,
+    is_slow: bool,
     /// Sender whose drop stops the wait.
     _wait: oneshot::Sender<()>,
+}
+
+/// Shares of slow accounts, and those of others.
+#[derive(Debug)]
+struct Tables {
+    slow: Slots,
+    others: Slots,
+}
+
+impl Tables {
+    fn new(capacity: u32) -> Self {
+        let slots = || Slots::new(&USERS, capacity, system_hasher());
+        Self { slow: slots(), others: slots() }
+    }
+
+    const fn of(&self, is_slow: bool) -> &Slots {
+        if is_slow { &self.slow } else { &self.others }
+    }
+
+    const fn of_mut(&mut self, is_slow: bool) -> &mut Slots {
+        if is_slow { &mut self.slow } else { &mut self.others }
+    }
+
+    const fn held(&self) -> u32 {
+        self.slow.held() + self.others.held()
+    }
+
+    /// Number of entries of an account in both.
+    fn held_by_account(&self, claimant: &Claimant<'_>) -> u32 {
+        self.slow.held_by_account(claimant) + self.others.held_by_account(claimant)
+    }
+
+    /// The part of a supply for slow accounts, or all of it for others. Slow accounts that have
+    /// only late questions get one more, as a service gets one that is silent.
+    fn supply(&self, is_slow: bool, has_slow: bool, whole: Supply) -> Supply {
+        if !is_slow {
+            return whole;
+        }
+        let capacity = (whole.capacity / SLOW_SHARE).max(1);
+        let free = capacity.saturating_sub(self.slow.held()).max(u32::from(!has_slow));
+        let free = whole.free.min(free);
+        Supply { free, capacity }
+    }
 }
 
 /// Decides for a waiting question whether it may be open.
@@ -81,8 +146,9 @@ pub(super) type MayOpen<'a> = &'a mut dyn FnMut(&Applicant) -> bool;
 impl InFlight {
     pub(super) fn new() -> Self {
         Self {
-            open: Slots::new(&USERS, OPEN_MAX, system_hasher()),
-            overtaken: Slots::new(&USERS, OVERTAKEN_MAX, system_hasher()),
+            open: Tables::new(OPEN_MAX),
+            overtaken: Tables::new(OVERTAKEN_MAX),
+            accounts: SlowAccounts::new(),
             window: Window::new(OPEN_MAX as usize),
             prompt: BTreeMap::new(),
             hanging: BTreeMap::new(),
@@ -99,36 +165,51 @@ impl InFlight {
         mut pop: impl FnMut(MayOpen<'_>) -> Option<T>,
     ) -> Option<T> {
         self.overtake(now);
-        self.choose_by_share(&mut pop).or_else(|| self.choose_probe(now, &mut pop))
+        self.choose_by_share(now, &mut pop).or_else(|| self.choose_probe(now, &mut pop))
     }
 
     /// Moves overtaken questions from the window. A question remains in the window if its client
     /// has a full share of the overtaken questions.
     fn overtake(&mut self, now: Instant) {
-        let Self { open, overtaken, window, prompt, hanging, .. } = self;
-        let after = window.hangs_after();
-        // The first questions are the oldest.
-        let hangs = prompt.iter().take_while(|(number, question)| {
-            window.is_lost(**number) && now.saturating_duration_since(question.opened) >= after
-        });
+        let Self { window, accounts, prompt, .. } = self;
+        let (hangs_after, slow_after) = (window.hangs_after(), accounts.slow_after());
+        let is_overtaken = |number: QuestionNumber, question: &SentQuestion| {
+            let age = now.saturating_duration_since(question.opened);
+            let is_slow =
+                slow_after.is_some_and(|after| age >= after) && accounts.is_overtaken(number);
+            is_slow || window.is_lost(number) && age >= hangs_after
+        };
+        let hangs = prompt.iter().filter(|(number, question)| is_overtaken(**number, question));
         let numbers: Vec<_> = hangs.map(|(number, _)| *number).collect();
+        let Self { open, overtaken, accounts, prompt, hanging, .. } = self;
         for number in numbers {
-            let free = OVERTAKEN_MAX.saturating_sub(overtaken.held());
-            let supply = Supply { free, capacity: OVERTAKEN_MAX };
             let Some(question) = prompt.get(&number) else { continue };
+            accounts.unanswered(
+                &question.applicant,
+                now.saturating_duration_since(question.opened),
+                now,
+            );
+            let is_slow = question.is_slow;
+            let free = OVERTAKEN_MAX.saturating_sub(overtaken.held());
+            let supply = overtaken.supply(is_slow, true, Supply { free, capacity: OVERTAKEN_MAX });
             let claimant = claimant(&question.applicant);
-            if has_share(overtaken, &claimant, supply) {
-                hanging.insert(number, overtaken.keep(&claimant));
+            if has_share(overtaken.of(is_slow), &claimant, supply) {
+                let share = overtaken.of_mut(is_slow).keep(&claimant);
                 if let Some(question) = prompt.remove(&number) {
-                    open.release(question.share);
+                    open.of_mut(is_slow).release(question.share);
+                    hanging.insert(number, SentQuestion { share, ..question });
                 }
             }
         }
     }
 
     /// Takes a waiting question within the window and the shares of its client.
-    fn choose_by_share<T>(&mut self, pop: &mut impl FnMut(MayOpen<'_>) -> Option<T>) -> Option<T> {
-        let Self { open, window, prompt, .. } = self;
+    fn choose_by_share<T>(
+        &mut self,
+        now: Instant,
+        pop: &mut impl FnMut(MayOpen<'_>) -> Option<T>,
+    ) -> Option<T> {
+        let Self { open, accounts, window, prompt, .. } = self;
         let free = window.size().saturating_sub(prompt.len());
         let [free, capacity] =
             [free, window.whole_size()].map(|slots| u32::try_from(slots).unwrap_or(u32::MAX));
@@ -137,12 +218,15 @@ impl InFlight {
         if supply.free == 0 {
             return None;
         }
+        let has_slow = prompt.values().any(|question| question.is_slow);
         let mut is_held_back = false;
         // The first questions may be of accounts whose others are open.
         let next = pop(&mut |applicant| {
             let claimant = claimant(applicant);
-            is_held_back |= !networks_have_share(open, &claimant, supply);
-            has_share(open, &claimant, supply)
+            let is_slow = accounts.has(applicant, now);
+            let (slots, supply) = (open.of(is_slow), open.supply(is_slow, has_slow, supply));
+            is_held_back |= !networks_have_share(slots, &claimant, supply);
+            has_share(slots, &claimant, supply)
         });
         if is_held_back {
             // All clients may have one address, or be in one network.
@@ -160,26 +244,32 @@ impl InFlight {
         now: Instant,
         pop: &mut impl FnMut(MayOpen<'_>) -> Option<T>,
     ) -> Option<T> {
-        let Self { open, overtaken, window, prompt, probes, .. } = self;
+        let Self { open, overtaken, accounts, window, prompt, probes, .. } = self;
         if open.held() >= OPEN_MAX {
             return None;
         }
-        let newest = prompt.last_key_value().map(|(_, question)| question.opened);
+        // Questions of slow accounts hang, as is known.
+        let newest = prompt.values().rev().find(|question| !question.is_slow);
+        let newest = newest.map(|question| question.opened);
         let factor = 1_u32.checked_shl(probes.saturating_sub(PROBES_MIN)).unwrap_or(u32::MAX);
         let every = window.hangs_after().saturating_mul(factor).min(PROBE_EVERY_MAX);
         if newest.is_some_and(|newest| now.saturating_duration_since(newest) < every) {
             return None;
         }
+        let has_none = |applicant: &Applicant| {
+            let claimant = claimant(applicant);
+            open.held_by_account(&claimant) + overtaken.held_by_account(&claimant) == 0
+        };
         let next = pop(&mut |applicant| {
             let claimant = claimant(applicant);
-            open.held_by(&claimant) + overtaken.held_by(&claimant) == 0
+            let held = open.others.held_by(&claimant) + overtaken.others.held_by(&claimant);
+            held == 0 && !accounts.has(applicant, now)
         });
         // All clients may have one address.
+        let next = next
+            .or_else(|| pop(&mut |applicant| has_none(applicant) && !accounts.has(applicant, now)));
         let next = match next {
-            None if newest.is_none() => pop(&mut |applicant| {
-                let claimant = claimant(applicant);
-                open.held_by_account(&claimant) + overtaken.held_by_account(&claimant) == 0
-            }),
+            None if prompt.is_empty() => pop(&mut |applicant| has_none(applicant)),
             next => next,
         }?;
         *probes = probes.saturating_add(u32::from(newest.is_some()));
@@ -189,22 +279,31 @@ impl InFlight {
     /// Opens a question.
     pub(super) fn open(&mut self, applicant: &Applicant, now: Instant) -> QuestionNumber {
         let number = self.window.send();
-        let share = self.open.keep(&claimant(applicant));
+        let is_slow = self.accounts.has(applicant, now);
+        let share = self.open.of_mut(is_slow).keep(&claimant(applicant));
         let applicant = applicant.clone();
-        self.prompt.insert(number, PromptQuestion { applicant, opened: now, share });
+        self.prompt.insert(number, SentQuestion { applicant, opened: now, share, is_slow });
         number
     }
 
-    /// Releases the slot of an answered question that was opened `time` ago.
-    pub(super) fn close(&mut self, number: QuestionNumber, time: Duration) {
+    /// Releases the slot of an answered question.
+    pub(super) fn close(&mut self, number: QuestionNumber, now: Instant) {
         let in_flight = self.in_flight_with(number);
-        self.release(number);
-        // A response to an overtaken question counts: it shows if the service is slow for most.
-        self.window.note(number, time, in_flight);
+        let Some(EndedQuestion { applicant, opened, was_slow }) = self.remove(number) else {
+            return;
+        };
+        let time = now.saturating_duration_since(opened);
+        let is_slow = self.accounts.answered(&applicant, number, time, now);
+        if is_slow && was_slow {
+            self.window.note_one(number);
+        } else {
+            // A response to an overtaken question counts: it shows if the service is slow for most.
+            self.window.note(number, time, in_flight);
+        }
         self.probes = 0;
         let Self { open, window, late, .. } = self;
         while let Some(lost) = late.pop_front_if(|late| window.is_lost(late.number)) {
-            open.release(lost.share);
+            open.of_mut(lost.is_slow).release(lost.share);
             window.end_late();
         }
     }
@@ -212,21 +311,34 @@ impl InFlight {
     /// Releases the slot of a question that failed.
     pub(super) fn fail(&mut self, number: QuestionNumber) {
         let in_flight = self.in_flight_with(number);
-        self.release(number);
+        self.remove(number);
         self.window.fail(in_flight);
     }
 
     /// Notes a missed deadline. A late question keeps its slot until
     /// [`close_late`](Self::close_late), or until it is lost. The returned receiver then fails.
-    pub(super) fn miss(&mut self, number: QuestionNumber) -> oneshot::Receiver<()> {
+    pub(super) fn miss(&mut self, number: QuestionNumber, now: Instant) -> oneshot::Receiver<()> {
         let (_wait, lost) = oneshot::channel();
-        let is_late = self.window.miss(number, self.in_flight_with(number));
+        let in_flight = self.in_flight_with(number);
+        let sent = self.prompt.get(&number).or_else(|| self.hanging.get(&number));
+        let mut was_slow = false;
+        if let Some(SentQuestion { applicant, opened, is_slow, .. }) = sent {
+            was_slow = *is_slow;
+            self.accounts.unanswered(applicant, now.saturating_duration_since(*opened), now);
+        }
+        let is_late = if was_slow {
+            self.window.miss_one(number)
+        } else {
+            self.window.miss(number, in_flight)
+        };
         match self.prompt.remove(&number) {
-            Some(PromptQuestion { share, .. }) if is_late => {
-                self.late.push_back(LateQuestion { number, share, _wait });
+            Some(SentQuestion { share, is_slow, .. }) if is_late => {
+                self.late.push_back(LateQuestion { number, share, is_slow, _wait });
             }
-            Some(PromptQuestion { share, .. }) => self.open.release(share),
-            None => self.release(number),
+            Some(SentQuestion { share, is_slow, .. }) => {
+                self.open.of_mut(is_slow).release(share);
+            }
+            None => drop(self.remove(number)),
         }
         lost
     }
@@ -235,7 +347,7 @@ impl InFlight {
     pub(super) fn close_late(&mut self, number: QuestionNumber) {
         let position = self.late.iter().position(|late| late.number == number);
         if let Some(late) = position.and_then(|position| self.late.remove(position)) {
-            self.open.release(late.share);
+            self.open.of_mut(late.is_slow).release(late.share);
             self.window.end_late();
         }
     }
@@ -245,13 +357,15 @@ impl InFlight {
         self.prompt.len() + usize::from(self.hanging.contains_key(&number))
     }
 
-    fn release(&mut self, number: QuestionNumber) {
-        if let Some(question) = self.prompt.remove(&number) {
-            self.open.release(question.share);
-        }
-        if let Some(share) = self.hanging.remove(&number) {
-            self.overtaken.release(share);
-        }
+    /// Removes a question before its deadline, and releases its slot.
+    fn remove(&mut self, number: QuestionNumber) -> Option<EndedQuestion> {
+        let (question, tables) = match self.prompt.remove(&number) {
+            Some(question) => (question, &mut self.open),
+            None => (self.hanging.remove(&number)?, &mut self.overtaken),
+        };
+        let SentQuestion { applicant, opened, share, is_slow } = question;
+        tables.of_mut(is_slow).release(share);
+        Some(EndedQuestion { applicant, opened, was_slow: is_slow })
     }
 }
 

@@ -8,14 +8,19 @@ use turn_types::ClientAddr;
 use super::tests::request;
 use super::*;
 
+mod slow_accounts;
+
 /// Number of ticks in a second, before the deadline of a question, and between two searches of the
 /// queue without another event.
 const TICKS: u32 = 100;
 const DEADLINE: u32 = 3 * TICKS;
 const WATCH_EVERY: u32 = TICKS / 10;
 
-/// Clients with accounts that are named for the behaviour of the service. Hanging accounts have one
-/// question at a time.
+/// Time before the service answers questions of slow accounts, in ticks.
+const SLOW: u32 = DEADLINE / 10 * 9;
+
+/// Clients with accounts that are named for the behaviour of the service. Hanging and slow accounts
+/// have one question at a time.
 struct Neighbours {
     questions: Questions,
     now: Instant,
@@ -24,10 +29,12 @@ struct Neighbours {
     hangs_for: u32,
     /// Time before the service answers prompt questions, in ticks.
     answers_after: u32,
+    /// Responds at random times, with this mean.
+    is_random: Option<Random>,
     /// Open and late questions with their ages.
     open: Vec<(OpenQuestion, u32)>,
     late: Vec<(QuestionNumber, u32, oneshot::Receiver<()>)>,
-    /// Hanging accounts with a waiting or open question.
+    /// Hanging and slow accounts with a waiting or open question.
     pending: BTreeSet<String>,
     /// Largest number of open and late questions.
     open_max: usize,
@@ -37,6 +44,7 @@ struct Neighbours {
 }
 
 /// Generator with a fixed seed.
+#[derive(Debug)]
 struct Random(u64);
 
 impl Random {
@@ -46,16 +54,21 @@ impl Random {
     }
 }
 
-/// Number of questions with and without a response.
+/// Number of questions with and without a response, and of those that waited for half a second.
 #[derive(Debug, Default)]
 struct Outcomes {
     served: u32,
     refused: u32,
+    waited: u32,
 }
 
 impl Outcomes {
     fn percent(&self) -> u32 {
         100 * self.served / (self.served + self.refused).max(1)
+    }
+
+    fn percent_soon(&self) -> u32 {
+        100 * self.served.saturating_sub(self.waited) / (self.served + self.refused).max(1)
     }
 }
 
@@ -67,6 +80,7 @@ impl Neighbours {
             tick: 0,
             hangs_for,
             answers_after: 3,
+            is_random: None,
             open: Vec::new(),
             late: Vec::new(),
             pending: BTreeSet::new(),
@@ -109,9 +123,20 @@ impl Neighbours {
     }
 
     fn push_hanging(&mut self, number: u32, address: [u8; 4]) {
-        let account = format!("hanging {number}");
+        self.push_as("hanging", number, address);
+    }
+
+    fn push_as(&mut self, kind: &str, number: u32, address: [u8; 4]) {
+        let account = format!("{kind} {number}");
         if self.pending.insert(account.clone()) {
             self.push(&account, address);
+        }
+    }
+
+    fn is_due(&mut self, age: u32, answers_after: u32) -> bool {
+        match &mut self.is_random {
+            Some(random) => random.below(answers_after as usize) == 0,
+            None => age >= answers_after,
         }
     }
 
@@ -127,14 +152,21 @@ impl Neighbours {
     fn advance(&mut self) {
         let mut is_due = self.tick.is_multiple_of(WATCH_EVERY) || self.tick.is_multiple_of(5);
         for (question, age) in std::mem::take(&mut self.open) {
-            let hangs = question.request.applicant.account.starts_with("hanging");
+            let account = &question.request.applicant.account;
+            let hangs = account.starts_with("hanging");
+            let answers_after = match account.strip_prefix("slow ") {
+                // Not all in one moment.
+                Some(number) => SLOW + number.parse::<u32>().map_or(0, |number| number * 7 % 20),
+                None => self.answers_after,
+            };
             if hangs && age >= DEADLINE {
                 let (request, number, lost) = self.questions.miss(question, self.now);
                 self.late.push((number, age, lost));
                 self.pending.remove(&*request.applicant.account);
                 is_due = true;
-            } else if !hangs && age >= self.answers_after {
+            } else if !hangs && self.is_due(age, answers_after) {
                 let request = self.questions.close(question, self.now);
+                self.pending.remove(&*request.applicant.account);
                 if let Some(outcomes) = self.outcomes(&request.applicant.account) {
                     outcomes.served += 1;
                 }
@@ -154,7 +186,13 @@ impl Neighbours {
         });
         while let Some(next) = is_due.then(|| self.questions.take(self.now)).flatten() {
             match next {
-                Ok(question) => self.open.push((question, 0)),
+                Ok(question) => {
+                    let has_waited = self.now - question.asked >= Duration::from_millis(500);
+                    if let Some(outcomes) = self.outcomes(&question.request.applicant.account) {
+                        outcomes.waited += u32::from(has_waited);
+                    }
+                    self.open.push((question, 0));
+                }
                 Err(dropped) => self.dropped(dropped),
             }
         }
@@ -279,22 +317,21 @@ fn a_service_that_is_slow_for_all_is_not_flooded() {
             questions.push(request, now);
         }
         while let Some(next) = questions.take(now) {
-            open.extend(next.ok());
+            open.extend(next.ok().map(|question| (question, now)));
         }
         if round >= 1000 {
             largest = largest.max(open.len());
         }
         now += Duration::from_millis(50);
-        let overdue = |question: &OpenQuestion| now - question.opened >= Duration::from_secs(3);
         for index in (0..open.len()).rev() {
-            if overdue(&open[index]) {
-                let (_, number, _) = questions.miss(open.remove(index), now);
+            if now - open[index].1 >= Duration::from_secs(3) {
+                let (_, number, _) = questions.miss(open.remove(index).0, now);
                 questions.close_late(number);
             }
         }
         if !open.is_empty() {
             let index = random.below(open.len());
-            questions.close(open.swap_remove(index), now);
+            questions.close(open.swap_remove(index).0, now);
         }
     }
     assert!(largest <= 16, "{largest}");

@@ -1,0 +1,210 @@
+//! Memory of accounts for which the service is slow, although it answers others quickly.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::{Duration, Instant};
+
+use fair_share::QuestionNumber;
+use turn_proto::Applicant;
+
+/// Maximum number of slow accounts: some 300 KiB. The account that was added first makes room. With
+/// all questions open for a second each, that is after 16 s.
+const SLOW_ACCOUNTS_MAX: usize = 4096;
+
+/// Time for which an account is slow after its latest slow answer.
+const SLOW_FOR: Duration = Duration::from_secs(45);
+
+/// Time of a slow answer, as a multiple of the time of quick answers. With exponential times one of
+/// ten answers takes longer.
+const SLOW_AFTER: u32 = 8;
+
+/// Smallest time of a slow answer: longer than pauses of threads and networks within one site.
+const SLOW_AFTER_MIN: Duration = Duration::from_millis(20);
+
+/// Step of the time of quick answers from zero.
+const QUICK_STEP: Duration = Duration::from_micros(30);
+
+/// Accounts with slow answers. These may be most of all answers: the limit follows the quickest
+/// quarter, and further slow answers of an account do not count while later questions are answered
+/// quickly.
+#[derive(Debug)]
+pub(super) struct SlowAccounts {
+    accounts: HashMap<u64, SlowAccount>,
+    /// Their keys, the first added first.
+    order: VecDeque<u64>,
+    /// Quarter of response times that is below; `None` before the first response.
+    quick: Option<Duration>,
+    /// The latest question with a quick answer.
+    quickest: Option<QuestionNumber>,
+    hasher: RandomState,
+}
+
+#[derive(Debug)]
+struct SlowAccount {
+    /// Time of the answer, or the age of the question without one.
+    took: Duration,
+    until: Instant,
+}
+
+impl SlowAccounts {
+    pub(super) fn new() -> Self {
+        Self {
+            accounts: HashMap::new(),
+            order: VecDeque::new(),
+            quick: None,
+            quickest: None,
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// Age from which a question is slow; `None` before the first response.
+    pub(super) fn slow_after(&self) -> Option<Duration> {
+        self.quick.map(|quick| (quick * SLOW_AFTER).max(SLOW_AFTER_MIN))
+    }
+
+    /// Returns true for an account with a slow answer of late. The present limit counts: if the
+    /// service has become slow for all, earlier answers are slow no more.
+    pub(super) fn has(&self, applicant: &Applicant, now: Instant) -> bool {
+        let account = self.accounts.get(&self.key(applicant));
+        account.is_some_and(|account| now < account.until && self.is_slow(account.took))
+    }
+
+    /// Notes an answer. Returns true if it is slow.
+    pub(super) fn answered(
+        &mut self,
+        applicant: &Applicant,
+        number: QuestionNumber,
+        took: Duration,
+        now: Instant,
+    ) -> bool {
+        let is_slow = self.is_slow(took);
+        if !(is_slow && self.is_overtaken(number) && self.has(applicant, now)) {
+            self.adapt(took);
+        }
+        if is_slow {
+            self.note(applicant, took, now);
+        } else {
+            self.quickest = self.quickest.max(Some(number));
+        }
+        is_slow
+    }
+
+    /// Returns true for a question that was sent before one with a quick answer.
+    pub(super) fn is_overtaken(&self, number: QuestionNumber) -> bool {
+        self.quickest.is_some_and(|quickest| number < quickest)
+    }
+
+    /// Notes a question without an answer so far, if it is old enough to be slow.
+    pub(super) fn unanswered(&mut self, applicant: &Applicant, age: Duration, now: Instant) {
+        if self.quick.is_none() || self.is_slow(age) {
+            self.note(applicant, age, now);
+        }
+    }
+
+    fn is_slow(&self, took: Duration) -> bool {
+        self.slow_after().is_some_and(|after| took >= after)
+    }
+
+    /// Moves the quarter by a thirteenth up, or a fifth down, which is three times as far.
+    fn adapt(&mut self, took: Duration) {
+        let quick = self.quick.unwrap_or(took);
+        self.quick = Some(if took > quick {
+            (quick + quick / 13 + QUICK_STEP).min(took)
+        } else {
+            (quick * 4 / 5).max(took)
+        });
+    }
+
+    fn note(&mut self, applicant: &Applicant, took: Duration, now: Instant) {
+        // Two are considered for each that is added.
+        for _ in 0..2 {
+            let Some(first) = self.order.pop_front() else { break };
+            if self.accounts.get(&first).is_some_and(|account| now < account.until) {
+                self.order.push_back(first);
+            } else {
+                self.accounts.remove(&first);
+            }
+        }
+        let (key, until) = (self.key(applicant), now + SLOW_FOR);
+        if self.accounts.insert(key, SlowAccount { took, until }).is_some() {
+            return;
+        }
+        self.order.push_back(key);
+        if self.order.len() > SLOW_ACCOUNTS_MAX
+            && let Some(first) = self.order.pop_front()
+        {
+            self.accounts.remove(&first);
+        }
+    }
+
+    /// A hash under a secret seed: no account can choose the key of another.
+    fn key(&self, applicant: &Applicant) -> u64 {
+        self.hasher.hash_one((&*applicant.realm, &*applicant.account))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fair_share::Window;
+
+    use super::super::tests::request;
+    use super::*;
+
+    /// Notes the answer to the latest question.
+    fn answer(accounts: &mut SlowAccounts, window: &mut Window, name: &str, took: Duration) {
+        let number = window.send();
+        accounts.answered(&request(name, 1).applicant, number, took, Instant::now());
+    }
+
+    #[test]
+    fn most_answers_may_be_of_slow_accounts() {
+        let (mut accounts, mut window) = (SlowAccounts::new(), Window::new(8));
+        let [fast, slow] = [5, 2700].map(Duration::from_millis);
+        for round in 0..500_u32 {
+            // An overtaken question is numbered before.
+            let number = window.send();
+            answer(&mut accounts, &mut window, "fast", fast);
+            for _ in 0..10 {
+                let account = request(&format!("slow {}", round % 50), 1).applicant;
+                accounts.answered(&account, number, slow, Instant::now());
+            }
+        }
+        let now = Instant::now();
+        assert!(accounts.slow_after().is_some_and(|after| after < Duration::from_millis(200)));
+        assert!(accounts.has(&request("slow 1", 2).applicant, now));
+        assert!(!accounts.has(&request("fast", 1).applicant, now));
+        assert!(!accounts.has(&request("slow 1", 1).applicant, now + SLOW_FOR + SLOW_FOR));
+        assert_eq!(accounts.order.len(), 50);
+    }
+
+    #[test]
+    fn a_service_that_becomes_slow_has_no_slow_accounts() {
+        let (mut accounts, mut window) = (SlowAccounts::new(), Window::new(8));
+        for took in [5, 1000].map(Duration::from_millis) {
+            for number in 0..200 {
+                answer(&mut accounts, &mut window, &format!("account {}", number % 20), took);
+            }
+        }
+        let now = Instant::now();
+        assert!((0..20).all(|number| {
+            !accounts.has(&request(&format!("account {number}"), 1).applicant, now)
+        }));
+    }
+
+    #[test]
+    fn their_number_is_bounded() {
+        let (mut accounts, now) = (SlowAccounts::new(), Instant::now());
+        for number in 0..3 * SLOW_ACCOUNTS_MAX {
+            let account = request(&number.to_string(), 1).applicant;
+            accounts.unanswered(&account, Duration::from_secs(3), now);
+        }
+        assert_eq!(accounts.order.len(), SLOW_ACCOUNTS_MAX);
+        assert_eq!(accounts.accounts.len(), SLOW_ACCOUNTS_MAX);
+        let last = request("last", 1).applicant;
+        for round in 0..3 * SLOW_ACCOUNTS_MAX {
+            let later = now + SLOW_FOR * 2 + Duration::from_nanos(round as u64);
+            accounts.unanswered(&last, Duration::from_secs(3), later);
+        }
+        assert_eq!(accounts.accounts.len(), 1);
+    }
+}
