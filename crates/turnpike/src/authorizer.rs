@@ -2,7 +2,7 @@
 //! questions and go on; each is a task of its own, and their number is bounded.
 
 use std::ops::RangeInclusive;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
@@ -24,6 +24,7 @@ use crate::failure::{Failure, OrFail as _, Result};
 
 mod answer;
 mod kept;
+mod known;
 mod outage;
 mod owed;
 mod questions;
@@ -31,6 +32,7 @@ mod questions;
 pub(crate) use self::answer::Limits;
 use self::answer::NoAnswer;
 use self::kept::KeptAnswers;
+use self::known::KnownClient;
 use self::outage::Outage;
 use self::owed::{Added, OwedAnswer, OwedAnswers};
 use self::questions::{DroppedQuestion, OpenQuestion, Questions};
@@ -39,6 +41,10 @@ use self::questions::{DroppedQuestion, OpenQuestion, Questions};
 /// keeps its slot: the service may still work on it, and 128 questions of 0.9 s each take as long.
 /// A late response shows that the service is alive.
 const LATE_FOR: Duration = Duration::from_secs(120);
+
+/// Part of the time for an answer in which the service answers promptly, as a divisor. A question
+/// that is older, without any answer since, is a reason to ask about a known client.
+const PROMPTLY: u32 = 3;
 
 /// Interval of the search for questions that have waited too long, or that may be open because
 /// those before them hang.
@@ -58,6 +64,9 @@ const SERVER_ERRORS: RangeInclusive<u16> = 500..=599;
 
 /// Largest body of an answer, in bytes: a few limits.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
+
+/// Decision of the service, or its absence.
+type Response = std::result::Result<Authorization, NoAnswer>;
 
 /// The authorizer of a configuration. Called within the runtime on which it will ask.
 pub(crate) fn start(
@@ -89,6 +98,7 @@ pub(crate) fn start(
             keep_for: wanted.keep_for.get(),
             kept: Mutex::new(KeptAnswers::new()),
             outage: Outage::default(),
+            known: KnownClient::default(),
             owed: OwedAnswers::new(),
             is_settling: AtomicBool::new(false),
             when_silent: when_silent.clone(),
@@ -134,6 +144,8 @@ struct Asking {
     keep_for: Duration,
     kept: Mutex<KeptAnswers>,
     outage: Outage,
+    /// A client about which the service has answered.
+    known: KnownClient,
     /// Clients that were served without an answer.
     owed: OwedAnswers,
     /// True while a task asks about them.
@@ -202,17 +214,17 @@ impl Asking {
         let applicant = question.request.applicant.clone();
         let opened = Clock::instant();
         let mut response = pin!(self.ask(&applicant));
-        match tokio::time::timeout(self.answer_within, &mut response).await {
-            Ok(Err(failure @ (NoAnswer::Failed(_) | NoAnswer::Busy))) if !self.is_silent() => {
+        match self.wait(&applicant, response.as_mut()).await {
+            Some(Err(failure @ (NoAnswer::Failed(_) | NoAnswer::Busy))) if !self.is_silent() => {
                 return self.put_back(question, failure).await;
             }
-            Ok(response) => {
+            Some(response) => {
                 let answer = self.judge(&applicant, response);
                 let request = self.questions.close(question, Instant::now());
                 self.post(&request, answer);
                 return self.open_waiting();
             }
-            Err(_) => {}
+            None => {}
         }
         let silence = NoAnswer::Silent(HttpError::TooSlow.to_string());
         let answer = self.judge(&applicant, Err(silence));
@@ -236,6 +248,48 @@ impl Asking {
         }
         self.questions.close_late(late);
         self.open_waiting();
+    }
+
+    /// Waits for a response until the deadline.
+    async fn wait(
+        self: &Arc<Self>,
+        applicant: &Applicant,
+        mut response: Pin<&mut impl Future<Output = Response>>,
+    ) -> Option<Response> {
+        let promptly = self.answer_within / PROMPTLY;
+        if let Ok(response) = tokio::time::timeout(promptly, &mut response).await {
+            if response.is_ok() {
+                self.known.note(applicant);
+            }
+            return Some(response);
+        }
+        self.ask_about_known();
+        tokio::time::timeout(self.answer_within - promptly, response).await.ok()
+    }
+
+    /// Asks about a known client, beside the window, if the service has answered nothing of late:
+    /// an answer shows that it hangs for single clients only.
+    fn ask_about_known(self: &Arc<Self>) {
+        let promptly = self.answer_within / PROMPTLY;
+        // An older answer would be too old at the deadline of the open question.
+        let is_answered = move |asking: &Self| asking.outage.has_answered_within(promptly / 2);
+        if is_answered(self) {
+            return;
+        }
+        let Some((applicant, pause)) = self.known.take(Instant::now(), promptly) else { return };
+        let asking = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            if is_answered(&asking) {
+                return asking.known.end(None);
+            }
+            let asked = tokio::time::timeout(asking.answer_within, asking.ask(&applicant)).await;
+            let answer = asked.ok().and_then(Result::ok);
+            asking.known.end(Some(answer.is_some()));
+            if let Some(answer) = answer {
+                asking.judge(&applicant, Ok(answer));
+            }
+        });
     }
 
     /// Closes sessions that `authorizer.when_silent` has permitted since the question was `opened`,
@@ -362,11 +416,7 @@ impl Asking {
     }
 
     /// Decision of a response to a question, or of its absence.
-    fn judge(
-        &self,
-        applicant: &Applicant,
-        response: std::result::Result<Authorization, NoAnswer>,
-    ) -> Authorization {
+    fn judge(&self, applicant: &Applicant, response: Response) -> Authorization {
         let is_alive = || self.outage.has_answered_within(self.answer_within);
         match response {
             Ok(answer) => {
@@ -408,7 +458,7 @@ impl Asking {
         }
     }
 
-    async fn ask(&self, applicant: &Applicant) -> std::result::Result<Authorization, NoAnswer> {
+    async fn ask(&self, applicant: &Applicant) -> Response {
         let headers: Vec<_> =
             self.header.iter().map(|value| ("authorization", value.as_str())).collect();
         let body = answer::question(applicant);
@@ -444,31 +494,4 @@ fn is_of(record: &AllocationRecord, applicant: &Applicant, opened: turn_types::I
 }
 
 #[cfg(test)]
-mod tests {
-    use turn_types::{ClientAddr, Instant, Transport};
-
-    use super::*;
-
-    #[test]
-    fn who_is_denied_late_may_have_moved() {
-        let before = AllocationRecord::sample();
-        let applicant = Applicant {
-            realm: before.realm.clone(),
-            user: before.user.clone(),
-            account: before.account.clone(),
-            transport: before.five_tuple.transport,
-            client: before.five_tuple.client,
-        };
-        let [opened, created] = [10, 11].map(|second| Instant::ZERO + Duration::from_secs(second));
-        assert!(is_of(&before, &applicant, opened), "at the same address");
-        let mut other = before.clone();
-        other.five_tuple.client = ClientAddr(([198, 51, 100, 1], 4000).into());
-        other.five_tuple.transport = Transport::Tcp;
-        assert!(!is_of(&AllocationRecord { created, ..other.clone() }, &applicant, opened));
-        let moved = AllocationRecord { has_moved: true, ..other };
-        assert!(!is_of(&moved, &applicant, opened), "an earlier one, which the service permitted");
-        let moved = AllocationRecord { created, ..moved };
-        assert!(is_of(&moved, &applicant, opened));
-        assert!(!is_of(&AllocationRecord { realm: "another".into(), ..moved }, &applicant, opened));
-    }
-}
+mod tests;
