@@ -19,7 +19,7 @@ impl Wake for Awake {
     fn wake(&self) {}
 }
 
-/// A service that denies all at once, but hangs for accounts named `hanging`, and for all while
+/// A service that denies all immediately, but hangs for accounts named `hanging`, and for all while
 /// `hangs` is set.
 async fn start_service(hangs: Arc<AtomicBool>) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -134,6 +134,9 @@ async fn a_service_that_hangs_for_those_who_ask_is_no_outage() {
         tokio::time::sleep(Duration::from_millis(100)).await;
         scene.read();
     }
+    // More clients wait than have a slot.
+    let denied = scene.ask("denied", 201);
+    assert_ne!(scene.answer(denied).await, Authorization::Unavailable);
     let served = scene.answers.values().filter(|answer| **answer == Authorization::Unavailable);
     assert_eq!(served.count(), 0, "of {}", scene.answers.len());
     assert!(scene.answers.values().any(|answer| *answer == Authorization::Overloaded));
