@@ -1,11 +1,13 @@
 //! Input of connections and of crowded relays, within the time that an iteration has for it.
 
+use std::mem;
+
 use turn_types::{ConnectionId, RelayId, SocketId};
 
 use super::Worker;
 use crate::input_queue::InputSource;
 use crate::io::Net;
-use crate::limits::{INPUT_PER_CONNECTION, SOCKETS_SENT_EARLY};
+use crate::limits::{INPUT_PER_CONNECTION, SOCKETS_SENT_EARLY, WAITING_REPORTED};
 use crate::stream::ReadNext;
 use crate::tcp_relay::Readiness;
 
@@ -45,6 +47,7 @@ impl<N: Net> Worker<N> {
 
     /// Serves so many sources of the queue, each once, while this iteration has time.
     fn serve_postponed(&mut self, number: usize) {
+        let mut has_output = false;
         for _ in 0..number {
             if !self.cx.input.has_time(&self.cx.net) {
                 break;
@@ -54,6 +57,7 @@ impl<N: Net> Worker<N> {
                 InputSource::Stream(id) => {
                     if self.streams.take_postponed(id) {
                         self.reread_stream(id);
+                        has_output = true;
                     }
                 }
                 InputSource::Peer(id) => {
@@ -62,6 +66,10 @@ impl<N: Net> Worker<N> {
                     }
                 }
                 InputSource::Relay(relay) => {
+                    if mem::take(&mut has_output) {
+                        // Responses to others do not wait for a crowd.
+                        self.send_gathered();
+                    }
                     if self.cx.sockets.take_postponed_relay(&self.cx.net, relay) {
                         self.read_crowded(relay);
                     }
@@ -71,9 +79,10 @@ impl<N: Net> Worker<N> {
         while let Some(source) = self.cx.input.pop_added() {
             match source {
                 InputSource::Stream(id) => self.streams.ignore_postponed(&mut self.cx, id),
-                InputSource::Relay(relay) => {
+                InputSource::Relay(relay) if self.cx.input.len() > WAITING_REPORTED => {
                     self.cx.sockets.ignore_postponed_relay(&self.cx.net, relay);
                 }
+                InputSource::Relay(_) => {}
                 // Ignored since it waits.
                 InputSource::Peer(_) => {}
             }
