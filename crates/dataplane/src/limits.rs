@@ -104,14 +104,14 @@ pub const SOCKETS_SENT_EARLY: usize = 4;
 /// turn before it repeats these.
 pub const SOCKETS_PER_TURN: usize = 32;
 
-/// Relays of one address that are served in the order of the kernel's reports. Further relays of
-/// the address, and of networks with many, are served in the fair order of the input of
-/// connections: as many busy relays would delay all others by milliseconds.
+/// Relays of one address that are served as the kernel reports them. Further relays of the address,
+/// and of networks with many, are served in the fair order of the input of connections: hundreds of
+/// busy relays would delay all others by milliseconds.
 pub const RELAYS_OUT_OF_ORDER: u64 = 32;
 
-/// Number of waiting sources up to which the kernel reports input of the relays among them again:
-/// the reports of one iteration have room for four times as many, and cost less than two changes
-/// of interest for each relay.
+/// Number of waiting sources up to which the kernel reports input of the relays among them again. A
+/// quarter of the reports of one iteration: these cost less than two changes of interest for each
+/// relay.
 pub const WAITING_REPORTED: usize = REPORTS_PER_TURN * SOCKETS_PER_TURN / 4;
 
 /// Receive and send buffer of a relay socket in bytes, at most. It carries one client's media, and

@@ -118,7 +118,7 @@ impl<N: Net> Sockets<N> {
         self.relays.get_mut(relay)?.postpone()
     }
 
-    /// Returns true if a relay from the queue of input is to be served. It may have been closed.
+    /// Returns true if a relay from the queue of input is open, and may be served.
     pub(crate) fn take_postponed_relay(&mut self, net: &N, relay: RelayId) -> bool {
         let Some(socket) = self.relays.get_mut(relay) else { return false };
         if socket.resume() {

@@ -273,7 +273,7 @@ impl Slots {
     }
 
     /// Use of a client before a further entry, in entries of a single address: a network with the
-    /// weight of 16 addresses has the use of one address with 16 times as many entries.
+    /// weight of 16 addresses, and 32 entries, has the use of one address with two entries.
     #[must_use]
     pub fn entries_before(&self, newcomer: &Claimant<'_>) -> u64 {
         self.whole_use(&newcomer.nodes(self.levels, &self.hasher), 0)

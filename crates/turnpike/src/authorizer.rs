@@ -267,8 +267,8 @@ impl Asking {
         tokio::time::timeout(self.answer_within - promptly, response).await.ok()
     }
 
-    /// Asks about a known client, beside the window, if the service has answered nothing of late:
-    /// an answer shows that it hangs for single clients only.
+    /// Repeats the question about a known client, outside the window, if there were no answers of
+    /// late: an answer shows that the service hangs for single clients only.
     fn ask_about_known(self: &Arc<Self>) {
         let promptly = self.answer_within / PROMPTLY;
         // An older answer would be too old at the deadline of the open question.

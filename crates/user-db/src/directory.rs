@@ -402,7 +402,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
             self.answer(&question, Answer::Known(user));
             return self.probe(question);
         }
-        // It tests the store, and need not wait for the answer to a probe.
+        // It tests the store, and replaces a probe.
         self.put_off_probe();
         let within = self.options.store_within;
         let after = self.answers.lock().changes.count();

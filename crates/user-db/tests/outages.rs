@@ -41,7 +41,7 @@ impl Outage {
         this
     }
 
-    /// Begins an outage.
+    /// Starts an outage.
     fn fail(&self) {
         self.store.revision.fetch_add(1, Ordering::Relaxed);
         let late = StoreError::TimedOut { within: Duration::ZERO };

@@ -175,7 +175,7 @@ impl<N: Net> TcpRelay<N> {
         true
     }
 
-    /// Returns true if a peer from the queue of input is to be read. It may have been closed.
+    /// Returns true if a peer from the queue of input is connected, and may be read.
     pub(crate) fn take_postponed(&mut self, connection: ConnectionId) -> bool {
         let peer = self.peers.get_mut(connection);
         peer.is_some_and(|peer| mem::take(&mut peer.is_postponed))

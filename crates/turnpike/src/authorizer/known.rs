@@ -1,5 +1,6 @@
-//! A client about which the service has answered promptly. It is asked about again while questions
-//! of others have no answer: whether the service is silent for all, or hangs for these clients.
+//! A client about which the service has answered promptly. While questions of others are open, the
+//! question about the client is repeated, to learn if the service is silent for all, or hangs for
+//! some clients.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,7 +27,7 @@ struct State {
 
 impl KnownClient {
     /// Notes a client with a prompt answer. An earlier one remains while the service answers about
-    /// it: nobody can choose the client by asking last.
+    /// it: no client takes the place by a later question.
     pub(super) fn note(&self, applicant: &Applicant) {
         let mut state = self.lock();
         if state.is_doubtful || state.applicant.is_none() {

@@ -32,7 +32,7 @@ async fn start_service(hangs: Arc<AtomicBool>) -> u16 {
     port
 }
 
-/// Answers the questions of one connection.
+/// Serves one connection.
 async fn deny(mut stream: TcpStream, hangs: Arc<AtomicBool>) {
     let mut read = Vec::new();
     while stream.read_buf(&mut read).await.is_ok_and(|bytes| bytes > 0) {

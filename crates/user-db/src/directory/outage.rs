@@ -1,5 +1,5 @@
 //! Outage of a store: its last error, and probes. A probe is a look-up without a client. The first
-//! success is the end of the outage, also while nobody asks: until then, earlier keys are valid.
+//! success is the end of the outage, also without log-ins: until then, earlier keys are valid.
 //!
 //! There is one probe at a time. A look-up sent to the store tests the store as well, and replaces
 //! the probe, which may be before it in a queue of the store. The thread polls the probe itself,
@@ -131,7 +131,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         self.failed(now, question, if is_alive { StoreError::Overloaded } else { late });
     }
 
-    /// Answers a look-up that failed: by the last known user, if there is one.
+    /// Responds to a look-up that failed: by the last known user, if there is one.
     pub(super) fn failed(&mut self, now: Instant, question: &Question, error: StoreError) {
         // A limit of this process is not a failure of the store.
         if matches!(error, StoreError::Overloaded) {

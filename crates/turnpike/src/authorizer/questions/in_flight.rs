@@ -47,8 +47,7 @@ const PROBE_EVERY_MAX: Duration = Duration::from_secs(2);
 /// [`SlowAccounts::slow_after`]: the service hangs for this question only. Overtaken questions do
 /// not use the window: clients of the same network do not wait for them.
 ///
-/// Slow accounts have a part of the window and of the overtaken questions, with shares of its own,
-/// and others the remaining slots.
+/// Slow accounts share a part of the window and of the overtaken questions among themselves.
 #[derive(Debug)]
 pub(super) struct InFlight {
     /// Shares of prompt and late questions.

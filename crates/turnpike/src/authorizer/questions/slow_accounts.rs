@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fair_share::QuestionNumber;
 use turn_proto::Applicant;
 
-/// Maximum number of slow accounts: some 300 KiB. The account that was added first makes room. With
+/// Maximum number of slow accounts: some 300 KiB. The account that was added first is removed. With
 /// all questions open for a second each, that is after 16 s.
 const SLOW_ACCOUNTS_MAX: usize = 4096;
 
