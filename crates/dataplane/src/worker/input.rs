@@ -131,11 +131,12 @@ impl<N: Net> Worker<N> {
     pub(super) fn serve_rereads(&mut self) {
         let Self { cx, streams, tcp_relay, .. } = self;
         tcp_relay.resume(cx, streams);
+        let some_wait = !self.cx.input.is_empty();
         for id in self.streams.take_rereads() {
-            if self.cx.input.has_time(&self.cx.net) {
-                self.reread_stream(id);
-            } else {
+            if some_wait || !self.cx.input.has_time(&self.cx.net) {
                 self.streams.postpone(&mut self.cx, id);
+            } else {
+                self.reread_stream(id);
             }
         }
     }
