@@ -32,7 +32,7 @@ mod questions;
 pub(crate) use self::answer::Limits;
 use self::answer::NoAnswer;
 use self::kept::KeptAnswers;
-use self::known::KnownClient;
+use self::known::KnownClients;
 use self::outage::Outage;
 use self::owed::{Added, OwedAnswer, OwedAnswers};
 use self::questions::{DroppedQuestion, OpenQuestion, Questions};
@@ -43,7 +43,7 @@ use self::questions::{DroppedQuestion, OpenQuestion, Questions};
 const LATE_FOR: Duration = Duration::from_secs(120);
 
 /// Part of the time for an answer in which the service answers promptly, as a divisor. A question
-/// that is older, without any answer since, is a reason to ask about a known client.
+/// that is older, without any answer since, is a reason to ask about known clients.
 const PROMPTLY: u32 = 3;
 
 /// Interval of the search for questions that have waited too long, or that may be open because
@@ -98,7 +98,7 @@ pub(crate) fn start(
             keep_for: wanted.keep_for.get(),
             kept: Mutex::new(KeptAnswers::new()),
             outage: Outage::default(),
-            known: KnownClient::default(),
+            known: KnownClients::default(),
             owed: OwedAnswers::new(),
             is_settling: AtomicBool::new(false),
             when_silent: when_silent.clone(),
@@ -144,8 +144,8 @@ struct Asking {
     keep_for: Duration,
     kept: Mutex<KeptAnswers>,
     outage: Outage,
-    /// A client about which the service has answered.
-    known: KnownClient,
+    /// Clients about which the service has answered.
+    known: KnownClients,
     /// Clients that were served without an answer.
     owed: OwedAnswers,
     /// True while a task asks about them.
@@ -214,14 +214,18 @@ impl Asking {
         let applicant = question.request.applicant.clone();
         let opened = Clock::instant();
         let mut response = pin!(self.ask(&applicant));
-        match self.wait(&applicant, response.as_mut()).await {
+        let response_in_time = self.wait(&applicant, response.as_mut()).await;
+        if matches!(response_in_time, Some(Err(NoAnswer::Failed(_) | NoAnswer::Busy))) {
+            self.ask_about_known();
+        }
+        match response_in_time {
             Some(Err(failure @ (NoAnswer::Failed(_) | NoAnswer::Busy))) if !self.is_silent() => {
                 return self.put_back(question, failure).await;
             }
             Some(response) => {
                 let answer = self.judge(&applicant, response);
                 let request = self.questions.close(question, Instant::now());
-                self.post(&request, answer);
+                self.post_in_place(&request, answer, opened);
                 return self.open_waiting();
             }
             None => {}
@@ -257,18 +261,21 @@ impl Asking {
         mut response: Pin<&mut impl Future<Output = Response>>,
     ) -> Option<Response> {
         let promptly = self.answer_within / PROMPTLY;
-        if let Ok(response) = tokio::time::timeout(promptly, &mut response).await {
-            if response.is_ok() {
-                self.known.note(applicant);
+        let response = match tokio::time::timeout(promptly, &mut response).await {
+            Ok(response) => response,
+            Err(_) => {
+                self.ask_about_known();
+                tokio::time::timeout(self.answer_within - promptly, response).await.ok()?
             }
-            return Some(response);
+        };
+        if response.is_ok() {
+            self.known.note(applicant);
         }
-        self.ask_about_known();
-        tokio::time::timeout(self.answer_within - promptly, response).await.ok()
+        Some(response)
     }
 
-    /// Repeats the question about a known client, outside the window, if there were no answers of
-    /// late: an answer shows that the service hangs for single clients only.
+    /// Repeats questions about known clients, outside the window, if there were no answers of late:
+    /// an answer shows that the service is silent for single clients only.
     fn ask_about_known(self: &Arc<Self>) {
         let promptly = self.answer_within / PROMPTLY;
         // An older answer would be too old at the deadline of the open question.
@@ -276,20 +283,32 @@ impl Asking {
         if is_answered(self) {
             return;
         }
-        let Some((applicant, pause)) = self.known.take(Instant::now(), promptly) else { return };
+        let Some((clients, pause)) = self.known.take(Instant::now(), promptly) else { return };
         let asking = Arc::clone(self);
         tokio::spawn(async move {
             tokio::time::sleep(pause).await;
-            if is_answered(&asking) {
-                return asking.known.end(None);
+            if !is_answered(&asking) {
+                let mut open = JoinSet::new();
+                for client in clients {
+                    open.spawn(Arc::clone(&asking).ask_about(client));
+                }
+                while open.join_next().await.is_some_and(|answered| !answered.unwrap_or(false)) {}
+                open.detach_all();
             }
-            let asked = tokio::time::timeout(asking.answer_within, asking.ask(&applicant)).await;
-            let answer = asked.ok().and_then(Result::ok);
-            asking.known.end(Some(answer.is_some()));
-            if let Some(answer) = answer {
-                asking.judge(&applicant, Ok(answer));
-            }
+            asking.known.end();
         });
+    }
+
+    /// Repeats the question about a known client. Returns true with an answer in time.
+    async fn ask_about(self: Arc<Self>, applicant: Applicant) -> bool {
+        let asked = tokio::time::timeout(self.answer_within, self.ask(&applicant)).await;
+        let answer = asked.ok().and_then(Result::ok);
+        let is_answered = answer.is_some();
+        match answer {
+            Some(answer) => drop(self.judge(&applicant, Ok(answer))),
+            None => self.known.forget(&applicant),
+        }
+        is_answered
     }
 
     /// Closes sessions that `authorizer.when_silent` has permitted since the question was `opened`,

@@ -4,12 +4,11 @@
 mod places;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redis::RedisError;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{AsyncCommands as _, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _};
-use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use self::places::Place;
@@ -56,8 +55,9 @@ fn is_encrypted(info: &ConnectionInfo) -> bool {
 pub(crate) struct Redis {
     url: ServerUrl,
     client: Client,
-    /// Connects again by itself.
-    manager: OnceCell<ConnectionManager>,
+    /// Connects again by itself, except after a failed login. `None`: not used yet, or since a
+    /// failure.
+    manager: Mutex<Option<ConnectionManager>>,
 }
 
 impl Redis {
@@ -75,12 +75,12 @@ impl Redis {
         let client = client.map_err(|error| {
             url.failed(format_args!("the URL cannot be understood: {}", causes(&error)))
         })?;
-        Ok(Self { url, client, manager: OnceCell::new() })
+        Ok(Self { url, client, manager: Mutex::new(None) })
     }
 
     /// Carries out changes that subscribers hear of.
     pub(crate) async fn publish(&self, changes: &[Publication]) -> Result<(), StoreError> {
-        let mut manager = self.manager().await?;
+        let mut manager = self.manager()?;
         let mut pipe = redis::pipe();
         for change in changes {
             match change {
@@ -103,10 +103,14 @@ impl Redis {
     }
 
     fn failed(&self, error: &RedisError) -> StoreError {
+        if !error.is_io_error() {
+            // Perhaps of the login: the manager would repeat the error for ever.
+            *self.lock() = None;
+        }
         self.url.failed(format_args!("{}", causes(error)))
     }
 
-    async fn manager(&self) -> Result<ConnectionManager, StoreError> {
+    fn manager(&self) -> Result<ConnectionManager, StoreError> {
         let config = || {
             ConnectionManagerConfig::new()
                 .set_min_delay(PAUSE_MIN)
@@ -115,10 +119,17 @@ impl Redis {
                 .set_connection_timeout(Some(CONNECT_WITHIN))
                 .set_response_timeout(Some(EDIT_WITHIN))
         };
-        let made = self
-            .manager
-            .get_or_try_init(|| async { self.client.get_connection_manager_lazy(config()) });
-        made.await.cloned().map_err(|error| self.failed(&error))
+        let mut manager = self.lock();
+        if let Some(manager) = &*manager {
+            return Ok(manager.clone());
+        }
+        let made = self.client.get_connection_manager_lazy(config());
+        let made = made.map_err(|error| self.url.failed(format_args!("{}", causes(&error))))?;
+        Ok(manager.insert(made).clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<ConnectionManager>> {
+        self.manager.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Users whose keys fit a pattern. SCAN, as KEYS stops the server for all others.
@@ -146,7 +157,7 @@ impl Redis {
 
     /// One step over the keys that fit a pattern: the next cursor, 0 at the end, and some keys.
     async fn step(&self, cursor: u64, pattern: &str) -> Result<(u64, Vec<Vec<u8>>), StoreError> {
-        let mut manager = self.manager().await?;
+        let mut manager = self.manager()?;
         let mut scan = redis::cmd("SCAN");
         scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(SCAN_COUNT);
         scan.query_async(&mut manager).await.map_err(|error| self.failed(&error))
@@ -154,7 +165,7 @@ impl Redis {
 
     /// The rows of a key; of a set `most` or more.
     async fn rows_at(&self, place: &Place, most: u32) -> Result<Vec<Row>, StoreError> {
-        let mut manager = self.manager().await?;
+        let mut manager = self.manager()?;
         let got: Result<Vec<Row>, RedisError> = async {
             Ok(match place.table {
                 Table::Secrets | Table::AllowedPeers | Table::DeniedPeers => {
@@ -194,13 +205,13 @@ impl Redis {
     }
 
     async fn run(&self, command: redis::Cmd) -> Result<(), StoreError> {
-        let mut manager = self.manager().await?;
+        let mut manager = self.manager()?;
         let done: Result<redis::Value, _> = command.query_async(&mut manager).await;
         done.map(drop).map_err(|error| self.failed(&error))
     }
 
     async fn set(self: Arc<Self>, user: Kept, only: &'static str) -> Result<bool, StoreError> {
-        let mut manager = self.manager().await?;
+        let mut manager = self.manager()?;
         let set: Option<String> = redis::cmd("SET")
             .arg(key_of(&user.realm, &user.name))
             .arg(user.key.expose())
@@ -234,7 +245,7 @@ impl Redis {
 
     /// Returns whether the server sends events of keys that are set, deleted or expire.
     async fn sends_events(&self) -> bool {
-        let Ok(mut manager) = self.manager().await else { return false };
+        let Ok(mut manager) = self.manager() else { return false };
         let asked = redis::cmd("CONFIG").arg("GET").arg("notify-keyspace-events").to_owned();
         // An access list may refuse it: then nothing is known.
         let answer: Result<Vec<String>, _> = asked.query_async(&mut manager).await;
@@ -279,7 +290,7 @@ fn escaped(text: &str) -> String {
 impl CoturnDatabase for Redis {
     fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<StoredKey>> {
         Box::pin(async move {
-            let mut manager = self.manager().await?;
+            let mut manager = self.manager()?;
             let key: Result<Option<Vec<u8>>, _> = manager.get(key_of(&realm, &name)).await;
             match key {
                 Ok(key) => Ok(key.map(|key| StoredKey::new(Some(&key)))),
@@ -305,7 +316,7 @@ impl CoturnDatabase for Redis {
 
     fn delete(self: Arc<Self>, realm: String, name: String) -> Called<bool> {
         Box::pin(async move {
-            let mut manager = self.manager().await?;
+            let mut manager = self.manager()?;
             let deleted: Result<u64, _> = manager.del(key_of(&realm, &name)).await;
             deleted.map(|count| count > 0).map_err(|error| self.failed(&error))
         })

@@ -170,6 +170,31 @@ fn a_key_that_redis_denies_is_no_outage_and_a_denied_command_is_one() {
     assert!(error.to_string().contains("'get'"), "{error}");
 }
 
+/// The server logs in again by itself after failed logins.
+#[test]
+fn a_login_to_redis_that_failed_is_repeated() {
+    let Some(server) = require(DatabaseServer::start(DatabaseKind::Redis)) else { return };
+    server_editor(&server.url()).unwrap().add(&user("alice", "a password")).unwrap();
+    server.run("ACL SETUSER turn on >secret ~* &* +@all");
+    let url = format!("{}&user=turn&pass=secret", server.url());
+    let world = World::new(server_reader(&url).unwrap());
+    assert!(matches!(world.ask("alice", false), Answer::Known(_)));
+    server.run("ACL SETUSER turn off");
+    server.run("CLIENT KILL USER turn");
+    let mut logins = 0;
+    eventually("some logins fail", || {
+        assert!(matches!(world.ask("alice", false), Answer::Known(_)), "as last confirmed");
+        logins +=
+            world.health.try_iter().filter(|health| matches!(health, Health::Failing(_))).count();
+        logins >= 3
+    });
+    server.run("ACL SETUSER turn on");
+    eventually("the server logs in again", || {
+        world.ask("alice", false);
+        world.health.try_iter().any(|health| matches!(health, Health::Recovered))
+    });
+}
+
 /// A row that another program has written without the checks of the table.
 #[test]
 fn a_user_with_an_unusable_row_is_refused() {

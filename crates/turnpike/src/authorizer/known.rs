@@ -1,65 +1,101 @@
-//! A client about which the service has answered promptly. While questions of others are open, the
-//! question about the client is repeated, to learn if the service is silent for all, or hangs for
-//! some clients.
+//! Clients about which the service has answered. While questions of others have no answer, those
+//! about some of these clients are repeated, to learn if the service is silent for all.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use turn_proto::Applicant;
 
-/// Shortest interval between two of these questions.
+/// Number of known clients, each with an account of its own. The chosen ones are rarely all of one
+/// user, for whose accounts the service hangs.
+const KNOWN_MAX: usize = 32;
+
+/// Number of known clients that are asked about together.
+const TOGETHER_MAX: usize = 4;
+
+/// Shortest interval between questions about known clients.
 const EVERY: Duration = Duration::from_secs(1);
 
+/// While the table is full, one of so many answers about other accounts replaces a known client:
+/// neither the first clients nor the latest ones have all places.
+const REPLACED_BY: u64 = 16;
+
 #[derive(Debug, Default)]
-pub(super) struct KnownClient(Mutex<State>);
+pub(super) struct KnownClients(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    applicant: Option<Applicant>,
-    /// True if the last question about the client had no answer: the next client with a prompt
-    /// answer takes its place.
-    is_doubtful: bool,
-    /// True while a question about the client waits or is open.
+    clients: Vec<Applicant>,
+    /// True while questions about clients are open, without an answer so far.
     is_asked: bool,
-    /// Time of the last question about the client.
+    /// Time of the last questions.
     asked: Option<Instant>,
+    /// Source of random numbers: hashes of a counter under a secret seed.
+    hasher: RandomState,
+    numbers: u64,
 }
 
-impl KnownClient {
-    /// Notes a client with a prompt answer. An earlier one remains while the service answers about
-    /// it: no client takes the place by a later question.
+impl State {
+    fn random(&mut self, below: u64) -> u64 {
+        self.numbers += 1;
+        self.hasher.hash_one(self.numbers) % below
+    }
+}
+
+impl KnownClients {
+    /// Notes a client about which the service has answered in time.
     pub(super) fn note(&self, applicant: &Applicant) {
         let mut state = self.lock();
-        if state.is_doubtful || state.applicant.is_none() {
-            state.applicant = Some(applicant.clone());
-            state.is_doubtful = false;
+        if state.clients.iter().any(|known| is_same_account(known, applicant)) {
+            return;
+        }
+        if state.clients.len() < KNOWN_MAX {
+            state.clients.push(applicant.clone());
+        } else if state.random(REPLACED_BY) == 0 {
+            let index = state.random(KNOWN_MAX as u64) as usize;
+            state.clients[index] = applicant.clone();
         }
     }
 
-    /// The client to ask about, with the time to wait before. `None`: no client is known, or a
-    /// question is open.
-    pub(super) fn take(&self, now: Instant, every: Duration) -> Option<(Applicant, Duration)> {
+    /// Chooses clients to ask about, with the time to wait before. `None`: no client is known, or
+    /// questions are open.
+    pub(super) fn take(&self, now: Instant, every: Duration) -> Option<(Vec<Applicant>, Duration)> {
         let mut state = self.lock();
-        let applicant = state.applicant.clone().filter(|_| !state.is_asked)?;
+        if state.is_asked || state.clients.is_empty() {
+            return None;
+        }
+        let number = state.clients.len();
+        let chosen = TOGETHER_MAX.min(number);
+        for index in 0..chosen {
+            let other = index + state.random((number - index) as u64) as usize;
+            state.clients.swap(index, other);
+        }
         let since = state.asked.map(|asked| now.saturating_duration_since(asked));
         let pause = since.map_or(Duration::ZERO, |since| every.min(EVERY).saturating_sub(since));
         state.is_asked = true;
         state.asked = Some(now + pause);
-        Some((applicant, pause))
+        Some((state.clients[..chosen].to_vec(), pause))
     }
 
-    /// Notes the end of a question; `is_answered` is `None` if it was not sent.
-    pub(super) fn end(&self, is_answered: Option<bool>) {
-        let mut state = self.lock();
-        state.is_asked = false;
-        if let Some(is_answered) = is_answered {
-            state.is_doubtful = !is_answered;
-        }
+    /// Permits further questions: one of the open ones has an answer, or none is open.
+    pub(super) fn end(&self) {
+        self.lock().is_asked = false;
+    }
+
+    /// Removes a client about which the service has not answered in time.
+    pub(super) fn forget(&self, applicant: &Applicant) {
+        self.lock().clients.retain(|known| !is_same_account(known, applicant));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn is_same_account(one: &Applicant, other: &Applicant) -> bool {
+    one.account == other.account && one.realm == other.realm
 }
 
 #[cfg(test)]
@@ -79,21 +115,44 @@ mod tests {
     }
 
     #[test]
-    fn one_client_is_asked_about_once_a_second_and_until_there_is_no_answer() {
-        let (known, now) = (KnownClient::default(), Instant::now());
+    fn clients_are_asked_about_once_a_second_and_until_there_is_no_answer() {
+        let (known, now) = (KnownClients::default(), Instant::now());
         assert!(known.take(now, EVERY).is_none());
         known.note(&client("alice"));
-        known.note(&client("mallory"));
-        assert_eq!(known.take(now, EVERY), Some((client("alice"), Duration::ZERO)));
+        known.note(&client("alice"));
+        assert_eq!(known.take(now, EVERY), Some((vec![client("alice")], Duration::ZERO)));
         assert!(known.take(now, EVERY).is_none(), "one is open");
-        known.end(Some(true));
-        known.note(&client("mallory"));
-        assert_eq!(known.take(now, EVERY), Some((client("alice"), EVERY)));
-        known.end(Some(false));
-        let later = now + EVERY * 3;
-        assert_eq!(known.take(later, EVERY), Some((client("alice"), Duration::ZERO)));
-        known.end(None);
+        known.end();
+        assert_eq!(known.take(now, EVERY), Some((vec![client("alice")], EVERY)));
+        known.end();
+        known.forget(&client("alice"));
+        assert!(known.take(now + EVERY * 3, EVERY).is_none());
         known.note(&client("bob"));
-        assert_eq!(known.take(later, EVERY).unwrap().0, client("bob"));
+        assert_eq!(known.take(now + EVERY * 3, EVERY).unwrap().0, [client("bob")]);
+    }
+
+    /// Neither is by the first accounts since the start, nor by a flood of them later.
+    #[test]
+    fn no_user_with_some_accounts_has_all_places() {
+        let known = KnownClients::default();
+        for round in 0..100 {
+            for number in 0..10 {
+                known.note(&client(&format!("mallory {number}")));
+            }
+            known.note(&client(&format!("honest {}", round % 40)));
+        }
+        let honest = |clients: &[Applicant]| {
+            clients.iter().any(|client| client.account.starts_with("honest"))
+        };
+        let mut now = Instant::now();
+        let mut others = 0;
+        for _ in 0..100 {
+            now += EVERY;
+            let (chosen, _) = known.take(now, EVERY).unwrap();
+            assert_eq!(chosen.len(), TOGETHER_MAX);
+            others += u32::from(honest(&chosen));
+            known.end();
+        }
+        assert!(others > 90, "{others} of 100");
     }
 }

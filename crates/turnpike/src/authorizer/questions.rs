@@ -171,7 +171,7 @@ impl Questions {
         let OpenQuestion { request, number, asked, .. } = question;
         let pause = {
             let State { in_flight, pause, .. } = &mut *self.lock();
-            in_flight.fail(number);
+            in_flight.fail(number, now);
             pause.begin(now)
         };
         let waiting = WaitingQuestion { request, asked, failure: Some(failure) };

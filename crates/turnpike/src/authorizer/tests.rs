@@ -1,4 +1,4 @@
-//! A service that hangs for some accounts or for all.
+//! A service that hangs or fails, for some accounts or for all.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -19,34 +19,51 @@ impl Wake for Awake {
     fn wake(&self) {}
 }
 
-/// A service that denies all immediately, but hangs for accounts named `hanging`, and for all while
-/// `hangs` is set.
-async fn start_service(hangs: Arc<AtomicBool>) -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(deny(stream, Arc::clone(&hangs)));
-        }
-    });
-    port
+/// A service that denies all immediately. It hangs for accounts named `hanging`, and fails for
+/// accounts named `failing`.
+#[derive(Debug, Default)]
+struct Service {
+    /// Hangs for all.
+    hangs: AtomicBool,
+    /// Fails for all.
+    fails: AtomicBool,
+    /// Hangs also for accounts named `turning`.
+    has_turned: AtomicBool,
 }
 
-/// Serves one connection.
-async fn deny(mut stream: TcpStream, hangs: Arc<AtomicBool>) {
-    let mut read = Vec::new();
-    while stream.read_buf(&mut read).await.is_ok_and(|bytes| bytes > 0) {
-        let text = String::from_utf8_lossy(&read);
-        // The last field of a question.
-        if !text.contains("client_port") || !text.ends_with('}') {
-            continue;
+impl Service {
+    async fn start(self: &Arc<Self>) -> u16 {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let service = Arc::clone(self);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(Arc::clone(&service).serve(stream));
+            }
+        });
+        port
+    }
+
+    /// Serves one connection.
+    async fn serve(self: Arc<Self>, mut stream: TcpStream) {
+        let mut read = Vec::new();
+        while stream.read_buf(&mut read).await.is_ok_and(|bytes| bytes > 0) {
+            let text = String::from_utf8_lossy(&read);
+            // The last field of a question.
+            if !text.contains("client_port") || !text.ends_with('}') {
+                continue;
+            }
+            let is = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+            let has_turned = is(&self.has_turned) && text.contains("\"turning");
+            if is(&self.hangs) || has_turned || text.contains("\"hanging") {
+                return std::future::pending().await;
+            }
+            let fails = is(&self.fails) || text.contains("\"failing");
+            let status = if fails { "500 Internal Server Error" } else { "403 Forbidden" };
+            let response = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+            read.clear();
+            stream.write_all(response.as_bytes()).await.unwrap();
         }
-        if hangs.load(Ordering::Relaxed) || text.contains("\"hanging") {
-            return std::future::pending().await;
-        }
-        read.clear();
-        let response = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n";
-        stream.write_all(response).await.unwrap();
     }
 }
 
@@ -59,7 +76,8 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(port: u16) -> Self {
+    async fn new(service: &Arc<Service>) -> Self {
+        let port = service.start().await;
         let (mailbox, inbox) = mailbox(1024, Arc::new(Awake));
         let workers = Workers::new(vec![(mailbox, Arc::new(WorkerCounters::new()))]);
         let asking = Asking {
@@ -72,7 +90,7 @@ impl Scene {
             keep_for: Duration::ZERO,
             kept: Mutex::new(KeptAnswers::new()),
             outage: Outage::default(),
-            known: KnownClient::default(),
+            known: KnownClients::default(),
             owed: OwedAnswers::new(),
             is_settling: AtomicBool::new(false),
             when_silent: WhenSilentInForce(Arc::new(AtomicBool::new(true))),
@@ -119,7 +137,7 @@ impl Scene {
 /// asked in time.
 #[tokio::test]
 async fn a_service_that_hangs_for_those_who_ask_is_no_outage() {
-    let mut scene = Scene::new(start_service(Arc::default()).await);
+    let mut scene = Scene::new(&Arc::default()).await;
     let question = scene.ask("known", 250);
     assert_eq!(scene.answer(question).await, Authorization::Denied);
     // No answer is recent.
@@ -146,20 +164,65 @@ async fn a_service_that_hangs_for_those_who_ask_is_no_outage() {
 /// The service hangs for all: clients are served after the deadline, as without a known client.
 #[tokio::test]
 async fn a_service_that_hangs_for_all_is_an_outage() {
-    let hangs = Arc::new(AtomicBool::new(false));
-    let mut scene = Scene::new(start_service(Arc::clone(&hangs)).await);
+    let service = Arc::new(Service::default());
+    let mut scene = Scene::new(&service).await;
     let question = scene.ask("known", 250);
     assert_eq!(scene.answer(question).await, Authorization::Denied);
     tokio::time::sleep(Duration::from_millis(100)).await;
-    hangs.store(true, Ordering::Relaxed);
+    service.hangs.store(true, Ordering::Relaxed);
     let began = std::time::Instant::now();
     let question = scene.ask("alice", 1);
     assert_eq!(scene.answer(question).await, Authorization::Unavailable);
     assert!(began.elapsed() < ANSWER_WITHIN + Duration::from_millis(500), "{:?}", began.elapsed());
     // Who is known is asked about again, and the service recovers.
-    hangs.store(false, Ordering::Relaxed);
+    service.hangs.store(false, Ordering::Relaxed);
     let question = scene.ask("bob", 2);
     assert_eq!(scene.answer(question).await, Authorization::Denied);
+}
+
+/// A client whose account was known first has turned, and the others do not ask.
+#[tokio::test]
+async fn one_of_the_known_clients_shows_that_there_is_no_outage() {
+    let service = Arc::new(Service::default());
+    let mut scene = Scene::new(&service).await;
+    for account in ["turning", "alice", "bob"] {
+        let question = scene.ask(account, 250);
+        assert_eq!(scene.answer(question).await, Authorization::Denied);
+    }
+    tokio::time::sleep(ANSWER_WITHIN).await;
+    service.has_turned.store(true, Ordering::Relaxed);
+    for round in 0..3 {
+        let question = scene.ask("hanging", round);
+        assert_eq!(scene.answer(question).await, Authorization::Overloaded);
+    }
+}
+
+/// The service fails at once for accounts, and others do not ask.
+#[tokio::test]
+async fn a_service_that_fails_for_those_who_ask_is_no_outage() {
+    let mut scene = Scene::new(&Arc::default()).await;
+    let question = scene.ask("known", 250);
+    assert_eq!(scene.answer(question).await, Authorization::Denied);
+    tokio::time::sleep(ANSWER_WITHIN).await;
+    for round in 0..3 {
+        let question = scene.ask("failing", round);
+        assert_eq!(scene.answer(question).await, Authorization::Unusable);
+    }
+}
+
+/// The first of them waits for repetitions of its question, and the second has an answer at once.
+#[tokio::test]
+async fn each_client_that_is_served_in_an_outage_is_asked_about_later() {
+    let service = Arc::new(Service::default());
+    service.fails.store(true, Ordering::Relaxed);
+    let mut scene = Scene::new(&service).await;
+    for account in ["alice", "bob"] {
+        let question = scene.ask(account, 1);
+        assert_eq!(scene.answer(question).await, Authorization::Unavailable);
+    }
+    let owed = std::iter::from_fn(|| scene.authorizer.asking.owed.take());
+    let owed: Vec<_> = owed.map(|owed| owed.applicant.account.to_string()).collect();
+    assert_eq!(owed, ["alice", "bob"]);
 }
 
 #[test]

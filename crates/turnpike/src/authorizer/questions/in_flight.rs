@@ -308,9 +308,11 @@ impl InFlight {
     }
 
     /// Releases the slot of a question that failed.
-    pub(super) fn fail(&mut self, number: QuestionNumber) {
+    pub(super) fn fail(&mut self, number: QuestionNumber, now: Instant) {
         let in_flight = self.in_flight_with(number);
-        self.remove(number);
+        if let Some(EndedQuestion { applicant, opened, .. }) = self.remove(number) {
+            self.accounts.unanswered(&applicant, now.saturating_duration_since(opened), now);
+        }
         self.window.fail(in_flight);
     }
 
