@@ -3,16 +3,16 @@
 //! The input of clients' connections, of peers' connections and of crowded relays has a bounded
 //! part of an iteration, as datagrams wait for it. Further sources wait here, sorted by the recent
 //! use of their clients: a client that sends little waits for one iteration, however many
-//! connections or relays another client has. The kernel reports no input of waiting sources: its
+//! connections or relays another client has. Where many customers share an address, each connection
+//! counts for itself. The kernel reports no input of waiting sources: its
 //! reports reach the others.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use ahash::RandomState;
-use fair_share::{CLIENTS, FairQueue};
+use fair_share::{CLIENTS, Claimant, FairQueue};
 use turn_types::{ConnectionId, Instant, RelayId, SocketId};
 
-use crate::admission::claimant;
 use crate::io::Net;
 use crate::limits::{INPUT_DELAY, INPUT_PER_TURN, INPUT_TIME_PER_TURN, INPUT_UNIT_BYTES};
 
@@ -25,6 +25,17 @@ pub(crate) enum InputSource {
     Peer(ConnectionId),
     /// Crowded relay.
     Relay(RelayId),
+}
+
+impl InputSource {
+    /// An address in a `/32` of its own, which counts for this source alone.
+    fn network(self) -> IpAddr {
+        let number = match self {
+            Self::Stream(SocketId(number)) | Self::Peer(ConnectionId(number)) => number,
+            Self::Relay(RelayId(number)) => number as u32,
+        };
+        Ipv6Addr::from(u128::from(number) << 96).into()
+    }
 }
 
 /// Queue of one worker, and the work of this iteration.
@@ -43,7 +54,7 @@ pub(crate) struct InputQueue {
 }
 
 impl InputQueue {
-    /// An empty queue. Where many customers share an address, sources are sorted by arrival.
+    /// An empty queue.
     pub(crate) fn new(is_by_customer: bool, hasher: RandomState) -> Self {
         let sources = FairQueue::new(&CLIENTS, usize::MAX, INPUT_DELAY, hasher);
         Self { sources, is_by_customer, added: Vec::new(), spent: 0, until: None }
@@ -91,9 +102,9 @@ impl InputQueue {
 
     /// Adds a source that is not in the queue.
     pub(crate) fn push(&mut self, now: Instant, client: IpAddr, source: InputSource) {
-        let client = claimant(client, self.is_by_customer);
+        let client = if self.is_by_customer { client } else { source.network() };
         // The queue has no capacity to exceed.
-        let _: Option<InputSource> = self.sources.push(now, &client, source);
+        let _: Option<InputSource> = self.sources.push(now, &Claimant::at(client), source);
         self.added.push(source);
     }
 

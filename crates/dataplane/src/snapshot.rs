@@ -4,6 +4,7 @@
 //! it by index; their descriptors travel separately.
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 
 use state_format::{Bytes, fields};
@@ -77,21 +78,27 @@ pub struct RelaySnapshot {
 pub struct StreamSnapshot {
     /// State, with the keys of TLS.
     pub state: Bytes,
-    /// Remote address, which identifies the socket.
-    pub remote: SocketAddr,
+    /// Remote address, which identifies the socket. `None`: both ends have ended their directions,
+    /// and the kernel tells the address no more, though bytes may be unread.
+    pub remote: Option<SocketAddr>,
     /// Socket.
     pub socket: DescriptorIndex,
 }
 
 impl StreamSnapshot {
-    /// Opens the socket. `None`: the connection is broken, or the socket is another one.
+    /// Opens the socket. `None`: the socket is another one. Reading tells if the connection is
+    /// broken: unread bytes are not to be lost.
     pub(crate) fn open<N: Net>(
         &self,
         net: &N,
         descriptors: &mut Descriptors<N::Descriptor>,
     ) -> Option<N::Stream> {
         let stream = net.open_stream(descriptors.take(self.socket)?).ok()?;
-        (stream.remote_addr().ok() == Some(self.remote)).then_some(stream)
+        let is_it = match stream.remote_addr() {
+            Ok(remote) => self.remote == Some(remote),
+            Err(error) => error.kind() == io::ErrorKind::NotConnected,
+        };
+        is_it.then_some(stream)
     }
 }
 

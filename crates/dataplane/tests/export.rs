@@ -1,7 +1,7 @@
 //! Export of all clients to the successor, with an answer to each waiting request.
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
 use control::{Series, StreamEnd};
@@ -45,6 +45,31 @@ fn a_connect_in_flight_is_refused_and_its_client_leaves() {
     eventually("nothing is left", || {
         world.count(Series::StreamsLive) == 0 && world.totals().allocations_live() == 0
     });
+}
+
+/// Both ends of a pipe have ended their directions, and the allocation's bandwidth leaves bytes
+/// unread.
+#[test]
+fn a_pipe_with_unread_bytes_behind_both_ends_leaves() {
+    let mut policy = Policy { tcp_relaying: true, ..policy() };
+    policy.quotas.bytes_per_second = 50_000;
+    let world = World::start(Start { policy, ..Start::default() });
+    let (mut alice, _) = Alice::allocated(world.server);
+    let listener = TcpListener::bind((PEER, 0)).unwrap();
+    let connection = alice.call(listener.local_addr().unwrap()).unwrap();
+    let (mut peer, _) = listener.accept().unwrap();
+    let mut data = Alice::data(world.server, connection, b"");
+    data.socket.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(peer.read(&mut [0; 1]).unwrap(), 0);
+    let bytes = vec![7; 100_000];
+    peer.write_all(&bytes).unwrap();
+    drop(peer);
+    let left = world.channels.export().unwrap();
+    let (streams, peers) = (&left[0].snapshot.streams, &left[0].snapshot.peers);
+    assert_eq!((streams.len(), peers.len()), (2, 1));
+    assert!(peers[0].remote.is_none(), "{peers:?}");
+    world.channels.roll_back();
+    assert!(data.hear_all() == bytes);
 }
 
 #[test]

@@ -131,8 +131,13 @@ fn a_turn_serves_so_many_records_of_a_connection() {
 /// Neither do connections of one client that have something in every turn delay those of others.
 #[test]
 fn who_sends_little_is_served_before_who_sends_much() {
-    // Shares by address.
-    let limits = ConnectionLimits { total: 0, per_address: 1000 };
+    // Shares by address, then by connection.
+    for per_address in [1000, 0] {
+        little_is_served_before_much(ConnectionLimits { total: 0, per_address });
+    }
+}
+
+fn little_is_served_before_much(limits: ConnectionLimits) {
     let world = World::start(Start { limits, ..Start::default() });
     let mut peer = End::at(PEER);
     let users = |address, count| -> Vec<_> {

@@ -12,8 +12,8 @@ use libc::{c_int, socklen_t};
 use turn_types::IpFamily;
 
 use crate::abi::address::{self, ADDRESS_BYTES};
-use crate::abi::socket::{adopt, adopt_listening, bound_address};
-use crate::abi::sys::{bind_to_device, check, errno, free, set_option};
+use crate::abi::socket::{adopt_listening, adopt_unbound, bound_address};
+use crate::abi::sys::{bind_to_device, check, errno, free, option, set_option};
 
 /// Options of the connections of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,15 +228,17 @@ impl TcpStream {
         }
     }
 
-    /// Takes a connection of another process; its options stay.
+    /// Takes a connection of another process with its options. Both ends may have ended their
+    /// directions: then the connection has no addresses, but perhaps unread bytes.
     ///
     /// # Errors
-    /// It is no TCP socket, or it is not connected.
+    /// It is no TCP socket, or one that listens.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
-        adopt(fd.as_fd(), libc::SOCK_STREAM)?;
-        let stream = std::net::TcpStream::from(fd);
-        stream.peer_addr()?;
-        Ok(Self(stream))
+        adopt_unbound(fd.as_fd(), libc::SOCK_STREAM)?;
+        if option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_ACCEPTCONN)? != 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the socket listens"));
+        }
+        Ok(Self(std::net::TcpStream::from(fd)))
     }
 
     /// Local address of the connection.

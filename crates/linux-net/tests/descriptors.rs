@@ -1,8 +1,11 @@
 //! Sockets from descriptors, as another process hands them over: they work, and others are refused.
 
 use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
+
+use test_support::eventually;
 
 use crate::support;
 
@@ -67,6 +70,26 @@ fn a_listener_and_a_connection_go_on() {
     client.read_exact(&mut bytes).unwrap();
     assert_eq!(&bytes, b"ab");
     client.write_all(b"c").unwrap();
+}
+
+/// The kernel forgets its addresses.
+#[test]
+fn unread_bytes_of_a_closed_connection_are_read_by_the_next_process() {
+    let listener = std::net::TcpListener::bind(V4).unwrap();
+    let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (accepted, _) = listener.accept().unwrap();
+    // Both directions, this one first.
+    accepted.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
+    client.write_all(b"unread").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    eventually("it is closed", || accepted.peer_addr().is_err());
+    let stream = TcpStream::from_fd(handed_over(&accepted)).unwrap();
+    drop(accepted);
+    let mut bytes = [0; 8];
+    assert_eq!(stream.read(&mut bytes).unwrap(), ReadOutcome::Read(6));
+    assert_eq!(&bytes[..6], b"unread");
+    assert_eq!(stream.read(&mut bytes).unwrap(), ReadOutcome::Ended);
 }
 
 #[test]

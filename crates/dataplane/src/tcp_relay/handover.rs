@@ -60,15 +60,15 @@ impl<N: Net> TcpRelay<N> {
         export: &mut Export<N::Descriptor>,
     ) -> io::Result<()> {
         for (connection, peer) in self.peers.iter() {
-            // The successor closes the pipe of a broken connection.
-            let Ok(remote) = peer.socket.remote_addr() else { continue };
             let client = match peer.phase {
                 Phase::Bound(stream) => match clients.get(&stream) {
                     Some(client) => Some(*client),
                     None => continue,
                 },
-                Phase::Connecting(_) | Phase::Unbound => None,
+                Phase::Connecting(_) => continue,
+                Phase::Unbound => None,
             };
+            let remote = peer.socket.remote_addr().ok();
             let state = Bytes::of(&peer.state(connection, client));
             let socket = export.add(net.duplicate(Source::Stream(&peer.socket))?);
             export.snapshot.peers.push(StreamSnapshot { state, remote, socket });

@@ -26,6 +26,19 @@ pub(crate) fn bound_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
 /// # Errors
 /// It is no socket of this type (`SOCK_DGRAM`, `SOCK_STREAM`) and of IP, or it is not bound.
 pub(crate) fn adopt(fd: BorrowedFd<'_>, kind: c_int) -> io::Result<SocketAddr> {
+    let local = adopt_unbound(fd, kind)?;
+    if local.port() == 0 {
+        return refuse("the socket is not bound");
+    }
+    Ok(local)
+}
+
+/// As [`adopt`], for a connection: the kernel forgets the addresses of one that is closed, though
+/// bytes may be unread.
+///
+/// # Errors
+/// It is no socket of this type and of IP.
+pub(crate) fn adopt_unbound(fd: BorrowedFd<'_>, kind: c_int) -> io::Result<SocketAddr> {
     if option(fd, libc::SOL_SOCKET, libc::SO_TYPE)? != kind {
         return refuse("the socket is of another type");
     }
@@ -34,9 +47,6 @@ pub(crate) fn adopt(fd: BorrowedFd<'_>, kind: c_int) -> io::Result<SocketAddr> {
         _ => return refuse("the socket is of another family than IPv4 and IPv6"),
     }
     let local = bound_address(fd)?;
-    if local.port() == 0 {
-        return refuse("the socket is not bound");
-    }
     // SAFETY: takes no pointers.
     let flags = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
     // SAFETY: takes no pointers.

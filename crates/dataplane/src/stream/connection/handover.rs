@@ -53,8 +53,9 @@ pub(crate) struct ExportedStream<N: Net> {
     /// Number of the connection.
     pub(crate) id: SocketId,
     pub(crate) socket: N::Stream,
-    /// The address of its other end: a load balancer's, where one names the client.
-    pub(crate) remote: SocketAddr,
+    /// The address of its other end, as in the [`StreamSnapshot`](crate::StreamSnapshot): a load
+    /// balancer's, where one names the client.
+    pub(crate) remote: Option<SocketAddr>,
     pub(crate) permit: Admitted,
     pub(crate) state: StreamState,
 }
@@ -92,9 +93,9 @@ impl<N: Net> Stream<N> {
     /// Exports the connection.
     ///
     /// # Errors
-    /// The unchanged connection: it is broken, or its TLS has no exportable state.
+    /// The unchanged connection: its TLS has no exportable state.
     pub(crate) fn export(mut self: Box<Self>) -> Result<ExportedStream<N>, Box<Self>> {
-        let Ok(remote) = self.socket.remote_addr() else { return Err(self) };
+        let remote = self.socket.remote_addr().ok();
         let tls = match self.tls.take().map(Tls::leave).transpose() {
             Ok(tls) => tls,
             Err(tls) => {
