@@ -46,6 +46,10 @@ const LATE_FOR: Duration = Duration::from_secs(120);
 /// that is older, without any answer since, is a reason to ask about known clients.
 const PROMPTLY: u32 = 3;
 
+/// Pause between questions about known clients without an answer so far, as a part of the time for
+/// an answer: the last one has time for its answer before the deadline of the first question.
+const NEXT_AFTER: u32 = 8;
+
 /// Interval of the search for questions that have waited too long, or that may be open because
 /// those before them hang.
 const WATCH_EVERY: Duration = Duration::from_millis(100);
@@ -261,17 +265,14 @@ impl Asking {
         mut response: Pin<&mut impl Future<Output = Response>>,
     ) -> Option<Response> {
         let promptly = self.answer_within / PROMPTLY;
-        let response = match tokio::time::timeout(promptly, &mut response).await {
-            Ok(response) => response,
-            Err(_) => {
-                self.ask_about_known();
-                tokio::time::timeout(self.answer_within - promptly, response).await.ok()?
+        if let Ok(response) = tokio::time::timeout(promptly, &mut response).await {
+            if response.is_ok() {
+                self.known.note(applicant);
             }
-        };
-        if response.is_ok() {
-            self.known.note(applicant);
+            return Some(response);
         }
-        Some(response)
+        self.ask_about_known();
+        tokio::time::timeout(self.answer_within - promptly, response).await.ok()
     }
 
     /// Repeats questions about known clients, outside the window, if there were no answers of late:
@@ -291,8 +292,14 @@ impl Asking {
                 let mut open = JoinSet::new();
                 for client in clients {
                     open.spawn(Arc::clone(&asking).ask_about(client));
+                    // The service may be serial, and have no time for more.
+                    let pause = asking.answer_within / NEXT_AFTER;
+                    let answered = tokio::time::timeout(pause, open.join_next()).await;
+                    if matches!(answered, Ok(Some(Ok(true)))) || is_answered(&asking) {
+                        break;
+                    }
                 }
-                while open.join_next().await.is_some_and(|answered| !answered.unwrap_or(false)) {}
+                while !is_answered(&asking) && open.join_next().await.is_some() {}
                 open.detach_all();
             }
             asking.known.end();

@@ -12,7 +12,7 @@ use turn_proto::Applicant;
 /// user, for whose accounts the service hangs.
 const KNOWN_MAX: usize = 32;
 
-/// Number of known clients that are asked about together.
+/// Number of known clients that are asked about, one after the other, until there is an answer.
 const TOGETHER_MAX: usize = 4;
 
 /// Shortest interval between questions about known clients.
@@ -45,7 +45,7 @@ impl State {
 }
 
 impl KnownClients {
-    /// Notes a client about which the service has answered in time.
+    /// Notes a client about which the service has answered promptly.
     pub(super) fn note(&self, applicant: &Applicant) {
         let mut state = self.lock();
         if state.clients.iter().any(|known| is_same_account(known, applicant)) {
