@@ -4,8 +4,7 @@
 //! part of an iteration, as datagrams wait for it. Further sources wait here, sorted by the recent
 //! use of their clients: a client that sends little waits for one iteration, however many
 //! connections or relays another client has. Where many customers share an address, each connection
-//! counts for itself. The kernel reports no input of waiting sources: its
-//! reports reach the others.
+//! is a client. Of most waiting sources the kernel reports no input: its reports reach the others.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -28,7 +27,7 @@ pub(crate) enum InputSource {
 }
 
 impl InputSource {
-    /// An address in a `/32` of its own, which counts for this source alone.
+    /// An address in a separate `/32`: sources share no network.
     fn network(self) -> IpAddr {
         let number = match self {
             Self::Stream(SocketId(number)) | Self::Peer(ConnectionId(number)) => number,

@@ -118,7 +118,7 @@ impl<N: Net> Sockets<N> {
         self.relays.get_mut(relay)?.postpone()
     }
 
-    /// Returns true if a relay from the queue of input is open, and may be served.
+    /// Returns true if a relay from the queue of input is open: it has its turn.
     pub(crate) fn take_postponed_relay(&mut self, net: &N, relay: RelayId) -> bool {
         let Some(socket) = self.relays.get_mut(relay) else { return false };
         if socket.resume() {

@@ -232,7 +232,7 @@ impl TcpStream {
     /// directions: then the connection has no addresses, but perhaps unread bytes.
     ///
     /// # Errors
-    /// It is no TCP socket, or one that listens.
+    /// The socket is not of TCP, or listens.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
         adopt_unbound(fd.as_fd(), libc::SOCK_STREAM)?;
         if option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_ACCEPTCONN)? != 0 {

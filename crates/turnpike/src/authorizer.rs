@@ -275,8 +275,8 @@ impl Asking {
         tokio::time::timeout(self.answer_within - promptly, response).await.ok()
     }
 
-    /// Repeats questions about known clients, outside the window, if there were no answers of late:
-    /// an answer shows that the service is silent for single clients only.
+    /// Repeats questions about known clients, outside the window, without a recent answer: an
+    /// answer shows that the service is silent for single clients only.
     fn ask_about_known(self: &Arc<Self>) {
         let promptly = self.answer_within / PROMPTLY;
         // An older answer would be too old at the deadline of the open question.

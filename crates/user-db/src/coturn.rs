@@ -82,7 +82,7 @@ pub(crate) type Heard = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>
 #[derive(Debug)]
 pub(crate) struct StoredKey(Result<Secret<String>, &'static str>);
 
-/// Reason for a value that is not a text.
+/// Reason for a value of another type.
 pub(crate) const OF_ANOTHER_TYPE: &str = "the key is of another type than text";
 
 /// Reason for a value that is not there.

@@ -17,7 +17,7 @@
 //!
 //! While the store fails, a user whom it has confirmed within [`DirectoryOptions::last_known_for`]
 //! is served without a wait; one look-up at a time tries the store again, each
-//! [`DirectoryOptions::probe_every`] also while nobody asks. An unusable row is not a failure of
+//! [`DirectoryOptions::probe_every`] also without look-ups. An unusable row is not a failure of
 //! the store: its user is refused ([`Answer::Unusable`]). A store that answers other look-ups does
 //! not fail: a missed deadline is overload then.
 //!

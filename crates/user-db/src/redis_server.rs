@@ -55,7 +55,7 @@ fn is_encrypted(info: &ConnectionInfo) -> bool {
 pub(crate) struct Redis {
     url: ServerUrl,
     client: Client,
-    /// Connects again by itself, except after a failed login. `None`: not used yet, or since a
+    /// Reconnects, except after a failed login. `None`: not used yet, or since a
     /// failure.
     manager: Mutex<Option<ConnectionManager>>,
 }
@@ -259,7 +259,7 @@ impl Redis {
 const WRONG_TYPE: &str = "WRONGTYPE";
 
 /// Returns true if an access list denies a key, not the command. Redis answers about other keys,
-/// and a client that asks for a denied one must not cause an outage. Names of users of Redis, which
+/// and a request for a denied key must not cause an outage. Names of users of Redis, which
 /// a text about a command has, are without spaces.
 fn is_denied_key(error: &RedisError) -> bool {
     error.code() == Some("NOPERM")

@@ -113,7 +113,7 @@ impl Scripted {
         let _ = reply.send(answer.map(|known| known.then_some(user)));
     }
 
-    /// Number of look-ups of this name that were not given up.
+    /// Number of look-ups of this name that were not dropped.
     pub(crate) fn open(&self, name: &str) -> usize {
         let waiting = self.waiting.lock().unwrap();
         waiting.iter().filter(|(waiting, reply)| **waiting == *name && !reply.is_closed()).count()

@@ -50,13 +50,13 @@ impl Outage {
         assert!(self.reported.recv_timeout(PATIENCE).unwrap());
     }
 
-    /// Answers the next look-up or probe of a name.
+    /// Ends the next look-up or probe of a name.
     fn answer(&self, name: &str, answer: Result<bool, StoreError>) {
         eventually("the store is asked", || self.store.open(name) == 1);
         self.store.answer(name, answer);
     }
 
-    /// Asks for a user; with an answer of the store, which is then asked.
+    /// Looks up a user; with the store's response to a look-up that reaches it.
     fn ask(&self, name: &str, of_store: Option<Result<bool, StoreError>>) -> Answer {
         assert!(self.directory.find(1, CLIENT, REALM.into(), by_name(name)));
         if let Some(answer) = of_store {
@@ -120,7 +120,7 @@ fn a_look_up_replaces_a_probe_and_none_begins_until_its_end() {
     assert!(!outage.reported.recv_timeout(PATIENCE).unwrap(), "the outage is over");
 }
 
-/// Sessions go on in an outage, but not those of a user whom the store has refused before.
+/// Sessions continue in an outage, but not those of a user whom the store has refused before.
 #[test]
 fn a_refused_user_is_unconfirmed_in_an_outage() {
     let outage = Outage::of_alice(AT_ONCE.probe_every);
@@ -162,7 +162,7 @@ fn a_refused_user_is_refused_by_the_other_key_in_an_outage() {
     }
 }
 
-/// Knows everybody in state 0 and nobody in state 1, and hangs in state 2.
+/// Knows all users in state 0 and none in state 1, and hangs in state 2.
 struct ByState(Arc<AtomicU64>);
 
 impl UserReader for ByState {

@@ -170,7 +170,7 @@ fn a_key_that_redis_denies_is_no_outage_and_a_denied_command_is_one() {
     assert!(error.to_string().contains("'get'"), "{error}");
 }
 
-/// The server logs in again by itself after failed logins.
+/// Failed logins are repeated until one succeeds.
 #[test]
 fn a_login_to_redis_that_failed_is_repeated() {
     let Some(server) = require(DatabaseServer::start(DatabaseKind::Redis)) else { return };

@@ -27,7 +27,7 @@ impl<N: Net> Streams<N> {
         }
     }
 
-    /// Returns true if a connection from the queue is open, and may be served. Another connection
+    /// Returns true if a connection from the queue is open: it has its turn. Another connection
     /// may have its number.
     pub(crate) fn take_postponed(&mut self, id: SocketId) -> bool {
         self.table.get_mut(id).is_some_and(|stream| mem::take(&mut stream.is_postponed))

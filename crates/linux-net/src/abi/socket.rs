@@ -33,11 +33,11 @@ pub(crate) fn adopt(fd: BorrowedFd<'_>, kind: c_int) -> io::Result<SocketAddr> {
     Ok(local)
 }
 
-/// As [`adopt`], for a connection: the kernel forgets the addresses of one that is closed, though
+/// As [`adopt`], for a connection: the kernel forgets the addresses of a closed connection, though
 /// bytes may be unread.
 ///
 /// # Errors
-/// It is no socket of this type and of IP.
+/// The socket has another type, or is not of IP.
 pub(crate) fn adopt_unbound(fd: BorrowedFd<'_>, kind: c_int) -> io::Result<SocketAddr> {
     if option(fd, libc::SOL_SOCKET, libc::SO_TYPE)? != kind {
         return refuse("the socket is of another type");

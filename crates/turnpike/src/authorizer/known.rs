@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use turn_proto::Applicant;
 
-/// Number of known clients, each with an account of its own. The chosen ones are rarely all of one
+/// Number of known clients, each with another account. The chosen clients are rarely all of one
 /// user, for whose accounts the service hangs.
 const KNOWN_MAX: usize = 32;
 
-/// Number of known clients that are asked about, one after the other, until there is an answer.
+/// Number of questions about known clients, one after the other, until there is an answer.
 const TOGETHER_MAX: usize = 4;
 
 /// Shortest interval between questions about known clients.

@@ -153,7 +153,7 @@ mod tests {
         assert!(dropped.applicant.user.starts_with("mallory"));
         assert_eq!(&*answers.take().unwrap().applicant.user, "mallory 0");
         assert_eq!(&*answers.take().unwrap().applicant.user, "alice");
-        // Who has a late answer loses no session for lack of space.
+        // Clients with a late answer lose no session for lack of space.
         for number in 0..OWED_MAX {
             answers.settle(&mallory(number).applicant);
         }

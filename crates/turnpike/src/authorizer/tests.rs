@@ -133,8 +133,7 @@ impl Scene {
     }
 }
 
-/// Only clients ask for which the service hangs, and one that it denies, but about which it is not
-/// asked in time.
+/// The service hangs for most clients, and denies another one, whose question waits too long.
 #[tokio::test]
 async fn a_service_that_hangs_for_those_who_ask_is_no_outage() {
     let mut scene = Scene::new(&Arc::default()).await;
@@ -174,7 +173,7 @@ async fn a_service_that_hangs_for_all_is_an_outage() {
     let question = scene.ask("alice", 1);
     assert_eq!(scene.answer(question).await, Authorization::Unavailable);
     assert!(began.elapsed() < ANSWER_WITHIN + Duration::from_millis(500), "{:?}", began.elapsed());
-    // Who is known is asked about again, and the service recovers.
+    // The service recovers.
     service.hangs.store(false, Ordering::Relaxed);
     let question = scene.ask("bob", 2);
     assert_eq!(scene.answer(question).await, Authorization::Denied);
@@ -197,7 +196,7 @@ async fn one_of_the_known_clients_shows_that_there_is_no_outage() {
     }
 }
 
-/// The service fails at once for accounts, and others do not ask.
+/// The service fails immediately for some accounts, and other clients are idle.
 #[tokio::test]
 async fn a_service_that_fails_for_those_who_ask_is_no_outage() {
     let mut scene = Scene::new(&Arc::default()).await;
@@ -210,7 +209,7 @@ async fn a_service_that_fails_for_those_who_ask_is_no_outage() {
     }
 }
 
-/// The first of them waits for repetitions of its question, and the second has an answer at once.
+/// The first of them waits for repetitions of its question, and the second for nothing.
 #[tokio::test]
 async fn each_client_that_is_served_in_an_outage_is_asked_about_later() {
     let service = Arc::new(Service::default());

@@ -207,7 +207,7 @@ fn a_late_denial_ends_the_sessions_and_serves_nobody_again() {
     assert!(why.contains("authorizer_overloaded"), "{why}");
 }
 
-/// A client that was served in an outage is asked about again, although it asks for nothing more.
+/// The question about a client that was served in an outage is repeated without a further request.
 #[test]
 fn who_is_served_in_an_outage_is_denied_after_it() {
     let (answer, answers) = channel();

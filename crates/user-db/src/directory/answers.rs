@@ -36,8 +36,8 @@ impl KnownUsers {
         self.checked.is_none_or(|checked| now.saturating_duration_since(checked) >= changes_after)
     }
 
-    /// Takes an answer of the store. Removes a different earlier answer about the same user, also
-    /// by the other key: the store's last word counts in an outage. A refusal of a kept user is a
+    /// Keeps a response of the store. Removes a different earlier answer about the same user, also
+    /// by the other key: the store's last word applies in an outage. A refusal of a kept user is a
     /// change of the user, and outdates look-ups from before that are late.
     pub(super) fn keep(&mut self, now: Instant, question: &Question, user: Option<&UserRecord>) {
         let before = self.cache.kept(question).cloned();

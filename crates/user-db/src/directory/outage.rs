@@ -34,15 +34,12 @@ struct Probe {
     found: Lookup<Option<UserRecord>>,
 }
 
-/// Result of a probe.
-type Found = Result<Option<UserRecord>, StoreError>;
-
 /// Event of an outage.
 pub(super) enum Event {
     /// A probe is due.
     Due(Question),
     /// A probe has finished.
-    Probed { question: Question, after: ChangeCount, found: Found },
+    Probed { question: Question, after: ChangeCount, found: Result<Option<UserRecord>, StoreError> },
 }
 
 impl Outage {

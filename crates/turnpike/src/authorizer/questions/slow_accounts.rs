@@ -25,8 +25,8 @@ const SLOW_AFTER_MIN: Duration = Duration::from_millis(20);
 const QUICK_STEP: Duration = Duration::from_micros(30);
 
 /// Accounts with slow answers. These may be most of all answers: the limit follows the quickest
-/// quarter, and further slow answers of an account do not count while later questions are answered
-/// quickly.
+/// quarter, and further slow responses to an account are ignored while later responses are
+/// quick.
 #[derive(Debug)]
 pub(super) struct SlowAccounts {
     accounts: HashMap<u64, SlowAccount>,
@@ -62,8 +62,8 @@ impl SlowAccounts {
         self.quick.map(|quick| (quick * SLOW_AFTER).max(SLOW_AFTER_MIN))
     }
 
-    /// Returns true for an account with a slow answer of late. The present limit counts: if the
-    /// service has become slow for all, earlier answers are slow no more.
+    /// Returns true for an account with a recent slow response. The present limit applies: if the
+    /// service has become slow for all, earlier responses are slow no more.
     pub(super) fn has(&self, applicant: &Applicant, now: Instant) -> bool {
         let account = self.accounts.get(&self.key(applicant));
         account.is_some_and(|account| now < account.until && self.is_slow(account.took))
@@ -150,7 +150,7 @@ mod tests {
     use super::super::tests::request;
     use super::*;
 
-    /// Notes the answer to the latest question.
+    /// Notes a response to the latest question.
     fn answer(accounts: &mut SlowAccounts, window: &mut Window, name: &str, took: Duration) {
         let number = window.send();
         accounts.answered(&request(name, 1).applicant, number, took, Instant::now());

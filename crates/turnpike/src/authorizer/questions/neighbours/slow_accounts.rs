@@ -83,7 +83,7 @@ fn all_alike(accounts: u32, is_random: bool, times: [u32; 2]) -> Outcomes {
     world.others
 }
 
-/// The window alone bounds the questions.
+/// Only the window bounds the questions.
 #[test]
 fn a_service_that_is_slow_for_all_has_no_slow_accounts() {
     for accounts in [0, 100] {
