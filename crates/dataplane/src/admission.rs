@@ -62,12 +62,6 @@ pub(crate) struct Candidate<'a> {
     pub(crate) silence: Duration,
 }
 
-/// Returns a client for queues and budgets. Where many customers share an address
-/// (`is_by_customer` is false), no client has a share.
-pub(crate) const fn claimant(client: IpAddr, is_by_customer: bool) -> Claimant<'static> {
-    if is_by_customer { Claimant::at(client) } else { Claimant::at_shared_address() }
-}
-
 impl LimitReached {
     /// Returns true for a limit that all clients compete for.
     pub(crate) const fn is_shared(self) -> bool {

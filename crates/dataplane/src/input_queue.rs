@@ -6,6 +6,7 @@
 //! connections or relays another client has. Where many customers share an address, each connection
 //! is a client. Of most waiting sources the kernel reports no input: its reports reach the others.
 
+use std::mem;
 use std::net::{IpAddr, Ipv6Addr};
 
 use ahash::RandomState;
@@ -13,7 +14,9 @@ use fair_share::{CLIENTS, Claimant, FairQueue};
 use turn_types::{ConnectionId, Instant, RelayId, SocketId};
 
 use crate::io::Net;
-use crate::limits::{INPUT_DELAY, INPUT_PER_TURN, INPUT_TIME_PER_TURN, INPUT_UNIT_BYTES};
+use crate::limits::{
+    INPUT_DELAY, INPUT_ENTRIES_MIN, INPUT_PER_TURN, INPUT_TIME_PER_TURN, INPUT_UNIT_BYTES,
+};
 
 /// Source of input that may wait.
 #[derive(Clone, Copy, Debug)]
@@ -37,11 +40,53 @@ impl InputSource {
     }
 }
 
+/// State of a source that may wait in the queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Postponement {
+    waits: bool,
+    /// The kernel reports no input of the source.
+    is_unreported: bool,
+}
+
+impl Postponement {
+    /// Returns true for a source in the queue.
+    pub(crate) const fn waits(self) -> bool {
+        self.waits
+    }
+
+    /// Returns true for a source of which the kernel reports no input.
+    pub(crate) const fn is_unreported(self) -> bool {
+        self.is_unreported
+    }
+
+    /// Marks a source as waiting. Returns false for a source that waits already.
+    pub(crate) const fn begin(&mut self) -> bool {
+        !mem::replace(&mut self.waits, true)
+    }
+
+    /// Marks a source as served. Returns true for a source that waited.
+    pub(crate) const fn end(&mut self) -> bool {
+        mem::replace(&mut self.waits, false)
+    }
+
+    /// Returns true if the kernel is to report no more input of the source, which waits.
+    pub(crate) const fn ignore(&mut self) -> bool {
+        self.waits && !mem::replace(&mut self.is_unreported, true)
+    }
+
+    /// Returns true if the kernel is to report the input of the source again, which does not wait.
+    pub(crate) const fn watch_again(&mut self) -> bool {
+        !self.waits && mem::replace(&mut self.is_unreported, false)
+    }
+}
+
 /// Queue of one worker, and the work of this iteration.
 #[derive(Debug)]
 pub(crate) struct InputQueue {
-    /// Waiting sources, and closed ones until the next iteration.
+    /// Waiting sources, and closed ones until their time or the next removal.
     sources: FairQueue<InputSource>,
+    /// Number of entries from which closed sources are removed: twice the number that remained.
+    removal_at: usize,
     /// True where each address is one customer's.
     is_by_customer: bool,
     /// Sources added in this iteration, of which the kernel still reports input.
@@ -56,7 +101,8 @@ impl InputQueue {
     /// An empty queue.
     pub(crate) fn new(is_by_customer: bool, hasher: RandomState) -> Self {
         let sources = FairQueue::new(&CLIENTS, usize::MAX, INPUT_DELAY, hasher);
-        Self { sources, is_by_customer, added: Vec::new(), spent: 0, until: None }
+        let removal_at = INPUT_ENTRIES_MIN;
+        Self { sources, removal_at, is_by_customer, added: Vec::new(), spent: 0, until: None }
     }
 
     /// Returns true where each address is one customer's.
@@ -94,7 +140,7 @@ impl InputQueue {
         self.sources.is_empty()
     }
 
-    /// Number of waiting sources, at most.
+    /// Number of entries: of waiting sources, and of some closed ones.
     pub(crate) fn len(&self) -> usize {
         self.sources.len()
     }
@@ -112,8 +158,47 @@ impl InputQueue {
         self.sources.pop()
     }
 
+    /// Removes closed sources, for which `waits` returns false, from a queue that has doubled.
+    pub(crate) fn remove_closed(&mut self, waits: impl FnMut(&InputSource) -> bool) {
+        if self.sources.len() >= self.removal_at {
+            self.sources.retain(waits);
+            self.removal_at = INPUT_ENTRIES_MIN.max(2 * self.sources.len());
+        }
+    }
+
     /// Removes a source from the list of those added in this iteration.
     pub(crate) fn pop_added(&mut self) -> Option<InputSource> {
         self.added.pop()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+
+    #[test]
+    fn closed_sources_do_not_pile_up() {
+        let mut queue = InputQueue::new(true, RandomState::with_seeds(1, 2, 3, 4));
+        let now = Instant::ZERO;
+        queue.push(now, CLIENT, InputSource::Stream(SocketId(0)));
+        for number in 1..100_000 {
+            queue.push(now, CLIENT, InputSource::Stream(SocketId(number)));
+            while queue.pop_added().is_some() {}
+            queue.remove_closed(|source| matches!(source, InputSource::Stream(SocketId(0))));
+            assert!(queue.len() <= INPUT_ENTRIES_MIN);
+        }
+        assert!(matches!(queue.pop(), Some(InputSource::Stream(SocketId(0)))));
+    }
+
+    #[test]
+    fn open_sources_remain() {
+        let mut queue = InputQueue::new(true, RandomState::with_seeds(1, 2, 3, 4));
+        for number in 0..2000 {
+            queue.push(Instant::ZERO, CLIENT, InputSource::Stream(SocketId(number)));
+            queue.remove_closed(|_| true);
+        }
+        assert_eq!(queue.len(), 2000);
     }
 }

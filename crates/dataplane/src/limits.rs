@@ -168,6 +168,10 @@ pub const INPUT_UNIT_BYTES: usize = 4 << 10;
 /// Time for which a connection delays others of its client: the time of [`INPUT_PER_CONNECTION`].
 pub const INPUT_DELAY: Duration = Duration::from_micros(250);
 
+/// Number of entries from which closed sources are removed from the queue of input, and twice the
+/// number that remained: the work per entry is constant, and half of a long queue waits.
+pub const INPUT_ENTRIES_MIN: usize = 256;
+
 /// Encrypted bytes per read: four records.
 pub const CIPHERTEXT_PER_READ: usize = 64 << 10;
 

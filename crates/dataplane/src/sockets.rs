@@ -179,7 +179,8 @@ impl<N: Net> Sockets<N> {
     /// # Errors
     /// No memory left for epoll; the socket is closed then.
     pub(crate) fn add_shared(&mut self, net: &N, socket: SharedSocket<N>) -> io::Result<()> {
-        let socket: RelaySocket<N> = RelaySocket::new(socket.into_socket(), self.options.gro);
+        // Perhaps of another process.
+        let socket: RelaySocket<N> = RelaySocket::imported(socket.into_socket(), self.options.gro);
         let number = self.shared.add_socket(socket.socket.local_addr());
         self.watch_relay(net, number, socket)
     }
@@ -205,7 +206,7 @@ impl<N: Net> Sockets<N> {
     ) -> io::Result<RelaySocket<N>> {
         let is_set_up = before == self.options.relay_settings();
         let socket = net.open_udp(descriptor, &self.options.of_relay(), is_set_up)?;
-        Ok(RelaySocket::new(socket, self.options.gro))
+        Ok(RelaySocket::imported(socket, self.options.gro))
     }
 
     /// Losses of each socket that were counted, by its address; none of sockets without a loss.

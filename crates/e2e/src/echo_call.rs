@@ -79,7 +79,7 @@ impl EchoCall {
     /// # Panics
     /// It is otherwise.
     #[track_caller]
-    pub fn finish(mut self, interrupted: bool, server: &Server) {
+    pub fn finish(mut self, interrupted: bool, lab: &Lab, server: &Server) {
         let excused = dropped_between_sockets().saturating_sub(self.dropped);
         self.browser.eval(&format!("finish({{ interrupted: {interrupted}, excused: {excused} }})"));
         self.browser.wait(&format!("/PASS|FAIL/.test({LOG})"));
@@ -88,6 +88,9 @@ impl EchoCall {
             return;
         }
         let (status, log) = (server.json(&["status"]), server.process.output());
-        panic!("{said}\n{status:#}\n{log}");
+        // Each packet has one fate: in the server's counters, or in those of its network.
+        let kernel = lab.run(Host::Server, "grep", &["^Udp", "/proc/net/snmp"]);
+        let sockets = lab.run(Host::Server, "cat", &["/proc/net/udp"]);
+        panic!("{said}\n{status:#}\n{kernel}\n{sockets}\n{log}");
     }
 }

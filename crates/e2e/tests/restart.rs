@@ -312,7 +312,7 @@ fn a_call_of_chromium_goes_on_behind_crashes() {
         let made = &server.json(&["status"])["allocations"]["total"];
         assert_eq!(*made, 0, "made since the crash");
     }
-    call.finish(true, &server);
+    call.finish(true, &lab, &server);
 }
 
 /// The next process of an upgrade has the calls, and so has the keeper from then on.

@@ -197,7 +197,7 @@ fn chromium_notices_nothing(over: &str) {
         upgrade(&mut server, 2);
         call.go_on();
     }
-    call.finish(false, &server);
+    call.finish(false, &lab, &server);
     server.wait_for_first_to_end();
 }
 

@@ -129,6 +129,11 @@ impl<T> FairQueue<T> {
         self.entries.remove(&turn)
     }
 
+    /// Removes the entries for which `predicate` returns false. The use of their clients remains.
+    pub fn retain(&mut self, mut predicate: impl FnMut(&T) -> bool) {
+        self.entries.retain(|_, entry| predicate(entry));
+    }
+
     /// The first entry.
     #[must_use]
     pub fn first(&self) -> Option<&T> {

@@ -161,7 +161,7 @@ impl UdpSocket {
 
     /// Takes a socket that another process has bound: a server before an upgrade, or systemd. Sets
     /// its options as [`bind`](Self::bind) does, but for `reuse_port`, which comes before the
-    /// binding.
+    /// binding. Without `gro` the state of merging remains: merged datagrams may wait.
     ///
     /// # Errors
     /// It is no UDP socket, it is not bound, or it is one for IPv6 that takes IPv4 as well.
@@ -169,14 +169,12 @@ impl UdpSocket {
         let local = adopt_listening(fd.as_fd(), libc::SOCK_DGRAM)?;
         let (at_rest, _) = set_options(fd.as_fd(), IpFamily::of(local.ip()), options)?;
         let resting = Resting::taken_over(options.adapts);
-        let socket = Self { fd, local, at_rest, dont_fragment: Cell::new(false), resting };
-        socket.merge(options.gro);
-        Ok(socket)
+        Ok(Self { fd, local, at_rest, dont_fragment: Cell::new(false), resting })
     }
 
     /// Takes a socket that another process of this program has bound, with these `options` and the
     /// same [`OPTION_SET`]: a fifth of the calls of [`from_fd`](Self::from_fd), where thousands
-    /// wait for it.
+    /// wait for it. Without `gro` the state of merging remains: merged datagrams may wait.
     ///
     /// # Errors
     /// It is no UDP socket, or it is not bound.
@@ -188,7 +186,9 @@ impl UdpSocket {
         };
         let resting = Resting::taken_over(options.adapts);
         let socket = Self { fd, local, at_rest, dont_fragment: Cell::new(false), resting };
-        socket.merge(options.gro);
+        if options.gro {
+            socket.merge(true);
+        }
         Ok(socket)
     }
 

@@ -52,6 +52,31 @@ fn a_udp_socket_goes_on_under_its_address_with_what_waits() {
     assert_eq!(batch.recv(&socket).unwrap(), 0, "it does not wait");
 }
 
+/// A program that takes one message for one datagram would relay several as one.
+#[test]
+fn merged_datagrams_that_wait_arrive_as_they_were_sent() {
+    type Take = fn(OwnedFd, &UdpOptions) -> std::io::Result<UdpSocket>;
+    for (address, take) in [
+        (V4, UdpSocket::adopt as Take),
+        (V6, UdpSocket::adopt),
+        (V4, UdpSocket::from_fd),
+        (V6, UdpSocket::from_fd),
+    ] {
+        let (before, client) = (bind(address), bind(address));
+        before.merge(true);
+        support::send(&client, support::flow(before.local_addr()), &[b"first", b"other"]);
+        let options = UdpOptions { gro: false, ..UdpOptions::default() };
+        let after = take(handed_over(&before), &options).unwrap();
+        drop(before);
+        let received = receive(&after, 2);
+        let segments: Vec<_> = received.iter().flat_map(|message| &message.segments).collect();
+        assert_eq!(segments, [b"first", b"other"]);
+        assert!(after.cease_merging(), "nothing waits");
+        support::send(&client, support::flow(after.local_addr()), &[b"third", b"fifth"]);
+        assert_eq!(receive(&after, 2).len(), 2, "no longer merged");
+    }
+}
+
 #[test]
 fn a_listener_and_a_connection_go_on() {
     let before = std::net::TcpListener::bind(V4).unwrap();

@@ -15,7 +15,20 @@ pub(crate) fn line(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Text of an argument of a command, in which a name may be written as [`line()`] shows it.
+/// As [`line()`], for a name in a table or a sentence: spaces at its start or end, which a reader
+/// cannot see there, are escapes as well. [`argument`] reverses it.
+pub(crate) fn name(text: &str) -> Cow<'_, str> {
+    let inner = text.trim();
+    if inner.len() == text.len() {
+        return line(text);
+    }
+    let (before, after) = text.split_at(text.len() - text.trim_start().len());
+    let after = &after[inner.len()..];
+    let spaces = |spaces: &str| spaces.chars().flat_map(char::escape_unicode).collect::<String>();
+    Cow::Owned(format!("{}{}{}", spaces(before), line(inner), spaces(after)))
+}
+
+/// Text of an argument of a command, in which a name may be written as [`name`] shows it.
 #[expect(clippy::unnecessary_wraps, reason = "the form that clap calls")]
 pub(crate) fn argument(text: &str) -> Result<String, Infallible> {
     let mut out = String::with_capacity(text.len());
@@ -123,6 +136,17 @@ mod tests {
         }
         for text in ["\\u{", "\\u{}", "\\u{d800}x", "\\u{zz}", "\\u{110000}", "\\u{1b"] {
             assert_eq!(argument(text).as_deref(), Ok(text), "no escape");
+        }
+        for (text, shown) in [
+            ("bob smith", "bob smith"),
+            (" bob ", "\\u{20}bob\\u{20}"),
+            ("bob\u{3000}", "bob\\u{3000}"),
+            ("\n\u{1b} ", "\\u{a}\\u{1b}\\u{20}"),
+            ("  ", "\\u{20}\\u{20}"),
+            ("", ""),
+        ] {
+            assert_eq!(name(text), shown);
+            assert_eq!(argument(shown).as_deref(), Ok(text), "what is shown can be pasted");
         }
         assert_eq!(lines("a\n\u{1b}b"), "a\n\\u{1b}b");
     }

@@ -60,20 +60,31 @@ pub(crate) enum Align {
 pub(crate) struct Table {
     columns: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,
+    /// Before the first cell of each row, under the heading.
+    indent: &'static str,
 }
 
 impl Table {
     /// A table without rows.
     pub(crate) fn new(columns: &[(&str, Align)]) -> Self {
         let columns = columns.iter().map(|(name, align)| ((*name).to_owned(), *align)).collect();
-        Self { columns, rows: Vec::new() }
+        Self { columns, rows: Vec::new(), indent: "" }
+    }
+
+    /// Indents the rows that follow.
+    pub(crate) const fn indent(&mut self, indent: &'static str) {
+        self.indent = indent;
     }
 
     /// Adds a row; cells beyond the columns are left out. No cell breaks the line or steers the
-    /// terminal: see [`escape::line`].
+    /// terminal: see [`escape::name`].
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let cells = cells.into_iter().take(self.columns.len());
-        self.rows.push(cells.map(|cell| escape::line(&cell).into_owned()).collect());
+        let mut cells: Vec<_> = cells.map(|cell| escape::name(&cell).into_owned()).collect();
+        if let Some(first) = cells.first_mut() {
+            first.insert_str(0, self.indent);
+        }
+        self.rows.push(cells);
     }
 
     /// The table as lines, without a line end behind the last.

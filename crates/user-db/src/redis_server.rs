@@ -103,8 +103,8 @@ impl Redis {
     }
 
     fn failed(&self, error: &RedisError) -> StoreError {
-        if !error.is_io_error() {
-            // Perhaps of the login: the manager would repeat the error for ever.
+        if may_be_of_login(error) {
+            // The manager would repeat it for ever.
             *self.lock() = None;
         }
         self.url.failed(format_args!("{}", causes(error)))
@@ -264,6 +264,12 @@ const WRONG_TYPE: &str = "WRONGTYPE";
 fn is_denied_key(error: &RedisError) -> bool {
     error.code() == Some("NOPERM")
         && error.detail().is_some_and(|what| what.contains(" to access "))
+}
+
+/// Returns true unless the connection is logged in, or broken. Errors of a login have no code, or
+/// the one of errors without a name; a refused command has its own, as `NOPERM`.
+fn may_be_of_login(error: &RedisError) -> bool {
+    !error.is_io_error() && matches!(error.code(), None | Some("ERR" | "WRONGPASS"))
 }
 
 fn key_of(realm: &str, name: &str) -> String {

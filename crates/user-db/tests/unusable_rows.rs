@@ -168,6 +168,21 @@ fn a_key_that_redis_denies_is_no_outage_and_a_denied_command_is_one() {
     });
     let Some(Health::Failing(error)) = health else { panic!("{health:?}") };
     assert!(error.to_string().contains("'get'"), "{error}");
+
+    // Refused commands share the connection.
+    let connections = || -> u64 {
+        let stats = server.run("INFO stats");
+        let number =
+            stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        number.unwrap().trim().parse().unwrap()
+    };
+    let before = connections();
+    for number in 0..20 {
+        assert!(matches!(world.ask(&format!("stranger{number}"), false), Answer::Unavailable(_)));
+    }
+    // The probes of the outage share it as well; this program opens one for each reading.
+    let opened = connections() - before;
+    assert!(opened < 5, "{opened}");
 }
 
 /// Failed logins are repeated until one succeeds.

@@ -15,10 +15,9 @@ use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 
 use ahash::RandomState;
-use fair_share::{CLIENTS, FairQueue};
+use fair_share::{CLIENTS, Claimant, FairQueue};
 use turn_types::{FiveTuple, Instant, SocketId};
 
-use crate::admission::claimant;
 use crate::limits::{
     HANDSHAKE_DATAGRAM_MAX, HANDSHAKE_DELAY, HANDSHAKE_WAIT_MAX, HANDSHAKES_WAITING,
     HANDSHAKES_WAITING_PER_CLIENT,
@@ -110,7 +109,11 @@ impl HandshakeQueue {
         }
         *self.of_clients.entry(five_tuple).or_default() += 1;
         let waiting = Waiting { five_tuple, part, bytes: bytes.into(), came: now };
-        let client = claimant(five_tuple.client.0.ip(), self.is_by_customer);
+        let client = if self.is_by_customer {
+            Claimant::at(five_tuple.client.0.ip())
+        } else {
+            Claimant::at_shared_address()
+        };
         let dropped = self.datagrams.push(now, &client, waiting);
         let Some(other) = dropped else { return Pushed::Queued };
         self.forget(&other);

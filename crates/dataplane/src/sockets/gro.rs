@@ -78,6 +78,12 @@ impl GroPolicy {
         Self::with(if may { Mode::Off(Window::at(Instant::ZERO)) } else { Mode::Never })
     }
 
+    /// The policy of a socket of another process, which perhaps coalesces: merged datagrams may
+    /// wait. It never will unless it `may`.
+    pub(crate) fn imported(may: bool) -> Self {
+        if may { Self::default() } else { Self::off(false) }
+    }
+
     /// Notes that a program at tc has a route of the socket.
     pub(crate) fn routed(&self, now: Instant) {
         let State { mode, is_routed } = self.0.get();
@@ -200,6 +206,8 @@ impl Arrivals {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd as _;
+
     use linux_net::{Flow, RxBatch, SendSocket, SendStats, TxBatch, UdpOptions, UdpSocket};
     use turn_types::IpMeta;
 
@@ -271,6 +279,20 @@ mod tests {
         assert!(asks(&relay), "a pause is no end");
         policy.received(at(21) + COALESCING_FOR, &arrivals(&[1, 2], 1), &relay);
         assert!(!asks(&relay), "it sees again what comes");
+    }
+
+    #[test]
+    fn a_socket_of_another_process_stops_when_nothing_waits() {
+        let before = socket();
+        before.merge(true);
+        let options = UdpOptions { gro: false, ..UdpOptions::default() };
+        let relay = UdpSocket::adopt(before.as_fd().try_clone_to_owned().unwrap(), &options);
+        let (relay, policy) = (relay.unwrap(), GroPolicy::imported(true));
+        policy.received(at(1), &arrivals(&[1], 1), &relay);
+        assert!(!asks(&relay));
+        let policy = GroPolicy::imported(false);
+        policy.received(at(1), &arrivals(&[1], ALIKE_MANY), &relay);
+        assert!(!asks(&relay));
     }
 
     #[test]

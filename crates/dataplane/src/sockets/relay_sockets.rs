@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::mem;
 use std::net::IpAddr;
 
 use ahash::RandomState;
@@ -11,6 +10,7 @@ use turn_types::RelayId;
 
 use super::gro::GroPolicy;
 use super::losses::Losses;
+use crate::input_queue::Postponement;
 use crate::io::Net;
 use crate::limits::RELAYS_OUT_OF_ORDER;
 
@@ -30,16 +30,18 @@ struct Owner {
     share: Share,
     /// The client had many relays already.
     is_crowded: bool,
-    /// The socket waits in the queue of input.
-    is_postponed: bool,
-    /// The kernel reports no input of the socket.
-    is_unreported: bool,
+    postponement: Postponement,
 }
 
 impl<N: Net> RelaySocket<N> {
     /// A socket that does not coalesce yet, and may if `gro` is true.
     pub(crate) fn new(socket: N::Udp, gro: bool) -> Self {
         Self { socket, losses: Losses::default(), gro: GroPolicy::off(gro), owner: None }
+    }
+
+    /// A socket of another process, which perhaps coalesces, and may if `gro` is true.
+    pub(crate) fn imported(socket: N::Udp, gro: bool) -> Self {
+        Self { gro: GroPolicy::imported(gro), ..Self::new(socket, gro) }
     }
 
     /// Returns true for a relay of a client with many relays: the queue of input may sort it.
@@ -51,22 +53,25 @@ impl<N: Net> RelaySocket<N> {
     /// a socket that waits already.
     pub(crate) fn postpone(&mut self) -> Option<IpAddr> {
         let owner = self.owner.as_mut()?;
-        (!mem::replace(&mut owner.is_postponed, true)).then_some(owner.client)
+        owner.postponement.begin().then_some(owner.client)
     }
 
     /// Marks a socket as served. Returns true if the kernel has to report its input again.
     pub(crate) fn resume(&mut self) -> bool {
         self.owner.as_mut().is_some_and(|owner| {
-            owner.is_postponed = false;
-            mem::take(&mut owner.is_unreported)
+            owner.postponement.end();
+            owner.postponement.watch_again()
         })
     }
 
     /// Returns true if the kernel is to report no more input of the socket, which waits.
     pub(crate) fn ignore(&mut self) -> bool {
-        self.owner.as_mut().is_some_and(|owner| {
-            owner.is_postponed && !mem::replace(&mut owner.is_unreported, true)
-        })
+        self.owner.as_mut().is_some_and(|owner| owner.postponement.ignore())
+    }
+
+    /// Returns true for a socket in the queue of input.
+    pub(crate) fn waits(&self) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.postponement.waits())
     }
 }
 
@@ -100,7 +105,7 @@ impl<N: Net> RelaySockets<N> {
         socket.owner.get_or_insert_with(|| {
             let is_crowded = self.owned.entries_before(&claimant) >= RELAYS_OUT_OF_ORDER;
             let share = self.owned.keep(&claimant);
-            Owner { client, share, is_crowded, is_postponed: false, is_unreported: false }
+            Owner { client, share, is_crowded, postponement: Postponement::default() }
         });
     }
 

@@ -11,6 +11,7 @@ use turn_types::{ClientAddr, ClientPath, FiveTuple, ServerAddr, SocketId, Transp
 use super::{State, Stream, Streams};
 use crate::admission::LimitReached;
 use crate::context::Context;
+use crate::input_queue::Postponement;
 use crate::io::{AcceptIo as _, Net, Source, StreamIo as _};
 use crate::limits::{ACCEPTS_PER_TURN, SWEEP_STREAMS_EVERY};
 use crate::report::Condition;
@@ -160,7 +161,7 @@ impl<N: Net> Streams<N> {
         let id = self.table.next_id()?;
         stream.path.socket = id;
         stream.waiting = 0;
-        (stream.is_postponed, stream.is_unreported) = (false, false);
+        stream.postponement = Postponement::default();
         request.came_by(stream.path);
         let token = Token::Stream(id).number();
         cx.net.watch(Source::Stream(&stream.socket), token, stream.interest()).ok()?;

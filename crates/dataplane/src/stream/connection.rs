@@ -13,6 +13,7 @@ use turn_session::{AddressPair, OutQueue, Outgoing, QueueFull, Tls, TlsConfig, T
 use turn_types::{ClientAddr, ClientPath, ConnectionId, Instant, ServerAddr, Transport};
 
 use crate::admission::{Admitted, Candidate, LimitReached};
+use crate::input_queue::Postponement;
 use crate::io::{Net, StreamIo, Writer};
 use crate::limits::{ANSWERS_UNREAD, STREAM_BACKLOG_BYTES};
 
@@ -33,10 +34,7 @@ pub(crate) struct Stream<N: Net> {
     partial: Vec<u8>,
     /// The last read had more than [`MESSAGES_PER_READ`](crate::limits::MESSAGES_PER_READ).
     is_cut_off: bool,
-    /// True while its input waits for a later iteration.
-    pub(super) is_postponed: bool,
-    /// True while epoll does not report its input.
-    pub(super) is_unreported: bool,
+    pub(super) postponement: Postponement,
     out: OutQueue,
     pub(crate) state: State,
     pub(crate) opened: Instant,
@@ -119,8 +117,7 @@ impl<N: Net> Stream<N> {
             unserved: VecDeque::new(),
             partial: Vec::new(),
             is_cut_off: false,
-            is_postponed: false,
-            is_unreported: false,
+            postponement: Postponement::default(),
             out: OutQueue::default(),
             state: State::New,
             opened: now,
@@ -264,8 +261,8 @@ impl<N: Net> Stream<N> {
     pub(crate) const fn interest(&self) -> Interest {
         match (self.state, self.blocked.is_some()) {
             _ if self.is_paused => Interest::ErrorsOnce,
-            (_, true) if self.is_unreported => Interest::Write,
-            (_, false) if self.is_unreported => Interest::ErrorsOnce,
+            (_, true) if self.postponement.is_unreported() => Interest::Write,
+            (_, false) if self.postponement.is_unreported() => Interest::ErrorsOnce,
             (State::Open, true) if !self.takes_messages() => Interest::Write,
             (State::Data(_), true) if self.is_read => Interest::ReadWrite,
             (State::Data(_), false) if self.is_read => Interest::Read,

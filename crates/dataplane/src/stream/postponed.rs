@@ -1,7 +1,5 @@
 //! Connections whose input waits in the [`InputQueue`](crate::input_queue::InputQueue).
 
-use std::mem;
-
 use control::StreamEnd;
 use turn_types::SocketId;
 
@@ -20,7 +18,7 @@ impl<N: Net> Streams<N> {
     /// Serves the input of a connection in a later iteration.
     pub(crate) fn postpone(&mut self, cx: &mut Context<N>, id: SocketId) {
         if let Some(stream) = self.table.get_mut(id)
-            && !mem::replace(&mut stream.is_postponed, true)
+            && stream.postponement.begin()
         {
             let client = stream.path.five_tuple.client.0.ip();
             cx.input.push(cx.now.instant, client, InputSource::Stream(id));
@@ -30,7 +28,12 @@ impl<N: Net> Streams<N> {
     /// Returns true if a connection from the queue is open: it has its turn. Another connection
     /// may have its number.
     pub(crate) fn take_postponed(&mut self, id: SocketId) -> bool {
-        self.table.get_mut(id).is_some_and(|stream| mem::take(&mut stream.is_postponed))
+        self.table.get_mut(id).is_some_and(|stream| stream.postponement.end())
+    }
+
+    /// Returns true for a connection in the queue of input.
+    pub(crate) fn waits(&self, id: SocketId) -> bool {
+        self.table.get(id).is_some_and(|stream| stream.postponement.waits())
     }
 
     /// Postpones a connection that was served and has more, or waits for its input.
@@ -38,7 +41,7 @@ impl<N: Net> Streams<N> {
         let Some(stream) = self.table.get_mut(id) else { return };
         if stream.has_input() {
             self.postpone(cx, id);
-        } else if !stream.is_postponed && mem::take(&mut stream.is_unreported) {
+        } else if stream.postponement.watch_again() {
             self.rewatch_or_close(cx, id);
         }
     }
@@ -46,8 +49,7 @@ impl<N: Net> Streams<N> {
     /// Ignores the kernel's reports of a postponed connection.
     pub(crate) fn ignore_postponed(&mut self, cx: &mut Context<N>, id: SocketId) {
         if let Some(stream) = self.table.get_mut(id)
-            && stream.is_postponed
-            && !mem::replace(&mut stream.is_unreported, true)
+            && stream.postponement.ignore()
         {
             self.rewatch_or_close(cx, id);
         }

@@ -36,6 +36,10 @@ impl<N: Net> StreamTable<N> {
         self.slab.insert(stream.path.socket, stream);
     }
 
+    pub(crate) fn get(&self, id: SocketId) -> Option<&Stream<N>> {
+        self.slab.get(id)
+    }
+
     pub(crate) fn get_mut(&mut self, id: SocketId) -> Option<&mut Stream<N>> {
         self.slab.get_mut(id)
     }

@@ -8,6 +8,7 @@ use std::io;
 use linux_net::Interest;
 use turn_types::{ConnectionId, Instant, PendingId, SocketId};
 
+use crate::input_queue::Postponement;
 use crate::io::{Net, StreamIo as _};
 use crate::limits::{HALF_CLOSED_FOR, PIPE_STUCK_FOR};
 
@@ -53,8 +54,8 @@ pub(super) struct Peer<N: Net> {
     pub(super) from_peer: PipeDirection,
     /// Interest that epoll has.
     pub(super) interest: Interest,
-    /// The connection waits in the queue of input, and is not read.
-    pub(super) is_postponed: bool,
+    /// The connection is not read while it waits in the queue of input.
+    pub(super) postponement: Postponement,
     /// Time of the last byte in either direction.
     pub(super) last_byte: Instant,
     /// Time since which the peer takes nothing of the unsent bytes.
@@ -77,7 +78,7 @@ impl<N: Net> Peer<N> {
             from_client: PipeDirection::default(),
             from_peer: PipeDirection::default(),
             interest,
-            is_postponed: false,
+            postponement: Postponement::default(),
             last_byte: now,
             blocked: None,
         }
@@ -143,7 +144,7 @@ impl<N: Net> Peer<N> {
 
     /// Returns the readiness to wait for; `reads`: the peer is to be read.
     pub(super) fn wanted_interest(&self, reads: bool) -> Interest {
-        match (reads && !self.is_postponed, self.has_unsent()) {
+        match (reads && !self.postponement.waits(), self.has_unsent()) {
             (true, true) => Interest::ReadWrite,
             (true, false) => Interest::Read,
             (false, true) => Interest::Write,

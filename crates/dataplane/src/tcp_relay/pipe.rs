@@ -3,8 +3,6 @@
 //! each is kept, and TCP's windows do the rest. The end of one direction is forwarded behind its
 //! bytes; the other direction goes on.
 
-use std::mem;
-
 use control::{Leg, Series, StreamEnd};
 use linux_net::{FILL_BYTES, ReadOutcome};
 use turn_proto::{Event, Server};
@@ -168,7 +166,7 @@ impl<N: Net> TcpRelay<N> {
         let Some(peer) = self.peers.get_mut(connection) else { return false };
         let Phase::Bound(id) = peer.phase else { return false };
         let Some(stream) = streams.get_mut(id) else { return false };
-        if !mem::replace(&mut peer.is_postponed, true) {
+        if peer.postponement.begin() {
             let client = stream.path.five_tuple.client.0.ip();
             cx.input.push(cx.now.instant, client, InputSource::Peer(connection));
         }
@@ -177,8 +175,12 @@ impl<N: Net> TcpRelay<N> {
 
     /// Returns true if a peer from the queue of input is connected, and may be read.
     pub(crate) fn take_postponed(&mut self, connection: ConnectionId) -> bool {
-        let peer = self.peers.get_mut(connection);
-        peer.is_some_and(|peer| mem::take(&mut peer.is_postponed))
+        self.peers.get_mut(connection).is_some_and(|peer| peer.postponement.end())
+    }
+
+    /// Returns true for a peer in the queue of input.
+    pub(crate) fn waits(&self, connection: ConnectionId) -> bool {
+        self.peers.get(connection).is_some_and(|peer| peer.postponement.waits())
     }
 
     fn read_peer(

@@ -8,6 +8,7 @@ use super::Worker;
 use crate::input_queue::InputSource;
 use crate::io::Net;
 use crate::limits::{INPUT_PER_CONNECTION, SOCKETS_SENT_EARLY, WAITING_REPORTED};
+use crate::sockets::RelaySocket;
 use crate::stream::ReadNext;
 use crate::tcp_relay::Readiness;
 
@@ -87,6 +88,13 @@ impl<N: Net> Worker<N> {
                 InputSource::Peer(_) => {}
             }
         }
+        let Self { cx, streams, tcp_relay, .. } = self;
+        let (input, sockets) = (&mut cx.input, &cx.sockets);
+        input.remove_closed(|source| match *source {
+            InputSource::Stream(id) => streams.waits(id),
+            InputSource::Peer(id) => tcp_relay.waits(id),
+            InputSource::Relay(relay) => sockets.relay(relay).is_some_and(RelaySocket::waits),
+        });
     }
 
     /// Receives one batch at a crowded relay.

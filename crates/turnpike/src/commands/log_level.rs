@@ -42,8 +42,8 @@ fn describe(traces: &Traces) -> String {
 
 fn line(trace: &Trace) -> String {
     let of = match (&trace.user, &trace.client) {
-        (Some(user), Some(client)) => format!("user {} at {client}", escape::line(user)),
-        (Some(user), None) => format!("user {}", escape::line(user)),
+        (Some(user), Some(client)) => format!("user {} at {client}", escape::name(user)),
+        (Some(user), None) => format!("user {}", escape::name(user)),
         (None, Some(client)) => format!("clients at {client}"),
         (None, None) => "all clients".to_owned(),
     };

@@ -112,7 +112,7 @@ pub(crate) fn warn_of_none(looked_for: &str) {
 
 /// The sessions of a user in words.
 pub(crate) fn named(user: &str) -> String {
-    format!("the user name or account \"{}\"", escape::line(&UserName::form_of(user)))
+    format!("the user name or account \"{}\"", escape::name(&UserName::form_of(user)))
 }
 
 /// The selection of a command in words.

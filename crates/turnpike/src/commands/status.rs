@@ -335,11 +335,12 @@ fn traffic(status: &Status, rates: &TrafficRates) -> String {
         columns.push(("by the kernel", Align::Right));
     }
     let mut table = Table::new(&columns);
+    table.indent("  ");
     for (name, all, kernel, rate) in [
-        ("  from clients", all.from_clients, kernel.from_clients, rates.from_clients),
-        ("  to peers", all.to_peers, kernel.to_peers, rates.to_peers),
-        ("  from peers", all.from_peers, kernel.from_peers, rates.from_peers),
-        ("  to clients", all.to_clients, kernel.to_clients, rates.to_clients),
+        ("from clients", all.from_clients, kernel.from_clients, rates.from_clients),
+        ("to peers", all.to_peers, kernel.to_peers, rates.to_peers),
+        ("from peers", all.from_peers, kernel.from_peers, rates.from_peers),
+        ("to clients", all.to_clients, kernel.to_clients, rates.to_clients),
     ] {
         table.row([
             name.to_owned(),
@@ -452,7 +453,7 @@ mod tests {
         let faults =
             "\n\nwrong now\n  SEVERE  Worker 0 takes 97 % of its core.\n          It drains.\n\n";
         assert!(text.contains(faults), "{text}");
-        let line = text.lines().find(|line| line.starts_with("  to peers")).unwrap();
+        let line = text.lines().find(|line| line.starts_with("to peers")).unwrap();
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(words, ["to", "peers", "0", "0", "B", "51,200", "64.500"]);
         now.problems.clear();

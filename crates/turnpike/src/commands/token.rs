@@ -124,7 +124,7 @@ fn list(file: &TokenFile, output: cli::Output) -> Result<()> {
         table.row([
             token.name,
             token.role.name().to_owned(),
-            token.realm.map_or_else(|| "all".to_owned(), |realm| escape::line(&realm).into_owned()),
+            token.realm.unwrap_or_else(|| "all".to_owned()),
             output::duration(Duration::from_secs(age.as_secs())),
             expires(token.expires_unix, now),
         ]);

@@ -55,7 +55,7 @@ fn describe(refusals: &Refusals, who: Option<&str>, now: Duration) -> String {
                  a session that has ended is in the log, with its reason"
             );
         }
-        let whose = who.map(|who| format!(" of {}", escape::line(who))).unwrap_or_default();
+        let whose = who.map(|who| format!(" of {}", escape::name(who))).unwrap_or_default();
         return format!(
             "no recent refusals{whose}\n\
              if a client cannot connect, perhaps nothing of it arrives: run `turnpike probe` on its host; \
@@ -80,7 +80,7 @@ fn mixed(who: &str) -> String {
         "Names without proof are counted together by network and reason, and only the latest is \
          kept: refusals of clients with other names may be of {} or not. The log of one client has \
          each name: `turnpike log-level debug --client ADDRESS`.",
-        escape::line(who)
+        escape::name(who)
     )
 }
 
@@ -111,11 +111,11 @@ fn kind(refusal: &Refusal, now: Duration) -> String {
 
 fn subject(refusal: &Refusal) -> String {
     match (&refusal.user, &refusal.claimed_user) {
-        (Some(user), _) if !user.is_empty() => escape::line(user).into_owned(),
+        (Some(user), _) if !user.is_empty() => escape::name(user).into_owned(),
         (_, Some(claimed)) if refusal.other_claimed_users => {
-            format!("clients that call themselves \"{}\" and other names", escape::line(claimed))
+            format!("clients that call themselves \"{}\" and other names", escape::name(claimed))
         }
-        (_, Some(claimed)) => format!("a client that calls itself \"{}\"", escape::line(claimed)),
+        (_, Some(claimed)) => format!("a client that calls itself \"{}\"", escape::name(claimed)),
         (_, None) if refusal.other_claimed_users => "clients with several names".to_owned(),
         (_, None) => "a client".to_owned(),
     }
@@ -165,7 +165,7 @@ fn share(refusal: &Refusal) -> Option<String> {
     let (level, holder) = (refusal.share_level.as_ref()?, refusal.share_holder.as_ref()?);
     Some(format!(
         "The largest part of the client's use is that of the {level} {}.",
-        escape::line(holder)
+        escape::name(holder)
     ))
 }
 

@@ -97,7 +97,7 @@ pub(super) fn end_sessions(paths: &PathOptions, realm: &str, name: &str) -> Resu
 
 fn looked_for(revocation: &Revocation) -> String {
     let Revocation { kind, realm, name, .. } = revocation;
-    let shown = escape::line(name);
+    let shown = escape::name(name);
     let what = match kind {
         RevocationKind::Name => sessions::named(name),
         RevocationKind::Secret => format!("a credential of the shared secret \"{shown}\""),
@@ -118,7 +118,7 @@ fn what(realm: Option<String>, args: &cli::Revocable) -> Revoke {
 }
 
 fn described(revocation: &Revocation) -> String {
-    format!("{} {}", noun(revocation.kind), escape::line(&revocation.name))
+    format!("{} {}", noun(revocation.kind), escape::name(&revocation.name))
 }
 
 const fn noun(kind: RevocationKind) -> &'static str {

@@ -36,7 +36,7 @@ fn heading(session: &Session) -> String {
     let owner = if session.user.is_empty() {
         String::new()
     } else {
-        format!(" of {}", escape::line(&session.user))
+        format!(" of {}", escape::name(&session.user))
     };
     format!("session {}{owner}", session.id)
 }
