@@ -267,7 +267,7 @@ fn is_denied_key(error: &RedisError) -> bool {
 }
 
 /// Returns true unless the connection is logged in, or broken. Errors of a login have no code, or
-/// the one of errors without a name; a refused command has its own, as `NOPERM`.
+/// that of errors without a name; a refused command has another, as `NOPERM`.
 fn may_be_of_login(error: &RedisError) -> bool {
     !error.is_io_error() && matches!(error.code(), None | Some("ERR" | "WRONGPASS"))
 }
