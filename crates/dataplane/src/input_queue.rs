@@ -2,12 +2,14 @@
 //!
 //! The input of clients' connections, of peers' connections and of crowded relays has a bounded
 //! part of an iteration, as datagrams wait for it. Further sources wait here, sorted by the recent
-//! use of their clients: a client that sends little waits for one iteration, however many
-//! connections or relays another client has. Where many customers share an address, each connection
-//! is a client. Of most waiting sources the kernel reports no input: its reports reach the others.
+//! use of their clients, in processor time: a client that sends little waits for one iteration,
+//! however many connections or relays another client has, and however many clients send much.
+//! Where many customers share an address, each connection is a client. Of most waiting sources the
+//! kernel reports no input: its reports reach the others.
 
 use std::mem;
 use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
 
 use ahash::RandomState;
 use fair_share::{CLIENTS, Claimant, FairQueue};
@@ -15,7 +17,8 @@ use turn_types::{ConnectionId, Instant, RelayId, SocketId};
 
 use crate::io::Net;
 use crate::limits::{
-    INPUT_DELAY, INPUT_ENTRIES_MIN, INPUT_PER_TURN, INPUT_TIME_PER_TURN, INPUT_UNIT_BYTES,
+    INPUT_DELAY_MAX, INPUT_DELAY_MIN, INPUT_ENTRIES_MIN, INPUT_PER_TURN, INPUT_TIME_PER_TURN,
+    INPUT_UNIT_BYTES,
 };
 
 /// Source of input that may wait.
@@ -83,8 +86,8 @@ impl Postponement {
 /// Queue of one worker, and the work of this iteration.
 #[derive(Debug)]
 pub(crate) struct InputQueue {
-    /// Waiting sources, and closed ones until their time or the next removal.
-    sources: FairQueue<InputSource>,
+    /// Waiting sources with their clients, and closed ones until their time or the next removal.
+    sources: FairQueue<(InputSource, IpAddr)>,
     /// Number of entries from which closed sources are removed: twice the number that remained.
     removal_at: usize,
     /// True where each address is one customer's.
@@ -100,7 +103,8 @@ pub(crate) struct InputQueue {
 impl InputQueue {
     /// An empty queue.
     pub(crate) fn new(is_by_customer: bool, hasher: RandomState) -> Self {
-        let sources = FairQueue::new(&CLIENTS, usize::MAX, INPUT_DELAY, hasher);
+        let sources = FairQueue::new(&CLIENTS, usize::MAX, INPUT_DELAY_MIN, hasher)
+            .with_grace(INPUT_DELAY_MAX);
         let removal_at = INPUT_ENTRIES_MIN;
         Self { sources, removal_at, is_by_customer, added: Vec::new(), spent: 0, until: None }
     }
@@ -149,19 +153,25 @@ impl InputQueue {
     pub(crate) fn push(&mut self, now: Instant, client: IpAddr, source: InputSource) {
         let client = if self.is_by_customer { client } else { source.network() };
         // The queue has no capacity to exceed.
-        let _: Option<InputSource> = self.sources.push(now, &Claimant::at(client), source);
+        let _: Option<_> = self.sources.push(now, &Claimant::at(client), (source, client));
         self.added.push(source);
     }
 
-    /// Removes the source to serve next, which may be closed.
-    pub(crate) fn pop(&mut self) -> Option<InputSource> {
+    /// Removes the source to serve next, which may be closed, and its client.
+    pub(crate) fn pop(&mut self) -> Option<(InputSource, IpAddr)> {
         self.sources.pop()
     }
 
+    /// Charges the client of a source that was served for so long.
+    pub(crate) fn served(&mut self, now: Instant, client: IpAddr, time: Duration) {
+        let delay = time.min(INPUT_DELAY_MAX).saturating_sub(INPUT_DELAY_MIN);
+        self.sources.charge(now, &Claimant::at(client), delay);
+    }
+
     /// Removes closed sources, for which `waits` returns false, from a queue that has doubled.
-    pub(crate) fn remove_closed(&mut self, waits: impl FnMut(&InputSource) -> bool) {
+    pub(crate) fn remove_closed(&mut self, mut waits: impl FnMut(&InputSource) -> bool) {
         if self.sources.len() >= self.removal_at {
-            self.sources.retain(waits);
+            self.sources.retain(|(source, _)| waits(source));
             self.removal_at = INPUT_ENTRIES_MIN.max(2 * self.sources.len());
         }
     }
@@ -189,7 +199,40 @@ mod tests {
             queue.remove_closed(|source| matches!(source, InputSource::Stream(SocketId(0))));
             assert!(queue.len() <= INPUT_ENTRIES_MIN);
         }
-        assert!(matches!(queue.pop(), Some(InputSource::Stream(SocketId(0)))));
+        assert!(matches!(queue.pop(), Some((InputSource::Stream(SocketId(0)), CLIENT))));
+    }
+
+    /// Nine hundred clients that send as much as they may, and one that sends little all the time.
+    #[test]
+    fn whoever_sends_little_is_served_before_many_that_send_much() {
+        for is_by_customer in [true, false] {
+            let mut queue = InputQueue::new(is_by_customer, RandomState::with_seeds(1, 2, 3, 4));
+            let attacker =
+                |number: u32| IpAddr::from([198, 18 + (number >> 8) as u8, number as u8, 1]);
+            let (honest, now) = (SocketId(u32::MAX), Instant::ZERO);
+            for number in 0..900 {
+                queue.push(now, attacker(number), InputSource::Stream(SocketId(number)));
+            }
+            for round in 0..5000 {
+                // A message in some five milliseconds: less than a nine hundredth of the time.
+                let sends = round % 10 == 0;
+                if sends {
+                    queue.push(now, CLIENT, InputSource::Stream(honest));
+                }
+                for place in 0..8 {
+                    let (source, client) = queue.pop().unwrap();
+                    let InputSource::Stream(id) = source else { panic!("{source:?}") };
+                    if id == honest {
+                        queue.served(now, client, INPUT_DELAY_MIN);
+                        break;
+                    }
+                    queue.served(now, client, INPUT_DELAY_MAX);
+                    queue.push(now, attacker(id.0), source);
+                    // The use of clients before the first charge is unknown.
+                    assert!(!sends || place < 7 || round < 200, "it waits in round {round}");
+                }
+            }
+        }
     }
 
     #[test]

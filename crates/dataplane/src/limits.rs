@@ -165,8 +165,12 @@ pub const INPUT_PER_CONNECTION: usize = 64;
 /// Bytes of a read that cost as much as a message. The bytes of pipes are no messages.
 pub const INPUT_UNIT_BYTES: usize = 4 << 10;
 
-/// Time for which a connection delays others of its client: the time of [`INPUT_PER_CONNECTION`].
-pub const INPUT_DELAY: Duration = Duration::from_micros(250);
+/// Longest time for which a source delays others of its client after it was served: the time of
+/// [`INPUT_PER_CONNECTION`]. Longer ones are the scheduler's.
+pub const INPUT_DELAY_MAX: Duration = Duration::from_micros(250);
+
+/// Time for which a source delays others of its client before it was served: that of one message.
+pub const INPUT_DELAY_MIN: Duration = Duration::from_micros(4);
 
 /// Number of entries from which closed sources are removed from the queue of input, and twice the
 /// number that remained: the work per entry is constant, and half of a long queue waits.

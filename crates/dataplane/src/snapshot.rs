@@ -8,8 +8,8 @@ use std::io;
 use std::net::SocketAddr;
 
 use state_format::{Bytes, fields};
-use turn_proto::{Progress, ReservedPort};
-use turn_types::{AllocationId, RelayId, WorkerId};
+use turn_proto::{Progress, QueuedPacket, ReservedPort};
+use turn_types::{AllocationId, ClientPath, FiveTuple, IpMeta, RelayId, SocketId, WorkerId};
 
 use crate::io::{Net, StreamIo as _};
 
@@ -42,6 +42,40 @@ pub struct Snapshot {
     pub reserved: Vec<ReservedPort>,
     /// Number of allocations, with those of earlier snapshots.
     pub total: u64,
+    /// Packets of clients that move (RFC 8016), in the order of each client.
+    pub queued: Vec<PacketSnapshot>,
+}
+
+/// Packet over UDP or DTLS that waits for the allocation of its client.
+#[derive(Debug)]
+pub struct PacketSnapshot {
+    five_tuple: FiveTuple,
+    ttl: u8,
+    tos: u8,
+    bytes: Bytes,
+    has_waited: bool,
+}
+
+impl PacketSnapshot {
+    pub(crate) fn of(packet: &QueuedPacket) -> Self {
+        let QueuedPacket { path, meta, bytes, has_waited } = packet;
+        let IpMeta { ttl, tos, dont_fragment: _ } = *meta;
+        let (five_tuple, bytes) = (path.five_tuple, Bytes(bytes.to_vec()));
+        Self { five_tuple, ttl, tos, bytes, has_waited: *has_waited }
+    }
+
+    /// The packet, by this socket.
+    pub(crate) fn at(self, socket: SocketId) -> QueuedPacket {
+        let Self { five_tuple, ttl, tos, bytes, has_waited } = self;
+        // A received packet tells no DF.
+        let meta = IpMeta { ttl, tos, dont_fragment: false };
+        let path = ClientPath { five_tuple, socket };
+        QueuedPacket { path, meta, bytes: bytes.0.into(), has_waited }
+    }
+
+    pub(crate) const fn five_tuple(&self) -> FiveTuple {
+        self.five_tuple
+    }
 }
 
 /// State of an allocation.
@@ -118,7 +152,9 @@ fields!(Snapshot {
     10 => losses,
     11 => reserved,
     12 => total,
+    13 => queued or Vec::new(),
 });
+fields!(PacketSnapshot { 1 => five_tuple, 2 => ttl, 3 => tos, 4 => bytes, 5 => has_waited });
 fields!(AllocationSnapshot { 1 => id, 2 => state, 3 => relays, 4 => session, 5 => given });
 fields!(RelaySnapshot { 1 => relay, 2 => at, 3 => own, 4 => socket });
 fields!(StreamSnapshot { 1 => state, 2 => remote, 3 => socket });
@@ -155,6 +191,7 @@ impl<D> Export<D> {
             losses: Vec::new(),
             reserved: Vec::new(),
             total: 0,
+            queued: Vec::new(),
         };
         Self { snapshot, descriptors: Vec::new() }
     }

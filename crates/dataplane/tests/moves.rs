@@ -24,6 +24,8 @@ use stun_wire::{
 use turn_proto::{AllocationRecord, Policy, SharedRegistry, UserAnswer};
 use turn_types::{Transport, WorkerId};
 
+use test_support::eventually;
+
 use crate::support::dtls::{DtlsUser, config};
 use crate::support::stream::StreamUser;
 use crate::support::{
@@ -487,6 +489,31 @@ fn loses_nothing_under<W: Way>(policy: Policy, connect: impl Fn(&[World]) -> W) 
 #[test]
 fn a_move_loses_nothing_over_udp() {
     loses_nothing(|worlds| connected(worlds[1].server));
+}
+
+/// Data behind a Refresh by ticket that waits for its user: the successor gets it, and each packet
+/// has a fate.
+#[test]
+fn data_of_a_client_that_moves_is_exported() {
+    let policy = Policy { mobility: true, ..policy() };
+    let worlds = World::start_many(Start { policy, ..Start::default() }, WORKERS);
+    let peer = UdpSocket::bind((PEER, 0)).unwrap();
+    let mut old = Client::over(connected(worlds[0].server));
+    let ticket = old.allocate();
+    old.bind(&peer);
+    let mut new = Client::over(connected(worlds[1].server));
+    let refresh = new.refresh_by(&ticket);
+    *worlds[1].directory.is_silent.lock().unwrap() = true;
+    new.way.write(&refresh);
+    new.send_many(0..COUNT);
+    let mut queued = Vec::new();
+    eventually("all waits", || {
+        let left = worlds[1].channels.export().unwrap();
+        queued.extend(left.into_iter().flat_map(|export| export.snapshot.queued));
+        worlds[1].channels.roll_back();
+        queued.len() == usize::from(COUNT)
+    });
+    worlds.iter().for_each(World::assert_adds_up);
 }
 
 /// The allocation leaves the socket that it shares with others.

@@ -25,6 +25,8 @@ pub struct FairQueue<T> {
     entries: BTreeMap<Turn, T>,
     capacity: usize,
     delay: Duration,
+    /// Recent use up to which a client waits for clients with less use alone.
+    grace: Duration,
     meter: Meter,
     /// Clock of past use: the time of the last removed entry, or the time of an arrival in an
     /// empty queue. While entries wait, past use drains by service, however slow.
@@ -56,10 +58,19 @@ impl<T> FairQueue<T> {
             entries: BTreeMap::new(),
             capacity,
             delay,
+            grace: Duration::ZERO,
             meter,
             clock: Instant::ZERO,
             next_number: 0,
         }
+    }
+
+    /// Delays entries by the recent use beyond `grace`. Clients with less precede all others, sorted
+    /// by their use: while those with most are served in turn, the clock stands, and each use would
+    /// put a client behind them all.
+    #[must_use]
+    pub fn with_grace(self, grace: Duration) -> Self {
+        Self { grace, ..self }
     }
 
     /// Number of entries.
@@ -82,7 +93,8 @@ impl<T> FairQueue<T> {
         self.advance(now);
         let backlog = self.meter.total_backlog(self.clock, claimant) / (LEVELS_MAX as u32 + 1);
         self.add_use(claimant, self.delay);
-        let turn = Turn { at: self.clock + backlog, backlog, number: self.next_number };
+        let at = self.clock + backlog.saturating_sub(self.grace);
+        let turn = Turn { at, backlog, number: self.next_number };
         self.next_number += 1;
         self.entries.insert(turn, entry);
         if self.entries.len() <= self.capacity {

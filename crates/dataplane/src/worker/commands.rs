@@ -193,7 +193,7 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    fn serve_queued_packet(&mut self, packet: &QueuedPacket) {
+    pub(super) fn serve_queued_packet(&mut self, packet: &QueuedPacket) {
         let QueuedPacket { path, meta, bytes, has_waited } = packet;
         let Self { cx, streams, dtls, .. } = self;
         let verdict = cx.server.handle_client(cx.now, path, *meta, bytes, &mut cx.reply);

@@ -16,7 +16,7 @@
 use std::io;
 use std::mem::{replace, take};
 
-use turn_proto::{EndedWait, Progress};
+use turn_proto::{EndedWait, Progress, QueuedPacket};
 use turn_types::{AllocationId, Transport, WorkerId};
 
 use super::handover::Phase;
@@ -49,7 +49,8 @@ impl<N: Net> Worker<N> {
         };
         self.withdraw_routes_of_connections();
         self.cx.sockets.allow_fragments();
-        self.handover.phase = Phase::Paused(Pause { index, unsent, streams: Vec::new() });
+        let (streams, queued) = (Vec::new(), Vec::new());
+        self.handover.phase = Phase::Paused(Pause { index, unsent, streams, queued });
     }
 
     /// Exports all connections, sessions and allocations without an earlier snapshot at the
@@ -61,13 +62,14 @@ impl<N: Net> Worker<N> {
         if !self.handover.is_paused() {
             return Err(io::Error::other("a worker could not send its snapshots"));
         }
-        self.end_waits();
+        let queued = self.end_waits();
         let streams = self.streams.export(&mut self.cx);
         self.settle();
         let sessions = self.dtls.export();
         let (handover, parts) = self.split_for_export();
         let Phase::Paused(pause) = &mut handover.phase else { unreachable!("it is paused") };
         pause.streams.extend(streams);
+        pause.queued.extend(queued);
         let mut export = pause.export(parts).inspect_err(|_| self.roll_back())?;
         export.snapshot.sessions = sessions;
         export.snapshot.losses = self.cx.sockets.losses();
@@ -77,12 +79,15 @@ impl<N: Net> Worker<N> {
         Ok(export)
     }
 
-    /// Completes all waiting requests: each is refused, or stored in its connection.
-    fn end_waits(&mut self) {
+    /// Completes all waiting requests: each is refused, or stored in its connection. Returns the
+    /// packets of clients that move, in the order of each client.
+    fn end_waits(&mut self) -> Vec<QueuedPacket> {
+        let mut queued = Vec::new();
         loop {
             let Self { cx, streams, dtls, .. } = self;
-            let Some(ended) = cx.server.end_wait(&mut cx.reply) else { return };
+            let Some(ended) = cx.server.end_wait(&mut cx.reply) else { break };
             match ended {
+                EndedWait::Queued(packet) => queued.push(packet),
                 EndedWait::Unserved { path, request } => streams.unserve(path.socket, request),
                 EndedWait::Refused(answer) => {
                     streams.answered(answer.to.socket);
@@ -92,6 +97,9 @@ impl<N: Net> Worker<N> {
             }
             self.settle();
         }
+        // The newest was the first.
+        queued.reverse();
+        queued
     }
 
     /// Withdraws the routes of clients with connections, and relays the packets that these have
@@ -146,13 +154,13 @@ impl<N: Net> Worker<N> {
     /// Resumes after a failure of the successor, with everything as before the
     /// [pause](Self::pause).
     pub fn roll_back(&mut self) {
-        let streams = match &mut self.handover.phase {
+        let (streams, queued) = match &mut self.handover.phase {
             Phase::Copying(_) => return self.handover.serve(&mut self.cx.server),
             Phase::CopyFailed => {
                 self.handover.phase = Phase::Serving;
                 return;
             }
-            Phase::Paused(pause) => take(&mut pause.streams),
+            Phase::Paused(pause) => (take(&mut pause.streams), take(&mut pause.queued)),
             Phase::Importing(_) | Phase::Serving | Phase::Retired => return,
         };
         let Self { cx, streams: all, dtls, tcp_relay, handover, .. } = self;
@@ -161,6 +169,8 @@ impl<N: Net> Worker<N> {
         tcp_relay.resume_all(cx, all);
         cx.server.set_all_routes(cx.now);
         handover.serve(&mut cx.server);
+        self.settle();
+        queued.iter().for_each(|packet| self.serve_queued_packet(packet));
         self.settle();
         self.is_busy = true;
     }

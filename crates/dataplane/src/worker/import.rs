@@ -3,8 +3,12 @@
 use std::io;
 
 use state_format::Reader;
-use turn_proto::{EndReason, ExpectedMove, ImportedAllocation, Notice, Progress, Renamed};
-use turn_types::{AllocationId, ClientPath, RelayId, RelayProtocol, SocketId, Transport};
+use turn_proto::{
+    DropReason, EndReason, ExpectedMove, ImportedAllocation, Notice, Progress, Renamed,
+};
+use turn_types::{
+    AllocationId, ClientPath, FiveTuple, RelayId, RelayProtocol, SocketId, Transport,
+};
 
 use super::Worker;
 use super::imported::{Import, ImportError, ImportedRelay, ImportedSocket, RefusedAllocation};
@@ -12,22 +16,24 @@ use crate::dtls::Dtls;
 use crate::io::{AcceptIo as _, Net, UdpIo as _};
 use crate::limits::{IDS_SKIPPED, RECORDS_SKIPPED, RECORDS_SKIPPED_AGAIN, RECORDS_SKIPPED_SPREAD};
 use crate::report::Condition;
-use crate::snapshot::{AllocationSnapshot, Descriptors, Export, RelaySnapshot, Snapshot};
+use crate::snapshot::{
+    AllocationSnapshot, Descriptors, Export, PacketSnapshot, RelaySnapshot, Snapshot,
+};
 use crate::sockets::{RelaySettings, Sockets};
 use crate::stream::Streams;
 use crate::tcp_relay::PEER_OPTIONS;
 use crate::workers::WorkerMessage;
 
-/// Returns the number of the socket for a path of a client of the predecessor.
+/// Returns the number of the socket for a client of the predecessor.
 fn socket_of<N: Net>(
     sockets: &Sockets<N>,
     (streams, dtls): (&Streams<N>, &Dtls),
-    path: &ClientPath,
+    five_tuple: &FiveTuple,
 ) -> Option<SocketId> {
-    match path.five_tuple.transport {
-        Transport::Udp => sockets.listener_at(path.five_tuple.server).map(|(id, _)| id),
-        Transport::Tcp | Transport::Tls => streams.of_client(&path.five_tuple),
-        Transport::Dtls => dtls.of_client(&path.five_tuple),
+    match five_tuple.transport {
+        Transport::Udp => sockets.listener_at(five_tuple.server).map(|(id, _)| id),
+        Transport::Tcp | Transport::Tls => streams.of_client(five_tuple),
+        Transport::Dtls => dtls.of_client(five_tuple),
     }
 }
 
@@ -43,7 +49,7 @@ impl<N: Net> Worker<N> {
         self.cx.now = self.cx.net.now();
         let (snapshot, mut descriptors) = export.into_parts();
         let Snapshot { last_id, allocations, ended, progress, streams, .. } = snapshot;
-        let Snapshot { sessions, peers, losses, reserved, .. } = snapshot;
+        let Snapshot { sessions, peers, losses, reserved, queued, .. } = snapshot;
         // A crashed predecessor may have assigned later ids.
         let counter = last_id.counter() + IDS_SKIPPED;
         self.cx.server.skip_ids(AllocationId::new(last_id.worker(), counter));
@@ -68,6 +74,7 @@ impl<N: Net> Worker<N> {
         }
         let import = self.handover.import();
         import.reserved.extend(reserved);
+        import.queued.extend(queued);
         (import.progress, import.losses) = (progress, losses);
     }
 
@@ -94,7 +101,8 @@ impl<N: Net> Worker<N> {
     pub(super) fn expect(&mut self, clients: Vec<ExpectedMove>) {
         let Self { cx, streams, dtls, .. } = self;
         for client in clients {
-            let socket_of = |path: &ClientPath| socket_of(&cx.sockets, (streams, dtls), path);
+            let socket_of =
+                |path: &ClientPath| socket_of(&cx.sockets, (streams, dtls), &path.five_tuple);
             cx.server.expect(cx.now, client, socket_of);
         }
     }
@@ -118,7 +126,7 @@ impl<N: Net> Worker<N> {
             self.send_expected();
         }
         let import = std::mem::take(self.handover.import());
-        let Import { reserved, refused, ended, mut errors, .. } = import;
+        let Import { reserved, refused, ended, queued, mut errors, .. } = import;
         let Self { cx, handover, .. } = self;
         // A keeper has the predecessor's copies of them.
         handover.note_removed(refused.keys().chain(ended.keys()).copied());
@@ -139,7 +147,21 @@ impl<N: Net> Worker<N> {
         self.settle();
         // Clients are expected before their packets are read.
         self.serve_all_messages();
+        self.serve_imported_packets(queued);
         errors
+    }
+
+    /// Serves packets of clients that move, before all later ones.
+    fn serve_imported_packets(&mut self, queued: Vec<PacketSnapshot>) {
+        for packet in queued {
+            let Self { cx, streams, dtls, .. } = self;
+            match socket_of(&cx.sockets, (streams, dtls), &packet.five_tuple()) {
+                Some(socket) => self.serve_queued_packet(&packet.at(socket)),
+                // Without its listener the client has no allocation.
+                None => cx.egress.dropped(DropReason::NoAllocation),
+            }
+        }
+        self.settle();
     }
 
     /// Updates the progress of imported allocations.
@@ -189,7 +211,8 @@ impl<N: Net> Worker<N> {
 
     fn try_import(&mut self, id: AllocationId, state: Vec<u8>, mut relays: Vec<ImportedRelay<N>>) {
         let Self { cx, streams, dtls, handover, .. } = self;
-        let socket_of = |path: &ClientPath| socket_of(&cx.sockets, (streams, dtls), path);
+        let socket_of =
+            |path: &ClientPath| socket_of(&cx.sockets, (streams, dtls), &path.five_tuple);
         let (protocol, renamed) = match cx.server.import(cx.now, Reader::new(&state), socket_of) {
             Ok(ImportedAllocation { protocol, renamed }) => (protocol, renamed),
             Err(error) => {

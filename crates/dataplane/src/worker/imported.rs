@@ -8,6 +8,7 @@ use turn_types::{AllocationId, RelayId};
 
 use crate::dtls::SessionImportError;
 use crate::io::Net;
+use crate::snapshot::PacketSnapshot;
 use crate::sockets::{RelaySettings, RelaySocket};
 use crate::stream::StreamImportError;
 
@@ -45,6 +46,8 @@ pub(super) struct Import<N: Net> {
     pub(super) progress: Vec<(AllocationId, Progress)>,
     /// Counted losses of the last snapshot.
     pub(super) losses: Vec<(SocketAddr, u32)>,
+    /// Packets of clients that move, in the order of each client.
+    pub(super) queued: Vec<PacketSnapshot>,
     /// Settings of the relay sockets in the predecessor.
     pub(super) settings: RelaySettings,
 }
@@ -84,6 +87,7 @@ impl<N: Net> Default for Import<N> {
             reserved: Vec::new(),
             progress: Vec::new(),
             losses: Vec::new(),
+            queued: Vec::new(),
             settings: RelaySettings::default(),
         }
     }

@@ -4,11 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 
 use state_format::Bytes;
+use turn_proto::QueuedPacket;
 use turn_types::AllocationId;
 
 use crate::copying::{CopyIndex, Parts, Shortage};
 use crate::io::{Net, Source};
-use crate::snapshot::{Export, StreamSnapshot};
+use crate::snapshot::{Export, PacketSnapshot, StreamSnapshot};
 use crate::stream::ExportedStream;
 
 /// State of a paused worker.
@@ -20,12 +21,14 @@ pub(super) struct Pause<N: Net> {
     pub(super) unsent: Option<Export<N::Descriptor>>,
     /// Exported connections.
     pub(super) streams: Vec<ExportedStream<N>>,
+    /// Exported packets of clients that move, in the order of each client.
+    pub(super) queued: Vec<QueuedPacket>,
 }
 
 impl<N: Net> Pause<N> {
     /// Exports allocations and connections.
     pub(super) fn export(&mut self, parts: Parts<'_, N>) -> io::Result<Export<N::Descriptor>> {
-        let Self { index, unsent, streams } = self;
+        let Self { index, unsent, streams, queued } = self;
         let mut export = unsent.take().unwrap_or_else(|| Export::new(parts.worker));
         let mut ids: BTreeSet<AllocationId> = parts.server.take_changed(usize::MAX).collect();
         ids.extend(parts.server.clients().map(|(id, _)| id).filter(|id| !index.contains(*id)));
@@ -43,6 +46,7 @@ impl<N: Net> Pause<N> {
             export.snapshot.streams.push(StreamSnapshot { state, remote, socket });
         }
         parts.tcp_relay.export_peers(parts.net, &clients, &mut export)?;
+        export.snapshot.queued = queued.iter().map(PacketSnapshot::of).collect();
         export.snapshot.total = index.len() as u64;
         Ok(export)
     }

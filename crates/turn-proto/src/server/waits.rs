@@ -21,6 +21,9 @@ pub enum EndedWait {
         /// The request.
         request: Box<[u8]>,
     },
+    /// Packet over UDP or DTLS that follows a Refresh by ticket. The caller handles it again, before
+    /// all later packets of its client.
+    Queued(QueuedPacket),
     /// Refused request over a stream. The response is in the reply buffer.
     Refused(Answer),
     /// Request over UDP or DTLS: the client retransmits (RFC 8489 §6.2.1).
@@ -34,15 +37,24 @@ impl Server {
     /// rollback.
     #[must_use = "the answer must be sent"]
     pub fn end_wait(&mut self, reply: &mut ReplyBuffer) -> Option<EndedWait> {
-        if let Some(QueuedPacket { path, bytes, .. }) = self.state.queues.take_newest() {
-            return Some(unserved(path, bytes));
+        if let Some(packet) = self.state.queues.take_newest() {
+            return Some(queued(packet));
         }
         let waiting = self.state.pending.take_newest()?;
         Some(self.state.end_wait(waiting, reply))
     }
 }
 
-/// Returns a message of a stream, to be handled again. Clients repeat datagrams.
+/// Returns a packet that is to be handled again: nobody repeats data.
+fn queued(packet: QueuedPacket) -> EndedWait {
+    if packet.path.five_tuple.transport.is_datagram() {
+        return EndedWait::Queued(packet);
+    }
+    let QueuedPacket { path, bytes: request, .. } = packet;
+    EndedWait::Unserved { path, request }
+}
+
+/// Returns a request of a stream, to be handled again. Clients repeat datagrams.
 fn unserved(path: ClientPath, request: Box<[u8]>) -> EndedWait {
     if path.five_tuple.transport.is_datagram() {
         return EndedWait::Dropped;

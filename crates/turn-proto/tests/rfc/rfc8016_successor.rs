@@ -1,33 +1,43 @@
 //! RFC 8016 during an upgrade: the successor continues a move at any step.
 
 use stun_wire::Method;
-use turn_proto::{EndedWait, Refusal};
+use turn_proto::{EndedWait, QueuedPacket, Refusal};
 use turn_types::{SocketId, Transport};
 
 use super::takeover::{ReleasedAllocation, leave, take};
 use crate::support::workers::*;
 use crate::support::*;
 
-/// Removes all waiting messages of a worker. Returns those of streams, to handle again.
-fn end_waits(world: &mut World) -> Vec<Vec<u8>> {
-    let mut unserved = Vec::new();
+/// Removes all waiting messages of a worker, the newest first. Returns those of streams, to handle
+/// again, and the packets over UDP.
+fn end_all_waits(world: &mut World) -> (Vec<Vec<u8>>, Vec<QueuedPacket>) {
+    let (mut unserved, mut queued) = (Vec::new(), Vec::new());
     while let Some(ended) = world.server.end_wait(&mut world.reply) {
         match ended {
             EndedWait::Unserved { request, .. } => unserved.push(request.into()),
+            EndedWait::Queued(packet) => queued.push(packet),
             EndedWait::Dropped => {}
             EndedWait::Refused(answer) => panic!("{answer:?}"),
         }
         assert!(world.carry_out().is_empty());
     }
+    (unserved, queued)
+}
+
+fn end_waits(world: &mut World) -> Vec<Vec<u8>> {
+    let (unserved, queued) = end_all_waits(world);
+    assert_eq!(queued, []);
     unserved
 }
 
 /// The workers of the successor, with everything of these.
 fn upgrade(workers: &mut Workers) -> Workers {
     let mut next = Workers::new();
-    for (old, new) in workers.worlds.iter_mut().zip(&mut next.worlds) {
+    let mut packets = Vec::new();
+    for (number, (old, new)) in workers.worlds.iter_mut().zip(&mut next.worlds).enumerate() {
         new.now = old.now;
-        end_waits(old);
+        let (_, queued) = end_all_waits(old);
+        packets.extend(queued.into_iter().rev().map(|packet| (number, packet)));
         for ReleasedAllocation { state, sockets, .. } in leave(old) {
             take(new, &state, &sockets).unwrap();
         }
@@ -41,7 +51,24 @@ fn upgrade(workers: &mut Workers) -> Workers {
             }
         }
     }
+    for (worker, QueuedPacket { path, bytes, .. }) in packets {
+        assert!(matches!(next.worlds[worker].from_client(&path, &bytes), Fate::Queued));
+    }
     next
+}
+
+/// 8016-3.2.2-08: the allocation is fetched, and the worker that has it is paused.
+#[test]
+fn data_that_waits_for_its_allocation_outlives_an_upgrade() {
+    let mut moving = Moving::new();
+    for data in [b"first", b"other"] {
+        moving.new.send_channel(&mut moving.workers.worlds[1], 0x4000, data).queued();
+    }
+    moving.workers = upgrade(&mut moving.workers);
+    moving.workers.exchange();
+    let sent = std::mem::take(&mut moving.workers.worlds[1].after_queue);
+    assert_eq!(sent, [b"first", b"other"].map(|data| Ok((peer(PEER), data.to_vec()))));
+    moving.new.send_channel(&mut moving.workers.worlds[1], 0x4000, b"later").to_peer();
 }
 
 /// The client has got the success response, and sends nothing before the upgrade.

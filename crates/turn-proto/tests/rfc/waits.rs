@@ -30,6 +30,7 @@ fn end_waits(world: &mut World) -> Vec<Ended> {
                 let code = reply.first(AttributeType::ERROR_CODE).unwrap();
                 Ended::Refused(answer.to, u16::from(code[2]) * 100 + u16::from(code[3]))
             }
+            EndedWait::Queued(packet) => panic!("{packet:?}: no client moves"),
             EndedWait::Dropped => Ended::Dropped,
         });
         assert!(world.carry_out().is_empty());
