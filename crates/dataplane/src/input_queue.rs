@@ -202,7 +202,7 @@ mod tests {
         assert!(matches!(queue.pop(), Some((InputSource::Stream(SocketId(0)), CLIENT))));
     }
 
-    /// Nine hundred clients that send as much as they may, and one that sends little all the time.
+    /// Nine hundred clients use all of their shares. Another client sends few messages.
     #[test]
     fn whoever_sends_little_is_served_before_many_that_send_much() {
         for is_by_customer in [true, false] {

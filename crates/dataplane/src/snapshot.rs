@@ -42,7 +42,7 @@ pub struct Snapshot {
     pub reserved: Vec<ReservedPort>,
     /// Number of allocations, with those of earlier snapshots.
     pub total: u64,
-    /// Packets of clients that move (RFC 8016), in the order of each client.
+    /// Packets of clients that move (RFC 8016), oldest first.
     pub queued: Vec<PacketSnapshot>,
 }
 

@@ -491,7 +491,7 @@ fn a_move_loses_nothing_over_udp() {
     loses_nothing(|worlds| connected(worlds[1].server));
 }
 
-/// Data behind a Refresh by ticket that waits for its user: the successor gets it, and each packet
+/// Data after a Refresh by ticket that waits for its user: the successor gets it, and each packet
 /// has a fate.
 #[test]
 fn data_of_a_client_that_moves_is_exported() {

@@ -25,7 +25,7 @@ pub struct FairQueue<T> {
     entries: BTreeMap<Turn, T>,
     capacity: usize,
     delay: Duration,
-    /// Recent use up to which a client waits for clients with less use alone.
+    /// Recent use up to which a client precedes clients with more.
     grace: Duration,
     meter: Meter,
     /// Clock of past use: the time of the last removed entry, or the time of an arrival in an
@@ -66,8 +66,8 @@ impl<T> FairQueue<T> {
     }
 
     /// Delays entries by the recent use beyond `grace`. Clients with less precede all others, sorted
-    /// by their use: while those with most are served in turn, the clock stands, and each use would
-    /// put a client behind them all.
+    /// by their use. Where many clients have the same use, the clock stands until each is served:
+    /// without grace a client with one message more would wait for them all.
     #[must_use]
     pub fn with_grace(self, grace: Duration) -> Self {
         Self { grace, ..self }

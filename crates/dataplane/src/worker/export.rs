@@ -80,7 +80,7 @@ impl<N: Net> Worker<N> {
     }
 
     /// Completes all waiting requests: each is refused, or stored in its connection. Returns the
-    /// packets of clients that move, in the order of each client.
+    /// packets of clients that move, oldest first.
     fn end_waits(&mut self) -> Vec<QueuedPacket> {
         let mut queued = Vec::new();
         loop {

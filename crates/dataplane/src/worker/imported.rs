@@ -46,7 +46,7 @@ pub(super) struct Import<N: Net> {
     pub(super) progress: Vec<(AllocationId, Progress)>,
     /// Counted losses of the last snapshot.
     pub(super) losses: Vec<(SocketAddr, u32)>,
-    /// Packets of clients that move, in the order of each client.
+    /// Packets of clients that move, oldest first.
     pub(super) queued: Vec<PacketSnapshot>,
     /// Settings of the relay sockets in the predecessor.
     pub(super) settings: RelaySettings,

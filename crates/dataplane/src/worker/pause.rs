@@ -21,7 +21,7 @@ pub(super) struct Pause<N: Net> {
     pub(super) unsent: Option<Export<N::Descriptor>>,
     /// Exported connections.
     pub(super) streams: Vec<ExportedStream<N>>,
-    /// Exported packets of clients that move, in the order of each client.
+    /// Exported packets of clients that move, oldest first.
     pub(super) queued: Vec<QueuedPacket>,
 }
 
