@@ -512,11 +512,12 @@ impl Asking {
 /// Returns true for a session of an applicant. A client with a session since the question was
 /// `opened` may have moved (RFC 8016).
 fn is_of(record: &AllocationRecord, applicant: &Applicant, opened: turn_types::Instant) -> bool {
-    let Applicant { realm, transport, client, .. } = applicant;
+    let Applicant { realm, account, transport, client, .. } = applicant;
     let path = record.five_tuple;
     let is_same_client = path.transport == *transport && path.client.ip() == client.ip();
     let has_moved = record.has_moved && record.created >= opened;
-    record.realm == *realm && (is_same_client || has_moved)
+    let is_same_account = record.realm == *realm && record.account == *account;
+    is_same_account && (is_same_client || has_moved)
 }
 
 #[cfg(test)]

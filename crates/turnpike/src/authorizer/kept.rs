@@ -18,6 +18,8 @@ const KEPT_MAX: u32 = 10_000;
 pub(super) struct Key {
     realm: Realm,
     user: Arc<str>,
+    /// Different for access tokens of one key, which is their user.
+    account: Arc<str>,
     transport: Transport,
     ip: IpAddr,
 }
@@ -91,6 +93,7 @@ impl Key {
         Self {
             realm: applicant.realm.clone(),
             user: Arc::clone(&applicant.user),
+            account: Arc::clone(&applicant.account),
             transport: applicant.transport,
             ip: applicant.client.0.ip(),
         }
@@ -101,15 +104,19 @@ impl Key {
 mod tests {
     use std::time::Duration;
 
+    use turn_proto::GrantLimits;
     use turn_types::ClientAddr;
 
     use super::*;
 
     fn applicant(user: &str, client: &str) -> Applicant {
+        let account = user;
+        // The name of an access token is that of its key.
+        let user = account.split_once('#').map_or(account, |(key, _)| key);
         Applicant {
             realm: "r".into(),
             user: user.into(),
-            account: user.into(),
+            account: account.into(),
             transport: Transport::Udp,
             client: ClientAddr(client.parse().unwrap()),
         }
@@ -125,6 +132,19 @@ mod tests {
         assert_eq!(get("alice", "192.0.2.2:1", start), None);
         assert_eq!(get("bob", "192.0.2.1:1", start), None);
         assert_eq!(get("alice", "192.0.2.1:1", start + long), None);
+    }
+
+    #[test]
+    fn an_access_token_has_no_answer_of_another_with_its_key() {
+        let (start, until) = (Instant::now(), Instant::now() + Duration::from_secs(10));
+        let (mut kept, yes) = (KeptAnswers::new(), Authorization::Granted(GrantLimits::default()));
+        let [honest, denied] = ["key#1", "key#2"].map(|token| applicant(token, "192.0.2.1:1"));
+        assert_eq!(honest.user, denied.user);
+        kept.put(&honest, yes.clone(), start, until);
+        assert_eq!(kept.get(&denied, start), None);
+        kept.put(&denied, Authorization::Denied, start, until);
+        assert_eq!(kept.get(&honest, start), Some(yes));
+        assert_eq!(kept.get(&denied, start), Some(Authorization::Denied));
     }
 
     #[test]

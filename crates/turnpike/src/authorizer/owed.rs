@@ -141,6 +141,19 @@ mod tests {
     }
 
     #[test]
+    fn access_tokens_of_one_key_are_several_clients() {
+        let (answers, now) = (OwedAnswers::new(), Instant::now());
+        for token in ["key#1", "key#2"] {
+            let mut owed = owed(token, [192, 0, 2, 1]);
+            owed.applicant.user = "key".into();
+            assert!(matches!(answers.add(owed, now), Added::Owed));
+        }
+        let honest = answers.take().unwrap();
+        answers.settle(&honest.applicant);
+        assert_eq!(&*answers.take().unwrap().applicant.account, "key#2");
+    }
+
+    #[test]
     fn in_a_full_table_one_client_is_refused_and_others_are_not() {
         let (answers, now) = (OwedAnswers::new(), Instant::now());
         let mallory = |number: usize| owed(&format!("mallory {number}"), [198, 51, 100, 1]);

@@ -245,4 +245,6 @@ fn who_is_denied_late_may_have_moved() {
     let moved = AllocationRecord { created, ..moved };
     assert!(is_of(&moved, &applicant, opened));
     assert!(!is_of(&AllocationRecord { realm: "another".into(), ..moved }, &applicant, opened));
+    let token = AllocationRecord { account: "key#2".into(), ..before };
+    assert!(!is_of(&token, &applicant, opened), "another access token of the key");
 }
