@@ -30,6 +30,7 @@ mod claimant;
 mod levels;
 mod meter;
 mod queue;
+mod realm_queue;
 mod slots;
 mod window;
 
@@ -37,6 +38,7 @@ pub use claimant::Claimant;
 pub use levels::{CLIENTS, LOGGED_IN, Levels, PrefixLevel, REFLECTION_TARGETS, USERS};
 pub use meter::{Allowance, Meter};
 pub use queue::FairQueue;
+pub use realm_queue::RealmQueue;
 pub use slots::{Share, Shortage, Slots, Supply, UseLevel};
 pub use window::{QuestionNumber, Window};
 

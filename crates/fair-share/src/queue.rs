@@ -88,6 +88,15 @@ impl<T> FairQueue<T> {
     /// Adds an entry of a client. Returns the entry that was dropped for lack of space: the last
     /// entry, perhaps the new entry itself.
     pub fn push(&mut self, now: Instant, claimant: &Claimant<'_>, entry: T) -> Option<T> {
+        self.insert(now, claimant, entry);
+        if !self.is_crowded() {
+            return None;
+        }
+        self.entries.pop_last().map(|(_, dropped)| dropped)
+    }
+
+    /// Adds an entry, even beyond the capacity.
+    pub(crate) fn insert(&mut self, now: Instant, claimant: &Claimant<'_>, entry: T) -> Turn {
         // A part of the sum: the sum falls faster than time passes, and a later entry of a client
         // could overtake an earlier entry.
         self.advance(now);
@@ -97,10 +106,11 @@ impl<T> FairQueue<T> {
         let turn = Turn { at, backlog, number: self.next_number };
         self.next_number += 1;
         self.entries.insert(turn, entry);
-        if self.entries.len() <= self.capacity {
-            return None;
-        }
-        self.entries.pop_last().map(|(_, dropped)| dropped)
+        turn
+    }
+
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.entries.len() > self.capacity
     }
 
     /// Delays later entries of a client, as earlier entries with `delay` in all would.
@@ -132,13 +142,34 @@ impl<T> FairQueue<T> {
     ///
     /// Only the first entry of all sets the clock. With the time of a later entry, skipped entries
     /// would precede newcomers.
-    pub fn pop_where(&mut self, limit: usize, mut predicate: impl FnMut(&T) -> bool) -> Option<T> {
+    pub fn pop_where(&mut self, limit: usize, predicate: impl FnMut(&T) -> bool) -> Option<T> {
+        let turn = self.find(limit, predicate)?;
+        self.remove(turn)
+    }
+
+    pub(crate) fn find(&self, limit: usize, mut predicate: impl FnMut(&T) -> bool) -> Option<Turn> {
         let found = self.entries.iter().take(limit).find(|(_, entry)| predicate(entry));
-        let turn = found.map(|(turn, _)| *turn)?;
-        if self.entries.first_key_value().is_some_and(|(first, _)| *first == turn) {
+        found.map(|(turn, _)| *turn)
+    }
+
+    /// Removes an entry. Only the first of all sets the clock.
+    pub(crate) fn remove(&mut self, turn: Turn) -> Option<T> {
+        if self.first_turn() == Some(turn) {
             return self.pop();
         }
         self.entries.remove(&turn)
+    }
+
+    pub(crate) fn get(&self, turn: Turn) -> Option<&T> {
+        self.entries.get(&turn)
+    }
+
+    pub(crate) fn first_turn(&self) -> Option<Turn> {
+        self.entries.first_key_value().map(|(turn, _)| *turn)
+    }
+
+    pub(crate) fn last_turn(&self) -> Option<Turn> {
+        self.entries.last_key_value().map(|(turn, _)| *turn)
     }
 
     /// Removes the entries for which `predicate` returns false. The use of their clients remains.

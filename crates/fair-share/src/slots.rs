@@ -121,9 +121,18 @@ impl Slots {
     /// Number of entries of a client's account, at all addresses; 0 where accounts are not counted.
     #[must_use]
     pub fn held_by_account(&self, claimant: &Claimant<'_>) -> u32 {
+        self.held_at(claimant, NodeKind::Account)
+    }
+
+    /// Number of entries of a client's realm; 0 where realms are not counted.
+    #[must_use]
+    pub fn held_by_realm(&self, claimant: &Claimant<'_>) -> u32 {
+        self.held_at(claimant, NodeKind::Realm)
+    }
+
+    fn held_at(&self, claimant: &Claimant<'_>, kind: NodeKind) -> u32 {
         let nodes = claimant.nodes(self.levels, &self.hasher);
-        let account = nodes.iter().find(|node| node.kind == NodeKind::Account);
-        account.map_or(0, |node| self.count(node))
+        nodes.iter().find(|node| node.kind == kind).map_or(0, |node| self.count(node))
     }
 
     /// Claims a slot.

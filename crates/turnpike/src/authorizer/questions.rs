@@ -10,10 +10,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use control::AuthorizationRequest;
-use fair_share::{FairQueue, QuestionNumber, USERS, system_hasher};
+use fair_share::{QuestionNumber, RealmQueue, USERS, system_hasher};
 use tokio::sync::oneshot;
 
-use self::in_flight::InFlight;
+use self::in_flight::{InFlight, Search};
 use super::answer::NoAnswer;
 use super::kept::claimant;
 
@@ -31,6 +31,10 @@ const PAUSE_MAX: Duration = Duration::from_millis(250);
 
 /// Number of waiting questions searched for the next question: some microseconds.
 const LOOKED_AT: usize = 64;
+
+/// Number of waiting questions of each realm searched for a question of a realm that has few open
+/// ones.
+const LOOKED_AT_OF_REALM: usize = 8;
 
 /// Delay of the next question of an address in the queue, for each earlier question.
 const DELAY: Duration = Duration::from_millis(100);
@@ -51,7 +55,7 @@ pub(super) struct Questions {
 struct State {
     in_flight: InFlight,
     pause: Pause,
-    waiting: FairQueue<WaitingQuestion>,
+    waiting: RealmQueue<WaitingQuestion>,
 }
 
 /// Pause after failures of the service: a rate limit, or a failing server of several.
@@ -107,7 +111,7 @@ impl Questions {
     }
 
     fn with(in_flight: InFlight) -> Self {
-        let waiting = FairQueue::new(&USERS, WAITING_MAX, DELAY, system_hasher());
+        let waiting = RealmQueue::new(&USERS, WAITING_MAX, DELAY, system_hasher());
         let state = Mutex::new(State { in_flight, pause: Pause::default(), waiting });
         Self { started: Instant::now(), state }
     }
@@ -124,7 +128,8 @@ impl Questions {
     fn queue(&self, question: WaitingQuestion, now: Instant) -> Option<DroppedQuestion> {
         let since = self.since_start(now);
         let applicant = question.request.applicant.clone();
-        let dropped = self.lock().waiting.push(since, &claimant(&applicant), question);
+        let claimant = claimant(&applicant);
+        let dropped = self.lock().waiting.push(since, &applicant.realm, &claimant, question);
         dropped.map(|dropped| DroppedQuestion::Crowded(dropped.request))
     }
 
@@ -143,8 +148,12 @@ impl Questions {
         if pause.is_on(now) {
             return None;
         }
-        let next = in_flight.choose(now, |may_open| {
-            waiting.pop_where(LOOKED_AT, |question| may_open(&question.request.applicant))
+        let next = in_flight.choose(now, |search, may_open| {
+            let may_open = |question: &WaitingQuestion| may_open(&question.request.applicant);
+            match search {
+                Search::Queue => waiting.pop_where(LOOKED_AT, may_open),
+                Search::Realms => waiting.pop_in_realms(LOOKED_AT_OF_REALM, may_open),
+            }
         });
         let WaitingQuestion { request, asked, .. } = next?;
         let number = in_flight.open(&request.applicant, now);

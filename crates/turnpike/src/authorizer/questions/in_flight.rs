@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use fair_share::{Claimant, QuestionNumber, Share, Slots, Supply, USERS, Window, system_hasher};
+use fair_share::{
+    Claimant, LOGGED_IN, QuestionNumber, Share, Slots, Supply, Window, system_hasher,
+};
 use tokio::sync::oneshot;
 use turn_proto::Applicant;
 
@@ -31,6 +33,13 @@ const ADDRESS_SHARE: u32 = 2;
 /// Part of the window for all slow accounts together, as a divisor. The same part of the overtaken
 /// questions.
 const SLOW_SHARE: u32 = 2;
+
+/// Part of the window for realms with fewer open questions than that part, beyond the window, as a
+/// divisor. The service may hang for all clients of one realm, which then have the window.
+const REALM_SHARE: u32 = 2;
+
+/// Part of these slots for realms without an open question, as a divisor.
+const NEW_REALM_SHARE: u32 = 4;
 
 /// Number of probes before their interval grows: the service may hang for the clients of many
 /// addresses, and each probe is of another address.
@@ -105,7 +114,12 @@ struct Tables {
 
 impl Tables {
     fn new(capacity: u32) -> Self {
-        let slots = || Slots::new(&USERS, capacity, system_hasher());
+        let slots = || {
+            let mut slots = Slots::new(&LOGGED_IN, capacity, system_hasher());
+            // Realms have slots beyond the window instead: a realm that asks alone has all of it.
+            slots.set_realms_compete(false);
+            slots
+        };
         Self { slow: slots(), others: slots() }
     }
 
@@ -126,6 +140,11 @@ impl Tables {
         self.slow.held_by_account(claimant) + self.others.held_by_account(claimant)
     }
 
+    /// Number of entries of a realm in both.
+    fn held_by_realm(&self, claimant: &Claimant<'_>) -> u32 {
+        self.slow.held_by_realm(claimant) + self.others.held_by_realm(claimant)
+    }
+
     /// The part of a supply for slow accounts, or all of it for others. Slow accounts that have
     /// only late questions get one more, as a service gets one that is silent.
     fn supply(&self, is_slow: bool, has_slow: bool, whole: Supply) -> Supply {
@@ -137,6 +156,15 @@ impl Tables {
         let free = whole.free.min(free);
         Supply { free, capacity }
     }
+}
+
+/// Waiting questions among which the next is searched.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Search {
+    /// The first of all.
+    Queue,
+    /// The first of each realm.
+    Realms,
 }
 
 /// Decides for a waiting question whether it may be open.
@@ -161,10 +189,12 @@ impl InFlight {
     pub(super) fn choose<T>(
         &mut self,
         now: Instant,
-        mut pop: impl FnMut(MayOpen<'_>) -> Option<T>,
+        mut pop: impl FnMut(Search, MayOpen<'_>) -> Option<T>,
     ) -> Option<T> {
         self.overtake(now);
-        self.choose_by_share(now, &mut pop).or_else(|| self.choose_probe(now, &mut pop))
+        self.choose_by_share(now, &mut |may_open| pop(Search::Queue, may_open))
+            .or_else(|| self.choose_in_realms(now, &mut |may_open| pop(Search::Realms, may_open)))
+            .or_else(|| self.choose_probe(now, &mut pop))
     }
 
     /// Moves overtaken questions from the window. A question remains in the window if its client
@@ -234,6 +264,35 @@ impl InFlight {
         next
     }
 
+    /// Takes a waiting question beyond the window, of a realm with few open questions.
+    fn choose_in_realms<T>(
+        &mut self,
+        now: Instant,
+        pop: &mut impl FnMut(MayOpen<'_>) -> Option<T>,
+    ) -> Option<T> {
+        let Self { open, accounts, window, prompt, .. } = self;
+        let beyond = prompt.len().saturating_sub(window.size());
+        let [beyond, capacity] =
+            [beyond, window.whole_size()].map(|slots| u32::try_from(slots).unwrap_or(u32::MAX));
+        let most = (capacity / REALM_SHARE).max(1);
+        let free = (OPEN_MAX + OPEN_MAX / REALM_SHARE).saturating_sub(open.held());
+        let supply = Supply { free: free.min(most.saturating_sub(beyond)), capacity };
+        if supply.free == 0 {
+            return None;
+        }
+        let is_for_new = supply.free <= most.div_ceil(NEW_REALM_SHARE);
+        let has_slow = prompt.values().any(|question| question.is_slow);
+        pop(&mut |applicant| {
+            let claimant = claimant(applicant);
+            let of_realm = open.held_by_realm(&claimant);
+            if of_realm > 0 && (is_for_new || of_realm >= most) {
+                return false;
+            }
+            let is_slow = accounts.has(applicant, now);
+            has_share(open.of(is_slow), &claimant, open.supply(is_slow, has_slow, supply))
+        })
+    }
+
     /// Takes a waiting question beyond the shares, if all questions in flight hang. The service may
     /// hang for their clients only, and nothing is known until another client's question is
     /// answered. After [`PROBES_MIN`] probes without a response, the interval doubles: a service
@@ -241,7 +300,7 @@ impl InFlight {
     fn choose_probe<T>(
         &mut self,
         now: Instant,
-        pop: &mut impl FnMut(MayOpen<'_>) -> Option<T>,
+        pop: &mut impl FnMut(Search, MayOpen<'_>) -> Option<T>,
     ) -> Option<T> {
         let Self { open, overtaken, accounts, window, prompt, probes, .. } = self;
         if open.held() >= OPEN_MAX {
@@ -259,16 +318,24 @@ impl InFlight {
             let claimant = claimant(applicant);
             open.held_by_account(&claimant) + overtaken.held_by_account(&claimant) == 0
         };
-        let next = pop(&mut |applicant| {
+        let is_new = |applicant: &Applicant| {
             let claimant = claimant(applicant);
             let held = open.others.held_by(&claimant) + overtaken.others.held_by(&claimant);
             held == 0 && !accounts.has(applicant, now)
-        });
+        };
+        // Most may be of one realm.
+        let is_of_few = |applicant: &Applicant| {
+            2 * open.held_by_realm(&claimant(applicant)) < open.held() && is_new(applicant)
+        };
+        let next = pop(Search::Realms, &mut |applicant| is_of_few(applicant))
+            .or_else(|| pop(Search::Queue, &mut |applicant| is_new(applicant)));
         // All clients may have one address.
-        let next = next
-            .or_else(|| pop(&mut |applicant| has_none(applicant) && !accounts.has(applicant, now)));
+        let next = next.or_else(|| {
+            let is_other = |applicant: &_| has_none(applicant) && !accounts.has(applicant, now);
+            pop(Search::Queue, &mut |applicant| is_other(applicant))
+        });
         let next = match next {
-            None if prompt.is_empty() => pop(&mut |applicant| has_none(applicant)),
+            None if prompt.is_empty() => pop(Search::Queue, &mut |applicant| has_none(applicant)),
             next => next,
         }?;
         *probes = probes.saturating_add(u32::from(newest.is_some()));

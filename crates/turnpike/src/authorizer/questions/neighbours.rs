@@ -8,6 +8,7 @@ use turn_types::ClientAddr;
 use super::tests::request;
 use super::*;
 
+mod realms;
 mod slow_accounts;
 
 /// Number of ticks in a second, before the deadline of a question, and between two searches of the
@@ -99,7 +100,12 @@ impl Neighbours {
     }
 
     fn push(&mut self, account: &str, address: [u8; 4]) {
+        self.push_in("r", account, address);
+    }
+
+    fn push_in(&mut self, realm: &str, account: &str, address: [u8; 4]) {
         let mut request = request(account, 1);
+        request.applicant.realm = realm.into();
         request.applicant.client = ClientAddr((address, 1).into());
         if let Some(dropped) = self.questions.push(request, self.now) {
             self.dropped(dropped);
@@ -123,13 +129,20 @@ impl Neighbours {
     }
 
     fn push_hanging(&mut self, number: u32, address: [u8; 4]) {
-        self.push_as("hanging", number, address);
+        self.push_hanging_in("r", number, address);
+    }
+
+    fn push_hanging_in(&mut self, realm: &str, number: u32, address: [u8; 4]) {
+        self.push_pending(realm, format!("hanging {number}"), address);
     }
 
     fn push_as(&mut self, kind: &str, number: u32, address: [u8; 4]) {
-        let account = format!("{kind} {number}");
+        self.push_pending("r", format!("{kind} {number}"), address);
+    }
+
+    fn push_pending(&mut self, realm: &str, account: String, address: [u8; 4]) {
         if self.pending.insert(account.clone()) {
-            self.push(&account, address);
+            self.push_in(realm, &account, address);
         }
     }
 
