@@ -10,6 +10,7 @@ use turn_proto::{AuthPolicy, GrantLimits, UserName, expiry_and_account};
 use turn_types::{Secret, UnixSeconds};
 
 use crate::reload::InForce;
+use crate::revocations::end_of_name;
 use crate::uri;
 
 /// Shortest credential: clients need some time to use it.
@@ -70,6 +71,12 @@ impl NameForm {
                         between 30 days ago and that expiry are: put a letter before it, or ask for a \
                         credential of at most 30 days if it is a later time"
                 .to_owned());
+        }
+        if end_of_name(user, separator, now).is_some() {
+            return Err(format!(
+                "username begins or ends with a time to come and \"{separator}\": a revocation of it would end then, \
+                 as that of a credential: put a letter before the number"
+            ));
         }
         Ok(name)
     }
@@ -176,5 +183,22 @@ mod tests {
         let error = form.name(now, in_a_year, "1700000000", &none).unwrap_err();
         assert!(error.contains("at most 30 days"), "{error}");
         assert!(form.name(now, in_a_year, "5551234567", &none).is_ok());
+    }
+
+    /// A revocation of such a user would be taken for that of a credential, and forgotten.
+    #[test]
+    fn a_user_is_no_credential_with_an_expiry() {
+        let (form, none) = (NameForm { separator: ':', limits: true }, GrantLimits::default());
+        let now = 1_800_000_000;
+        for user in ["1800000005:bob", "1800000600:bob", "1900000000:b:c", "bob:1900000000"] {
+            let error = form.name(now, now + 600, user, &none).unwrap_err();
+            assert!(error.contains("put a letter before the number"), "{user}: {error}");
+        }
+        for user in
+            ["bob:carol", ":bob", "42:bob", "u1900000000:bob", "1900000000-bob", "1700000000:bob"]
+        {
+            form.name(now, now + 600, user, &none).expect(user);
+            assert_eq!(end_of_name(user, ':', now), None, "{user}");
+        }
     }
 }
