@@ -274,6 +274,28 @@ fn sessions_of_a_removed_secret_or_key_end_on_request() {
     assert_eq!(live[..2], ["alice", "bob"], "neither carol nor the first token: {live:?}");
 }
 
+/// A service rotates its secrets during calls: clients get credentials of the new one for their
+/// name.
+#[test]
+fn a_session_belongs_to_the_secret_of_its_latest_refresh() {
+    const FIRST: &str = "1900003600:zoe\u{308}";
+    for later in [FIRST, "1900003600:zo\u{eb}"] {
+        let mut world = World::with(all_ways());
+        let now = world.now;
+        let mut client = timed(1, SECRET, FIRST);
+        client.allocate(&mut world);
+        let next = timed(1, OTHER, later);
+        (client.user, client.password) = (next.user, next.password);
+        client.refresh(&mut world, None).success();
+        let mut policy = Policy { relay: world.policy.relay.clone(), ..all_ways() };
+        for (removed, ended) in [(0, 0), (0, 1)] {
+            policy.auth.secrets.remove(removed);
+            world.apply(policy.clone());
+            assert_eq!(world.server.end_unaccepted(now, None, None, 100).ended, ended, "{later}");
+        }
+    }
+}
+
 /// The key has another value under its name.
 #[test]
 fn sessions_of_a_rotated_key_end_on_request() {

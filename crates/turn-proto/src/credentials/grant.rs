@@ -75,7 +75,8 @@ pub(crate) struct Integrity {
 }
 
 /// Permission to use the server, proved by a password, a shared secret or an access token. An
-/// allocation keeps the grant of its Allocate: keys, never a password (RFC 8656 §6).
+/// allocation keeps the grant of its Allocate or of a later Refresh: keys, never a password (RFC
+/// 8656 §6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub(crate) realm: Realm,
@@ -175,11 +176,13 @@ impl Grant {
         self.is_same_user(other) && same_token
     }
 
-    /// Takes over the name, keys and expiry of a token in a Refresh. The account of the quotas
-    /// stays.
+    /// Takes over the name, keys and expiry of a token, or of another secret or password, in a
+    /// Refresh: the allocation ends with what its client uses now. The account of the quotas stays.
     pub(crate) fn renew(&mut self, other: &Self) {
-        if other.keys.are_of_token() {
+        // On a relay that was opened later, an equal key has proved no expiry.
+        if other.keys.are_of_token() || other.keys != self.keys {
             self.user = Arc::clone(&other.user);
+            self.other_spelling.clone_from(&other.other_spelling);
             self.keys = other.keys.clone();
             self.expires = other.expires;
         }
