@@ -7,3 +7,4 @@ mod control_socket;
 mod monitoring;
 mod openapi;
 mod support;
+mod tenants;

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use turn_proto::{AllocationPeers, AllocationRecord, Authorization, EndedPart, Policy, UserAnswer};
+use turn_proto::{
+    AllocationPeers, AllocationRecord, Authorization, EndedPart, Policy, UserAnswer, without_limits,
+};
 use turn_types::{AllocationId, PendingId, Realm};
 
 use crate::{RefusalFilter, Refused, Session};
@@ -119,6 +121,8 @@ pub struct SessionFilter {
     /// Only sessions of this user, by authenticated name or quota account. A name in its form
     /// ([`UserName`](turn_proto::UserName)).
     pub user: Option<String>,
+    /// Names with limits of a credential count as the same names without, as in a revocation.
+    pub any_limits: bool,
     /// Only allocations with a higher id than this one, as the last of the page before.
     pub after: Option<AllocationId>,
 }
@@ -130,9 +134,9 @@ impl SessionFilter {
         if self.after.is_some_and(|after| record.id <= after) {
             return false;
         }
-        match self.user.as_deref() {
-            Some(user) => *record.user == *user || *record.account == *user,
-            None => true,
-        }
+        let Some(user) = self.user.as_deref() else { return true };
+        [&record.user, &record.account].into_iter().any(|name| {
+            **name == *user || self.any_limits && without_limits(name) == without_limits(user)
+        })
     }
 }

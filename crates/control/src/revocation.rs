@@ -76,7 +76,9 @@ pub enum OperatorErrorKind {
 pub struct RevokeWish {
     /// What to refuse.
     pub what: Revocable,
-    /// For this time; `None`: a name with an expiry in it until then, anything else until it is
-    /// taken back.
+    /// At least for this time; `None`: a name with an expiry in it until then, anything else until
+    /// it is taken back.
     pub lasts: Option<Duration>,
+    /// Who asks may change its realm alone, and has a share of the table.
+    pub by_tenant: bool,
 }

@@ -95,6 +95,30 @@ async fn sessions_of_all_workers_come_oldest_first_and_bounded() {
     assert_eq!(created(of_a, 10).await, [10, 20], "by user and by account");
 }
 
+/// A revocation of a name ends the sessions of all that it refuses, and counts them.
+#[tokio::test]
+async fn a_name_with_limits_finds_the_same_name_without() {
+    let workers = workers(vec![with_sessions(
+        0,
+        &[
+            ("1700000000:a", 10),
+            ("1700000000:a?lifetime=600", 20),
+            ("a?color=3", 30),
+            ("1700000000:b?lifetime=600", 40),
+        ],
+    )]);
+    let created = async |user: &str, any_limits| -> Vec<u64> {
+        let filter = SessionFilter { user: Some(user.to_owned()), any_limits, after: None };
+        let sessions = workers.all_sessions(&filter).await.unwrap();
+        sessions.iter().map(|session| session.record.created.as_nanos()).collect()
+    };
+    assert_eq!(created("a?lifetime=700", true).await, [10, 20]);
+    assert_eq!(created("a", true).await, [10, 20]);
+    assert_eq!(created("1700000000:a?lifetime=700", true).await, [10, 20]);
+    assert_eq!(created("a?color=3", true).await, [30], "no limits");
+    assert!(created("a?lifetime=700", false).await.is_empty());
+}
+
 #[tokio::test]
 async fn a_session_is_ended_by_the_worker_whose_it_is() {
     let workers = workers(vec![with_sessions(0, &[]), with_sessions(1, &[])]);

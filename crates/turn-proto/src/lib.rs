@@ -86,7 +86,7 @@ pub use policy::peer_rules::{DeniedBy, PeerAccess, PeerRules, PlacedRule, canoni
 pub use policy::ports::{PortLease, PortRange, PortRequirement, RelayPorts};
 pub use policy::prefixes::{RelayPrefix, RelayPrefixError};
 pub use policy::realms::{RealmPolicy, Realms};
-pub use policy::revoked::Revoked;
+pub use policy::revoked::{Revoked, without_limits};
 pub use policy::{
     AuthPolicy, DefaultFamily, DiscoverySockets, Lifetimes, NonceKey, Policy, Quotas, RelayAddress,
     SharedSecret, TokenAlgorithm, TokenAuthority, TokenKey, UnauthenticatedBudget, WhenSilent,

@@ -324,7 +324,7 @@ impl Asking {
         // The search is over all sessions: a flood of late answers has one at a time.
         let _turn = self.ending.lock().await;
         let Applicant { user, client, .. } = applicant;
-        let filter = SessionFilter { user: Some((**user).to_owned()), after: None };
+        let filter = SessionFilter { user: Some((**user).to_owned()), ..SessionFilter::default() };
         let ended = async {
             let mut ended = 0;
             for Session { record, .. } in self.workers.all_sessions(&filter).await? {

@@ -21,6 +21,13 @@ use crate::file_writer::{FileWriter, Written};
 /// replaces.
 const REVOCATIONS_MAX: usize = 10_000;
 
+/// Revocations at one time by holders of tokens for one realm alone, of all realms: they leave
+/// room for the server's operator.
+const TENANTS_REVOCATIONS_MAX: usize = REVOCATIONS_MAX / 4 * 3;
+
+/// Those of one realm among them.
+const TENANT_REVOCATIONS_MAX: usize = REVOCATIONS_MAX / 4;
+
 /// Longest file: so many of the longest entries.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
@@ -49,6 +56,9 @@ struct Entry {
     since_unix: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     until_unix: Option<u64>,
+    /// By the holder of a token for this realm alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    by_tenant: bool,
     /// Time of the monotonic clock before which `until_unix` removes nothing.
     #[serde(skip)]
     kept_until: Instant,
@@ -118,14 +128,15 @@ impl Revocations {
         policy
     }
 
-    /// Adds a revocation; of one that is there already the end changes. It is to be
-    /// [stored](Self::store).
+    /// Adds a revocation. Of one that is there already the later end counts: who may revoke may
+    /// perhaps not restore. It is to be [stored](Self::store).
     pub(crate) fn add(
         &mut self,
         policy: &Policy,
         what: &Revocable,
         now: Now,
         until_unix: Option<u64>,
+        by_tenant: bool,
     ) -> Result<Revocation, OperatorError> {
         let realm = realm(policy, what)?;
         let sha256 = hash(policy, &realm, what)?;
@@ -148,19 +159,15 @@ impl Revocations {
             one.kind == kind && one.realm == realm && one.name == name && one.sha256 == sha256
         };
         if let Some(one) = self.all.iter_mut().find(|one| is_same(one)) {
-            one.until_unix = until_unix;
-            one.kept_until = kept_until(now, until_unix);
+            one.until_unix = one.until_unix.zip(until_unix).map(|(own, other)| own.max(other));
+            one.kept_until = one.kept_until.max(kept_until(now, until_unix));
+            one.by_tenant &= by_tenant;
             return Ok(one.public());
         }
-        if self.all.len() >= REVOCATIONS_MAX {
-            let error = format!("{REVOCATIONS_MAX} credentials are revoked, which is the maximum");
-            return Err(invalid(
-                error,
-                "restore some (`turnpike user revoked` lists them), or change the shared secret instead",
-            ));
-        }
+        self.has_room(&realm, by_tenant)?;
         let (since_unix, kept_until) = (now.unix.0, kept_until(now, until_unix));
-        let entry = Entry { kind, realm, name, sha256, since_unix, until_unix, kept_until };
+        let entry =
+            Entry { kind, realm, name, sha256, since_unix, until_unix, by_tenant, kept_until };
         let public = entry.public();
         self.all.push(entry);
         Ok(public)
@@ -203,6 +210,33 @@ impl Revocations {
         let content = Content { revocations: self.all.clone() };
         // Strings and numbers: this does not fail.
         self.file.replace(serde_json::to_vec_pretty(&content).unwrap_or_default())
+    }
+
+    /// Returns an error if no revocation can be added.
+    fn has_room(&self, realm: &str, by_tenant: bool) -> Result<(), OperatorError> {
+        if self.all.len() >= REVOCATIONS_MAX {
+            let error = format!("{REVOCATIONS_MAX} credentials are revoked, which is the maximum");
+            let hint = "restore some (`turnpike user revoked` lists them), or change the shared secret instead";
+            return Err(invalid(error, hint));
+        }
+        let by_tenants = || self.all.iter().filter(|one| one.by_tenant);
+        let error = if !by_tenant {
+            return Ok(());
+        } else if by_tenants().filter(|one| one.realm == realm).count() >= TENANT_REVOCATIONS_MAX {
+            format!(
+                "{TENANT_REVOCATIONS_MAX} credentials are revoked by tokens for the realm {realm} alone, which is the \
+                 maximum"
+            )
+        } else if by_tenants().count() >= TENANTS_REVOCATIONS_MAX {
+            format!(
+                "{TENANTS_REVOCATIONS_MAX} credentials are revoked by tokens for one realm each, which is the maximum"
+            )
+        } else {
+            return Ok(());
+        };
+        let hint = "restore some (DELETE /v1/revocations, role admin), change the shared secret instead, or ask the \
+                    server's operator to revoke";
+        Err(invalid(error, hint))
     }
 
     fn has_key(&self, policy: &Policy, realm: &str, kid: &str, hash: &str) -> bool {
@@ -343,7 +377,7 @@ fn broken(path: &Path, why: &str) -> Failure {
 mod tests {
     use std::fs;
 
-    use turn_proto::SharedSecret;
+    use turn_proto::{AlternateServers, RealmPolicy, Realms, SharedSecret};
     use turn_types::{Secret, UnixSeconds};
 
     use super::*;
@@ -373,14 +407,14 @@ mod tests {
         let path = directory.path().join("revoked.json");
         let mut revocations = Revocations::read(path.clone(), at(100)).unwrap();
         let (alice, web) = (what(RevokedKind::Name, "alice"), what(RevokedKind::Secret, "web"));
-        revocations.add(&policy(), &alice, at(100), Some(200)).unwrap();
-        revocations.add(&policy(), &web, at(100), None).unwrap();
-        revocations.add(&policy(), &alice, at(150), Some(300)).unwrap();
+        revocations.add(&policy(), &alice, at(100), Some(200), false).unwrap();
+        revocations.add(&policy(), &web, at(100), None, false).unwrap();
+        revocations.add(&policy(), &alice, at(150), Some(300), false).unwrap();
         revocations.store().wait().await.unwrap();
 
         let mut again = Revocations::read(path.clone(), at(100)).unwrap();
         assert_eq!(again.list(), revocations.list());
-        assert_eq!(again.list()[0].until_unix, Some(300), "again: another end");
+        assert_eq!(again.list()[0].until_unix, Some(300), "again: a later end");
         let text = fs::read_to_string(&path).unwrap();
         assert!(!text.contains("0123456789abcdef"), "no secret is in the file: {text}");
 
@@ -407,13 +441,13 @@ mod tests {
         let mut revocations =
             Revocations { file: FileWriter::new(PathBuf::new()), all: Vec::new() };
         let alice = what(RevokedKind::Name, "alice");
-        revocations.add(&policy(), &alice, at(100), Some(200)).unwrap();
+        revocations.add(&policy(), &alice, at(100), Some(200), false).unwrap();
         let jumped = |seconds| Now { unix: UnixSeconds(4_000_000_000), ..at(seconds) };
         assert!(!revocations.prune(jumped(101)) && !revocations.prune(jumped(199)));
         // The clock was set right, and the time is over.
         assert!(!revocations.prune(at(199)) && revocations.prune(at(200)));
         // A jump back: the wall clock keeps it.
-        revocations.add(&policy(), &alice, at(1000), Some(1100)).unwrap();
+        revocations.add(&policy(), &alice, at(1000), Some(1100), false).unwrap();
         assert!(!revocations.prune(Now { unix: UnixSeconds(0), ..at(5000) }));
     }
 
@@ -425,13 +459,13 @@ mod tests {
         let mut revocations =
             Revocations { file: FileWriter::new(PathBuf::new()), all: Vec::new() };
         let alice = what(RevokedKind::Name, "alice");
-        revocations.add(&policy(), &alice, at(60), end_after(60, day)).unwrap();
+        revocations.add(&policy(), &alice, at(60), end_after(60, day), false).unwrap();
         let set = Now { unix: UnixSeconds(1_800_000_000), ..at(120 + day.as_secs()) };
         assert!(!revocations.prune(set));
         // The time in a name is the end of the credential.
         let name = what(RevokedKind::Name, "1900000000:bob");
         let end = end_of_name("1900000000:bob", ':', 60);
-        revocations.add(&policy(), &name, at(60), end).unwrap();
+        revocations.add(&policy(), &name, at(60), end, false).unwrap();
         assert!(!revocations.prune(set));
         assert_eq!(revocations.list().len(), 2);
     }
@@ -441,16 +475,17 @@ mod tests {
         let mut revocations =
             Revocations { file: FileWriter::new(PathBuf::new()), all: Vec::new() };
         let web = what(RevokedKind::Secret, "web");
-        revocations.add(&policy(), &web, at(1), None).unwrap();
+        revocations.add(&policy(), &web, at(1), None, false).unwrap();
         let mut changed = policy();
         changed.auth.secrets[0].secret = Secret::new(b"another secret!!".as_slice().into());
         assert_eq!(revocations.put_in(changed).auth.secrets.len(), 2);
         let unknown = what(RevokedKind::Secret, "wbe");
-        let error = revocations.add(&policy(), &unknown, at(1), None).unwrap_err();
+        let error = revocations.add(&policy(), &unknown, at(1), None, false).unwrap_err();
         assert!(error.hint.contains("web, app"), "{error:?}");
         let realm = Some("elsewhere".to_owned());
-        let error =
-            revocations.add(&policy(), &Revocable { realm, ..web }, at(1), None).unwrap_err();
+        let error = revocations
+            .add(&policy(), &Revocable { realm, ..web }, at(1), None, false)
+            .unwrap_err();
         assert!(error.hint.contains("example.org"), "{error:?}");
     }
 
@@ -460,11 +495,83 @@ mod tests {
             Revocations { file: FileWriter::new(PathBuf::new()), all: Vec::new() };
         for number in 0..REVOCATIONS_MAX {
             let name = what(RevokedKind::Name, &format!("user{number}"));
-            revocations.add(&policy(), &name, at(1), None).unwrap();
+            revocations.add(&policy(), &name, at(1), None, false).unwrap();
         }
         let one_more = what(RevokedKind::Name, "one-more");
-        let error = revocations.add(&policy(), &one_more, at(1), None).unwrap_err();
+        let error = revocations.add(&policy(), &one_more, at(1), None, false).unwrap_err();
         assert_eq!(error.kind, OperatorErrorKind::Invalid);
+    }
+
+    /// Who may revoke may perhaps not restore.
+    #[test]
+    fn no_second_revocation_ends_the_first_one_earlier() {
+        let mut revocations =
+            Revocations { file: FileWriter::new(PathBuf::new()), all: Vec::new() };
+        for (first, second, end) in [
+            (None, Some(2), None),
+            (Some(2), None, None),
+            (Some(500), Some(2), Some(500)),
+            (Some(2), Some(500), Some(500)),
+        ] {
+            let alice = what(RevokedKind::Name, "alice");
+            revocations.add(&policy(), &alice, at(1), first, false).unwrap();
+            let answer = revocations.add(&policy(), &alice, at(1), second, true).unwrap();
+            assert_eq!(answer.until_unix, end, "{first:?}, {second:?}");
+            assert!(!revocations.prune(at(499)), "{first:?}, {second:?}");
+            assert_eq!(revocations.prune(at(500)), end.is_some(), "{first:?}, {second:?}");
+            let _restored = revocations.remove(&policy(), &alice);
+        }
+    }
+
+    /// A token for a realm that is lost, or its holder's script, fills a part of the table.
+    #[tokio::test]
+    async fn tenants_leave_room_for_each_other_and_the_operator() {
+        let directory = crate::testing::Directory::new("tenants");
+        let path = directory.path().join("revoked.json");
+        let names = ["a", "b", "c", "d"];
+        let own = policy();
+        let realms = names.map(|name| RealmPolicy {
+            name: name.into(),
+            origins: Vec::new(),
+            server_names: Vec::new(),
+            listeners: Vec::new(),
+            software: None,
+            auth: own.auth.clone(),
+            lifetimes: own.lifetimes,
+            quotas: own.quotas,
+            peer_rules: own.peer_rules.clone(),
+            alternates: AlternateServers::default(),
+        });
+        let policy = Policy { realms: Realms::new(realms.to_vec()), ..own };
+        let mut revocations = Revocations::read(path.clone(), at(1)).unwrap();
+        let add = |to: &mut Revocations, realm: &str, number: usize, by_tenant| {
+            let name = format!("user{number}");
+            let what = Revocable { kind: RevokedKind::Name, realm: Some(realm.to_owned()), name };
+            to.add(&policy, &what, at(1), None, by_tenant)
+        };
+        for number in 0..REVOCATIONS_MAX / 4 {
+            add(&mut revocations, "a", number, true).unwrap();
+        }
+        let full = add(&mut revocations, "a", 2500, true).unwrap_err();
+        assert_eq!(full.kind, OperatorErrorKind::Invalid);
+        assert!(full.error.contains("2500") && full.error.contains("realm a"), "{full:?}");
+        assert!(full.hint.contains("the server's operator"), "{full:?}");
+        add(&mut revocations, "a", 0, true).expect("one that is there already");
+        revocations.store().wait().await.unwrap();
+        let mut revocations = Revocations::read(path, at(1)).unwrap();
+        add(&mut revocations, "a", 2500, true).expect_err("after a restart");
+        for realm in ["b", "c"] {
+            for number in 0..REVOCATIONS_MAX / 4 {
+                add(&mut revocations, realm, number, true).expect("another realm");
+            }
+        }
+        let full = add(&mut revocations, "d", 0, true).unwrap_err();
+        assert!(full.error.contains("7500"), "{full:?}");
+        for number in 5000..5000 + REVOCATIONS_MAX / 4 {
+            add(&mut revocations, "a", number, false).expect("room for the operator");
+        }
+        add(&mut revocations, "a", 1, false).unwrap();
+        add(&mut revocations, "a", 9999, false).unwrap_err();
     }
 
     #[test]

@@ -22,7 +22,7 @@ impl InForce {
         handle: &Handle,
         wish: RevokeWish,
     ) -> Result<(RevokeReport, Written), OperatorError> {
-        let RevokeWish { what, lasts } = wish;
+        let RevokeWish { what, lasts, by_tenant } = wish;
         let now = Clock::now();
         let until = match (lasts, what.kind) {
             (Some(lasts), _) => end_after(now.unix.0, lasts),
@@ -31,7 +31,7 @@ impl InForce {
             }
             (None, RevokedKind::Secret | RevokedKind::TokenKey) => None,
         };
-        let revocation = self.revocations.add(&self.policy, &what, now, until)?;
+        let revocation = self.revocations.add(&self.policy, &what, now, until, by_tenant)?;
         let sessions = sessions(handle, &revocation).await;
         self.put_revocations(handle, (*self.policy).clone()).await.map_err(unanswered)?;
         let ended = match revocation.kind {
@@ -113,7 +113,10 @@ async fn sessions(handle: &Handle, revocation: &Revocation) -> Result<u64, Contr
     if revocation.kind == RevokedKind::Secret {
         return Ok(0);
     }
-    let filter = SessionFilter { user: Some(revocation.name.clone()), after: None };
+    // A key of tokens is no name with limits.
+    let any_limits = revocation.kind == RevokedKind::Name;
+    let user = Some(revocation.name.clone());
+    let filter = SessionFilter { user, any_limits, after: None };
     let all = handle.workers.all_sessions(&filter).await?;
     let in_realm = all.iter().filter(|session| *session.record.realm == *revocation.realm);
     Ok(in_realm.count() as u64)

@@ -170,7 +170,7 @@ pub(super) async fn forget(
 /// valid for any request. Returns the number of deleted allocations.
 async fn end(app: &App, realm: &str, name: &str) -> Result<u64, Problem> {
     let workers = &app.handle.workers;
-    let filter = SessionFilter { user: Some(name.to_owned()), after: None };
+    let filter = SessionFilter { user: Some(name.to_owned()), ..SessionFilter::default() };
     let mut ended = 0;
     for pause in [Duration::ZERO, USER_CHANGE_SEEN_WITHIN] {
         tokio::time::sleep(pause).await;

@@ -38,7 +38,8 @@ pub(super) async fn revoke(
         return Err(Problem::bad_request("seconds is 0", "leave it out, or write a time"));
     }
     let (reply, answer) = oneshot::channel();
-    let wish = RevokeWish { what: what(body, &caller)?, lasts };
+    let by_tenant = caller.realm.is_some();
+    let wish = RevokeWish { what: what(body, &caller)?, lasts, by_tenant };
     ask(&app, OperatorRequest::Revoke { wish, reply }).await?;
     let report = answer.await.map_err(|_| Problem::stopping())?.map_err(Problem::of_operator)?;
     Ok(Json(Revoked { revocation: public(report.revocation), ended: report.ended }))

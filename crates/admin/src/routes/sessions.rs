@@ -47,7 +47,7 @@ impl Which {
     /// The sessions of the named user.
     fn of_user(&self) -> SessionFilter {
         let form = |name| UserName::form_of(name).into_owned();
-        SessionFilter { user: self.user.as_deref().map(form), after: None }
+        SessionFilter { user: self.user.as_deref().map(form), ..SessionFilter::default() }
     }
 }
 

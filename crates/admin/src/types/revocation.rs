@@ -29,8 +29,8 @@ pub struct Revoke {
     /// Its realm; by default the server's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub realm: Option<String>,
-    /// Time for which it is refused. By default until it is taken back; a name with an expiry in
-    /// it, until then.
+    /// Time for which it is refused at least: a later end that is in force stays. By default until
+    /// it is taken back; a name with an expiry in it, until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u64>,
 }

@@ -42,9 +42,10 @@ impl Revoked {
     }
 }
 
-/// A name without the [limits](GrantLimits) that follow a question mark. Other text after it is a
-/// part of the name.
-fn without_limits(name: &str) -> &str {
+/// Returns a name without the [limits](GrantLimits) that follow a question mark. Other text after
+/// it is a part of the name.
+#[must_use]
+pub fn without_limits(name: &str) -> &str {
     match name.split_once('?') {
         Some((account, limits)) if !account.is_empty() && limits.parse::<GrantLimits>().is_ok() => {
             account

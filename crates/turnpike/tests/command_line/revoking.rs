@@ -49,7 +49,7 @@ impl Scene {
         let second = "secrets = [{ name = \"app\", secret = \"south-of-the-wall\" }]\n";
         format!(
             "realm = \"test.example\"\nlisten = [\"127.0.0.1:{port}\"]\n[relay]\naddresses = [\"127.0.0.1\"]\n\
-             [workers]\ncount = 2\npin = false\n[auth]\nsecret = \"north-of-the-wall\"\n{}",
+             [workers]\ncount = 2\npin = false\n[auth]\nsecret = \"north-of-the-wall\"\nlimits_in_names = true\n{}",
             if has_second { second } else { "" }
         )
     }
@@ -163,6 +163,21 @@ fn what_sessions_shows_can_be_revoked() {
     let said = stdout(&scene.ask(&["user", "revoke", "zoe\\u{308}\\u{a0}k"]));
     assert!(said.contains("user zo\u{eb} k in realm test.example"), "{said}");
     assert!(scene.ask(&["user", "restore", "zoe\u{308} k"]).status.success());
+}
+
+/// The name may have the limits of an earlier credential.
+#[test]
+fn sessions_of_a_name_with_other_limits_are_ended_and_counted() {
+    let scene = Scene::start();
+    let _alice = scene.call("alice", "default");
+    scene.wait_for_call("alice");
+    let out = scene.ask(&["user", "revoke", "alice?lifetime=700", "--json"]);
+    assert_eq!(json(&out)["ended"], 2, "{out:?}");
+    assert!(!stderr(&out).contains("no session was ended"), "{out:?}");
+    assert_eq!(scene.live("alice"), 0);
+    // The later end counts.
+    let again = scene.ask(&["user", "revoke", "alice?lifetime=700", "--for", "1 s"]);
+    assert!(stdout(&again).contains("is refused until `turnpike user restore`"), "{again:?}");
 }
 
 #[test]
