@@ -25,10 +25,11 @@ fn next_to_botnet(realms: &[&str], answers_after: u32) -> Outcomes {
     world.others
 }
 
-/// Without slots for realms with few open questions, 83 of 100 were refused.
+/// Without slots for realms with few open questions, hardly any question of the others is sent.
 #[test]
 fn a_realm_for_which_the_service_hangs_leaves_slots_to_others() {
-    for (realms, answers_after) in [(&["b"][..], 3), (&["b"], 30), (&["b", "c"], 3)] {
+    let [one, two]: [&[&str]; 2] = [&["b"], &["b", "c"]];
+    for (realms, answers_after) in [(one, 3), (one, 30), (two, 3)] {
         let others = next_to_botnet(realms, answers_after);
         let [percent, soon] = [others.percent(), others.percent_soon()];
         assert_eq!((percent, soon), (100, 100), "{realms:?} {answers_after}: {others:?}");
