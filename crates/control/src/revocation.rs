@@ -79,6 +79,6 @@ pub struct RevokeWish {
     /// At least for this time; `None`: a name with an expiry in it until then, anything else until
     /// it is taken back.
     pub lasts: Option<Duration>,
-    /// Who asks may change its realm alone, and has a share of the table.
+    /// The token is for one realm only, which has a share of the table.
     pub by_tenant: bool,
 }

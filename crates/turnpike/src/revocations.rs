@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use control::{OperatorError, OperatorErrorKind, Revocable, Revocation, RevokedKind};
+use control::{OperatorError, OperatorErrorKind, Revocable, Revocation, RevokeWish, RevokedKind};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use turn_proto::{AuthPolicy, Policy, Revoked, TokenAlgorithm, UserName, UserNameError};
@@ -21,11 +21,11 @@ use crate::file_writer::{FileWriter, Written};
 /// replaces.
 const REVOCATIONS_MAX: usize = 10_000;
 
-/// Revocations at one time by holders of tokens for one realm alone, of all realms: they leave
-/// room for the server's operator.
+/// Maximum number of revocations made with tokens for one realm, of all realms: the server's
+/// operator has the others.
 const TENANTS_REVOCATIONS_MAX: usize = REVOCATIONS_MAX / 4 * 3;
 
-/// Those of one realm among them.
+/// Maximum number of these in one realm.
 const TENANT_REVOCATIONS_MAX: usize = REVOCATIONS_MAX / 4;
 
 /// Longest file: so many of the longest entries.
@@ -56,7 +56,7 @@ struct Entry {
     since_unix: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     until_unix: Option<u64>,
-    /// By the holder of a token for this realm alone.
+    /// Made with a token for this realm only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     by_tenant: bool,
     /// Time of the monotonic clock before which `until_unix` removes nothing.
@@ -128,16 +128,16 @@ impl Revocations {
         policy
     }
 
-    /// Adds a revocation. Of one that is there already the later end counts: who may revoke may
-    /// perhaps not restore. It is to be [stored](Self::store).
+    /// Adds a revocation, which must be [stored](Self::store). A second one ends the first no
+    /// earlier: the role that may revoke may not restore.
     pub(crate) fn add(
         &mut self,
         policy: &Policy,
-        what: &Revocable,
+        wish: &RevokeWish,
         now: Now,
         until_unix: Option<u64>,
-        by_tenant: bool,
     ) -> Result<Revocation, OperatorError> {
+        let RevokeWish { ref what, by_tenant, .. } = *wish;
         let realm = realm(policy, what)?;
         let sha256 = hash(policy, &realm, what)?;
         let name = match what.kind {
@@ -382,6 +382,10 @@ mod tests {
 
     use super::*;
 
+    fn by_operator(what: &Revocable) -> RevokeWish {
+        RevokeWish { what: what.clone(), lasts: None, by_tenant: false }
+    }
+
     fn policy() -> Policy {
         let mut auth = AuthPolicy::new(Secret::new([7; 32]));
         for (name, text) in [("web", "0123456789abcdef"), ("app", "fedcba9876543210")] {
@@ -407,9 +411,9 @@ mod tests {
         let path = directory.path().join("revoked.json");
         let mut revocations = Revocations::read(path.clone(), at(100)).unwrap();
         let (alice, web) = (what(RevokedKind::Name, "alice"), what(RevokedKind::Secret, "web"));
-        revocations.add(&policy(), &alice, at(100), Some(200), false).unwrap();
-        revocations.add(&policy(), &web, at(100), None, false).unwrap();
-        revocations.add(&policy(), &alice, at(150), Some(300), false).unwrap();
+        revocations.add(&policy(), &by_operator(&alice), at(100), Some(200)).unwrap();
+        revocations.add(&policy(), &by_operator(&web), at(100), None).unwrap();
+        revocations.add(&policy(), &by_operator(&alice), at(150), Some(300)).unwrap();
         revocations.store().wait().await.unwrap();
 
         let mut again = Revocations::read(path.clone(), at(100)).unwrap();
@@ -441,13 +445,13 @@ mod tests {
         let mut revocations =
             Revocations { file: FileWriter::new(PathBuf::new()), all: Vec::new() };
         let alice = what(RevokedKind::Name, "alice");
-        revocations.add(&policy(), &alice, at(100), Some(200), false).unwrap();
+        revocations.add(&policy(), &by_operator(&alice), at(100), Some(200)).unwrap();
         let jumped = |seconds| Now { unix: UnixSeconds(4_000_000_000), ..at(seconds) };
         assert!(!revocations.prune(jumped(101)) && !revocations.prune(jumped(199)));
         // The clock was set right, and the time is over.
         assert!(!revocations.prune(at(199)) && revocations.prune(at(200)));
         // A jump back: the wall clock keeps it.
-        revocations.add(&policy(), &alice, at(1000), Some(1100), false).unwrap();
+        revocations.add(&policy(), &by_operator(&alice), at(1000), Some(1100)).unwrap();
         assert!(!revocations.prune(Now { unix: UnixSeconds(0), ..at(5000) }));
     }
 
@@ -459,13 +463,13 @@ mod tests {
         let mut revocations =
             Revocations { file: FileWriter::new(PathBuf::new()), all: Vec::new() };
         let alice = what(RevokedKind::Name, "alice");
-        revocations.add(&policy(), &alice, at(60), end_after(60, day), false).unwrap();
+        revocations.add(&policy(), &by_operator(&alice), at(60), end_after(60, day)).unwrap();
         let set = Now { unix: UnixSeconds(1_800_000_000), ..at(120 + day.as_secs()) };
         assert!(!revocations.prune(set));
         // The time in a name is the end of the credential.
         let name = what(RevokedKind::Name, "1900000000:bob");
         let end = end_of_name("1900000000:bob", ':', 60);
-        revocations.add(&policy(), &name, at(60), end, false).unwrap();
+        revocations.add(&policy(), &by_operator(&name), at(60), end).unwrap();
         assert!(!revocations.prune(set));
         assert_eq!(revocations.list().len(), 2);
     }
@@ -475,16 +479,16 @@ mod tests {
         let mut revocations =
             Revocations { file: FileWriter::new(PathBuf::new()), all: Vec::new() };
         let web = what(RevokedKind::Secret, "web");
-        revocations.add(&policy(), &web, at(1), None, false).unwrap();
+        revocations.add(&policy(), &by_operator(&web), at(1), None).unwrap();
         let mut changed = policy();
         changed.auth.secrets[0].secret = Secret::new(b"another secret!!".as_slice().into());
         assert_eq!(revocations.put_in(changed).auth.secrets.len(), 2);
         let unknown = what(RevokedKind::Secret, "wbe");
-        let error = revocations.add(&policy(), &unknown, at(1), None, false).unwrap_err();
+        let error = revocations.add(&policy(), &by_operator(&unknown), at(1), None).unwrap_err();
         assert!(error.hint.contains("web, app"), "{error:?}");
         let realm = Some("elsewhere".to_owned());
         let error = revocations
-            .add(&policy(), &Revocable { realm, ..web }, at(1), None, false)
+            .add(&policy(), &by_operator(&Revocable { realm, ..web }), at(1), None)
             .unwrap_err();
         assert!(error.hint.contains("example.org"), "{error:?}");
     }
@@ -495,14 +499,14 @@ mod tests {
             Revocations { file: FileWriter::new(PathBuf::new()), all: Vec::new() };
         for number in 0..REVOCATIONS_MAX {
             let name = what(RevokedKind::Name, &format!("user{number}"));
-            revocations.add(&policy(), &name, at(1), None, false).unwrap();
+            revocations.add(&policy(), &by_operator(&name), at(1), None).unwrap();
         }
         let one_more = what(RevokedKind::Name, "one-more");
-        let error = revocations.add(&policy(), &one_more, at(1), None, false).unwrap_err();
+        let error = revocations.add(&policy(), &by_operator(&one_more), at(1), None).unwrap_err();
         assert_eq!(error.kind, OperatorErrorKind::Invalid);
     }
 
-    /// Who may revoke may perhaps not restore.
+    /// The role that may revoke may not restore.
     #[test]
     fn no_second_revocation_ends_the_first_one_earlier() {
         let mut revocations =
@@ -514,8 +518,9 @@ mod tests {
             (Some(2), Some(500), Some(500)),
         ] {
             let alice = what(RevokedKind::Name, "alice");
-            revocations.add(&policy(), &alice, at(1), first, false).unwrap();
-            let answer = revocations.add(&policy(), &alice, at(1), second, true).unwrap();
+            revocations.add(&policy(), &by_operator(&alice), at(1), first).unwrap();
+            let again = RevokeWish { by_tenant: true, ..by_operator(&alice) };
+            let answer = revocations.add(&policy(), &again, at(1), second).unwrap();
             assert_eq!(answer.until_unix, end, "{first:?}, {second:?}");
             assert!(!revocations.prune(at(499)), "{first:?}, {second:?}");
             assert_eq!(revocations.prune(at(500)), end.is_some(), "{first:?}, {second:?}");
@@ -547,7 +552,7 @@ mod tests {
         let add = |to: &mut Revocations, realm: &str, number: usize, by_tenant| {
             let name = format!("user{number}");
             let what = Revocable { kind: RevokedKind::Name, realm: Some(realm.to_owned()), name };
-            to.add(&policy, &what, at(1), None, by_tenant)
+            to.add(&policy, &RevokeWish { what, lasts: None, by_tenant }, at(1), None)
         };
         for number in 0..REVOCATIONS_MAX / 4 {
             add(&mut revocations, "a", number, true).unwrap();

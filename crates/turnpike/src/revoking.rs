@@ -22,16 +22,16 @@ impl InForce {
         handle: &Handle,
         wish: RevokeWish,
     ) -> Result<(RevokeReport, Written), OperatorError> {
-        let RevokeWish { what, lasts, by_tenant } = wish;
+        let what = &wish.what;
         let now = Clock::now();
-        let until = match (lasts, what.kind) {
+        let until = match (wish.lasts, what.kind) {
             (Some(lasts), _) => end_after(now.unix.0, lasts),
             (None, RevokedKind::Name) => {
                 end_of_name(&what.name, self.policy.auth.separator, now.unix.0)
             }
             (None, RevokedKind::Secret | RevokedKind::TokenKey) => None,
         };
-        let revocation = self.revocations.add(&self.policy, &what, now, until, by_tenant)?;
+        let revocation = self.revocations.add(&self.policy, &wish, now, until)?;
         let sessions = sessions(handle, &revocation).await;
         self.put_revocations(handle, (*self.policy).clone()).await.map_err(unanswered)?;
         let ended = match revocation.kind {

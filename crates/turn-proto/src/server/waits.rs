@@ -45,7 +45,7 @@ impl Server {
     }
 }
 
-/// Returns a packet that is to be handled again: nobody repeats data.
+/// Returns a packet to handle again: clients repeat no data.
 fn queued(packet: QueuedPacket) -> EndedWait {
     if packet.path.five_tuple.transport.is_datagram() {
         return EndedWait::Queued(packet);
