@@ -179,8 +179,7 @@ impl<N: Net> Sockets<N> {
     /// # Errors
     /// No memory left for epoll; the socket is closed then.
     pub(crate) fn add_shared(&mut self, net: &N, socket: SharedSocket<N>) -> io::Result<()> {
-        // Perhaps of another process.
-        let socket: RelaySocket<N> = RelaySocket::imported(socket.into_socket(), self.options.gro);
+        let socket: RelaySocket<N> = RelaySocket::new(socket.into_socket(), self.options.gro);
         let number = self.shared.add_socket(socket.socket.local_addr());
         self.watch_relay(net, number, socket)
     }

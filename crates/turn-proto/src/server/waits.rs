@@ -21,8 +21,8 @@ pub enum EndedWait {
         /// The request.
         request: Box<[u8]>,
     },
-    /// Packet over UDP or DTLS that follows a Refresh by ticket. The caller handles it again, before
-    /// all later packets of its client.
+    /// Packet over UDP or DTLS that follows a Refresh by ticket. The caller handles it again,
+    /// before all later packets of its client.
     Queued(QueuedPacket),
     /// Refused request over a stream. The response is in the reply buffer.
     Refused(Answer),

@@ -453,7 +453,7 @@ mod tests {
         let faults =
             "\n\nwrong now\n  SEVERE  Worker 0 takes 97 % of its core.\n          It drains.\n\n";
         assert!(text.contains(faults), "{text}");
-        let line = text.lines().find(|line| line.starts_with("to peers")).unwrap();
+        let line = text.lines().find(|line| line.starts_with("  to peers")).unwrap();
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(words, ["to", "peers", "0", "0", "B", "51,200", "64.500"]);
         now.problems.clear();

@@ -116,7 +116,7 @@ impl Tables {
     fn new(capacity: u32) -> Self {
         let slots = || {
             let mut slots = Slots::new(&LOGGED_IN, capacity, system_hasher());
-            // Realms have slots beyond the window instead: the only realm with questions has all of it.
+            // Realms have slots beyond the window instead: the only realm with questions has all.
             slots.set_realms_compete(false);
             slots
         };
