@@ -65,9 +65,11 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Delays entries by the recent use beyond `grace`. Clients with less precede all others, sorted
-    /// by use. Where many clients have the same use, the clock stands until each is served: without
-    /// grace a client with one message more would wait for them all.
+    /// Delays entries by the recent use beyond `grace`. Clients with less precede the others, sorted
+    /// by use.
+    ///
+    /// Where many clients have the same use, the clock stands until each is served. Without grace a
+    /// client with one message more would wait for them all.
     #[must_use]
     pub fn with_grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
