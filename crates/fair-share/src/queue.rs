@@ -65,8 +65,8 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Delays entries by the recent use beyond `grace`. Clients with less precede the others, sorted
-    /// by use.
+    /// Delays entries by the recent use beyond `grace`. Clients with less precede the others, by
+    /// their use.
     ///
     /// Where many clients have the same use, the clock stands until each is served. Without grace a
     /// client with one message more would wait for them all.
