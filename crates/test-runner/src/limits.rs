@@ -28,13 +28,14 @@ const COMPUTING_LIMIT: Duration = Duration::from_secs(240);
 const WAITING_LIMIT: Duration = Duration::from_secs(240);
 
 /// Tests with a higher limit: start of the full name, limit in seconds, reason.
-const LONGER: [(&str, u64, &str); 6] = [
+const LONGER: [(&str, u64, &str); 7] = [
     ("e2e package::", 600, "installs packages in a Debian machine that is made on the first run"),
     (
         "simulation worlds::many_worlds",
         900,
         "computes for a minute, beside the compilers of checks",
     ),
+    ("turn-proto costs::", 600, "runs in valgrind, beside the compilers of checks"),
     ("xdp-relay reasons::", 600, "loads programs for each reason, beside the compilers of checks"),
     ("xtask no_std::", 900, "compiles, beside the compilers of checks"),
     ("e2e offload::ends::a_permission_without_refresh", 600, "waits five minutes, by hand"),
