@@ -55,8 +55,7 @@ fn is_encrypted(info: &ConnectionInfo) -> bool {
 pub(crate) struct Redis {
     url: ServerUrl,
     client: Client,
-    /// Reconnects, except after a failed login. `None`: not used yet, or since a
-    /// failure.
+    /// Reconnects, except after a failed login. `None`: not used yet, or since a failure.
     manager: Mutex<Option<ConnectionManager>>,
 }
 

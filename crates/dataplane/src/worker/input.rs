@@ -49,12 +49,12 @@ impl<N: Net> Worker<N> {
     /// Serves so many sources of the queue, each once, while this iteration has time.
     fn serve_postponed(&mut self, number: usize) {
         let mut has_output = false;
-        let mut started = self.cx.net.instant();
         for _ in 0..number {
             if !self.cx.input.has_time(&self.cx.net) {
                 break;
             }
             let Some((source, client)) = self.cx.input.pop() else { break };
+            let started = self.cx.net.instant();
             match source {
                 InputSource::Stream(id) => {
                     if self.streams.take_postponed(id) {
@@ -77,9 +77,8 @@ impl<N: Net> Worker<N> {
                     }
                 }
             }
-            let ended = self.cx.net.instant();
-            self.cx.input.served(self.cx.now.instant, client, ended.saturating_since(started));
-            started = ended;
+            let time = self.cx.net.instant().saturating_since(started);
+            self.cx.input.served(self.cx.now.instant, client, time);
         }
         while let Some(source) = self.cx.input.pop_added() {
             match source {
