@@ -112,6 +112,45 @@ fn what_a_network_is_sent_is_bounded_whoever_asks() {
     assert!((1900..=2200).contains(&answered), "{answered}");
 }
 
+/// Time passes while each of these networks sends so many requests in one second; returns the
+/// number of responses.
+fn flood_of_networks(
+    world: &mut World,
+    networks: u32,
+    each: u32,
+    mut send: impl FnMut(&mut World, &mut Client) -> Fate,
+) -> u32 {
+    let mut answered = 0;
+    for number in 0..networks * each {
+        let network = number % networks;
+        let (high, low) = (network / 200, network % 200);
+        let mut sender = Client::at(&format!("203.{high}.{low}.7:{}", 1024 + number / networks));
+        answered += u32::from(matches!(send(world, &mut sender), Fate::Reply(_)));
+        if number % 64 == 0 {
+            world.advance(secs(1) * 64 / (networks * each));
+        }
+    }
+    answered
+}
+
+#[test]
+fn a_thousand_networks_leave_the_worker_time_and_others_their_responses() {
+    let mut world = granting(2000);
+    for method in [Method::BINDING, Method::ALLOCATE] {
+        let answered = flood_of_networks(&mut world, 1000, 60, |world, sender| {
+            let request = sender.bare(method, |_| ());
+            world.from_client(&sender.path, &request)
+        });
+        assert!((14_000..24_000).contains(&answered), "{method:?}: {answered} of 60,000");
+        let mut quiet = Client::at("198.51.100.7:5000");
+        assert!(is_answered(&mut world, &mut quiet, method), "{method:?}");
+        quiet.allocate(&mut world);
+    }
+    let all =
+        |notice: &Notice| matches!(notice, Notice::BudgetSpent { budget: Budget::AllNetworks, .. });
+    assert!(world.notices.iter().any(all), "the log tells of it");
+}
+
 fn secret(text: &[u8]) -> SharedSecret {
     SharedSecret { name: "web".into(), secret: Secret::new(text.into()) }
 }

@@ -23,6 +23,10 @@ pub(super) const fn advice(reason: DropReason) -> &'static str {
             "The log names the address: a client in a loop, or very many behind one NAT; for these raise \
              `quotas.unauthenticated_responses_per_second`."
         }
+        DropReason::AllNetworksBudget => {
+            "An attack from very many networks, perhaps with forged addresses: calls go on, and networks that send \
+             little are still answered. `[workers]` with more workers answer more."
+        }
         DropReason::VerificationBudget => {
             "The log names the address: somebody tries passwords, or an application there mints with the wrong secret."
         }

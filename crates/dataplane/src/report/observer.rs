@@ -20,7 +20,7 @@ use turn_types::{
 use super::addresses::LogAddresses;
 use super::condition::Condition;
 use super::ended_session::{self, Relayed, shown};
-use super::refusals::RecentRefusals;
+use super::refusals::{RecentRefusals, spent_budget};
 use super::throttle::LogThrottle;
 use crate::limits::{
     REFUSAL_LINES_PER_SECOND, STREAM_LINES_PER_SECOND, TRACED_LINES_PER_SECOND, WARNING_EVERY,
@@ -167,7 +167,8 @@ impl Observer {
                     worker = self.worker.0,
                     %source,
                     budget = budget.label(),
-                    "clients of this network get no answers for now: its budget is spent"
+                    "{}",
+                    spent_budget(*budget)
                 );
             }
             Notice::Refused(refused) => self.refused(now, refused),

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use control::{RefusalFilter, Refused, RefusedSubject};
-use turn_proto::RefusedRequest;
+use turn_proto::{Budget, RefusedRequest};
 use turn_types::Instant;
 
 use crate::limits::{REFUSAL_LINE_EVERY, REFUSALS_KEPT};
@@ -15,6 +15,23 @@ struct Entry {
     line_at: Instant,
     /// Refusals since then.
     since: u64,
+}
+
+/// Returns the text of the log line about a spent budget.
+pub(super) const fn spent_budget(budget: Budget) -> &'static str {
+    match budget {
+        Budget::AllNetworks => {
+            "very many networks send requests without valid credentials: of those with most \
+             requests, as this one, some get no answers for now"
+        }
+        Budget::Bindings
+        | Budget::Challenges
+        | Budget::ProvedAddress
+        | Budget::FailedVerifications
+        | Budget::UserLookups => {
+            "clients of this network get no answers for now: its budget is spent"
+        }
+    }
 }
 
 /// The recent refusals, [`REFUSALS_KEPT`] kinds at most: the oldest makes room.

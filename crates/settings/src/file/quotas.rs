@@ -63,6 +63,11 @@ section! {
         /// have an allocation. `turnpike status` counts packets dropped by an exhausted budget as
         /// `unauthenticated_budget`, `proved_address_budget` or `verification_budget`, and the log
         /// names the network once a minute.
+        ///
+        /// All networks together get at most 16,384 responses of each of these kinds per second
+        /// and worker, of which the last quarter is for networks with fewer than ten per second
+        /// (`all_networks_budget`): an attack from thousands of networks does not delay calls. With
+        /// 0 that is unlimited too.
         live unauthenticated_responses_per_second: Count<0, 1_000_000> = Count::new(2000);
     }
 }

@@ -14,6 +14,10 @@ pub(crate) const ELSEWHERE: &[(Series, &str)] = &[
         "turn-proto/tests/rfc/takeover.rs::the_end_of_a_refused_allocation_is_told_once",
     ),
     (
+        Series::Drop(DropReason::AllNetworksBudget),
+        "turn-proto/tests/budgets.rs::a_thousand_networks_leave_the_worker_time_and_others_their_responses",
+    ),
+    (
         Series::Drop(DropReason::UnexpectedMethod),
         "turn-proto/tests/rfc/rfc3489_classic.rs::only_binding_is_left_of_it",
     ),

@@ -9,13 +9,19 @@
 //!
 //! An address that was proved, by a connection, by DTLS, or by a nonce that was given to it, uses
 //! nothing of that. Its responses are counted by its address and the networks around it.
+//!
+//! Each budget has a [total](WorkerTotal) as well, for senders with thousands of networks.
+
+mod worker_total;
 
 use core::net::IpAddr;
 use core::time::Duration;
 
-use fair_share::{Allowance, CLIENTS, Claimant, Meter, REFLECTION_TARGETS};
+use fair_share::{Allowance, CLIENTS, Claimant, Levels, Meter, REFLECTION_TARGETS};
 use stun_wire::Method;
 use turn_types::{ClientPath, FiveTuple, Instant, Prefix};
+
+use worker_total::WorkerTotal;
 
 use super::outbox::Outbox;
 use crate::io::{Budget, DropReason, Notice, Request, SourceAddress};
@@ -62,23 +68,37 @@ impl Source {
 /// The budgets for the effects of unauthenticated sources.
 #[derive(Debug)]
 pub(crate) struct Budgets {
-    bindings: Meter,
-    challenges: Meter,
+    bindings: MeteredTotal,
+    challenges: MeteredTotal,
     /// Responses to proved addresses.
-    proved: Meter,
+    proved: MeteredTotal,
     /// Failed verifications: hashing is the largest cost that a source without credentials can
     /// cause, and a way to guess passwords.
-    verifications: Meter,
+    verifications: MeteredTotal,
     spent: SpentBudgets,
+}
+
+/// A budget by source, and that of all sources.
+#[derive(Debug)]
+struct MeteredTotal {
+    meter: Meter,
+    total: WorkerTotal,
+}
+
+impl MeteredTotal {
+    fn new(levels: &'static Levels, random: &mut Random) -> Self {
+        let hasher = random.hasher();
+        Self { meter: Meter::new(levels, hasher.clone()), total: WorkerTotal::new(hasher) }
+    }
 }
 
 impl Budgets {
     pub(crate) fn new(random: &mut Random) -> Self {
         Self {
-            bindings: Meter::new(&REFLECTION_TARGETS, random.hasher()),
-            challenges: Meter::new(&REFLECTION_TARGETS, random.hasher()),
-            proved: Meter::new(&CLIENTS, random.hasher()),
-            verifications: Meter::new(&CLIENTS, random.hasher()),
+            bindings: MeteredTotal::new(&REFLECTION_TARGETS, random),
+            challenges: MeteredTotal::new(&REFLECTION_TARGETS, random),
+            proved: MeteredTotal::new(&CLIENTS, random),
+            verifications: MeteredTotal::new(&CLIENTS, random),
             spent: SpentBudgets::default(),
         }
     }
@@ -94,45 +114,57 @@ impl Budgets {
         outbox: &mut Outbox,
     ) -> Result<(), DropReason> {
         let Source { rate, now, ip, address } = source;
-        let claimant = Claimant::at(ip);
-        let (taken, budget, prefix) = match (address, method) {
-            _ if rate.per_second == 0 => return Ok(()),
-            (SourceAddress::Proved, _) => {
-                let cost = SECOND / rate.per_second;
-                let taken = self.proved.spend(now, &claimant, cost, SECOND);
-                (taken, Budget::ProvedAddress, Prefix::customer(ip))
-            }
-            (SourceAddress::Unproved, Method::BINDING) => {
-                let taken = take_unproved(&mut self.bindings, now, ip, rate);
-                (taken, Budget::Bindings, Prefix::network(ip))
-            }
-            (SourceAddress::Unproved, _) => {
-                let taken = take_unproved(&mut self.challenges, now, ip, rate);
-                (taken, Budget::Challenges, Prefix::network(ip))
-            }
-        };
-        if taken {
+        if rate.per_second == 0 {
             return Ok(());
         }
-        self.report_spent(now, budget, prefix, outbox);
-        Err(match address {
-            SourceAddress::Proved => DropReason::ProvedAddressBudget,
-            SourceAddress::Unproved => DropReason::UnauthenticatedBudget,
-        })
+        let (own, budget, prefix) = match (address, method) {
+            (SourceAddress::Proved, _) => {
+                (&mut self.proved, Budget::ProvedAddress, Prefix::customer(ip))
+            }
+            (SourceAddress::Unproved, Method::BINDING) => {
+                (&mut self.bindings, Budget::Bindings, Prefix::network(ip))
+            }
+            (SourceAddress::Unproved, _) => {
+                (&mut self.challenges, Budget::Challenges, Prefix::network(ip))
+            }
+        };
+        let (taken, spent) = match address {
+            SourceAddress::Proved => {
+                let cost = SECOND / rate.per_second;
+                let taken = own.meter.spend(now, &Claimant::at(ip), cost, SECOND);
+                (taken, DropReason::ProvedAddressBudget)
+            }
+            SourceAddress::Unproved => {
+                (take_unproved(&mut own.meter, now, ip, rate), DropReason::UnauthenticatedBudget)
+            }
+        };
+        if !taken {
+            self.report_spent(now, budget, prefix, outbox);
+            return Err(spent);
+        }
+        if !own.total.take(now, ip) {
+            self.report_spent(now, Budget::AllNetworks, prefix, outbox);
+            return Err(DropReason::AllNetworksBudget);
+        }
+        Ok(())
     }
 
     /// Returns true if a request of this source may be verified.
     pub(crate) fn may_verify(&self, source: Source) -> bool {
         let Source { rate, now, ip, .. } = source;
-        rate.per_second == 0 || self.verifications.backlog(now, &Claimant::at(ip)) < SECOND
+        let MeteredTotal { meter, total } = &self.verifications;
+        let fits = || meter.backlog(now, &Claimant::at(ip)) < SECOND && total.has(now, ip);
+        rate.per_second == 0 || fits()
     }
 
     /// Takes failed verifications out of their budget.
     pub(crate) fn charge_verifications(&mut self, source: Source, failed: u32) {
         let Source { rate, now, ip, .. } = source;
-        if rate.per_second > 0 {
+        if rate.per_second > 0 && failed > 0 {
             let cost = SECOND / rate.failed_verifications() * failed;
-            self.verifications.charge(now, &Claimant::at(ip), cost);
+            let MeteredTotal { meter, total } = &mut self.verifications;
+            meter.charge(now, &Claimant::at(ip), cost);
+            total.charge(now, ip, failed);
         }
     }
 
