@@ -2,6 +2,15 @@
 
 use turn_proto::DropReason;
 
+const UNAUTHENTICATED: &str = "The log names the network: an attack with forged addresses, or very many clients behind one NAT; for \
+     these raise `quotas.unauthenticated_responses_per_second`.";
+
+const PROVED_ADDRESS: &str = "The log names the address: a client in a loop, or very many behind one NAT; for these raise \
+     `quotas.unauthenticated_responses_per_second`.";
+
+const ALL_NETWORKS: &str = "An attack from thousands of networks, perhaps with forged addresses: networks that send little still get \
+     responses. More workers (`workers.count`) respond to more.";
+
 /// Advice about dropped packets; empty where nothing is to be done.
 pub(super) const fn advice(reason: DropReason) -> &'static str {
     match reason {
@@ -14,30 +23,27 @@ pub(super) const fn advice(reason: DropReason) -> &'static str {
         DropReason::UnexpectedMethod
         | DropReason::UnexpectedResponse
         | DropReason::BindingIndication
-        | DropReason::UnknownAttribute => "",
-        DropReason::UnauthenticatedBudget => {
-            "The log names the network: an attack with forged addresses, or very many clients behind one NAT; for \
-             these raise `quotas.unauthenticated_responses_per_second`."
-        }
-        DropReason::ProvedAddressBudget => {
-            "The log names the address: a client in a loop, or very many behind one NAT; for these raise \
-             `quotas.unauthenticated_responses_per_second`."
-        }
-        DropReason::AllNetworksBudget => {
-            "An attack from very many networks, perhaps with forged addresses: calls go on, and networks that send \
-             little are still answered. `[workers]` with more workers answer more."
-        }
+        | DropReason::UnknownAttribute
+        | DropReason::AlreadyPending
+        | DropReason::Moving
+        | DropReason::RelayClosed
+        | DropReason::IcmpIgnored
+        | DropReason::StreamClosed
+        | DropReason::DtlsStray
+        | DropReason::DtlsCookieUsed
+        | DropReason::DtlsRefused => "",
+        DropReason::UnauthenticatedBudget => UNAUTHENTICATED,
+        DropReason::ProvedAddressBudget => PROVED_ADDRESS,
+        DropReason::AllNetworksBudget => ALL_NETWORKS,
         DropReason::VerificationBudget => {
             "The log names the address: somebody tries passwords, or an application there mints with the wrong secret."
         }
         DropReason::TooManyPending => {
             "The user database is slow: see the log and `users.database`."
         }
-        DropReason::AlreadyPending => "",
         DropReason::NoAllocation => {
             "Clients whose allocation ended send on for a while; after a restart of the server there are many."
         }
-        DropReason::Moving => "",
         DropReason::MalformedChannelData | DropReason::MalformedSend => {
             "The client breaks the protocol."
         }
@@ -55,9 +61,7 @@ pub(super) const fn advice(reason: DropReason) -> &'static str {
         }
         DropReason::Bandwidth => "The allocation sends more than `quotas.bytes_per_second`.",
         DropReason::TtlExpired => "A routing loop between this server and a client or peer.",
-        DropReason::RelayClosed => "",
         DropReason::TooLong => "A peer sends larger datagrams than can be relayed.",
-        DropReason::IcmpIgnored => "",
         DropReason::Checksum => "A network device or a driver damages packets: see `ethtool -S`.",
         DropReason::UdpNotServed => {
             "`udp.enabled` is false: clients have to use DTLS, TLS or TCP. Otherwise set it to true."
@@ -72,7 +76,6 @@ pub(super) const fn advice(reason: DropReason) -> &'static str {
         DropReason::StreamBacklog => {
             "The client's connection is slower than its data: nothing can be done here."
         }
-        DropReason::StreamClosed | DropReason::DtlsStray => "",
         DropReason::DtlsHelloInPieces => {
             "A few are normal, and clients repeat them. Many come from floods, or from a client with a first message of more than 2,048 bytes."
         }
@@ -83,7 +86,6 @@ pub(super) const fn advice(reason: DropReason) -> &'static str {
         DropReason::DtlsBusy => {
             "More DTLS handshakes than processor time: add workers, or look for the address that makes so many."
         }
-        DropReason::DtlsCookieUsed | DropReason::DtlsRefused => "",
         DropReason::TooBigForLink => {
             "The client asked not to fragment (path MTU discovery), and was told: nothing is to be done."
         }
