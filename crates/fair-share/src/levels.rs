@@ -67,13 +67,6 @@ pub const REFLECTION_TARGETS: Levels = Levels {
     realm: None,
 };
 
-/// Levels of a comparison of networks alone: a `/24`, or a `/48` of IPv6.
-pub const NETWORKS: Levels = Levels {
-    prefixes: &[PrefixLevel { v4: Some(24), v6: 48, weight: 1 }],
-    account: None,
-    realm: None,
-};
-
 const _: () = {
     let mut index = 0;
     while index < CLIENT_NETWORKS.len() {

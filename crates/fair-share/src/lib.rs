@@ -35,7 +35,7 @@ mod slots;
 mod window;
 
 pub use claimant::Claimant;
-pub use levels::{CLIENTS, LOGGED_IN, Levels, NETWORKS, PrefixLevel, REFLECTION_TARGETS, USERS};
+pub use levels::{CLIENTS, LOGGED_IN, Levels, PrefixLevel, REFLECTION_TARGETS, USERS};
 pub use meter::{Allowance, Meter};
 pub use queue::FairQueue;
 pub use realm_queue::RealmQueue;

@@ -8,8 +8,8 @@ const UNAUTHENTICATED: &str = "The log names the network: an attack with forged 
 const PROVED_ADDRESS: &str = "The log names the address: a client in a loop, or very many behind one NAT; for these raise \
      `quotas.unauthenticated_responses_per_second`.";
 
-const ALL_NETWORKS: &str = "An attack from thousands of networks, perhaps with forged addresses: networks that send little still get \
-     responses. More workers (`workers.count`) respond to more.";
+const ALL_NETWORKS: &str = "A flood from thousands of networks, perhaps with forged addresses. Clients repeat their requests; those over TCP, TLS \
+     and DTLS are not concerned. More workers (`workers.count`) respond to more.";
 
 /// Advice about dropped packets; empty where nothing is to be done.
 pub(super) const fn advice(reason: DropReason) -> &'static str {

@@ -21,8 +21,8 @@ struct Entry {
 pub(super) const fn spent_budget(budget: Budget) -> &'static str {
     match budget {
         Budget::AllNetworks => {
-            "very many networks send requests without valid credentials: of those with most \
-             requests, as this one, some get no answers for now"
+            "thousands of networks send requests without credentials, this among them: a part of \
+             the requests over UDP gets no response"
         }
         Budget::Bindings
         | Budget::Challenges

@@ -64,10 +64,9 @@ section! {
         /// `unauthenticated_budget`, `proved_address_budget` or `verification_budget`, and the log
         /// names the network once a minute.
         ///
-        /// All networks together get at most 16,384 responses of each of these kinds per second
-        /// and worker, of which the last quarter is for networks with fewer than ten per second
-        /// (`all_networks_budget`): an attack from thousands of networks does not delay calls. With
-        /// 0 that is unlimited too.
+        /// All networks of possibly forged addresses together get at most 49,152 responses per
+        /// second and worker (`all_networks_budget`), so that a flood from thousands of networks
+        /// does not delay calls. With 0 that is unlimited too.
         live unauthenticated_responses_per_second: Count<0, 1_000_000> = Count::new(2000);
     }
 }

@@ -15,7 +15,7 @@ pub(crate) const ELSEWHERE: &[(Series, &str)] = &[
     ),
     (
         Series::Drop(DropReason::AllNetworksBudget),
-        "turn-proto/tests/budgets.rs::a_thousand_networks_leave_the_worker_time_and_others_their_responses",
+        "turn-proto/tests/budgets.rs::a_flood_from_a_thousand_networks_is_bounded_and_connections_are_answered",
     ),
     (
         Series::Drop(DropReason::UnexpectedMethod),

@@ -291,7 +291,7 @@ turn_types::labels! {
         FailedVerifications => "failed_verifications",
         /// User look-ups at a time for a customer's clients.
         UserLookups => "user_lookups",
-        /// Unauthenticated responses, or failed verifications, of all networks together.
+        /// Responses to possibly forged addresses of all networks together.
         AllNetworks => "all_networks",
     }
 }

@@ -10,18 +10,16 @@
 //! An address that was proved, by a connection, by DTLS, or by a nonce that was given to it, uses
 //! nothing of that. Its responses are counted by its address and the networks around it.
 //!
-//! Each budget has a [total](WorkerTotal) as well, for senders with thousands of networks.
-
-mod worker_total;
+//! A sender with thousands of networks, or with their forged addresses, is bounded by the total of
+//! a worker, without shares: each of its addresses may be new. A client over UDP repeats its
+//! request.
 
 use core::net::IpAddr;
 use core::time::Duration;
 
-use fair_share::{Allowance, CLIENTS, Claimant, Levels, Meter, REFLECTION_TARGETS};
+use fair_share::{Allowance, CLIENTS, Claimant, Meter, REFLECTION_TARGETS};
 use stun_wire::Method;
 use turn_types::{ClientPath, FiveTuple, Instant, Prefix};
-
-use worker_total::WorkerTotal;
 
 use super::outbox::Outbox;
 use crate::io::{Budget, DropReason, Notice, Request, SourceAddress};
@@ -36,6 +34,14 @@ const ADDRESSES: u32 = 256;
 /// Responses of the last quarter that an address may get in a burst: a client with several relay
 /// candidates.
 const RESERVED_BURST: u32 = 4;
+
+/// Responses to possibly forged addresses per second and worker: some two thirds of a processor's
+/// time. Relayed packets are not delayed yet, and to drop a request takes a fraction of that of a
+/// response.
+const RESPONSES_PER_SECOND: u32 = 49_152;
+
+/// Such responses in a burst, as time: clients that all return after an outage.
+const RESPONSES_BURST: Duration = Duration::from_millis(250);
 
 /// The source of an unauthenticated request, and the rate that bounds its responses.
 #[derive(Clone, Copy, Debug)]
@@ -68,37 +74,44 @@ impl Source {
 /// The budgets for the effects of unauthenticated sources.
 #[derive(Debug)]
 pub(crate) struct Budgets {
-    bindings: MeteredTotal,
-    challenges: MeteredTotal,
+    bindings: Meter,
+    challenges: Meter,
+    /// Both, of all networks.
+    unproved: WorkerTotal,
     /// Responses to proved addresses.
-    proved: MeteredTotal,
+    proved: Meter,
     /// Failed verifications: hashing is the largest cost that a source without credentials can
     /// cause, and a way to guess passwords.
-    verifications: MeteredTotal,
+    verifications: Meter,
     spent: SpentBudgets,
 }
 
-/// A budget by source, and that of all sources.
+/// Responses to possibly forged addresses of all networks together, in one worker.
 #[derive(Debug)]
-struct MeteredTotal {
-    meter: Meter,
-    total: WorkerTotal,
+struct WorkerTotal {
+    empty_at: Instant,
 }
 
-impl MeteredTotal {
-    fn new(levels: &'static Levels, random: &mut Random) -> Self {
-        let hasher = random.hasher();
-        Self { meter: Meter::new(levels, hasher.clone()), total: WorkerTotal::new(hasher) }
+impl WorkerTotal {
+    /// Takes one response. Returns false if none is left.
+    fn take(&mut self, now: Instant) -> bool {
+        let backlog = self.empty_at.saturating_since(now) + SECOND / RESPONSES_PER_SECOND;
+        let has = backlog <= RESPONSES_BURST;
+        if has {
+            self.empty_at = now + backlog;
+        }
+        has
     }
 }
 
 impl Budgets {
     pub(crate) fn new(random: &mut Random) -> Self {
         Self {
-            bindings: MeteredTotal::new(&REFLECTION_TARGETS, random),
-            challenges: MeteredTotal::new(&REFLECTION_TARGETS, random),
-            proved: MeteredTotal::new(&CLIENTS, random),
-            verifications: MeteredTotal::new(&CLIENTS, random),
+            bindings: Meter::new(&REFLECTION_TARGETS, random.hasher()),
+            challenges: Meter::new(&REFLECTION_TARGETS, random.hasher()),
+            unproved: WorkerTotal { empty_at: Instant::ZERO },
+            proved: Meter::new(&CLIENTS, random.hasher()),
+            verifications: Meter::new(&CLIENTS, random.hasher()),
             spent: SpentBudgets::default(),
         }
     }
@@ -131,18 +144,18 @@ impl Budgets {
         let (taken, spent) = match address {
             SourceAddress::Proved => {
                 let cost = SECOND / rate.per_second;
-                let taken = own.meter.spend(now, &Claimant::at(ip), cost, SECOND);
+                let taken = own.spend(now, &Claimant::at(ip), cost, SECOND);
                 (taken, DropReason::ProvedAddressBudget)
             }
             SourceAddress::Unproved => {
-                (take_unproved(&mut own.meter, now, ip, rate), DropReason::UnauthenticatedBudget)
+                (take_unproved(own, now, ip, rate), DropReason::UnauthenticatedBudget)
             }
         };
         if !taken {
             self.report_spent(now, budget, prefix, outbox);
             return Err(spent);
         }
-        if !own.total.take(now, ip) {
+        if address == SourceAddress::Unproved && !self.unproved.take(now) {
             self.report_spent(now, Budget::AllNetworks, prefix, outbox);
             return Err(DropReason::AllNetworksBudget);
         }
@@ -152,19 +165,15 @@ impl Budgets {
     /// Returns true if a request of this source may be verified.
     pub(crate) fn may_verify(&self, source: Source) -> bool {
         let Source { rate, now, ip, .. } = source;
-        let MeteredTotal { meter, total } = &self.verifications;
-        let fits = || meter.backlog(now, &Claimant::at(ip)) < SECOND && total.has(now, ip);
-        rate.per_second == 0 || fits()
+        rate.per_second == 0 || self.verifications.backlog(now, &Claimant::at(ip)) < SECOND
     }
 
     /// Takes failed verifications out of their budget.
     pub(crate) fn charge_verifications(&mut self, source: Source, failed: u32) {
         let Source { rate, now, ip, .. } = source;
-        if rate.per_second > 0 && failed > 0 {
+        if rate.per_second > 0 {
             let cost = SECOND / rate.failed_verifications() * failed;
-            let MeteredTotal { meter, total } = &mut self.verifications;
-            meter.charge(now, &Claimant::at(ip), cost);
-            total.charge(now, ip, failed);
+            self.verifications.charge(now, &Claimant::at(ip), cost);
         }
     }
 
@@ -228,6 +237,17 @@ mod tests {
         assert_eq!([1, 2, 3].map(|last| taken(start, last)), [150, 4, 4]);
         assert_eq!(taken(start + SECOND, 1), 150);
         assert_eq!(taken(start + SECOND + SECOND / 10, 1), 20, "a tenth of half of the rate");
+    }
+
+    #[test]
+    fn the_total_of_a_worker_is_bounded_and_returns() {
+        let (mut total, start) = (WorkerTotal { empty_at: Instant::ZERO }, Instant::ZERO + SECOND);
+        let mut taken =
+            |after: Duration| (0..100_000).filter(|_| total.take(start + after)).count();
+        let burst = RESPONSES_PER_SECOND as usize / 4;
+        assert_eq!([taken(Duration::ZERO), taken(SECOND)], [burst, burst]);
+        let tenth = taken(SECOND + SECOND / 10);
+        assert!((4900..=4916).contains(&tenth), "{tenth}");
     }
 
     #[test]
