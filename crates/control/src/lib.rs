@@ -48,7 +48,7 @@ pub use realm_totals::RealmTotals;
 pub use recent_log::{RecentLog, Warning};
 pub use refused::{RefusalFilter, Refused, RefusedSubject};
 pub use registry::LockedRegistry;
-pub use request::{Reply, Request, SessionFilter};
+pub use request::{Reply, Request, SessionFilter, SessionNames};
 pub use revocation::{
     OperatorError, OperatorErrorKind, Revocable, Revocation, RevokeReport, RevokeWish, RevokedKind,
 };

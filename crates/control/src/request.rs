@@ -118,13 +118,25 @@ impl fmt::Debug for Request {
 /// Which allocations to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFilter {
-    /// Only sessions of this user, by authenticated name or quota account. A name in its form
-    /// ([`UserName`](turn_proto::UserName)).
+    /// Only sessions of this user. A name in its form ([`UserName`](turn_proto::UserName)).
     pub user: Option<String>,
-    /// Names with limits of a credential count as the same names without, as in a revocation.
-    pub any_limits: bool,
+    /// The names that are compared with it.
+    pub names: SessionNames,
     /// Only allocations with a higher id than this one, as the last of the page before.
     pub after: Option<AllocationId>,
+}
+
+/// Names of an allocation that a [`SessionFilter`] compares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SessionNames {
+    /// The authenticated name and the quota account.
+    #[default]
+    All,
+    /// Those that a revocation of a name refuses: the same, without limits of a credential, and
+    /// without the key of a token.
+    Revocable,
+    /// The key of a token.
+    TokenKey,
 }
 
 impl SessionFilter {
@@ -135,8 +147,12 @@ impl SessionFilter {
             return false;
         }
         let Some(user) = self.user.as_deref() else { return true };
-        [&record.user, &record.account].into_iter().any(|name| {
-            **name == *user || self.any_limits && without_limits(name) == without_limits(user)
-        })
+        let AllocationRecord { user: name, account, is_by_token, .. } = record;
+        let is_same = |name: &str| name == user || without_limits(name) == without_limits(user);
+        match self.names {
+            SessionNames::All => **name == *user || **account == *user,
+            SessionNames::Revocable => is_same(account) || !is_by_token && is_same(name),
+            SessionNames::TokenKey => *is_by_token && **name == *user,
+        }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use control::limits::ANSWER_DEADLINE;
 use control::{
-    ControlError, Inbox, LockedRegistry, Request, Session, SessionFilter, SessionOffload, Wake,
-    WhyNot, WorkerCounters, Workers, mailbox,
+    ControlError, Inbox, LockedRegistry, Request, Session, SessionFilter, SessionNames,
+    SessionOffload, Wake, WhyNot, WorkerCounters, Workers, mailbox,
 };
 use turn_proto::{AllocationRecord, SharedRegistry};
 use turn_types::{AllocationId, Instant, WorkerId};
@@ -107,16 +107,35 @@ async fn a_name_with_limits_finds_the_same_name_without() {
             ("1700000000:b?lifetime=600", 40),
         ],
     )]);
-    let created = async |user: &str, any_limits| -> Vec<u64> {
-        let filter = SessionFilter { user: Some(user.to_owned()), any_limits, after: None };
+    let created = async |user: &str, names| -> Vec<u64> {
+        let filter = SessionFilter { user: Some(user.to_owned()), names, after: None };
         let sessions = workers.all_sessions(&filter).await.unwrap();
         sessions.iter().map(|session| session.record.created.as_nanos()).collect()
     };
-    assert_eq!(created("a?lifetime=700", true).await, [10, 20]);
-    assert_eq!(created("a", true).await, [10, 20]);
-    assert_eq!(created("1700000000:a?lifetime=700", true).await, [10, 20]);
-    assert_eq!(created("a?color=3", true).await, [30], "no limits");
-    assert!(created("a?lifetime=700", false).await.is_empty());
+    assert_eq!(created("a?lifetime=700", SessionNames::Revocable).await, [10, 20]);
+    assert_eq!(created("a", SessionNames::Revocable).await, [10, 20]);
+    assert_eq!(created("1700000000:a?lifetime=700", SessionNames::Revocable).await, [10, 20]);
+    assert_eq!(created("a?color=3", SessionNames::Revocable).await, [30], "no limits");
+    assert!(created("a?lifetime=700", SessionNames::All).await.is_empty());
+}
+
+/// A revocation counts what it ends: the name of a token's key refuses nobody as a user's name.
+#[test]
+fn a_client_with_a_token_is_revoked_by_its_account_or_its_key() {
+    let record = AllocationRecord {
+        user: "key".into(),
+        account: "key#9b8f65607d891ebc".into(),
+        is_by_token: true,
+        ..AllocationRecord::sample()
+    };
+    let finds = |user: &str| {
+        [SessionNames::All, SessionNames::Revocable, SessionNames::TokenKey].map(|names| {
+            SessionFilter { user: Some(user.to_owned()), names, after: None }.takes(&record)
+        })
+    };
+    assert_eq!(finds("key#9b8f65607d891ebc"), [true, true, false]);
+    assert_eq!(finds("key"), [true, false, true]);
+    assert_eq!(finds("alice"), [false; 3]);
 }
 
 #[tokio::test]

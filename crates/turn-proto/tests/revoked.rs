@@ -229,6 +229,7 @@ fn a_token_and_a_key_of_tokens_can_be_revoked() {
     for (port, kid, mac) in [(1, "one", 1), (2, "one", 2), (3, "two", 3)] {
         with_token(port, kid, mac, now).allocate(&mut world);
     }
+    assert!(world.server.allocations().all(|record| record.is_by_token));
     let account = live(&world)[0].clone();
     revoke(&mut world, |revoked| revoked.refuse_name(REALM.into(), &form(&account)));
     assert_eq!(live(&world).len(), 2, "the one token alone");

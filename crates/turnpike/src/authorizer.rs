@@ -216,6 +216,12 @@ impl Asking {
     /// Asks the service, posts the answer, and passes the slot on.
     async fn put(self: Arc<Self>, question: OpenQuestion) {
         let applicant = question.request.applicant.clone();
+        // It may have waited for the answer to another question about the same client.
+        if let Some(kept) = self.kept(&applicant) {
+            let request = self.questions.withdraw(question);
+            self.post(&request, kept);
+            return self.open_waiting();
+        }
         let opened = Clock::instant();
         let mut response = pin!(self.ask(&applicant));
         let response_in_time = self.wait(&applicant, response.as_mut()).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use control::{
     ControlError, Handle, OperatorError, OperatorErrorKind, Revocable, Revocation, RevokeReport,
-    RevokeWish, RevokedKind, SessionFilter,
+    RevokeWish, RevokedKind, SessionFilter, SessionNames,
 };
 use linux_net::Clock;
 use turn_proto::Policy;
@@ -110,13 +110,12 @@ pub(crate) async fn stored<Report>(
 
 /// The live sessions of a name or a key of tokens.
 async fn sessions(handle: &Handle, revocation: &Revocation) -> Result<u64, ControlError> {
-    if revocation.kind == RevokedKind::Secret {
-        return Ok(0);
-    }
-    // A key of tokens is no name with limits.
-    let any_limits = revocation.kind == RevokedKind::Name;
-    let user = Some(revocation.name.clone());
-    let filter = SessionFilter { user, any_limits, after: None };
+    let names = match revocation.kind {
+        RevokedKind::Name => SessionNames::Revocable,
+        RevokedKind::TokenKey => SessionNames::TokenKey,
+        RevokedKind::Secret => return Ok(0),
+    };
+    let filter = SessionFilter { user: Some(revocation.name.clone()), names, after: None };
     let all = handle.workers.all_sessions(&filter).await?;
     let in_realm = all.iter().filter(|session| *session.record.realm == *revocation.realm);
     Ok(in_realm.count() as u64)

@@ -26,3 +26,6 @@ export function duration(seconds) {
 
 export const ago = (seconds) => (seconds === 0 ? "just now" : `${duration(seconds)} ago`);
 export const clock = (unix) => new Date(unix * 1000).toLocaleString();
+
+// The name that can be revoked: of a client with an access token not that of the key.
+export const user = (session) => (session.by_token ? session.account : session.user) || "(open relay)";

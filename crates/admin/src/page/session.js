@@ -48,7 +48,7 @@ function details(all) {
   const fact = (name, value) => [h("dt", {}, name), h("dd", {}, value)];
   return [
     h("dl", { class: "facts" },
-      fact("User", one.user || "(open relay)"), fact("Realm", one.realm),
+      fact("User", format.user(one)), fact("Realm", one.realm),
       fact("Client", `${one.client} over ${one.transport}, at ${one.server}`),
       fact("Relayed", `${one.relayed.join(" ")} (${one.relays})`),
       fact("Age", `${format.duration(one.age_seconds)}; expires in ${format.duration(one.expires_in_seconds)} unless refreshed`),

@@ -9,7 +9,7 @@ const EVERY = 2000;
 const rate = (of) => (session) => (session.rates ? format.bits(session.rates[of].bits_per_second) : "–");
 
 const COLUMNS = [
-  { name: "User", sort: "user", kind: "name", cell: (one) => h("a", { href: `#/session/${one.id}` }, one.user || "(open relay)") },
+  { name: "User", sort: "user", kind: "name", cell: (one) => h("a", { href: `#/session/${one.id}` }, format.user(one)) },
   { name: "Client", sort: "client", cell: (one) => `${one.transport} ${one.client}` },
   { name: "Relayed", cell: (one) => one.relayed.join(" ") },
   { name: "Age", sort: "age", number: true, cell: (one) => format.duration(one.age_seconds) },

@@ -18,6 +18,10 @@ pub struct Session {
     pub user: String,
     /// Account for quotas: the user without the time stamp of a time-limited name.
     pub account: String,
+    /// The client has an access token (RFC 7635): the user is the name of its key, and the account
+    /// the name to revoke.
+    #[serde(default)]
+    pub by_token: bool,
     /// The realm.
     pub realm: String,
     /// `udp`, `tcp`, `tls` or `dtls`.
@@ -132,6 +136,13 @@ pub struct SessionOffload {
 }
 
 impl Session {
+    /// The name that `turnpike user revoke` takes; empty on an open relay. The key of a token has
+    /// many users.
+    #[must_use]
+    pub fn revocable_name(&self) -> &str {
+        if self.by_token { &self.account } else { &self.user }
+    }
+
     /// The format of a session, with ages by the clock of its worker.
     pub(crate) fn of(session: &control::Session, now: Instant) -> Self {
         let record = &session.record;
@@ -140,6 +151,7 @@ impl Session {
             id: record.id.to_string(),
             user: record.user.to_string(),
             account: record.account.to_string(),
+            by_token: record.is_by_token,
             realm: record.realm.to_string(),
             transport: record.five_tuple.transport.label().to_owned(),
             client: record.five_tuple.client.to_string(),

@@ -116,6 +116,8 @@ pub struct AllocationRecord {
     pub user: Arc<str>,
     /// The account that quotas count by: the user without the time stamp of a time-limited name.
     pub account: Arc<str>,
+    /// The client has an access token (RFC 7635): the user is the name of the token's key.
+    pub is_by_token: bool,
     /// The realm.
     pub realm: Realm,
     /// Client and server address.
@@ -195,6 +197,7 @@ impl AllocationRecord {
             id: AllocationId::new(turn_types::WorkerId(0), 1),
             user: "alice".into(),
             account: "alice".into(),
+            is_by_token: false,
             realm: "example.org".into(),
             five_tuple: FiveTuple {
                 transport: turn_types::Transport::Udp,

@@ -213,6 +213,7 @@ impl Snapshot {
         let expires = self.sockets.iter().flatten().map(|socket| socket.expires).max();
         AllocationRecord {
             id: self.id,
+            is_by_token: self.grant.keys.are_of_token(),
             user: self.grant.user,
             account: self.grant.account,
             realm: self.grant.realm,

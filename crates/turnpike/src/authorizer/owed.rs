@@ -160,7 +160,12 @@ mod tests {
         for number in 0..OWED_MAX {
             assert!(matches!(answers.add(mallory(number), now), Added::Owed));
         }
-        assert!(matches!(answers.add(mallory(OWED_MAX), now), Added::Full));
+        // Counters of accounts may collide: then another of them is dropped.
+        match answers.add(mallory(OWED_MAX), now) {
+            Added::Full => {}
+            Added::InPlaceOf(dropped) if dropped.applicant.user.starts_with("mallory") => {}
+            added => panic!("{added:?}"),
+        }
         let added = answers.add(owed("alice", [192, 0, 2, 1]), now);
         let Added::InPlaceOf(dropped) = added else { panic!("{added:?}") };
         assert!(dropped.applicant.user.starts_with("mallory"));

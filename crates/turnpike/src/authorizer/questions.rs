@@ -169,6 +169,12 @@ impl Questions {
         request
     }
 
+    /// Releases the slot of a question that was not put to the service.
+    pub(super) fn withdraw(&self, question: OpenQuestion) -> AuthorizationRequest {
+        self.lock().in_flight.withdraw(question.number);
+        question.request
+    }
+
     /// Queues a question again after a failure of the service, and starts a pause. Returns the
     /// length of the pause, and the question evicted from the queue.
     pub(super) fn put_back(

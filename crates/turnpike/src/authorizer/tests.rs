@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
+use std::sync::atomic::AtomicUsize;
 
 use control::{Inbox, Wake, WorkerCounters, mailbox};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -29,6 +30,8 @@ struct Service {
     fails: AtomicBool,
     /// Hangs also for accounts named `turning`.
     has_turned: AtomicBool,
+    /// Number of questions so far.
+    asked: AtomicUsize,
 }
 
 impl Service {
@@ -53,6 +56,7 @@ impl Service {
             if !text.contains("client_port") || !text.ends_with('}') {
                 continue;
             }
+            self.asked.fetch_add(1, Ordering::Relaxed);
             let is = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
             let has_turned = is(&self.has_turned) && text.contains("\"turning");
             if is(&self.hangs) || has_turned || text.contains("\"hanging") {
@@ -77,6 +81,11 @@ struct Scene {
 
 impl Scene {
     async fn new(service: &Arc<Service>) -> Self {
+        Self::keeping(service, Duration::ZERO).await
+    }
+
+    /// One that keeps answers for a time.
+    async fn keeping(service: &Arc<Service>, keep_for: Duration) -> Self {
         let port = service.start().await;
         let (mailbox, inbox) = mailbox(1024, Arc::new(Awake));
         let workers = Workers::new(vec![(mailbox, Arc::new(WorkerCounters::new()))]);
@@ -87,7 +96,7 @@ impl Scene {
             answer_within: ANSWER_WITHIN,
             questions: Questions::new(),
             is_watched: AtomicBool::new(false),
-            keep_for: Duration::ZERO,
+            keep_for,
             kept: Mutex::new(KeptAnswers::new()),
             outage: Outage::default(),
             known: KnownClients::default(),
@@ -222,6 +231,18 @@ async fn each_client_that_is_served_in_an_outage_is_asked_about_later() {
     let owed = std::iter::from_fn(|| scene.authorizer.asking.owed.take());
     let owed: Vec<_> = owed.map(|owed| owed.applicant.account.to_string()).collect();
     assert_eq!(owed, ["alice", "bob"]);
+}
+
+/// Questions of one account wait for each other.
+#[tokio::test]
+async fn an_answer_counts_for_the_waiting_questions_of_its_client() {
+    let service = Arc::new(Service::default());
+    let mut scene = Scene::keeping(&service, Duration::from_secs(10)).await;
+    let questions: Vec<_> = (0..6).map(|_| scene.ask("alice", 1)).collect();
+    for question in questions {
+        assert_eq!(scene.answer(question).await, Authorization::Denied);
+    }
+    assert_eq!(service.asked.load(Ordering::Relaxed), 1);
 }
 
 #[test]

@@ -238,10 +238,13 @@ fn peers(peers: &SessionPeers) -> String {
 
 fn row(session: &Session) -> [String; 11] {
     let time = |seconds| output::duration(Duration::from_secs(seconds));
-    let user = if session.user.is_empty() { "-".to_owned() } else { session.user.clone() };
+    let user = match session.revocable_name() {
+        "" => "-",
+        user => user,
+    };
     [
         session.id.clone(),
-        user,
+        user.to_owned(),
         format!("{} {}", session.transport, session.client),
         relayed(session),
         time(session.age_seconds),
@@ -342,6 +345,18 @@ mod tests {
         assert_eq!(text.lines().count(), 2, "{text:?}");
         assert!(!text.contains(['\u{1b}', '\u{7}']), "{text:?}");
         assert!(text.contains("x\\u{1b}]0;owned\\u{7}\\u{a}0000"), "{text:?}");
+    }
+
+    #[test]
+    fn a_client_with_a_token_has_the_name_that_can_be_revoked() {
+        let session = |by_token| Session {
+            user: "key".into(),
+            account: "key#9b8f65607d891ebc".into(),
+            by_token,
+            ..Session::default()
+        };
+        assert_eq!(row(&session(true))[1], "key#9b8f65607d891ebc");
+        assert_eq!(row(&session(false))[1], "key");
     }
 
     #[test]

@@ -374,6 +374,11 @@ impl InFlight {
         }
     }
 
+    /// Releases the slot of a question that was not put to the service.
+    pub(super) fn withdraw(&mut self, number: QuestionNumber) {
+        drop(self.remove(number));
+    }
+
     /// Releases the slot of a question that failed.
     pub(super) fn fail(&mut self, number: QuestionNumber, now: Instant) {
         let in_flight = self.in_flight_with(number);

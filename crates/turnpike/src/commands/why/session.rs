@@ -33,11 +33,8 @@ pub(super) fn describe(details: &SessionDetails, columns: usize) -> String {
 }
 
 fn heading(session: &Session) -> String {
-    let owner = if session.user.is_empty() {
-        String::new()
-    } else {
-        format!(" of {}", escape::name(&session.user))
-    };
+    let user = session.revocable_name();
+    let owner = if user.is_empty() { String::new() } else { format!(" of {}", escape::name(user)) };
     format!("session {}{owner}", session.id)
 }
 
