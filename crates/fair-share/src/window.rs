@@ -18,7 +18,7 @@ const MIN: usize = 2;
 /// Smallest number of responses in a round: the median of fewer is chance.
 const ROUND_MIN: usize = 12;
 
-/// Limit beyond one and a half times the usual time, above which a response is slow: delays of
+/// Limit beyond seven quarters of the usual time, above which a response is slow: delays of
 /// threads and networks within one site.
 const SLACK: Duration = Duration::from_millis(2);
 
@@ -39,12 +39,12 @@ const MEDIAN_STEP: Duration = Duration::from_micros(100);
 /// Maximum number of questions in flight.
 ///
 /// The size changes after each round of at least `size` responses. It grows by an eighth after a
-/// round in full use, has its minimum after a round in which most responses were missed, and is
-/// halved after a slow round, of which the median is more than the usual time and a half. The next
-/// rounds show whether that was right. If the median falls, questions have waited in the
-/// service for each other. If it does not fall although fewer were in flight, the service needs
-/// that time: it becomes the usual time, and the window gets its former size. So neither jitter nor
-/// quick answers to some accounts make the window small.
+/// round in full use, and has its minimum after a round in which most responses were missed. After
+/// a slow round, with a median of more than seven quarters of the usual time, it is halved, and the
+/// next rounds decide. If the median falls, questions have waited in the service for each other. If
+/// it does not fall although fewer were in flight, the service needs that time: the usual time
+/// approaches it, and the window gets its former size. Neither different times nor quick answers to
+/// some accounts lead to a small window.
 ///
 /// A question then takes at most about twice the time of a single question.
 #[derive(Debug)]
@@ -63,6 +63,8 @@ pub struct Window {
     median: Option<Duration>,
     /// Questions in flight at the last halving, sent under the earlier size.
     ignored: usize,
+    /// Number of completed rounds.
+    rounds: u64,
     round: Round,
     /// The slow round before the size was halved.
     wider: Option<RoundResult>,
@@ -107,6 +109,11 @@ impl RoundResult {
         self.median.as_nanos() == Duration::MAX.as_nanos()
     }
 
+    /// Returns true if half of the window was in use.
+    const fn is_in_use(&self) -> bool {
+        self.in_flight * 2 >= self.size * 16
+    }
+
     /// Returns true if far fewer questions were in flight than in the other round.
     const fn has_far_fewer(&self, than: &Self) -> bool {
         self.in_flight * 4 <= than.in_flight * 3
@@ -135,6 +142,7 @@ impl Window {
             usual: None,
             median: None,
             ignored: 0,
+            rounds: 0,
             round: Round::default(),
             wider: None,
         }
@@ -213,6 +221,16 @@ impl Window {
         self.add(Duration::MAX, in_flight);
     }
 
+    /// Number of the present round, and of its responses.
+    #[must_use]
+    pub fn round(&self) -> (u64, usize) {
+        (self.rounds, self.round_length())
+    }
+
+    fn round_length(&self) -> usize {
+        self.size.max(ROUND_MIN)
+    }
+
     /// Marks the round as fully used: the share of an address or network, half of the window or
     /// more, holds questions back.
     pub const fn use_in_full(&mut self) {
@@ -235,8 +253,9 @@ impl Window {
         self.round.was_full |= in_flight.saturating_add(self.late) >= self.size;
         self.round.missed += usize::from(time == Duration::MAX);
         let is_silent = self.round.missed * 2 > self.size;
-        let least = if is_silent { self.size } else { self.size.max(ROUND_MIN) };
+        let least = if is_silent { self.size } else { self.round_length() };
         if self.round.times.len() >= least {
+            self.rounds += 1;
             let was_full = self.round.was_full;
             let result = mem::take(&mut self.round).end(self.size);
             self.adapt(result, was_full, in_flight);
@@ -250,13 +269,18 @@ impl Window {
             return self.shrink(MIN, in_flight);
         }
         if let Some(wider) = self.wider.take_if(|wider| round.has_far_fewer(wider)) {
+            if !round.is_in_use() {
+                // The clients are gone: this says nothing.
+                self.size = wider.size;
+                return;
+            }
             if round.is_as_slow(&wider) {
                 // Not because of the questions in flight.
                 self.usual = self.usual.map(|usual| (usual + round.median) / 2);
                 self.size = wider.size;
                 return;
             }
-            self.usual = self.usual.min(Some(round.median));
+            self.usual = self.usual.map(|usual| usual.min((usual + round.median) / 2));
         }
         if !self.is_slow(&round) {
             self.wider = None;
@@ -279,14 +303,14 @@ impl Window {
     fn is_slow(&mut self, round: &RoundResult) -> bool {
         let usual = self.usual.unwrap_or(round.quickest);
         let usual = if round.median < usual {
-            (usual * 7 + round.median) / 8
+            (usual * 31 + round.median) / 32
         } else if self.size <= MIN {
             (usual + round.median) / 2
         } else {
             usual
         };
         self.usual = Some(usual);
-        round.median > usual + usual / 2 + SLACK
+        round.median > usual / 4 * 7 + SLACK
     }
 
     /// Moves the median by a quarter, at most to the time. Single slow responses change little.

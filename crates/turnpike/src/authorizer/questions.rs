@@ -5,6 +5,7 @@ mod in_flight;
 #[cfg(test)]
 mod neighbours;
 mod slow_accounts;
+mod votes;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use turn_proto::Applicant;
 
 use super::slow_accounts::SlowAccounts;
+use super::votes::Votes;
 use crate::authorizer::kept::claimant;
 
 /// Maximum number of open questions, each with a connection, without overtaken ones. With an answer
@@ -65,6 +66,7 @@ pub(super) struct InFlight {
     overtaken: Tables,
     /// Accounts for which the service is slow.
     accounts: SlowAccounts,
+    votes: Votes,
     /// Number of open questions that the service answers promptly.
     window: Window,
     /// Open questions before their deadlines.
@@ -176,6 +178,7 @@ impl InFlight {
             open: Tables::new(OPEN_MAX),
             overtaken: Tables::new(OVERTAKEN_MAX),
             accounts: SlowAccounts::new(),
+            votes: Votes::new(),
             window: Window::new(OPEN_MAX as usize),
             prompt: BTreeMap::new(),
             hanging: BTreeMap::new(),
@@ -359,8 +362,9 @@ impl InFlight {
             return;
         };
         let time = now.saturating_duration_since(opened);
-        let is_slow = self.accounts.answered(&applicant, number, time, now);
-        if is_slow && was_slow {
+        let has_vote = self.votes.take(&applicant, now, self.window.round());
+        let is_slow = self.accounts.answered(&applicant, number, time, now, has_vote);
+        if is_slow && was_slow || !has_vote {
             self.window.note_one(number);
         } else {
             // A response to an overtaken question counts: it shows if the service is slow for most.

@@ -69,16 +69,17 @@ impl SlowAccounts {
         account.is_some_and(|account| now < account.until && self.is_slow(account.took))
     }
 
-    /// Notes an answer. Returns true if it is slow.
+    /// Notes an answer. Returns true if it is slow. With a vote, the limit follows it.
     pub(super) fn answered(
         &mut self,
         applicant: &Applicant,
         number: QuestionNumber,
         took: Duration,
         now: Instant,
+        has_vote: bool,
     ) -> bool {
         let is_slow = self.is_slow(took);
-        if !(is_slow && self.is_overtaken(number) && self.has(applicant, now)) {
+        if has_vote && !(is_slow && self.is_overtaken(number) && self.has(applicant, now)) {
             self.adapt(took);
         }
         if is_slow {
@@ -153,7 +154,7 @@ mod tests {
     /// Notes a response to the latest question.
     fn answer(accounts: &mut SlowAccounts, window: &mut Window, name: &str, took: Duration) {
         let number = window.send();
-        accounts.answered(&request(name, 1).applicant, number, took, Instant::now());
+        accounts.answered(&request(name, 1).applicant, number, took, Instant::now(), true);
     }
 
     #[test]
@@ -166,7 +167,7 @@ mod tests {
             answer(&mut accounts, &mut window, "fast", fast);
             for _ in 0..10 {
                 let account = request(&format!("slow {}", round % 50), 1).applicant;
-                accounts.answered(&account, number, slow, Instant::now());
+                accounts.answered(&account, number, slow, Instant::now(), true);
             }
         }
         let now = Instant::now();

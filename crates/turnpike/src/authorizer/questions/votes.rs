@@ -1,0 +1,55 @@
+//! Parts of accounts in what the window learns from response times.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::{Duration, Instant};
+
+use turn_proto::Applicant;
+
+/// Part of a round of the window for one account, as a divisor: the service may have quick answers
+/// to it, and slow ones to others.
+const ACCOUNT_VOTES: usize = 8;
+
+/// Age of a round from which the part is no limit: all clients may have one account.
+const ROUND_AGE_MAX: Duration = Duration::from_secs(10);
+
+/// Responses of this round that count, by account. At most as many accounts as responses.
+#[derive(Debug)]
+pub(super) struct Votes {
+    round: u64,
+    started: Instant,
+    by_account: HashMap<u64, usize>,
+    hasher: RandomState,
+}
+
+impl Votes {
+    pub(super) fn new() -> Self {
+        Self {
+            round: 0,
+            started: Instant::now(),
+            by_account: HashMap::new(),
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// Counts a response. Returns true if it is within the part of its account, in a round of so
+    /// many responses.
+    pub(super) fn take(
+        &mut self,
+        applicant: &Applicant,
+        now: Instant,
+        (round, length): (u64, usize),
+    ) -> bool {
+        if self.round != round {
+            (self.round, self.started) = (round, now);
+            self.by_account.clear();
+        }
+        if now.saturating_duration_since(self.started) >= ROUND_AGE_MAX {
+            return true;
+        }
+        let account = self.hasher.hash_one((&*applicant.realm, &*applicant.account));
+        let votes = self.by_account.entry(account).or_default();
+        *votes += 1;
+        *votes <= (length / ACCOUNT_VOTES).max(1)
+    }
+}
