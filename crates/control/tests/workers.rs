@@ -119,7 +119,7 @@ async fn a_name_with_limits_finds_the_same_name_without() {
     assert!(created("a?lifetime=700", SessionNames::All).await.is_empty());
 }
 
-/// A revocation counts what it ends: the name of a token's key refuses nobody as a user's name.
+/// The name of a token's key is no user's name: a revocation of it ends no session.
 #[test]
 fn a_client_with_a_token_is_revoked_by_its_account_or_its_key() {
     let record = AllocationRecord {

@@ -461,7 +461,7 @@ mod tests {
         assert!(arrive(&mut window, 30, 10, |_| 200) <= 15);
     }
 
-    /// An account for which the service has quick answers, beside thirty other clients per second.
+    /// An account for which the service has quick answers, next to thirty other clients per second.
     #[test]
     fn quick_answers_to_one_account_leave_places_to_others() {
         for every in [16, 8, 4, 3, 2] {

@@ -216,7 +216,7 @@ impl Asking {
     /// Asks the service, posts the answer, and passes the slot on.
     async fn put(self: Arc<Self>, question: OpenQuestion) {
         let applicant = question.request.applicant.clone();
-        // It may have waited for the answer to another question about the same client.
+        // Another question about the same client may have been open meanwhile.
         if let Some(kept) = self.kept(&applicant) {
             let request = self.questions.withdraw(question);
             self.post(&request, kept);

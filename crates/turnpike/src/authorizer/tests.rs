@@ -84,7 +84,7 @@ impl Scene {
         Self::keeping(service, Duration::ZERO).await
     }
 
-    /// One that keeps answers for a time.
+    /// A scene with stored answers.
     async fn keeping(service: &Arc<Service>, keep_for: Duration) -> Self {
         let port = service.start().await;
         let (mailbox, inbox) = mailbox(1024, Arc::new(Awake));
