@@ -148,8 +148,8 @@ turn_types::labels! {
         UnauthenticatedBudget => "unauthenticated_budget",
         /// The client, at a proved address, used up its budget of unauthenticated responses.
         ProvedAddressBudget => "proved_address_budget",
-        /// All networks together, of possibly forged addresses, used up the unauthenticated responses
-        /// of the worker.
+        /// All networks together, of possibly forged addresses, used up the responses of the worker
+        /// to unauthenticated requests.
         AllNetworksBudget => "all_networks_budget",
         /// Too many verifications have failed for the client's address: nothing is verified for
         /// now, but for clients that have an allocation.
