@@ -164,7 +164,7 @@ mod tests {
         match answers.add(mallory(OWED_MAX), now) {
             Added::Full => {}
             Added::InPlaceOf(dropped) if dropped.applicant.user.starts_with("mallory") => {}
-            added => panic!("{added:?}"),
+            added @ (Added::Owed | Added::InPlaceOf(_)) => panic!("{added:?}"),
         }
         let added = answers.add(owed("alice", [192, 0, 2, 1]), now);
         let Added::InPlaceOf(dropped) = added else { panic!("{added:?}") };

@@ -10,7 +10,7 @@ use fair_share::{
 use tokio::sync::oneshot;
 use turn_proto::Applicant;
 
-use super::slow_accounts::SlowAccounts;
+use super::slow_accounts::{Response, SlowAccounts};
 use super::votes::Votes;
 use crate::authorizer::kept::claimant;
 
@@ -363,7 +363,8 @@ impl InFlight {
         };
         let time = now.saturating_duration_since(opened);
         let has_vote = self.votes.take(&applicant, now, self.window.round());
-        let is_slow = self.accounts.answered(&applicant, number, time, now, has_vote);
+        let response = Response { number, took: time, has_vote };
+        let is_slow = self.accounts.answered(&applicant, response, now);
         if is_slow && was_slow || !has_vote {
             self.window.note_one(number);
         } else {

@@ -46,6 +46,15 @@ struct SlowAccount {
     until: Instant,
 }
 
+/// Response to a question.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Response {
+    pub(super) number: QuestionNumber,
+    pub(super) took: Duration,
+    /// True if the limit follows it: it is one of the [`Votes`](super::votes::Votes) of its account.
+    pub(super) has_vote: bool,
+}
+
 impl SlowAccounts {
     pub(super) fn new() -> Self {
         Self {
@@ -69,15 +78,14 @@ impl SlowAccounts {
         account.is_some_and(|account| now < account.until && self.is_slow(account.took))
     }
 
-    /// Notes an answer. Returns true if it is slow. With a vote, the limit follows it.
+    /// Notes a response. Returns true if it is slow.
     pub(super) fn answered(
         &mut self,
         applicant: &Applicant,
-        number: QuestionNumber,
-        took: Duration,
+        response: Response,
         now: Instant,
-        has_vote: bool,
     ) -> bool {
+        let Response { number, took, has_vote } = response;
         let is_slow = self.is_slow(took);
         if has_vote && !(is_slow && self.is_overtaken(number) && self.has(applicant, now)) {
             self.adapt(took);
@@ -154,7 +162,8 @@ mod tests {
     /// Notes a response to the latest question.
     fn answer(accounts: &mut SlowAccounts, window: &mut Window, name: &str, took: Duration) {
         let number = window.send();
-        accounts.answered(&request(name, 1).applicant, number, took, Instant::now(), true);
+        let response = Response { number, took, has_vote: true };
+        accounts.answered(&request(name, 1).applicant, response, Instant::now());
     }
 
     #[test]
@@ -167,7 +176,8 @@ mod tests {
             answer(&mut accounts, &mut window, "fast", fast);
             for _ in 0..10 {
                 let account = request(&format!("slow {}", round % 50), 1).applicant;
-                accounts.answered(&account, number, slow, Instant::now(), true);
+                let response = Response { number, took: slow, has_vote: true };
+                accounts.answered(&account, response, Instant::now());
             }
         }
         let now = Instant::now();
