@@ -31,9 +31,12 @@ pub(super) const ACCOUNT_SHARE: u32 = 8;
 /// questions.
 const ADDRESS_SHARE: u32 = 2;
 
-/// Part of the window for all slow accounts together, as a divisor. The same part of the overtaken
-/// questions.
-const SLOW_SHARE: u32 = 2;
+/// Part of the window for the questions of all slow accounts together, as a divisor, overtaken ones
+/// included: the service may have few workers, and works on these for long.
+const SLOW_SHARE: u32 = 4;
+
+/// Part of the overtaken questions for slow accounts, as a divisor.
+const SLOW_OVERTAKEN_SHARE: u32 = 2;
 
 /// Part of the window for realms with fewer open questions than that part, beyond the window, as a
 /// divisor. The service may hang for all clients of one realm, which then have the window.
@@ -147,16 +150,11 @@ impl Tables {
         self.slow.held_by_realm(claimant) + self.others.held_by_realm(claimant)
     }
 
-    /// The part of a supply for slow accounts, or all of it for others. Slow accounts that have
-    /// only late questions get one more, as a service gets one that is silent.
-    fn supply(&self, is_slow: bool, has_slow: bool, whole: Supply) -> Supply {
-        if !is_slow {
-            return whole;
-        }
-        let capacity = (whole.capacity / SLOW_SHARE).max(1);
-        let free = capacity.saturating_sub(self.slow.held()).max(u32::from(!has_slow));
-        let free = whole.free.min(free);
-        Supply { free, capacity }
+    /// The part of a supply for slow accounts with so many entries, or all of it for others.
+    fn supply(is_slow: Option<u32>, share: u32, whole: Supply) -> Supply {
+        let Some(held) = is_slow else { return whole };
+        let capacity = (whole.capacity / share).max(1);
+        Supply { free: whole.free.min(capacity.saturating_sub(held)), capacity }
     }
 }
 
@@ -223,7 +221,9 @@ impl InFlight {
             );
             let is_slow = question.is_slow;
             let free = OVERTAKEN_MAX.saturating_sub(overtaken.held());
-            let supply = overtaken.supply(is_slow, true, Supply { free, capacity: OVERTAKEN_MAX });
+            let held = is_slow.then(|| overtaken.slow.held());
+            let whole = Supply { free, capacity: OVERTAKEN_MAX };
+            let supply = Tables::supply(held, SLOW_OVERTAKEN_SHARE, whole);
             let claimant = claimant(&question.applicant);
             if has_share(overtaken.of(is_slow), &claimant, supply) {
                 let share = overtaken.of_mut(is_slow).keep(&claimant);
@@ -241,7 +241,7 @@ impl InFlight {
         now: Instant,
         pop: &mut impl FnMut(MayOpen<'_>) -> Option<T>,
     ) -> Option<T> {
-        let Self { open, accounts, window, prompt, .. } = self;
+        let Self { open, window, prompt, .. } = &*self;
         let free = window.size().saturating_sub(prompt.len());
         let [free, capacity] =
             [free, window.whole_size()].map(|slots| u32::try_from(slots).unwrap_or(u32::MAX));
@@ -250,19 +250,18 @@ impl InFlight {
         if supply.free == 0 {
             return None;
         }
-        let has_slow = prompt.values().any(|question| question.is_slow);
         let mut is_held_back = false;
         // The first questions may be of accounts whose others are open.
         let next = pop(&mut |applicant| {
-            let claimant = claimant(applicant);
-            let is_slow = accounts.has(applicant, now);
-            let (slots, supply) = (open.of(is_slow), open.supply(is_slow, has_slow, supply));
-            is_held_back |= !networks_have_share(slots, &claimant, supply);
-            has_share(slots, &claimant, supply)
+            let is_slow = self.accounts.has(applicant, now);
+            is_held_back |= !is_slow && {
+                !networks_have_share(&self.open.others, &claimant(applicant), supply)
+            };
+            self.may_be_open(applicant, now, supply)
         });
         if is_held_back {
             // All clients may have one address, or be in one network.
-            window.use_in_full();
+            self.window.use_in_full();
         }
         next
     }
@@ -273,7 +272,7 @@ impl InFlight {
         now: Instant,
         pop: &mut impl FnMut(MayOpen<'_>) -> Option<T>,
     ) -> Option<T> {
-        let Self { open, accounts, window, prompt, .. } = self;
+        let Self { open, window, prompt, .. } = &*self;
         let beyond = prompt.len().saturating_sub(window.size());
         let [beyond, capacity] =
             [beyond, window.whole_size()].map(|slots| u32::try_from(slots).unwrap_or(u32::MAX));
@@ -284,16 +283,29 @@ impl InFlight {
             return None;
         }
         let is_for_new = supply.free <= most.div_ceil(NEW_REALM_SHARE);
-        let has_slow = prompt.values().any(|question| question.is_slow);
         pop(&mut |applicant| {
             let claimant = claimant(applicant);
             let of_realm = open.held_by_realm(&claimant);
             if of_realm > 0 && (is_for_new || of_realm >= most) {
                 return false;
             }
-            let is_slow = accounts.has(applicant, now);
-            has_share(open.of(is_slow), &claimant, open.supply(is_slow, has_slow, supply))
+            self.may_be_open(applicant, now, supply)
         })
+    }
+
+    /// Checks the shares of a client. A slow account has one question at a time, any other the
+    /// part of an account, overtaken ones included: the service may work on all of them.
+    fn may_be_open(&self, applicant: &Applicant, now: Instant, supply: Supply) -> bool {
+        let claimant = claimant(applicant);
+        let held = self.open.held_by_account(&claimant) + self.overtaken.held_by_account(&claimant);
+        if !self.accounts.has(applicant, now) {
+            let of_account = (supply.capacity / ACCOUNT_SHARE).max(1);
+            return held < of_account && networks_have_share(&self.open.others, &claimant, supply);
+        }
+        let supply = Tables::supply(Some(self.slow_held()), SLOW_SHARE, supply);
+        held == 0
+            && self.accounts.may_have_one(applicant, now)
+            && networks_have_share(&self.open.slow, &claimant, supply)
     }
 
     /// Takes a waiting question beyond the shares, if all questions in flight hang. The service may
@@ -404,6 +416,11 @@ impl InFlight {
             was_slow = *is_slow;
             self.accounts.unanswered(applicant, now.saturating_duration_since(*opened), now);
         }
+        if self.window.is_lost(number)
+            && let Some(SentQuestion { applicant, .. }) = sent
+        {
+            self.accounts.missed(applicant, now);
+        }
         let is_late = if was_slow {
             self.window.miss_one(number)
         } else {
@@ -428,6 +445,14 @@ impl InFlight {
             self.open.of_mut(late.is_slow).release(late.share);
             self.window.end_late();
         }
+    }
+
+    /// Number of questions of slow accounts that the service may work on. If all of them are late,
+    /// one fewer: slow accounts get one more, as a service gets one that is silent.
+    fn slow_held(&self) -> u32 {
+        let held = self.open.slow.held() + self.overtaken.slow.held();
+        let mut before_deadline = self.prompt.values().chain(self.hanging.values());
+        if before_deadline.any(|question| question.is_slow) { held } else { 0 }
     }
 
     /// Number of questions in the window, including this question even if overtaken.

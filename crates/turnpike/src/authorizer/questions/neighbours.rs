@@ -8,6 +8,7 @@ use turn_types::ClientAddr;
 use super::tests::request;
 use super::*;
 
+mod few_workers;
 mod quick_answers;
 mod realms;
 mod slow_accounts;

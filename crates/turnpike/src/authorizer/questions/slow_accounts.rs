@@ -14,6 +14,14 @@ const SLOW_ACCOUNTS_MAX: usize = 4096;
 /// Time for which an account is slow after its latest slow answer.
 const SLOW_FOR: Duration = Duration::from_secs(45);
 
+/// Time after the latest quick answer from which no account is slow: the service may have become
+/// slow for all.
+const QUICK_FOR: Duration = Duration::from_secs(10);
+
+/// Doublings of the interval between questions about an account for which the service hangs: with a
+/// deadline of 3 s, up to 48 s.
+const MISSES_MAX: u32 = 4;
+
 /// Time of a slow answer, as a multiple of the time of quick answers. With exponential times one of
 /// ten answers takes longer.
 const SLOW_AFTER: u32 = 8;
@@ -36,6 +44,8 @@ pub(super) struct SlowAccounts {
     quick: Option<Duration>,
     /// The latest question with a quick answer.
     quickest: Option<QuestionNumber>,
+    /// Time of the latest quick answer.
+    quickest_at: Option<Instant>,
     hasher: RandomState,
 }
 
@@ -44,6 +54,10 @@ struct SlowAccount {
     /// Time of the answer, or the age of the question without one.
     took: Duration,
     until: Instant,
+    /// Number of missed deadlines in a row while the service answered others.
+    misses: u32,
+    /// Time of the next question after these.
+    next: Option<Instant>,
 }
 
 /// Response to a question.
@@ -62,6 +76,7 @@ impl SlowAccounts {
             order: VecDeque::new(),
             quick: None,
             quickest: None,
+            quickest_at: None,
             hasher: RandomState::new(),
         }
     }
@@ -72,8 +87,13 @@ impl SlowAccounts {
     }
 
     /// Returns true for an account with a recent slow response. The present limit applies: if the
-    /// service has become slow for all, earlier responses are slow no more.
+    /// service has become slow for all, earlier responses are slow no more, and without recent quick
+    /// answers no account is.
     pub(super) fn has(&self, applicant: &Applicant, now: Instant) -> bool {
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < QUICK_FOR;
+        if !self.quickest_at.is_some_and(is_recent) {
+            return false;
+        }
         let account = self.accounts.get(&self.key(applicant));
         account.is_some_and(|account| now < account.until && self.is_slow(account.took))
     }
@@ -92,8 +112,13 @@ impl SlowAccounts {
         }
         if is_slow {
             self.note(applicant, took, now);
+            let key = self.key(applicant);
+            if let Some(account) = self.accounts.get_mut(&key) {
+                (account.misses, account.next) = (0, None);
+            }
         } else {
             self.quickest = self.quickest.max(Some(number));
+            self.quickest_at = Some(now);
         }
         is_slow
     }
@@ -108,6 +133,22 @@ impl SlowAccounts {
         if self.quick.is_none() || self.is_slow(age) {
             self.note(applicant, age, now);
         }
+    }
+
+    /// Notes that a deadline passed while the service answered others: it may work on the question
+    /// for long. The interval of further questions doubles, from the age of this one.
+    pub(super) fn missed(&mut self, applicant: &Applicant, now: Instant) {
+        let key = self.key(applicant);
+        if let Some(account) = self.accounts.get_mut(&key) {
+            let pause = account.took * (1 << account.misses.min(MISSES_MAX));
+            (account.misses, account.next) = (account.misses + 1, Some(now + pause));
+        }
+    }
+
+    /// Returns true if a question about a slow account may be put to the service.
+    pub(super) fn may_have_one(&self, applicant: &Applicant, now: Instant) -> bool {
+        let account = self.accounts.get(&self.key(applicant));
+        account.and_then(|account| account.next).is_none_or(|next| now >= next)
     }
 
     fn is_slow(&self, took: Duration) -> bool {
@@ -135,9 +176,11 @@ impl SlowAccounts {
             }
         }
         let (key, until) = (self.key(applicant), now + SLOW_FOR);
-        if self.accounts.insert(key, SlowAccount { took, until }).is_some() {
+        if let Some(account) = self.accounts.get_mut(&key) {
+            (account.took, account.until) = (took, until);
             return;
         }
+        self.accounts.insert(key, SlowAccount { took, until, misses: 0, next: None });
         self.order.push_back(key);
         if self.order.len() > SLOW_ACCOUNTS_MAX
             && let Some(first) = self.order.pop_front()
