@@ -144,6 +144,33 @@ fn a_flood_from_a_thousand_networks_is_bounded_and_connections_are_answered() {
     assert!(world.notices.iter().any(all), "the log tells of it");
 }
 
+/// Requests with valid credentials and a hundred peers each.
+#[test]
+fn requests_of_one_client_leave_time_to_others() {
+    let mut world = granting(2000);
+    let mut busy = Client::at("198.51.100.7:1");
+    busy.allocate(&mut world);
+    let mut answered = 0;
+    for number in 0..4000 {
+        let request = busy.sealed(&mut world, Method::CREATE_PERMISSION, |builder| {
+            for peer in 0..100 {
+                let peer = addr(&format!("192.0.2.{peer}:1"));
+                builder.xor_address(AttributeType::XOR_PEER_ADDRESS, peer);
+            }
+        });
+        match world.from_client(&busy.path, &request) {
+            Fate::Reply(_) => answered += 1,
+            fate => assert_eq!(fate.dropped(), DropReason::RequestBudget, "{number}"),
+        }
+        world.advance(secs(1) / 4000);
+    }
+    // Two seconds' burst and one second, at 2 ms each.
+    assert!((1000..2000).contains(&answered), "{answered} of 4000");
+    Client::at("198.51.100.8:1").as_bob().allocate(&mut world);
+    world.advance(secs(3));
+    busy.refresh(&mut world, None).success();
+}
+
 fn secret(text: &[u8]) -> SharedSecret {
     SharedSecret { name: "web".into(), secret: Secret::new(text.into()) }
 }

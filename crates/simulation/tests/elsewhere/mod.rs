@@ -14,6 +14,10 @@ pub(crate) const ELSEWHERE: &[(Series, &str)] = &[
         "turn-proto/tests/rfc/takeover.rs::the_end_of_a_refused_allocation_is_told_once",
     ),
     (
+        Series::Drop(DropReason::RequestBudget),
+        "turn-proto/tests/budgets.rs::requests_of_one_client_leave_time_to_others",
+    ),
+    (
         Series::Drop(DropReason::AllNetworksBudget),
         "turn-proto/tests/budgets.rs::a_flood_from_a_thousand_networks_is_bounded_and_connections_are_answered",
     ),

@@ -73,8 +73,18 @@ impl State {
             return self.moves().queue_request(request, false);
         }
         let client = path.five_tuple.client;
-        let may_verify = self.budgets.may_verify(Source::of(request));
-        let known = self.known(now.instant, &path.five_tuple);
+        let source = Source::of(request);
+        let slot = self.live_slot(now.instant, &path.five_tuple);
+        let Self { allocations, expected, budgets, .. } = self;
+        let known = known_grant(allocations, expected, slot, &path.five_tuple, now.instant);
+        let claimant = match known {
+            Some(grant) => grant.claimant(client),
+            None => Claimant::at(client.0.ip()),
+        };
+        if !budgets.may_request(source, &claimant) {
+            return Verdict::Drop(DropReason::RequestBudget);
+        }
+        let may_verify = budgets.may_verify(source);
         let step = auth::authenticate(rules, now, client, &message, known, may_verify);
         self.after_authentication(request, step, Charged::No, reply)
     }
@@ -131,6 +141,9 @@ impl State {
         let responder = Responder::new(request.path, &request.message);
         match step {
             AuthStep::Granted(grant, integrity) => {
+                let claimant = grant.claimant(request.path.five_tuple.client);
+                let bytes = request.message.bytes().len();
+                self.budgets.charge_request(Source::of(request), &claimant, bytes);
                 let responder = responder
                     .authenticated(Arc::clone(&grant.user), integrity, request.rules.software)
                     .of_account(Some(Arc::clone(&grant.account)));

@@ -65,7 +65,8 @@ struct SlowAccount {
 pub(super) struct Response {
     pub(super) number: QuestionNumber,
     pub(super) took: Duration,
-    /// True if the limit follows it: it is one of the [`Votes`](super::votes::Votes) of its account.
+    /// True if the limit follows it: it is one of the votes of its account
+    /// ([`Votes`](super::votes::Votes)).
     pub(super) has_vote: bool,
 }
 
@@ -87,8 +88,8 @@ impl SlowAccounts {
     }
 
     /// Returns true for an account with a recent slow response. The present limit applies: if the
-    /// service has become slow for all, earlier responses are slow no more, and without recent quick
-    /// answers no account is.
+    /// service has become slow for all, earlier responses are slow no more. Without recent quick
+    /// answers no account is slow.
     pub(super) fn has(&self, applicant: &Applicant, now: Instant) -> bool {
         let is_recent = |at: Instant| now.saturating_duration_since(at) < QUICK_FOR;
         if !self.quickest_at.is_some_and(is_recent) {
