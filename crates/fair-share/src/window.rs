@@ -270,7 +270,7 @@ impl Window {
         }
         if let Some(wider) = self.wider.take_if(|wider| round.has_far_fewer(wider)) {
             if !round.is_in_use() {
-                // The clients are gone: this says nothing.
+                // Too few clients to tell.
                 self.size = wider.size;
                 return;
             }

@@ -216,7 +216,7 @@ impl Asking {
     /// Asks the service, posts the answer, and passes the slot on.
     async fn put(self: Arc<Self>, question: OpenQuestion) {
         let applicant = question.request.applicant.clone();
-        // Another question about the same client may have been open meanwhile.
+        // Another question about the same client may have a response by now.
         if let Some(kept) = self.kept(&applicant) {
             let request = self.questions.withdraw(question);
             self.post(&request, kept);

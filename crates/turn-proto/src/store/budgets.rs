@@ -50,7 +50,7 @@ const REQUEST_TIME: Duration = Duration::from_micros(15);
 const REQUEST_BYTE_TIME: Duration = Duration::from_nanos(40);
 
 /// Part of a worker's time for the requests of one address, as a divisor: 1,600 small requests per
-/// second, those of some thousand calls that begin. An account has half of the time.
+/// second, those of a thousand new calls. An account has half of the time.
 const REQUEST_SHARE: u32 = 32;
 
 /// Burst of that share: a site whose clients all return after an outage.

@@ -32,7 +32,7 @@ pub(super) const ACCOUNT_SHARE: u32 = 8;
 const ADDRESS_SHARE: u32 = 2;
 
 /// Part of the window for the questions of all slow accounts together, as a divisor, overtaken ones
-/// included: the service may have few workers, and works on these for long.
+/// included: the service may have few workers, each of which takes seconds for these.
 const SLOW_SHARE: u32 = 4;
 
 /// Part of the overtaken questions for slow accounts, as a divisor.

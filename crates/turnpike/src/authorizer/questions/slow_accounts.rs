@@ -65,8 +65,7 @@ struct SlowAccount {
 pub(super) struct Response {
     pub(super) number: QuestionNumber,
     pub(super) took: Duration,
-    /// True if the limit follows it: it is one of the votes of its account
-    /// ([`Votes`](super::votes::Votes)).
+    /// True if the limit follows it (see [`Votes`](super::votes::Votes)).
     pub(super) has_vote: bool,
 }
 
@@ -136,8 +135,8 @@ impl SlowAccounts {
         }
     }
 
-    /// Notes that a deadline passed while the service answered others: it may work on the question
-    /// for long. The interval of further questions doubles, from the age of this one.
+    /// Notes that a deadline passed while the service answered others: it may need a worker of the
+    /// service for a minute. The interval of further questions doubles, from the age of this one.
     pub(super) fn missed(&mut self, applicant: &Applicant, now: Instant) {
         let key = self.key(applicant);
         if let Some(account) = self.accounts.get_mut(&key) {

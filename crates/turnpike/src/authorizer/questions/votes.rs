@@ -1,4 +1,4 @@
-//! Parts of accounts in what the window learns from response times.
+//! Influence of each account on the window and on the limit of slow accounts.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use turn_proto::Applicant;
 
-/// Part of a round of the window for one account, as a divisor: the service may have quick answers
-/// to it, and slow ones to others.
+/// Responses about one account that influence the window, as a divisor of the length of a round:
+/// the service may be quick for this account only.
 const ACCOUNT_VOTES: usize = 8;
 
 /// Age of a round from which the part is no limit: all clients may have one account.
 const ROUND_AGE_MAX: Duration = Duration::from_secs(10);
 
-/// Responses of this round that count, by account. At most as many accounts as responses.
+/// Responses of the present round, by account: as many entries as responses, at most.
 #[derive(Debug)]
 pub(super) struct Votes {
     round: u64,

@@ -7,7 +7,7 @@ use super::*;
 /// Ticks for a question of the others.
 const QUICK: u32 = TICKS / 20;
 
-/// Outcomes of the others, of whom a part waits for long, after ten quiet seconds.
+/// Outcomes of the others, including those that wait for half a second, after ten quiet seconds.
 fn next_to_slow_accounts(workers: usize, accounts: u32, takes: u32) -> Outcomes {
     let (questions, mut now) = (Questions::new(), Instant::now());
     // Number of the worker's ticks left; questions past their deadlines are known by number alone.
@@ -97,7 +97,7 @@ fn slow_accounts_of_one_realm_leave_workers_of_the_service_to_others() {
     }
 }
 
-/// Questions that the service works on for long after their deadlines: three at a time.
+/// Questions that the service works on until 27 s after their deadlines: three concurrently.
 #[test]
 fn an_account_that_hangs_leaves_workers_of_the_service_to_others() {
     for workers in [5, 16] {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Sixty clients at once every five seconds, and one account with so many questions per second.
+/// Sixty concurrent clients every five seconds, and one account with so many questions per second.
 fn percent_of_bursts(quick_per_second: u32) -> u32 {
     let mut world = Neighbours::new(20 * TICKS);
     world.answers_after = TICKS / 5;
