@@ -105,8 +105,8 @@ impl Round {
 
 impl RoundResult {
     /// Returns true if most responses were missed.
-    const fn is_silent(&self) -> bool {
-        self.median.as_nanos() == Duration::MAX.as_nanos()
+    fn is_silent(&self) -> bool {
+        self.median == Duration::MAX
     }
 
     /// Returns true if half of the window was in use.

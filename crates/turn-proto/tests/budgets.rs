@@ -168,9 +168,28 @@ fn requests_of_one_client_leave_time_to_others() {
     }
     // Two seconds' burst and one second, at 2 ms each.
     assert!((1000..2000).contains(&answered), "{answered} of 4000");
+    let told =
+        |notice: &Notice| matches!(notice, Notice::BudgetSpent { budget: Budget::Requests, .. });
+    assert!(world.notices.iter().any(told), "the log names the address");
     Client::at("198.51.100.8:1").as_bob().allocate(&mut world);
     world.advance(secs(3));
     busy.refresh(&mut world, None).success();
+}
+
+/// On an open relay nothing proves who sent a request.
+#[test]
+fn forged_requests_of_an_open_relay_use_no_time_of_their_address() {
+    let mut policy = policy();
+    policy.unauthenticated.per_second = 1_000_000;
+    policy.auth.open = true;
+    let mut world = World::with(policy);
+    for number in 0..5000 {
+        let mut forged = Client::at(&format!("198.51.100.7:{}", 2000 + number));
+        let request = forged.bare(Method::REFRESH, |_| ());
+        let _ = world.from_client(&forged.path, &request);
+    }
+    let mut client = Client::at("198.51.100.7:1");
+    assert!(is_answered(&mut world, &mut client, Method::ALLOCATE));
 }
 
 fn secret(text: &[u8]) -> SharedSecret {

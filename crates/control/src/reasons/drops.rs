@@ -11,7 +11,8 @@ const PROVED_ADDRESS: &str = "The log names the address: a client in a loop, or 
 const ALL_NETWORKS: &str = "A flood from thousands of networks, perhaps with forged addresses. Clients repeat their requests; those over TCP, TLS \
      and DTLS are not concerned. More workers (`workers.count`) respond to more.";
 
-const REQUEST: &str = "A client in a loop, or an attack with valid credentials: `turnpike sessions --sort packets` shows who is busy.";
+const REQUEST: &str =
+    "The log names the address: a client in a loop, or an attack with valid credentials.";
 
 /// Advice about dropped packets; empty where nothing is to be done.
 pub(super) const fn advice(reason: DropReason) -> &'static str {

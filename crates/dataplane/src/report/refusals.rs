@@ -28,9 +28,8 @@ pub(super) const fn spent_budget(budget: Budget) -> &'static str {
         | Budget::Challenges
         | Budget::ProvedAddress
         | Budget::FailedVerifications
-        | Budget::UserLookups => {
-            "clients of this network get no answers for now: its budget is spent"
-        }
+        | Budget::UserLookups
+        | Budget::Requests => "clients of this network get no answers for now: its budget is spent",
     }
 }
 

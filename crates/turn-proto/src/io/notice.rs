@@ -294,6 +294,8 @@ turn_types::labels! {
         FailedVerifications => "failed_verifications",
         /// User look-ups at a time for a customer's clients.
         UserLookups => "user_lookups",
+        /// Time for authenticated requests of a customer, or of an account that it uses.
+        Requests => "requests",
         /// Responses to possibly forged addresses of all networks together.
         AllNetworks => "all_networks",
     }

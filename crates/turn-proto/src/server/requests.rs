@@ -82,6 +82,7 @@ impl State {
             None => Claimant::at(client.0.ip()),
         };
         if !budgets.may_request(source, &claimant) {
+            self.report_spent(request, Budget::Requests);
             return Verdict::Drop(DropReason::RequestBudget);
         }
         let may_verify = budgets.may_verify(source);
@@ -141,15 +142,15 @@ impl State {
         let responder = Responder::new(request.path, &request.message);
         match step {
             AuthStep::Granted(grant, integrity) => {
-                let claimant = grant.claimant(request.path.five_tuple.client);
-                let bytes = request.message.bytes().len();
-                self.budgets.charge_request(Source::of(request), &claimant, bytes);
                 let responder = responder
                     .authenticated(Arc::clone(&grant.user), integrity, request.rules.software)
                     .of_account(Some(Arc::clone(&grant.account)));
-                if !responder.has_integrity()
-                    && let Err(spent) = self.charge(request, Source::of(request))
-                {
+                let source = Source::of(request);
+                if responder.has_integrity() {
+                    let claimant = grant.claimant(request.path.five_tuple.client);
+                    let bytes = request.message.bytes().len();
+                    self.budgets.charge_request(source, &claimant, bytes);
+                } else if let Err(spent) = self.charge(request, source) {
                     return Verdict::Drop(spent);
                 }
                 let own = Authenticated { request: *request, grant: &grant, responder: &responder };

@@ -46,7 +46,8 @@ const RESPONSES_BURST: Duration = Duration::from_millis(250);
 /// Time of an authenticated request, without its attributes: integrity and a response.
 const REQUEST_TIME: Duration = Duration::from_micros(15);
 
-/// Time of each byte of it: a CreatePermission with a hundred peers takes 1,220 bytes and 65 µs.
+/// Time of each byte of it: a CreatePermission with a hundred peers has 1,220 bytes and is charged
+/// 65 µs.
 const REQUEST_BYTE_TIME: Duration = Duration::from_nanos(40);
 
 /// Part of a worker's time for the requests of one address, as a divisor: 1,600 small requests per

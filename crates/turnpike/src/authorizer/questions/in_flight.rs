@@ -149,13 +149,12 @@ impl Tables {
     fn held_by_realm(&self, claimant: &Claimant<'_>) -> u32 {
         self.slow.held_by_realm(claimant) + self.others.held_by_realm(claimant)
     }
+}
 
-    /// The part of a supply for slow accounts with so many entries, or all of it for others.
-    fn supply(is_slow: Option<u32>, share: u32, whole: Supply) -> Supply {
-        let Some(held) = is_slow else { return whole };
-        let capacity = (whole.capacity / share).max(1);
-        Supply { free: whole.free.min(capacity.saturating_sub(held)), capacity }
-    }
+/// The part of a supply for slow accounts, which hold so many entries.
+fn part_for_slow(whole: Supply, held: u32, share: u32) -> Supply {
+    let capacity = (whole.capacity / share).max(1);
+    Supply { free: whole.free.min(capacity.saturating_sub(held)), capacity }
 }
 
 /// Waiting questions among which the next is searched.
@@ -221,9 +220,10 @@ impl InFlight {
             );
             let is_slow = question.is_slow;
             let free = OVERTAKEN_MAX.saturating_sub(overtaken.held());
-            let held = is_slow.then(|| overtaken.slow.held());
-            let whole = Supply { free, capacity: OVERTAKEN_MAX };
-            let supply = Tables::supply(held, SLOW_OVERTAKEN_SHARE, whole);
+            let mut supply = Supply { free, capacity: OVERTAKEN_MAX };
+            if is_slow {
+                supply = part_for_slow(supply, overtaken.slow.held(), SLOW_OVERTAKEN_SHARE);
+            }
             let claimant = claimant(&question.applicant);
             if has_share(overtaken.of(is_slow), &claimant, supply) {
                 let share = overtaken.of_mut(is_slow).keep(&claimant);
@@ -302,7 +302,7 @@ impl InFlight {
             let of_account = (supply.capacity / ACCOUNT_SHARE).max(1);
             return held < of_account && networks_have_share(&self.open.others, &claimant, supply);
         }
-        let supply = Tables::supply(Some(self.slow_held()), SLOW_SHARE, supply);
+        let supply = part_for_slow(supply, self.slow_held(), SLOW_SHARE);
         held == 0
             && self.accounts.may_have_one(applicant, now)
             && networks_have_share(&self.open.slow, &claimant, supply)

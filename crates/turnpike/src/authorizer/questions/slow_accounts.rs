@@ -19,7 +19,7 @@ const SLOW_FOR: Duration = Duration::from_secs(45);
 const QUICK_FOR: Duration = Duration::from_secs(10);
 
 /// Doublings of the interval between questions about an account for which the service hangs: with a
-/// deadline of 3 s, up to 48 s.
+/// deadline of 3 s, up to [`SLOW_FOR`].
 const MISSES_MAX: u32 = 4;
 
 /// Time of a slow answer, as a multiple of the time of quick answers. With exponential times one of

@@ -118,6 +118,18 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_client_with_a_token_has_the_name_that_can_be_revoked() {
+        let session = Session {
+            id: "1".into(),
+            user: "key".into(),
+            account: "key#9b8f65607d891ebc".into(),
+            by_token: true,
+            ..Session::default()
+        };
+        assert_eq!(heading(&session), "session 1 of key#9b8f65607d891ebc");
+    }
+
     fn details(to_client: u64) -> SessionDetails {
         let session = Session {
             id: "0000000000000001".into(),
