@@ -188,7 +188,8 @@ async fn saved(
 }
 
 /// Checks an issued certificate before the stored certificate is replaced. The chain must parse.
-/// The key must belong to the first certificate, which must be valid now and name all `names`.
+/// The key must belong to the first certificate, which must be valid now, name all `names`, and be
+/// signed by another one of the chain.
 fn check(chain: &str, key: &str, names: &[String], now: SystemTime) -> Result<(), AcmeError> {
     let unusable = |why: String| AcmeError::Unusable(why);
     let certificate = Certificate::read(chain.as_bytes(), key.as_bytes())
@@ -203,6 +204,9 @@ fn check(chain: &str, key: &str, names: &[String], now: SystemTime) -> Result<()
     }
     if certificate.starts() > now {
         return Err(unusable("it is not valid yet, by this host's clock".to_owned()));
+    }
+    if !certificate.is_signed_by_chain() {
+        return Err(unusable("no other certificate of its chain has signed it".to_owned()));
     }
     Ok(())
 }
@@ -282,12 +286,15 @@ mod tests {
             issue("turn.example.org", 2027, 2028),
         ];
         let nonsense = "<html>maintenance</html>".to_owned();
+        let (foreign, foreign_key) = issue("turn.example.org", 2026, 2027);
+        let foreign = foreign + &of_other.0;
         for (chain, key, why) in [
             (nonsense, key, "no certificate"),
             (chain, other_key, "keys"),
             (of_other.0, of_other.1, "not for turn.example.org"),
             (expired.0, expired.1, "has expired"),
             (future.0, future.1, "not valid yet"),
+            (foreign, foreign_key, "has signed it"),
         ] {
             let error = check(&chain, &key, &names, now).expect_err(why).to_string();
             assert!(error.contains("of no use") && error.contains(why), "{error}");

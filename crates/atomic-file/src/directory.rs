@@ -6,11 +6,11 @@ use std::io;
 use std::path::Path;
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{
-    CWD, Gid, Mode, OFlags, RawMode, Stat, Uid, fchmod, fchown, fstat, mkdirat, openat,
-};
+use rustix::fs::{Gid, Mode, OFlags, RawMode, Stat, Uid, fchmod, fchown, fstat, mkdirat, openat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
+
+use crate::path::{is_trusted, open_directory};
 
 /// Owner of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,9 +46,6 @@ const MODE_NEW: RawMode = 0o600;
 /// Mode of a directory until its owner is set.
 const MODE_PRIVATE: RawMode = 0o700;
 
-/// Permissions of a directory in which others than its owner make files.
-const WRITABLE_BY_OTHERS: RawMode = 0o022;
-
 /// The open directory of a file, and the file's name in it.
 #[derive(Debug)]
 pub(crate) struct Directory {
@@ -57,14 +54,12 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Opens the directory of a path.
+    /// Opens the directory of a path (see [`open_directory`]).
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
         let name = path.file_name().map(OsStr::to_owned).ok_or(Errno::ISDIR)?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or_else(|| Path::new("."));
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = openat(CWD, parent, flags, Mode::empty())?;
-        Ok(Self { fd, name })
+        Ok(Self { fd: open_directory(parent)?, name })
     }
 
     pub(crate) fn try_clone(&self) -> io::Result<Self> {
@@ -102,9 +97,7 @@ impl Directory {
 
     /// Returns true if only root or the user of the process can create names in the directory.
     pub(crate) fn is_trusted(&self) -> io::Result<bool> {
-        let Stat { st_uid, st_mode, .. } = fstat(&self.fd)?;
-        let owner = Uid::from_raw(st_uid);
-        Ok((owner.is_root() || owner == geteuid()) && st_mode & WRITABLE_BY_OTHERS == 0)
+        is_trusted(&self.fd)
     }
 
     /// Sets the owner of a file.

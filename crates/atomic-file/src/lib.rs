@@ -2,12 +2,14 @@
 //! and regular files that are read.
 //!
 //! All steps of a change use names relative to an open directory, follow no symbolic link, and set
-//! mode and owner through the descriptor. Other processes see a file only with the final content,
+//! mode and owner through the descriptor. On the way to that directory, root follows no link that
+//! another user could have made. Other processes see a file only with the final content,
 //! mode and owner.
 
 mod append;
 mod directory;
 mod new_file;
+mod path;
 mod read;
 mod sweep;
 

@@ -163,6 +163,42 @@ fn a_log_in_a_directory_of_another_user_gives_no_file_away() {
     append_to(&log, FOR_OTHER).unwrap().write_all(b"three\n").unwrap();
 }
 
+/// The link is not the file's own name, but that of a directory above.
+#[test]
+fn root_follows_no_link_of_another_user_on_the_way_to_a_file() {
+    let Some(directory) = Directory::of_other() else { return };
+    let own = Directory::new();
+    let secret = own.file("turn.log");
+    fs::write(&secret, "secret").unwrap();
+    fs::create_dir(own.file("logs")).unwrap();
+    symlink(&own.0, directory.file("logs")).unwrap();
+    for path in ["logs", "logs/logs"].map(|links| directory.file(links)) {
+        let path = path.join("turn.log");
+        let refusals = [
+            append_to(&path, FOR_OTHER).map(drop),
+            replace(&path, b"", FOR_OTHER),
+            rewrite(&path, b"").map(drop),
+        ];
+        for refused in refusals.map(Result::unwrap_err) {
+            assert!(refused.to_string().contains("is a symbolic link"), "{refused}");
+        }
+    }
+    assert_eq!(fs::read_to_string(&secret).unwrap(), "secret");
+    assert_eq!(fs::metadata(&secret).unwrap().uid(), 0);
+    assert_eq!(own.names(), ["logs", "turn.log"]);
+}
+
+/// `/proc/self` is a link, and so are the open files in it.
+#[test]
+fn root_follows_links_in_directories_of_root() {
+    let directory = Directory::new();
+    let log = directory.file("turn.log");
+    let fd = fs::File::open(&directory.0).unwrap();
+    let through = PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd)));
+    append_to(&through.join("turn.log"), Access::PRIVATE).unwrap();
+    assert!(log.exists());
+}
+
 #[test]
 fn a_log_in_a_directory_of_root_may_be_a_link_or_a_device() {
     let directory = Directory::new();

@@ -119,6 +119,13 @@ impl Certificate {
         self.starts
     }
 
+    /// False if the chain has further certificates, and none of them has signed the server's own:
+    /// no client could verify it.
+    #[must_use]
+    pub fn is_signed_by_chain(&self) -> bool {
+        self.identity.is_signed_by_chain()
+    }
+
     /// True if the certificate is valid for this name.
     #[must_use]
     pub fn is_for(&self, name: &str) -> bool {

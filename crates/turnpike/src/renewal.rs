@@ -86,7 +86,10 @@ pub(crate) async fn renew(
                 tracing::info!("a certificate for {names} was issued");
                 if let Renewal::Now(why) = renewal(&store, &order).await {
                     // Ordering at once again would not end.
-                    tracing::error!("the certificate that was issued is of no use: {why}");
+                    let again = output::duration(PAUSE_MAX);
+                    tracing::error!(
+                        "the certificate that was issued is due for renewal already, the next order is in {again}: {why}"
+                    );
                     sleep(PAUSE_MAX).await;
                 }
             }

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use admin::api::{Signed, SignedTokenError, SignedTokens};
 use anyhow::anyhow;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Header, TokenData, Validation, decode, decode_header};
 use outgoing_http::{Bounds, Client, Roots, Url};
@@ -127,7 +129,7 @@ impl Verifier {
             return Err(denied(&format!("it is longer than {TOKEN_BYTES_MAX} bytes")));
         }
         let header = decode_header(token).map_err(|_| denied("it is no token of RFC 7519"))?;
-        if header.crit.is_some() {
+        if has_critical_extensions(token) {
             return Err(denied("it has critical extensions (crit), and none is understood here"));
         }
         let of_file = self.file.as_ref().map(KeysFile::keys).unwrap_or_default();
@@ -222,6 +224,14 @@ impl Verifier {
             limits.read().map_err(|error| format!("its claim turn is not understood: {error}"))?;
         Ok(Signed { user: user.into_string(), limits })
     }
+}
+
+/// Checks the header of a token for `crit`, whatever its value: the library reads `null` as none.
+fn has_critical_extensions(token: &str) -> bool {
+    let header = token.split('.').next().unwrap_or_default();
+    let header = URL_SAFE_NO_PAD.decode(header).unwrap_or_default();
+    let header: Map<String, Value> = serde_json::from_slice(&header).unwrap_or_default();
+    header.contains_key("crit")
 }
 
 /// Fetches the issuer's keys, at once, at intervals and when they lack one.

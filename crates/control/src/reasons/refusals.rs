@@ -34,7 +34,7 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
         }
         Refusal::UnknownUser => {
             "Check the name with `turnpike user list`, and its realm. A name of the form `1700000000:alice` is a \
-             time-limited one: it needs `auth.secret`."
+             time-limited one: it needs `auth.secret`, and one that is not revoked (`turnpike user revoked`)."
         }
         Refusal::WrongPassword => {
             "The client has another password than the user in the database: `turnpike user password NAME` sets a new one."

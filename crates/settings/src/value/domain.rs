@@ -135,7 +135,7 @@ impl Written for ServiceUrl {
             && !text.contains('@')
             && is_of_service(text);
         // It may have a password in it.
-        if is_good { Ok(Self(text.to_owned())) } else { Err("its value is none".to_owned()) }
+        if is_good { Ok(Self(text.to_owned())) } else { Err(format!("it is no {}", Self::KIND)) }
     }
 
     fn written(&self) -> Value {

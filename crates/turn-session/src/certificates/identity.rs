@@ -28,6 +28,13 @@ impl Identity {
         Ok(Self { chain, key })
     }
 
+    /// False if the chain has further certificates, and none of them has signed the own one.
+    pub(crate) fn is_signed_by_chain(&self) -> bool {
+        let Some((own, others)) = self.chain.split_first() else { return false };
+        let has_signed = |other: &X509| other.public_key().and_then(|key| own.verify(&key));
+        others.is_empty() || others.iter().any(|other| has_signed(other).unwrap_or(false))
+    }
+
     /// Key type: one certificate of each type may be in use at once.
     pub(crate) fn kind(&self) -> Id {
         self.key.id()

@@ -3,7 +3,7 @@
 use std::num::{NonZeroU32, NonZeroU64};
 
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use turn_proto::limits::GRANT_PEERS_MAX;
 use turn_proto::{Applicant, Authorization, GrantLimits};
 use turn_types::Prefix;
@@ -58,14 +58,23 @@ struct Consent {
     allow: bool,
 }
 
-/// Limits as in JSON.
+/// Limits as in JSON. A limit that is `null` is an error: it could be meant as none or as all.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Limits {
+    #[serde(deserialize_with = "given")]
     allocations: Option<NonZeroU32>,
+    #[serde(deserialize_with = "given")]
     bytes_per_second: Option<NonZeroU64>,
+    #[serde(deserialize_with = "given")]
     lifetime: Option<NonZeroU32>,
+    #[serde(deserialize_with = "given")]
     peers: Option<Vec<String>>,
+}
+
+/// Reads the value of a field that has one.
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(value: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(value).map(Some)
 }
 
 impl Limits {
@@ -170,6 +179,10 @@ mod tests {
             br#"{"allow": true, "limits": []}"#,
             br#"{"allow": true, "limits": [2]}"#,
             br#"{"allow": true, "limits": null}"#,
+            br#"{"allow": true, "limits": {"allocations": null}}"#,
+            br#"{"allow": true, "limits": {"bytes_per_second": null}}"#,
+            br#"{"allow": true, "limits": {"lifetime": null}}"#,
+            br#"{"allow": true, "limits": {"peers": null}}"#,
             br#"{"allow": true, "limit": {"allocations": 2}}"#,
             br#"{"allow": true} {"allow": false}"#,
             br#"{"allow": true, "limits": {"allocation": 2}}"#,

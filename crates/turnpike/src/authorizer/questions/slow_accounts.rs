@@ -18,9 +18,12 @@ const SLOW_FOR: Duration = Duration::from_secs(45);
 /// slow for all.
 const QUICK_FOR: Duration = Duration::from_secs(10);
 
-/// Doublings of the interval between questions about an account for which the service hangs: with a
-/// deadline of 3 s, up to [`SLOW_FOR`].
-const MISSES_MAX: u32 = 4;
+/// Pause after an account's missed deadline, as a multiple of the deadline. A service that works
+/// for 30 s on a question whose connection was closed has two of them at the same time.
+const FIRST_PAUSE: u32 = 4;
+
+/// The same after each further one in a row: with a deadline of 3 s, [`SLOW_FOR`].
+const PAUSE_MAX: u32 = 15;
 
 /// Time of a slow answer, as a multiple of the time of quick answers. With exponential times one of
 /// ten answers takes longer.
@@ -54,9 +57,7 @@ struct SlowAccount {
     /// Time of the answer, or the age of the question without one.
     took: Duration,
     until: Instant,
-    /// Number of missed deadlines in a row while the service answered others.
-    misses: u32,
-    /// Time of the next question after these.
+    /// Time of the next question after missed deadlines, while the service answered others.
     next: Option<Instant>,
 }
 
@@ -114,7 +115,7 @@ impl SlowAccounts {
             self.note(applicant, took, now);
             let key = self.key(applicant);
             if let Some(account) = self.accounts.get_mut(&key) {
-                (account.misses, account.next) = (0, None);
+                account.next = None;
             }
         } else {
             self.quickest = self.quickest.max(Some(number));
@@ -136,12 +137,13 @@ impl SlowAccounts {
     }
 
     /// Notes that a deadline passed while the service answered others: it may need a worker of the
-    /// service for a minute. The interval of further questions doubles, from the age of this one.
+    /// service for a minute.
     pub(super) fn missed(&mut self, applicant: &Applicant, now: Instant) {
         let key = self.key(applicant);
         if let Some(account) = self.accounts.get_mut(&key) {
-            let pause = account.took * (1 << account.misses.min(MISSES_MAX));
-            (account.misses, account.next) = (account.misses + 1, Some(now + pause));
+            let pause = if account.next.is_some() { PAUSE_MAX } else { FIRST_PAUSE };
+            let next = now + account.took * pause;
+            (account.next, account.until) = (Some(next), next + SLOW_FOR);
         }
     }
 
@@ -180,7 +182,7 @@ impl SlowAccounts {
             (account.took, account.until) = (took, until);
             return;
         }
-        self.accounts.insert(key, SlowAccount { took, until, misses: 0, next: None });
+        self.accounts.insert(key, SlowAccount { took, until, next: None });
         self.order.push_back(key);
         if self.order.len() > SLOW_ACCOUNTS_MAX
             && let Some(first) = self.order.pop_front()

@@ -15,6 +15,9 @@ const CREDENTIAL_SECONDS: u64 = 600;
 /// Validities that tell how far ahead the clock of a server is: an hour, a day, a year, ten years.
 const LONGER: [u64; 4] = [3600, 86_400, 365 * 86_400, 3650 * 86_400];
 
+/// User of a second credential, which tells a refused secret from a refused user.
+const OTHER_USER: &str = "turnpike-probe";
+
 /// Credentials of the probe.
 #[derive(Clone, Debug)]
 pub(super) struct Login {
@@ -80,6 +83,14 @@ impl Login {
                 }
                 least = seconds;
             }
+            if works(&Self::made(secret, OTHER_USER, CREDENTIAL_SECONDS)) {
+                return Some((
+                    format!(
+                        "the server takes this secret, and refuses the user \"{user}\": it was probably revoked"
+                    ),
+                    "see `turnpike user revoked` on the server".to_owned(),
+                ));
+            }
             return Some((
                 "the server has another secret than this one, or takes no time-limited credentials"
                     .to_owned(),
@@ -124,6 +135,9 @@ mod tests {
         assert!(ahead(1800).contains("10 min to 1 h ahead"), "{}", ahead(1800));
         assert!(ahead(7200).contains("1 h to 1 d ahead"), "{}", ahead(7200));
         assert!(ahead(u64::MAX / 2).contains("another secret"));
+        let is_other = |login: &Login| !login.username.ends_with(":probe");
+        let (what, _) = login.diagnose(is_other).unwrap();
+        assert!(what.contains("refuses the user \"probe\""), "{what}");
     }
 
     #[test]
