@@ -110,6 +110,12 @@ impl LedgerQueue {
         }
     }
 
+    /// Returns true while the ledger lacks records.
+    pub(crate) fn is_behind(&self) -> bool {
+        let state = self.state();
+        state.appended < state.accepted
+    }
+
     /// Returns true while the disk does not take records in time.
     pub(crate) fn is_late(&self) -> bool {
         self.state().is_late

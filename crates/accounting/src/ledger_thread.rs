@@ -15,6 +15,7 @@ use crate::limits::SYNC_EVERY;
 use crate::lines::{ended_in, missing_from};
 use crate::outputs::{Files, Progress};
 use crate::record::Record;
+use crate::turn::Turn;
 
 /// Parts of an output that the ledger needs.
 pub(crate) struct LedgerOutput {
@@ -37,7 +38,8 @@ pub(crate) fn start(
 ) -> io::Result<()> {
     let path = path.to_owned();
     let failures = StateLog::default();
-    let writer = LedgerWriter { path, open, ledger: None, queue, outputs, failures };
+    let turn = Turn::take(&path).inspect_err(|error| tracing::error!(%error, "{CANNOT}")).ok();
+    let writer = LedgerWriter { path, open, turn, ledger: None, queue, outputs, failures };
     thread::Builder::new().name("ledger".to_owned()).spawn(move || writer.run())?;
     Ok(())
 }
@@ -46,7 +48,9 @@ pub(crate) fn start(
 pub(crate) struct LedgerWriter {
     path: PathBuf,
     open: Open,
-    /// `None` while the predecessor has it, or the disk fails.
+    /// `None` after a failure of the disk.
+    turn: Option<Turn>,
+    /// `None` while a predecessor lives, or the disk fails.
     ledger: Option<Ledger>,
     queue: LedgerQueue,
     outputs: Vec<LedgerOutput>,
@@ -57,7 +61,8 @@ impl LedgerWriter {
     fn run(mut self) {
         let mut looked: Option<Instant> = None;
         loop {
-            self.append_waiting();
+            // A later look repeats a failed append.
+            let _ = self.append_waiting();
             let is_due = looked.is_none_or(|looked| looked.elapsed() >= SYNC_EVERY);
             if is_due || self.queue.is_look_wanted() {
                 looked = Some(Instant::now());
@@ -68,14 +73,14 @@ impl LedgerWriter {
             }
             self.queue.wait_for_work(SYNC_EVERY);
         }
-        // The lock is free before the recorder continues.
-        drop(self.ledger);
+        // The ledger is free before the recorder continues.
+        drop((self.ledger, self.turn));
         self.queue.note_end();
     }
 
-    /// Appends the waiting records, sorted by time, until the disk refuses one.
-    fn append_waiting(&mut self) {
-        let Some(ledger) = &mut self.ledger else { return };
+    /// Appends the waiting records, sorted by time. Returns false if the disk refuses a record.
+    fn append_waiting(&mut self) -> bool {
+        let Some(ledger) = &mut self.ledger else { return true };
         while let Some(work) = self.queue.take() {
             let appended = match &work {
                 Work::Append(entry) => ledger.append(&entry.record, &entry.line),
@@ -83,17 +88,18 @@ impl LedgerWriter {
             };
             if let Err(error) = appended {
                 self.queue.put_back(work);
-                return self.failures.failed(CANNOT, &error);
+                self.failures.failed(CANNOT, &error);
+                return false;
             }
             self.queue.note_appended();
         }
+        true
     }
 
     /// Opens the ledger, ends lost sessions, and confirms ends that outputs have stored.
     pub(crate) fn look(&mut self) {
         if self.ledger.is_none() {
-            let opened = (self.open)(&self.path);
-            match opened.and_then(|ledger| ledger.map(|one| self.begin(one)).transpose()) {
+            match self.open().and_then(|ledger| ledger.map(|one| self.begin(one)).transpose()) {
                 Ok(Some(ledger)) => self.ledger = Some(ledger),
                 Ok(None) => return self.queue.note_stuck(),
                 Err(error) => {
@@ -102,11 +108,21 @@ impl LedgerWriter {
                 }
             }
         }
-        self.append_waiting();
+        if !self.append_waiting() {
+            return;
+        }
         if let Err(error) = self.end_lost().and_then(|()| self.confirm()) {
             return self.failures.failed(CANNOT, &error);
         }
         self.failures.works("the file of open sessions is written again");
+    }
+
+    /// Opens the ledger after the exit of all predecessors: the ledger is complete then.
+    fn open(&mut self) -> io::Result<Option<Ledger>> {
+        match self.turn.as_mut().map(Turn::has_come).transpose()? {
+            Some(false) => Ok(None),
+            Some(true) | None => (self.open)(&self.path),
+        }
     }
 
     /// Repeats records that outputs may lack. After an error reopens the ledger.
@@ -190,7 +206,7 @@ impl LedgerWriter {
         let output = LedgerOutput { progress: Progress::default(), files: Box::new(Vec::new) };
         let failures = StateLog::default();
         let (path, outputs) = (path.to_owned(), vec![output]);
-        Self { path, open, ledger: None, queue, outputs, failures }
+        Self { path, open, turn: None, ledger: None, queue, outputs, failures }
     }
 
     pub(crate) fn ledger_mut(&mut self) -> &mut Ledger {

@@ -22,6 +22,7 @@ mod record;
 mod recorder;
 mod segment_log;
 mod spool;
+mod turn;
 mod webhook;
 mod writer;
 

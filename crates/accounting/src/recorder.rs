@@ -129,9 +129,16 @@ impl Work {
         self.ledger.note_returned();
     }
 
-    /// Closes the queues, and waits for the outputs some seconds at the most.
+    /// Closes the queues, and waits some seconds at most for the ledger and the outputs. A live
+    /// predecessor may have the ledger: without the end records of this process a successor would
+    /// end the sessions again.
     fn end(mut self) {
+        let until = Instant::now() + END_WITHIN;
         self.ledger.look(END_WITHIN);
+        while self.ledger.is_behind() && Instant::now() < until {
+            thread::sleep(END_CHECK);
+            self.ledger.look(END_WITHIN);
+        }
         self.put_returned();
         let until = Instant::now() + END_WITHIN + END_WITHIN;
         let progress: Vec<_> = self.outputs.drain(..).map(|output| output.progress()).collect();

@@ -1,25 +1,31 @@
-//! Records on the disk that wait to be delivered: a log of numbered segments, and the position
-//! behind the delivered records.
+//! Records on the disk that wait for delivery: a log of numbered segments, and the position after
+//! the delivered records.
+//!
+//! During upgrades several processes use the spool. Each process appends to separate segments. Only
+//! the oldest process delivers and removes segments, until this process exits.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use atomic_file::Access;
+use atomic_file::{Access, Owner};
 use serde::de::IgnoredAny;
 
 use crate::journal::{Journal, Rotation};
 use crate::limits::{BATCH_BYTES_MAX, REFUSED_BYTES_MAX, SPOOL_SEGMENTS};
 use crate::lines::lines_of;
 use crate::segment_log::{SegmentLog, SegmentNames};
+use crate::turn::Turn;
 
 /// File with the position up to which records are delivered: number of a segment, and bytes of it.
 const DELIVERED: &str = "delivered";
 
 /// Maximum size of that file in bytes: two numbers.
 const DELIVERED_BYTES_MAX: u64 = 64;
+
+/// Name of the files of [`Turn`].
+const TURN: &str = "process";
 
 /// File of the records that the service has refused for good; a full one becomes `….1`.
 const REFUSED: &str = "refused.jsonl";
@@ -37,6 +43,9 @@ pub struct Spool {
     dropped: u64,
     /// Refused records; opened for the first one.
     refused: Option<Journal>,
+    turn: Turn,
+    /// True after the adoption of the segments of predecessors.
+    delivers: bool,
 }
 
 /// The segments of a spool.
@@ -57,8 +66,7 @@ struct ClosedSegment {
 
 impl SegmentNames for Numbers {
     fn next(&mut self, _current: &File, bytes: u64) -> io::Result<File> {
-        let next = self.current + 1;
-        let file = create(&self.directory, next)?;
+        let (next, file) = create_behind(&self.directory, self.current)?;
         self.closed.push_back(ClosedSegment { number: self.current, bytes });
         self.current = next;
         Ok(file)
@@ -91,24 +99,39 @@ impl Spool {
     /// # Errors
     /// The directory cannot be read or written.
     pub fn open(directory: &Path, bytes_max: u64) -> io::Result<Self> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        let mut closed = Vec::new();
-        for entry in fs::read_dir(directory)? {
-            let entry = entry?;
-            if let Some(number) = entry.file_name().to_str().and_then(number_of) {
-                closed.push(ClosedSegment { number, bytes: entry.metadata()?.len() });
-            }
+        match atomic_file::make_directory(directory, Access { mode: 0o700, owner: Owner::Process })
+        {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            Ok(()) | Err(_) => {}
         }
-        closed.sort_by_key(|segment| segment.number);
+        let turn = Turn::take(&directory.join(TURN))?;
+        let newest = segments(directory)?.last().map_or(0, |segment| segment.number);
         // A new file, so that a record that a crash cut off stays the last of its own.
-        let current = closed.last().map_or(1, |segment| segment.number + 1);
-        let file = create(directory, current)?;
-        let oldest = closed.first().map_or(current, |segment| segment.number);
+        let (current, file) = create_behind(directory, newest)?;
         let directory = directory.to_owned();
-        let delivered = delivered_of(&directory, oldest);
-        let numbers = Numbers { directory: directory.clone(), closed: closed.into(), current };
-        let log = SegmentLog::new(numbers, bytes_max / SPOOL_SEGMENTS, file, 0);
-        Ok(Self { directory, bytes_max, log, delivered, dropped: 0, refused: None })
+        let names = Numbers { directory: directory.clone(), closed: VecDeque::new(), current };
+        let log = SegmentLog::new(names, bytes_max / SPOOL_SEGMENTS, file, 0);
+        let (delivered, dropped, refused, delivers) = (0, 0, None, false);
+        let mut spool =
+            Self { directory, bytes_max, log, delivered, dropped, refused, turn, delivers };
+        spool.take_over()?;
+        Ok(spool)
+    }
+
+    /// Adopts the segments of predecessors after their exit. Returns true if this process delivers.
+    fn take_over(&mut self) -> io::Result<bool> {
+        if self.delivers {
+            return Ok(true);
+        }
+        if !self.turn.has_come()? {
+            return Ok(false);
+        }
+        let names = &mut self.log.names;
+        let all = segments(&self.directory)?.into_iter();
+        names.closed = all.filter(|segment| segment.number != names.current).collect();
+        self.delivered = delivered_of(&self.directory, self.oldest().0);
+        self.delivers = true;
+        Ok(true)
     }
 
     /// The files of a spool, delivered ones as well as long as they exist.
@@ -151,11 +174,15 @@ impl Spool {
         std::mem::replace(&mut self.dropped, 0)
     }
 
-    /// The oldest records that are not delivered, `most` at the most; `None` where there are none.
+    /// The oldest undelivered records, at most `most`; `None` without such records, and while a
+    /// predecessor delivers.
     ///
     /// # Errors
     /// The disk is broken.
     pub fn batch(&mut self, most: usize) -> io::Result<Option<Batch>> {
+        if !self.take_over()? {
+            return Ok(None);
+        }
         loop {
             let (number, bytes) = self.oldest();
             if self.delivered < bytes {
@@ -187,7 +214,7 @@ impl Spool {
     /// # Errors
     /// The disk is broken; the batch may be delivered again after a restart.
     pub fn accept(&mut self, batch: &Batch) -> io::Result<()> {
-        // The file may have been dropped meanwhile.
+        // An append may have dropped the file.
         if self.oldest().0 != batch.number {
             return Ok(());
         }
@@ -294,8 +321,36 @@ impl Spool {
     }
 }
 
-fn create(directory: &Path, number: u64) -> io::Result<File> {
-    atomic_file::open_private(&directory.join(name_of(number)))
+/// The segments in a directory, the oldest first.
+fn segments(directory: &Path) -> io::Result<Vec<ClosedSegment>> {
+    let mut segments = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let Some(number) = entry.file_name().to_str().and_then(number_of) else { continue };
+        match entry.metadata() {
+            Ok(metadata) => segments.push(ClosedSegment { number, bytes: metadata.len() }),
+            // Another process has delivered it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    segments.sort_by_key(|segment| segment.number);
+    Ok(segments)
+}
+
+/// Creates a segment with an unused number greater than `number`.
+fn create_behind(directory: &Path, number: u64) -> io::Result<(u64, File)> {
+    let mut next = number + 1;
+    loop {
+        let path = directory.join(name_of(next));
+        match atomic_file::create(&path, b"", Access::PRIVATE) {
+            Ok(()) => return Ok((next, atomic_file::open_private(&path)?)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_file() => {
+                next += 1;
+            }
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 fn name_of(number: u64) -> String {

@@ -20,9 +20,9 @@ use crate::spool::{Batch, Spool};
 pub struct Webhook {
     /// Takes the requests.
     pub client: Client,
-    /// Place of the service.
+    /// URL of the service.
     pub url: Url,
-    /// Value of the Authorization header, if there is one.
+    /// Value of the Authorization header.
     pub authorization: Option<String>,
     /// Records in a request at the most.
     pub batch: usize,

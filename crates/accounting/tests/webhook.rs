@@ -336,6 +336,39 @@ fn a_full_spool_drops_the_oldest_counts_them_and_stays_within_its_bound() {
     assert_eq!(left.last().unwrap(), line(499).trim_end());
 }
 
+/// During an upgrade the predecessor still appends, and delivers what it has.
+#[test]
+fn a_spool_of_two_processes_loses_no_record_and_delivers_none_twice() {
+    let directory = Directory::new();
+    let mut predecessor = Spool::open(&directory.0, 4000).unwrap();
+    predecessor.append(&line(0)).unwrap();
+    let mut successor = Spool::open(&directory.0, 4000).unwrap();
+    successor.append(&line(100)).unwrap();
+    assert_eq!(successor.batch(9).unwrap(), None, "the predecessor delivers");
+    let first = predecessor.batch(9).unwrap().unwrap();
+    predecessor.accept(&first).unwrap();
+    // Both need further segments meanwhile.
+    for number in 1..20 {
+        predecessor.append(&line(number)).unwrap();
+        successor.append(&line(100 + number)).unwrap();
+    }
+    assert_eq!(successor.batch(9).unwrap(), None);
+    let second = predecessor.batch(1).unwrap().unwrap();
+    predecessor.accept(&second).unwrap();
+    drop(predecessor);
+    let mut delivered = [first.records, second.records].concat();
+    while let Some(batch) = successor.batch(9).unwrap() {
+        successor.accept(&batch).unwrap();
+        delivered.extend(batch.records);
+    }
+    delivered.sort();
+    let all = (0..20).chain(100..120).map(|number| line(number).trim_end().to_owned());
+    let mut all: Vec<_> = all.collect();
+    all.sort();
+    assert_eq!(delivered, all);
+    assert_eq!(successor.take_dropped(), 0);
+}
+
 #[test]
 fn a_batch_whose_file_was_dropped_meanwhile_marks_nothing_as_delivered() {
     let directory = Directory::new();

@@ -143,7 +143,8 @@ impl Directory {
 /// # Errors
 /// The name exists, or the system refuses.
 pub fn make_directory(path: &Path, access: Access) -> io::Result<()> {
-    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(parent) = parent.filter(|parent| !parent.exists()) {
         fs::create_dir_all(parent)?;
     }
     let above = Directory::of(path)?;

@@ -145,9 +145,10 @@ impl Series {
                 "kernel_channels_silent",
                 "Channels without traffic that lost their slot in the kernel path",
             ),
-            Self::Fate(_) => {
-                counter("fates", "Packets from sockets that were not dropped, by fate")
-            }
+            Self::Fate(_) => counter(
+                "fates",
+                "Packets that were not dropped, by fate, those of the kernel path included",
+            ),
             Self::Drop(_) => counter("drops", "Packets for which nothing was sent, by reason"),
             Self::IcmpErrors => {
                 counter("icmp_errors", "ICMP errors that the kernel reported for relay sockets")

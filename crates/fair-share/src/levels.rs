@@ -54,6 +54,10 @@ pub const LOGGED_IN: Levels =
 /// Levels of budgets that bound the attempts of each user. Realms do not compete for them.
 pub const USERS: Levels = Levels { realm: None, ..LOGGED_IN };
 
+/// Levels of a budget of the processor's time, of which an account at many addresses must not get
+/// most.
+pub const PROCESSOR_USERS: Levels = Levels { account: Some(4), ..USERS };
+
 /// Levels of the networks that forged source addresses may make the server send to.
 ///
 /// The target of reflection is a `/24`, or a `/48` of IPv6. No larger network is counted: forging

@@ -35,7 +35,9 @@ mod slots;
 mod window;
 
 pub use claimant::Claimant;
-pub use levels::{CLIENTS, LOGGED_IN, Levels, PrefixLevel, REFLECTION_TARGETS, USERS};
+pub use levels::{
+    CLIENTS, LOGGED_IN, Levels, PROCESSOR_USERS, PrefixLevel, REFLECTION_TARGETS, USERS,
+};
 pub use meter::{Allowance, Meter};
 pub use queue::FairQueue;
 pub use realm_queue::RealmQueue;

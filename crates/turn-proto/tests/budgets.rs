@@ -144,15 +144,13 @@ fn a_flood_from_a_thousand_networks_is_bounded_and_connections_are_answered() {
     assert!(world.notices.iter().any(all), "the log tells of it");
 }
 
-/// Requests with valid credentials and a hundred peers each.
-#[test]
-fn requests_of_one_client_leave_time_to_others() {
-    let mut world = granting(2000);
-    let mut busy = Client::at("198.51.100.7:1");
-    busy.allocate(&mut world);
+/// Number of answers to so many requests with valid credentials and a hundred peers each, of these
+/// clients in turn, within a second.
+fn answers_within_a_second(world: &mut World, clients: &mut [Client], requests: u32) -> u32 {
     let mut answered = 0;
-    for number in 0..4000 {
-        let request = busy.sealed(&mut world, Method::CREATE_PERMISSION, |builder| {
+    for number in 0..requests {
+        let busy = &mut clients[number as usize % clients.len()];
+        let request = busy.sealed(world, Method::CREATE_PERMISSION, |builder| {
             for peer in 0..100 {
                 let peer = addr(&format!("192.0.2.{peer}:1"));
                 builder.xor_address(AttributeType::XOR_PEER_ADDRESS, peer);
@@ -164,8 +162,17 @@ fn requests_of_one_client_leave_time_to_others() {
         } else {
             assert_eq!(fate.dropped(), DropReason::RequestBudget, "{number}");
         }
-        world.advance(secs(1) / 4000);
+        world.advance(secs(1) / requests);
     }
+    answered
+}
+
+#[test]
+fn requests_of_one_client_leave_time_to_others() {
+    let mut world = granting(2000);
+    let mut busy = [Client::at("198.51.100.7:1")];
+    busy[0].allocate(&mut world);
+    let answered = answers_within_a_second(&mut world, &mut busy, 4000);
     // Two seconds' burst and one second, at 2 ms each.
     assert!((1000..2000).contains(&answered), "{answered} of 4000");
     let told =
@@ -173,7 +180,20 @@ fn requests_of_one_client_leave_time_to_others() {
     assert!(world.notices.iter().any(told), "the log names the address");
     Client::at("198.51.100.8:1").as_bob().allocate(&mut world);
     world.advance(secs(3));
-    busy.refresh(&mut world, None).success();
+    busy[0].refresh(&mut world, None).success();
+}
+
+#[test]
+fn requests_of_an_account_at_many_networks_leave_time_to_others() {
+    let mut world = granting(2000);
+    let mut busy: Vec<_> = (1..=20).map(|net| Client::at(&format!("100.{net}.3.7:1"))).collect();
+    for client in &mut busy {
+        client.allocate(&mut world);
+    }
+    let answered = answers_within_a_second(&mut world, &mut busy, 12_000);
+    // Four times as many as of one address.
+    assert!((4000..8000).contains(&answered), "{answered} of 12000");
+    Client::at("198.51.100.8:1").as_bob().allocate(&mut world);
 }
 
 /// On an open relay nothing proves who sent a request.

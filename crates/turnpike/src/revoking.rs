@@ -102,7 +102,7 @@ pub(crate) async fn stored<Report>(
     written.wait().await.map_err(|error| {
         failed(
             format!("this is in force, and could not be stored: {error}"),
-            "a restart forgets it: see that data.directory can be written, and repeat the command",
+            "a restart or an upgrade forgets it: see that data.directory can be written, and repeat the command",
         )
     })?;
     Ok(report)

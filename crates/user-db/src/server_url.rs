@@ -40,11 +40,13 @@ impl ServerUrl {
     pub(crate) fn parse(text: &str) -> Result<Self, StoreError> {
         let (base, query) = text.split_once('?').unwrap_or((text, ""));
         let (scheme, rest) = base.split_once("://").unwrap_or(("", base));
-        if !rest.contains('@') && query.split_once('@').is_some_and(|(word, _)| !word.contains('='))
-        {
+        // It may be the end of a password, whose beginning would be shown as the host.
+        if !rest.starts_with('/') && query.contains('@') {
             return Err(StoreError::Database {
                 database: format!("{scheme}://"),
-                what: "a question mark in a user's name or password is written %3F".to_owned(),
+                what: "a question mark in a user's name or password is written %3F, and an @ behind the question mark \
+                       of the options %40"
+                    .to_owned(),
             });
         }
         let (user, place) = rest.rsplit_once('@').unwrap_or(("", rest));
@@ -203,14 +205,21 @@ mod tests {
 
     #[test]
     fn a_question_mark_in_a_password_shows_nothing_of_it() {
-        for text in
-            ["mysql://turn:hu?sh@db/turn", "redis://:hu?sh@db", "postgresql://a:hu?sh@db/c?x=1"]
-        {
+        for text in [
+            "mysql://turn:hu?sh@db/turn",
+            "redis://:hu?sh@db",
+            "postgresql://a:hu?sh@db/c?x=1",
+            "postgresql://a:hu?sh=1@db/c",
+            "mysql://a:hu?sh=1&y=2@db/c",
+            "postgresql://a:p@hu/c?sh=1@db/c",
+            "redis://:hu/c?sh=1@db",
+        ] {
             let refused = ServerUrl::parse(text).unwrap_err().to_string();
             assert!(refused.contains("%3F"), "{refused}");
             assert!(!refused.contains("hu") && !refused.contains("sh@"), "{refused}");
         }
         ServerUrl::parse("postgresql:///turn?user=a@b&host=db").unwrap();
+        ServerUrl::parse("postgresql://a:hu%3Fsh=1@db/c?application_name=a%40b").unwrap();
     }
 
     #[test]

@@ -152,6 +152,46 @@ fn the_end_of_the_server_does_not_wait_for_ever_for_a_disk() {
 }
 
 /// An error while lost sessions are read must not leave them without an end for good.
+/// Two upgrades within a second: the first process has the ledger until the second has ended.
+#[test]
+fn ends_reach_a_ledger_that_the_predecessor_still_has() {
+    let directory = Directory::new("predecessor");
+    let mut predecessor = Ledger::open(&directory.ledger()).unwrap().unwrap();
+    let start = Record::of(&started(1), SystemTime::now()).unwrap();
+    predecessor.append(&start, &start.line()).unwrap();
+    let running = Running::start(&directory, Box::new(Ledger::open));
+    running.put(&ended(1));
+    assert_eq!(running.line().event, RecordEvent::End);
+    let end = thread::spawn(move || running.end());
+    thread::sleep(10 * END_CHECK);
+    drop(predecessor);
+    end.join().unwrap();
+    assert_eq!(directory.lost(), Vec::<String>::new());
+}
+
+/// Two upgrades within a second: the third process may not have the ledger before the second.
+#[test]
+fn processes_get_the_ledger_in_the_order_of_their_starts() {
+    let directory = Directory::new("order");
+    let start = || Running::start(&directory, Box::new(Ledger::open));
+    let [first, second, third] = [start(), start(), start()];
+    first.put(&started(1));
+    first.put(&started(2));
+    second.put(&ended(1));
+    assert_eq!(second.line().event, RecordEvent::End);
+    third.put(&started(3));
+    first.end();
+    third.put(&SessionEvent::Survivors([record(2).id].into()));
+    thread::sleep(10 * END_CHECK);
+    second.end();
+    third.put(&ended(2));
+    assert_eq!(third.line().reason.as_deref(), Some("expired"));
+    third.end();
+    assert_eq!(directory.lost(), [record(3).id.to_string()]);
+    let names = std::fs::read_dir(&directory.0).unwrap();
+    assert_eq!(names.count(), 2, "the ledger and its lock");
+}
+
 #[test]
 fn lost_sessions_get_their_ends_after_an_error_of_the_disk() {
     let directory = Directory::new("unreadable");

@@ -17,7 +17,7 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
-use fair_share::{Allowance, CLIENTS, Claimant, Meter, REFLECTION_TARGETS, USERS};
+use fair_share::{Allowance, CLIENTS, Claimant, Meter, PROCESSOR_USERS, REFLECTION_TARGETS};
 use stun_wire::Method;
 use turn_types::{ClientPath, FiveTuple, Instant, Prefix};
 
@@ -51,7 +51,8 @@ const REQUEST_TIME: Duration = Duration::from_micros(15);
 const REQUEST_BYTE_TIME: Duration = Duration::from_nanos(40);
 
 /// Part of a worker's time for the requests of one address, as a divisor: 1,600 small requests per
-/// second, those of a thousand new calls. An account has half of the time.
+/// second, those of a thousand new calls. An account has an eighth of the time: all clients of an
+/// application may be one.
 const REQUEST_SHARE: u32 = 32;
 
 /// Burst of that share: a site whose clients all return after an outage.
@@ -124,7 +125,7 @@ impl Budgets {
     pub(crate) fn new(random: &mut Random) -> Self {
         let hasher = random.hasher();
         Self {
-            requests: Meter::new(&USERS, hasher.clone()),
+            requests: Meter::new(&PROCESSOR_USERS, hasher.clone()),
             bindings: Meter::new(&REFLECTION_TARGETS, hasher),
             challenges: Meter::new(&REFLECTION_TARGETS, random.hasher()),
             unproved: WorkerTotal { empty_at: Instant::ZERO },

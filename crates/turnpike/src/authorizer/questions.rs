@@ -7,12 +7,15 @@ mod neighbours;
 mod slow_accounts;
 mod votes;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use control::AuthorizationRequest;
 use fair_share::{QuestionNumber, RealmQueue, USERS, system_hasher};
 use tokio::sync::oneshot;
+use turn_proto::Applicant;
+use turn_types::Realm;
 
 use self::in_flight::{InFlight, Search};
 use super::answer::NoAnswer;
@@ -25,10 +28,13 @@ const WAITING_MAX: usize = 4096;
 /// Longest wait of a question. The client's request then has time for the answer.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Pause after a failure of the service, and the maximum after several. Questions of other clients
-/// precede a repetition.
+/// Pause of a question after a failure of the service, and the maximum after several.
 const PAUSE_MIN: Duration = Duration::from_millis(25);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
+
+/// Number of accounts with a failure and no decision in between, from which all questions pause.
+/// The service may fail for a few accounts only.
+const FAILING_ACCOUNTS: usize = 4;
 
 /// Number of waiting questions searched for the next question: some microseconds.
 const LOOKED_AT: usize = 64;
@@ -59,20 +65,32 @@ struct State {
     waiting: RealmQueue<WaitingQuestion>,
 }
 
-/// Pause after failures of the service: a rate limit, or a failing server of several.
+/// Pause of all questions after failures of the service: a rate limit, or a service that fails.
 #[derive(Debug, Default)]
 struct Pause {
     until: Option<Instant>,
-    /// Failures since the last decision.
+    /// Time of the last decision.
+    decided: Option<Instant>,
+    /// Failures since then, and their accounts up to [`FAILING_ACCOUNTS`].
     failures: u32,
+    accounts: BTreeSet<(Realm, Arc<str>)>,
 }
 
 #[derive(Debug)]
 struct WaitingQuestion {
     request: AuthorizationRequest,
     asked: Instant,
+    attempts: Attempts,
     /// Failure of the last attempt.
     failure: Option<NoAnswer>,
+}
+
+/// Attempts at a question that failed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Attempts {
+    failed: u32,
+    /// Time of the next one.
+    next: Option<Instant>,
 }
 
 /// An open question.
@@ -81,6 +99,7 @@ pub(super) struct OpenQuestion {
     pub(super) request: AuthorizationRequest,
     number: QuestionNumber,
     asked: Instant,
+    attempts: Attempts,
 }
 
 /// A question that is not sent.
@@ -92,13 +111,37 @@ pub(super) enum DroppedQuestion {
     Late(AuthorizationRequest, NoAnswer),
 }
 
-impl Pause {
-    /// Starts the pause after a failure. The pause increases with each further failure.
-    fn begin(&mut self, now: Instant) -> Duration {
-        self.failures += 1;
-        let pause = PAUSE_MAX.min(PAUSE_MIN * self.failures);
-        self.until = Some(now + pause);
+/// The pause increases with each further failure.
+fn pause_after(failures: u32) -> Duration {
+    PAUSE_MAX.min(PAUSE_MIN * failures)
+}
+
+impl Attempts {
+    /// Notes a failure. Returns the pause of the question.
+    fn fail(&mut self, now: Instant) -> Duration {
+        self.failed += 1;
+        let pause = pause_after(self.failed);
+        self.next = Some(now + pause);
         pause
+    }
+}
+
+impl Pause {
+    /// Notes a failure, and starts the pause if the service fails for several accounts and for
+    /// nobody decides.
+    fn note_failure(&mut self, applicant: &Applicant, now: Instant) {
+        self.failures += 1;
+        if self.accounts.len() < FAILING_ACCOUNTS {
+            self.accounts.insert((applicant.realm.clone(), applicant.account.clone()));
+        }
+        let decides = self.decided.is_some_and(|at| now.saturating_duration_since(at) < PAUSE_MAX);
+        if self.accounts.len() >= FAILING_ACCOUNTS && !decides {
+            self.until = Some(now + pause_after(self.failures));
+        }
+    }
+
+    fn note_decision(&mut self, now: Instant) {
+        *self = Self { decided: Some(now), ..Self::default() };
     }
 
     fn is_on(&self, now: Instant) -> bool {
@@ -123,7 +166,8 @@ impl Questions {
         request: AuthorizationRequest,
         now: Instant,
     ) -> Option<DroppedQuestion> {
-        self.queue(WaitingQuestion { request, asked: now, failure: None }, now)
+        let attempts = Attempts::default();
+        self.queue(WaitingQuestion { request, asked: now, attempts, failure: None }, now)
     }
 
     fn queue(&self, question: WaitingQuestion, now: Instant) -> Option<DroppedQuestion> {
@@ -150,15 +194,18 @@ impl Questions {
             return None;
         }
         let next = in_flight.choose(now, |search, may_open| {
-            let may_open = |question: &WaitingQuestion| may_open(&question.request.applicant);
+            let may_open = |question: &WaitingQuestion| {
+                question.attempts.next.is_none_or(|next| now >= next)
+                    && may_open(&question.request.applicant)
+            };
             match search {
                 Search::Queue => waiting.pop_where(LOOKED_AT, may_open),
                 Search::Realms => waiting.pop_in_realms(LOOKED_AT_OF_REALM, may_open),
             }
         });
-        let WaitingQuestion { request, asked, .. } = next?;
+        let WaitingQuestion { request, asked, attempts, .. } = next?;
         let number = in_flight.open(&request.applicant, now);
-        Some(Ok(OpenQuestion { request, number, asked }))
+        Some(Ok(OpenQuestion { request, number, asked, attempts }))
     }
 
     /// Releases the slot of a question, with or without a decision.
@@ -166,7 +213,7 @@ impl Questions {
         let OpenQuestion { request, number, .. } = question;
         let State { in_flight, pause, .. } = &mut *self.lock();
         in_flight.close(number, now);
-        *pause = Pause::default();
+        pause.note_decision(now);
         request
     }
 
@@ -176,21 +223,24 @@ impl Questions {
         question.request
     }
 
-    /// Queues a question again after a failure of the service, and starts a pause. Returns the
-    /// length of the pause, and the question evicted from the queue.
+    /// Queues a question again after a failure of the service. Returns the time until the next
+    /// attempt, and the question evicted from the queue.
     pub(super) fn put_back(
         &self,
         question: OpenQuestion,
         failure: NoAnswer,
         now: Instant,
     ) -> (Duration, Option<DroppedQuestion>) {
-        let OpenQuestion { request, number, asked, .. } = question;
-        let pause = {
+        let OpenQuestion { request, number, asked, mut attempts } = question;
+        let until = {
             let State { in_flight, pause, .. } = &mut *self.lock();
             in_flight.fail(number, now);
-            pause.begin(now)
+            pause.note_failure(&request.applicant, now);
+            pause.until
         };
-        let waiting = WaitingQuestion { request, asked, failure: Some(failure) };
+        let of_all = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+        let pause = attempts.fail(now).max(of_all);
+        let waiting = WaitingQuestion { request, asked, attempts, failure: Some(failure) };
         (pause, self.queue(waiting, now))
     }
 
@@ -232,7 +282,6 @@ impl Questions {
 
 #[cfg(test)]
 mod tests {
-    use turn_proto::Applicant;
     use turn_types::{ClientAddr, PendingId, Transport, WorkerId};
 
     use super::in_flight::{ACCOUNT_SHARE, OPEN_MAX};
@@ -377,29 +426,47 @@ mod tests {
         assert!(matches!(late, Err(DroppedQuestion::Late(..))), "{late:?}");
     }
 
+    /// Failures of one account delay its own questions.
+    #[test]
+    fn a_service_that_fails_for_one_account_delays_no_other() {
+        let (questions, mut now) = (Questions::new(), Instant::now());
+        for round in 0..20 {
+            questions.push(request("mallory", 1), now);
+            let question = questions.take(now).unwrap().unwrap();
+            assert_eq!(&*question.request.applicant.account, "mallory", "{round}");
+            let (pause, _) = questions.put_back(question, NoAnswer::Busy, now);
+            assert!((PAUSE_MIN..=PAUSE_MAX).contains(&pause), "{round}: {pause:?}");
+            assert!(questions.take(now).is_none(), "its own pause");
+            questions.push(request("alice", 201), now);
+            let next = questions.take(now).unwrap().unwrap();
+            assert_eq!(&*next.request.applicant.account, "alice", "{round}");
+            drop(questions.withdraw(next));
+            now += pause;
+            drop(questions.take(now).unwrap().map(|question| questions.close(question, now)));
+        }
+    }
+
     /// A flood that a rate limit refuses delays no other client: the question of another client is
     /// next after the pause.
     #[test]
     fn failures_are_repeated_in_the_order_of_the_queue() {
         let (questions, mut now) = (Questions::new(), Instant::now());
-        for host in 0..100 {
-            questions.push(request("mallory", host), now);
-        }
-        for round in 0..10 {
+        for round in 0..3 {
+            for account in 0..FAILING_ACCOUNTS {
+                questions.push(request(&format!("mallory {account}"), 1), now);
+            }
+            while let Some(question) = questions.take(now) {
+                let (pause, dropped) = questions.put_back(question.unwrap(), NoAnswer::Busy, now);
+                assert!(dropped.is_none() && pause <= PAUSE_MAX, "{round}: {pause:?}");
+            }
+            questions.push(request("alice", 201), now);
+            assert!(questions.take(now).is_none(), "{round}: a pause");
+            now += PAUSE_MAX;
             let question = questions.take(now).unwrap().unwrap();
-            assert_eq!(&*question.request.applicant.account, "mallory");
-            let (pause, dropped) = questions.put_back(question, NoAnswer::Busy, now);
-            assert!(dropped.is_none() && pause <= PAUSE_MAX, "{round}: {pause:?}");
-            assert!(questions.take(now).is_none(), "a pause");
-            now += pause;
+            assert_eq!(&*question.request.applicant.account, "alice", "{round}");
+            questions.close(question, now);
+            now += PAUSE_MAX;
         }
-        questions.push(request("alice", 201), now);
-        let question = questions.take(now).unwrap().unwrap();
-        assert_eq!(&*question.request.applicant.account, "alice");
-        questions.close(question, now);
-        let (pause, _) =
-            questions.put_back(questions.take(now).unwrap().unwrap(), NoAnswer::Busy, now);
-        assert_eq!(pause, PAUSE_MIN, "the service is well again");
     }
 
     /// A service with late questions gets one more, which tests whether the service is silent.
