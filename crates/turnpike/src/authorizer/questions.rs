@@ -5,7 +5,6 @@ mod in_flight;
 #[cfg(test)]
 mod neighbours;
 mod slow_accounts;
-mod slow_networks;
 mod votes;
 
 use std::collections::BTreeSet;
@@ -90,7 +89,7 @@ struct WaitingQuestion {
 #[derive(Clone, Copy, Debug, Default)]
 struct Attempts {
     failed: u32,
-    /// Time of the next attempt.
+    /// Time of the next one.
     next: Option<Instant>,
 }
 
@@ -128,8 +127,8 @@ impl Attempts {
 }
 
 impl Pause {
-    /// Notes a failure. Starts the pause if the service fails for several accounts, and has made no
-    /// recent decision.
+    /// Notes a failure, and starts the pause if the service fails for several accounts and for
+    /// nobody decides.
     fn note_failure(&mut self, applicant: &Applicant, now: Instant) {
         self.failures += 1;
         if self.accounts.len() < FAILING_ACCOUNTS {

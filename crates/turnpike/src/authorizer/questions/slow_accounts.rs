@@ -7,11 +7,16 @@ use std::time::{Duration, Instant};
 use fair_share::QuestionNumber;
 use turn_proto::Applicant;
 
-use super::slow_networks::{QUICK_FOR, SLOW_FOR, SlowNetworks};
-
 /// Maximum number of slow accounts: some 300 KiB. The account that was added first is removed. With
 /// all questions open for a second each, that is after 16 s.
 const SLOW_ACCOUNTS_MAX: usize = 4096;
+
+/// Time for which an account is slow after its latest slow answer.
+const SLOW_FOR: Duration = Duration::from_secs(45);
+
+/// Time after the latest quick answer from which no account is slow: the service may have become
+/// slow for all.
+const QUICK_FOR: Duration = Duration::from_secs(10);
 
 /// Pause after an account's missed deadline, as a multiple of the deadline. A service that works
 /// for 30 s on a question whose connection was closed has two of them at the same time.
@@ -44,7 +49,6 @@ pub(super) struct SlowAccounts {
     quickest: Option<QuestionNumber>,
     /// Time of the latest quick answer.
     quickest_at: Option<Instant>,
-    networks: SlowNetworks,
     hasher: RandomState,
 }
 
@@ -74,7 +78,6 @@ impl SlowAccounts {
             quick: None,
             quickest: None,
             quickest_at: None,
-            networks: SlowNetworks::default(),
             hasher: RandomState::new(),
         }
     }
@@ -84,9 +87,9 @@ impl SlowAccounts {
         self.quick.map(|quick| (quick * SLOW_AFTER).max(SLOW_AFTER_MIN))
     }
 
-    /// Returns true for an account with a recent slow response, or in a network of such accounts.
-    /// The present limit applies: if the service has become slow for all, earlier responses are no
-    /// longer slow. Without recent quick answers no account is slow.
+    /// Returns true for an account with a recent slow response. The present limit applies: if the
+    /// service has become slow for all, earlier responses are slow no more. Without recent quick
+    /// answers no account is slow.
     pub(super) fn has(&self, applicant: &Applicant, now: Instant) -> bool {
         let is_recent = |at: Instant| now.saturating_duration_since(at) < QUICK_FOR;
         if !self.quickest_at.is_some_and(is_recent) {
@@ -94,7 +97,6 @@ impl SlowAccounts {
         }
         let account = self.accounts.get(&self.key(applicant));
         account.is_some_and(|account| now < account.until && self.is_slow(account.took))
-            || self.networks.has(applicant, now)
     }
 
     /// Notes a response. Returns true if it is slow.
@@ -116,7 +118,6 @@ impl SlowAccounts {
                 account.next = None;
             }
         } else {
-            self.networks.note_quick(applicant, now);
             self.quickest = self.quickest.max(Some(number));
             self.quickest_at = Some(now);
         }
@@ -181,7 +182,6 @@ impl SlowAccounts {
             (account.took, account.until) = (took, until);
             return;
         }
-        self.networks.note_slow(applicant, now);
         self.accounts.insert(key, SlowAccount { took, until, next: None });
         self.order.push_back(key);
         if self.order.len() > SLOW_ACCOUNTS_MAX
