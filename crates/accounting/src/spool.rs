@@ -4,7 +4,7 @@
 //! During upgrades several processes use the spool. Each process appends to separate segments. Only
 //! the oldest process delivers and removes segments, until this process exits.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -44,6 +44,8 @@ pub struct Spool {
     /// Refused records; opened for the first one.
     refused: Option<Journal>,
     turn: Turn,
+    /// Number of the first segment of this process.
+    first: u64,
     /// True after the adoption of the segments of predecessors.
     delivers: bool,
 }
@@ -99,11 +101,7 @@ impl Spool {
     /// # Errors
     /// The directory cannot be read or written.
     pub fn open(directory: &Path, bytes_max: u64) -> io::Result<Self> {
-        match atomic_file::make_directory(directory, Access { mode: 0o700, owner: Owner::Process })
-        {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
+        make(directory)?;
         let turn = Turn::take(&directory.join(TURN))?;
         let newest = segments(directory)?.last().map_or(0, |segment| segment.number);
         // A new file, so that a record that a crash cut off stays the last of its own.
@@ -111,9 +109,17 @@ impl Spool {
         let directory = directory.to_owned();
         let names = Numbers { directory: directory.clone(), closed: VecDeque::new(), current };
         let log = SegmentLog::new(names, bytes_max / SPOOL_SEGMENTS, file, 0);
-        let (delivered, dropped, refused, delivers) = (0, 0, None, false);
-        let mut spool =
-            Self { directory, bytes_max, log, delivered, dropped, refused, turn, delivers };
+        let mut spool = Self {
+            directory,
+            bytes_max,
+            log,
+            delivered: 0,
+            dropped: 0,
+            refused: None,
+            turn,
+            first: current,
+            delivers: false,
+        };
         spool.take_over()?;
         Ok(spool)
     }
@@ -126,9 +132,16 @@ impl Spool {
         if !self.turn.has_come()? {
             return Ok(false);
         }
-        let names = &mut self.log.names;
         let all = segments(&self.directory)?.into_iter();
-        names.closed = all.filter(|segment| segment.number != names.current).collect();
+        // A successor takes a position before the first segment: those listed are of predecessors.
+        let is_last = !self.turn.has_successor()?;
+        let names = &mut self.log.names;
+        let own: BTreeSet<_> = names.closed.iter().map(|segment| segment.number).collect();
+        let is_ours = |segment: &ClosedSegment| {
+            segment.number != names.current
+                && (is_last || segment.number < self.first || own.contains(&segment.number))
+        };
+        names.closed = all.filter(is_ours).collect();
         self.delivered = delivered_of(&self.directory, self.oldest().0);
         self.delivers = true;
         Ok(true)
@@ -187,11 +200,15 @@ impl Spool {
             let (number, bytes) = self.oldest();
             if self.delivered < bytes {
                 let batch = match self.read(number, most) {
-                    // The file was removed by another process.
-                    Err(error)
-                        if error.kind() == io::ErrorKind::NotFound
-                            && !self.log.names.closed.is_empty() =>
-                    {
+                    // An operator has removed the file, or the directory.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                        if self.log.names.closed.is_empty() {
+                            make(&self.directory)?;
+                            self.log.next_segment();
+                        }
+                        if self.log.names.closed.is_empty() {
+                            return Err(error);
+                        }
                         self.drop_oldest()?;
                         continue;
                     }
@@ -321,6 +338,14 @@ impl Spool {
     }
 }
 
+/// Makes the directory of a spool, unless it exists.
+fn make(directory: &Path) -> io::Result<()> {
+    match atomic_file::make_directory(directory, Access { mode: 0o700, owner: Owner::Process }) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
 /// The segments in a directory, the oldest first.
 fn segments(directory: &Path) -> io::Result<Vec<ClosedSegment>> {
     let mut segments = Vec::new();
@@ -328,7 +353,10 @@ fn segments(directory: &Path) -> io::Result<Vec<ClosedSegment>> {
         let entry = entry?;
         let Some(number) = entry.file_name().to_str().and_then(number_of) else { continue };
         match entry.metadata() {
-            Ok(metadata) => segments.push(ClosedSegment { number, bytes: metadata.len() }),
+            Ok(metadata) if metadata.is_file() => {
+                segments.push(ClosedSegment { number, bytes: metadata.len() });
+            }
+            Ok(_) => {}
             // Another process has delivered it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),

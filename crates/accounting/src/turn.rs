@@ -51,13 +51,24 @@ impl Turn {
                 Err(error) => return Err(error),
             };
             match lock.try_lock() {
-                Ok(()) => fs::remove_file(&path)?,
+                Ok(()) => match fs::remove_file(&path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    Ok(()) | Err(_) => {}
+                },
                 Err(TryLockError::WouldBlock) => return Ok(false),
                 Err(TryLockError::Error(error)) => return Err(error),
             }
         }
         self.has_come = true;
         Ok(true)
+    }
+
+    /// Returns true if a later process has taken a position.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn has_successor(&self) -> io::Result<bool> {
+        Ok(numbers(&self.base)?.into_iter().any(|number| number > self.number))
     }
 }
 

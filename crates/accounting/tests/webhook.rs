@@ -369,6 +369,44 @@ fn a_spool_of_two_processes_loses_no_record_and_delivers_none_twice() {
     assert_eq!(successor.take_dropped(), 0);
 }
 
+/// Two upgrades in a row: the second process begins to deliver while the third one appends.
+#[test]
+fn a_spool_of_three_processes_loses_no_record() {
+    let directory = Directory::new();
+    let [first, mut second, mut third] = [0; 3].map(|_| Spool::open(&directory.0, MIB).unwrap());
+    drop(first);
+    third.append(&line(1)).unwrap();
+    second.append(&line(0)).unwrap();
+    let deliver = |spool: &mut Spool| {
+        let mut delivered = Vec::new();
+        while let Some(batch) = spool.batch(9).unwrap() {
+            spool.accept(&batch).unwrap();
+            delivered.extend(batch.records);
+        }
+        delivered
+    };
+    assert_eq!(deliver(&mut second), [line(0).trim_end()]);
+    third.append(&line(2)).unwrap();
+    assert_eq!(deliver(&mut second), Vec::<String>::new());
+    assert_eq!(third.batch(9).unwrap(), None);
+    drop(second);
+    assert_eq!(deliver(&mut third), [1, 2].map(|number| line(number).trim_end().to_owned()));
+    assert_eq!(third.take_dropped(), 0);
+}
+
+#[test]
+fn a_spool_that_was_removed_is_made_again_and_the_loss_is_counted() {
+    let directory = Directory::new();
+    let spooled = directory.0.join("webhook");
+    let mut spool = Spool::open(&spooled, MIB).unwrap();
+    spool.append(&line(0)).unwrap();
+    fs::remove_dir_all(&spooled).unwrap();
+    assert_eq!(spool.batch(9).unwrap(), None);
+    assert_eq!(spool.take_dropped(), 1);
+    spool.append(&line(1)).unwrap();
+    assert_eq!(spool.batch(9).unwrap().unwrap().records, [line(1).trim_end()]);
+}
+
 #[test]
 fn a_batch_whose_file_was_dropped_meanwhile_marks_nothing_as_delivered() {
     let directory = Directory::new();

@@ -1,7 +1,7 @@
 //! The open directory of a file, and the mode and owner of new files.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -42,6 +42,9 @@ impl Access {
 
 /// Mode of a file until its owner is set.
 const MODE_NEW: RawMode = 0o600;
+
+/// Mode of a missing directory above a new one.
+const MODE_ABOVE: RawMode = 0o755;
 
 /// Mode of a directory until its owner is set.
 const MODE_PRIVATE: RawMode = 0o700;
@@ -138,14 +141,18 @@ impl Directory {
     }
 }
 
-/// Creates a directory with this mode and owner, and missing directories above with the defaults.
+/// Creates a directory with this mode and owner, and missing directories above with mode 0755.
 ///
 /// # Errors
 /// The name exists, or the system refuses.
 pub fn make_directory(path: &Path, access: Access) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     if let Some(parent) = parent.filter(|parent| !parent.exists()) {
-        fs::create_dir_all(parent)?;
+        let access = Access { mode: MODE_ABOVE, owner: Owner::Process };
+        match make_directory(parent, access) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
     }
     let above = Directory::of(path)?;
     mkdirat(&above.fd, &above.name, Mode::from_raw_mode(MODE_PRIVATE))?;

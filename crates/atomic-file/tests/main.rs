@@ -182,6 +182,8 @@ fn root_follows_no_link_of_another_user_on_the_way_to_a_file() {
         for refused in refusals.map(Result::unwrap_err) {
             assert!(refused.to_string().contains("is a symbolic link"), "{refused}");
         }
+        let made = path.with_file_name("new").join("below");
+        assert!(make_directory(&made, FOR_OTHER).is_err());
     }
     assert_eq!(fs::read_to_string(&secret).unwrap(), "secret");
     assert_eq!(fs::metadata(&secret).unwrap().uid(), 0);

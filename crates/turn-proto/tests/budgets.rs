@@ -144,8 +144,8 @@ fn a_flood_from_a_thousand_networks_is_bounded_and_connections_are_answered() {
     assert!(world.notices.iter().any(all), "the log tells of it");
 }
 
-/// Number of answers to so many requests with valid credentials and a hundred peers each, of these
-/// clients in turn, within a second.
+/// Number of answers to requests with valid credentials and a hundred peers each. The clients send
+/// `requests` requests alternately, within a second.
 fn answers_within_a_second(world: &mut World, clients: &mut [Client], requests: u32) -> u32 {
     let mut answered = 0;
     for number in 0..requests {

@@ -62,6 +62,8 @@ pub(crate) fn tell_ready() -> Result<fs::File> {
 pub(crate) struct PidFile {
     path: PathBuf,
     file: fs::File,
+    /// True for a device or a pipe, which other programs use.
+    is_special: bool,
 }
 
 /// Mode of the file: every user may know the id of a process.
@@ -78,7 +80,8 @@ impl PidFile {
     /// The old file is replaced rather than opened. Root cannot open the file of another user in a
     /// sticky directory (`fs.protected_regular`), and the file may be a link to a foreign one. An
     /// old file in a directory that the process may not write to is written in place, and keeps its
-    /// owner.
+    /// owner. So is a device, such as `/dev/null`, or a pipe with a reader, which also remains at
+    /// the end.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -86,6 +89,11 @@ impl PidFile {
         // It is removed from wherever the process then is.
         let path = std::path::absolute(path)?;
         let text = format!("{}\n", std::process::id());
+        if is_special(&path) {
+            let mut file = atomic_file::append_to(&path, Access { mode: MODE, owner })?;
+            file.write_all(text.as_bytes())?;
+            return Ok(Self { path, file, is_special: true });
+        }
         let replaced = NewFile::open(&path, Access { mode: MODE, owner }).and_then(|mut file| {
             file.write_all(text.as_bytes())?;
             file.replace()
@@ -94,7 +102,7 @@ impl PidFile {
             let written = atomic_file::rewrite(&path, text.as_bytes());
             written.map_err(|other| if other.kind() == NotFound { error } else { other })
         })?;
-        Ok(Self { path, file })
+        Ok(Self { path, file, is_special: false })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -109,14 +117,42 @@ impl PidFile {
 
     /// Removes the file, or empties it where the process may not remove it.
     pub(crate) fn end(&self) {
+        if self.is_special {
+            return;
+        }
         // The process ends: there is nobody to tell.
         let _ = fs::remove_file(&self.path).or_else(|_| self.file.set_len(0));
     }
 }
 
+/// Returns true for a device, a pipe or a socket of this name.
+fn is_special(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| {
+        let kind = metadata.file_type();
+        !kind.is_file() && !kind.is_dir() && !kind.is_symlink()
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileTypeExt as _;
+
     use super::*;
+
+    #[test]
+    fn a_device_stays_a_device() {
+        let directory = std::env::temp_dir().join(format!("pid-device-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("null");
+        let made = std::process::Command::new("mknod").arg(&path).args(["c", "1", "3"]).status();
+        if !made.is_ok_and(|status| status.success()) {
+            return test_support::skip("only root can make a device");
+        }
+        let pid_file = PidFile::write(&path, Owner::User(65_534, 65_534)).unwrap();
+        pid_file.end();
+        assert!(fs::symlink_metadata(&path).unwrap().file_type().is_char_device());
+        fs::remove_dir_all(&directory).unwrap();
+    }
 
     #[test]
     fn a_file_that_was_left_is_replaced_and_not_written_into() {

@@ -226,7 +226,7 @@ impl Verifier {
     }
 }
 
-/// Checks the header of a token for `crit`, whatever its value: the library reads `null` as none.
+/// Checks the header of a token for `crit` with any value: the library reads `null` as absent.
 fn has_critical_extensions(token: &str) -> bool {
     let header = token.split('.').next().unwrap_or_default();
     let header = URL_SAFE_NO_PAD.decode(header).unwrap_or_default();

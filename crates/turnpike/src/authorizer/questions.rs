@@ -89,7 +89,7 @@ struct WaitingQuestion {
 #[derive(Clone, Copy, Debug, Default)]
 struct Attempts {
     failed: u32,
-    /// Time of the next one.
+    /// Time of the next attempt.
     next: Option<Instant>,
 }
 
@@ -127,8 +127,8 @@ impl Attempts {
 }
 
 impl Pause {
-    /// Notes a failure, and starts the pause if the service fails for several accounts and for
-    /// nobody decides.
+    /// Notes a failure. Starts the pause if the service fails for several accounts, and has made no
+    /// recent decision.
     fn note_failure(&mut self, applicant: &Applicant, now: Instant) {
         self.failures += 1;
         if self.accounts.len() < FAILING_ACCOUNTS {
