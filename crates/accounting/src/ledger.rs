@@ -2,7 +2,8 @@
 //!
 //! A line is a record as outputs get it, of the start, of an interim report or of the end of a
 //! session, or a mark: outputs have stored all ends before it. The lock is held as long as the
-//! process lives; an upgrade's successor gets it after its predecessor.
+//! process lives. [`Turn`](crate::turn::Turn) gives the ledger to processes in the order of their
+//! starts; builds without it wait for this lock alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};

@@ -338,7 +338,7 @@ impl Spool {
     }
 }
 
-/// Makes the directory of a spool, unless it exists.
+/// Creates the directory of a spool, unless the directory exists.
 fn make(directory: &Path) -> io::Result<()> {
     match atomic_file::make_directory(directory, Access { mode: 0o700, owner: Owner::Process }) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),

@@ -336,7 +336,7 @@ fn a_full_spool_drops_the_oldest_counts_them_and_stays_within_its_bound() {
     assert_eq!(left.last().unwrap(), line(499).trim_end());
 }
 
-/// During an upgrade the predecessor still appends, and delivers what it has.
+/// During an upgrade the predecessor still appends and delivers records.
 #[test]
 fn a_spool_of_two_processes_loses_no_record_and_delivers_none_twice() {
     let directory = Directory::new();
@@ -347,7 +347,7 @@ fn a_spool_of_two_processes_loses_no_record_and_delivers_none_twice() {
     assert_eq!(successor.batch(9).unwrap(), None, "the predecessor delivers");
     let first = predecessor.batch(9).unwrap().unwrap();
     predecessor.accept(&first).unwrap();
-    // Both need further segments meanwhile.
+    // Both need further segments during that time.
     for number in 1..20 {
         predecessor.append(&line(number)).unwrap();
         successor.append(&line(100 + number)).unwrap();
@@ -369,7 +369,7 @@ fn a_spool_of_two_processes_loses_no_record_and_delivers_none_twice() {
     assert_eq!(successor.take_dropped(), 0);
 }
 
-/// Two upgrades in a row: the second process begins to deliver while the third one appends.
+/// Two consecutive upgrades: the second process starts to deliver while the third process appends.
 #[test]
 fn a_spool_of_three_processes_loses_no_record() {
     let directory = Directory::new();

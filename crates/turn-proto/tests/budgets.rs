@@ -191,7 +191,7 @@ fn requests_of_an_account_at_many_networks_leave_time_to_others() {
         client.allocate(&mut world);
     }
     let answered = answers_within_a_second(&mut world, &mut busy, 12_000);
-    // Four times as many as of one address.
+    // Four times the number of one address.
     assert!((4000..8000).contains(&answered), "{answered} of 12000");
     Client::at("198.51.100.8:1").as_bob().allocate(&mut world);
 }

@@ -40,7 +40,7 @@ impl ServerUrl {
     pub(crate) fn parse(text: &str) -> Result<Self, StoreError> {
         let (base, query) = text.split_once('?').unwrap_or((text, ""));
         let (scheme, rest) = base.split_once("://").unwrap_or(("", base));
-        // It may be the end of a password, whose beginning would be shown as the host.
+        // It may close a password, and a message would show the start of the password as the host.
         if !rest.starts_with('/') && query.contains('@') {
             return Err(StoreError::Database {
                 database: format!("{scheme}://"),

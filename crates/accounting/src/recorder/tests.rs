@@ -152,7 +152,7 @@ fn the_end_of_the_server_does_not_wait_for_ever_for_a_disk() {
 }
 
 /// An error while lost sessions are read must not leave them without an end for good.
-/// Two upgrades within a second: the first process has the ledger until the second has ended.
+/// Two upgrades within a second: the first process has the ledger while the second exits.
 #[test]
 fn ends_reach_a_ledger_that_the_predecessor_still_has() {
     let directory = Directory::new("predecessor");
