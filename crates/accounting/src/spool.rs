@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use atomic_file::{Access, Owner};
+use atomic_file::{Access, make_missing_directory};
 use serde::de::IgnoredAny;
 
 use crate::journal::{Journal, Rotation};
@@ -101,7 +101,7 @@ impl Spool {
     /// # Errors
     /// The directory cannot be read or written.
     pub fn open(directory: &Path, bytes_max: u64) -> io::Result<Self> {
-        make(directory)?;
+        make_missing_directory(directory, Access::PRIVATE_DIRECTORY)?;
         let turn = Turn::take(&directory.join(TURN))?;
         let newest = segments(directory)?.last().map_or(0, |segment| segment.number);
         // A new file, so that a record that a crash cut off stays the last of its own.
@@ -203,7 +203,7 @@ impl Spool {
                     // An operator has removed the file, or the directory.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {
                         if self.log.names.closed.is_empty() {
-                            make(&self.directory)?;
+                            make_missing_directory(&self.directory, Access::PRIVATE_DIRECTORY)?;
                             self.log.next_segment();
                         }
                         if self.log.names.closed.is_empty() {
@@ -335,14 +335,6 @@ impl Spool {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             Ok(()) | Err(_) => Ok(()),
         }
-    }
-}
-
-/// Creates the directory of a spool, unless the directory exists.
-fn make(directory: &Path) -> io::Result<()> {
-    match atomic_file::make_directory(directory, Access { mode: 0o700, owner: Owner::Process }) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        Ok(()) | Err(_) => Ok(()),
     }
 }
 

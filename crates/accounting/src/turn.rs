@@ -3,6 +3,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// Position of this process in the order of starts: a locked file with a number in the name. The
@@ -24,8 +25,11 @@ impl Turn {
     pub(crate) fn take(base: &Path) -> io::Result<Self> {
         let mut number = numbers(base)?.into_iter().max().map_or(1, |newest| newest + 1);
         loop {
-            let lock = atomic_file::open_private(&place(base, number))?;
+            let path = place(base, number);
+            let lock = atomic_file::open_private(&path)?;
             match lock.try_lock() {
+                // A later process may have removed the file before it was locked.
+                Ok(()) if !has_name(&lock, &path)? => {}
                 Ok(()) => {
                     return Ok(Self { base: base.into(), number, has_come: false, _lock: lock });
                 }
@@ -76,6 +80,16 @@ impl Drop for Turn {
     fn drop(&mut self) {
         // The successor removes a remaining file.
         let _ = fs::remove_file(place(&self.base, self.number));
+    }
+}
+
+/// Returns true if a path leads to the open file.
+fn has_name(file: &File, path: &Path) -> io::Result<bool> {
+    let file = file.metadata()?;
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+        Ok(named) => Ok((named.dev(), named.ino()) == (file.dev(), file.ino())),
     }
 }
 

@@ -2,10 +2,10 @@
 //! there is one; sockets for monitoring, for all that may enter their directory. The file mode sets
 //! it, and the kernel enforces it.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -177,13 +177,8 @@ impl SocketFile {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             Some(_) | None => Path::new("."),
         };
-        if !directory.exists() {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(directory)
-                .map_err(failed("create the directory", directory))?;
-        }
+        atomic_file::make_missing_directory(directory, atomic_file::Access::PRIVATE_DIRECTORY)
+            .map_err(failed("create the directory", directory))?;
         make_way(path, other)?;
 
         // Bound under another name, closed to others, and only then put in place: there is no

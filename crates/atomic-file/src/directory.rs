@@ -38,6 +38,9 @@ pub struct Access {
 impl Access {
     /// Mode 0600, for the user of the process.
     pub const PRIVATE: Self = Self { mode: MODE_NEW, owner: Owner::Process };
+
+    /// The same for a directory: mode 0700.
+    pub const PRIVATE_DIRECTORY: Self = Self { mode: MODE_PRIVATE, owner: Owner::Process };
 }
 
 /// Mode of a file until its owner is set.
@@ -166,6 +169,21 @@ pub fn make_directory(path: &Path, access: Access) -> io::Result<()> {
         fchmod(&made, Mode::from_raw_mode(access.mode))?;
     }
     Ok(())
+}
+
+/// Creates a directory as [`make_directory`] does, unless the directory exists.
+///
+/// # Errors
+/// A file has the name, or the system refuses.
+pub fn make_missing_directory(path: &Path, access: Access) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    match make_directory(path, access) {
+        // Another process was quicker.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        made => made,
+    }
 }
 
 fn chmod(file: &OwnedFd, mode: u32) -> Result<(), Errno> {

@@ -14,6 +14,6 @@ mod read;
 mod sweep;
 
 pub use append::{append_to, open_private, rewrite};
-pub use directory::{Access, Owner, make_directory};
+pub use directory::{Access, Owner, make_directory, make_missing_directory};
 pub use new_file::{NewFile, RenamedIn, create, replace};
 pub use read::{open, read, read_to_string};

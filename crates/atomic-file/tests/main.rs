@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use atomic_file::{
-    Access, NewFile, Owner, append_to, create, make_directory, read, replace, rewrite,
+    Access, NewFile, Owner, append_to, create, make_directory, make_missing_directory, read,
+    replace, rewrite,
 };
 
 /// Ids of the user and group `nobody`.
@@ -184,6 +185,7 @@ fn root_follows_no_link_of_another_user_on_the_way_to_a_file() {
         }
         let made = path.with_file_name("new").join("below");
         assert!(make_directory(&made, FOR_OTHER).is_err());
+        assert!(make_missing_directory(&made, FOR_OTHER).is_err());
     }
     assert_eq!(fs::read_to_string(&secret).unwrap(), "secret");
     assert_eq!(fs::metadata(&secret).unwrap().uid(), 0);
@@ -245,6 +247,10 @@ fn a_directory_is_made_for_its_user_and_those_above_it_for_all() {
     make_directory(&path, Access { mode: 0o750, owner: Owner::Process }).unwrap();
     assert_eq!((mode(&path), mode(&directory.file("a")) & 0o700), (0o750, 0o700));
     assert!(make_directory(&path, Access::PRIVATE).is_err());
+    make_missing_directory(&path, Access::PRIVATE_DIRECTORY).unwrap();
+    assert_eq!(mode(&path), 0o750, "it stays as it is");
+    fs::write(directory.file("file"), "").unwrap();
+    assert!(make_missing_directory(&directory.file("file"), Access::PRIVATE_DIRECTORY).is_err());
 }
 
 /// A log file that is a pipe without a reader would stop the start for ever.

@@ -1,8 +1,9 @@
 //! The file that sets the sysctls again at every start of the host.
 
-use std::fs;
 use std::io;
 use std::path::PathBuf;
+
+use atomic_file::Access;
 
 use crate::host::Host;
 use crate::setting::sysctl_path;
@@ -105,7 +106,8 @@ fn write(host: &Host, records: &[Record]) -> Result<PathBuf, PersistError> {
     let path = host.path(FILE);
     let io = |error| PersistError::Io { path: path.clone(), error };
     if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory).map_err(io)?;
+        let access = Access { mode: 0o755, ..Access::PRIVATE_DIRECTORY };
+        atomic_file::make_missing_directory(directory, access).map_err(io)?;
     }
     state::replace(&path, &text(records), 0o644).map_err(io)?;
     Ok(path)

@@ -1,8 +1,8 @@
 //! The values before: a file that is written before each change, and read to restore them.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use atomic_file::{Access, Owner};
@@ -104,7 +104,7 @@ impl State {
             return Err(StateError::Foreign { path: path.to_owned(), what });
         }
         let directory = directory(path);
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        let made = atomic_file::make_missing_directory(directory, Access::PRIVATE_DIRECTORY);
         made.map_err(|error| io("make the directory of", error))?;
         // The directory is locked: a lock file would stay behind, and could be somebody's link.
         let lock = File::open(directory).map_err(|error| io("lock", error))?;

@@ -2,9 +2,7 @@
 //! reload, into a directory of the server's own, where commands find the result and confinement
 //! lets the server read it.
 
-use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -85,7 +83,7 @@ impl CoturnConfig {
         self.refuse_unreadable(&imported)?;
         let written = || {
             let directory = data.join(DIRECTORY);
-            DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+            atomic_file::make_missing_directory(&directory, Access::PRIVATE_DIRECTORY)?;
             for (path, secret) in &imported.secrets {
                 put(Path::new(path), &format!("{secret}\n"))?;
             }

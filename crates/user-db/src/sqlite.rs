@@ -3,8 +3,8 @@
 //! WAL mode lets the server read while a command writes. The file is its owner's alone; so are the
 //! `-wal` and `-shm` files beside it, which SQLite gives the same permissions.
 
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use std::{fmt, io};
@@ -332,7 +332,8 @@ fn prepare_file(path: &Path) -> Result<FileId, StoreError> {
         }
     };
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(slip(directory))?;
+        let made = atomic_file::make_missing_directory(directory, Access::PRIVATE_DIRECTORY);
+        made.map_err(slip(directory))?;
     }
     create_missing(path).map_err(slip(path))?;
     let metadata = fs::metadata(path).map_err(slip(path))?;

@@ -3,9 +3,8 @@
 //! The hash is one round of SHA-256. A slow hash protects passwords, which can be guessed from it;
 //! a token is 256 random bits, which cannot, and each request would have to wait for a slow one.
 
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -211,9 +210,7 @@ impl TokenFile {
     fn lock(&self) -> Result<File, TokenError> {
         let directory = self.directory();
         let open = || {
-            if !directory.exists() {
-                DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-            }
+            atomic_file::make_missing_directory(directory, Access::PRIVATE_DIRECTORY)?;
             let file = File::open(directory)?;
             file.lock()?;
             Ok(file)

@@ -5,6 +5,7 @@ mod in_flight;
 #[cfg(test)]
 mod neighbours;
 mod slow_accounts;
+mod slow_networks;
 mod votes;
 
 use std::collections::BTreeSet;

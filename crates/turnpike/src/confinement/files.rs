@@ -1,11 +1,12 @@
 //! Files, by landlock: nothing is executed; readable and writable files are named at the start.
 
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::iter;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use atomic_file::Access;
 use control::ConfinementLayer;
 use landlock::{
     ABI, Access as _, AccessFs, BitFlags, PathBeneath, PathFd, RestrictionStatus, Ruleset,
@@ -171,10 +172,7 @@ impl Named {
 
 /// Makes a directory of the server's own, for its user alone.
 fn make(directory: &Path) -> Result<()> {
-    if directory.exists() {
-        return Ok(());
-    }
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    let made = atomic_file::make_missing_directory(directory, Access::PRIVATE_DIRECTORY);
     made.or_fail("cannot make a directory of the server's own").map_err(|failure| {
         failure.hint(format!(
             "{}: name a directory that belongs to you with --data, --socket, users.database or http.listen",

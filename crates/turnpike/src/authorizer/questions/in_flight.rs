@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use turn_proto::Applicant;
 
 use super::slow_accounts::{Response, SlowAccounts};
+use super::slow_networks::SlowNetworks;
 use super::votes::Votes;
 use crate::authorizer::kept::claimant;
 
@@ -69,6 +70,7 @@ pub(super) struct InFlight {
     overtaken: Tables,
     /// Accounts for which the service is slow.
     accounts: SlowAccounts,
+    networks: SlowNetworks,
     votes: Votes,
     /// Number of open questions that the service answers promptly.
     window: Window,
@@ -175,6 +177,7 @@ impl InFlight {
             open: Tables::new(OPEN_MAX),
             overtaken: Tables::new(OVERTAKEN_MAX),
             accounts: SlowAccounts::new(),
+            networks: SlowNetworks::default(),
             votes: Votes::new(),
             window: Window::new(OPEN_MAX as usize),
             prompt: BTreeMap::new(),
@@ -192,6 +195,9 @@ impl InFlight {
         mut pop: impl FnMut(Search, MayOpen<'_>) -> Option<T>,
     ) -> Option<T> {
         self.overtake(now);
+        let [prompt, slow] = [&self.prompt, &self.hanging]
+            .map(|questions| questions.values().map(|question| &question.applicant));
+        self.networks.count(prompt, slow, now);
         self.choose_by_share(now, &mut |may_open| pop(Search::Queue, may_open))
             .or_else(|| self.choose_in_realms(now, &mut |may_open| pop(Search::Realms, may_open)))
             .or_else(|| self.choose_probe(now, &mut pop))
@@ -294,13 +300,16 @@ impl InFlight {
     }
 
     /// Checks the shares of a client. A slow account has one question at a time, any other the
-    /// part of an account, overtaken ones included: the service may work on all of them.
+    /// part of an account, overtaken ones included: the service may work on all of them. So it may
+    /// for a network with slow questions.
     fn may_be_open(&self, applicant: &Applicant, now: Instant, supply: Supply) -> bool {
         let claimant = claimant(applicant);
         let held = self.open.held_by_account(&claimant) + self.overtaken.held_by_account(&claimant);
         if !self.accounts.has(applicant, now) {
             let of_account = (supply.capacity / ACCOUNT_SHARE).max(1);
-            return held < of_account && networks_have_share(&self.open.others, &claimant, supply);
+            return held < of_account
+                && !self.networks.is_full(applicant)
+                && networks_have_share(&self.open.others, &claimant, supply);
         }
         let supply = part_for_slow(supply, self.slow_held(), SLOW_SHARE);
         held == 0
@@ -377,6 +386,9 @@ impl InFlight {
         let has_vote = self.votes.take(&applicant, now, self.window.round());
         let response = Response { number, took: time, has_vote };
         let is_slow = self.accounts.answered(&applicant, response, now);
+        if !is_slow {
+            self.networks.note_quick(&applicant, now);
+        }
         if is_slow && was_slow || !has_vote {
             self.window.note_one(number);
         } else {

@@ -7,16 +7,14 @@ use std::time::{Duration, Instant};
 use fair_share::QuestionNumber;
 use turn_proto::Applicant;
 
+use super::slow_networks::QUICK_FOR;
+
 /// Maximum number of slow accounts: some 300 KiB. The account that was added first is removed. With
 /// all questions open for a second each, that is after 16 s.
 const SLOW_ACCOUNTS_MAX: usize = 4096;
 
 /// Time for which an account is slow after its latest slow answer.
 const SLOW_FOR: Duration = Duration::from_secs(45);
-
-/// Time after the latest quick answer from which no account is slow: the service may have become
-/// slow for all.
-const QUICK_FOR: Duration = Duration::from_secs(10);
 
 /// Pause after an account's missed deadline, as a multiple of the deadline. A service that works
 /// for 30 s on a question whose connection was closed has two of them at the same time.

@@ -48,10 +48,9 @@ impl Owner {
 
     /// Makes the data directory, and checks that it belongs to the user.
     pub(super) fn prepare(self, data: &Path) -> Result<()> {
-        if !data.exists() {
-            let access = Access { mode: 0o700, owner: self.of_files() };
-            atomic_file::make_directory(data, access).or_fail("cannot make the data directory")?;
-        }
+        let access = Access { owner: self.of_files(), ..Access::PRIVATE_DIRECTORY };
+        let made = atomic_file::make_missing_directory(data, access);
+        made.or_fail("cannot make the data directory")?;
         let owner = fs::metadata(data).or_fail("cannot read the data directory")?.uid();
         if owner == self.user {
             return Ok(());

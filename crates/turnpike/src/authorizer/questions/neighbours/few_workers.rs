@@ -9,6 +9,11 @@ const QUICK: u32 = TICKS / 20;
 
 /// Outcomes of the others, including those that wait for half a second, after ten quiet seconds.
 fn next_to_slow_accounts(workers: usize, accounts: u32, takes: u32) -> Outcomes {
+    next_to_slow_questions(workers, accounts, 12, takes)
+}
+
+/// The same with a question of a slow account after each `every` ticks.
+fn next_to_slow_questions(workers: usize, accounts: u32, every: u32, takes: u32) -> Outcomes {
     let (questions, mut now) = (Questions::new(), Instant::now());
     // Number of the worker's ticks left; questions past their deadlines are known by number alone.
     let mut open: Vec<(Option<OpenQuestion>, Option<QuestionNumber>, Instant, u32)> = Vec::new();
@@ -33,9 +38,11 @@ fn next_to_slow_accounts(workers: usize, accounts: u32, takes: u32) -> Outcomes 
                 push(&questions, "r", format!("other {tick}"), [100 + high, low, 7, 1], now);
             refused(dropped, &mut outcomes);
         }
-        if tick >= 10 * TICKS && tick.is_multiple_of(12) {
-            let name = format!("slow {}", tick / 12 % accounts);
-            refused(push(&questions, "b", name, [60, 1, 2, 1], now), &mut outcomes);
+        if tick >= 10 * TICKS && tick.is_multiple_of(every) {
+            let number = tick / every % accounts;
+            let host = if accounts == u32::MAX { number % 150 } else { 1 } as u8;
+            let name = format!("slow {number}");
+            refused(push(&questions, "b", name, [60, 1, 2, host], now), &mut outcomes);
         }
         while let Some(next) = questions.take(now) {
             match next {
@@ -93,6 +100,18 @@ fn slow_accounts_of_one_realm_leave_workers_of_the_service_to_others() {
         for takes in [TICKS, 2 * TICKS, 29 * TICKS / 10] {
             let others = next_to_slow_accounts(workers, 20, takes);
             assert!(others.percent() >= least, "{workers} {takes}: {others:?}");
+        }
+    }
+}
+
+/// Each question is of another account of one network.
+#[test]
+fn slow_accounts_of_one_network_leave_workers_of_the_service_to_others() {
+    for workers in [32, 64] {
+        for every in [2, 4] {
+            let others = next_to_slow_questions(workers, u32::MAX, every, 3 * TICKS / 2);
+            let [percent, soon] = [others.percent(), others.percent_soon()];
+            assert!(percent >= 99 && soon >= 95, "{workers} {every}: {others:?}");
         }
     }
 }
