@@ -1,5 +1,6 @@
 //! The file that sets the sysctls again at every start of the host.
 
+use std::fs;
 use std::io;
 use std::path::PathBuf;
 
