@@ -1,10 +1,10 @@
 //! Existing files, possibly of another user: logs, and files in directories that are closed to the
 //! process.
 
-use std::fs::{File, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -14,10 +14,10 @@ use crate::directory::{Access, Directory};
 /// Opens a file for appending, or creates a file with this mode and owner.
 ///
 /// A directory is trusted if only root or the process's user may write to the directory. In a
-/// trusted directory symbolic links are followed, devices and pipes with a reader are accepted, and
-/// an existing file gets the owner. In other directories an existing file must be regular, must
-/// have a single name, and keeps the previous owner: another user may have linked a foreign file
-/// there. The call waits for no reader of a pipe.
+/// trusted directory symbolic links are followed, also to a new file, devices and pipes with a
+/// reader are accepted, and an existing file gets the owner. In other directories an existing file
+/// must be regular, must have a single name, and keeps the previous owner: another user may have
+/// linked a foreign file there. The call waits for no reader of a pipe.
 ///
 /// # Errors
 /// The system refuses, or no process reads the pipe of this name, or an untrusted directory has a
@@ -46,7 +46,13 @@ pub fn append_to(path: &Path, access: Access) -> io::Result<File> {
         }
         Ok((_, file)) if is_trusted => blocking(file),
         Err(error) if is_errno(&error, Errno::LOOP) && is_trusted => {
-            directory.follow(APPEND).map_err(name_unread_pipe).and_then(blocking)
+            match directory.follow(APPEND) {
+                // Rotation has renamed the file behind the link, or there was none.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    append_to(&target(path)?, access)
+                }
+                followed => followed.map_err(name_unread_pipe).and_then(blocking),
+            }
         }
         Err(error) if is_trusted => Err(name_unread_pipe(error)),
         Err(error) if is_errno(&error, Errno::LOOP) => Err(foreign("it is a symbolic link")),
@@ -81,6 +87,12 @@ pub fn open_private(path: &Path) -> io::Result<File> {
         refuse_names(&metadata)?;
     }
     Ok(file)
+}
+
+/// The target of a symbolic link, which may itself be a link.
+fn target(link: &Path) -> io::Result<PathBuf> {
+    let target = fs::read_link(link)?;
+    Ok(link.parent().map_or_else(|| target.clone(), |directory| directory.join(&target)))
 }
 
 /// Makes writes wait for space again: only the opening does not wait.

@@ -211,6 +211,11 @@ fn a_log_in_a_directory_of_root_may_be_a_link_or_a_device() {
     symlink(&other, &log).unwrap();
     append_to(&log, FOR_OTHER).unwrap().write_all(b"two\n").unwrap();
     assert_eq!(fs::read_to_string(&other).unwrap(), "one\ntwo\n");
+    // Rotation by another program.
+    fs::rename(&other, directory.file("other.1")).unwrap();
+    append_to(&log, FOR_OTHER).unwrap().write_all(b"three\n").unwrap();
+    assert_eq!(fs::read_to_string(&other).unwrap(), "three\n");
+    assert_eq!(fs::read_link(&log).unwrap(), other);
     append_to(Path::new("/dev/null"), Access::PRIVATE).unwrap().write_all(b"gone").unwrap();
 }
 
