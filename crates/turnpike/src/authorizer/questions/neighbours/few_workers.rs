@@ -104,6 +104,16 @@ fn slow_accounts_of_one_realm_leave_workers_of_the_service_to_others() {
     }
 }
 
+/// All questions of a moment, about an account of which nothing is known yet.
+#[test]
+fn a_new_account_leaves_workers_of_the_service_to_others() {
+    for takes in [TICKS, 2 * TICKS, 29 * TICKS / 10] {
+        let others = next_to_slow_questions(4, 1, 1, takes);
+        let [percent, soon] = [others.percent(), others.percent_soon()];
+        assert!(percent >= 99 && soon >= 90, "{takes}: {others:?}");
+    }
+}
+
 /// Each question is of another account of one network.
 #[test]
 fn slow_accounts_of_one_network_leave_workers_of_the_service_to_others() {
