@@ -10,6 +10,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::directory::{Access, Directory};
+use crate::path::LINKS_MAX;
 
 /// Opens a file for appending, or creates a file with this mode and owner.
 ///
@@ -23,6 +24,11 @@ use crate::directory::{Access, Directory};
 /// The system refuses, or no process reads the pipe of this name, or an untrusted directory has a
 /// link or a special file of this name.
 pub fn append_to(path: &Path, access: Access) -> io::Result<File> {
+    append_through(path, access, LINKS_MAX)
+}
+
+/// The same through so many symbolic links.
+fn append_through(path: &Path, access: Access, links: u32) -> io::Result<File> {
     const APPEND: OFlags = OFlags::WRONLY.union(OFlags::APPEND);
     let directory = Directory::of(path)?;
     match directory.create(&directory.name, access, APPEND) {
@@ -46,13 +52,13 @@ pub fn append_to(path: &Path, access: Access) -> io::Result<File> {
         }
         Ok((_, file)) if is_trusted => blocking(file),
         Err(error) if is_errno(&error, Errno::LOOP) && is_trusted => {
-            match directory.follow(APPEND) {
-                // Rotation has renamed the file behind the link, or there was none.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    append_to(&target(path)?, access)
-                }
-                followed => followed.map_err(name_unread_pipe).and_then(blocking),
+            // The links of the kernel, such as /proc/self/fd/1, have targets without a name.
+            if directory.is_of_kernel()? {
+                return directory.follow(APPEND).map_err(name_unread_pipe).and_then(blocking);
             }
+            // The target may be in a directory of another user, and a link of that user.
+            let links = links.checked_sub(1).ok_or(Errno::LOOP)?;
+            append_through(&target(path)?, access, links)
         }
         Err(error) if is_trusted => Err(name_unread_pipe(error)),
         Err(error) if is_errno(&error, Errno::LOOP) => Err(foreign("it is a symbolic link")),
@@ -89,7 +95,7 @@ pub fn open_private(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The target of a symbolic link, which may itself be a link.
+/// The target of a symbolic link.
 fn target(link: &Path) -> io::Result<PathBuf> {
     let target = fs::read_link(link)?;
     Ok(link.parent().map_or_else(|| target.clone(), |directory| directory.join(&target)))

@@ -6,7 +6,10 @@ use std::io;
 use std::path::Path;
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{Gid, Mode, OFlags, RawMode, Stat, Uid, fchmod, fchown, fstat, mkdirat, openat};
+use rustix::fs::{
+    Gid, Mode, OFlags, PROC_SUPER_MAGIC, RawMode, Stat, Uid, fchmod, fchown, fstat, fstatfs,
+    mkdirat, openat,
+};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -104,6 +107,11 @@ impl Directory {
     /// Returns true if only root or the user of the process can create names in the directory.
     pub(crate) fn is_trusted(&self) -> io::Result<bool> {
         is_trusted(&self.fd)
+    }
+
+    /// Returns true for a directory of `/proc`.
+    pub(crate) fn is_of_kernel(&self) -> io::Result<bool> {
+        Ok(fstatfs(&self.fd)?.f_type == PROC_SUPER_MAGIC)
     }
 
     /// Sets the owner of a file.

@@ -15,7 +15,7 @@ use rustix::process::geteuid;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Maximum number of symbolic links on the way, as in the kernel.
-const LINKS_MAX: u32 = 40;
+pub(crate) const LINKS_MAX: u32 = 40;
 
 const PATH: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 

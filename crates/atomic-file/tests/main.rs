@@ -192,6 +192,28 @@ fn root_follows_no_link_of_another_user_on_the_way_to_a_file() {
     assert_eq!(own.names(), ["logs", "turn.log"]);
 }
 
+/// A link of root's leads to a directory of another user, who has a link there.
+#[test]
+fn root_follows_no_link_of_another_user_behind_a_link_of_its_own() {
+    let Some(directory) = Directory::of_other() else { return };
+    let own = Directory::new();
+    let [secret, log] = ["secret", "turn.log"].map(|name| own.file(name));
+    fs::write(&secret, "secret").unwrap();
+    let foreign = directory.file("turn.log");
+    symlink(&foreign, &log).unwrap();
+    symlink(&secret, &foreign).unwrap();
+    let refused = append_to(&log, FOR_OTHER).unwrap_err();
+    assert!(refused.to_string().contains("it is a symbolic link"), "{refused}");
+    assert_eq!(fs::read_to_string(&secret).unwrap(), "secret");
+    fs::remove_file(&foreign).unwrap();
+    append_to(&log, FOR_OTHER).unwrap();
+    assert_eq!(fs::metadata(&foreign).unwrap().uid(), OTHER);
+    // Links in a circle.
+    fs::remove_file(&log).unwrap();
+    symlink(&log, &log).unwrap();
+    assert!(append_to(&log, FOR_OTHER).is_err());
+}
+
 /// `/proc/self` is a link, and so are the open files in it.
 #[test]
 fn root_follows_links_in_directories_of_root() {

@@ -54,9 +54,18 @@ pub const LOGGED_IN: Levels =
 /// Levels of budgets that bound the attempts of each user. Realms do not compete for them.
 pub const USERS: Levels = Levels { realm: None, ..LOGGED_IN };
 
-/// Levels of a budget of the processor's time, of which an account at many addresses must not get
-/// most.
-pub const PROCESSOR_USERS: Levels = Levels { account: Some(4), ..USERS };
+/// Levels of a budget of the processor's time in thirty-seconds, of which no account, provider or
+/// realm gets more than half.
+pub const PROCESSOR_USERS: Levels = Levels {
+    prefixes: &[
+        PrefixLevel { v4: Some(32), v6: 64, weight: 1 },
+        PrefixLevel { v4: None, v6: 56, weight: 4 },
+        PrefixLevel { v4: Some(24), v6: 48, weight: 8 },
+        PrefixLevel { v4: Some(16), v6: 32, weight: 16 },
+    ],
+    account: Some(4),
+    realm: Some(16),
+};
 
 /// Levels of the networks that forged source addresses may make the server send to.
 ///

@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 
 use fair_share::Claimant;
 use stun_wire::{AttributeType, Message, Method, UserName, value};
-use turn_types::{FiveTuple, Instant, Now, Prefix};
+use turn_types::{ClientAddr, FiveTuple, Instant, Now, Prefix};
 
 use super::state::State;
 use crate::auth::{self, AuthStep};
@@ -48,6 +48,12 @@ fn known_grant<'a>(
     (!grant.is_anonymous()).then_some(grant)
 }
 
+/// The client as it is counted in the budget of time. The only realm has all of it.
+fn time_claimant<'a>(policy: &Policy, grant: &'a Grant, client: ClientAddr) -> Claimant<'a> {
+    let claimant = grant.claimant(client);
+    if policy.realms.is_empty() { claimant.within_realm() } else { claimant }
+}
+
 impl State {
     /// Handles a new request.
     pub(super) fn handle_request(
@@ -78,7 +84,7 @@ impl State {
         let Self { allocations, expected, budgets, .. } = self;
         let known = known_grant(allocations, expected, slot, &path.five_tuple, now.instant);
         let claimant = match known {
-            Some(grant) => grant.claimant(client),
+            Some(grant) => time_claimant(policy, grant, client),
             None => Claimant::at(client.0.ip()),
         };
         if !budgets.may_request(source, &claimant) {
@@ -147,7 +153,13 @@ impl State {
                     .of_account(Some(Arc::clone(&grant.account)));
                 let source = Source::of(request);
                 if responder.has_integrity() {
-                    let claimant = grant.claimant(request.path.five_tuple.client);
+                    let client = request.path.five_tuple.client;
+                    let claimant = time_claimant(request.policy, &grant, client);
+                    // The account of a client without an allocation is known from here on.
+                    if !self.budgets.may_request(source, &claimant) {
+                        self.report_spent(request, Budget::Requests);
+                        return Verdict::Drop(DropReason::RequestBudget);
+                    }
                     let bytes = request.message.bytes().len();
                     self.budgets.charge_request(source, &claimant, bytes);
                 } else if let Err(spent) = self.charge(request, source) {

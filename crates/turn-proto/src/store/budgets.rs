@@ -51,12 +51,14 @@ const REQUEST_TIME: Duration = Duration::from_micros(15);
 const REQUEST_BYTE_TIME: Duration = Duration::from_nanos(40);
 
 /// Part of a worker's time for the requests of one address, as a divisor: 1,600 small requests per
-/// second, those of a thousand new calls. An account has an eighth of the time: all clients of an
-/// application may be one.
+/// second, those of a thousand new calls. An account has an eighth of the time, as all clients of
+/// an application may be one; a `/24` has a quarter, a provider's network and one of several realms
+/// half.
 const REQUEST_SHARE: u32 = 32;
 
-/// Burst of that share: a site whose clients all return after an outage.
-const REQUEST_BURST: Duration = Duration::from_secs(2);
+/// Burst of that share: a site whose clients all return after an outage. A realm delays others by a
+/// quarter of a second with it.
+const REQUEST_BURST: Duration = Duration::from_millis(500);
 
 /// The source of an unauthenticated request, and the rate that bounds its responses.
 #[derive(Clone, Copy, Debug)]
@@ -284,6 +286,45 @@ mod tests {
         assert_eq!([taken(Duration::ZERO), taken(SECOND)], [burst, burst]);
         let tenth = taken(SECOND + SECOND / 10);
         assert!((4900..=4916).contains(&tenth), "{tenth}");
+    }
+
+    /// Requests of so many clients at the same time, each with an account: `client` returns the
+    /// address and realm.
+    fn time_used(client: impl Fn(u32) -> ([u8; 4], &'static str)) -> Duration {
+        let mut budgets = Budgets::new(&mut Random::new([1; 32]));
+        let source = Source {
+            rate: UnauthenticatedBudget { per_second: 400 },
+            now: Instant::ZERO + SECOND,
+            ip: [198, 51, 100, 1].into(),
+            address: SourceAddress::Proved,
+        };
+        let mut used = Duration::ZERO;
+        for number in 0..100_000 {
+            let (address, realm) = client(number % 1000);
+            let account = std::format!("{}", number % 1000);
+            let claimant = Claimant::at(address.into()).with_account(realm, &account);
+            if budgets.may_request(source, &claimant) {
+                budgets.charge_request(source, &claimant, 0);
+                used += REQUEST_TIME;
+            }
+        }
+        used
+    }
+
+    #[test]
+    fn a_realm_or_a_network_gets_a_part_of_the_burst() {
+        let many = |number: u32| {
+            let [_, _, high, low] = (number * 64).to_be_bytes();
+            [high, low, 2, 1]
+        };
+        assert_eq!(time_used(|number| (many(number), "a")).as_millis(), 250, "a realm");
+        let of_provider = |number: u32| {
+            let [_, _, high, low] = number.to_be_bytes();
+            ([60, 1, high * 64 + low / 4, low], ["a", "b", "c", "d"][number as usize % 4])
+        };
+        assert_eq!(time_used(of_provider).as_millis(), 250, "a /16");
+        let of_network = |number: u32| ([60, 1, 1, number.to_be_bytes()[3]], "a");
+        assert_eq!(time_used(of_network).as_millis(), 125, "a /24");
     }
 
     #[test]

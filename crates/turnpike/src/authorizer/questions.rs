@@ -4,6 +4,7 @@
 mod in_flight;
 #[cfg(test)]
 mod neighbours;
+mod quick_accounts;
 mod slow_accounts;
 mod slow_networks;
 mod votes;

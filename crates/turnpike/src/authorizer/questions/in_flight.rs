@@ -308,7 +308,7 @@ impl InFlight {
         if !self.accounts.has(applicant, now) {
             let of_account = (supply.capacity / ACCOUNT_SHARE).max(1);
             return held < of_account
-                && !self.networks.is_full(applicant)
+                && (self.accounts.is_quick(applicant) || !self.networks.is_full(applicant))
                 && networks_have_share(&self.open.others, &claimant, supply);
         }
         let supply = part_for_slow(supply, self.slow_held(), SLOW_SHARE);

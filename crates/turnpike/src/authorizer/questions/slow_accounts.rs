@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use fair_share::QuestionNumber;
 use turn_proto::Applicant;
 
+use super::quick_accounts::QuickAccounts;
 use super::slow_networks::QUICK_FOR;
 
 /// Maximum number of slow accounts: some 300 KiB. The account that was added first is removed. With
@@ -41,6 +42,7 @@ pub(super) struct SlowAccounts {
     accounts: HashMap<u64, SlowAccount>,
     /// Their keys, the first added first.
     order: VecDeque<u64>,
+    quick_accounts: QuickAccounts,
     /// Quarter of response times that is below; `None` before the first response.
     quick: Option<Duration>,
     /// The latest question with a quick answer.
@@ -73,6 +75,7 @@ impl SlowAccounts {
         Self {
             accounts: HashMap::new(),
             order: VecDeque::new(),
+            quick_accounts: QuickAccounts::default(),
             quick: None,
             quickest: None,
             quickest_at: None,
@@ -97,6 +100,11 @@ impl SlowAccounts {
         account.is_some_and(|account| now < account.until && self.is_slow(account.took))
     }
 
+    /// Returns true if the latest response to an account was quick.
+    pub(super) fn is_quick(&self, applicant: &Applicant) -> bool {
+        self.quick_accounts.has(self.key(applicant))
+    }
+
     /// Notes a response. Returns true if it is slow.
     pub(super) fn answered(
         &mut self,
@@ -116,6 +124,7 @@ impl SlowAccounts {
                 account.next = None;
             }
         } else {
+            self.quick_accounts.add(self.key(applicant));
             self.quickest = self.quickest.max(Some(number));
             self.quickest_at = Some(now);
         }
@@ -176,6 +185,7 @@ impl SlowAccounts {
             }
         }
         let (key, until) = (self.key(applicant), now + SLOW_FOR);
+        self.quick_accounts.remove(key);
         if let Some(account) = self.accounts.get_mut(&key) {
             (account.took, account.until) = (took, until);
             return;

@@ -1,26 +1,26 @@
 //! Networks with many slow questions. An attacker with a new account for each question is known by
 //! the network.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use turn_proto::Applicant;
-use turn_types::Prefix;
+use turn_types::{Prefix, Realm};
 
-/// Maximum number of questions in flight of one network with a slow question, while the service
-/// answers clients of other networks quickly. Clients behind the address of an attacker share them:
-/// stopping these clients takes five accounts per second for which the service hangs.
-pub(super) const SLOW_NETWORK_MAX: usize = 16;
+/// Maximum number of questions in flight of one network and realm with a slow question, while the
+/// service answers clients of other networks quickly. New accounts behind the address of an
+/// attacker share them: stopping these takes three accounts per second for which the service hangs.
+pub(super) const SLOW_NETWORK_MAX: usize = 8;
 
 /// Time after the latest quick answer from which no account or network is slow: the service may
 /// have become slow for all.
 pub(super) const QUICK_FOR: Duration = Duration::from_secs(10);
 
-/// Networks (`/24`, `/48` of IPv6) with [`SLOW_NETWORK_MAX`] questions in flight, slow ones among
+/// Networks (`/24`, `/48` of IPv6), each with a realm, with [`SLOW_NETWORK_MAX`] questions in flight, slow ones among
 /// them.
 #[derive(Debug, Default)]
 pub(super) struct SlowNetworks {
-    full: Vec<Prefix>,
+    full: Vec<(Prefix, Realm)>,
     /// Network and time of the latest quick answer, and of the latest in another network.
     quick: [Option<(Prefix, Instant)>; 2],
 }
@@ -47,24 +47,26 @@ impl SlowNetworks {
         if slow.len() == 0 || prompt.len() + slow.len() < SLOW_NETWORK_MAX {
             return;
         }
-        let mut counts = HashMap::new();
-        slow.for_each(|applicant| *counts.entry(network(applicant)).or_insert(0) += 1);
+        let mut counts = BTreeMap::new();
+        let key = |applicant: &'a Applicant| (network(applicant), &applicant.realm);
+        slow.for_each(|applicant| *counts.entry(key(applicant)).or_insert(0) += 1);
         for applicant in prompt {
-            counts.entry(network(applicant)).and_modify(|count| *count += 1);
+            counts.entry(key(applicant)).and_modify(|count| *count += 1);
         }
         let full = counts.into_iter().filter(|(_, count)| *count >= SLOW_NETWORK_MAX);
-        self.full = full.map(|(network, _)| network).collect();
+        self.full = full.map(|((network, realm), _)| (network, realm.clone())).collect();
         let Self { full, quick } = self;
-        full.retain(|full| {
+        full.retain(|(full, _)| {
             quick.iter().flatten().any(|(network, at)| {
                 network != full && now.saturating_duration_since(*at) < QUICK_FOR
             })
         });
     }
 
-    /// Returns true if the network of a client has no further question.
+    /// Returns true if the network of a client has no further question of a new account.
     pub(super) fn is_full(&self, applicant: &Applicant) -> bool {
-        !self.full.is_empty() && self.full.contains(&network(applicant))
+        let network = network(applicant);
+        self.full.iter().any(|(full, realm)| *full == network && *realm == applicant.realm)
     }
 }
 
@@ -99,6 +101,9 @@ mod tests {
         networks.note_quick(&other, now);
         assert_eq!(count(&mut networks, SLOW_NETWORK_MAX - 2, 1, now), [false; 2]);
         assert_eq!(count(&mut networks, SLOW_NETWORK_MAX - 1, 1, now), [true, false]);
+        let mut other_realm = neighbour.clone();
+        other_realm.realm = "other".into();
+        assert!(!networks.is_full(&other_realm));
         assert_eq!(count(&mut networks, 99, 0, now), [false; 2], "none is slow");
         networks.note_quick(&neighbour, now);
         assert_eq!(count(&mut networks, 0, SLOW_NETWORK_MAX, now), [true, false]);
