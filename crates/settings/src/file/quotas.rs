@@ -67,8 +67,9 @@ section! {
         /// All networks of possibly forged addresses together get at most 49,152 responses per
         /// second and worker (`all_networks_budget`), so that a flood from thousands of networks
         /// does not delay calls. Authenticated requests are limited for each address to a
-        /// thirty-second of a worker's time, some 1,600 per second (`request_budget`). With 0 both
-        /// are unlimited too.
+        /// thirty-second of a worker's time, some 1,600 per second, for each account to an eighth,
+        /// for each /24 to a quarter, for each /16 and each of several realms to half
+        /// (`request_budget`). With 0 both are unlimited too.
         live unauthenticated_responses_per_second: Count<0, 1_000_000> = Count::new(2000);
     }
 }

@@ -154,7 +154,8 @@ turn_types::labels! {
         /// Too many verifications have failed for the client's address: nothing is verified for
         /// now, but for clients that have an allocation.
         VerificationBudget => "verification_budget",
-        /// The client's address or account used up its part of the worker's time for requests.
+        /// The client's address, network, account or realm used up its part of the worker's time
+        /// for requests.
         RequestBudget => "request_budget",
         /// Too many requests wait for an answer from outside.
         TooManyPending => "too_many_pending",

@@ -16,8 +16,8 @@ pub(super) const SLOW_NETWORK_MAX: usize = 8;
 /// have become slow for all.
 pub(super) const QUICK_FOR: Duration = Duration::from_secs(10);
 
-/// Networks (`/24`, `/48` of IPv6), each with a realm, with [`SLOW_NETWORK_MAX`] questions in flight, slow ones among
-/// them.
+/// Networks (`/24`, `/48` of IPv6), each with a realm, with [`SLOW_NETWORK_MAX`] questions in
+/// flight, slow ones among them.
 #[derive(Debug, Default)]
 pub(super) struct SlowNetworks {
     full: Vec<(Prefix, Realm)>,
