@@ -28,12 +28,11 @@ impl Turn {
             let path = place(base, number);
             let lock = atomic_file::open_private(&path)?;
             match lock.try_lock() {
-                // A later process may have removed the file before it was locked.
-                Ok(()) if !has_name(&lock, &path)? => {}
-                Ok(()) => {
+                Ok(()) if has_name(&lock, &path)? => {
                     return Ok(Self { base: base.into(), number, has_come: false, _lock: lock });
                 }
-                Err(TryLockError::WouldBlock) => number += 1,
+                // A later process may have removed the file before the lock, and precedes then.
+                Ok(()) | Err(TryLockError::WouldBlock) => number += 1,
                 Err(TryLockError::Error(error)) => return Err(error),
             }
         }

@@ -183,10 +183,15 @@ fn requests_of_one_client_leave_time_to_others() {
     busy[0].refresh(&mut world, None).success();
 }
 
+/// Clients of one account, each in another `/16`.
+fn clients_of_networks(count: u8) -> Vec<Client> {
+    (1..=count).map(|net| Client::at(&format!("100.{net}.3.7:1"))).collect()
+}
+
 #[test]
 fn requests_of_an_account_at_many_networks_leave_time_to_others() {
     let mut world = granting(2000);
-    let mut busy: Vec<_> = (1..=20).map(|net| Client::at(&format!("100.{net}.3.7:1"))).collect();
+    let mut busy = clients_of_networks(20);
     for client in &mut busy {
         client.allocate(&mut world);
     }
@@ -200,7 +205,7 @@ fn requests_of_an_account_at_many_networks_leave_time_to_others() {
 #[test]
 fn refused_requests_of_an_account_at_many_networks_leave_time_to_others() {
     let mut world = granting(2000);
-    let mut busy: Vec<_> = (1..=200).map(|net| Client::at(&format!("100.{net}.3.7:1"))).collect();
+    let mut busy = clients_of_networks(200);
     for client in &mut busy {
         client.log_in(&mut world);
     }

@@ -151,7 +151,6 @@ fn the_end_of_the_server_does_not_wait_for_ever_for_a_disk() {
     drop(release);
 }
 
-/// An error while lost sessions are read must not leave them without an end for good.
 /// Two upgrades within a second: the first process has the ledger while the second exits.
 #[test]
 fn ends_reach_a_ledger_that_the_predecessor_still_has() {
@@ -192,6 +191,7 @@ fn processes_get_the_ledger_in_the_order_of_their_starts() {
     assert_eq!(names.count(), 2, "the ledger and its lock");
 }
 
+/// An error while lost sessions are read must not leave them without an end for good.
 #[test]
 fn lost_sessions_get_their_ends_after_an_error_of_the_disk() {
     let directory = Directory::new("unreadable");

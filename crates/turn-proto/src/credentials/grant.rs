@@ -8,8 +8,8 @@ use state_format::{fields, variants};
 use stun_wire::{IntegrityKey, IntegrityKind, UserName};
 use turn_types::{ClientAddr, Realm, Secret, UnixSeconds};
 
-use crate::policy::GrantLimits;
 use crate::policy::revoked::Revoked;
+use crate::policy::{GrantLimits, Policy};
 
 /// The long-term keys of a user (RFC 8489 §9.2.2). The password itself is never kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +116,12 @@ impl Grant {
     /// The client of the grant as it is counted in bounded tables and budgets.
     pub(crate) fn claimant(&self, client: ClientAddr) -> Claimant<'_> {
         Claimant::at(client.ip()).with_account(&self.realm, &self.account)
+    }
+
+    /// The same where realms compete: the only realm of a server is not counted.
+    pub(crate) fn competing_claimant(&self, policy: &Policy, client: ClientAddr) -> Claimant<'_> {
+        let claimant = self.claimant(client);
+        if policy.realms.is_empty() { claimant.within_realm() } else { claimant }
     }
 
     /// Returns the name that the credential was made for.

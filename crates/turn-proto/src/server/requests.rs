@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 
 use fair_share::Claimant;
 use stun_wire::{AttributeType, Message, Method, UserName, value};
-use turn_types::{ClientAddr, FiveTuple, Instant, Now, Prefix};
+use turn_types::{FiveTuple, Instant, Now, Prefix};
 
 use super::state::State;
 use crate::auth::{self, AuthStep};
@@ -48,12 +48,6 @@ fn known_grant<'a>(
     (!grant.is_anonymous()).then_some(grant)
 }
 
-/// The client as it is counted in the budget of time. The only realm has all of it.
-fn time_claimant<'a>(policy: &Policy, grant: &'a Grant, client: ClientAddr) -> Claimant<'a> {
-    let claimant = grant.claimant(client);
-    if policy.realms.is_empty() { claimant.within_realm() } else { claimant }
-}
-
 impl State {
     /// Handles a new request.
     pub(super) fn handle_request(
@@ -84,7 +78,7 @@ impl State {
         let Self { allocations, expected, budgets, .. } = self;
         let known = known_grant(allocations, expected, slot, &path.five_tuple, now.instant);
         let claimant = match known {
-            Some(grant) => time_claimant(policy, grant, client),
+            Some(grant) => grant.competing_claimant(policy, client),
             None => Claimant::at(client.0.ip()),
         };
         if !budgets.may_request(source, &claimant) {
@@ -154,7 +148,7 @@ impl State {
                 let source = Source::of(request);
                 if responder.has_integrity() {
                     let client = request.path.five_tuple.client;
-                    let claimant = time_claimant(request.policy, &grant, client);
+                    let claimant = grant.competing_claimant(request.policy, client);
                     // The account of a client without an allocation is known from here on.
                     if !self.budgets.may_request(source, &claimant) {
                         self.report_spent(request, Budget::Requests);

@@ -23,7 +23,7 @@ impl Server {
     pub fn claimant(&self, id: AllocationId) -> Option<Claimant<'_>> {
         let allocations = &self.state.allocations;
         let allocation = allocations.get(allocations.of_id(id)?);
-        let claimant = allocation.grant.claimant(allocation.path.five_tuple.client);
-        Some(if self.policy.realms.is_empty() { claimant.within_realm() } else { claimant })
+        let client = allocation.path.five_tuple.client;
+        Some(allocation.grant.competing_claimant(&self.policy, client))
     }
 }

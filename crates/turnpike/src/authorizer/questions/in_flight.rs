@@ -300,8 +300,8 @@ impl InFlight {
     }
 
     /// Checks the shares of a client. A slow account has one question at a time, any other the
-    /// part of an account, overtaken ones included: the service may work on all of them. So it may
-    /// for a network with slow questions.
+    /// part of an account, overtaken ones included: the service may work on all of them. A new
+    /// account waits while its network has many slow questions.
     fn may_be_open(&self, applicant: &Applicant, now: Instant, supply: Supply) -> bool {
         let claimant = claimant(applicant);
         let held = self.open.held_by_account(&claimant) + self.overtaken.held_by_account(&claimant);
