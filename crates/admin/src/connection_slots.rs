@@ -3,7 +3,8 @@
 //! Connections from this host (Unix sockets, loopback) have separate slots: no sender can block
 //! the health checks of the host. Networks share the other slots. When all are taken, the network
 //! with most connections loses a connection without a token; while few are without a token, the
-//! holder of a token with most connections loses one.
+//! holder of a token with most connections loses one. Loopback is one network: its oldest
+//! connection makes room.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -27,8 +28,9 @@ const WITHOUT_TOKEN: u32 = 8;
 /// Slots of one listener.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlots {
-    /// Slots of connections of this host.
-    this_host: Arc<Semaphore>,
+    /// Slots of Unix sockets.
+    unix: Arc<Semaphore>,
+    loopback: Mutex<NetworkSlots>,
     network: Mutex<NetworkSlots>,
     closed: Mutex<Closed>,
     /// Closed when connections are served no more: another process has the listener.
@@ -43,7 +45,7 @@ struct Closed {
     line_at: Option<Instant>,
 }
 
-/// Slots of connections over the network, the oldest first.
+/// Slots of connections over TCP, the oldest first.
 #[derive(Debug)]
 struct NetworkSlots {
     connections: Vec<NetworkConnection>,
@@ -70,40 +72,46 @@ pub(crate) struct ConnectionSlot {
 
 /// The part of a slot that is given back when it is dropped.
 pub(crate) struct SlotGuard {
-    _this_host: Option<OwnedSemaphorePermit>,
-    network: Option<(Arc<ConnectionSlots>, u64)>,
+    _unix: Option<OwnedSemaphorePermit>,
+    tcp: Option<TcpSlot>,
+}
+
+/// The place of a connection over TCP.
+struct TcpSlot {
+    slots: Arc<ConnectionSlots>,
+    is_loopback: bool,
+    number: u64,
 }
 
 /// The eviction of a connection, which may never come.
 pub(crate) type Evicted = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl ConnectionSlots {
-    /// Slots for as many connections of this host, and for as many over the network.
+    /// Slots for as many connections of Unix sockets, of loopback, and over the network.
     pub(crate) fn new(most: u32, served: watch::Receiver<()>) -> Arc<Self> {
-        let slots = Slots::new(&CLIENTS, most, system_hasher());
-        let network = NetworkSlots { connections: Vec::new(), slots, next_number: 0 };
-        let this_host = Arc::new(Semaphore::new(most as usize));
-        Arc::new(Self { this_host, network: Mutex::new(network), closed: Mutex::default(), served })
+        Arc::new(Self {
+            unix: Arc::new(Semaphore::new(most as usize)),
+            loopback: Mutex::new(NetworkSlots::new(most)),
+            network: Mutex::new(NetworkSlots::new(most)),
+            closed: Mutex::default(),
+            served,
+        })
     }
 
-    /// Waits for a slot of a connection of this host.
-    pub(crate) async fn of_this_host(&self) -> ConnectionSlot {
+    /// Waits for a slot of a Unix socket's connection.
+    pub(crate) async fn of_unix_socket(&self) -> ConnectionSlot {
         // The semaphore is never closed, so that there is always a permit to wait for.
-        self.held_by_this_host(Arc::clone(&self.this_host).acquire_owned().await.ok())
+        let unix = Arc::clone(&self.unix).acquire_owned().await.ok();
+        let slot = SlotGuard { _unix: unix, tcp: None };
+        ConnectionSlot { slot, evicted: Box::pin(pending()), served: self.served.clone() }
     }
 
     /// Takes a slot for a connection over TCP. `None`: all are taken, and none makes room.
-    pub(crate) fn of_network(
-        self: &Arc<Self>,
-        peer: &Peer,
-        source: IpAddr,
-    ) -> Option<ConnectionSlot> {
-        if source.to_canonical().is_loopback() {
-            let permit = Arc::clone(&self.this_host).try_acquire_owned().ok()?;
-            return Some(self.held_by_this_host(Some(permit)));
-        }
-        let (number, evicted) = self.network().add(peer, source)?;
-        let slot = SlotGuard { _this_host: None, network: Some((Arc::clone(self), number)) };
+    pub(crate) fn of_tcp(self: &Arc<Self>, peer: &Peer, source: IpAddr) -> Option<ConnectionSlot> {
+        let is_loopback = source.to_canonical().is_loopback();
+        let (number, evicted) = self.network(is_loopback).add(peer, source)?;
+        let tcp = TcpSlot { slots: Arc::clone(self), is_loopback, number };
+        let slot = SlotGuard { _unix: None, tcp: Some(tcp) };
         // Its sender lives as long as the slot is held.
         let evicted = Box::pin(async { drop(evicted.await) });
         Some(ConnectionSlot { slot, evicted, served: self.served.clone() })
@@ -122,18 +130,19 @@ impl ConnectionSlots {
         Some(std::mem::take(&mut closed.untold))
     }
 
-    fn held_by_this_host(&self, permit: Option<OwnedSemaphorePermit>) -> ConnectionSlot {
-        let slot = SlotGuard { _this_host: permit, network: None };
-        ConnectionSlot { slot, evicted: Box::pin(pending()), served: self.served.clone() }
-    }
-
-    fn network(&self) -> MutexGuard<'_, NetworkSlots> {
+    fn network(&self, is_loopback: bool) -> MutexGuard<'_, NetworkSlots> {
+        let slots = if is_loopback { &self.loopback } else { &self.network };
         // Nothing in it can be half done.
-        self.network.lock().unwrap_or_else(PoisonError::into_inner)
+        slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl NetworkSlots {
+    fn new(most: u32) -> Self {
+        let slots = Slots::new(&CLIENTS, most, system_hasher());
+        Self { connections: Vec::new(), slots, next_number: 0 }
+    }
+
     fn add(&mut self, peer: &Peer, source: IpAddr) -> Option<(u64, oneshot::Receiver<()>)> {
         let claimant = Claimant::at(source);
         if self.slots.held() >= self.slots.capacity() {
@@ -193,8 +202,8 @@ fn largest_holder(connections: &[NetworkConnection]) -> Option<&str> {
 
 impl Drop for SlotGuard {
     fn drop(&mut self) {
-        if let Some((slots, number)) = &self.network {
-            slots.network().remove(*number);
+        if let Some(TcpSlot { slots, is_loopback, number }) = &self.tcp {
+            slots.network(*is_loopback).remove(*number);
         }
     }
 }
@@ -213,7 +222,7 @@ mod tests {
 
     fn slot(slots: &Arc<ConnectionSlots>, source: &str) -> Option<ConnectionSlot> {
         let source: IpAddr = source.parse().unwrap();
-        slots.of_network(&Peer::tcp((source, 1).into(), false), source)
+        slots.of_tcp(&Peer::tcp((source, 1).into(), false), source)
     }
 
     fn is_evicted(slot: &mut ConnectionSlot) -> bool {
@@ -234,7 +243,7 @@ mod tests {
         );
         assert!(!is_evicted(&mut honest));
         drop((flood, honest));
-        let network = slots.network();
+        let network = slots.network(false);
         assert!(network.connections.is_empty() && network.slots.held() == 0);
     }
 
@@ -249,7 +258,7 @@ mod tests {
     /// A connection that has shown a token of this holder.
     fn known(slots: &Arc<ConnectionSlots>, source: &str, holder: &str) -> Option<ConnectionSlot> {
         let slot = slot(slots, source)?;
-        slots.network().connections.last().unwrap().peer.make_known(holder);
+        slots.network(false).connections.last().unwrap().peer.make_known(holder);
         Some(slot)
     }
 
@@ -280,13 +289,16 @@ mod tests {
     fn this_host_has_places_of_its_own_and_so_has_who_has_shown_a_token() {
         let slots = slots();
         let mut known = slot(&slots, "192.0.2.1").unwrap();
-        slots.network().connections[0].peer.make_known("alice");
+        slots.network(false).connections[0].peer.make_known("alice");
         let flood: Vec<_> = (0..200).filter_map(|_| slot(&slots, "192.0.2.1")).collect();
         assert!(!is_evicted(&mut known));
-        let local: Vec<_> = (0..MOST).filter_map(|_| slot(&slots, "::1")).collect();
-        assert_eq!(local.len(), MOST as usize);
-        assert!(slot(&slots, "127.0.0.1").is_none());
-        drop((flood, local, known));
-        assert!(slot(&slots, "127.0.0.1").is_some());
+        // The newest of this host is served, such as the host's own health check.
+        let mut local: Vec<_> = (0..200).map(|_| slot(&slots, "::1").unwrap()).collect();
+        let mut check = slot(&slots, "127.0.0.1").unwrap();
+        let kept = local.iter_mut().map(is_evicted).filter(|is_evicted| !is_evicted).count();
+        assert_eq!(kept, MOST as usize - 1);
+        assert!(!is_evicted(&mut check) && !is_evicted(&mut known));
+        drop((flood, local, known, check));
+        assert_eq!(slots.network(true).slots.held(), 0);
     }
 }

@@ -81,8 +81,8 @@ pub mod limits {
     pub const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 
     /// Maximum number of connections from this host, and of connections over the network, at one
-    /// listener. A monitoring agent and a few people need a handful. Further connections from this
-    /// host wait in the socket's queue. Over the network, a connection without a token is closed.
+    /// listener. A monitoring agent and a few people need a handful. Further connections of a Unix
+    /// socket wait in its queue. Over TCP, a connection without a token is closed.
     pub const CONNECTIONS_MAX: u32 = 32;
 
     /// Time for a client to send the head of a request, also between requests.

@@ -66,9 +66,9 @@ pub async fn serve(listener: HttpListener, routes: Router) -> Infallible {
     }
 }
 
-/// Accepts a connection and serves it in a separate task. Further connections of this host wait
-/// in the socket's queue while all slots are taken. A connection from the network gets a slot
-/// immediately, or is closed.
+/// Accepts a connection and serves it in a separate task. Further connections of a Unix socket wait
+/// in its queue while all slots are taken. A connection over TCP gets a slot immediately, or is
+/// closed.
 async fn accept(
     listener: &HttpListener,
     routes: &Router,
@@ -77,7 +77,7 @@ async fn accept(
     let routes = routes.clone();
     match listener {
         HttpListener::Control(socket) => {
-            let slot = slots.of_this_host().await;
+            let slot = slots.of_unix_socket().await;
             let (stream, _) = socket.listener.accept().await?;
             let peer = Peer::Unix(stream.peer_cred().ok().map(|user| user.uid()));
             let ConnectionSlot { slot, served, .. } = slot;
@@ -87,7 +87,7 @@ async fn accept(
             });
         }
         HttpListener::Unix(socket) => {
-            let slot = slots.of_this_host().await;
+            let slot = slots.of_unix_socket().await;
             let (stream, _) = socket.listener.accept().await?;
             let ConnectionSlot { slot, served, .. } = slot;
             tokio::spawn(async move {
@@ -118,7 +118,7 @@ fn serve_over(
     slots: &Arc<ConnectionSlots>,
 ) {
     let peer = Peer::tcp(address, tls.is_some());
-    let Some(slot) = slots.of_network(&peer, address.ip()) else {
+    let Some(slot) = slots.of_tcp(&peer, address.ip()) else {
         return report_closed(&peer, slots);
     };
     let slots = Arc::clone(slots);

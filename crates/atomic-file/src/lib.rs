@@ -8,6 +8,7 @@
 
 mod append;
 mod directory;
+mod identity;
 mod new_file;
 mod path;
 mod read;
@@ -15,5 +16,6 @@ mod sweep;
 
 pub use append::{append_to, open_private, rewrite};
 pub use directory::{Access, Owner, make_directory, make_missing_directory};
+pub use identity::{as_owner_of, others_may_name_files};
 pub use new_file::{NewFile, RenamedIn, create, replace};
 pub use read::{open, read, read_to_string};

@@ -1,15 +1,16 @@
-//! Cost of hostile and idle TLS clients to the real binary.
+//! Hostile and idle clients of the real binary: what TLS costs it, and what they leave to others.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use e2e::{Certificates, Config, Host, Lab, Server, Tool, require};
+use e2e::{Account, Caller, Certificates, Config, Host, Lab, Server, Tool, require};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
+use turn_client::Families;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -179,4 +180,38 @@ fn records_that_are_too_long_and_wanting_it_anew_are_refused() {
     assert!(out.output.contains("RENEGOTIATING"), "{}", out.output);
     assert!(out.output.contains("no renegotiation"), "{}", out.output);
     assert!(scene.served().is_ok());
+}
+
+/// A process that may open fewer files than its tables have places by default.
+#[test]
+fn one_account_leaves_open_files_to_others_and_to_operators() {
+    const FILES: u32 = 600;
+    let Some(lab) = require(Lab::new()) else { return };
+    let mut config = Config::for_lab(&lab);
+    let bob = Account { name: "bob", password: "battery-horse-correct" };
+    config.accounts.push(bob);
+    config.through = vec!["prlimit".to_owned(), format!("--nofile={FILES}")];
+    let server = Server::start(&lab, &config);
+    let alice = |socket| {
+        Caller::ask(socket, (lab.v4.listen, 3478).into(), config.accounts[0], Families::V4)
+    };
+    // In another network.
+    let bob = |socket| Caller::ask(socket, (lab.v6.listen, 3478).into(), bob, Families::V6);
+    let mut callers = Vec::new();
+    let refused = loop {
+        match alice(lab.socket(Host::Client, (lab.v4.client, 0))) {
+            Ok(caller) => callers.push(caller),
+            Err(code) => break code,
+        }
+        assert!(callers.len() < FILES as usize, "no limit is reached");
+    };
+    assert_eq!(refused, 508);
+    for _ in 0..4 {
+        callers.push(
+            bob(lab.socket(Host::Client, (lab.v6.client, 0))).expect("an allocation of another"),
+        );
+    }
+    let status = server.json(&["status"]);
+    assert_eq!(status["allocations"]["live"].as_u64(), Some(callers.len() as u64), "{status:#}");
+    assert!(status["refusals"]["system_exhausted"].as_u64().is_none_or(|many| many == 0));
 }

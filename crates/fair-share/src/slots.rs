@@ -99,6 +99,11 @@ impl Slots {
         self.realms_compete = compete;
     }
 
+    /// Sets the number of slots in the table. Entries beyond it stay.
+    pub const fn set_capacity(&mut self, capacity: u32) {
+        self.capacity = capacity;
+    }
+
     /// Number of slots in use.
     #[must_use]
     pub const fn held(&self) -> u32 {

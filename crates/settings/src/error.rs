@@ -15,6 +15,8 @@ pub enum Place {
     },
     /// In this environment variable.
     Environment(String),
+    /// In this option of the command line.
+    Option(&'static str),
     /// Nowhere: there is no file and no variable, so it is about a default.
     Default,
 }
@@ -25,6 +27,7 @@ impl fmt::Display for Place {
             Self::File { path, line: Some(line) } => write!(f, "{}:{line}", path.display()),
             Self::File { path, line: None } => write!(f, "{}", path.display()),
             Self::Environment(name) => write!(f, "environment variable {name}"),
+            Self::Option(name) => write!(f, "option {name}"),
             Self::Default => f.write_str("configuration"),
         }
     }
@@ -101,7 +104,7 @@ impl Errors {
         self.0.sort_by_key(|error| match &error.place {
             Place::File { line: Some(line), .. } => (0, *line),
             Place::File { line: None, .. } => (1, 0),
-            Place::Environment(_) => (2, 0),
+            Place::Environment(_) | Place::Option(_) => (2, 0),
             Place::Default => (3, 0),
         });
         Err(SettingsErrors(self.0))

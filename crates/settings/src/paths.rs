@@ -29,7 +29,7 @@ pub fn paths(path: Option<&Path>, environment: &Environment) -> Result<Paths, Se
     errors.retain(|error| match &error.place {
         // Without a key it is about the file as a whole, or about an unknown variable.
         Place::File { .. } if error.key.is_empty() => true,
-        Place::File { .. } | Place::Environment(_) | Place::Default => {
+        Place::File { .. } | Place::Environment(_) | Place::Option(_) | Place::Default => {
             ["control", check::SOCKET, "data", check::DIRECTORY].contains(&error.key.as_str())
         }
     });

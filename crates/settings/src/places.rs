@@ -29,6 +29,12 @@ impl Places {
         self.keys.get(path).map_or_else(|| self.whole(), |place| place.key.clone())
     }
 
+    /// Notes a key of the command line.
+    pub(crate) fn put(&mut self, path: &'static str, option: &'static str) {
+        let place = KeyPlace { key: Place::Option(option), entries: Vec::new() };
+        self.keys.insert(path, place);
+    }
+
     /// Place of an entry of a list.
     pub(crate) fn of_entry(&self, path: &str, index: usize) -> Place {
         let entry = self.keys.get(path).and_then(|place| place.entries.get(index));

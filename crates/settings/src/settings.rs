@@ -410,6 +410,11 @@ impl Settings {
         std::iter::once(self.alternate_servers()).chain(realms).collect()
     }
 
+    /// Notes that a key has its value from this option of the command line.
+    pub fn note_option(&mut self, key: &'static str, option: &'static str) {
+        self.places.put(key, option);
+    }
+
     /// Overrides `data.directory`, for the command line.
     pub fn set_data_directory(&mut self, directory: PathBuf) {
         self.file.data.directory = directory;

@@ -188,6 +188,11 @@ fn the_control_socket_follows_the_data_directory() {
     assert_eq!(settings.control_socket(), PathBuf::from("/srv/turnpike/control.sock"));
     settings.set_data_directory("/srv/other".into());
     assert_eq!(settings.control_socket(), PathBuf::from("/srv/other/control.sock"));
+    settings.note_option("data.directory", "--data");
+    let keys = settings::keys_in_force(&settings);
+    let place =
+        keys.iter().find(|key| key.key == "data.directory").and_then(|key| key.place.clone());
+    assert_eq!(place.map(|place| place.to_string()).as_deref(), Some("option --data"));
 }
 
 #[test]

@@ -30,6 +30,7 @@ use self::alternates::AlternateServers;
 use self::peer_rules::PeerRules;
 use self::realms::Realms;
 use self::revoked::Revoked;
+use crate::limits::CONNECTIONS_MAX;
 
 /// All settings of the rules, checked by `settings`; the core trusts them.
 #[derive(Clone, Debug)]
@@ -233,6 +234,9 @@ pub struct Quotas {
     pub allocations_per_customer: u32,
     /// Live allocations of all users; 0 is bounded by ports alone.
     pub allocations_total: u32,
+    /// Connections with peers in one worker (RFC 6062),
+    /// at most [`limits::CONNECTIONS_MAX`](crate::limits::CONNECTIONS_MAX).
+    pub peer_connections: u32,
     /// Live permissions in one allocation,
     /// 1..=[`limits::PERMISSIONS_MAX`](crate::limits::PERMISSIONS_MAX).
     pub permissions: u32,
@@ -299,6 +303,7 @@ impl Default for Quotas {
             allocations_per_user: 1000,
             allocations_per_customer: 2000,
             allocations_total: 0,
+            peer_connections: CONNECTIONS_MAX,
             permissions: 128,
             channels: 128,
             new_peers_per_second: 100,

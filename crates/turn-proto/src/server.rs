@@ -78,7 +78,7 @@ impl Server {
     pub fn new(config: ServerConfig) -> Self {
         let ServerConfig { worker, policy, registry, seed, routes } = config;
         let mut state = State::new(worker, registry, seed, routes);
-        state.set_realms_compete(!policy.realms.is_empty());
+        state.set_limits(&policy);
         Self { policy, state }
     }
 

@@ -466,8 +466,8 @@ impl Asking {
             }
             // The service has answered other questions, or answers late: it has more than it serves
             // in time.
-            Err(NoAnswer::Silent(_)) if is_alive() || self.outage.is_slow() => {
-                self.outage.overloaded();
+            Err(NoAnswer::Silent(why)) if is_alive() || self.outage.is_slow() => {
+                self.outage.late(&why);
                 Authorization::Overloaded
             }
             Err(NoAnswer::Busy) => {

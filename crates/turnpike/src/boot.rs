@@ -1,6 +1,7 @@
 //! From settings to a server that relays: limits, rules, sockets, workers.
 
 mod connections;
+mod descriptors;
 mod workers;
 
 use std::io;
@@ -25,6 +26,8 @@ use user_db::UserEditor;
 use xdp_relay::Routes;
 
 use self::connections::{dtls_settings, stream_settings};
+use self::descriptors::TableLimits;
+pub(crate) use self::descriptors::{Descriptors, relayed_most};
 pub(crate) use self::workers::Started;
 use self::workers::{OwnParts, SharedParts, Starting};
 use crate::alternates::Silent;
@@ -41,9 +44,6 @@ use crate::session_records::{self, SessionRecords};
 use crate::sockets::{Bound, Served, WorkerSockets};
 use crate::users::{self, NoUsers, Users};
 use crate::{authorizer, cores, host, relay_prefixes, sockets, warnings};
-
-/// Descriptors that the process needs besides one per relayed address.
-const SPARE_FILES: u64 = 256;
 
 /// A server whose workers are ready to start.
 pub(crate) struct Prepared {
@@ -90,7 +90,6 @@ pub(crate) fn prepare(
     confinement: Option<&mut Confinement>,
     mut predecessor: Option<Predecessor>,
 ) -> Result<Prepared> {
-    let files = raise_open_files().or_fail("cannot raise the limit of open files")?;
     // Before the host is looked at: what changes from here on is heard.
     let monitor = HostMonitor::open();
     let own = OwnAddresses::read()?;
@@ -108,7 +107,8 @@ pub(crate) fn prepare(
     let net = net_options(settings)?;
     let bound = bind_sockets(settings, &policy, (cores.len(), &net), predecessor.as_mut())?;
     let certificates = CertificateReloader::new(settings)?;
-    let streams = stream_settings(settings, &certificates);
+    let (limits, few_files) = table_limits(settings, &policy, cores.len())?;
+    let streams = stream_settings(settings, limits.connections, &certificates);
     let dtls = dtls_settings(settings, &certificates)?;
     let (workers, endpoints, counters) = mailboxes(cores.len())?;
 
@@ -157,8 +157,8 @@ pub(crate) fn prepare(
     let starting = Starting::new(&shared, own_parts, of_workers, predecessor);
 
     offload.memory_bytes = kernel_path.memory();
-    let few = few_files(files, &policy, settings);
-    let warnings = bound.warnings.into_iter().chain(few).chain(advice(&policy, settings)).collect();
+    let warnings =
+        bound.warnings.into_iter().chain(few_files).chain(advice(&policy, settings)).collect();
     let mut info = info(&policy, settings, bound.addresses, (workers.count(), bound.gro), offload);
     info.tls_listeners = bound.tls;
     info.certificates = certificates.infos().to_vec();
@@ -320,7 +320,13 @@ pub(crate) fn rules(
     let unauthenticated =
         UnauthenticatedBudget { per_second: share(policy.unauthenticated.per_second, workers) };
     let new_peers_per_second = share(policy.quotas.new_peers_per_second, workers);
-    let quotas = Quotas { new_peers_per_second, ..policy.quotas };
+    let (limits, _) = table_limits(settings, &policy, workers)?;
+    let quotas = Quotas {
+        new_peers_per_second,
+        allocations_total: limits.allocations_total,
+        peer_connections: limits.peer_connections,
+        ..policy.quotas
+    };
     let realms =
         policy.realms.map(|realm| realm.quotas.new_peers_per_second = new_peers_per_second);
     let prefixes = match previous {
@@ -328,6 +334,18 @@ pub(crate) fn rules(
         None => relay_prefixes::of(settings, workers)?,
     };
     Ok(Policy { unauthenticated, quotas, realms, prefixes, ..policy })
+}
+
+/// Limits of the tables whose entries are open files, and a warning if those are too few for what
+/// is configured.
+fn table_limits(
+    settings: &Settings,
+    policy: &Policy,
+    workers: usize,
+) -> Result<(TableLimits, Option<String>)> {
+    let files = raise_open_files().or_fail("cannot raise the limit of open files")?;
+    let wanted = Descriptors::wanted(settings, policy.relay.len(), workers);
+    Ok((wanted.limits(settings, workers, files), wanted.warning(files)))
 }
 
 /// A worker's part of a rate. Each worker counts for itself and the kernel spreads clients over all
@@ -416,41 +434,6 @@ fn net_options(settings: &Settings) -> Result<NetOptions> {
         send_buffer: size(settings.sockets.send_buffer.get()),
         device: device("sockets.listen_device", settings.sockets.listen_device.as_ref())?,
         relay_device: device("sockets.relay_device", settings.sockets.relay_device.as_ref())?,
-    })
-}
-
-/// Relayed addresses that may be live at once, on so many relay addresses.
-pub(crate) fn relayed_most(settings: &Settings, relay_addresses: usize) -> u64 {
-    let ports = u64::from(settings.relay.ports.max - settings.relay.ports.min) + 1;
-    let on_each = match settings.quotas.allocations_total.get() {
-        0 => ports,
-        quota => ports.min(u64::from(quota)),
-    };
-    on_each * relay_addresses as u64
-}
-
-/// Connections of clients that may be there at once.
-pub(crate) fn connections_most(settings: &Settings) -> u64 {
-    let any = settings.tcp.enabled || settings.tls.enabled && settings.has_certificates();
-    if any { settings.tcp.connections.get().into() } else { 0 }
-}
-
-/// Descriptors for so many relayed addresses and connections: each is a socket.
-pub(crate) const fn files_wanted(relayed: u64, connections: u64) -> u64 {
-    relayed + connections + SPARE_FILES
-}
-
-/// Warning about too few descriptors for the settings.
-fn few_files(files: u64, policy: &Policy, settings: &Settings) -> Option<String> {
-    let sockets = relayed_most(settings, policy.relay.len());
-    let connections = connections_most(settings);
-    let wanted = files_wanted(sockets, connections);
-    (files < wanted).then(|| {
-        format!(
-            "the process may open {files} files, and its settings allow {sockets} relayed addresses \
-             and {connections} connections: raise the limit (`ulimit -Hn {wanted}`, or \
-             LimitNOFILE={wanted} under systemd), or lower quotas.allocations_total or tcp.connections"
-        )
     })
 }
 
@@ -560,17 +543,5 @@ mod tests {
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].contains("10.0.0.5"), "{warnings:?}");
         assert_eq!(unreachable_discovery(&policy(&settings(""))), [""; 0]);
-    }
-
-    #[test]
-    fn too_few_files_are_warned_about_with_the_number_needed() {
-        let text = "[relay]\naddresses = [\"192.0.2.1\"]\nports = \"50000-50999\"\n[tcp]\nconnections = 100\n";
-        let unbounded = settings(text);
-        let policy = policy(&unbounded);
-        assert_eq!(few_files(1356, &policy, &unbounded), None);
-        let warning = few_files(1024, &policy, &unbounded).unwrap();
-        assert!(warning.contains("LimitNOFILE=1356"), "{warning}");
-        let bounded = settings(&format!("{text}[quotas]\nallocations_total = 600\n"));
-        assert_eq!(few_files(1024, &policy, &bounded), None);
     }
 }

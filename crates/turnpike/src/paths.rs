@@ -266,8 +266,12 @@ impl ProcessEnvironment<'_> {
         let said = is_own || configured != Path::new(DATA);
         let directory = self.data(paths, said.then_some(configured));
         settings.set_data_directory(directory);
+        if paths.data.is_some() {
+            settings.note_option("data.directory", "--data");
+        }
         if let Some(socket) = &paths.socket {
             settings.set_control_socket(socket.clone());
+            settings.note_option("control.socket", "--socket");
         }
         let coturn = paths.coturn.as_ref().map(|coturn| coturn.file.clone());
         Configuration { file, coturn, process: paths.process.clone(), settings }

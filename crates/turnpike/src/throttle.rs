@@ -1,6 +1,6 @@
 //! Limit of repeated warnings.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 /// Interval of warnings about one condition: each occurrence would be a line.
@@ -19,5 +19,41 @@ impl Throttle {
             self.0.set(Some(now));
         }
         due
+    }
+}
+
+/// Causes of one condition that are warned about within [`WARNING_EVERY`]: a service that fails in
+/// several ways has a few, and one that invents them fills no log.
+const CAUSES_MAX: usize = 8;
+
+/// Limits warnings about one condition to one of each cause in [`WARNING_EVERY`].
+#[derive(Debug, Default)]
+pub(crate) struct CauseThrottle(RefCell<Vec<(String, Instant)>>);
+
+impl CauseThrottle {
+    /// Returns true if a warning about this cause is due, and starts its next interval.
+    pub(crate) fn is_due(&self, cause: &str, now: Instant) -> bool {
+        let mut told = self.0.borrow_mut();
+        told.retain(|(_, at)| now.saturating_duration_since(*at) < WARNING_EVERY);
+        let due = told.len() < CAUSES_MAX && !told.iter().any(|(known, _)| known == cause);
+        if due {
+            told.push((cause.to_owned(), now));
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_is_warned_about_once_a_minute_and_few_causes_are() {
+        let (throttle, start) = (CauseThrottle::default(), Instant::now());
+        let due = |cause: &str, second| throttle.is_due(cause, start + Duration::from_secs(second));
+        assert!(due("status 500", 0) && due("status 302", 1));
+        assert!(!due("status 500", 59) && due("status 500", 60));
+        let invented = (0..100).filter(|number| due(&format!("field {number}"), 61)).count();
+        assert_eq!(invented, CAUSES_MAX - 1);
     }
 }

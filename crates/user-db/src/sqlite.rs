@@ -63,12 +63,21 @@ impl SqliteStore {
     /// users of the host.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let file = prepare_file(path)?;
-        let connection = connect(path)?;
-        let mut store =
-            Self { path: path.to_owned(), connection, file, data_version: 0, revision: 0 };
-        store.migrate()?;
-        store.data_version = store.read_data_version()?;
-        Ok(store)
+        let open = || {
+            let connection = connect(path)?;
+            let mut store =
+                Self { path: path.to_owned(), connection, file, data_version: 0, revision: 0 };
+            store.migrate()?;
+            store.data_version = store.read_data_version()?;
+            Ok(store)
+        };
+        // SQLite opens by path, and as root gives `-wal` and `-shm` to the owner of the database.
+        // Here it opens all that it ever does.
+        atomic_file::as_owner_of(directory_of(path), || {
+            refuse_planted(path)?;
+            open()
+        })
+        .map_err(|error| failed(path, format_args!("{error}")))?
     }
 
     /// Brings the tables to this program's version, under the write lock, so that two processes
@@ -317,6 +326,36 @@ fn unusable(realm: &str, user: &UserQuery) -> StoreError {
     StoreError::Row { name, realm: realm.to_owned(), what: "a key or the limit is unusable" }
 }
 
+/// The directory of the file, which may be the current one.
+fn directory_of(path: &Path) -> &Path {
+    let parent = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    parent.unwrap_or_else(|| Path::new("."))
+}
+
+/// Refuses files that another user could have put in the place of the database's, where root has
+/// to remain root: in a directory of its own that others write to, and in a confined server.
+fn refuse_planted(path: &Path) -> Result<(), StoreError> {
+    let exposed = atomic_file::others_may_name_files(directory_of(path));
+    if !exposed.map_err(|error| failed(path, format_args!("{error}")))? {
+        return Ok(());
+    }
+    for ending in ["", "-wal", "-shm"] {
+        let mut file = path.as_os_str().to_owned();
+        file.push(ending);
+        let file = PathBuf::from(file);
+        let Ok(metadata) = fs::symlink_metadata(&file) else { continue };
+        if !metadata.is_file() || metadata.nlink() > 1 {
+            return Err(failed(
+                &file,
+                format_args!(
+                    "it is a link or no file, and others than root write to its directory: remove it"
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Creates the directory and the file when they do not exist, for their owner alone, before SQLite
 /// could create them for more.
 fn prepare_file(path: &Path) -> Result<FileId, StoreError> {
@@ -331,10 +370,9 @@ fn prepare_file(path: &Path) -> Result<FileId, StoreError> {
             )
         }
     };
-    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        let made = atomic_file::make_missing_directory(directory, Access::PRIVATE_DIRECTORY);
-        made.map_err(slip(directory))?;
-    }
+    let directory = directory_of(path);
+    let made = atomic_file::make_missing_directory(directory, Access::PRIVATE_DIRECTORY);
+    made.map_err(slip(directory))?;
     create_missing(path).map_err(slip(path))?;
     let metadata = fs::metadata(path).map_err(slip(path))?;
     let mode = metadata.permissions().mode() & 0o777;
@@ -438,6 +476,12 @@ fn slip(path: &Path, error: &rusqlite::Error) -> StoreError {
         Some(ErrorCode::NotADatabase) => failed(
             path,
             format_args!("this is not a user database; move it away, or name another directory"),
+        ),
+        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly) => failed(
+            path,
+            format_args!(
+                "{error}; it and its directory need to belong to the user that the server runs as"
+            ),
         ),
         _ => failed(path, format_args!("{error}")),
     }

@@ -1,7 +1,7 @@
 //! The SQLite back end, on real files.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
 use stun_wire::{long_term_key_md5, long_term_key_sha256, userhash};
@@ -350,10 +350,64 @@ fn a_database_that_root_creates_belongs_to_the_owner_of_its_directory() {
         let metadata = file.unwrap().metadata().unwrap();
         assert_eq!((metadata.uid(), metadata.gid()), (12_345, 54_321));
     }
+    drop(store);
     // One that is there already stays whose it is: its name may be a link to any file.
     chown(dir.database(), Some(1), Some(1)).unwrap();
-    drop(SqliteStore::open(&dir.database()).unwrap());
+    let refused = SqliteStore::open(&dir.database()).unwrap_err().to_string();
+    assert!(refused.contains("need to belong to the user"), "{refused}");
     assert_eq!(fs::metadata(dir.database()).unwrap().uid(), 1);
+}
+
+/// Links to root's files under the names that SQLite opens by itself.
+#[test]
+fn root_opens_nothing_of_its_own_in_a_directory_of_another_user() {
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return test_support::skip("only root has a directory of another user");
+    }
+    let (dir, own) = (TempDir::new(), TempDir::new());
+    let directory = dir.database().parent().unwrap().to_owned();
+    fs::create_dir_all(&directory).unwrap();
+    chown(&directory, Some(12_345), Some(54_321)).unwrap();
+    let of_root = own.file("of-root");
+    let links: [fn(&Path, &Path) -> std::io::Result<()>; 2] =
+        [|from, to| symlink(from, to), |from, to| fs::hard_link(from, to)];
+    for (ending, link) in ["", "-wal", "-shm"].iter().flat_map(|ending| links.map(|l| (ending, l)))
+    {
+        fs::write(&of_root, "").unwrap();
+        fs::set_permissions(&of_root, Permissions::from_mode(0o600)).unwrap();
+        link(&of_root, &directory.join(format!("users.sqlite{ending}"))).unwrap();
+        let added = SqliteStore::open(&dir.database())
+            .and_then(|mut store| store.add(&user("alice", "a password")));
+        let metadata = fs::metadata(&of_root).unwrap();
+        assert_eq!((metadata.uid(), metadata.len()), (0, 0), "users.sqlite{ending}: {added:?}");
+        assert!(added.is_err(), "users.sqlite{ending}");
+        fs::read_dir(&directory).unwrap().for_each(|file| {
+            fs::remove_file(file.unwrap().path()).unwrap();
+        });
+    }
+    // The thread is root's again.
+    fs::write(own.file("of-root"), "").unwrap();
+}
+
+/// `/tmp`, and the volumes of some containers.
+#[test]
+fn root_follows_no_link_in_a_directory_that_all_write_to() {
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return test_support::skip("only root has files that others may not name");
+    }
+    let (dir, own) = (TempDir::new(), TempDir::new());
+    let directory = dir.database().parent().unwrap().to_owned();
+    fs::create_dir_all(&directory).unwrap();
+    fs::set_permissions(&directory, Permissions::from_mode(0o777)).unwrap();
+    drop(SqliteStore::open(&dir.database()).unwrap());
+    let of_root = own.file("of-root");
+    fs::write(&of_root, "").unwrap();
+    let planted = directory.join("users.sqlite-wal");
+    symlink(&of_root, &planted).unwrap();
+    let refused = SqliteStore::open(&dir.database()).unwrap_err().to_string();
+    assert!(refused.contains("users.sqlite-wal: it is a link"), "{refused}");
+    fs::remove_file(&planted).unwrap();
+    SqliteStore::open(&dir.database()).unwrap();
 }
 
 #[test]

@@ -47,10 +47,15 @@ export function show(place, { guarded, every }) {
     next = page.next;
     before.disabled = pages.length === 1;
     after.disabled = next === undefined;
-    count.textContent = page.total === 0 ? "No live sessions." : `${format.number(page.total)} sessions, page ${pages.length}`;
+    count.textContent = counted(page.total, filter.value !== "", pages.length);
     replace(list, page.sessions.length === 0 ? [] : table("Live sessions", COLUMNS, page.sessions, { order, onsort: sort }));
   });
   return every(refresh, EVERY);
+}
+
+function counted(total, isFiltered, page) {
+  if (total === 0) return isFiltered ? "No live session has this in its user, address or id." : "No live sessions.";
+  return `${format.number(total)} ${total === 1 ? "session" : "sessions"}, page ${page}`;
 }
 
 // A route alone relays nothing.

@@ -166,6 +166,7 @@ fn selects(which: &Which, session: &control::Session) -> bool {
     let part = UserName::form_of(filter).to_lowercase();
     let has = |text: String| text.to_lowercase().contains(&part);
     has(record.user.to_string())
+        || record.is_by_token && has(record.account.to_string())
         || has(record.id.to_string())
         || has(record.five_tuple.client.to_string())
         || has(record.five_tuple.transport.label().to_owned())

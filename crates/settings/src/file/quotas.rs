@@ -24,7 +24,8 @@ section! {
         /// user with `allocations_per_user = 0`.
         #[schemars(example = 200)]
         live allocations_per_address: Count<0, 10_000_000> = Count::new(2000);
-        /// Allocations at a time; 0 is as many as there are ports.
+        /// Allocations at a time; 0 is as many as there are ports. Each is an open file or two: a
+        /// process that may open too few takes fewer, and says how many at its start.
         #[schemars(example = 5000)]
         live allocations_total: Count<0, 10_000_000> = Count::new(0);
         /// Permissions (peer addresses that may send) of one allocation.
@@ -99,6 +100,7 @@ impl From<&Quotas> for turn_proto::Quotas {
             allocations_per_user: quotas.allocations_per_user.get(),
             allocations_per_customer: quotas.allocations_per_address.get(),
             allocations_total: quotas.allocations_total.get(),
+            peer_connections: turn_proto::limits::CONNECTIONS_MAX,
             permissions: quotas.permissions.get(),
             channels: quotas.channels.get(),
             new_peers_per_second: quotas.new_peers_per_second.get(),

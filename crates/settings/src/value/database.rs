@@ -91,7 +91,15 @@ impl Database {
     pub(crate) fn holds_secret(&self) -> bool {
         match self {
             Self::Sqlite(_) | Self::CoturnSqlite(_) => false,
-            Self::Server(url) => user_info(url.expose()).is_some_and(|user| user.contains(':')),
+            Self::Server(url) => {
+                let options = url.expose().split_once('?').map_or("", |(_, options)| options);
+                let is_password = |option: &str| {
+                    let (name, _) = option.split_once('=').unwrap_or((option, ""));
+                    name.to_ascii_lowercase().contains("pass")
+                };
+                user_info(url.expose()).is_some_and(|user| user.contains(':'))
+                    || options.split('&').any(is_password)
+            }
         }
     }
 }
@@ -218,5 +226,6 @@ mod tests {
         assert!(!format!("{database:?}").contains("ss/word"));
         assert!(database.holds_secret());
         assert!(!Database::parse("redis://localhost/0").unwrap().holds_secret());
+        assert!(Database::parse("postgresql://db/turn?password=pw").unwrap().holds_secret());
     }
 }

@@ -70,10 +70,12 @@ impl State {
         }
     }
 
-    /// Sets if there are several realms, which compete for bounded tables.
-    pub(super) fn set_realms_compete(&mut self, compete: bool) {
+    /// Sets the sizes of bounded tables, and if there are several realms, which compete for them.
+    pub(super) fn set_limits(&mut self, policy: &Policy) {
+        let compete = !policy.realms.is_empty();
         self.registry.set_realms_compete(compete);
         self.allocations.set_realms_compete(compete);
+        self.allocations.set_connections_max(policy.quotas.peer_connections);
         self.pending.set_realms_compete(compete);
         self.expected.set_realms_compete(compete);
     }
@@ -197,7 +199,7 @@ impl State {
 
     /// Applies a new policy to all allocations.
     pub(super) fn apply(&mut self, policy: &Policy, now: Instant) {
-        self.set_realms_compete(!policy.realms.is_empty());
+        self.set_limits(policy);
         self.allocations.start_review(policy, now, &mut self.outbox);
     }
 

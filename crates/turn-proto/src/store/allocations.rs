@@ -439,6 +439,11 @@ impl Allocations {
         self.connection_slots.set_realms_compete(compete);
     }
 
+    /// Sets the largest number of connections with peers. Those that are there stay.
+    pub(crate) const fn set_connections_max(&mut self, most: u32) {
+        self.connection_slots.set_capacity(most);
+    }
+
     /// Returns true if an allocation may have one more connection with a peer.
     pub(crate) fn may_connect(&self, slot: Slot) -> bool {
         let allocation = self.get(slot);

@@ -24,6 +24,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use stun_wire::{LongTermKeys, Message, Method, userhash};
+use turn_proto::limits::CONNECTIONS_MAX;
 use turn_proto::*;
 use turn_types::*;
 
@@ -96,6 +97,7 @@ pub const UNLIMITED: Quotas = Quotas {
     allocations_per_customer: 0,
     new_peers_per_second: 0,
     allocations_total: 0,
+    peer_connections: CONNECTIONS_MAX,
     permissions: 128,
     channels: 128,
     bytes_per_second: 0,

@@ -1,10 +1,10 @@
-//! Lines about a service that does not answer, or not to so many questions: a warning, again each
-//! minute, and one line at the end of an outage.
+//! Lines about a service that does not answer, or not to so many questions: a warning of each
+//! cause, again each minute, and one line at the end of an outage.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::throttle::Throttle;
+use crate::throttle::{CauseThrottle, Throttle};
 
 /// Time for which a late response shows that the service is slow, not silent.
 const SLOW_FOR: Duration = Duration::from_mins(1);
@@ -15,8 +15,9 @@ pub(super) struct Outage(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     // Warnings of each kind.
-    of_outage: Throttle,
-    of_response: Throttle,
+    of_outage: CauseThrottle,
+    of_response: CauseThrottle,
+    of_late: Throttle,
     of_overload: Throttle,
     of_rate: Throttle,
     /// The last question had no answer.
@@ -32,7 +33,7 @@ impl Outage {
     pub(super) fn failed(&self, why: &str) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.is_failing = true;
-        if last.of_outage.is_due(Instant::now()) {
+        if last.of_outage.is_due(why, Instant::now()) {
             last.is_told = true;
             drop(last);
             tracing::warn!(
@@ -44,7 +45,7 @@ impl Outage {
     /// Notes a response without a decision.
     pub(super) fn unusable(&self, why: &str) {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.of_response.is_due(Instant::now()) {
+        if last.of_response.is_due(why, Instant::now()) {
             drop(last);
             tracing::warn!("the authorizer gives no decision ({why}): its clients are refused");
         }
@@ -56,8 +57,19 @@ impl Outage {
         if last.of_rate.is_due(Instant::now()) {
             drop(last);
             tracing::warn!(
-                "the authorizer takes no more questions (status 429) for two seconds: clients whose account or \
-                 network asks most are refused; raise its rate limit"
+                "the authorizer has refused a question for two seconds (status 429), and its client is refused; \
+                 where it limits their rate, raise that limit"
+            );
+        }
+    }
+
+    /// Notes a question without an answer in time, of a service that answers others.
+    pub(super) fn late(&self, why: &str) {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.of_late.is_due(Instant::now()) {
+            drop(last);
+            tracing::warn!(
+                "the authorizer did not answer a question in time ({why}), and answers others: its client is refused"
             );
         }
     }
@@ -69,7 +81,7 @@ impl Outage {
             drop(last);
             tracing::warn!(
                 "more clients ask for allocations than the authorizer answers in time: those whose \
-                 account or network asks most are refused"
+                 account or network asks most, or whose questions it answers late, are refused"
             );
         }
     }

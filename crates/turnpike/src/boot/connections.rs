@@ -12,10 +12,11 @@ use crate::failure::Result;
 /// Settings of connections over TCP and TLS.
 pub(super) fn stream_settings(
     settings: &Settings,
+    connections: u32,
     certificates: &CertificateReloader,
 ) -> StreamSettings {
     let limits = ConnectionLimits {
-        total: settings.tcp.connections.get(),
+        total: connections,
         per_address: settings.tcp.connections_per_address.get(),
     };
     StreamSettings {

@@ -174,7 +174,7 @@ fn examine(settings: &Settings, host: bool, now: SystemTime) -> Examined {
 fn line(finding: &Finding) -> Option<usize> {
     match finding.place {
         Place::File { line, .. } => line,
-        Place::Environment(_) | Place::Default => None,
+        Place::Environment(_) | Place::Option(_) | Place::Default => None,
     }
 }
 

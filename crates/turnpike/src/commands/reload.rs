@@ -21,6 +21,10 @@ pub(crate) fn run(
     }
     match reload.refused {
         None if upgrade => upgrade::run_if_replaced(paths),
+        // A script that renews certificates sees it by the exit status.
+        None if !reload.certificates_kept.is_empty() => {
+            Err(Failure::failed(anyhow!("all else is in force, but not the new certificates")))
+        }
         None => Ok(()),
         Some(why) => Err(Failure::usage(anyhow!(
             "the new configuration was refused, and the old one is still in force:\n{why}"

@@ -516,7 +516,7 @@ fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo, beginni
         info.workers,
         if info.workers == 1 { "" } else { "s" },
         most(settings.quotas.allocations_per_user.get(), "any number"),
-        most(settings.quotas.allocations_total.get(), "as many as ports allow"),
+        most(settings.quotas.allocations_total.get(), "as many as ports and open files allow"),
     );
 }
 

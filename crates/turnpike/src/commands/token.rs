@@ -76,7 +76,7 @@ fn add(file: &TokenFile, args: &cli::TokenAdd, configuration: &Configuration) ->
         args.name,
         role.name()
     );
-    if settings.api.listen.is_empty() {
+    if settings.api.listen.is_empty() && configuration.file.is_some() {
         eprintln!(
             "note: api.listen is empty in the configuration, so nothing asks for tokens; set it, such as \
              api.listen = [\"127.0.0.1:9642\"], and start the server again"

@@ -9,9 +9,10 @@ use anyhow::anyhow;
 use host_tuning::{Entry, Host, Item, StateError, Survey, Wants};
 use settings::Settings;
 
+use crate::boot::{Descriptors, relayed_most};
 use crate::cli::{self, PathOptions};
 use crate::failure::{Failure, Result};
-use crate::{boot, cores, host, paths};
+use crate::{cores, host, paths};
 
 pub(crate) fn run(paths: &PathOptions, args: &cli::Tune) -> Result<()> {
     match args {
@@ -34,7 +35,7 @@ fn wants(paths: &PathOptions) -> Result<Wants> {
     let settings: Settings = paths::load(paths)?.settings;
     // A host may be tuned before it has the addresses that it will relay from: one, then.
     let relay = settings.relay_addresses(&host::addresses()?).map_or(1, |relay| relay.len());
-    let relayed = boot::relayed_most(&settings, relay);
+    let workers = cores::cores(settings.workers.count, settings.workers.pin).len();
     let mut listen_ports: Vec<u16> =
         settings.listeners().iter().map(std::net::SocketAddr::port).collect();
     listen_ports.sort_unstable();
@@ -44,9 +45,9 @@ fn wants(paths: &PathOptions) -> Result<Wants> {
         send_buffer: settings.sockets.send_buffer.get(),
         relay_ports: (settings.relay.ports.min, settings.relay.ports.max),
         listen_ports,
-        workers: cores::cores(settings.workers.count, settings.workers.pin).len() as u64,
-        relayed,
-        files: boot::files_wanted(relayed, boot::connections_most(&settings)),
+        workers: workers as u64,
+        relayed: relayed_most(&settings, relay),
+        files: Descriptors::wanted(&settings, relay, workers).files(),
     })
 }
 

@@ -19,7 +19,7 @@ use super::gathered::UnwrittenLines;
 /// Socket of the system's log.
 const SYSLOG: &str = "/dev/log";
 
-/// Time that the system's log may take for a line: after it the line is dropped and counted.
+/// Time that the system's log may take for a line: after it the line goes to standard error.
 const SYSLOG_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Mode of a log file: the group reads it.
@@ -84,7 +84,7 @@ enum Kind {
 
 impl Sink {
     /// `reopen` is set when a file must be opened again by its name. `unwritten` counts lines that
-    /// the system's log does not take.
+    /// neither the system's log nor standard error takes.
     pub(super) fn new(
         target: &LogTarget,
         reopen: Arc<AtomicBool>,
@@ -141,7 +141,7 @@ impl Write for Sink {
 }
 
 /// The system's log. Each line is a datagram without a time: the receiver has one, and knows the
-/// time zone.
+/// time zone. Lines that it does not take go to standard error.
 struct Syslog {
     facility: u8,
     socket: Option<UnixDatagram>,
@@ -161,9 +161,17 @@ impl Syslog {
                 self.socket = None;
                 if self.send(&datagram).is_err() {
                     self.socket = None;
-                    unwritten.add_lines_of(b"\n");
+                    Self::write_to_stderr(text, unwritten);
                 }
             }
+        }
+    }
+
+    /// Writes a line where the operator who started the server sees it: a host may have no system's
+    /// log, as most containers.
+    fn write_to_stderr(text: &[u8], unwritten: &UnwrittenLines) {
+        if io::stderr().write_all(&[text, b"\n"].concat()).is_err() {
+            unwritten.add_lines_of(b"\n");
         }
     }
 

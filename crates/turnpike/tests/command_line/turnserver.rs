@@ -107,6 +107,19 @@ fn the_log_goes_to_a_file_that_may_be_rotated() {
     server.wait_for("stopped");
 }
 
+/// As most containers.
+#[test]
+fn on_a_host_without_a_system_log_lines_go_to_standard_error() {
+    if std::path::Path::new("/dev/log").exists() {
+        return test_support::skip("this host has a system log");
+    }
+    let directory = Directory::new();
+    let port = free_port().to_string();
+    let options = [&here(&port)[..], &["-a", "--syslog"]].concat();
+    // It reads "ready" there.
+    Server::start(turnserver(&directory, &options)).stop();
+}
+
 #[test]
 fn a_server_in_the_background_has_said_that_it_serves_or_why_it_does_not() {
     let directory = Directory::new();

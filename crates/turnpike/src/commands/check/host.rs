@@ -11,8 +11,9 @@ use linux_net::{own_prefixes, raise_open_files};
 use settings::{Place, RelayEntry, RelayPair, Settings};
 
 use super::firewall;
+use crate::boot::Descriptors;
 use crate::findings::{Finding, Severity};
-use crate::{boot, relay_prefixes, sockets, warnings};
+use crate::{cores, relay_prefixes, sockets, warnings};
 
 /// Findings, and results without any, one a line.
 #[derive(Debug, Default)]
@@ -152,8 +153,8 @@ fn unusable(settings: &Settings, transport: &str, at: SocketAddr, error: &io::Er
 }
 
 fn limits(settings: &Settings, relays: usize, report: &mut HostReport) {
-    let relayed = boot::relayed_most(settings, relays);
-    let wanted = boot::files_wanted(relayed, boot::connections_most(settings));
+    let workers = cores::cores(settings.workers.count, settings.workers.pin).len();
+    let wanted = Descriptors::wanted(settings, relays, workers).files();
     match raise_open_files() {
         Ok(files) if files >= wanted => {
             report.notes.push(format!("limits: {files} open files here, {wanted} wanted"));

@@ -1,0 +1,196 @@
+//! Open files: each relayed address and each connection is one.
+//!
+//! A table with more places than the process has files is never full, so that its shares say
+//! nothing: one account could take the last file of all others, and of the operator.
+
+use settings::Settings;
+use turn_proto::limits::CONNECTIONS_MAX;
+
+/// Files beside those of the tables: the user database, the authorizer, the operator's requests.
+const SPARE: u64 = 256;
+
+/// Connections of clients that `tcp.connections = 0`, which is no limit, counts for.
+const ANY_CONNECTIONS: u64 = 20_000;
+
+/// Families of which an allocation has a relayed address, at most.
+const FAMILIES: usize = 2;
+
+/// Places of the tables whose entries are open files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Descriptors {
+    /// Relayed addresses that may be live at once.
+    relayed: u64,
+    /// Connections of clients.
+    connections: u64,
+    /// Connections with peers (RFC 6062).
+    peers: u64,
+    /// Files of one allocation, at most.
+    of_allocation: u64,
+}
+
+/// Limits of the tables for which the process has files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TableLimits {
+    /// Allocations at a time; 0 is as many as there are ports.
+    pub(super) allocations_total: u32,
+    /// Connections of clients at a time; 0 is any number.
+    pub(super) connections: u32,
+    /// Connections with peers in one worker.
+    pub(super) peer_connections: u32,
+}
+
+impl Descriptors {
+    /// The places that settings ask for.
+    pub(crate) fn wanted(settings: &Settings, relay_addresses: usize, workers: usize) -> Self {
+        let tcp = settings.tcp.enabled || settings.tls.enabled && settings.has_certificates();
+        let connections = match settings.tcp.connections.get() {
+            _ if !tcp => 0,
+            0 => ANY_CONNECTIONS,
+            most => most.into(),
+        };
+        let peers = if tcp && settings.tcp.relaying { u64::from(CONNECTIONS_MAX) } else { 0 };
+        Self {
+            relayed: relayed_most(settings, relay_addresses),
+            connections,
+            peers: peers * workers as u64,
+            of_allocation: relay_addresses.clamp(1, FAMILIES) as u64,
+        }
+    }
+
+    /// Files for all places.
+    pub(crate) const fn files(&self) -> u64 {
+        self.places() + SPARE
+    }
+
+    const fn places(&self) -> u64 {
+        self.relayed + self.connections + self.peers
+    }
+
+    /// The places that so many files are enough for: of too few each table gets the same part.
+    fn within(self, files: u64) -> Self {
+        let (wanted, there) = (self.places(), files.saturating_sub(SPARE));
+        if there >= wanted {
+            return self;
+        }
+        let part = |places: u64| places * there / wanted;
+        let [relayed, connections, peers] = [self.relayed, self.connections, self.peers].map(part);
+        Self { relayed, connections, peers, ..self }
+    }
+
+    /// The limits of the configuration, or lower ones if these files are too few for them.
+    ///
+    /// Allocations of `relay.prefixes` take no file. With such a prefix their number stays as it is
+    /// configured, for no limit is about the others alone.
+    pub(super) fn limits(self, settings: &Settings, workers: usize, files: u64) -> TableLimits {
+        let configured = TableLimits {
+            allocations_total: settings.quotas.allocations_total.get(),
+            connections: settings.tcp.connections.get(),
+            peer_connections: CONNECTIONS_MAX,
+        };
+        let fitting = self.within(files);
+        if fitting == self {
+            return configured;
+        }
+        // 0 would be no limit.
+        let places = |number: u64| u32::try_from(number).unwrap_or(u32::MAX).max(1);
+        let allocations_total = if settings.relay.prefixes.is_empty() {
+            places(fitting.relayed / self.of_allocation)
+        } else {
+            configured.allocations_total
+        };
+        TableLimits {
+            allocations_total,
+            connections: places(fitting.connections),
+            peer_connections: places(fitting.peers / workers.max(1) as u64),
+        }
+    }
+
+    /// Warning about too few files.
+    pub(super) fn warning(&self, files: u64) -> Option<String> {
+        let (wanted, fitting) = (self.files(), self.within(files));
+        let Self { relayed, connections, .. } = self;
+        (files < wanted).then(|| {
+            format!(
+                "the process may open {files} files, and its settings allow {relayed} relayed addresses \
+                 and {connections} connections, so that it takes {} and {} of them: raise the limit \
+                 (`ulimit -Hn {wanted}`, or LimitNOFILE={wanted} under systemd), or lower \
+                 quotas.allocations_total or tcp.connections",
+                fitting.relayed, fitting.connections
+            )
+        })
+    }
+}
+
+/// Relayed addresses that may be live at once, on so many relay addresses.
+pub(crate) fn relayed_most(settings: &Settings, relay_addresses: usize) -> u64 {
+    let ports = u64::from(settings.relay.ports.max - settings.relay.ports.min) + 1;
+    let on_each = match settings.quotas.allocations_total.get() {
+        0 => ports,
+        quota => ports.min(u64::from(quota)),
+    };
+    on_each * relay_addresses as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use settings::Environment;
+
+    use super::*;
+
+    const TEXT: &str = "
+        relay = { addresses = ['192.0.2.1'], ports = '50000-50999' }
+        tcp = { connections = 100 }
+    ";
+
+    fn settings(text: &str) -> Settings {
+        settings::parse(Path::new("t.toml"), text, &Environment::empty()).unwrap()
+    }
+
+    #[test]
+    fn too_few_files_are_warned_about_with_the_number_needed() {
+        let unbounded = Descriptors::wanted(&settings(TEXT), 1, 1);
+        assert_eq!(unbounded.warning(1356), None);
+        let warning = unbounded.warning(1024).unwrap();
+        assert!(warning.contains("LimitNOFILE=1356"), "{warning}");
+        let bounded = settings(&format!("{TEXT}\nquotas = {{ allocations_total = 600 }}\n"));
+        assert_eq!(Descriptors::wanted(&bounded, 1, 1).warning(1024), None);
+    }
+
+    /// One account or network fills a table only as far as its shares.
+    #[test]
+    fn tables_together_have_no_more_places_than_there_are_files() {
+        let relaying = TEXT.replace("connections = 100", "connections = 100, relaying = true");
+        let any = TEXT.replace("connections = 100", "connections = 0");
+        for (text, relay_addresses) in [(TEXT, 1), (&relaying, 2), (&any, 3)] {
+            let settings = settings(text);
+            for files in [0, 256, 300, 1024, 4096, 65_536] {
+                let wanted = Descriptors::wanted(&settings, relay_addresses, 2);
+                let limits = wanted.limits(&settings, 2, files);
+                if files >= wanted.files() {
+                    assert_eq!(limits.allocations_total, 0);
+                    continue;
+                }
+                let relayed = u64::from(limits.allocations_total) * relay_addresses.min(2) as u64;
+                let peers = u64::from(limits.peer_connections) * 2;
+                let peers = if settings.tcp.relaying { peers } else { 0 };
+                let used = relayed + u64::from(limits.connections) + peers;
+                // At least one place in each.
+                assert!(used <= files.saturating_sub(SPARE).max(5), "{files}: {limits:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn enough_files_change_no_limit() {
+        let settings = settings(&format!("{TEXT}\nquotas = {{ allocations_total = 600 }}\n"));
+        let limits = Descriptors::wanted(&settings, 1, 1).limits(&settings, 1, 1024);
+        let expected = TableLimits {
+            allocations_total: 600,
+            connections: 100,
+            peer_connections: CONNECTIONS_MAX,
+        };
+        assert_eq!(limits, expected);
+    }
+}
