@@ -15,7 +15,7 @@ use crate::path::{is_trusted, open_directory};
 /// root to any file of the host.
 ///
 /// A confined server may not change its user. It works as root then, and [`others_may_name_files`]
-/// says that the files are to be looked at.
+/// tells callers to look at the files first.
 ///
 /// # Errors
 /// There is no such directory, another user could have made a link on the way to it, or the system
@@ -30,7 +30,8 @@ pub fn as_owner_of<T>(directory: &Path, work: impl FnOnce() -> T) -> io::Result<
     }
     let _root_afterwards = Root::remember()?;
     match become_other(Uid::from_raw(st_uid), Gid::from_raw(st_gid)) {
-        Ok(()) | Err(Errno::PERM) => Ok(work()),
+        // A number that the user namespace does not have is invalid.
+        Ok(()) | Err(Errno::PERM | Errno::INVAL) => Ok(work()),
         Err(error) => Err(error.into()),
     }
 }

@@ -189,8 +189,8 @@ fn begin(wanted: &OffloadConfig, beginning: Beginning) -> Result<Offload, String
     tell(offload.sweep());
     for setting in offload.switched_on() {
         tracing::info!(
-            "kernel path: {setting} is {OURS}, which was 0: the host does not become a router by it; \
-             the last server that ends puts it back"
+            "kernel path: it set {setting} from 0 to {OURS} (any number switches it on) to look up next hops: \
+             the host does not become a router by it, and the last server that ends sets 0 again"
         );
     }
     if let Some(refused) = offload.refused() {

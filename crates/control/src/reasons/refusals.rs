@@ -148,11 +148,14 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
             "Raise `quotas.bytes_per_second_total`, here or in the entry of `realms`, lower `bytes_per_second`, or add a server."
         }
         Refusal::QuotaShare => {
-            "Less than an eighth of a total quota is left, and the rest is for other networks and users: raise it, or add a \
-             server. Where an address or a user name is many customers', set `quotas.allocations_per_address` or \
+            "Less than an eighth of a total quota, or of the open files, is left, and the rest is for other networks and \
+             users: raise it, or add a server. Where an address or a user name is many customers', set `quotas.allocations_per_address` or \
              `allocations_per_user` to 0."
         }
-        Refusal::TotalQuota => "Raise `quotas.allocations_total`, or add a server.",
+        Refusal::TotalQuota => {
+            "Raise `quotas.allocations_total`, or add a server. Where that is 0 the process may open too few files \
+             (LimitNOFILE under systemd)."
+        }
         Refusal::PermissionLimit => "Raise `quotas.permissions` for clients with so many peers.",
         Refusal::NewPeerLimit => {
             "Raise `quotas.new_peers_per_second` for clients with so many peers; otherwise somebody scans a network \
