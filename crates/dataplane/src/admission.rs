@@ -1,6 +1,7 @@
-//! Connection limits, shared by all workers.
+//! Connection limits, and the memory of output queues, shared by all workers.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,7 +9,10 @@ use fair_share::{CLIENTS, Claimant, Share, Shortage, Slots, system_hasher};
 
 use turn_types::SocketId;
 
-use crate::limits::{EVICTABLE_AFTER, NAMED_WITHIN, OWN_CONNECTIONS_BEYOND_LIMITS};
+use crate::limits::{
+    BACKLOGS_BYTES, EVICTABLE_AFTER, NAMED_WITHIN, OWN_CONNECTIONS_BEYOND_LIMITS,
+    STREAM_BACKLOG_BYTES, STREAM_BACKLOG_BYTES_MIN,
+};
 
 /// Limits of connections; 0 is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,11 +23,16 @@ pub struct ConnectionLimits {
     pub per_address: u32,
 }
 
+/// Part of the bytes that are left, as a divisor, that one output queue may have.
+const BACKLOG_PART: usize = 64;
+
 /// Counts of connections. Locked when a connection begins or ends, never for a packet.
 #[derive(Debug)]
 pub struct Admission {
     limits: ConnectionLimits,
     counts: Mutex<Counts>,
+    /// Bytes of all output queues.
+    backlogs: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -40,6 +49,8 @@ pub(crate) struct Admitted {
     admission: Arc<Admission>,
     /// `None` until a load balancer has named the client.
     client: Option<Share>,
+    /// Bytes of the connection's output queue.
+    backlog: usize,
 }
 
 /// Limit that a connection would exceed.
@@ -75,7 +86,7 @@ impl Admission {
     pub fn new(limits: ConnectionLimits) -> Self {
         let capacity = if limits.total == 0 { u32::MAX } else { limits.total };
         let counts = Counts { unknown: 0, known: Slots::new(&CLIENTS, capacity, system_hasher()) };
-        Self { limits, counts: Mutex::new(counts) }
+        Self { limits, counts: Mutex::new(counts), backlogs: AtomicUsize::new(0) }
     }
 
     /// Returns true where an address is one customer's. Without a limit per address many customers
@@ -87,7 +98,7 @@ impl Admission {
     /// Admits a client's connection.
     pub(crate) fn admit(self: &Arc<Self>, client: IpAddr) -> Result<Admitted, LimitReached> {
         let client = self.counts().admit(self.limits, client)?;
-        Ok(Admitted { admission: Arc::clone(self), client: Some(client) })
+        Ok(self.permit(Some(client)))
     }
 
     /// Admits a connection of this host beyond the limits, such as a health check of the server.
@@ -96,7 +107,7 @@ impl Admission {
         let mut counts = self.counts();
         let held = counts.known.held_by(&Claimant::at(own));
         let client = (held < OWN_CONNECTIONS_BEYOND_LIMITS).then(|| counts.keep(own))?;
-        Some(Admitted { admission: Arc::clone(self), client: Some(client) })
+        Some(self.permit(Some(client)))
     }
 
     /// Admits a connection whose client is not known yet.
@@ -106,7 +117,7 @@ impl Admission {
             return Err(LimitReached::Total);
         }
         counts.unknown += 1;
-        Ok(Admitted { admission: Arc::clone(self), client: None })
+        Ok(self.permit(None))
     }
 
     /// Counts a connection that another process has admitted, even beyond the limits. `None`: its
@@ -115,7 +126,11 @@ impl Admission {
         let mut counts = self.counts();
         let client = client.map(|client| counts.keep(client));
         counts.unknown += u32::from(client.is_none());
-        Admitted { admission: Arc::clone(self), client }
+        self.permit(client)
+    }
+
+    fn permit(self: &Arc<Self>, client: Option<Share>) -> Admitted {
+        Admitted { admission: Arc::clone(self), client, backlog: 0 }
     }
 
     /// Returns the connection to evict for a client's. The client is `None` until a load balancer
@@ -205,8 +220,29 @@ impl Admitted {
     }
 }
 
+impl Admitted {
+    /// The most bytes of data in the connection's output queue: [`STREAM_BACKLOG_BYTES`], and less
+    /// while the queues of all connections are large. It is the same for each connection, so that
+    /// many clients that do not read leave as much to another one as each of them has.
+    pub(crate) fn backlog_max(&self) -> usize {
+        let used = self.admission.backlogs.load(Ordering::Relaxed);
+        let part = BACKLOGS_BYTES.saturating_sub(used) / BACKLOG_PART;
+        part.clamp(STREAM_BACKLOG_BYTES_MIN, STREAM_BACKLOG_BYTES)
+    }
+
+    /// Notes the size of the connection's output queue in memory.
+    pub(crate) fn note_backlog(&mut self, bytes: usize) {
+        let before = std::mem::replace(&mut self.backlog, bytes);
+        if bytes != before {
+            // Wraps around where the queue became smaller.
+            self.admission.backlogs.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
+        }
+    }
+}
+
 impl Drop for Admitted {
     fn drop(&mut self) {
+        self.note_backlog(0);
         let mut counts = self.admission.counts();
         match self.client.take() {
             Some(share) => counts.known.release(share),

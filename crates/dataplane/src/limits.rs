@@ -184,6 +184,14 @@ pub const CIPHERTEXT_PER_READ: usize = 64 << 10;
 /// 2 Mbit/s as much: older data is of no use to a call.
 pub const STREAM_BACKLOG_BYTES: usize = 256 << 10;
 
+/// Output queues of all connections in bytes, approximately: beyond it each connection has
+/// [`STREAM_BACKLOG_BYTES_MIN`]. A thousand clients that read nothing have as much at most, and
+/// with twice as many each queue is half as long.
+pub const BACKLOGS_BYTES: usize = 256 << 20;
+
+/// Bytes of data that the output queue of one connection may always have: some pictures.
+pub const STREAM_BACKLOG_BYTES_MIN: usize = 16 << 10;
+
 /// Bytes of a peer in the queue of its client at which the peer is not read any more, and the most
 /// per read: with as many in the other direction, a pipe keeps 200 KiB at most.
 pub const PIPE_BYTES: usize = 64 << 10;

@@ -242,6 +242,23 @@ fn a_token_and_a_key_of_tokens_can_be_revoked() {
     with_token(6, "two", 8, now).allocate(&mut world);
 }
 
+/// A session that began with one token and goes on with another one.
+#[test]
+fn a_session_ends_with_the_token_that_prolonged_it() {
+    let mut world = World::with(all_ways());
+    let now = world.now;
+    with_token(1, "one", 2, now).allocate(&mut world);
+    let second = live(&world)[0].clone();
+    let mut client = with_token(2, "one", 1, now);
+    client.allocate(&mut world);
+    client.token = with_token(2, "one", 2, now).token;
+    client.refresh(&mut world, None).success();
+    client.permit(&mut world, &[PEER]).success();
+    revoke(&mut world, |revoked| revoked.refuse_name(REALM.into(), &form(&second)));
+    assert_eq!(live(&world), [""; 0]);
+    assert!(client.permit(&mut world, &[PEER]).code().is_some());
+}
+
 #[test]
 fn sessions_of_a_removed_secret_or_key_end_on_request() {
     let mut world = World::with(all_ways());

@@ -76,6 +76,7 @@ impl OutQueue {
         mut on_drop: impl FnMut(u32),
     ) -> Result<(), QueueFull> {
         let len = message.len();
+        let was_above = self.bytes.len() > most;
         while self.bytes.len() + len > most {
             if let Some(tag) = self.drop_oldest() {
                 on_drop(tag);
@@ -85,6 +86,10 @@ impl OutQueue {
             } else {
                 return Err(QueueFull);
             }
+        }
+        if was_above {
+            // The limit is lower than before.
+            self.bytes.shrink_to(most);
         }
         for part in message.parts {
             self.bytes.extend(part);
@@ -167,6 +172,12 @@ impl OutQueue {
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// Size of the queue in memory, in bytes: without the list of its messages.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
     }
 
     /// Number of queued answers, partly sent ones included.

@@ -113,11 +113,13 @@ impl Revocations {
                         revoked.refuse_name(realm.as_str().into(), &name);
                     }
                 }
-                // By its name, as long as it has that key.
-                (Kind::TokenKey, Some(hash)) if self.has_key(&policy, realm, name, hash) => {
-                    revoked.refuse_token_key(realm.as_str().into(), name.as_str().into());
+                // By every name that the key has now.
+                (Kind::TokenKey, Some(hash)) => {
+                    for kid in names_of_key(&policy, realm, hash) {
+                        revoked.refuse_token_key(realm.as_str().into(), kid);
+                    }
                 }
-                (Kind::TokenKey | Kind::Secret, _) => {}
+                (Kind::TokenKey, None) | (Kind::Secret, _) => {}
             }
         }
         policy.revoked = Arc::new(revoked);
@@ -239,10 +241,6 @@ impl Revocations {
         Err(invalid(error, hint))
     }
 
-    fn has_key(&self, policy: &Policy, realm: &str, kid: &str, hash: &str) -> bool {
-        auth_of(policy, realm).and_then(|auth| key_hash(auth, kid)).is_some_and(|has| has == hash)
-    }
-
     fn without_secrets(&self, realm: &Realm, auth: &mut AuthPolicy) {
         let is_revoked = |hash: &str| {
             self.all.iter().any(|one| {
@@ -349,6 +347,13 @@ fn hash(policy: &Policy, realm: &str, what: &Revocable) -> Result<Option<String>
         error: format!("there is no {noun} \"{}\" in realm {realm}", what.name),
         hint: format!("in force there: {known}; one that is revoked already is not among them"),
     })
+}
+
+/// Names of the token key with this hash in a realm.
+fn names_of_key(policy: &Policy, realm: &str, hash: &str) -> Vec<Arc<str>> {
+    let Some(auth) = auth_of(policy, realm) else { return Vec::new() };
+    let kids = auth.tokens.iter().flat_map(|tokens| &tokens.keys).map(|key| &key.kid);
+    kids.filter(|kid| key_hash(auth, kid).is_some_and(|has| has == hash)).cloned().collect()
 }
 
 fn key_hash(auth: &AuthPolicy, kid: &str) -> Option<String> {

@@ -380,6 +380,7 @@ impl<N: Net> Stream<N> {
     /// Returns memory that a burst took.
     pub(crate) fn shrink(&mut self) {
         self.out.shrink();
+        self.permit.note_backlog(self.out.capacity());
         if self.partial.is_empty() {
             self.partial = Vec::new();
         }
@@ -397,7 +398,10 @@ impl<N: Net> Stream<N> {
     ) -> Result<bool, QueueFull> {
         // A blocked connection is reported by epoll when it takes output again.
         let is_first = self.blocked.is_none() && self.out.is_empty();
-        self.out.push(message, STREAM_BACKLOG_BYTES, on_drop)?;
+        // Answers and the bytes of a pipe are bounded by what is read of the other end.
+        let most = if message.droppable { self.permit.backlog_max() } else { STREAM_BACKLOG_BYTES };
+        self.out.push(message, most, on_drop)?;
+        self.permit.note_backlog(self.out.capacity());
         Ok(is_first)
     }
 

@@ -55,6 +55,7 @@ pub(super) fn open(
         realm: realm.clone(),
         user: Arc::clone(&key.kid),
         other_spelling: None,
+        renewed_by: None,
         account: account(kid, block.mac_key),
         keys: Keys::Token(keys),
         // In the past if it may not be used any more, or not yet.

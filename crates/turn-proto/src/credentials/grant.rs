@@ -51,6 +51,7 @@ fields!(Grant {
     6 => allocations_max,
     7 => limits,
     8 => other_spelling or None,
+    9 => renewed_by or None,
 });
 fields!(UserKeys { 1 => md5, 2 => sha256 });
 fields!(TokenKeys { 1 => kid, 2 => mac, 3 => sealed_by or None });
@@ -88,6 +89,8 @@ pub(crate) struct Grant {
     pub(crate) other_spelling: Option<Arc<str>>,
     /// Account of the quotas: the name without the time stamp of a time-limited one.
     pub(crate) account: Arc<str>,
+    /// Account of the token that was shown last, if another one began the allocation.
+    pub(crate) renewed_by: Option<Arc<str>>,
     /// Meaningless on an open relay.
     pub(crate) keys: Keys,
     /// End of a time-limited credential or an access token.
@@ -106,6 +109,7 @@ impl Grant {
             user: Arc::default(),
             other_spelling: None,
             account: Arc::default(),
+            renewed_by: None,
             keys: Keys::LongTerm(UserKeys { md5: Default::default(), sha256: None }),
             expires: None,
             allocations_max: None,
@@ -150,10 +154,12 @@ impl Grant {
         is_stored && !self.is_anonymous()
     }
 
-    /// Returns true if its name, account or token key is refused. USERNAME of a token is no user's
-    /// name.
+    /// Returns true if its name, account or token key is refused, or the account of the token that
+    /// was shown last. USERNAME of a token is no user's name.
     pub(crate) fn is_revoked(&self, revoked: &Revoked) -> bool {
-        revoked.has_name(&self.realm, &self.account)
+        let is_refused = |name: &Arc<str>| revoked.has_name(&self.realm, name);
+        is_refused(&self.account)
+            || self.renewed_by.as_ref().is_some_and(is_refused)
             || match &self.keys {
                 Keys::Token(token) => revoked.has_token_key(&self.realm, &token.kid),
                 Keys::LongTerm(_) => revoked.has_name(&self.realm, &self.user),
@@ -189,6 +195,7 @@ impl Grant {
         if other.keys.are_of_token() || other.keys != self.keys {
             self.user = Arc::clone(&other.user);
             self.other_spelling.clone_from(&other.other_spelling);
+            self.renewed_by = (other.account != self.account).then(|| Arc::clone(&other.account));
             self.keys = other.keys.clone();
             self.expires = other.expires;
         }
