@@ -28,6 +28,7 @@ mod known;
 mod outage;
 mod owed;
 mod questions;
+mod settling;
 
 pub(crate) use self::answer::Limits;
 use self::answer::NoAnswer;
@@ -53,12 +54,6 @@ const NEXT_AFTER: u32 = 8;
 /// Interval of the search for questions that have waited too long, or that may be open because
 /// those before them hang.
 const WATCH_EVERY: Duration = Duration::from_millis(100);
-
-/// Interval of questions about clients that were served without an answer.
-const OWED_EVERY: Duration = Duration::from_secs(1);
-
-/// Number of these questions that are open together, besides those of waiting clients.
-const OWED_OPEN_MAX: usize = 8;
 
 /// Status of a service that gets too many questions (RFC 6585 §4).
 const TOO_MANY_REQUESTS: u16 = 429;
@@ -405,37 +400,8 @@ impl Asking {
             if let Added::InPlaceOf(dropped) = added {
                 asking.end_sessions(&dropped.applicant, dropped.opened).await;
             }
-            asking.settle_owed().await;
+            asking.start_settling();
         });
-    }
-
-    /// Asks about the clients that were served without an answer. A service that answers nothing
-    /// gets one question at a time.
-    async fn settle_owed(self: &Arc<Self>) {
-        while !self.owed.is_empty() && !self.is_settling.swap(true, Ordering::AcqRel) {
-            while !self.owed.is_empty() {
-                tokio::time::sleep(OWED_EVERY).await;
-                let most = if self.is_silent() { 1 } else { OWED_OPEN_MAX };
-                let mut open = JoinSet::new();
-                for owed in (0..most).map_while(|_| self.owed.take()) {
-                    open.spawn(Arc::clone(self).ask_again(owed));
-                }
-                open.join_all().await;
-            }
-            self.is_settling.store(false, Ordering::Release);
-        }
-    }
-
-    async fn ask_again(self: Arc<Self>, owed: OwedAnswer) {
-        let asked = tokio::time::timeout(self.answer_within, self.ask(&owed.applicant)).await;
-        if let Ok(Ok(answer)) = asked {
-            self.owed.settle(&owed.applicant);
-            if self.judge(&owed.applicant, Ok(answer)) == Authorization::Denied {
-                self.end_sessions(&owed.applicant, owed.opened).await;
-            }
-        } else if let Some(dropped) = self.owed.put_back(owed, Instant::now()) {
-            self.end_sessions(&dropped.applicant, dropped.opened).await;
-        }
     }
 
     fn post(&self, request: &AuthorizationRequest, answer: Authorization) {

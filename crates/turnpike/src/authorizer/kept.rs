@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use fair_share::{Claimant, Share, Slots, USERS, system_hasher};
 use turn_proto::{Applicant, Authorization};
-use turn_types::{Realm, Transport};
+use turn_types::{Prefix, Realm, Transport};
 
 /// Maximum number of stored answers: some 4 MiB. One of the account or network with most makes
 /// room.
@@ -81,6 +81,11 @@ impl KeptAnswers {
             self.answers.remove(&key);
         }
     }
+}
+
+/// Network of a client: `/24`, or `/48` of IPv6.
+pub(super) fn network(applicant: &Applicant) -> Prefix {
+    Prefix::network(applicant.client.ip())
 }
 
 /// Client as it is counted in shares.

@@ -1,15 +1,19 @@
 //! Clients about which the service has answered. While questions of others have no answer, those
 //! about some of these clients are repeated, to learn if the service is silent for all.
 
+use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use turn_proto::Applicant;
+use turn_types::Prefix;
 
-/// Number of known clients, each with another account. The chosen clients are rarely all of one
-/// user, for whose accounts the service hangs.
+use super::kept::network;
+
+/// Number of known clients, each with another account, shared by networks (`/24`, `/48` of IPv6).
+/// The chosen clients are rarely all of one user, for whose accounts the service hangs.
 const KNOWN_MAX: usize = 32;
 
 /// Number of questions about known clients, one after the other, until there is an answer.
@@ -18,8 +22,8 @@ const TOGETHER_MAX: usize = 4;
 /// Shortest interval between questions about known clients.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// While the table is full, one of so many answers about other accounts replaces a known client:
-/// neither the first clients nor the latest ones have all places.
+/// While the table is full, one of so many answers about other accounts of the networks with most
+/// places replaces a known client: neither the first clients nor the latest ones have all places.
 const REPLACED_BY: u64 = 16;
 
 #[derive(Debug, Default)]
@@ -42,6 +46,23 @@ impl State {
         self.numbers += 1;
         self.hasher.hash_one(self.numbers) % below
     }
+
+    fn count(&self, of: Prefix) -> usize {
+        self.clients.iter().filter(|client| network(client) == of).count()
+    }
+
+    /// Number of clients of a network, and of the network with most.
+    fn counts(&self, own: Prefix) -> (usize, usize) {
+        let most = self.clients.iter().map(|client| self.count(network(client))).max();
+        (self.count(own), most.unwrap_or(0))
+    }
+
+    /// Positions of the clients of networks with this number of them.
+    fn places_of_the_largest(&self, most: usize) -> Vec<usize> {
+        let clients = self.clients.iter().enumerate();
+        let largest = clients.filter(|(_, client)| self.count(network(client)) == most);
+        largest.map(|(place, _)| place).collect()
+    }
 }
 
 impl KnownClients {
@@ -53,9 +74,16 @@ impl KnownClients {
         }
         if state.clients.len() < KNOWN_MAX {
             state.clients.push(applicant.clone());
-        } else if state.random(REPLACED_BY) == 0 {
-            let index = state.random(KNOWN_MAX as u64) as usize;
-            state.clients[index] = applicant.clone();
+            return;
+        }
+        let (own, most) = state.counts(network(applicant));
+        // A network with fewer clients than another one takes a place of the largest.
+        if most > own + 1 || state.random(REPLACED_BY) == 0 {
+            let places = state.places_of_the_largest(most);
+            let index = state.random(places.len() as u64) as usize;
+            if let Some(place) = places.get(index) {
+                state.clients[*place] = applicant.clone();
+            }
         }
     }
 
@@ -68,10 +96,17 @@ impl KnownClients {
         }
         let number = state.clients.len();
         let chosen = TOGETHER_MAX.min(number);
-        for index in 0..chosen {
+        for index in 0..number {
             let other = index + state.random((number - index) as u64) as usize;
             state.clients.swap(index, other);
         }
+        // Of each network one, before others of the same network.
+        let mut networks = BTreeMap::new();
+        state.clients.sort_by_cached_key(|client| {
+            let before = networks.entry(network(client)).or_insert(0);
+            *before += 1;
+            *before
+        });
         let since = state.asked.map(|asked| now.saturating_duration_since(asked));
         let pause = since.map_or(Duration::ZERO, |since| every.min(EVERY).saturating_sub(since));
         state.is_asked = true;
@@ -129,6 +164,29 @@ mod tests {
         assert!(known.take(now + EVERY * 3, EVERY).is_none());
         known.note(&client("bob"));
         assert_eq!(known.take(now + EVERY * 3, EVERY).unwrap().0, [client("bob")]);
+    }
+
+    /// An attacker with any number of accounts, for which the service will hang together.
+    #[test]
+    fn no_network_has_more_places_than_others_need() {
+        let known = KnownClients::default();
+        let at = |account: String, network: u8| Applicant {
+            client: ClientAddr(([192, 0, network, 1], 1).into()),
+            ..client(&account)
+        };
+        for number in 0..2000 {
+            known.note(&at(format!("mallory {number}"), 1));
+            if number % 200 == 0 {
+                known.note(&at(format!("honest {number}"), 2 + (number / 200 % 4) as u8));
+            }
+        }
+        let mut now = Instant::now();
+        for _ in 0..50 {
+            now += EVERY;
+            let (chosen, _) = known.take(now, EVERY).unwrap();
+            assert!(chosen.iter().any(|client| client.account.starts_with("honest")), "{chosen:?}");
+            known.end();
+        }
     }
 
     /// Neither is by the first accounts since the start, nor by a flood of them later.

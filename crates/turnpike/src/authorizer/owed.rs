@@ -2,13 +2,15 @@
 //! them again until it answers.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fair_share::{FairQueue, USERS, system_hasher};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use turn_proto::Applicant;
 
 use super::kept::{Key, claimant};
+use super::settling::OWED_LATE_MAX;
 
 /// Maximum number of clients without an answer: some 2 MiB. Further ones are refused, or those of
 /// the account or network with most lose their sessions.
@@ -21,6 +23,8 @@ const DELAY: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct OwedAnswers {
     state: Mutex<State>,
+    /// Questions that may wait for a late answer.
+    late: Arc<Semaphore>,
     started: Instant,
 }
 
@@ -29,6 +33,8 @@ struct State {
     waiting: FairQueue<OwedAnswer>,
     /// Clients in the queue, and those whose question is open.
     owed: HashSet<Key>,
+    /// Clients with a connection that is open for a late answer.
+    late: HashSet<Key>,
 }
 
 /// A client without an answer.
@@ -53,8 +59,9 @@ pub(super) enum Added {
 impl OwedAnswers {
     pub(super) fn new() -> Self {
         let waiting = FairQueue::new(&USERS, OWED_MAX, DELAY, system_hasher());
-        let state = Mutex::new(State { waiting, owed: HashSet::new() });
-        Self { state, started: Instant::now() }
+        let state = State { waiting, owed: HashSet::new(), late: HashSet::new() };
+        let late = Arc::new(Semaphore::new(OWED_LATE_MAX));
+        Self { state: Mutex::new(state), late, started: Instant::now() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -96,9 +103,21 @@ impl OwedAnswers {
         }
     }
 
-    /// Removes a client after an answer.
-    pub(super) fn settle(&self, applicant: &Applicant) {
-        self.lock().owed.remove(&Key::of(applicant));
+    /// Removes a client after an answer. Returns false if there was one before.
+    pub(super) fn settle(&self, applicant: &Applicant) -> bool {
+        self.lock().owed.remove(&Key::of(applicant))
+    }
+
+    /// Reserves a connection that may wait for a late answer. `None`: there is one for this client,
+    /// or there are as many as may be. It is given back by [`end_late`](Self::end_late).
+    pub(super) fn wait_late(&self, owed: &OwedAnswer) -> Option<OwnedSemaphorePermit> {
+        let permit = Arc::clone(&self.late).try_acquire_owned().ok()?;
+        self.lock().late.insert(Key::of(&owed.applicant)).then_some(permit)
+    }
+
+    /// Gives the connection back. The permit is the caller's to drop.
+    pub(super) fn end_late(&self, owed: &OwedAnswer) {
+        self.lock().late.remove(&Key::of(&owed.applicant));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -20,8 +20,8 @@ impl Wake for Awake {
     fn wake(&self) {}
 }
 
-/// A service that denies all immediately. It hangs for accounts named `hanging`, and fails for
-/// accounts named `failing`.
+/// A service that denies all immediately. It hangs for accounts named `hanging`, fails for accounts
+/// named `failing`, and denies accounts named `late` behind the deadline.
 #[derive(Debug, Default)]
 struct Service {
     /// Hangs for all.
@@ -61,6 +61,9 @@ impl Service {
             let has_turned = is(&self.has_turned) && text.contains("\"turning");
             if is(&self.hangs) || has_turned || text.contains("\"hanging") {
                 return std::future::pending().await;
+            }
+            if text.contains("\"late") {
+                tokio::time::sleep(ANSWER_WITHIN * 2).await;
             }
             let fails = is(&self.fails) || text.contains("\"failing");
             let status = if fails { "500 Internal Server Error" } else { "403 Forbidden" };
@@ -231,6 +234,30 @@ async fn each_client_that_is_served_in_an_outage_is_asked_about_later() {
     let owed = std::iter::from_fn(|| scene.authorizer.asking.owed.take());
     let owed: Vec<_> = owed.map(|owed| owed.applicant.account.to_string()).collect();
     assert_eq!(owed, ["alice", "bob"]);
+}
+
+/// The service has recovered, and is slow for the client that it denies.
+#[tokio::test]
+async fn a_late_no_ends_sessions_while_others_get_prompt_answers() {
+    let service = Arc::new(Service::default());
+    service.hangs.store(true, Ordering::Relaxed);
+    let mut scene = Scene::new(&service).await;
+    let question = scene.ask("late", 1);
+    assert_eq!(scene.answer(question).await, Authorization::Unavailable);
+    service.hangs.store(false, Ordering::Relaxed);
+    let mut network = 2;
+    loop {
+        match scene.inbox.take() {
+            Some(Request::Authorized { .. }) => {}
+            // The sessions of the client are searched.
+            Some(_) => return,
+            None => {
+                network = network % 200 + 1;
+                scene.ask("another", network);
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
 }
 
 /// Questions of one account wait for each other.

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use turn_proto::Applicant;
 use turn_types::{Prefix, Realm};
 
+use super::super::kept::network;
+
 /// Maximum number of questions in flight of one network and realm with a slow question, while the
 /// service answers clients of other networks quickly. New accounts behind the address of an
 /// attacker share them: stopping these takes three accounts per second for which the service hangs.
@@ -68,10 +70,6 @@ impl SlowNetworks {
         let network = network(applicant);
         self.full.iter().any(|(full, realm)| *full == network && *realm == applicant.realm)
     }
-}
-
-fn network(applicant: &Applicant) -> Prefix {
-    Prefix::network(applicant.client.ip())
 }
 
 #[cfg(test)]

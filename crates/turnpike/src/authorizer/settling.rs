@@ -1,0 +1,104 @@
+//! Questions about clients that `authorizer.when_silent` has served without an answer.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::JoinSet;
+use turn_proto::Authorization;
+
+use super::owed::OwedAnswer;
+use super::{Asking, PROMPTLY};
+
+/// Interval of questions about clients that were served without an answer.
+const OWED_EVERY: Duration = Duration::from_secs(1);
+
+/// Number of these questions that are asked together, besides those of waiting clients.
+const OWED_OPEN_MAX: usize = 8;
+
+/// Number of these questions whose connections stay open for a late answer, each about another
+/// client: a no that takes longer than `authorizer.answer_within` ends sessions as well.
+pub(super) const OWED_LATE_MAX: usize = 128;
+
+impl Asking {
+    /// Starts a task that asks about the clients that were served without an answer, unless there
+    /// is one.
+    pub(super) fn start_settling(self: &Arc<Self>) {
+        let asking = Arc::clone(self);
+        tokio::spawn(async move { asking.settle_owed().await });
+    }
+
+    /// A service that answers nothing gets one question at a time.
+    async fn settle_owed(self: &Arc<Self>) {
+        while !self.owed.is_empty() && !self.is_settling.swap(true, Ordering::AcqRel) {
+            let mut next = tokio::time::Instant::now() + OWED_EVERY;
+            while !self.owed.is_empty() {
+                tokio::time::sleep_until(next).await;
+                next = tokio::time::Instant::now() + OWED_EVERY;
+                let most = if self.is_silent() { 1 } else { OWED_OPEN_MAX };
+                let mut open = JoinSet::new();
+                for owed in (0..most).map_while(|_| self.owed.take()) {
+                    open.spawn(Arc::clone(self).ask_again(owed));
+                }
+                open.join_all().await;
+            }
+            self.is_settling.store(false, Ordering::Release);
+        }
+    }
+
+    /// Asks about a client. Without a prompt answer others have their turn, and the connection
+    /// stays open for a late one, if there is none for the client yet and few others are open.
+    async fn ask_again(self: Arc<Self>, owed: OwedAnswer) {
+        let late = self.owed.wait_late(&owed);
+        let patience = match late {
+            Some(_) => self.answer_within / PROMPTLY,
+            None => self.answer_within,
+        };
+        let (asking, applicant) = (Arc::clone(&self), owed.applicant.clone());
+        let mut response = Box::pin(async move { asking.ask(&applicant).await });
+        match (tokio::time::timeout(patience, &mut response).await, late) {
+            (Ok(Ok(answer)), late) => {
+                self.settle(&owed, answer).await;
+                self.end_wait(&owed, late);
+            }
+            (Ok(Err(_)), late) => {
+                self.end_wait(&owed, late);
+                self.put_back_owed(owed).await;
+            }
+            (Err(_), None) => self.put_back_owed(owed).await,
+            (Err(_), late @ Some(_)) => {
+                let asking = Arc::clone(&self);
+                let waiting = owed.clone();
+                tokio::spawn(async move {
+                    if let Ok(answer) = response.await {
+                        asking.outage.answered_late();
+                        asking.settle(&waiting, answer).await;
+                    }
+                    asking.end_wait(&waiting, late);
+                });
+                self.put_back_owed(owed).await;
+            }
+        }
+    }
+
+    /// Acts on an answer about a client, unless there was another one meanwhile.
+    async fn settle(&self, owed: &OwedAnswer, answer: Authorization) {
+        let answer = self.judge(&owed.applicant, Ok(answer));
+        if self.owed.settle(&owed.applicant) && answer == Authorization::Denied {
+            self.end_sessions(&owed.applicant, owed.opened).await;
+        }
+    }
+
+    fn end_wait(&self, owed: &OwedAnswer, late: Option<OwnedSemaphorePermit>) {
+        if late.is_some() {
+            self.owed.end_late(owed);
+        }
+    }
+
+    async fn put_back_owed(&self, owed: OwedAnswer) {
+        if let Some(dropped) = self.owed.put_back(owed, Instant::now()) {
+            self.end_sessions(&dropped.applicant, dropped.opened).await;
+        }
+    }
+}
