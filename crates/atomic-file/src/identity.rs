@@ -3,45 +3,77 @@
 use std::io;
 use std::path::Path;
 
-use rustix::fs::{Gid, Stat, Uid, fstat};
+use rustix::fs::{AtFlags, Gid, Stat, Uid, fstat, statat};
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid, getgroups};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-use crate::path::{is_trusted, open_directory};
+use crate::directory::Directory;
 
-/// Does work that opens files of a directory by their path. If the process is root's and the
-/// directory is another user's, the thread does the work as that user, who could otherwise lead
-/// root to any file of the host.
-///
-/// A confined server may not change its user. It works as root then, and [`others_may_name_files`]
-/// tells callers to look at the files first.
-///
-/// # Errors
-/// There is no such directory, another user could have made a link on the way to it, or the system
-/// refuses.
-pub fn as_owner_of<T>(directory: &Path, work: impl FnOnce() -> T) -> io::Result<T> {
-    if !geteuid().is_root() {
-        return Ok(work());
+/// The user who could lead root to other files when a library opens a file by its path.
+#[derive(Clone, Copy, Debug)]
+pub struct FileOwner(Option<(Uid, Gid)>);
+
+/// The time for which the calling thread is the owner of a file. It must end in the same thread.
+#[must_use]
+#[derive(Debug)]
+pub struct ActingAsOwner {
+    _root_afterwards: Option<Root>,
+}
+
+impl FileOwner {
+    /// The owner of the directory of a file, if the process is root's and the directory is another
+    /// user's. In a directory of root's to which others may write it is the owner of the file. The
+    /// file may be missing.
+    ///
+    /// # Errors
+    /// There is no such directory, another user could have made a link on the way to it, or the
+    /// system refuses.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        if !geteuid().is_root() {
+            return Ok(Self(None));
+        }
+        let directory = Directory::of(path)?;
+        let mut owner = fstat(directory.fd())?;
+        if owner.st_uid == 0 && !directory.is_trusted()? {
+            match statat(directory.fd(), &directory.name, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => {}
+                file => owner = file?,
+            }
+        }
+        let Stat { st_uid, st_gid, .. } = owner;
+        Ok(Self((st_uid != 0).then(|| (Uid::from_raw(st_uid), Gid::from_raw(st_gid)))))
     }
-    let Stat { st_uid, st_gid, .. } = fstat(open_directory(directory)?)?;
-    if st_uid == 0 {
-        return Ok(work());
-    }
-    let _root_afterwards = Root::remember()?;
-    match become_other(Uid::from_raw(st_uid), Gid::from_raw(st_gid)) {
-        // A number that the user namespace does not have is invalid.
-        Ok(()) | Err(Errno::PERM | Errno::INVAL) => Ok(work()),
-        Err(error) => Err(error.into()),
+
+    /// Makes the thread that user until the result is dropped.
+    ///
+    /// A confined server may not change its user, and remains root: [`others_may_name_files`] tells
+    /// callers to look at the files first.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn act(self) -> io::Result<ActingAsOwner> {
+        let Some((user, group)) = self.0 else {
+            return Ok(ActingAsOwner { _root_afterwards: None });
+        };
+        let root = Root { groups: getgroups()?, group: getegid() };
+        match become_other(user, group) {
+            // A number that the user namespace does not have is invalid.
+            Ok(()) | Err(Errno::PERM | Errno::INVAL) => {
+                Ok(ActingAsOwner { _root_afterwards: Some(root) })
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
-/// Returns true if the process is root's, and another user can make names in the directory.
+/// Returns true if the process is root's, and another user can make names in the directory of a
+/// file.
 ///
 /// # Errors
-/// As [`as_owner_of`].
-pub fn others_may_name_files(directory: &Path) -> io::Result<bool> {
-    Ok(geteuid().is_root() && !is_trusted(open_directory(directory)?)?)
+/// As [`FileOwner::of`].
+pub fn others_may_name_files(path: &Path) -> io::Result<bool> {
+    Ok(geteuid().is_root() && !Directory::of(path)?.is_trusted()?)
 }
 
 /// Changes the thread's effective user and its groups. The real and the saved user stay root's: the
@@ -53,15 +85,10 @@ fn become_other(user: Uid, group: Gid) -> Result<(), Errno> {
 }
 
 /// Groups of root, to which the thread returns on drop.
+#[derive(Debug)]
 struct Root {
     groups: Vec<Gid>,
     group: Gid,
-}
-
-impl Root {
-    fn remember() -> Result<Self, Errno> {
-        Ok(Self { groups: getgroups()?, group: getegid() })
-    }
 }
 
 impl Drop for Root {

@@ -16,6 +16,6 @@ mod sweep;
 
 pub use append::{append_to, open_private, rewrite};
 pub use directory::{Access, Owner, make_directory, make_missing_directory};
-pub use identity::{as_owner_of, others_may_name_files};
+pub use identity::{ActingAsOwner, FileOwner, others_may_name_files};
 pub use new_file::{NewFile, RenamedIn, create, replace};
 pub use read::{open, read, read_to_string};

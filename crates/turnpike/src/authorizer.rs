@@ -389,7 +389,7 @@ impl Asking {
             return self.post(request, answer);
         }
         let applicant = request.applicant.clone();
-        let added = self.owed.add(OwedAnswer { applicant, opened }, Instant::now());
+        let added = self.owed.add(OwedAnswer { applicant, opened, lost: 0 }, Instant::now());
         if matches!(added, Added::Full) {
             self.outage.overloaded();
             return self.post(request, Authorization::Overloaded);

@@ -45,6 +45,7 @@ mod server;
 mod server_url;
 mod sqlite;
 mod sqlite_coturn;
+mod sqlite_file;
 mod sqlite_reader;
 mod store;
 mod table;

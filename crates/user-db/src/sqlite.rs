@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use std::{fmt, io};
 
-use atomic_file::{Access, Owner};
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params};
+use atomic_file::{Access, FileOwner, Owner};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 use turn_types::Secret;
 
 use crate::error::StoreError;
 use crate::limits::{BUSY_NAP, BUSY_TIMEOUT, REALMS_MAX};
+use crate::sqlite_file::{self, OwnersConnection};
 use crate::store::{
     NewUser, Page, Position, UserEditor, UserKeys, UserQuery, UserRecord, UserSummary,
 };
@@ -44,7 +45,7 @@ INSERT INTO schema_version VALUES (1);
 #[derive(Debug)]
 pub struct SqliteStore {
     path: PathBuf,
-    connection: Connection,
+    connection: OwnersConnection,
     /// Identity of the open file: a restored backup is another file under the same name.
     file: FileId,
     /// SQLite's count of others' changes, as last read.
@@ -63,21 +64,17 @@ impl SqliteStore {
     /// users of the host.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let file = prepare_file(path)?;
-        let open = || {
-            let connection = connect(path)?;
-            let mut store =
-                Self { path: path.to_owned(), connection, file, data_version: 0, revision: 0 };
-            store.migrate()?;
-            store.data_version = store.read_data_version()?;
-            Ok(store)
-        };
-        // SQLite opens by path, and as root gives `-wal` and `-shm` to the owner of the database.
-        // Here it opens all that it ever does.
-        atomic_file::as_owner_of(directory_of(path), || {
-            refuse_planted(path)?;
-            open()
-        })
-        .map_err(|error| failed(path, format_args!("{error}")))?
+        let in_directory = |error: io::Error| failed(path, format_args!("{error}"));
+        let owner = FileOwner::of(path).map_err(in_directory)?;
+        // SQLite opens all that it ever does.
+        let _acting = owner.act().map_err(in_directory)?;
+        sqlite_file::refuse_planted(path).map_err(in_directory)?;
+        let connection = OwnersConnection::new(connect(path)?, owner);
+        let mut store =
+            Self { path: path.to_owned(), connection, file, data_version: 0, revision: 0 };
+        store.migrate()?;
+        store.data_version = store.read_data_version()?;
+        Ok(store)
     }
 
     /// Brings the tables to this program's version, under the write lock, so that two processes
@@ -326,36 +323,6 @@ fn unusable(realm: &str, user: &UserQuery) -> StoreError {
     StoreError::Row { name, realm: realm.to_owned(), what: "a key or the limit is unusable" }
 }
 
-/// The directory of the file, which may be the current one.
-fn directory_of(path: &Path) -> &Path {
-    let parent = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    parent.unwrap_or_else(|| Path::new("."))
-}
-
-/// Refuses files that another user could have put in the place of the database's, where root has
-/// to remain root: in a directory of its own that others write to, and in a confined server.
-fn refuse_planted(path: &Path) -> Result<(), StoreError> {
-    let exposed = atomic_file::others_may_name_files(directory_of(path));
-    if !exposed.map_err(|error| failed(path, format_args!("{error}")))? {
-        return Ok(());
-    }
-    for ending in ["", "-wal", "-shm"] {
-        let mut file = path.as_os_str().to_owned();
-        file.push(ending);
-        let file = PathBuf::from(file);
-        let Ok(metadata) = fs::symlink_metadata(&file) else { continue };
-        if !metadata.is_file() || metadata.nlink() > 1 {
-            return Err(failed(
-                &file,
-                format_args!(
-                    "it is a link or no file, and others than root write to its directory: remove it"
-                ),
-            ));
-        }
-    }
-    Ok(())
-}
-
 /// Creates the directory and the file when they do not exist, for their owner alone, before SQLite
 /// could create them for more.
 fn prepare_file(path: &Path) -> Result<FileId, StoreError> {
@@ -370,9 +337,10 @@ fn prepare_file(path: &Path) -> Result<FileId, StoreError> {
             )
         }
     };
-    let directory = directory_of(path);
-    let made = atomic_file::make_missing_directory(directory, Access::PRIVATE_DIRECTORY);
-    made.map_err(slip(directory))?;
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        let made = atomic_file::make_missing_directory(directory, Access::PRIVATE_DIRECTORY);
+        made.map_err(slip(directory))?;
+    }
     create_missing(path).map_err(slip(path))?;
     let metadata = fs::metadata(path).map_err(slip(path))?;
     let mode = metadata.permissions().mode() & 0o777;
@@ -408,9 +376,7 @@ fn file_id(metadata: &fs::Metadata) -> FileId {
 
 fn connect(path: &Path) -> Result<Connection, StoreError> {
     let open = || {
-        // Each handle stays with one thread: SQLite's own locking of handles is not needed.
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags)?;
+        let connection = sqlite_file::open(path)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         Ok(connection)
     };

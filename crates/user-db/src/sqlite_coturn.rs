@@ -2,15 +2,14 @@
 //! others' changes reports them.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use atomic_file::Access;
-use rusqlite::{
-    Connection, ErrorCode, OpenFlags, OptionalExtension as _, params, params_from_iter,
-};
+use atomic_file::{Access, ActingAsOwner, FileOwner, Owner};
+use rusqlite::{Connection, ErrorCode, OptionalExtension as _, ffi, params, params_from_iter};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 use turn_types::Secret;
@@ -18,6 +17,7 @@ use turn_types::Secret;
 use crate::coturn::{Called, Changes, CoturnDatabase, Heard, Kept, StoredKey};
 use crate::error::StoreError;
 use crate::limits::{DATA_VERSION_EVERY, FILE_LOOKUPS_MAX, IN_FLIGHT_MAX, READER_BUSY, REALMS_MAX};
+use crate::sqlite_file;
 use crate::store::{Page, Position};
 use crate::table::{Dialect, Row, Table};
 
@@ -62,6 +62,8 @@ struct File {
     /// Tables that an older coturn did not make are added to its file.
     completes: bool,
     open: Option<(Connection, (u64, u64))>,
+    /// The thread's, for as long as it lives: SQLite opens and removes a journal for each change.
+    acting: Option<ActingAsOwner>,
 }
 
 impl SqliteCoturn {
@@ -69,7 +71,7 @@ impl SqliteCoturn {
     /// `completes`: tables that an older coturn did not make are added.
     pub(crate) fn new(path: &Path, completes: bool) -> Result<Self, StoreError> {
         let (jobs, queue) = sync_channel::<Job>(IN_FLIGHT_MAX);
-        let mut file = File { path: path.to_owned(), completes, open: None };
+        let mut file = File { path: path.to_owned(), completes, open: None, acting: None };
         let work = move || queue.into_iter().for_each(|job| job(&mut file));
         let thread = std::thread::Builder::new().name("users-sqlite".to_owned()).spawn(work);
         thread.map_err(StoreError::Threads)?;
@@ -98,16 +100,23 @@ impl SqliteCoturn {
 
 fn failed(path: &Path, error: &rusqlite::Error) -> StoreError {
     let is_missing =
-        || fs::metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+        || fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
     let what = match error.sqlite_error_code() {
         Some(ErrorCode::CannotOpen) if is_missing() => {
             "there is no such file: correct the path; `turnadmin -l -b FILE` creates a file"
                 .to_owned()
         }
         Some(ErrorCode::CannotOpen) => {
-            format!("{error}; this user has to be allowed to read it and write to its directory")
+            format!(
+                "{error}; this user, or for root the owner of its directory, has to be allowed to read it and to \
+                 write to its directory"
+            )
         }
-        Some(ErrorCode::ReadOnly) => format!("{error}; this user may not write to it"),
+        Some(ErrorCode::ReadOnly) => {
+            format!(
+                "{error}; this user, or for root the owner of its directory, may not write to it"
+            )
+        }
         _ if error.to_string().contains(NO_USERS) => {
             format!("{error}: this is not a file of coturn, or `turnadmin -l -b FILE` completes it")
         }
@@ -117,12 +126,20 @@ fn failed(path: &Path, error: &rusqlite::Error) -> StoreError {
 }
 
 impl File {
+    fn become_owner(&mut self) -> io::Result<()> {
+        // The file may have another owner than the one before.
+        self.acting = None;
+        self.acting = Some(FileOwner::of(&self.path)?.act()?);
+        sqlite_file::refuse_planted(&self.path)
+    }
+
     fn connection(&mut self) -> rusqlite::Result<&Connection> {
         let id = fs::metadata(&self.path).ok().map(|it| (it.dev(), it.ino()));
         // A file that is gone keeps the one that is open.
         let is_open = self.open.as_ref().is_some_and(|(_, known)| id.is_none_or(|id| id == *known));
         if !is_open {
             self.open = None;
+            self.become_owner().map_err(|error| cannot_open(&error))?;
             let connection = connect(&self.path)?;
             // A file of another program is not changed.
             if self.completes && connection.table_exists(None, "turnusers_lt")? {
@@ -138,10 +155,14 @@ impl File {
     }
 }
 
+fn cannot_open(error: &io::Error) -> rusqlite::Error {
+    let code = ffi::Error::new(ffi::SQLITE_CANTOPEN);
+    rusqlite::Error::SqliteFailure(code, Some(error.to_string()))
+}
+
 /// Opens an existing file.
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags)?;
+    let connection = sqlite_file::open(path)?;
     connection.busy_timeout(READER_BUSY)?;
     Ok(connection)
 }
@@ -149,10 +170,11 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
 /// Creates a file with coturn's tables, accessible only to its owner, or adds the missing tables.
 pub(crate) fn create(path: &Path) -> Result<(), StoreError> {
     // An error shows when the file is opened.
-    let _ = atomic_file::create(path, &[], Access::PRIVATE);
-    connect(path)
-        .and_then(|connection| connection.execute_batch(SCHEMA))
-        .map_err(|error| failed(path, &error))
+    let access = Access { owner: Owner::Directory, ..Access::PRIVATE };
+    let _ = atomic_file::create(path, &[], access);
+    let mut file = File { path: path.to_owned(), completes: false, open: None, acting: None };
+    let created = file.connection().and_then(|connection| connection.execute_batch(SCHEMA));
+    created.map_err(|error| failed(path, &error))
 }
 
 impl CoturnDatabase for SqliteCoturn {

@@ -389,6 +389,29 @@ fn root_opens_nothing_of_its_own_in_a_directory_of_another_user() {
     fs::write(own.file("of-root"), "").unwrap();
 }
 
+/// SQLite removes files at the end; the directory's owner has put a link in its place.
+#[test]
+fn root_removes_nothing_of_its_own_through_a_directory_of_another_user() {
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return test_support::skip("only root has a directory of another user");
+    }
+    let (dir, own) = (TempDir::new(), TempDir::new());
+    let directory = dir.database().parent().unwrap().to_owned();
+    fs::create_dir_all(&directory).unwrap();
+    chown(&directory, Some(12_345), Some(54_321)).unwrap();
+    let mut store = SqliteStore::open(&dir.database()).unwrap();
+    store.add(&user("alice", "a password")).unwrap();
+    let victim = own.database().parent().unwrap().to_owned();
+    fs::create_dir_all(&victim).unwrap();
+    fs::set_permissions(&victim, Permissions::from_mode(0o700)).unwrap();
+    let files = ["-wal", "-shm"].map(|ending| victim.join(format!("users.sqlite{ending}")));
+    files.iter().for_each(|file| fs::write(file, "of root").unwrap());
+    fs::rename(&directory, dir.file("moved")).unwrap();
+    symlink(&victim, &directory).unwrap();
+    drop(store);
+    assert!(files.iter().all(|file| file.exists()));
+}
+
 /// `/tmp`, and the volumes of some containers.
 #[test]
 fn root_follows_no_link_in_a_directory_that_all_write_to() {
@@ -405,7 +428,7 @@ fn root_follows_no_link_in_a_directory_that_all_write_to() {
     let planted = directory.join("users.sqlite-wal");
     symlink(&of_root, &planted).unwrap();
     let refused = SqliteStore::open(&dir.database()).unwrap_err().to_string();
-    assert!(refused.contains("users.sqlite-wal: it is a link"), "{refused}");
+    assert!(refused.contains("users.sqlite-wal is a link"), "{refused}");
     fs::remove_file(&planted).unwrap();
     SqliteStore::open(&dir.database()).unwrap();
 }

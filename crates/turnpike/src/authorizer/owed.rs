@@ -33,8 +33,6 @@ struct State {
     waiting: FairQueue<OwedAnswer>,
     /// Clients in the queue, and those whose question is open.
     owed: HashSet<Key>,
-    /// Clients with a connection that is open for a late answer.
-    late: HashSet<Key>,
 }
 
 /// A client without an answer.
@@ -43,6 +41,8 @@ pub(super) struct OwedAnswer {
     pub(super) applicant: Applicant,
     /// Time of the question. Its sessions are newer.
     pub(super) opened: turn_types::Instant,
+    /// Further questions about the client without any response.
+    pub(super) lost: u32,
 }
 
 /// Result of an addition.
@@ -59,7 +59,7 @@ pub(super) enum Added {
 impl OwedAnswers {
     pub(super) fn new() -> Self {
         let waiting = FairQueue::new(&USERS, OWED_MAX, DELAY, system_hasher());
-        let state = State { waiting, owed: HashSet::new(), late: HashSet::new() };
+        let state = State { waiting, owed: HashSet::new() };
         let late = Arc::new(Semaphore::new(OWED_LATE_MAX));
         Self { state: Mutex::new(state), late, started: Instant::now() }
     }
@@ -108,16 +108,9 @@ impl OwedAnswers {
         self.lock().owed.remove(&Key::of(applicant))
     }
 
-    /// Reserves a connection that may wait for a late answer. `None`: there is one for this client,
-    /// or there are as many as may be. It is given back by [`end_late`](Self::end_late).
-    pub(super) fn wait_late(&self, owed: &OwedAnswer) -> Option<OwnedSemaphorePermit> {
-        let permit = Arc::clone(&self.late).try_acquire_owned().ok()?;
-        self.lock().late.insert(Key::of(&owed.applicant)).then_some(permit)
-    }
-
-    /// Gives the connection back. The permit is the caller's to drop.
-    pub(super) fn end_late(&self, owed: &OwedAnswer) {
-        self.lock().late.remove(&Key::of(&owed.applicant));
+    /// Permits a connection to wait for a late answer. `None`: as many wait as may.
+    pub(super) fn wait_late(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.late).try_acquire_owned().ok()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -139,7 +132,7 @@ mod tests {
             transport: Transport::Udp,
             client: ClientAddr((client, 1).into()),
         };
-        OwedAnswer { applicant, opened: turn_types::Instant::ZERO }
+        OwedAnswer { applicant, opened: turn_types::Instant::ZERO, lost: 0 }
     }
 
     #[test]

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use turn_proto::Authorization;
 
 use super::owed::OwedAnswer;
-use super::{Asking, PROMPTLY};
+use super::{Asking, LATE_FOR, PROMPTLY};
 
 /// Interval of questions about clients that were served without an answer.
 const OWED_EVERY: Duration = Duration::from_secs(1);
@@ -17,8 +16,8 @@ const OWED_EVERY: Duration = Duration::from_secs(1);
 /// Number of these questions that are asked together, besides those of waiting clients.
 const OWED_OPEN_MAX: usize = 8;
 
-/// Number of these questions whose connections stay open for a late answer, each about another
-/// client: a no that takes longer than `authorizer.answer_within` ends sessions as well.
+/// Number of these questions whose connections stay open for a late answer: a no that takes longer
+/// than `authorizer.answer_within` ends sessions as well.
 pub(super) const OWED_LATE_MAX: usize = 128;
 
 impl Asking {
@@ -48,9 +47,10 @@ impl Asking {
     }
 
     /// Asks about a client. Without a prompt answer others have their turn, and the connection
-    /// stays open for a late one, if there is none for the client yet and few others are open.
-    async fn ask_again(self: Arc<Self>, owed: OwedAnswer) {
-        let late = self.owed.wait_late(&owed);
+    /// stays open for a late one if few others are, each time twice as long: the service may be slow
+    /// for this client, or the question was lost in an outage.
+    async fn ask_again(self: Arc<Self>, mut owed: OwedAnswer) {
+        let late = self.owed.wait_late();
         let patience = match late {
             Some(_) => self.answer_within / PROMPTLY,
             None => self.answer_within,
@@ -58,26 +58,26 @@ impl Asking {
         let (asking, applicant) = (Arc::clone(&self), owed.applicant.clone());
         let mut response = Box::pin(async move { asking.ask(&applicant).await });
         match (tokio::time::timeout(patience, &mut response).await, late) {
-            (Ok(Ok(answer)), late) => {
-                self.settle(&owed, answer).await;
-                self.end_wait(&owed, late);
-            }
-            (Ok(Err(_)), late) => {
-                self.end_wait(&owed, late);
+            (Ok(Ok(answer)), _) => self.settle(&owed, answer).await,
+            (Ok(Err(_)), _) => {
+                owed.lost = 0;
                 self.put_back_owed(owed).await;
             }
             (Err(_), None) => self.put_back_owed(owed).await,
-            (Err(_), late @ Some(_)) => {
-                let asking = Arc::clone(&self);
-                let waiting = owed.clone();
+            (Err(_), Some(late)) => {
+                let wait = self.answer_within.saturating_mul(1 << owed.lost.min(16)).min(LATE_FOR);
+                owed.lost += 1;
                 tokio::spawn(async move {
-                    if let Ok(answer) = response.await {
-                        asking.outage.answered_late();
-                        asking.settle(&waiting, answer).await;
+                    let answered = tokio::time::timeout(wait, response).await;
+                    drop(late);
+                    if let Ok(Ok(answer)) = answered {
+                        self.outage.answered_late();
+                        self.settle(&owed, answer).await;
+                    } else {
+                        self.put_back_owed(owed).await;
+                        self.start_settling();
                     }
-                    asking.end_wait(&waiting, late);
                 });
-                self.put_back_owed(owed).await;
             }
         }
     }
@@ -87,12 +87,6 @@ impl Asking {
         let answer = self.judge(&owed.applicant, Ok(answer));
         if self.owed.settle(&owed.applicant) && answer == Authorization::Denied {
             self.end_sessions(&owed.applicant, owed.opened).await;
-        }
-    }
-
-    fn end_wait(&self, owed: &OwedAnswer, late: Option<OwnedSemaphorePermit>) {
-        if late.is_some() {
-            self.owed.end_late(owed);
         }
     }
 

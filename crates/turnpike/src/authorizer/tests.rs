@@ -244,6 +244,8 @@ async fn a_late_no_ends_sessions_while_others_get_prompt_answers() {
     let mut scene = Scene::new(&service).await;
     let question = scene.ask("late", 1);
     assert_eq!(scene.answer(question).await, Authorization::Unavailable);
+    // Further questions about the client are lost as well.
+    tokio::time::sleep(ANSWER_WITHIN * 2).await;
     service.hangs.store(false, Ordering::Relaxed);
     let mut network = 2;
     loop {
