@@ -58,6 +58,10 @@ pub mod limits {
     /// worker.
     pub const SESSIONS_WITH_PEERS_MAX: usize = 200;
 
+    /// Sessions that one query compares before other requests have a turn: a fraction of a
+    /// millisecond.
+    pub const SELECT_PAGE: usize = 512;
+
     /// Peers in one answer, but for those of its last session: with them it stays below
     /// [`ANSWER_BYTES_MAX`].
     pub const PEERS_MAX: usize = 40_000;
@@ -115,11 +119,11 @@ pub mod limits {
     /// Interval of looks whether it had one.
     pub const TURN_LOOK: Duration = Duration::from_millis(5);
 
-    /// Age up to which gathered sessions answer another query for rates: viewers share the work,
-    /// and a rate is of a second at least.
+    /// Age up to which gathered sessions answer another query over the network, or for rates:
+    /// askers share the work, and a rate is of a second at least.
     pub const ROLL_VALID: Duration = Duration::from_secs(1);
 
-    /// Age beyond which gathered sessions are no beginning of a rate.
+    /// Age beyond which gathered sessions are no beginning of a rate, and are let go.
     pub const ROLL_FORGOTTEN: Duration = Duration::from_secs(15);
 
     /// Tokens: an operator, a page and a script each have one.

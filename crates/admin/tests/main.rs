@@ -4,6 +4,7 @@
 
 mod api;
 mod control_socket;
+mod listings;
 mod monitoring;
 mod openapi;
 mod support;

@@ -25,6 +25,9 @@ pub(super) async fn reload(State(app): State<App>, body: Bytes) -> Result<Json<R
     let request = OperatorRequest::Reload { end_sessions, reply };
     app.handle.operator(request).await.map_err(|_| Problem::stopping())?;
     let report = answer.await.map_err(|_| Problem::stopping())?;
+    if report.ended.is_some() {
+        app.roll.forget().await;
+    }
     Ok(Json(Reload {
         applied: report.applied.into_iter().map(change).collect(),
         needs_restart: report.needs_restart.into_iter().map(change).collect(),

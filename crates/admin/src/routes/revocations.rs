@@ -42,6 +42,9 @@ pub(super) async fn revoke(
     let wish = RevokeWish { what: what(body, &caller)?, lasts, by_tenant };
     ask(&app, OperatorRequest::Revoke { wish, reply }).await?;
     let report = answer.await.map_err(|_| Problem::stopping())?.map_err(Problem::of_operator)?;
+    if report.ended > 0 {
+        app.roll.forget().await;
+    }
     Ok(Json(Revoked { revocation: public(report.revocation), ended: report.ended }))
 }
 

@@ -1,27 +1,27 @@
-//! `GET /v1/sessions` and `DELETE /v1/sessions/{id}`: asks the workers, within their deadline.
+//! `GET /v1/sessions` and `DELETE /v1/sessions/{id}`.
 
 mod order;
+mod selection;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
-use control::SessionFilter;
 use serde::Deserialize;
-use turn_proto::UserName;
 use turn_types::AllocationId;
 
-use self::order::{Cursor, Order};
+use self::selection::{Listing, Row, SelectedPage};
 use crate::holder::Holder;
-use crate::limits::{
-    FILTER_BYTES_MAX, PEERS_MAX, SESSIONS_DEFAULT, SESSIONS_MAX, SESSIONS_WITH_PEERS_MAX,
-};
+use crate::limits::PEERS_MAX;
+use crate::peer::Peer;
 use crate::problem::Problem;
+use crate::roll::Gathered;
 use crate::routes::App;
-use crate::types::{Ended, Session, SessionPeers, SessionRates, Sessions};
+use crate::types::{Ended, Session, SessionPeers, Sessions};
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Which {
     /// Name as authenticated, or account.
@@ -43,84 +43,60 @@ pub(super) struct Which {
     after: Option<String>,
 }
 
-impl Which {
-    /// The sessions of the named user.
-    fn of_user(&self) -> SessionFilter {
-        let form = |name| UserName::form_of(name).into_owned();
-        SessionFilter { user: self.user.as_deref().map(form), ..SessionFilter::default() }
-    }
-}
-
-/// A session of which the query selects its page.
-struct Row {
-    session: control::Session,
-    rates: Option<SessionRates>,
-}
-
 pub(super) async fn list(
     State(app): State<App>,
     Extension(caller): Extension<Holder>,
+    Extension(peer): Extension<Peer>,
     which: Result<Query<Which>, QueryRejection>,
 ) -> Result<Json<Sessions>, Problem> {
-    let Query(mut which) = which.map_err(|rejection| {
+    let Query(which) = which.map_err(|rejection| {
         let hint = "the parameters are user, realm, client (an IP address), filter, sort, rates and peers (true or \
                     false), limit and after";
         Problem::bad_request(rejection.body_text(), hint)
     })?;
-    which.realm = caller.realm_of(which.realm)?;
-    let limit = which.limit.unwrap_or(SESSIONS_DEFAULT);
-    if !(1..=SESSIONS_MAX).contains(&limit) {
-        let error = format!("limit is {limit}, and must be from 1 to {SESSIONS_MAX}");
-        return Err(Problem::bad_request(error, "ask for the next page with after"));
-    }
-    let order = Order::parse(which.sort.as_deref().unwrap_or_default())?;
-    let after = which.after.as_deref().map(|after| order.cursor(after)).transpose()?;
-    if which.filter.as_ref().is_some_and(|filter| filter.len() > FILTER_BYTES_MAX) {
-        let error = format!("filter has more than {FILTER_BYTES_MAX} bytes");
-        return Err(Problem::bad_request(error, "write a part of a name or an address"));
-    }
-    let mut rows = rows(&app, &which, order).await?;
-    rows.retain(|row| selects(&which, &row.session));
-    let total = rows.len() as u64;
-    let mut keyed: Vec<(Cursor, Row)> = rows
-        .into_iter()
-        .map(|row| (order.place(&row.session, row.rates.as_ref()), row))
-        .filter(|(place, _)| after.as_ref().is_none_or(|after| place > after))
-        .collect();
-    let limit = if which.peers { limit.min(SESSIONS_WITH_PEERS_MAX) } else { limit };
-    let mut more = keyed.len() > limit;
-    if more {
-        keyed.select_nth_unstable_by(limit, |(one, _), (other, _)| one.cmp(other));
-        keyed.truncate(limit);
-    }
-    keyed.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    let with_peers = which.peers;
+    let listing = Listing::parse(which, &caller)?;
+    let gathered = gathered(&app, &listing, &peer).await?;
+    let SelectedPage { mut rows, total, mut more } = listing.page(&gathered).await;
     let mut peers = Vec::new();
-    if which.peers {
-        peers = peers_of(&app, &keyed).await?;
-        more |= peers.len() < keyed.len();
-        keyed.truncate(peers.len());
+    if with_peers {
+        peers = peers_of(&app, &rows).await?;
+        more |= peers.len() < rows.len();
+        rows.truncate(peers.len());
     }
-    let next = keyed.last().filter(|_| more).map(|(place, _)| place.to_string());
+    let next = rows.last().filter(|_| more).map(|row| row.place.to_string());
     let now = (app.clock)();
     let mut peers = peers.into_iter();
-    let sessions = keyed
+    let sessions = rows
         .iter()
-        .map(|(_, row)| {
+        .map(|row| {
             let peers = peers.next().flatten();
-            Session { rates: row.rates, peers, ..Session::of(&row.session, now) }
+            Session { rates: row.rates, peers, ..Session::of(row.session, now) }
         })
         .collect();
     Ok(Json(Sessions { sessions, more, total, next }))
 }
 
+/// The sessions to select from. Over the network they are up to a second old, so that the workers
+/// have no more work of many askers than of one; the operator of this host is told of now.
+async fn gathered(app: &App, listing: &Listing, peer: &Peer) -> Result<Arc<Gathered>, Problem> {
+    let workers = &app.handle.workers;
+    let gathered = match peer {
+        _ if listing.has_rates() => app.roll.take_with_rates(workers).await,
+        Peer::Tcp { .. } => app.roll.take(workers).await,
+        Peer::Unix(_) => {
+            let all = workers.all_sessions(listing.of_user()).await;
+            all.map(|sessions| Arc::new(Gathered::fresh(sessions)))
+        }
+    };
+    gathered.map_err(Problem::of_workers)
+}
+
 /// Peers of the first sessions, as many as an answer has room for; `None` of one that has ended
 /// meanwhile.
-async fn peers_of(
-    app: &App,
-    keyed: &[(Cursor, Row)],
-) -> Result<Vec<Option<SessionPeers>>, Problem> {
+async fn peers_of(app: &App, rows: &[Row<'_>]) -> Result<Vec<Option<SessionPeers>>, Problem> {
     let (mut all, mut number) = (Vec::new(), 0);
-    for (_, row) in keyed {
+    for row in rows {
         let found = app.handle.workers.session(row.session.record.id).await;
         let found = found.map_err(Problem::of_workers)?;
         let peers = found.map(|(_, peers)| SessionPeers::of(&peers, (app.clock)()));
@@ -131,46 +107,6 @@ async fn peers_of(
         }
     }
     Ok(all)
-}
-
-/// All sessions that the workers select. With rates they are up to a second old.
-async fn rows(app: &App, which: &Which, order: Order) -> Result<Vec<Row>, Problem> {
-    let workers = &app.handle.workers;
-    if which.rates || order.is_by_rate() {
-        let gathered = app.roll.take(workers).await.map_err(Problem::of_workers)?;
-        let of_user = which.of_user();
-        let row = |session: &control::Session| Row {
-            session: session.clone(),
-            rates: gathered.rates(session.record.id),
-        };
-        let of_user = gathered.sessions.iter().filter(|one| of_user.takes(&one.record));
-        return Ok(of_user.map(row).collect());
-    }
-    let filter = which.of_user();
-    let all = workers.all_sessions(&filter).await.map_err(Problem::of_workers)?;
-    Ok(all.into_iter().map(|session| Row { session, rates: None }).collect())
-}
-
-fn selects(which: &Which, session: &control::Session) -> bool {
-    let record = &session.record;
-    if which.realm.as_ref().is_some_and(|realm| *record.realm != **realm) {
-        return false;
-    }
-    if which.client.is_some_and(|ip| record.five_tuple.client.ip() != ip) {
-        return false;
-    }
-    let Some(filter) = which.filter.as_deref().filter(|filter| !filter.is_empty()) else {
-        return true;
-    };
-    // A part of a name has the form of a name.
-    let part = UserName::form_of(filter).to_lowercase();
-    let has = |text: String| text.to_lowercase().contains(&part);
-    has(record.user.to_string())
-        || record.is_by_token && has(record.account.to_string())
-        || has(record.id.to_string())
-        || has(record.five_tuple.client.to_string())
-        || has(record.five_tuple.transport.label().to_owned())
-        || record.relayed.iter().flatten().any(|relayed| has(relayed.to_string()))
 }
 
 pub(super) async fn end(

@@ -165,7 +165,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         ],
         read(
             "/v1/sessions",
-            "Live allocations, page by page",
+            "Live allocations, page by page; over the network as of up to a second ago, but for those that this interface has ended",
             SchemaGenerator::subschema_for::<types::Sessions>,
         ),
     )),
@@ -193,7 +193,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         ],
         read(
             "/v1/users",
-            "Users with live allocations",
+            "Users with live allocations, as of up to a second ago",
             SchemaGenerator::subschema_for::<types::ActiveUsers>,
         ),
     )),

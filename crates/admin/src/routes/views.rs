@@ -1,6 +1,5 @@
 //! The views of the page: overview, one session, users, configuration, recent log.
 
-use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
 use axum::extract::rejection::QueryRejection;
@@ -20,7 +19,7 @@ use crate::limits::{MOMENTS_MAX, SESSIONS_DEFAULT, SESSIONS_MAX};
 use crate::problem::Problem;
 use crate::routes::App;
 use crate::types::{
-    ActiveUser, ActiveUsers, Configuration, ConfiguredKey, LoggedWarning, Moment, Overview, Rate,
+    ActiveUser, ActiveUsers, Configuration, ConfiguredKey, LoggedWarning, Moment, Overview,
     Session, SessionDetails, SessionPeers, SessionReason, Warnings,
 };
 
@@ -61,7 +60,7 @@ pub(super) async fn session(
             "it may have ended already; the log has its reason",
         )
     })?;
-    let rates = app.roll.take(workers).await.map_err(Problem::of_workers)?.rates(id);
+    let rates = app.roll.take_with_rates(workers).await.map_err(Problem::of_workers)?.rates(id);
     let now = (app.clock)();
     let session = Session { rates, ..Session::of(&live, now) };
     let peers = SessionPeers::of(&peers, now);
@@ -243,7 +242,13 @@ pub(super) async fn users(
         which.map_err(|rejection| Problem::bad_request(rejection.body_text(), hint))?;
     let limit = row_limit(which.limit, hint)?;
     let part = which.filter.unwrap_or_default().to_lowercase();
-    let mut users = by_user(&app, &caller, &part).await?;
+    let gathered = app.roll.take_with_rates(&app.handle.workers).await;
+    let gathered = gathered.map_err(Problem::of_workers)?;
+    let users = gathered.users(caller.realm.as_deref()).iter();
+    let mut users: Vec<&ActiveUser> = users
+        .filter(|user| part.is_empty() || user.account.to_lowercase().contains(&part))
+        .collect();
+    users.sort_by(|one, other| (&one.account, &one.realm).cmp(&(&other.account, &other.realm)));
     match which.sort.as_deref().unwrap_or("rate") {
         "rate" => users.sort_by_key(|user| {
             let rates = &user.rates;
@@ -262,41 +267,8 @@ pub(super) async fn users(
         }
     }
     let (total, more) = (users.len() as u64, users.len() > limit);
-    users.truncate(limit);
+    let users = users.into_iter().take(limit).cloned().collect();
     Ok(Json(ActiveUsers { users, more, total }))
-}
-
-/// The users of live allocations that the caller sees, by name.
-async fn by_user(app: &App, caller: &Holder, part: &str) -> Result<Vec<ActiveUser>, Problem> {
-    let gathered = app.roll.take(&app.handle.workers).await.map_err(Problem::of_workers)?;
-    let mut users: BTreeMap<(&str, &str), ActiveUser> = BTreeMap::new();
-    for session in gathered.sessions.iter().filter(|one| caller.is_of(&one.record.realm)) {
-        let record = &session.record;
-        let (account, realm) = (&*record.account, record.realm.as_ref());
-        let user = users.entry((account, realm)).or_default();
-        user.sessions += 1;
-        user.to_peers.packets += record.traffic.to_peer_packets;
-        user.to_peers.bytes += record.traffic.to_peer_bytes;
-        user.to_client.packets += record.traffic.to_client_packets;
-        user.to_client.bytes += record.traffic.to_client_bytes;
-        if let Some(rates) = gathered.rates(record.id) {
-            add(&mut user.rates.to_peers, rates.to_peers);
-            add(&mut user.rates.to_client, rates.to_client);
-        }
-    }
-    let selected =
-        users.into_iter().filter(|((account, _), _)| account.to_lowercase().contains(part));
-    let named = |((account, realm), user): ((&str, &str), ActiveUser)| ActiveUser {
-        account: account.to_owned(),
-        realm: realm.to_owned(),
-        ..user
-    };
-    Ok(selected.map(named).collect())
-}
-
-const fn add(sum: &mut Rate, rate: Rate) {
-    sum.packets_per_second = sum.packets_per_second.saturating_add(rate.packets_per_second);
-    sum.bits_per_second = sum.bits_per_second.saturating_add(rate.bits_per_second);
 }
 
 /// `GET /v1/configuration`.

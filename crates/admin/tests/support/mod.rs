@@ -36,6 +36,9 @@ pub(crate) struct Server {
     pub(crate) tokens: TokenFile,
     #[allow(dead_code, reason = "not every test program changes users")]
     pub(crate) forgotten: ForgottenNames,
+    /// How often the worker was asked for all sessions.
+    #[allow(dead_code, reason = "not every test program counts them")]
+    pub(crate) listed: Arc<AtomicU32>,
     directory: PathBuf,
 }
 
@@ -151,10 +154,10 @@ impl Server {
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).unwrap();
         let path = directory.join("api-tokens.json");
-        let forgotten = ForgottenNames::default();
+        let (forgotten, listed) = (ForgottenNames::default(), Arc::default());
         let router = api::router(
             &Routes::new(
-                handle().with_users(Arc::new(forgotten.clone())),
+                handle(&listed).with_users(Arc::new(forgotten.clone())),
                 || NOW,
                 None,
                 RecentLog::default(),
@@ -167,7 +170,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(serve(HttpListener::Api(listener, tls), router));
-        Self { address, tokens: TokenFile::new(path), forgotten, directory }
+        Self { address, tokens: TokenFile::new(path), forgotten, listed, directory }
     }
 
     /// A token with this role, named for it.
@@ -241,13 +244,17 @@ pub(crate) async fn exchange(
     Answer { status, head: head.to_owned(), body: body.to_owned() }
 }
 
-fn handle() -> Handle {
+/// A server of one worker, which counts how often it is asked for all sessions.
+pub(crate) fn handle(listed: &Arc<AtomicU32>) -> Handle {
+    let listed = Arc::clone(listed);
     let (knock, knocks) = mpsc::channel();
     let (mailbox, inbox) = mailbox(16, Arc::new(Knock(knock)));
     std::thread::spawn(move || {
         let sessions = Mutex::new(vec![session()]);
         while knocks.recv().is_ok() {
             while let Some(request) = inbox.take() {
+                let is_list = matches!(request, Request::List { .. });
+                listed.fetch_add(u32::from(is_list), Ordering::Relaxed);
                 answer(&mut sessions.lock().unwrap(), request);
             }
         }

@@ -115,7 +115,7 @@ impl Order {
     }
 
     /// Returns whether the order is one of rates.
-    pub(super) fn is_by_rate(self) -> bool {
+    pub(super) const fn is_by_rate(self) -> bool {
         matches!(self.by, By::Rate | By::Packets)
     }
 
