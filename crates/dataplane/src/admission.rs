@@ -404,4 +404,24 @@ mod tests {
         let all: Vec<_> = (0..100).map(|_| admission.admit([192, 0, 2, 1].into())).collect();
         assert!(all.iter().all(Result::is_ok));
     }
+
+    /// Many clients that read nothing, at any number of addresses.
+    #[test]
+    fn output_queues_are_bounded_together_and_each_connection_has_the_same() {
+        let admission = admission(0, 0);
+        let mut silent: Vec<_> = (0..4000).map(|_| admission.keep(None)).collect();
+        assert_eq!(silent[0].backlog_max(), STREAM_BACKLOG_BYTES);
+        for _ in 0..3 {
+            for permit in &mut silent {
+                let most = permit.backlog_max();
+                permit.note_backlog(most);
+            }
+        }
+        let used: usize = silent.iter().map(|permit| permit.backlog).sum();
+        assert!(used < BACKLOGS_BYTES + silent.len() * STREAM_BACKLOG_BYTES_MIN, "{used}");
+        let honest = admission.keep(None);
+        assert!(honest.backlog_max() >= STREAM_BACKLOG_BYTES_MIN);
+        drop(silent);
+        assert_eq!(honest.backlog_max(), STREAM_BACKLOG_BYTES);
+    }
 }

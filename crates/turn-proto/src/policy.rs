@@ -419,7 +419,7 @@ impl Policy {
         let mut supply = Supply { free: 0, capacity: 0 };
         for relay in self.relay_of(family) {
             supply.free += relay.ports.free(self.ports, requirement);
-            supply.capacity += self.ports.count() / ports_of_one;
+            supply.capacity += relay.ports.capacity(self.ports) / ports_of_one;
         }
         for prefix in self.prefixes_of(family) {
             let Supply { free, capacity } = prefix.supply(worker);

@@ -321,12 +321,9 @@ pub(crate) fn rules(
         UnauthenticatedBudget { per_second: share(policy.unauthenticated.per_second, workers) };
     let new_peers_per_second = share(policy.quotas.new_peers_per_second, workers);
     let (limits, _) = table_limits(settings, &policy, workers)?;
-    let quotas = Quotas {
-        new_peers_per_second,
-        allocations_total: limits.allocations_total,
-        peer_connections: limits.peer_connections,
-        ..policy.quotas
-    };
+    policy.relay.iter().for_each(|relay| relay.ports.limit(limits.ports));
+    let quotas =
+        Quotas { new_peers_per_second, peer_connections: limits.peer_connections, ..policy.quotas };
     let realms =
         policy.realms.map(|realm| realm.quotas.new_peers_per_second = new_peers_per_second);
     let prefixes = match previous {

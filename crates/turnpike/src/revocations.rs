@@ -2,6 +2,8 @@
 //! change replaces the file as a whole. Of a secret or key it has a hash, so that another one of
 //! the same name is not refused.
 
+mod hashes;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,10 +12,10 @@ use std::time::Duration;
 use anyhow::anyhow;
 use control::{OperatorError, OperatorErrorKind, Revocable, Revocation, RevokeWish, RevokedKind};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
-use turn_proto::{AuthPolicy, Policy, Revoked, TokenAlgorithm, UserName, UserNameError};
+use turn_proto::{AuthPolicy, Policy, Revoked, UserName, UserNameError};
 use turn_types::{Instant, Now, Realm};
 
+use self::hashes::{auth_of, hash_of, key_hash, names_of_key};
 use crate::failure::{Failure, Result};
 use crate::file_writer::{FileWriter, Written};
 
@@ -315,13 +317,6 @@ fn realm(policy: &Policy, what: &Revocable) -> Result<Realm, OperatorError> {
     })
 }
 
-fn auth_of<'a>(policy: &'a Policy, realm: &str) -> Option<&'a AuthPolicy> {
-    if *policy.realm == *realm {
-        return Some(&policy.auth);
-    }
-    policy.realms.named(realm).map(|realm| &realm.auth)
-}
-
 /// The hash of the secret or key that is meant; `None` for a name.
 fn hash(policy: &Policy, realm: &str, what: &Revocable) -> Result<Option<String>, OperatorError> {
     let Some(auth) = auth_of(policy, realm) else { return Ok(None) };
@@ -347,26 +342,6 @@ fn hash(policy: &Policy, realm: &str, what: &Revocable) -> Result<Option<String>
         error: format!("there is no {noun} \"{}\" in realm {realm}", what.name),
         hint: format!("in force there: {known}; one that is revoked already is not among them"),
     })
-}
-
-/// Names of the token key with this hash in a realm.
-fn names_of_key(policy: &Policy, realm: &str, hash: &str) -> Vec<Arc<str>> {
-    let Some(auth) = auth_of(policy, realm) else { return Vec::new() };
-    let kids = auth.tokens.iter().flat_map(|tokens| &tokens.keys).map(|key| &key.kid);
-    kids.filter(|kid| key_hash(auth, kid).is_some_and(|has| has == hash)).cloned().collect()
-}
-
-fn key_hash(auth: &AuthPolicy, kid: &str) -> Option<String> {
-    let key = auth.tokens.as_ref()?.key(kid)?;
-    Some(match &key.algorithm {
-        TokenAlgorithm::Aes128Gcm(key) => hash_of(key.expose()),
-        TokenAlgorithm::Aes256Gcm(key) => hash_of(key.expose()),
-    })
-}
-
-/// The first half of the SHA-256 of a secret, in hexadecimal digits.
-fn hash_of(secret: &[u8]) -> String {
-    Sha256::digest(secret)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn invalid(error: String, hint: &str) -> OperatorError {

@@ -126,11 +126,12 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
             "The client came too late (`lifetimes.reservation`), or to another server behind the same name."
         }
         Refusal::PortsExhausted => {
-            "Widen `relay.ports`, or add relay addresses or a prefix (`relay.prefixes`)."
+            "Widen `relay.ports`, or add relay addresses or a prefix (`relay.prefixes`); where a warning at the start says \
+             that files are too few, raise that limit (LimitNOFILE under systemd)."
         }
         Refusal::PortsShare => {
             "Fewer than an eighth of the ports are free (of fewer than 64 up to a quarter), and the rest is for other networks and users: widen `relay.ports`, \
-             or add relay addresses. `turnpike sessions` shows who has most: lower `quotas.allocations_per_address` or \
+             or add relay addresses, or allow more open files where a warning at the start says so. `turnpike sessions` shows who has most: lower `quotas.allocations_per_address` or \
              `allocations_per_user` against abuse. Where an address or a user name is many customers', set that limit to 0."
         }
         Refusal::SystemExhausted => {
@@ -148,14 +149,11 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
             "Raise `quotas.bytes_per_second_total`, here or in the entry of `realms`, lower `bytes_per_second`, or add a server."
         }
         Refusal::QuotaShare => {
-            "Less than an eighth of a total quota, or of the open files, is left, and the rest is for other networks and \
-             users: raise it, or add a server. Where an address or a user name is many customers', set `quotas.allocations_per_address` or \
+            "Less than an eighth of a total quota is left, and the rest is for other networks and users: raise it, or add a \
+             server. Where an address or a user name is many customers', set `quotas.allocations_per_address` or \
              `allocations_per_user` to 0."
         }
-        Refusal::TotalQuota => {
-            "Raise `quotas.allocations_total`, or add a server. Where that is 0 the process may open too few files \
-             (LimitNOFILE under systemd)."
-        }
+        Refusal::TotalQuota => "Raise `quotas.allocations_total`, or add a server.",
         Refusal::PermissionLimit => "Raise `quotas.permissions` for clients with so many peers.",
         Refusal::NewPeerLimit => {
             "Raise `quotas.new_peers_per_second` for clients with so many peers; otherwise somebody scans a network \

@@ -24,8 +24,8 @@ section! {
         /// user with `allocations_per_user = 0`.
         #[schemars(example = 200)]
         live allocations_per_address: Count<0, 10_000_000> = Count::new(2000);
-        /// Allocations at a time; 0 is as many as there are ports. Each is an open file or two: a
-        /// process that may open too few takes fewer, and says how many at its start.
+        /// Allocations at a time; 0 is as many as there are ports. Each port in use is an open
+        /// file: a process that may open too few uses fewer, and says how many at its start.
         #[schemars(example = 5000)]
         live allocations_total: Count<0, 10_000_000> = Count::new(0);
         /// Permissions (peer addresses that may send) of one allocation.

@@ -10,7 +10,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use turn_proto::Applicant;
 
 use super::kept::{Key, claimant};
-use super::settling::OWED_LATE_MAX;
 
 /// Maximum number of clients without an answer: some 2 MiB. Further ones are refused, or those of
 /// the account or network with most lose their sessions.
@@ -18,6 +17,10 @@ const OWED_MAX: usize = 4096;
 
 /// Time for which each client without an answer delays further ones of its account and network.
 const DELAY: Duration = Duration::from_millis(100);
+
+/// Number of questions about clients without an answer whose connections stay open for a late one:
+/// a no that takes longer than `authorizer.answer_within` ends sessions as well.
+const OWED_LATE_MAX: usize = 128;
 
 /// Clients without an answer.
 #[derive(Debug)]

@@ -16,10 +16,6 @@ const OWED_EVERY: Duration = Duration::from_secs(1);
 /// Number of these questions that are asked together, besides those of waiting clients.
 const OWED_OPEN_MAX: usize = 8;
 
-/// Number of these questions whose connections stay open for a late answer: a no that takes longer
-/// than `authorizer.answer_within` ends sessions as well.
-pub(super) const OWED_LATE_MAX: usize = 128;
-
 impl Asking {
     /// Starts a task that asks about the clients that were served without an answer, unless there
     /// is one.
@@ -47,7 +43,7 @@ impl Asking {
     }
 
     /// Asks about a client. Without a prompt answer others have their turn, and the connection
-    /// stays open for a late one if few others are, each time twice as long: the service may be slow
+    /// stays open for a late one if few others do, each time twice as long: the service may be slow
     /// for this client, or the question was lost in an outage.
     async fn ask_again(self: Arc<Self>, mut owed: OwedAnswer) {
         let late = self.owed.wait_late();

@@ -12,8 +12,8 @@ const SPARE: u64 = 256;
 /// Connections of clients that `tcp.connections = 0`, which is no limit, counts for.
 const ANY_CONNECTIONS: u64 = 20_000;
 
-/// Families of which an allocation has a relayed address, at most.
-const FAMILIES: usize = 2;
+/// Files of one connection: an upgrade hands over a copy of each.
+const FILES_OF_CONNECTION: u64 = 2;
 
 /// Places of the tables whose entries are open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,15 +24,14 @@ pub(crate) struct Descriptors {
     connections: u64,
     /// Connections with peers (RFC 6062).
     peers: u64,
-    /// Files of one allocation, at most.
-    of_allocation: u64,
+    relay_addresses: u64,
 }
 
 /// Limits of the tables for which the process has files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TableLimits {
-    /// Allocations at a time; 0 is as many as there are ports.
-    pub(super) allocations_total: u32,
+    /// Ports in use at a time, of each relay address.
+    pub(super) ports: u32,
     /// Connections of clients at a time; 0 is any number.
     pub(super) connections: u32,
     /// Connections with peers in one worker.
@@ -53,7 +52,7 @@ impl Descriptors {
             relayed: relayed_most(settings, relay_addresses),
             connections,
             peers: peers * workers as u64,
-            of_allocation: relay_addresses.clamp(1, FAMILIES) as u64,
+            relay_addresses: relay_addresses.max(1) as u64,
         }
     }
 
@@ -63,7 +62,7 @@ impl Descriptors {
     }
 
     const fn places(&self) -> u64 {
-        self.relayed + self.connections + self.peers
+        self.relayed + FILES_OF_CONNECTION * (self.connections + self.peers)
     }
 
     /// The places that so many files are enough for: of too few each table gets the same part.
@@ -78,28 +77,16 @@ impl Descriptors {
     }
 
     /// The limits of the configuration, or lower ones if these files are too few for them.
-    ///
-    /// Allocations of `relay.prefixes` take no file. With such a prefix their number stays as it is
-    /// configured, for no limit is about the others alone.
     pub(super) fn limits(self, settings: &Settings, workers: usize, files: u64) -> TableLimits {
-        let configured = TableLimits {
-            allocations_total: settings.quotas.allocations_total.get(),
-            connections: settings.tcp.connections.get(),
-            peer_connections: CONNECTIONS_MAX,
-        };
         let fitting = self.within(files);
         if fitting == self {
-            return configured;
+            let connections = settings.tcp.connections.get();
+            return TableLimits { ports: u32::MAX, connections, peer_connections: CONNECTIONS_MAX };
         }
-        // 0 would be no limit.
+        // No connections at all would be no limit.
         let places = |number: u64| u32::try_from(number).unwrap_or(u32::MAX).max(1);
-        let allocations_total = if settings.relay.prefixes.is_empty() {
-            places(fitting.relayed / self.of_allocation)
-        } else {
-            configured.allocations_total
-        };
         TableLimits {
-            allocations_total,
+            ports: places(fitting.relayed / self.relay_addresses),
             connections: places(fitting.connections),
             peer_connections: places(fitting.peers / workers.max(1) as u64),
         }
@@ -151,10 +138,10 @@ mod tests {
     #[test]
     fn too_few_files_are_warned_about_with_the_number_needed() {
         let unbounded = Descriptors::wanted(&settings(TEXT), 1, 1);
-        assert_eq!(unbounded.warning(1356), None);
+        assert_eq!(unbounded.warning(1456), None);
         let warning = unbounded.warning(1024).unwrap();
-        assert!(warning.contains("LimitNOFILE=1356"), "{warning}");
-        let bounded = settings(&format!("{TEXT}\nquotas = {{ allocations_total = 600 }}\n"));
+        assert!(warning.contains("LimitNOFILE=1456"), "{warning}");
+        let bounded = settings(&format!("{TEXT}\nquotas = {{ allocations_total = 500 }}\n"));
         assert_eq!(Descriptors::wanted(&bounded, 1, 1).warning(1024), None);
     }
 
@@ -169,28 +156,24 @@ mod tests {
                 let wanted = Descriptors::wanted(&settings, relay_addresses, 2);
                 let limits = wanted.limits(&settings, 2, files);
                 if files >= wanted.files() {
-                    assert_eq!(limits.allocations_total, 0);
+                    assert_eq!(limits.ports, u32::MAX);
                     continue;
                 }
-                let relayed = u64::from(limits.allocations_total) * relay_addresses.min(2) as u64;
-                let peers = u64::from(limits.peer_connections) * 2;
-                let peers = if settings.tcp.relaying { peers } else { 0 };
-                let used = relayed + u64::from(limits.connections) + peers;
+                let relayed = u64::from(limits.ports) * relay_addresses as u64;
+                let peers = if settings.tcp.relaying { limits.peer_connections * 2 } else { 0 };
+                let used = relayed + u64::from(limits.connections + peers) * FILES_OF_CONNECTION;
                 // At least one place in each.
-                assert!(used <= files.saturating_sub(SPARE).max(5), "{files}: {limits:?}");
+                assert!(used <= files.saturating_sub(SPARE).max(12), "{files}: {limits:?}");
             }
         }
     }
 
     #[test]
     fn enough_files_change_no_limit() {
-        let settings = settings(&format!("{TEXT}\nquotas = {{ allocations_total = 600 }}\n"));
+        let settings = settings(&format!("{TEXT}\nquotas = {{ allocations_total = 500 }}\n"));
         let limits = Descriptors::wanted(&settings, 1, 1).limits(&settings, 1, 1024);
-        let expected = TableLimits {
-            allocations_total: 600,
-            connections: 100,
-            peer_connections: CONNECTIONS_MAX,
-        };
+        let expected =
+            TableLimits { ports: u32::MAX, connections: 100, peer_connections: CONNECTIONS_MAX };
         assert_eq!(limits, expected);
     }
 }

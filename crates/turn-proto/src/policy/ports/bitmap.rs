@@ -51,8 +51,10 @@ pub struct RelayPorts {
     open: Box<[AtomicU64; WORDS]>,
     /// One bit per port, set while a relay listens on it: the same for TCP.
     listening: Box<[AtomicU64; WORDS]>,
-    /// Number of bits in `words`, for a quick look. Never read to claim a port.
+    /// Number of bits in `words`, for a quick look.
     taken: AtomicU32,
+    /// Maximum number of ports in use, approximately: workers that claim at once may exceed it.
+    most: AtomicU32,
 }
 
 impl RelayPorts {
@@ -60,8 +62,30 @@ impl RelayPorts {
     #[must_use]
     pub fn new() -> Arc<Self> {
         let none = || Box::new(array::from_fn(|_| AtomicU64::new(0)));
-        let taken = AtomicU32::new(0);
-        Arc::new(Self { words: none(), excluded: none(), open: none(), listening: none(), taken })
+        Arc::new(Self {
+            words: none(),
+            excluded: none(),
+            open: none(),
+            listening: none(),
+            taken: AtomicU32::new(0),
+            most: AtomicU32::new(u32::MAX),
+        })
+    }
+
+    /// Sets the maximum number of ports in use: each is a socket, and a process may open only so
+    /// many files. Those in use stay.
+    pub fn limit(&self, most: u32) {
+        self.most.store(most, Ordering::Relaxed);
+    }
+
+    /// Returns the number of ports of a range that may be in use.
+    pub(crate) fn capacity(&self, range: PortRange) -> u32 {
+        range.count().min(self.most.load(Ordering::Relaxed))
+    }
+
+    /// Returns the number of ports that may still be claimed.
+    fn left(&self) -> u32 {
+        self.most.load(Ordering::Relaxed).saturating_sub(self.taken.load(Ordering::Relaxed))
     }
 
     /// Never gives a port away again: a listener has it, of this server or another. A lease that
@@ -73,7 +97,7 @@ impl RelayPorts {
 
     /// Takes a free port, or two for [`PortRequirement::EvenWithNext`]. Every free port that fits
     /// is equally likely, as far as `random` is uniform, so that ports tell nothing about each
-    /// other. `None` only if no free port fits.
+    /// other. `None` only if no free port fits, or as many are in use as may be.
     ///
     /// Ports are drawn from the whole range until one is free, which while most are is the first.
     /// Only after `DRAWS` of them are the free ones counted.
@@ -87,6 +111,9 @@ impl RelayPorts {
         requirement: PortRequirement,
         random: u64,
     ) -> Option<(PortLease, Option<PortLease>)> {
+        if self.left() < requirement.ports() {
+            return None;
+        }
         let broken = self.spares_pairs(range, requirement).then_some(Fit::Broken);
         let port = [broken, Some(Fit::Any(requirement))]
             .into_iter()
@@ -171,10 +198,12 @@ impl RelayPorts {
     /// excluded ports count as free, and ports in use outside of the range as in use.
     pub(crate) fn free(&self, range: PortRange, requirement: PortRequirement) -> u32 {
         let free = range.count().saturating_sub(self.taken.load(Ordering::Relaxed));
-        if matches!(requirement, PortRequirement::Any) && free >= range.count() / 4 {
-            return free;
-        }
-        self.count(range, Fit::Any(requirement))
+        let free = if matches!(requirement, PortRequirement::Any) && free >= range.count() / 4 {
+            free
+        } else {
+            self.count(range, Fit::Any(requirement))
+        };
+        free.min(self.left() / requirement.ports())
     }
 
     /// The free ports of the `index`-th word that fit.

@@ -83,3 +83,13 @@ pub enum PortRequirement {
     /// An even port, and the next one with it: EVEN-PORT with the R bit.
     EvenWithNext,
 }
+
+impl PortRequirement {
+    /// Number of ports that it takes.
+    pub(super) const fn ports(self) -> u32 {
+        match self {
+            Self::Any | Self::Even => 1,
+            Self::EvenWithNext => 2,
+        }
+    }
+}

@@ -56,6 +56,25 @@ fn every_port_of_a_range_is_given_once_and_none_outside() {
     }
 }
 
+/// A process that may open only so many files.
+#[test]
+fn no_more_ports_are_given_than_there_are_files_for() {
+    let (ports, range) = (RelayPorts::new(), range(5000, 5999));
+    ports.limit(10);
+    assert_eq!(ports.capacity(range), 10);
+    assert_eq!(ports.free(range, PortRequirement::EvenWithNext), 5);
+    let mut leases = Vec::new();
+    while let Some(lease) = ports.claim(range, PortRequirement::EvenWithNext, 7) {
+        leases.push(lease);
+    }
+    assert_eq!((ports.used(), ports.free(range, PortRequirement::Any)), (10, 0));
+    assert!(ports.claim(range, PortRequirement::Any, 7).is_none());
+    leases.pop();
+    assert_eq!(ports.free(range, PortRequirement::Any), 2);
+    ports.limit(u32::MAX);
+    assert_eq!(ports.free(range, PortRequirement::Any), 992);
+}
+
 #[test]
 fn an_excluded_port_is_never_given() {
     let ports = RelayPorts::new();
