@@ -10,6 +10,7 @@ use std::time::Instant;
 use std::{fmt, io};
 
 use atomic_file::{Access, FileOwner, Owner};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 use turn_types::Secret;
 
@@ -377,6 +378,9 @@ fn file_id(metadata: &fs::Metadata) -> FileId {
 fn connect(path: &Path) -> Result<Connection, StoreError> {
     let open = || {
         let connection = sqlite_file::open(path)?;
+        // This database has none: those of another owner would run with each command.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         Ok(connection)
     };

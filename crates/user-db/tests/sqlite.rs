@@ -433,6 +433,23 @@ fn root_follows_no_link_in_a_directory_that_all_write_to() {
     SqliteStore::open(&dir.database()).unwrap();
 }
 
+/// Of a user who may write to the file, against who runs a command.
+#[test]
+fn triggers_in_the_file_do_not_run() {
+    let dir = TempDir::new();
+    let mut store = SqliteStore::open(&dir.database()).unwrap();
+    store.add(&user("alice", "a password")).unwrap();
+    let other = rusqlite::Connection::open(dir.database()).unwrap();
+    other
+        .execute_batch(
+            "CREATE TRIGGER keep BEFORE DELETE ON users BEGIN SELECT raise(IGNORE); END;",
+        )
+        .unwrap();
+    drop(other);
+    assert!(store.delete(REALM, "alice").unwrap());
+    assert_eq!(names(&mut store, &all()), [""; 0]);
+}
+
 #[test]
 fn the_database_of_another_program_is_refused_and_not_changed() {
     let dir = TempDir::new();
