@@ -3,11 +3,18 @@
 
 use std::fmt;
 
-use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, PublicKeyUse};
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Header};
+use serde::Deserialize;
 
 /// Most keys of a set: a token without a `kid` is tried with each.
 const KEYS_MAX: usize = 16;
+
+/// A JSON Web Key Set of which each key is read alone.
+#[derive(Deserialize)]
+struct KeySet {
+    keys: Vec<serde_json::Value>,
+}
 
 /// Keys of an issuer.
 #[derive(Debug, Default)]
@@ -25,12 +32,20 @@ impl Keys {
         Self(keys)
     }
 
-    /// Reads a JSON Web Key Set. Keys of other kinds, and such as are not for signatures, are left
-    /// out.
+    /// Reads a JSON Web Key Set. Keys of other kinds, and such as are not for signatures of the
+    /// kind's algorithm, are left out, and so are those that cannot be read (RFC 7517 §5).
     pub(super) fn read(text: &[u8]) -> Result<Self, String> {
-        let set: JwkSet = serde_json::from_slice(text)
+        let set: KeySet = serde_json::from_slice(text)
             .map_err(|error| format!("this is no JSON Web Key Set: {error}"))?;
-        let keys: Vec<Key> = set.keys.iter().filter_map(Key::of).take(KEYS_MAX).collect();
+        let readable = set.keys.into_iter().filter_map(|key| serde_json::from_value(key).ok());
+        let mut keys: Vec<Key> = readable.filter_map(|key| Key::of(&key)).collect();
+        if keys.len() > KEYS_MAX {
+            tracing::warn!(
+                "the key set has {} keys for signatures, and the first {KEYS_MAX} of them count",
+                keys.len()
+            );
+            keys.truncate(KEYS_MAX);
+        }
         if keys.is_empty() {
             return Err("the set has no key for EdDSA, ES256 or RS256".to_owned());
         }
@@ -54,7 +69,11 @@ impl Key {
     }
 
     fn of(jwk: &Jwk) -> Option<Self> {
-        if jwk.common.public_key_use.as_ref().is_some_and(|of| *of != PublicKeyUse::Signature) {
+        let common = &jwk.common;
+        let verifies = |of: &Vec<_>| of.contains(&KeyOperations::Verify);
+        if common.public_key_use.as_ref().is_some_and(|of| *of != PublicKeyUse::Signature)
+            || !common.key_operations.as_ref().is_none_or(verifies)
+        {
             return None;
         }
         let of = &jwk.algorithm;
@@ -69,6 +88,9 @@ impl Key {
         } else {
             return None;
         };
+        if common.key_algorithm.is_some_and(|named| named.to_string() != format!("{algorithm:?}")) {
+            return None;
+        }
         let decoding = DecodingKey::from_jwk(jwk).ok()?;
         Some(Self { kid: jwk.common.key_id.clone(), algorithm, decoding })
     }

@@ -302,3 +302,26 @@ fn sets_without_a_key_for_us_are_refused() {
         assert!(Keys::read(text.as_bytes()).is_err(), "{text}");
     }
 }
+
+/// The purpose that an issuer gives a key counts, and a key that cannot be read hides no other.
+#[test]
+fn a_key_counts_for_its_purpose_alone() {
+    for (algorithm, name) in
+        [(Algorithm::EdDSA, "EdDSA"), (Algorithm::ES256, "ES256"), (Algorithm::RS256, "RS256")]
+    {
+        let pair = Pair::new("a", algorithm);
+        let is_taken = |changes: Value| {
+            let mut public = set(&[&pair]);
+            let key = public["keys"][0].as_object_mut().unwrap();
+            key.extend(changes.as_object().unwrap().clone());
+            public["keys"].as_array_mut().unwrap().insert(0, json!({ "kty": "RSA", "kid": 7 }));
+            Keys::read(public.to_string().as_bytes()).is_ok()
+        };
+        assert!(is_taken(json!({ "alg": name, "key_ops": ["verify"], "use": "sig" })), "{name}");
+        for other in
+            [json!({ "alg": "RS512" }), json!({ "key_ops": ["sign"] }), json!({ "use": "enc" })]
+        {
+            assert!(!is_taken(other.clone()), "{name}: {other}");
+        }
+    }
+}
