@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use atomic_file::{Access, NewFile, Owner};
 
+use crate::limits::SEARCHED_FILES_MAX;
 use crate::lines::lines_of;
 use crate::segment_log::{SegmentLog, SegmentNames};
 
@@ -51,11 +52,13 @@ impl Journal {
         Ok(Self(SegmentLog::new(names, rotation.bytes, file, bytes)))
     }
 
-    /// The file at a path, and the latest full one.
+    /// Names of the file at a path and of all full ones, the newest first. Not all exist: while a
+    /// reader goes through them in this order, files may get the next number, and none escapes.
     #[must_use]
-    pub fn newest(path: &Path) -> Vec<PathBuf> {
-        let names = FixedName { path: path.to_owned(), files: 1 };
-        vec![names.numbered(1), names.path]
+    pub fn files(path: &Path) -> Vec<PathBuf> {
+        let names = FixedName { path: path.to_owned(), files: SEARCHED_FILES_MAX };
+        let full = (1..=names.files).map(|number| names.numbered(number));
+        std::iter::once(path.to_owned()).chain(full).collect()
     }
 
     /// Appends a record, complete or not at all. A full file is closed first, if possible.

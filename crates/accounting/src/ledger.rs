@@ -1,7 +1,8 @@
 //! File of the sessions that are open, for the process after a crash.
 //!
 //! A line is a record as outputs get it, of the start, of an interim report or of the end of a
-//! session, or a mark: outputs have stored all ends before it. The lock is held as long as the
+//! session, or a mark: outputs have stored the ends before it, except for a number of the latest
+//! ones. The lock is held as long as the
 //! process lives. [`Turn`](crate::turn::Turn) gives the ledger to processes in the order of their
 //! starts; builds without it wait for this lock alone.
 
@@ -17,9 +18,6 @@ use serde::Deserialize;
 use crate::ledger_queue::ClosedSession;
 use crate::limits::{LEDGER_BYTES_MIN, LEDGER_LINE_BYTES_MAX, LEDGER_WASTE_MAX};
 use crate::record::{PROCESS_LOST, Record, RecordEvent};
-
-/// Mark that outputs have stored all ends before it.
-const STORED: &str = "{\"event\":\"stored\"}\n";
 
 /// An open ledger.
 #[derive(Debug)]
@@ -41,9 +39,9 @@ struct Index {
     open: BTreeMap<String, Line>,
     /// Latest lines of sessions without an end whose id another session has got since.
     replaced: Vec<Line>,
-    /// Ends that outputs may not have stored.
+    /// Ends that outputs may not have stored, the oldest first.
     unconfirmed: Vec<Line>,
-    /// Bytes of the lines of `open` and `replaced`.
+    /// Bytes of all these lines.
     bytes: u64,
 }
 
@@ -66,6 +64,9 @@ struct Head {
     started: u64,
     #[serde(default)]
     reason: Option<String>,
+    /// Of a mark: number of the latest ends that are not meant.
+    #[serde(default)]
+    left: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -114,7 +115,7 @@ impl Ledger {
             RecordEvent::End => LineEvent::End,
         };
         let (id, started) = (record.id.clone(), record.started);
-        let head = Head { event, id, started, reason: record.reason.clone() };
+        let head = Head { event, id, started, reason: record.reason.clone(), left: 0 };
         self.index.note(head, Line { at, bytes: line.len() as u64, started, is_earlier: false });
         Ok(())
     }
@@ -128,22 +129,30 @@ impl Ledger {
         let line = serde_json::json!({ "event": "closed", "id": id, "started": started });
         let line = format!("{line}\n");
         let at = self.write(&line)?;
-        let head = Head { event: LineEvent::Closed, id, started, reason: None };
+        let head = Head { event: LineEvent::Closed, id, started, reason: None, left: 0 };
         let bytes = line.len() as u64;
         self.index.note(head, Line { at, bytes, started, is_earlier: false });
         Ok(())
     }
 
-    /// Marks that outputs have stored all ends so far, and rewrites a file that is mostly of ended
-    /// sessions.
+    /// Marks that outputs have stored so many of the oldest unconfirmed ends.
+    ///
+    /// # Errors
+    /// The disk is full or broken; the ends are unconfirmed as before.
+    pub(crate) fn confirm(&mut self, ends: usize) -> io::Result<()> {
+        if ends > 0 {
+            let left = self.unconfirmed_len().saturating_sub(ends);
+            self.write(&format!("{}\n", serde_json::json!({ "event": "stored", "left": left })))?;
+            self.index.keep_unconfirmed(left);
+        }
+        Ok(())
+    }
+
+    /// Rewrites a file that is mostly of ended sessions.
     ///
     /// # Errors
     /// The disk is full or broken; the file is as before.
-    pub(crate) fn confirm(&mut self) -> io::Result<()> {
-        if !self.index.unconfirmed.is_empty() {
-            self.write(STORED)?;
-            self.index.unconfirmed.clear();
-        }
+    pub(crate) fn compact(&mut self) -> io::Result<()> {
         if self.bytes > LEDGER_BYTES_MIN && self.bytes / LEDGER_WASTE_MAX > self.index.bytes {
             self.rewrite()?;
         }
@@ -218,12 +227,14 @@ impl Ledger {
         String::from_utf8(bytes).map_err(io::Error::other)
     }
 
-    /// Replaces the file by one of the open sessions.
+    /// Replaces the file by one of the unconfirmed ends and the open sessions. The ends come first:
+    /// they must not end a later session that has got the same id.
     fn rewrite(&mut self) -> io::Result<()> {
         let mut out = BufWriter::new(NewFile::open(&self.path, Access::PRIVATE)?);
         let (mut open, mut replaced) = (self.index.open.clone(), self.index.replaced.clone());
+        let mut unconfirmed = self.index.unconfirmed.clone();
         let mut at = 0;
-        for line in replaced.iter_mut().chain(open.values_mut()) {
+        for line in unconfirmed.iter_mut().chain(&mut replaced).chain(open.values_mut()) {
             out.write_all(self.read(line)?.as_bytes())?;
             line.at = at;
             at += line.bytes;
@@ -234,6 +245,7 @@ impl Ledger {
         (self.bytes, self.is_torn) = (at, false);
         self.index.open = open;
         self.index.replaced = replaced;
+        self.index.unconfirmed = unconfirmed;
         directory.sync()
     }
 }
@@ -262,7 +274,7 @@ impl Index {
 
     fn note(&mut self, head: Head, line: Line) {
         match head.event {
-            LineEvent::Stored => self.unconfirmed.clear(),
+            LineEvent::Stored => self.keep_unconfirmed(head.left),
             LineEvent::Start | LineEvent::Interim => {
                 self.bytes += line.bytes;
                 let Some(before) = self.open.insert(head.id, line) else { return };
@@ -275,6 +287,7 @@ impl Index {
             LineEvent::End | LineEvent::Closed => {
                 if head.event == LineEvent::End {
                     self.unconfirmed.push(line);
+                    self.bytes += line.bytes;
                 }
                 let is_lost = head.reason.as_deref() == Some(PROCESS_LOST);
                 let replaced = self.replaced.iter().position(|one| one.started == head.started);
@@ -285,5 +298,11 @@ impl Index {
                 self.bytes -= ended.map_or(0, |line| line.bytes);
             }
         }
+    }
+
+    /// Drops the oldest unconfirmed ends until so many are left.
+    fn keep_unconfirmed(&mut self, left: usize) {
+        let stored = self.unconfirmed.len().saturating_sub(left);
+        self.bytes -= self.unconfirmed.drain(..stored).map(|line| line.bytes).sum::<u64>();
     }
 }

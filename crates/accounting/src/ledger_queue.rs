@@ -224,10 +224,16 @@ impl LedgerQueue {
         self.state().survivors.get_or_insert(survivors);
     }
 
-    /// Returns true if the queues of outputs have got all lines that the ledger has.
-    pub(crate) fn is_delivered(&self) -> bool {
+    /// Number of records that were accepted, which the ledger has or gets.
+    pub(crate) fn accepted(&self) -> u64 {
+        self.state().accepted
+    }
+
+    /// Returns true if the queues of outputs have got so many of the accepted records, and all
+    /// returned lines.
+    pub(crate) fn has_delivered(&self, accepted: u64) -> bool {
         let state = self.state();
-        state.delivered >= state.appended && state.returned.is_empty() && !state.is_returning
+        state.delivered >= accepted && state.returned.is_empty() && !state.is_returning
     }
 
     /// Notes the end of a check. Returns true if the thread is to exit.

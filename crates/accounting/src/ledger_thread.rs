@@ -6,12 +6,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
-use control::limits::SESSION_EVENTS;
-
 use crate::lasting_state::StateLog;
 use crate::ledger::Ledger;
 use crate::ledger_queue::{LedgerQueue, Returned, Work};
-use crate::limits::SYNC_EVERY;
+use crate::limits::{SYNC_EVERY, UNCONFIRMED_MAX};
 use crate::lines::{ended_in, missing_from};
 use crate::outputs::{Files, Progress};
 use crate::record::Record;
@@ -39,7 +37,8 @@ pub(crate) fn start(
     let path = path.to_owned();
     let failures = StateLog::default();
     let turn = Turn::take(&path).inspect_err(|error| tracing::error!(%error, "{CANNOT}")).ok();
-    let writer = LedgerWriter { path, open, turn, ledger: None, queue, outputs, failures };
+    let (ledger, wait) = (None, None);
+    let writer = LedgerWriter { path, open, turn, ledger, queue, outputs, wait, failures };
     thread::Builder::new().name("ledger".to_owned()).spawn(move || writer.run())?;
     Ok(())
 }
@@ -54,7 +53,32 @@ pub(crate) struct LedgerWriter {
     ledger: Option<Ledger>,
     queue: LedgerQueue,
     outputs: Vec<LedgerOutput>,
+    /// For the unconfirmed ends, or for the oldest of them.
+    wait: Option<Wait>,
     failures: StateLog,
+}
+
+/// A wait until outputs have stored ends. Later ends do not prolong it: on a busy server some are
+/// on their way at every moment.
+struct Wait {
+    /// Number of the oldest unconfirmed ends of the ledger.
+    ends: usize,
+    /// Number of accepted records, with those of the ends.
+    accepted: u64,
+    /// For each output the number of lines with those of the ends, once it has got them.
+    sent: Option<Vec<u64>>,
+}
+
+impl Wait {
+    fn is_over(&mut self, queue: &LedgerQueue, outputs: &[LedgerOutput]) -> bool {
+        if self.sent.is_none() && queue.has_delivered(self.accepted) {
+            self.sent = Some(outputs.iter().map(|output| output.progress.sent()).collect());
+        }
+        let have_all = |sent: &Vec<u64>| {
+            outputs.iter().zip(sent).all(|(output, sent)| output.progress.has_done(*sent))
+        };
+        self.sent.as_ref().is_some_and(have_all)
+    }
 }
 
 impl LedgerWriter {
@@ -173,8 +197,8 @@ impl LedgerWriter {
     /// that the ledger lacks: its disk hung before the crash.
     fn give_back_lost(&self, ended: &[(Record, Arc<str>)]) {
         for (output, LedgerOutput { files, .. }) in self.outputs.iter().enumerate() {
-            let ids = ended.iter().map(|(record, _)| record.id.as_str()).collect();
-            let has_end = ended_in(&files(), &ids);
+            let sessions = ended.iter().map(|(record, _)| (record.id.as_str(), record.started));
+            let has_end = ended_in(&files(), &sessions.collect());
             let lines = ended
                 .iter()
                 .filter(|(record, _)| !has_end.contains(&(record.id.clone(), record.started)));
@@ -185,13 +209,23 @@ impl LedgerWriter {
 
     fn confirm(&mut self) -> io::Result<()> {
         let Some(ledger) = &mut self.ledger else { return Ok(()) };
-        // An output that is stuck loses and counts what its queue does not hold.
-        let is_over = ledger.unconfirmed_len() >= SESSION_EVENTS
-            || self.queue.is_delivered()
-                && self.outputs.iter().all(|output| output.progress.is_done());
-        if is_over {
-            ledger.confirm()?;
+        // Behind a wait that is over the next one may be over as well.
+        for _ in 0..2 {
+            let (ends, accepted) = (ledger.unconfirmed_len(), self.queue.accepted());
+            let mut wait = self.wait.take().unwrap_or(Wait { ends, accepted, sent: None });
+            if wait.is_over(&self.queue, &self.outputs) {
+                ledger.confirm(wait.ends)?;
+            } else {
+                self.wait = Some(wait);
+            }
         }
+        // An output that is stuck loses and counts what its queue does not hold.
+        let excess = ledger.unconfirmed_len().saturating_sub(UNCONFIRMED_MAX);
+        if let Some(wait) = &mut self.wait {
+            wait.ends = wait.ends.saturating_sub(excess);
+        }
+        ledger.confirm(excess)?;
+        ledger.compact()?;
         ledger.sync()
     }
 }
@@ -206,7 +240,8 @@ impl LedgerWriter {
         let output = LedgerOutput { progress: Progress::default(), files: Box::new(Vec::new) };
         let failures = StateLog::default();
         let (path, outputs) = (path.to_owned(), vec![output]);
-        Self { path, open, turn: None, ledger: None, queue, outputs, failures }
+        let (turn, ledger, wait) = (None, None, None);
+        Self { path, open, turn, ledger, queue, outputs, wait, failures }
     }
 
     pub(crate) fn ledger_mut(&mut self) -> &mut Ledger {

@@ -31,8 +31,16 @@ pub(crate) struct Progress {
 impl Progress {
     /// Returns true if the output has handled all lines.
     pub(crate) fn is_done(&self) -> bool {
-        // Lines are sent before they are done.
-        let sent = self.sent.load(Ordering::Acquire);
+        self.has_done(self.sent())
+    }
+
+    /// Number of lines that were put into the queue.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Acquire)
+    }
+
+    /// Returns true if the output has handled so many lines, in the order of its queue.
+    pub(crate) fn has_done(&self, sent: u64) -> bool {
         self.done.load(Ordering::Acquire) >= sent
     }
 }

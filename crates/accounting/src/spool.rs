@@ -147,14 +147,16 @@ impl Spool {
         Ok(true)
     }
 
-    /// The files of a spool, delivered ones as well as long as they exist.
+    /// The files of a spool, the newest first, delivered ones as well as long as they exist.
     #[must_use]
     pub fn files(directory: &Path) -> Vec<PathBuf> {
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
         let is_segment = |path: &PathBuf| {
             path.file_name().and_then(|name| name.to_str()).and_then(number_of).is_some()
         };
-        entries.map(|entry| entry.path()).filter(is_segment).collect()
+        let mut files: Vec<_> = entries.map(|entry| entry.path()).filter(is_segment).collect();
+        files.sort_by(|one, other| other.cmp(one));
+        files
     }
 
     /// Appends a record, a line, complete or not at all. In a full spool the oldest records are

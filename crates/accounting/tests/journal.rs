@@ -118,9 +118,9 @@ fn every_session_that_was_handed_over_is_written_before_the_end() {
 
 /// A recorder for the file `s` of a directory, with its ledger there.
 fn recorder(directory: &Directory, events: &mut SessionEvents) -> (Recorder, Lines) {
-    let files = Journal::newest(&directory.file("s"));
+    let path = directory.file("s");
     let lost = Box::new(|records| panic!("{records} records are lost"));
-    let (queue, lines) = output_queue(lost, Box::new(move || files.clone()));
+    let (queue, lines) = output_queue(lost, Box::new(move || Journal::files(&path)));
     let events = events.add(&[RecordOutput::File]);
     let lost = Box::new(|records| panic!("the ledger has lost {records} records"));
     (Recorder::start(&directory.file("open"), lost, events, vec![queue]).unwrap(), lines)

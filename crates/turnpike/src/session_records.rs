@@ -129,8 +129,8 @@ fn file(
         Failure::failed(what).hint(hint)
     })?;
     let losses = losses(workers, RecordOutput::File);
-    let files = Journal::newest(path);
-    let lines = queues.add(RecordOutput::File, workers, move || files.clone());
+    let path = path.to_owned();
+    let lines = queues.add(RecordOutput::File, workers, move || Journal::files(&path));
     accounting::start(journal, lines, losses).or_fail("cannot start a thread")
 }
 

@@ -220,3 +220,59 @@ fn lost_sessions_get_their_ends_after_an_error_of_the_disk() {
     drop(writer);
     assert_eq!(directory.lost(), [""; 0]);
 }
+
+/// A busy server has records on their way at every moment. Ends that outputs have stored must not
+/// wait for one without: a successor would search for all of them.
+#[test]
+fn ends_are_noted_as_stored_while_others_are_on_their_way() {
+    let directory = Directory::new("busy");
+    let running = Running::start(&directory, Box::new(Ledger::open));
+    let mut number = 1;
+    running.put(&ended(number));
+    test_support::eventually("most are noted", || {
+        number += 1;
+        running.put(&ended(number));
+        // The next one is in the queue.
+        running.line();
+        let text = std::fs::read_to_string(directory.ledger()).unwrap();
+        number > 100 && text.contains("\"stored\"")
+    });
+    let copy = Directory::new("busy-copy");
+    std::fs::copy(directory.ledger(), copy.ledger()).unwrap();
+    let ledger = Ledger::open(&copy.ledger()).unwrap().unwrap();
+    let unconfirmed = ledger.unconfirmed().unwrap();
+    let is_last = |line: &String| line.contains(&record(number).id.to_string());
+    assert!(unconfirmed.iter().any(is_last), "it is on its way");
+    running.line();
+    running.end();
+}
+
+/// A ledger is rewritten while outputs still lack ends.
+#[test]
+fn a_rewritten_ledger_has_the_ends_that_outputs_may_lack() {
+    let directory = Directory::new("rewritten");
+    let mut ledger = Ledger::open(&directory.ledger()).unwrap().unwrap();
+    let append = |ledger: &mut Ledger, event: &SessionEvent| {
+        let record = Record::of(event, SystemTime::now()).unwrap();
+        ledger.append(&record, &record.line()).unwrap();
+    };
+    (1..4000).for_each(|number| append(&mut ledger, &ended(number)));
+    // A session of the next process has the same id as one that has ended.
+    append(&mut ledger, &started(3999));
+    ledger.confirm(3997).unwrap();
+    let unconfirmed = ledger.unconfirmed().unwrap();
+    assert_eq!(unconfirmed.len(), 2);
+    ledger.compact().unwrap();
+    assert!(std::fs::metadata(directory.ledger()).unwrap().len() < 3000);
+    assert_eq!(ledger.unconfirmed().unwrap(), unconfirmed);
+    append(&mut ledger, &ended(4000));
+    ledger.confirm(1).unwrap();
+    drop(ledger);
+
+    let ledger = Ledger::open(&directory.ledger()).unwrap().unwrap();
+    let after = ledger.unconfirmed().unwrap();
+    assert_eq!(after.len(), 2);
+    assert_eq!(after[0], unconfirmed[1]);
+    drop(ledger);
+    assert_eq!(directory.lost(), [record(3999).id.to_string()]);
+}
