@@ -3,7 +3,7 @@
 //! The recorder puts records in, and waits a moment for the ledger before the outputs get them. The
 //! thread of the ledger takes them out. A disk that hangs stops only that thread.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ struct State {
     accepted: u64,
     appended: u64,
     delivered: u64,
-    /// Lines for outputs.
-    returned: Vec<Returned>,
+    /// Lines for outputs, by the index of the output. None is empty.
+    returned: BTreeMap<usize, VecDeque<Arc<str>>>,
     /// The recorder puts returned lines into the queues of outputs.
     is_returning: bool,
     /// Ids of the sessions that this process has taken over, until they are compared.
@@ -127,16 +127,23 @@ impl LedgerQueue {
         state.delivered = state.accepted;
     }
 
-    /// Takes lines for outputs. [`note_returned`](Self::note_returned) must follow.
-    pub(crate) fn take_returned(&self) -> Vec<Returned> {
+    /// Takes up to `most` lines for an output. [`note_returned`](Self::note_returned) must follow.
+    pub(crate) fn take_returned(&self, output: usize, most: usize) -> Vec<Arc<str>> {
         let mut state = self.state();
-        state.is_returning = !state.returned.is_empty();
-        std::mem::take(&mut state.returned)
+        let Some(lines) = state.returned.get_mut(&output) else { return Vec::new() };
+        let taken = lines.drain(..most.min(lines.len())).collect();
+        if lines.is_empty() {
+            state.returned.remove(&output);
+        }
+        state.is_returning = true;
+        taken
     }
 
-    /// Notes that outputs have the lines of the latest [`take_returned`](Self::take_returned).
-    pub(crate) fn note_returned(&self) {
-        self.state().is_returning = false;
+    /// Notes that outputs have all lines that were taken. Returns true if there are others.
+    pub(crate) fn note_returned(&self) -> bool {
+        let mut state = self.state();
+        state.is_returning = false;
+        !state.returned.is_empty()
     }
 
     /// Compares the open sessions of predecessors with those that this process has taken over.
@@ -212,7 +219,15 @@ impl LedgerQueue {
 
     /// Returns a line to outputs.
     pub(crate) fn give_back(&self, lines: impl IntoIterator<Item = Returned>) {
-        self.state().returned.extend(lines);
+        let mut state = self.state();
+        for Returned { output, line } in lines {
+            state.returned.entry(output).or_default().push_back(line);
+        }
+    }
+
+    /// Most lines that still wait for an output.
+    pub(crate) fn returned_len(&self) -> usize {
+        self.state().returned.values().map(VecDeque::len).max().unwrap_or(0)
     }
 
     pub(crate) fn take_survivors(&self) -> Option<BTreeSet<String>> {

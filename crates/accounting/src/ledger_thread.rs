@@ -220,7 +220,8 @@ impl LedgerWriter {
             }
         }
         // An output that is stuck loses and counts what its queue does not hold.
-        let excess = ledger.unconfirmed_len().saturating_sub(UNCONFIRMED_MAX);
+        let most = UNCONFIRMED_MAX + self.queue.returned_len();
+        let excess = ledger.unconfirmed_len().saturating_sub(most);
         if let Some(wait) = &mut self.wait {
             wait.ends = wait.ends.saturating_sub(excess);
         }

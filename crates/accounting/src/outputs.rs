@@ -88,6 +88,13 @@ impl OutputQueue {
         }
     }
 
+    /// Number of returned lines that the queue takes now. They leave half of it to new records.
+    pub(crate) fn room_for_returned(&self) -> usize {
+        let done = self.progress.done.load(Ordering::Acquire);
+        let waiting = self.progress.sent().saturating_sub(done);
+        (SESSION_EVENTS / 2).saturating_sub(usize::try_from(waiting).unwrap_or(usize::MAX))
+    }
+
     pub(crate) fn progress(&self) -> Progress {
         self.progress.clone()
     }

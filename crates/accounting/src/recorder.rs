@@ -18,7 +18,8 @@ use crate::limits::{END_WITHIN, EVENTS_TOGETHER_MAX, SYNC_EVERY};
 use crate::outputs::OutputQueue;
 use crate::record::{Record, RecordEvent};
 
-/// Interval of checks whether outputs have stored all, at the end of the server.
+/// Interval of checks whether outputs have stored all, at the end of the server, and whether they
+/// have room for returned lines.
 const END_CHECK: Duration = Duration::from_millis(10);
 
 /// The running thread. It exits when all senders of events are closed and the outputs have stored
@@ -77,8 +78,9 @@ struct Work {
 
 impl Work {
     fn run(mut self, events: &Receiver<SessionEvent>) {
+        let mut within = SYNC_EVERY;
         loop {
-            match events.recv_timeout(SYNC_EVERY) {
+            match events.recv_timeout(within) {
                 Ok(event) => {
                     let more = events.try_iter().take(EVENTS_TOGETHER_MAX);
                     self.record(std::iter::once(event).chain(more));
@@ -86,7 +88,7 @@ impl Work {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            self.put_returned();
+            within = if self.put_returned() { END_CHECK } else { SYNC_EVERY };
         }
         self.end();
     }
@@ -119,14 +121,14 @@ impl Work {
         self.ledger.note_delivered();
     }
 
-    /// Hands lines of the ledger to outputs.
-    fn put_returned(&self) {
-        for returned in self.ledger.take_returned() {
-            if let Some(output) = self.outputs.get(returned.output) {
-                output.put(&returned.line);
-            }
+    /// Hands lines of the ledger to outputs, as many as they have room for: a crash may have ended
+    /// more sessions than a queue holds. Returns true if there are others.
+    fn put_returned(&self) -> bool {
+        for (index, output) in self.outputs.iter().enumerate() {
+            let lines = self.ledger.take_returned(index, output.room_for_returned());
+            lines.iter().for_each(|line| output.put(line));
         }
-        self.ledger.note_returned();
+        self.ledger.note_returned()
     }
 
     /// Closes the queues, and waits some seconds at most for the ledger and the outputs. A live
@@ -139,8 +141,10 @@ impl Work {
             thread::sleep(END_CHECK);
             self.ledger.look(END_WITHIN);
         }
-        self.put_returned();
         let until = Instant::now() + END_WITHIN + END_WITHIN;
+        while self.put_returned() && Instant::now() < until {
+            thread::sleep(END_CHECK);
+        }
         let progress: Vec<_> = self.outputs.drain(..).map(|output| output.progress()).collect();
         while !progress.iter().all(|output| output.is_done()) && Instant::now() < until {
             thread::sleep(END_CHECK);

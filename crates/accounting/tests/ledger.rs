@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use accounting::{Journal, Losses, Record, Recorder, Rotation, Writer, output_queue, start};
 use control::{RecordOutput, SessionEvent, SessionEvents};
@@ -229,6 +230,21 @@ fn no_end_is_written_twice_however_small_the_files_are() {
     running.end();
     assert_eq!(third.ends().len(), 100);
     assert_eq!(twice(&third), [""; 0]);
+}
+
+/// A crash may end more sessions than the queue of an output holds.
+#[test]
+fn all_sessions_of_a_crash_get_their_ends() {
+    const SESSIONS: u64 = 40_000;
+    let directory = Directory::new("many");
+    let line = |number| Record::of(&started(number), SystemTime::now()).unwrap().line();
+    let ledger: String = (1..=SESSIONS).map(line).collect();
+    fs::write(directory.0.join("open"), ledger).unwrap();
+    let running = Running::rotating(&directory.0, Rotation { bytes: 1 << 20, files: 100 });
+    running.put(&SessionEvent::Survivors([].into()));
+    test_support::eventually("the ends", || directory.ends().len() as u64 == SESSIONS);
+    running.end();
+    assert_eq!(twice(&directory), [""; 0]);
 }
 
 /// Sessions with more than one end.

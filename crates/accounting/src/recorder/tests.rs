@@ -210,13 +210,13 @@ fn lost_sessions_get_their_ends_after_an_error_of_the_disk() {
     let mut writer = ledger_thread::LedgerWriter::for_test(&path, open, queue.clone());
     queue.compare(BTreeSet::new());
     writer.look();
-    assert!(queue.take_returned().is_empty());
+    assert!(queue.take_returned(0, 10).is_empty());
     writer.ledger_mut().swap_file(readable);
     writer.look();
     writer.look();
-    let returned = queue.take_returned();
+    let returned = queue.take_returned(0, 10);
     assert_eq!(returned.len(), 1, "one end");
-    assert!(returned[0].line.contains("process_lost"));
+    assert!(returned[0].contains("process_lost"));
     drop(writer);
     assert_eq!(directory.lost(), [""; 0]);
 }
