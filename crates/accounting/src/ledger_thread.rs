@@ -12,7 +12,7 @@ use crate::ledger_queue::{LedgerQueue, Returned, Work};
 use crate::limits::{SYNC_EVERY, UNCONFIRMED_MAX};
 use crate::lines::{ended_in, missing_from};
 use crate::outputs::{Files, Progress};
-use crate::record::Record;
+use crate::record::{PROCESS_LOST, Record};
 use crate::turn::Turn;
 
 /// Parts of an output that the ledger needs.
@@ -154,8 +154,18 @@ impl LedgerWriter {
         let unconfirmed = ledger.unconfirmed()?;
         if !unconfirmed.is_empty() {
             for (output, LedgerOutput { files, .. }) in self.outputs.iter().enumerate() {
-                let missing = missing_from(&files(), &unconfirmed).into_iter();
-                self.queue.give_back(missing.map(|line| Returned { output, line: line.into() }));
+                let files = files();
+                let (mut lost, mut own) = (Vec::new(), Vec::new());
+                for line in missing_from(&files, &unconfirmed) {
+                    let record = serde_json::from_str::<Record>(&line).ok();
+                    let line: Arc<str> = line.into();
+                    match record.filter(|one| one.reason.as_deref() == Some(PROCESS_LOST)) {
+                        Some(record) => lost.push((record, line)),
+                        None => own.push(Returned { output, line }),
+                    }
+                }
+                self.queue.give_back(own);
+                self.give_back_lost(output, &files, &lost);
             }
         }
         Ok(ledger)
@@ -188,23 +198,26 @@ impl LedgerWriter {
                 sessions,
                 "sessions of a process that ended unexpectedly have their end records now"
             );
-            self.give_back_lost(&ended);
+            for (output, LedgerOutput { files, .. }) in self.outputs.iter().enumerate() {
+                self.give_back_lost(output, &files(), &ended);
+            }
         }
         outcome
     }
 
-    /// Returns end records to the outputs that have no end of the session. An output may have one
-    /// that the ledger lacks: its disk hung before the crash.
-    fn give_back_lost(&self, ended: &[(Record, Arc<str>)]) {
-        for (output, LedgerOutput { files, .. }) in self.outputs.iter().enumerate() {
-            let sessions = ended.iter().map(|(record, _)| (record.id.as_str(), record.started));
-            let has_end = ended_in(&files(), &sessions.collect());
-            let lines = ended
-                .iter()
-                .filter(|(record, _)| !has_end.contains(&(record.id.clone(), record.started)));
-            let line = |(_, line): &(Record, Arc<str>)| Returned { output, line: Arc::clone(line) };
-            self.queue.give_back(lines.map(line));
+    /// Returns end records of lost sessions to an output with these files, unless it has an end of
+    /// the session. It may have one that the ledger lacks: its disk hung before the crash.
+    fn give_back_lost(&self, output: usize, files: &[PathBuf], ended: &[(Record, Arc<str>)]) {
+        if ended.is_empty() {
+            return;
         }
+        let sessions = ended.iter().map(|(record, _)| (record.id.as_str(), record.started));
+        let has_end = ended_in(files, &sessions.collect());
+        let lines = ended
+            .iter()
+            .filter(|(record, _)| !has_end.contains(&(record.id.clone(), record.started)));
+        let line = |(_, line): &(Record, Arc<str>)| Returned { output, line: Arc::clone(line) };
+        self.queue.give_back(lines.map(line));
     }
 
     fn confirm(&mut self) -> io::Result<()> {

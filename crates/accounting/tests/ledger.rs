@@ -201,6 +201,11 @@ fn busy(running: &Running, directory: &Directory, numbers: RangeInclusive<u64>) 
     }
     test_support::eventually("the ends", || directory.ends().len() == last);
     assert!(directory.record_files().len() > files + 3);
+    records_of_ledger(directory)
+}
+
+/// Lines of the ledger without marks.
+fn records_of_ledger(directory: &Directory) -> Vec<String> {
     let is_record = |line: &String| !line.contains("\"stored\"");
     lines(&directory.read("open")).into_iter().filter(is_record).collect()
 }
@@ -230,6 +235,15 @@ fn no_end_is_written_twice_however_small_the_files_are() {
     running.end();
     assert_eq!(third.ends().len(), 100);
     assert_eq!(twice(&third), [""; 0]);
+
+    // The ledger of the third process has an end of the first session that the file did not need.
+    let ledger = records_of_ledger(&third);
+    assert!(ledger.iter().any(|line| line.contains("process_lost")));
+    let fourth = crash_of_busy(&third, "small-4", &ledger);
+    let running = Running::rotating(&fourth.0, SMALL);
+    running.put(&SessionEvent::Survivors([].into()));
+    running.end();
+    assert_eq!(twice(&fourth), [""; 0]);
 }
 
 /// A crash may end more sessions than the queue of an output holds.
