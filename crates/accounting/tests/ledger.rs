@@ -55,8 +55,12 @@ struct Running {
     recorder: Recorder,
 }
 
+/// Complete lines: the last one may be half written.
 fn lines(text: &str) -> Vec<String> {
-    text.lines().map(str::to_owned).collect()
+    text.split_inclusive('\n')
+        .filter_map(|line| line.strip_suffix('\n'))
+        .map(str::to_owned)
+        .collect()
 }
 
 impl Running {
