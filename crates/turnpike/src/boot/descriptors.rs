@@ -65,14 +65,25 @@ impl Descriptors {
         self.relayed + FILES_OF_CONNECTION * (self.connections + self.peers)
     }
 
-    /// The places that so many files are enough for: of too few each table gets the same part.
+    /// The places that so many files are enough for. A small table has all its places, and those
+    /// that want more have equal parts of the rest.
     fn within(self, files: u64) -> Self {
-        let (wanted, there) = (self.places(), files.saturating_sub(SPARE));
-        if there >= wanted {
+        let mut left = files.saturating_sub(SPARE);
+        if left >= self.places() {
             return self;
         }
-        let part = |places: u64| places * there / wanted;
-        let [relayed, connections, peers] = [self.relayed, self.connections, self.peers].map(part);
+        let Self { mut relayed, mut connections, mut peers, .. } = self;
+        let mut tables = [
+            (&mut relayed, 1),
+            (&mut connections, FILES_OF_CONNECTION),
+            (&mut peers, FILES_OF_CONNECTION),
+        ];
+        tables.sort_by_key(|(places, files)| **places * files);
+        let sharing = [3, 2, 1];
+        for ((places, files), sharing) in tables.into_iter().zip(sharing) {
+            *places = (*places).min(left / sharing / files);
+            left -= *places * files;
+        }
         Self { relayed, connections, peers, ..self }
     }
 
@@ -166,6 +177,14 @@ mod tests {
                 assert!(used <= files.saturating_sub(SPARE).max(12), "{files}: {limits:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_small_table_has_all_its_places() {
+        let few_ports = TEXT.replace("50000-50999", "50000-50009").replace("100", "20000");
+        let limits = Descriptors::wanted(&settings(&few_ports), 1, 1);
+        let limits = limits.limits(&settings(&few_ports), 1, 20_000);
+        assert_eq!((limits.ports, limits.connections), (10, 9867));
     }
 
     #[test]

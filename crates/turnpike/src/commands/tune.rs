@@ -124,7 +124,7 @@ mod tests {
             listen_ports: vec![3478],
             workers: 3,
             relayed: 1000,
-            files: 21_256,
+            files: 41_256,
         };
         assert_eq!(wants, expected);
     }
