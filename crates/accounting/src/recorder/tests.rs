@@ -237,12 +237,15 @@ fn ends_are_noted_as_stored_while_others_are_on_their_way() {
         let text = std::fs::read_to_string(directory.ledger()).unwrap();
         number > 100 && text.contains("\"stored\"")
     });
+    let last = record(number).id.to_string();
+    test_support::eventually("the last one is in the ledger", || {
+        std::fs::read_to_string(directory.ledger()).unwrap().contains(&last)
+    });
     let copy = Directory::new("busy-copy");
     std::fs::copy(directory.ledger(), copy.ledger()).unwrap();
     let ledger = Ledger::open(&copy.ledger()).unwrap().unwrap();
     let unconfirmed = ledger.unconfirmed().unwrap();
-    let is_last = |line: &String| line.contains(&record(number).id.to_string());
-    assert!(unconfirmed.iter().any(is_last), "it is on its way");
+    assert!(unconfirmed.iter().any(|line| line.contains(&last)), "it is on its way");
     running.line();
     running.end();
 }
