@@ -1,10 +1,9 @@
 //! File of the sessions that are open, for the process after a crash.
 //!
 //! A line is a record as outputs get it, of the start, of an interim report or of the end of a
-//! session, or a mark: outputs have stored the ends before it, except for a number of the latest
-//! ones. The lock is held as long as the
-//! process lives. [`Turn`](crate::turn::Turn) gives the ledger to processes in the order of their
-//! starts; builds without it wait for this lock alone.
+//! session, or a mark: outputs have stored all earlier end records, except a number of the latest.
+//! The process retains the lock until its exit. [`Turn`](crate::turn::Turn) gives the ledger to
+//! processes in the order of their starts; builds without it wait for this lock alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};
@@ -64,7 +63,7 @@ struct Head {
     started: u64,
     #[serde(default)]
     reason: Option<String>,
-    /// Of a mark: number of the latest ends that are not meant.
+    /// Number of the latest end records that a mark does not include.
     #[serde(default)]
     left: usize,
 }
@@ -138,7 +137,7 @@ impl Ledger {
     /// Marks that outputs have stored so many of the oldest unconfirmed ends.
     ///
     /// # Errors
-    /// The disk is full or broken; the ends are unconfirmed as before.
+    /// The disk is full or broken; the end records remain unconfirmed.
     pub(crate) fn confirm(&mut self, ends: usize) -> io::Result<()> {
         if ends > 0 {
             let left = self.unconfirmed_len().saturating_sub(ends);
@@ -227,8 +226,8 @@ impl Ledger {
         String::from_utf8(bytes).map_err(io::Error::other)
     }
 
-    /// Replaces the file by one of the unconfirmed ends and the open sessions. The ends come first:
-    /// they must not end a later session that has got the same id.
+    /// Replaces the file by one of the unconfirmed end records and the open sessions. The end
+    /// records precede: they must not close a later session with the same id.
     fn rewrite(&mut self) -> io::Result<()> {
         let mut out = BufWriter::new(NewFile::open(&self.path, Access::PRIVATE)?);
         let (mut open, mut replaced) = (self.index.open.clone(), self.index.replaced.clone());

@@ -53,7 +53,7 @@ pub(crate) struct LedgerWriter {
     ledger: Option<Ledger>,
     queue: LedgerQueue,
     outputs: Vec<LedgerOutput>,
-    /// For the unconfirmed ends, or for the oldest of them.
+    /// Wait for all unconfirmed end records, or for the oldest.
     wait: Option<Wait>,
     failures: StateLog,
 }
@@ -65,7 +65,7 @@ struct Wait {
     ends: usize,
     /// Number of accepted records, with those of the ends.
     accepted: u64,
-    /// For each output the number of lines with those of the ends, once it has got them.
+    /// Number of lines of each output, including the end records, once it has received them.
     sent: Option<Vec<u64>>,
 }
 
@@ -206,7 +206,7 @@ impl LedgerWriter {
     }
 
     /// Returns end records of lost sessions to an output with these files, unless it has an end of
-    /// the session. It may have one that the ledger lacks: its disk hung before the crash.
+    /// the session. Its end record may be missing in the ledger, whose disk hung before the crash.
     fn give_back_lost(&self, output: usize, files: &[PathBuf], ended: &[(Record, Arc<str>)]) {
         if ended.is_empty() {
             return;
@@ -222,7 +222,7 @@ impl LedgerWriter {
 
     fn confirm(&mut self) -> io::Result<()> {
         let Some(ledger) = &mut self.ledger else { return Ok(()) };
-        // Behind a wait that is over the next one may be over as well.
+        // After a completed wait, the following wait may be complete, too.
         for _ in 0..2 {
             let (ends, accepted) = (ledger.unconfirmed_len(), self.queue.accepted());
             let mut wait = self.wait.take().unwrap_or(Wait { ends, accepted, sent: None });

@@ -23,8 +23,8 @@ pub(crate) const LEDGER_WITHIN: Duration = Duration::from_secs(1);
 /// queue full. About 100 bytes each.
 pub(crate) const CLOSED_SESSIONS_MAX: usize = 1 << 20;
 
-/// Maximum number of ends that the ledger repeats after a crash: the full queue of an output, and
-/// what is between the ledger and that queue.
+/// Maximum number of end records that the ledger repeats after a crash: the full queue of an
+/// output, and the records between the ledger and that queue.
 pub(crate) const UNCONFIRMED_MAX: usize = SESSION_EVENTS + 2 * EVENTS_TOGETHER_MAX;
 
 /// Maximum number of events that the ledger gets together.
@@ -54,12 +54,12 @@ pub(crate) const LEDGER_WASTE_MAX: u64 = 4;
 /// Longest line of that file. A record has about 1 KiB.
 pub(crate) const LEDGER_LINE_BYTES_MAX: u64 = 1 << 20;
 
-/// Bytes at the end of an output's files, all together, in which ends are searched after a crash:
+/// Total size of the latest records of an output that are searched for end records after a crash:
 /// some hundred thousand records. The queues hold 16,384, and the ledger notes within some seconds
 /// which ones outputs have stored.
 pub(crate) const SEARCHED_BYTES_MAX: u64 = 256 << 20;
 
-/// Numbers of full files of records that are searched, as many as `accounting.files` allows.
+/// Maximum number of full files of records that are searched: the maximum of `accounting.files`.
 pub(crate) const SEARCHED_FILES_MAX: u32 = 10_000;
 
 /// Longest time for a request, and so for the end of the server while one is under way.

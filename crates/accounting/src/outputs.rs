@@ -39,7 +39,7 @@ impl Progress {
         self.sent.load(Ordering::Acquire)
     }
 
-    /// Returns true if the output has handled so many lines, in the order of its queue.
+    /// Returns true if the output has handled this number of lines of its queue.
     pub(crate) fn has_done(&self, sent: u64) -> bool {
         self.done.load(Ordering::Acquire) >= sent
     }

@@ -19,7 +19,7 @@ use crate::outputs::OutputQueue;
 use crate::record::{Record, RecordEvent};
 
 /// Interval of checks whether outputs have stored all, at the end of the server, and whether they
-/// have room for returned lines.
+/// have space for returned lines.
 const END_CHECK: Duration = Duration::from_millis(10);
 
 /// The running thread. It exits when all senders of events are closed and the outputs have stored
@@ -121,7 +121,7 @@ impl Work {
         self.ledger.note_delivered();
     }
 
-    /// Hands lines of the ledger to outputs, as many as they have room for: a crash may have ended
+    /// Passes lines of the ledger to outputs while their queues have space: a crash may have closed
     /// more sessions than a queue holds. Returns true if there are others.
     fn put_returned(&self) -> bool {
         for (index, output) in self.outputs.iter().enumerate() {

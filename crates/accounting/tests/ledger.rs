@@ -195,7 +195,7 @@ fn crash_of_busy(from: &Directory, name: &str, ledger: &[String]) -> Directory {
     to
 }
 
-/// Sessions that begin and end in a process, several files of records.
+/// Starts and closes sessions in one process, for several files of records.
 fn busy(running: &Running, directory: &Directory, numbers: RangeInclusive<u64>) -> Vec<String> {
     let last = usize::try_from(*numbers.end()).unwrap();
     let files = directory.record_files().len();
@@ -214,7 +214,7 @@ fn records_of_ledger(directory: &Directory) -> Vec<String> {
     lines(&directory.read("open")).into_iter().filter(is_record).collect()
 }
 
-/// Ends that a busy server has not noted as stored may be in files behind the newest ones.
+/// End records that a busy server has not noted as stored may be in older files.
 #[test]
 fn no_end_is_written_twice_however_small_the_files_are() {
     const SMALL: Rotation = Rotation { bytes: 3000, files: 100 };

@@ -3,8 +3,8 @@
 //! Connections from this host (Unix sockets, loopback) have separate slots: no sender can block
 //! the health checks of the host. Networks share the other slots. When all are taken, the network
 //! with most connections loses a connection without a token; while few are without a token, the
-//! holder of a token with most connections loses one. Loopback is one network: its oldest
-//! connection makes room.
+//! holder of a token with most connections loses one. Loopback is one network, of which the
+//! oldest connection is evicted.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -76,7 +76,7 @@ pub(crate) struct SlotGuard {
     tcp: Option<TcpSlot>,
 }
 
-/// The place of a connection over TCP.
+/// Slot of a connection over TCP.
 struct TcpSlot {
     slots: Arc<ConnectionSlots>,
     is_loopback: bool,
@@ -87,7 +87,7 @@ struct TcpSlot {
 pub(crate) type Evicted = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl ConnectionSlots {
-    /// Slots for as many connections of Unix sockets, of loopback, and over the network.
+    /// Slots for `most` connections of Unix sockets, of loopback, and of the network each.
     pub(crate) fn new(most: u32, served: watch::Receiver<()>) -> Arc<Self> {
         Arc::new(Self {
             unix: Arc::new(Semaphore::new(most as usize)),

@@ -58,7 +58,7 @@ pub mod limits {
     /// worker.
     pub const SESSIONS_WITH_PEERS_MAX: usize = 200;
 
-    /// Sessions that one query compares before other requests have a turn: a fraction of a
+    /// Sessions that one query compares before it yields to other requests: a fraction of a
     /// millisecond.
     pub const SELECT_PAGE: usize = 512;
 
@@ -120,10 +120,10 @@ pub mod limits {
     pub const TURN_LOOK: Duration = Duration::from_millis(5);
 
     /// Age up to which gathered sessions answer another query over the network, or for rates:
-    /// askers share the work, and a rate is of a second at least.
+    /// the queries share the work, and a rate needs at least a second.
     pub const ROLL_VALID: Duration = Duration::from_secs(1);
 
-    /// Age beyond which gathered sessions are no beginning of a rate, and are let go.
+    /// Age from which gathered sessions are too old for rates, and are freed.
     pub const ROLL_FORGOTTEN: Duration = Duration::from_secs(15);
 
     /// Tokens: an operator, a page and a script each have one.

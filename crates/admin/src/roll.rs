@@ -21,8 +21,8 @@ pub(crate) struct Roll {
 #[derive(Debug, Default)]
 struct State {
     last: Option<Arc<Gathered>>,
-    /// The beginning of the next rates: the last as well, but for sessions that were gathered early
-    /// because one was ended. A rate is of a second at least.
+    /// Start of the next rates: equal to `last`, except after an early gathering because a session
+    /// was closed. A rate needs at least a second.
     base: Option<Arc<Gathered>>,
     failed: Option<(Instant, ControlError)>,
 }
@@ -31,13 +31,13 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Gathered {
     at: Instant,
-    /// In the order of ids.
+    /// Sorted by id.
     sessions: Vec<Session>,
     /// Since the time before; `None` where there was none shortly before.
     rates: Option<Arc<HashMap<AllocationId, SessionRates>>>,
     /// Positions of the sessions of each realm: a tenant does not pay for the others.
     by_realm: OnceLock<HashMap<Realm, Vec<usize>>>,
-    /// In the order of realms and accounts.
+    /// Sorted by realm and account.
     users: OnceLock<Vec<ActiveUser>>,
 }
 
@@ -69,7 +69,7 @@ impl Gathered {
         Box::new(positions.iter().filter_map(|position| self.sessions.get(*position)))
     }
 
-    /// The users of a realm, or of all, in the order of realms and accounts.
+    /// The users of a realm, or all, sorted by realm and account.
     pub(crate) fn users(&self, realm: Option<&str>) -> &[ActiveUser] {
         let users = self.users.get_or_init(|| users(self));
         let Some(realm) = realm else { return users };
@@ -80,7 +80,7 @@ impl Gathered {
 }
 
 impl State {
-    /// What was gathered within [`ROLL_VALID`].
+    /// Sessions gathered within [`ROLL_VALID`].
     fn valid(&self) -> Option<&Arc<Gathered>> {
         self.last.as_ref().filter(|last| last.at.elapsed() < ROLL_VALID)
     }
@@ -108,7 +108,7 @@ impl State {
         gathered
     }
 
-    /// Frees what nobody has asked for again.
+    /// Frees sessions without further queries.
     fn let_go(&mut self) {
         let is_old = |one: &Option<Arc<Gathered>>| {
             one.as_ref().is_some_and(|one| one.at.elapsed() >= ROLL_FORGOTTEN)
@@ -162,8 +162,8 @@ impl Roll {
     }
 }
 
-/// Gathers, in a task of its own: of an asker that goes away meanwhile, the next one has the
-/// answer, and askers that come and go do not make the workers begin again.
+/// Gathers in a separate task, which continues without its query: a later query uses the result,
+/// and queries that disconnect cause no further work of the workers.
 async fn gather(
     mut state: OwnedMutexGuard<State>,
     workers: &Workers,
@@ -297,7 +297,7 @@ mod tests {
         }
     }
 
-    /// A worker that lists one session after a time, and counts how often it is asked.
+    /// A worker that lists one session after a time, and counts the requests.
     fn slow(time: Duration) -> (Workers, Arc<AtomicU32>) {
         let (knock, knocks) = mpsc::channel();
         let (mailbox, inbox) = mailbox(16, Arc::new(Knock(knock)));

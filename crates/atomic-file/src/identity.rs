@@ -45,10 +45,10 @@ impl FileOwner {
         Ok(Self((st_uid != 0).then(|| (Uid::from_raw(st_uid), Gid::from_raw(st_gid)))))
     }
 
-    /// Makes the thread that user until the result is dropped.
+    /// Switches the thread to that user until the result is dropped.
     ///
     /// A confined server may not change its user, and remains root: [`others_may_name_files`] tells
-    /// callers to look at the files first.
+    /// callers to check the files first.
     ///
     /// # Errors
     /// The system refuses.
@@ -71,7 +71,7 @@ impl FileOwner {
 /// file.
 ///
 /// # Errors
-/// As [`FileOwner::of`].
+/// The errors of [`FileOwner::of`].
 pub fn others_may_name_files(path: &Path) -> io::Result<bool> {
     Ok(geteuid().is_root() && !Directory::of(path)?.is_trusted()?)
 }
@@ -92,7 +92,7 @@ struct Root {
 }
 
 impl Drop for Root {
-    /// A step that the system refuses leaves the thread with fewer rights than root's.
+    /// If the system refuses a step, the thread has fewer rights than root.
     fn drop(&mut self) {
         let _ = set_thread_res_uid(None, Uid::ROOT, None)
             .and_then(|()| set_thread_res_gid(None, self.group, None))

@@ -222,8 +222,8 @@ impl Admitted {
 
 impl Admitted {
     /// The most bytes of data in the connection's output queue: [`STREAM_BACKLOG_BYTES`], and less
-    /// while the queues of all connections are large. It is the same for each connection, so that
-    /// many clients that do not read leave as much to another one as each of them has.
+    /// while the queues of all connections are large. The limit is the same for each connection,
+    /// however many clients do not read.
     pub(crate) fn backlog_max(&self) -> usize {
         let used = self.admission.backlogs.load(Ordering::Relaxed);
         let part = BACKLOGS_BYTES.saturating_sub(used) / BACKLOG_PART;

@@ -186,7 +186,7 @@ pub const STREAM_BACKLOG_BYTES: usize = 256 << 10;
 
 /// Output queues of all connections in bytes, approximately: beyond it each connection has
 /// [`STREAM_BACKLOG_BYTES_MIN`]. A thousand clients that read nothing have as much at most, and
-/// with twice as many each queue is half as long.
+/// with twice the number each queue is half as long.
 pub const BACKLOGS_BYTES: usize = 256 << 20;
 
 /// Bytes of data that the output queue of one connection may always have: some pictures.

@@ -1,4 +1,4 @@
-//! Hostile and idle clients of the real binary: what TLS costs it, and what they leave to others.
+//! Hostile and idle clients of the real binary: the cost of TLS, and resources for other clients.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

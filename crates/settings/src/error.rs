@@ -15,7 +15,7 @@ pub enum Place {
     },
     /// In this environment variable.
     Environment(String),
-    /// In this option of the command line.
+    /// This option of the command line.
     Option(&'static str),
     /// Nowhere: there is no file and no variable, so it is about a default.
     Default,

@@ -242,7 +242,7 @@ fn a_token_and_a_key_of_tokens_can_be_revoked() {
     with_token(6, "two", 8, now).allocate(&mut world);
 }
 
-/// A session that began with one token and goes on with another one.
+/// A session that is created with one token and refreshed with another token.
 #[test]
 fn a_session_ends_with_the_token_that_prolonged_it() {
     let mut world = World::with(all_ways());

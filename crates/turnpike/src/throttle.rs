@@ -23,7 +23,7 @@ impl Throttle {
 }
 
 /// Causes of one condition that are warned about within [`WARNING_EVERY`]: a service that fails in
-/// several ways has a few, and one that invents them fills no log.
+/// several ways has a few, and invented causes do not fill the log.
 const CAUSES_MAX: usize = 8;
 
 /// Limits warnings about one condition to one of each cause in [`WARNING_EVERY`].

@@ -127,7 +127,7 @@ fn failed(path: &Path, error: &rusqlite::Error) -> StoreError {
 
 impl File {
     fn become_owner(&mut self) -> io::Result<()> {
-        // The file may have another owner than the one before.
+        // A replaced file may have another owner.
         self.acting = None;
         self.acting = Some(FileOwner::of(&self.path)?.act()?);
         sqlite_file::refuse_planted(&self.path)

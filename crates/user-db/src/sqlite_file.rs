@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use atomic_file::{ActingAsOwner, FileOwner};
 use rusqlite::{Connection, OpenFlags};
 
-/// Endings of the files that SQLite opens beside a database, and of the database itself.
+/// Endings of the names of a database and of the further files that SQLite opens.
 const ENDINGS: [&str; 4] = ["", "-wal", "-shm", "-journal"];
 
 /// A connection that is closed as the owner of its file: SQLite removes files then.
@@ -18,7 +18,7 @@ const ENDINGS: [&str; 4] = ["", "-wal", "-shm", "-journal"];
 pub(crate) struct OwnersConnection {
     connection: Connection,
     owner: FileOwner,
-    /// Dropped behind the connection.
+    /// Dropped after the connection.
     closing: Option<ActingAsOwner>,
 }
 
@@ -49,13 +49,13 @@ impl Drop for OwnersConnection {
 /// # Errors
 /// Errors of SQLite.
 pub(crate) fn open(path: &Path) -> rusqlite::Result<Connection> {
-    // Each handle stays with one thread: SQLite's own locking of handles is not needed.
+    // One thread uses each handle: SQLite's locking of handles is not needed.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(path, flags)
 }
 
-/// Refuses files that another user could have put in the place of the database's, where root has
-/// to remain root: in a directory of its own that others write to, and in a confined server.
+/// Refuses files that another user could have created under the names of the database, if root
+/// must remain root: in a directory of root with other writers, and in a confined server.
 ///
 /// # Errors
 /// A file is a link, has another name, or is no regular file.

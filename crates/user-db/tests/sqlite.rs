@@ -2,7 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use stun_wire::{long_term_key_md5, long_term_key_sha256, userhash};
 use turn_types::Secret;
@@ -334,16 +334,23 @@ fn realms_are_counted_the_largest_first() {
     assert_eq!(store.realms().unwrap(), realms);
 }
 
-/// Root adds users before the server, which runs as another user, has started.
-#[test]
-fn a_database_that_root_creates_belongs_to_the_owner_of_its_directory() {
+/// Directory of a test's database that belongs to another user; `None` unless root runs the tests.
+fn directory_of_another(dir: &TempDir) -> Option<PathBuf> {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
-        return test_support::skip("only root creates files for others");
+        test_support::skip("only root has a directory of another user");
+        return None;
     }
-    let dir = TempDir::new();
     let directory = dir.database().parent().unwrap().to_owned();
     fs::create_dir_all(&directory).unwrap();
     chown(&directory, Some(12_345), Some(54_321)).unwrap();
+    Some(directory)
+}
+
+/// Root adds users before the server, which runs as another user, has started.
+#[test]
+fn a_database_that_root_creates_belongs_to_the_owner_of_its_directory() {
+    let dir = TempDir::new();
+    let Some(directory) = directory_of_another(&dir) else { return };
     let mut store = SqliteStore::open(&dir.database()).unwrap();
     store.add(&user("alice", "a password")).unwrap();
     for file in fs::read_dir(&directory).unwrap() {
@@ -358,16 +365,11 @@ fn a_database_that_root_creates_belongs_to_the_owner_of_its_directory() {
     assert_eq!(fs::metadata(dir.database()).unwrap().uid(), 1);
 }
 
-/// Links to root's files under the names that SQLite opens by itself.
+/// Links to root's files under the names that SQLite opens automatically.
 #[test]
 fn root_opens_nothing_of_its_own_in_a_directory_of_another_user() {
-    if fs::metadata("/proc/self").unwrap().uid() != 0 {
-        return test_support::skip("only root has a directory of another user");
-    }
     let (dir, own) = (TempDir::new(), TempDir::new());
-    let directory = dir.database().parent().unwrap().to_owned();
-    fs::create_dir_all(&directory).unwrap();
-    chown(&directory, Some(12_345), Some(54_321)).unwrap();
+    let Some(directory) = directory_of_another(&dir) else { return };
     let of_root = own.file("of-root");
     let links: [fn(&Path, &Path) -> std::io::Result<()>; 2] =
         [|from, to| symlink(from, to), |from, to| fs::hard_link(from, to)];
@@ -392,13 +394,8 @@ fn root_opens_nothing_of_its_own_in_a_directory_of_another_user() {
 /// SQLite removes files at the end; the directory's owner has put a link in its place.
 #[test]
 fn root_removes_nothing_of_its_own_through_a_directory_of_another_user() {
-    if fs::metadata("/proc/self").unwrap().uid() != 0 {
-        return test_support::skip("only root has a directory of another user");
-    }
     let (dir, own) = (TempDir::new(), TempDir::new());
-    let directory = dir.database().parent().unwrap().to_owned();
-    fs::create_dir_all(&directory).unwrap();
-    chown(&directory, Some(12_345), Some(54_321)).unwrap();
+    let Some(directory) = directory_of_another(&dir) else { return };
     let mut store = SqliteStore::open(&dir.database()).unwrap();
     store.add(&user("alice", "a password")).unwrap();
     let victim = own.database().parent().unwrap().to_owned();
@@ -433,7 +430,7 @@ fn root_follows_no_link_in_a_directory_that_all_write_to() {
     SqliteStore::open(&dir.database()).unwrap();
 }
 
-/// Of a user who may write to the file, against who runs a command.
+/// Triggers of another writer of the file must not affect commands.
 #[test]
 fn triggers_in_the_file_do_not_run() {
     let dir = TempDir::new();

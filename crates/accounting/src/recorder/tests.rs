@@ -232,7 +232,7 @@ fn ends_are_noted_as_stored_while_others_are_on_their_way() {
     test_support::eventually("most are noted", || {
         number += 1;
         running.put(&ended(number));
-        // The next one is in the queue.
+        // A further record is in the queue.
         running.line();
         let text = std::fs::read_to_string(directory.ledger()).unwrap();
         number > 100 && text.contains("\"stored\"")
@@ -260,7 +260,7 @@ fn a_rewritten_ledger_has_the_ends_that_outputs_may_lack() {
         ledger.append(&record, &record.line()).unwrap();
     };
     (1..4000).for_each(|number| append(&mut ledger, &ended(number)));
-    // A session of the next process has the same id as one that has ended.
+    // A session of the successor has the same id as a closed session.
     append(&mut ledger, &started(3999));
     ledger.confirm(3997).unwrap();
     let unconfirmed = ledger.unconfirmed().unwrap();

@@ -77,8 +77,8 @@ pub(super) async fn list(
     Ok(Json(Sessions { sessions, more, total, next }))
 }
 
-/// The sessions to select from. Over the network they are up to a second old, so that the workers
-/// have no more work of many askers than of one; the operator of this host is told of now.
+/// The sessions to select from. Over the network they are up to a second old: many queries cost
+/// the workers the same as one. Queries at the control socket receive the current sessions.
 async fn gathered(app: &App, listing: &Listing, peer: &Peer) -> Result<Arc<Gathered>, Problem> {
     let workers = &app.handle.workers;
     let gathered = match peer {

@@ -36,7 +36,7 @@ pub(crate) struct Server {
     pub(crate) tokens: TokenFile,
     #[allow(dead_code, reason = "not every test program changes users")]
     pub(crate) forgotten: ForgottenNames,
-    /// How often the worker was asked for all sessions.
+    /// Number of requests to the worker for all sessions.
     #[allow(dead_code, reason = "not every test program counts them")]
     pub(crate) listed: Arc<AtomicU32>,
     directory: PathBuf,
@@ -244,7 +244,7 @@ pub(crate) async fn exchange(
     Answer { status, head: head.to_owned(), body: body.to_owned() }
 }
 
-/// A server of one worker, which counts how often it is asked for all sessions.
+/// A server of one worker, which counts the requests for all sessions.
 pub(crate) fn handle(listed: &Arc<AtomicU32>) -> Handle {
     let listed = Arc::clone(listed);
     let (knock, knocks) = mpsc::channel();

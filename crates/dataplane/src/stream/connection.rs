@@ -398,7 +398,7 @@ impl<N: Net> Stream<N> {
     ) -> Result<bool, QueueFull> {
         // A blocked connection is reported by epoll when it takes output again.
         let is_first = self.blocked.is_none() && self.out.is_empty();
-        // Answers and the bytes of a pipe are bounded by what is read of the other end.
+        // Reading of the other direction bounds answers and the bytes of a pipe.
         let most = if message.droppable { self.permit.backlog_max() } else { STREAM_BACKLOG_BYTES };
         self.out.push(message, most, on_drop)?;
         self.permit.note_backlog(self.out.capacity());

@@ -89,7 +89,7 @@ pub(crate) struct Grant {
     pub(crate) other_spelling: Option<Arc<str>>,
     /// Account of the quotas: the name without the time stamp of a time-limited one.
     pub(crate) account: Arc<str>,
-    /// Account of the token that was shown last, if another one began the allocation.
+    /// Account of the latest token, if the allocation was created with another token.
     pub(crate) renewed_by: Option<Arc<str>>,
     /// Meaningless on an open relay.
     pub(crate) keys: Keys,

@@ -22,8 +22,8 @@ const TOGETHER_MAX: usize = 4;
 /// Shortest interval between questions about known clients.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// While the table is full, one of so many answers about other accounts of the networks with most
-/// places replaces a known client: neither the first clients nor the latest ones have all places.
+/// Number of answers about other accounts of the largest networks, of which one replaces a client
+/// of a full table: neither the first clients nor the latest clients fill the table.
 const REPLACED_BY: u64 = 16;
 
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ impl KnownClients {
             return;
         }
         let (own, most) = state.counts(network(applicant));
-        // A network with fewer clients than another one takes a place of the largest.
+        // A network with fewer clients replaces a client of the largest network.
         if most > own + 1 || state.random(REPLACED_BY) == 0 {
             let places = state.places_of_the_largest(most);
             let index = state.random(places.len() as u64) as usize;

@@ -18,7 +18,7 @@ const OWED_MAX: usize = 4096;
 /// Time for which each client without an answer delays further ones of its account and network.
 const DELAY: Duration = Duration::from_millis(100);
 
-/// Number of questions about clients without an answer whose connections stay open for a late one:
+/// Number of questions about clients without an answer whose connections wait for a late answer:
 /// a no that takes longer than `authorizer.answer_within` ends sessions as well.
 const OWED_LATE_MAX: usize = 128;
 
@@ -106,12 +106,12 @@ impl OwedAnswers {
         }
     }
 
-    /// Removes a client after an answer. Returns false if there was one before.
+    /// Removes a client after an answer. Returns false after an earlier answer.
     pub(super) fn settle(&self, applicant: &Applicant) -> bool {
         self.lock().owed.remove(&Key::of(applicant))
     }
 
-    /// Permits a connection to wait for a late answer. `None`: as many wait as may.
+    /// Permits a connection to wait for a late answer. `None`: the maximum is reached.
     pub(super) fn wait_late(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.late).try_acquire_owned().ok()
     }

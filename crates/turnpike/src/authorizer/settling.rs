@@ -13,12 +13,12 @@ use super::{Asking, LATE_FOR, PROMPTLY};
 /// Interval of questions about clients that were served without an answer.
 const OWED_EVERY: Duration = Duration::from_secs(1);
 
-/// Number of these questions that are asked together, besides those of waiting clients.
+/// Number of these questions that are sent together, besides those of waiting clients.
 const OWED_OPEN_MAX: usize = 8;
 
 impl Asking {
-    /// Starts a task that asks about the clients that were served without an answer, unless there
-    /// is one.
+    /// Starts a task for questions about the clients that were served without an answer, unless it
+    /// runs.
     pub(super) fn start_settling(self: &Arc<Self>) {
         let asking = Arc::clone(self);
         tokio::spawn(async move { asking.settle_owed().await });
@@ -42,9 +42,9 @@ impl Asking {
         }
     }
 
-    /// Asks about a client. Without a prompt answer others have their turn, and the connection
-    /// stays open for a late one if few others do, each time twice as long: the service may be slow
-    /// for this client, or the question was lost in an outage.
+    /// Sends a question about a client. Without a prompt answer it yields to other questions, and
+    /// its connection waits for a late answer if few others do. Each wait is twice as long as the
+    /// previous wait: the service may be slow for this client, or an outage lost the question.
     async fn ask_again(self: Arc<Self>, mut owed: OwedAnswer) {
         let late = self.owed.wait_late();
         let patience = match late {
@@ -78,7 +78,7 @@ impl Asking {
         }
     }
 
-    /// Acts on an answer about a client, unless there was another one meanwhile.
+    /// Acts on an answer about a client, unless an earlier answer has settled it.
     async fn settle(&self, owed: &OwedAnswer, answer: Authorization) {
         let answer = self.judge(&owed.applicant, Ok(answer));
         if self.owed.settle(&owed.applicant) && answer == Authorization::Denied {

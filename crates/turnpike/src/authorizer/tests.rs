@@ -21,7 +21,7 @@ impl Wake for Awake {
 }
 
 /// A service that denies all immediately. It hangs for accounts named `hanging`, fails for accounts
-/// named `failing`, and denies accounts named `late` behind the deadline.
+/// named `failing`, and denies accounts named `late` after the deadline.
 #[derive(Debug, Default)]
 struct Service {
     /// Hangs for all.

@@ -1,24 +1,24 @@
 //! Open files: each relayed address and each connection is one.
 //!
-//! A table with more places than the process has files is never full, so that its shares say
-//! nothing: one account could take the last file of all others, and of the operator.
+//! A table with more slots than the process has files is never full, and its shares never apply:
+//! one account could open the last file of the process.
 
 use settings::Settings;
 use turn_proto::limits::CONNECTIONS_MAX;
 
-/// Files beside those of the tables: the user database, the authorizer, the operator's requests.
+/// Further files of the process: the user database, the authorizer, requests of operators.
 const SPARE: u64 = 256;
 
-/// Connections of clients that `tcp.connections = 0`, which is no limit, counts for.
+/// Number of connections assumed for `tcp.connections = 0`, without a limit.
 const ANY_CONNECTIONS: u64 = 20_000;
 
-/// Files of one connection: an upgrade hands over a copy of each.
+/// Files of one connection: an upgrade passes a copy of each.
 const FILES_OF_CONNECTION: u64 = 2;
 
-/// Places of the tables whose entries are open files.
+/// Sizes of the tables whose entries are open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptors {
-    /// Relayed addresses that may be live at once.
+    /// Maximum number of live relayed addresses.
     relayed: u64,
     /// Connections of clients.
     connections: u64,
@@ -65,8 +65,8 @@ impl Descriptors {
         self.relayed + FILES_OF_CONNECTION * (self.connections + self.peers)
     }
 
-    /// The places that so many files are enough for. A small table has all its places, and those
-    /// that want more have equal parts of the rest.
+    /// The sizes that this number of files permits. A small table has its full size, and the larger
+    /// tables share the remaining files equally.
     fn within(self, files: u64) -> Self {
         let mut left = files.saturating_sub(SPARE);
         if left >= self.places() {
@@ -119,7 +119,7 @@ impl Descriptors {
     }
 }
 
-/// Relayed addresses that may be live at once, on so many relay addresses.
+/// Maximum number of live relayed addresses, on this number of relay addresses.
 pub(crate) fn relayed_most(settings: &Settings, relay_addresses: usize) -> u64 {
     let ports = u64::from(settings.relay.ports.max - settings.relay.ports.min) + 1;
     let on_each = match settings.quotas.allocations_total.get() {
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(Descriptors::wanted(&bounded, 1, 1).warning(1024), None);
     }
 
-    /// One account or network fills a table only as far as its shares.
+    /// Shares apply: one account or network cannot fill a table.
     #[test]
     fn tables_together_have_no_more_places_than_there_are_files() {
         let relaying = TEXT.replace("connections = 100", "connections = 100, relaying = true");

@@ -21,7 +21,7 @@ pub(crate) fn run(
     }
     match reload.refused {
         None if upgrade => upgrade::run_if_replaced(paths),
-        // A script that renews certificates sees it by the exit status.
+        // Scripts that renew certificates check the exit status.
         None if !reload.certificates_kept.is_empty() => {
             Err(Failure::failed(anyhow!("all else is in force, but not the new certificates")))
         }

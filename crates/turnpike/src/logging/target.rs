@@ -167,8 +167,8 @@ impl Syslog {
         }
     }
 
-    /// Writes a line where the operator who started the server sees it: a host may have no system's
-    /// log, as most containers.
+    /// Writes a line to standard error, for the operator at the terminal: most containers have no
+    /// system log.
     fn write_to_stderr(text: &[u8], unwritten: &UnwrittenLines) {
         if io::stderr().write_all(&[text, b"\n"].concat()).is_err() {
             unwritten.add_lines_of(b"\n");

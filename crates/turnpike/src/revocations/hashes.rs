@@ -1,4 +1,4 @@
-//! Hashes of secrets and token keys, by which a revocation knows them again under other names.
+//! Hashes of secrets and token keys: a revocation applies to them under other names as well.
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use serde::Deserialize;
 /// Most keys of a set: a token without a `kid` is tried with each.
 const KEYS_MAX: usize = 16;
 
-/// A JSON Web Key Set of which each key is read alone.
+/// A JSON Web Key Set whose keys are read separately.
 #[derive(Deserialize)]
 struct KeySet {
     keys: Vec<serde_json::Value>,

@@ -303,7 +303,7 @@ fn sets_without_a_key_for_us_are_refused() {
     }
 }
 
-/// The purpose that an issuer gives a key counts, and a key that cannot be read hides no other.
+/// Keys with another purpose are not used, and an unreadable key has no effect on other keys.
 #[test]
 fn a_key_counts_for_its_purpose_alone() {
     for (algorithm, name) in

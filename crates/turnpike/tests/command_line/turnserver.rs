@@ -107,7 +107,7 @@ fn the_log_goes_to_a_file_that_may_be_rotated() {
     server.wait_for("stopped");
 }
 
-/// As most containers.
+/// Most containers have no system log.
 #[test]
 fn on_a_host_without_a_system_log_lines_go_to_standard_error() {
     if std::path::Path::new("/dev/log").exists() {

@@ -104,7 +104,7 @@ impl Listing {
 
     /// Selects the page. Other requests have their turn in between: all of them share a thread.
     pub(super) async fn page<'a>(&self, gathered: &'a Gathered) -> SelectedPage<'a> {
-        // The last of the page is on top, and makes room for one before it.
+        // The last row of the page is on top: an earlier row replaces it.
         let mut first: BinaryHeap<Row<'a>> = BinaryHeap::new();
         let mut total = 0;
         for (index, session) in gathered.sessions(self.which.realm.as_deref()).enumerate() {

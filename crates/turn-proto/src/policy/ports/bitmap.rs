@@ -53,7 +53,7 @@ pub struct RelayPorts {
     listening: Box<[AtomicU64; WORDS]>,
     /// Number of bits in `words`, for a quick look.
     taken: AtomicU32,
-    /// Maximum number of ports in use, approximately: workers that claim at once may exceed it.
+    /// Maximum number of ports in use, approximately: concurrent claims of workers may exceed it.
     most: AtomicU32,
 }
 
@@ -97,7 +97,7 @@ impl RelayPorts {
 
     /// Takes a free port, or two for [`PortRequirement::EvenWithNext`]. Every free port that fits
     /// is equally likely, as far as `random` is uniform, so that ports tell nothing about each
-    /// other. `None` only if no free port fits, or as many are in use as may be.
+    /// other. `None` only if no free port fits, or the maximum is in use.
     ///
     /// Ports are drawn from the whole range until one is free, which while most are is the first.
     /// Only after `DRAWS` of them are the free ones counted.
