@@ -143,8 +143,10 @@ impl UdpSocket {
         if IpFamily::of(addr.ip()) == IpFamily::V6 {
             set_option(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
         }
-        if options.reuse_port {
-            set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+        let share = || set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1);
+        let any_port = addr.port() == 0;
+        if options.reuse_port && !any_port {
+            share()?;
         }
         if let Some(device) = options.device {
             bind_to_device(fd.as_fd(), device)?;
@@ -154,6 +156,10 @@ impl UdpSocket {
         }
         let (at_rest, able) = set_options(fd.as_fd(), IpFamily::of(addr.ip()), options)?;
         bind_to(fd.as_fd(), addr)?;
+        if options.reuse_port && any_port {
+            // Before, the kernel would choose among the ports that others share as well.
+            share()?;
+        }
         let local = if addr.port() == 0 { bound_address(fd.as_fd())? } else { addr };
         let resting = Resting::new(options.adapts);
         Ok((Self { fd, local, at_rest, dont_fragment: Cell::new(false), resting }, able))

@@ -80,6 +80,7 @@ pub(super) const fn connection(reason: StreamEnd) -> &'static str {
              version of TLS, or a name that no certificate has."
         }
         StreamEnd::Stuck => "The client does not read its data: its network broke, or it hangs.",
+        StreamEnd::Resources => "Look for the lack of memory on this host.",
         StreamEnd::CrowdedOut => {
             "Raise `tcp.connections`, or look for the address with so many idle ones."
         }

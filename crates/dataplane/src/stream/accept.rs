@@ -8,6 +8,7 @@ use turn_proto::BindRequest;
 use turn_session::proxy_protocol;
 use turn_types::{ClientAddr, ClientPath, FiveTuple, ServerAddr, SocketId, Transport};
 
+use super::output::finish;
 use super::{State, Stream, Streams};
 use crate::admission::LimitReached;
 use crate::context::Context;
@@ -151,20 +152,25 @@ impl<N: Net> Streams<N> {
     }
 
     /// Adds a connection that was taken out, here or by another worker, and returns its number.
-    /// `None`: the table is full, and it is closed.
+    /// `None`: the table is full, or the kernel has no memory; it is closed.
     pub(crate) fn adopt(
         &mut self,
         cx: &mut Context<N>,
         mut stream: Box<Stream<N>>,
         request: &mut BindRequest,
     ) -> Option<SocketId> {
-        let id = self.table.next_id()?;
-        stream.path.socket = id;
         stream.waiting = 0;
         stream.postponement = Postponement::default();
+        let id = self.table.next_id().filter(|id| {
+            let token = Token::Stream(*id).number();
+            cx.net.watch(Source::Stream(&stream.socket), token, stream.interest()).is_ok()
+        });
+        let Some(id) = id else {
+            finish(cx, *stream, StreamEnd::Resources);
+            return None;
+        };
+        stream.path.socket = id;
         request.came_by(stream.path);
-        let token = Token::Stream(id).number();
-        cx.net.watch(Source::Stream(&stream.socket), token, stream.interest()).ok()?;
         if !stream.is_flushed() {
             self.unsent.push(id);
         }

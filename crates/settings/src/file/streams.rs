@@ -9,9 +9,9 @@ section! {
         /// Accepts clients over TCP, at the addresses and ports of `listen`. Off leaves TLS at
         /// `tls.listen`, where connections without TLS are refused then.
         restart enabled: bool = true;
-        /// Connections at a time; 0 is no limit. More are closed at once. Each is an open file, and
-        /// two during an upgrade: a process that may open too few takes fewer, and says how many at
-        /// its start.
+        /// Connections at a time; 0 is any number for which there are files. More are closed at
+        /// once. Each is an open file, and two during an upgrade: a process that may open too few
+        /// takes fewer, and says how many at its start.
         restart connections: Count<0, 1_000_000> = Count::new(20_000);
         /// Connections of one address, or one /64 of IPv6, at a time; 0 is no limit. A whole
         /// company may share one address.

@@ -9,7 +9,7 @@ use turn_proto::limits::CONNECTIONS_MAX;
 /// Further files of the process: the user database, the authorizer, requests of operators.
 const SPARE: u64 = 256;
 
-/// Number of connections assumed for `tcp.connections = 0`, without a limit.
+/// Number of connections assumed for `tcp.connections = 0`: any number that the files permit.
 const ANY_CONNECTIONS: u64 = 20_000;
 
 /// Files of one connection: an upgrade passes a copy of each.
@@ -32,7 +32,7 @@ pub(crate) struct Descriptors {
 pub(super) struct TableLimits {
     /// Ports in use at a time, of each relay address.
     pub(super) ports: u32,
-    /// Connections of clients at a time; 0 is any number.
+    /// Connections of clients at a time.
     pub(super) connections: u32,
     /// Connections with peers in one worker.
     pub(super) peer_connections: u32,
@@ -90,12 +90,17 @@ impl Descriptors {
     /// The limits of the configuration, or lower ones if these files are too few for them.
     pub(super) fn limits(self, settings: &Settings, workers: usize, files: u64) -> TableLimits {
         let fitting = self.within(files);
-        if fitting == self {
-            let connections = settings.tcp.connections.get();
-            return TableLimits { ports: u32::MAX, connections, peer_connections: CONNECTIONS_MAX };
-        }
         // No connections at all would be no limit.
         let places = |number: u64| u32::try_from(number).unwrap_or(u32::MAX).max(1);
+        if fitting == self {
+            let connections = match settings.tcp.connections.get() {
+                0 => places(
+                    self.connections + files.saturating_sub(self.files()) / FILES_OF_CONNECTION,
+                ),
+                most => most,
+            };
+            return TableLimits { ports: u32::MAX, connections, peer_connections: CONNECTIONS_MAX };
+        }
         TableLimits {
             ports: places(fitting.relayed / self.relay_addresses),
             connections: places(fitting.connections),
@@ -166,11 +171,13 @@ mod tests {
             for files in [0, 256, 300, 1024, 4096, 65_536] {
                 let wanted = Descriptors::wanted(&settings, relay_addresses, 2);
                 let limits = wanted.limits(&settings, 2, files);
-                if files >= wanted.files() {
+                let ports = if files >= wanted.files() {
                     assert_eq!(limits.ports, u32::MAX);
-                    continue;
-                }
-                let relayed = u64::from(limits.ports) * relay_addresses as u64;
+                    1000
+                } else {
+                    limits.ports
+                };
+                let relayed = u64::from(ports) * relay_addresses as u64;
                 let peers = if settings.tcp.relaying { limits.peer_connections * 2 } else { 0 };
                 let used = relayed + u64::from(limits.connections + peers) * FILES_OF_CONNECTION;
                 // At least one place in each.

@@ -197,6 +197,9 @@ fn a_command_that_ends_nothing_says_what_it_looked_for() {
         let said = stderr(&out);
         assert!(said.starts_with("warning: no session was ended"), "{arguments:?}: {said}");
         assert!(said.contains(looked_for), "{arguments:?}: {said}");
+        // The name may be that of a secret or of a key.
+        let is_name = arguments[0] == "user" && arguments[2] != "--secret";
+        assert_eq!(said.contains("`--token-key`"), is_name, "{arguments:?}: {said}");
     }
     assert_eq!(scene.live("alice"), 2);
 }

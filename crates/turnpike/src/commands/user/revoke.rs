@@ -24,6 +24,11 @@ pub(super) fn revoke(
     let revoked = ask(paths, async |client| client.revoke(&wish).await)?;
     if revoked.ended == 0 {
         sessions::warn_of_none(&looked_for(&revoked.revocation));
+        if revoked.revocation.kind == RevocationKind::Name {
+            eprintln!(
+                "note: `--secret` revokes a shared secret, `--token-key` the key of access tokens"
+            );
+        }
     }
     if args.what.output.json {
         return output::print_json(&revoked);
