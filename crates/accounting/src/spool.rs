@@ -385,7 +385,7 @@ fn number_of(name: &str) -> Option<u64> {
 
 /// Bytes of the first file that are delivered. Without the place all of it is delivered again.
 fn delivered_of(directory: &Path, first: u64) -> u64 {
-    let text = atomic_file::read_to_string(&directory.join(DELIVERED), DELIVERED_BYTES_MAX);
+    let text = atomic_file::read_state_to_string(&directory.join(DELIVERED), DELIVERED_BYTES_MAX);
     let text = text.unwrap_or_default();
     let Some((number, bytes)) = text.trim_end().split_once(' ') else { return 0 };
     if number.parse() == Ok(first) { bytes.parse().unwrap_or(0) } else { 0 }

@@ -51,7 +51,7 @@ impl Store {
     /// two thirds of its lifetime have not passed.
     #[must_use]
     pub fn renewal(&self, names: &[String], now: SystemTime) -> Renewal {
-        let Ok(pem) = atomic_file::read(&self.certificate(), FILE_BYTES_MAX) else {
+        let Ok(pem) = atomic_file::read_state(&self.certificate(), FILE_BYTES_MAX) else {
             return Renewal::Now("there is none yet");
         };
         let Some((stored, renewal)) = read(&pem) else {
@@ -70,7 +70,7 @@ impl Store {
 
     /// The stored account at the authority with this directory URL.
     pub(crate) fn account(&self, directory: &str) -> Option<serde_json::Value> {
-        let text = atomic_file::read(&self.0.join(ACCOUNT), FILE_BYTES_MAX).ok()?;
+        let text = atomic_file::read_state(&self.0.join(ACCOUNT), FILE_BYTES_MAX).ok()?;
         let account: serde_json::Value = serde_json::from_slice(&text).ok()?;
         (account.get("directory")?.as_str()? == directory).then_some(account)
     }

@@ -1,16 +1,16 @@
 //! Existing files, possibly of another user: logs, and files in directories that are closed to the
 //! process.
 
-use std::fs::{self, File, Metadata};
+use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::directory::{Access, Directory};
-use crate::path::LINKS_MAX;
+use crate::path::{LINKS_MAX, is_errno, target};
+use crate::planted::{foreign, refuse_names};
 
 /// Opens a file for appending, or creates a file with this mode and owner.
 ///
@@ -95,12 +95,6 @@ pub fn open_private(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The target of a symbolic link.
-fn target(link: &Path) -> io::Result<PathBuf> {
-    let target = fs::read_link(link)?;
-    Ok(link.parent().map_or_else(|| target.clone(), |directory| directory.join(&target)))
-}
-
 /// Makes writes wait for space again: only the opening does not wait.
 fn blocking(file: File) -> io::Result<File> {
     let flags = rustix::fs::fcntl_getfl(&file)?;
@@ -133,21 +127,4 @@ pub fn rewrite(path: &Path, bytes: &[u8]) -> io::Result<File> {
     file.set_len(0)?;
     file.write_all(bytes)?;
     Ok(file)
-}
-
-/// Refuses a file with several names. Another name may be in a directory of another user.
-fn refuse_names(metadata: &Metadata) -> io::Result<()> {
-    if metadata.nlink() == 1 {
-        return Ok(());
-    }
-    Err(foreign("it has several names (hard links)"))
-}
-
-fn foreign(what: &str) -> io::Error {
-    let advice = "other users may write to its directory, and may have put it there; remove it";
-    io::Error::new(io::ErrorKind::PermissionDenied, format!("{what}: {advice}"))
-}
-
-fn is_errno(error: &io::Error, errno: Errno) -> bool {
-    error.raw_os_error() == Some(errno.raw_os_error())
 }

@@ -11,6 +11,7 @@ mod directory;
 mod identity;
 mod new_file;
 mod path;
+mod planted;
 mod read;
 mod sweep;
 
@@ -18,4 +19,4 @@ pub use append::{append_to, open_private, rewrite};
 pub use directory::{Access, Owner, make_directory, make_missing_directory};
 pub use identity::{ActingAsOwner, FileOwner, others_may_name_files};
 pub use new_file::{NewFile, RenamedIn, create, replace};
-pub use read::{open, read, read_to_string};
+pub use read::{open, read, read_state, read_state_to_string, read_to_string};

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::io;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Component, Path, PathBuf};
+use std::{fs, io};
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, Uid, fstat, openat, readlinkat};
@@ -72,6 +72,17 @@ fn walk(path: &Path) -> io::Result<OwnedFd> {
         return Err(Errno::NOTDIR.into());
     }
     Ok(at)
+}
+
+/// The target of a symbolic link.
+pub(crate) fn target(link: &Path) -> io::Result<PathBuf> {
+    let target = fs::read_link(link)?;
+    Ok(link.parent().map_or_else(|| target.clone(), |directory| directory.join(&target)))
+}
+
+/// Returns true for an error of the system with this number.
+pub(crate) fn is_errno(error: &io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
 }
 
 /// The names of a path below its root, `..` included.

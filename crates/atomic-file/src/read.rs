@@ -8,14 +8,64 @@ use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use crate::directory::Directory;
+use crate::path::{LINKS_MAX, is_errno, target};
+use crate::planted::{foreign, refuse_names};
 
 /// Reads a regular file of up to `bytes_max` bytes. Follows symbolic links.
 ///
 /// # Errors
 /// The file is not regular, or longer than `bytes_max`, or the system refuses.
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    read_from(open(path)?, bytes_max)
+}
+
+/// Reads a file that this program wrote earlier, such as one in its data directory. As [`read`],
+/// but a process of root follows no symbolic link that another user could have made, and reads no
+/// file to which such a user could have given a second name: the content would be written to a file
+/// of that user again, or be shown.
+///
+/// # Errors
+/// The same errors as [`read`], and [`PermissionDenied`](io::ErrorKind::PermissionDenied) for such
+/// a link or file.
+pub fn read_state(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let file = if geteuid().is_root() { open_state(path, LINKS_MAX)? } else { open(path)? };
+    read_from(file, bytes_max)
+}
+
+/// The same for UTF-8 text.
+///
+/// # Errors
+/// The same errors as [`read_state`] and [`read_to_string`].
+pub fn read_state_to_string(path: &Path, bytes_max: u64) -> io::Result<String> {
+    text_of(read_state(path, bytes_max)?)
+}
+
+/// Opens the file through so many symbolic links.
+fn open_state(path: &Path, links: u32) -> io::Result<File> {
+    let directory = Directory::of(path)?;
+    let is_trusted = directory.is_trusted()?;
+    let file = match directory.open(OFlags::RDONLY | OFlags::NOCTTY) {
+        Err(error) if is_errno(&error, Errno::LOOP) && is_trusted => {
+            let links = links.checked_sub(1).ok_or(Errno::LOOP)?;
+            return open_state(&target(path)?, links);
+        }
+        Err(error) if is_errno(&error, Errno::LOOP) => Err(foreign("it is a symbolic link")),
+        opened => opened,
+    }?;
+    let metadata = file.metadata()?;
+    refuse_special(metadata.file_type())?;
+    if !is_trusted {
+        refuse_names(&metadata)?;
+    }
+    Ok(file)
+}
+
+fn read_from(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open(path)?.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+    file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > bytes_max {
         let what = format!("it is longer than {bytes_max} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
@@ -29,8 +79,12 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 /// The same errors as [`read`], and [`InvalidData`](io::ErrorKind::InvalidData): the file is not
 /// UTF-8.
 pub fn read_to_string(path: &Path, bytes_max: u64) -> io::Result<String> {
+    text_of(read(path, bytes_max)?)
+}
+
+fn text_of(bytes: Vec<u8>) -> io::Result<String> {
     let not_text = |_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text");
-    String::from_utf8(read(path, bytes_max)?).map_err(not_text)
+    String::from_utf8(bytes).map_err(not_text)
 }
 
 /// Opens a regular file to read it. Follows symbolic links.

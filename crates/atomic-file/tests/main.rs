@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use atomic_file::{
     Access, NewFile, Owner, append_to, create, make_directory, make_missing_directory, read,
-    replace, rewrite,
+    read_state, read_state_to_string, replace, rewrite,
 };
 
 /// Ids of the user and group `nobody`.
@@ -328,6 +328,31 @@ fn only_regular_files_are_read_and_no_reader_blocks() {
     assert_eq!(refused(&directory.0, 9), "it is a directory");
     let none = read(&directory.file("none"), 9).unwrap_err();
     assert_eq!(none.kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
+fn state_is_read_through_no_link_of_another_user() {
+    let Some(foreign) = Directory::of_other() else { return };
+    let own = Directory::new();
+    let secret = own.file("secret");
+    fs::write(&secret, "12345").unwrap();
+    let [link, second, pipe, file] =
+        ["link", "second", "pipe", "file"].map(|name| foreign.file(name));
+    symlink(&secret, &link).unwrap();
+    fs::hard_link(&secret, &second).unwrap();
+    make_pipe(&pipe);
+    fs::write(&file, "6").unwrap();
+    let refused = |path: &Path| read_state(path, 9).unwrap_err().to_string();
+    assert!(refused(&link).starts_with("it is a symbolic link"), "{}", refused(&link));
+    assert!(refused(&second).starts_with("it has several names"), "{}", refused(&second));
+    assert!(refused(&pipe).starts_with("it is a named pipe"), "{}", refused(&pipe));
+    assert_eq!(read_state(&file, 9).unwrap(), b"6");
+    // Root's own links are followed, and those of the other user behind them are not.
+    let [good, bad] = ["good", "bad"].map(|name| own.file(name));
+    symlink(&file, &good).unwrap();
+    symlink(&link, &bad).unwrap();
+    assert_eq!(read_state_to_string(&good, 9).unwrap(), "6");
+    assert!(refused(&bad).starts_with("it is a symbolic link"), "{}", refused(&bad));
 }
 
 #[test]

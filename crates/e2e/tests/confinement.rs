@@ -1,7 +1,7 @@
 //! The restrictions of the running server, as the kernel shows them, and its function under them.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -94,6 +94,27 @@ fn the_kernel_path_keeps_its_capabilities_and_no_other() {
     let kept = status["confinement"]["capabilities"].as_array().expect("a list");
     let names: Vec<&str> = kept.iter().filter_map(|one| one["name"].as_str()).collect();
     assert_eq!(names, ["CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"]);
+}
+
+/// As in a container of root with a volume of the host's user. The server can give no file away.
+#[test]
+fn a_server_of_root_serves_from_a_directory_of_another_user() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let mut server = Server::start(&lab, &Config::for_lab(&lab));
+    assert!(server.stop());
+    let directory = server.config_file().parent().expect("a directory").to_owned();
+    fs::remove_file(directory.join("users.sqlite")).expect("the database is removed");
+    chown(&directory, Some(65_534), Some(65_534)).expect("root gives it away");
+    for name in ["yan", "zoe"] {
+        server.start_again(&lab, &[]);
+        let added = server.ask(&["user", "add", name, "--password", "a password"]);
+        assert!(added.ok, "{}", added.output);
+        let of_database = ["users.sqlite", "users.sqlite-wal", "users.sqlite-shm"];
+        for file in of_database.map(|name| directory.join(name)) {
+            assert_eq!(fs::metadata(&file).expect("a file").uid(), 65_534, "{}", file.display());
+        }
+        assert!(server.stop());
+    }
 }
 
 /// Options of setpriv(1): root without the rights to look into other processes.

@@ -86,7 +86,7 @@ pub(crate) struct Reloadable {
 /// `predecessor` they begin with what that has.
 pub(crate) fn prepare(
     settings: &Settings,
-    editor: Option<Box<dyn UserEditor>>,
+    mut editor: Option<Box<dyn UserEditor>>,
     confinement: Option<&mut Confinement>,
     mut predecessor: Option<Predecessor>,
 ) -> Result<Prepared> {
@@ -96,9 +96,8 @@ pub(crate) fn prepare(
     let nonce_key = nonce_key(predecessor.as_ref());
     let cores = cores_of(settings, predecessor.as_ref());
     let mut policy = rules(settings, &own, nonce_key, None, cores.len())?;
-    let has_users = editor.is_some();
-    if let Some(mut editor) = editor {
-        policy = users::offer_sha256(&mut *editor, policy)?;
+    if let Some(editor) = &mut editor {
+        policy = users::offer_sha256(&mut **editor, policy)?;
     }
     check_relays(settings, &policy, &own, predecessor.as_ref())?;
     let revocations = Revocations::read(settings.revoked(), Clock::now())?;
@@ -125,7 +124,7 @@ pub(crate) fn prepare(
         confinement.give_up_capabilities(&kernel_path, maps_want_it)?;
         of_workers = confinement.of_workers();
     }
-    let directory = user_directory(settings, has_users, &workers)?;
+    let directory = user_directory(settings, editor, &workers)?;
     let users = Arc::clone(&directory);
     let (authorizer, when_silent) = authorizer::start(settings, &workers)?;
     let pseudonyms = PseudonymKey::new(Secret::new(random_bytes()));
@@ -266,12 +265,12 @@ fn beginning(before: Option<&Predecessor>) -> Beginning {
 /// Starts the look-up of users, where there is a database of them.
 fn user_directory(
     settings: &Settings,
-    has_users: bool,
+    editor: Option<Box<dyn UserEditor>>,
     workers: &Workers,
 ) -> Result<Arc<dyn UserDirectory>> {
-    if !has_users {
-        return Ok(Arc::new(NoUsers));
-    }
+    // Open until the end: SQLite's further files are the owner's of the directory as long as they
+    // exist, and a confined server of root could not give new ones away.
+    let Some(_editor) = editor else { return Ok(Arc::new(NoUsers)) };
     Ok(Arc::new(Users::start(&settings.user_database(), workers.clone())?))
 }
 

@@ -151,7 +151,7 @@ impl CoturnConfig {
     /// and those of an earlier translation that are gone are deleted. Other users stay.
     pub(crate) fn put_users(imported: &Import, settings: &Settings) -> Result<()> {
         let list = settings.data.directory.join(DIRECTORY).join(USERS);
-        let earlier = atomic_file::read_to_string(&list, FILE_BYTES_MAX).unwrap_or_default();
+        let earlier = atomic_file::read_state_to_string(&list, FILE_BYTES_MAX).unwrap_or_default();
         if imported.users.is_empty() && earlier.is_empty() {
             return Ok(());
         }

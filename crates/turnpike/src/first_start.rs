@@ -148,7 +148,7 @@ fn write(path: &Path, user: &FirstUser) -> io::Result<()> {
 }
 
 fn read(path: &Path) -> Result<Option<FirstUser>> {
-    let text = match atomic_file::read_to_string(path, FILE_BYTES_MAX) {
+    let text = match atomic_file::read_state_to_string(path, FILE_BYTES_MAX) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => {

@@ -83,7 +83,7 @@ impl Revocations {
     /// Reads the file; it need not exist. One that cannot be understood stops the start, as the
     /// server would accept revoked credentials.
     pub(crate) fn read(path: PathBuf, now: Now) -> Result<Self> {
-        let mut all = match atomic_file::read(&path, FILE_BYTES_MAX) {
+        let mut all = match atomic_file::read_state(&path, FILE_BYTES_MAX) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Ok(bytes) => {
                 let content: Content = serde_json::from_slice(&bytes)

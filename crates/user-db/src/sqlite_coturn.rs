@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use atomic_file::{Access, ActingAsOwner, FileOwner, Owner};
-use rusqlite::{Connection, ErrorCode, OptionalExtension as _, ffi, params, params_from_iter};
+use rusqlite::{Connection, ErrorCode, OptionalExtension as _, params, params_from_iter};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 use turn_types::Secret;
@@ -139,7 +139,7 @@ impl File {
         let is_open = self.open.as_ref().is_some_and(|(_, known)| id.is_none_or(|id| id == *known));
         if !is_open {
             self.open = None;
-            self.become_owner().map_err(|error| cannot_open(&error))?;
+            self.become_owner().map_err(|error| sqlite_file::cannot_open(&error))?;
             let connection = connect(&self.path)?;
             // A file of another program is not changed.
             if self.completes && connection.table_exists(None, "turnusers_lt")? {
@@ -153,11 +153,6 @@ impl File {
             None => Err(rusqlite::Error::InvalidQuery),
         }
     }
-}
-
-fn cannot_open(error: &io::Error) -> rusqlite::Error {
-    let code = ffi::Error::new(ffi::SQLITE_CANTOPEN);
-    rusqlite::Error::SqliteFailure(code, Some(error.to_string()))
 }
 
 /// Opens an existing file.

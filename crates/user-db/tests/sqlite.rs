@@ -3,6 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use stun_wire::{long_term_key_md5, long_term_key_sha256, userhash};
 use turn_types::Secret;
@@ -428,6 +429,21 @@ fn root_follows_no_link_in_a_directory_that_all_write_to() {
     assert!(refused.contains("users.sqlite-wal is a link"), "{refused}");
     fs::remove_file(&planted).unwrap();
     SqliteStore::open(&dir.database()).unwrap();
+}
+
+/// SQLite opens a journal by itself, and would wait for a writer of the pipe.
+#[test]
+fn a_named_pipe_is_refused_and_nothing_waits_for_it() {
+    let dir = TempDir::new();
+    drop(SqliteStore::open(&dir.database()).unwrap());
+    for ending in ["-journal", "-wal", "-shm"] {
+        let pipe = dir.database().with_extension(format!("sqlite{ending}"));
+        let _ = fs::remove_file(&pipe);
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let refused = SqliteStore::open(&dir.database()).unwrap_err().to_string();
+        assert!(refused.contains("no regular file"), "{refused}");
+        fs::remove_file(&pipe).unwrap();
+    }
 }
 
 /// Triggers of another writer of the file must not affect commands.

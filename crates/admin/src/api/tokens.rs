@@ -148,7 +148,7 @@ impl TokenFile {
     /// # Errors
     /// [`TokenError::Broken`] or [`TokenError::Io`].
     pub fn read(&self) -> Result<Vec<Token>, TokenError> {
-        match atomic_file::read(&self.path, TOKEN_FILE_BYTES_MAX) {
+        match atomic_file::read_state(&self.path, TOKEN_FILE_BYTES_MAX) {
             Ok(bytes) => {
                 let content: Content =
                     serde_json::from_slice(&bytes).map_err(|error| self.broken(&error))?;

@@ -20,7 +20,7 @@ use crate::cli::{self, PathOptions};
 use crate::commands::ask_if_running;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Align, Table};
-use crate::{first_start, paths, users};
+use crate::{escape, first_start, paths, users};
 
 /// Users read from the database at a time.
 const PAGE: u32 = 1000;
@@ -129,11 +129,12 @@ impl<'a> Database<'a> {
             Ok(())
         });
         if let Err(failure) = told {
-            eprintln!(
-                "warning: the running server may serve the earlier user for an hour if the \
-                 database fails: {}",
+            let warning = format!(
+                "warning: the running server may serve the earlier user for an hour if the database fails: {}",
                 failure.reason()
             );
+            // The reason may be of another process at the socket.
+            eprintln!("{}", escape::lines(&warning));
         }
     }
 }
