@@ -4,12 +4,14 @@
 //! tokens.rs (their file) -> access.rs (callers) -> guard.rs (each request) -> the routes
 //!                                  origin.rs (other sites) ^    sign_in.rs (browsers)
 //!                            cross_origin.rs (pages of them that may ask for credentials) ^
+//!                                             queries.rs (a few of each holder at a time) ^
 //! ```
 
 mod access;
 mod cross_origin;
 mod guard;
 mod origin;
+mod queries;
 mod sign_in;
 mod tokens;
 

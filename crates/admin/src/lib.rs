@@ -58,6 +58,10 @@ pub mod limits {
     /// worker.
     pub const SESSIONS_WITH_PEERS_MAX: usize = 200;
 
+    /// Queries of one holder of a token that are answered together; further ones wait. A page asks
+    /// for a few, and one that takes long does not hold up the others.
+    pub const QUERIES_OF_HOLDER_MAX: usize = 2;
+
     /// Sessions that one query compares before it yields to other requests: a fraction of a
     /// millisecond.
     pub const SELECT_PAGE: usize = 512;

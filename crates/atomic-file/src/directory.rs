@@ -182,10 +182,11 @@ pub fn make_directory(path: &Path, access: Access) -> io::Result<()> {
 /// Creates a directory as [`make_directory`] does, unless the directory exists.
 ///
 /// # Errors
-/// A file has the name, or the system refuses.
+/// A file has the name, or the system refuses; or the process has the rights of root, and another
+/// user could have made a link on the way to the directory.
 pub fn make_missing_directory(path: &Path, access: Access) -> io::Result<()> {
     if path.is_dir() {
-        return Ok(());
+        return open_directory(path).map(drop);
     }
     match make_directory(path, access) {
         // Another process was quicker.

@@ -9,6 +9,7 @@ use rustix::process::{getegid, geteuid, getgroups};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::directory::Directory;
+use crate::privilege::{LaidDown, is_privileged};
 
 /// The user who could lead root to other files when a library opens a file by its path.
 #[derive(Clone, Copy, Debug)]
@@ -18,19 +19,27 @@ pub struct FileOwner(Option<(Uid, Gid)>);
 #[must_use]
 #[derive(Debug)]
 pub struct ActingAsOwner {
-    _root_afterwards: Option<Root>,
+    _afterwards: Afterwards,
+}
+
+/// Rights that the thread has again on drop.
+#[derive(Debug)]
+enum Afterwards {
+    Same,
+    Root { _rights: Root },
+    Capabilities { _rights: LaidDown },
 }
 
 impl FileOwner {
-    /// The owner of the directory of a file, if the process is root's and the directory is another
-    /// user's. In a directory of root's to which others may write it is the owner of the file. The
-    /// file may be missing.
+    /// The owner of the directory of a file, if the process has the rights of root and the directory
+    /// is another user's. In a directory of root's to which others may write it is the owner of the
+    /// file. The file may be missing.
     ///
     /// # Errors
     /// There is no such directory, another user could have made a link on the way to it, or the
     /// system refuses.
     pub fn of(path: &Path) -> io::Result<Self> {
-        if !geteuid().is_root() {
+        if !is_privileged() {
             return Ok(Self(None));
         }
         let directory = Directory::of(path)?;
@@ -45,7 +54,8 @@ impl FileOwner {
         Ok(Self((st_uid != 0).then(|| (Uid::from_raw(st_uid), Gid::from_raw(st_gid)))))
     }
 
-    /// Switches the thread to that user until the result is dropped.
+    /// Switches the thread to that user until the result is dropped. A thread of another user than
+    /// root lays its capabilities down.
     ///
     /// A confined server may not change its user, and remains root: [`others_may_name_files`] tells
     /// callers to check the files first.
@@ -54,26 +64,30 @@ impl FileOwner {
     /// The system refuses.
     pub fn act(self) -> io::Result<ActingAsOwner> {
         let Some((user, group)) = self.0 else {
-            return Ok(ActingAsOwner { _root_afterwards: None });
+            return Ok(ActingAsOwner { _afterwards: Afterwards::Same });
         };
+        if !geteuid().is_root() {
+            let laid_down = Afterwards::Capabilities { _rights: LaidDown::new()? };
+            return Ok(ActingAsOwner { _afterwards: laid_down });
+        }
         let root = Root { groups: getgroups()?, group: getegid() };
         match become_other(user, group) {
             // A number that the user namespace does not have is invalid.
             Ok(()) | Err(Errno::PERM | Errno::INVAL) => {
-                Ok(ActingAsOwner { _root_afterwards: Some(root) })
+                Ok(ActingAsOwner { _afterwards: Afterwards::Root { _rights: root } })
             }
             Err(error) => Err(error.into()),
         }
     }
 }
 
-/// Returns true if the process is root's, and another user can make names in the directory of a
+/// Returns true if the process has the rights of root, and another user can make names in the directory of a
 /// file.
 ///
 /// # Errors
 /// The errors of [`FileOwner::of`].
 pub fn others_may_name_files(path: &Path) -> io::Result<bool> {
-    Ok(geteuid().is_root() && !Directory::of(path)?.is_trusted()?)
+    Ok(is_privileged() && !Directory::of(path)?.is_trusted()?)
 }
 
 /// Changes the thread's effective user and its groups. The real and the saved user stay root's: the

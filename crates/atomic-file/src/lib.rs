@@ -12,6 +12,7 @@ mod identity;
 mod new_file;
 mod path;
 mod planted;
+mod privilege;
 mod read;
 mod sweep;
 

@@ -11,6 +11,8 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, Uid, fstat, openat, readlink
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use crate::privilege::is_privileged;
+
 /// Permissions of a directory in which others than its owner make files.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
@@ -19,23 +21,25 @@ pub(crate) const LINKS_MAX: u32 = 40;
 
 const PATH: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// Opens a directory. A process of root follows symbolic links in trusted directories only: any
-/// other user could lead root to a directory that this user may not write to.
+/// Opens a directory. A process with the rights of root follows symbolic links in trusted
+/// directories only: any other user could lead it to a directory that this user may not write to.
 ///
 /// # Errors
 /// The system refuses, or another user could have made a link.
 pub(crate) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
-    if geteuid().is_root() {
+    if is_privileged() {
         return walk(&std::path::absolute(path)?);
     }
     Ok(openat(CWD, path, PATH | OFlags::DIRECTORY, Mode::empty())?)
 }
 
-/// Returns true if only root or the user of the process can create names in the directory.
+/// Returns true if only root can create names in the directory, or the user of a process that has
+/// no further rights.
 pub(crate) fn is_trusted(directory: impl AsFd) -> io::Result<bool> {
     let Stat { st_uid, st_mode, .. } = fstat(directory)?;
     let owner = Uid::from_raw(st_uid);
-    Ok((owner.is_root() || owner == geteuid()) && st_mode & WRITABLE_BY_OTHERS == 0)
+    let is_own = || owner == geteuid() && !is_privileged();
+    Ok((owner.is_root() || is_own()) && st_mode & WRITABLE_BY_OTHERS == 0)
 }
 
 /// Opens the directory of an absolute path one name after the other. From the first directory that

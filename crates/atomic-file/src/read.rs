@@ -8,11 +8,11 @@ use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
-use rustix::process::geteuid;
 
 use crate::directory::Directory;
 use crate::path::{LINKS_MAX, is_errno, target};
 use crate::planted::{foreign, refuse_names};
+use crate::privilege::is_privileged;
 
 /// Reads a regular file of up to `bytes_max` bytes. Follows symbolic links.
 ///
@@ -23,7 +23,7 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a file that this program wrote earlier, such as one in its data directory. As [`read`],
-/// but a process of root follows no symbolic link that another user could have made, and reads no
+/// but a process with the rights of root follows no symbolic link that another user could have made, and reads no
 /// file to which such a user could have given a second name: the content would be written to a file
 /// of that user again, or be shown.
 ///
@@ -31,7 +31,7 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 /// The same errors as [`read`], and [`PermissionDenied`](io::ErrorKind::PermissionDenied) for such
 /// a link or file.
 pub fn read_state(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let file = if geteuid().is_root() { open_state(path, LINKS_MAX)? } else { open(path)? };
+    let file = if is_privileged() { open_state(path, LINKS_MAX)? } else { open(path)? };
     read_from(file, bytes_max)
 }
 

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use atomic_file::{
-    Access, NewFile, Owner, append_to, create, make_directory, make_missing_directory, read,
-    read_state, read_state_to_string, replace, rewrite,
+    Access, FileOwner, NewFile, Owner, append_to, create, make_directory, make_missing_directory,
+    read, read_state, read_state_to_string, replace, rewrite,
 };
 
 /// Ids of the user and group `nobody`.
@@ -353,6 +353,38 @@ fn state_is_read_through_no_link_of_another_user() {
     symlink(&link, &bad).unwrap();
     assert_eq!(read_state_to_string(&good, 9).unwrap(), "6");
     assert!(refused(&bad).starts_with("it is a symbolic link"), "{}", refused(&bad));
+}
+
+/// As `turnserver --proc-user` is until its sockets are bound.
+#[test]
+fn a_process_with_the_capabilities_of_root_follows_no_link_of_its_user() {
+    let Some(foreign) = Directory::of_other() else { return };
+    let own = Directory::new();
+    fs::set_permissions(&own.0, fs::Permissions::from_mode(0o700)).unwrap();
+    symlink(&own.0, foreign.file("link")).unwrap();
+    let existing = make_missing_directory(&foreign.file("link"), Access::PRIVATE_DIRECTORY);
+    assert_eq!(existing.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+    let planted = foreign.file("link").join("file");
+    let become_other_and_write = || {
+        let user = rustix::process::Uid::from_raw(OTHER);
+        rustix::thread::set_keep_capabilities(true).unwrap();
+        rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+        let all = rustix::thread::capabilities(None).unwrap();
+        let effective = all.permitted;
+        let all = rustix::thread::CapabilitySets { effective, ..all };
+        rustix::thread::set_capabilities(None, all).unwrap();
+        let written = replace(&planted, b"text", Access::PRIVATE);
+        let acting = FileOwner::of(&foreign.file("users.sqlite")).unwrap().act().unwrap();
+        let reached = fs::read_dir(&own.0).map(drop);
+        drop(acting);
+        (written, reached, fs::read_dir(&own.0).map(drop))
+    };
+    let (written, reached, reached_again) =
+        std::thread::scope(|scope| scope.spawn(become_other_and_write).join().unwrap());
+    assert_eq!(written.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+    assert_eq!(own.names(), [""; 0]);
+    assert_eq!(reached.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+    reached_again.unwrap();
 }
 
 #[test]

@@ -272,8 +272,16 @@ impl Asking {
             }
             return Some(response);
         }
-        self.ask_about_known();
-        tokio::time::timeout(self.answer_within - promptly, response).await.ok()
+        // The service may be back after a moment, and has not answered the first repetition.
+        let deadline = tokio::time::Instant::now() + (self.answer_within - promptly);
+        while tokio::time::Instant::now() < deadline {
+            self.ask_about_known();
+            let next = deadline.min(tokio::time::Instant::now() + known::interval(promptly));
+            if let Ok(response) = tokio::time::timeout_at(next, &mut response).await {
+                return Some(response);
+            }
+        }
+        None
     }
 
     /// Repeats questions about known clients, outside the window, without a recent answer: an
@@ -309,14 +317,20 @@ impl Asking {
 
     /// Repeats the question about a known client. Returns true with an answer in time.
     async fn ask_about(self: Arc<Self>, applicant: Applicant) -> bool {
-        let asked = tokio::time::timeout(self.answer_within, self.ask(&applicant)).await;
-        let answer = asked.ok().and_then(Result::ok);
-        let is_answered = answer.is_some();
-        match answer {
-            Some(answer) => drop(self.judge(&applicant, Ok(answer))),
-            None => self.known.forget(&applicant),
+        match tokio::time::timeout(self.answer_within, self.ask(&applicant)).await {
+            Ok(Ok(answer)) => {
+                drop(self.judge(&applicant, Ok(answer)));
+                true
+            }
+            // An outage makes no client unknown.
+            Ok(Err(_)) => false,
+            Err(_) => {
+                if self.outage.has_answered_within(self.answer_within) {
+                    self.known.forget(&applicant);
+                }
+                false
+            }
         }
-        is_answered
     }
 
     /// Closes sessions that `authorizer.when_silent` has permitted since the question was `opened`,

@@ -13,6 +13,7 @@ use fair_share::{CLIENTS, Claimant, Meter, system_hasher};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
+use crate::api::queries::Queries;
 use crate::api::tokens::{self, Token, TokenFile};
 use crate::holder::Holder;
 use crate::limits::{SIGNED_IN, SIGNED_IN_MAX, TOKENS_READ_WITHIN, WRONG_TOKENS_PER_MINUTE};
@@ -53,6 +54,7 @@ pub struct Access {
     signed: Option<Arc<dyn SignedTokens>>,
     /// Sites of which pages may ask for credentials.
     origins: Vec<String>,
+    queries: Queries,
 }
 
 /// The tokens of the file as it was.
@@ -94,7 +96,13 @@ impl Access {
             started: Instant::now(),
             signed: None,
             origins: Vec::new(),
+            queries: Queries::default(),
         }
+    }
+
+    /// Queries that are answered now.
+    pub(crate) const fn queries(&self) -> &Queries {
+        &self.queries
     }
 
     /// The same that lets pages of other sites ask for credentials, with a token that they show

@@ -73,8 +73,15 @@ async fn serve(
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let by = caller.name.clone();
     request.extensions_mut().insert(caller);
+    let is_query = method == Method::GET || method == Method::HEAD;
+    let turn = match gate {
+        // Credentials cost little, and applications ask for many.
+        Some(access) if is_query && path != table::TURN => access.queries().next(&by).await,
+        Some(_) | None => None,
+    };
     let response = next.run(request).await;
-    if method != Method::GET && method != Method::HEAD {
+    drop(turn);
+    if !is_query {
         let result = response.status().as_u16();
         tracing::info!(by, %peer, result, "api: {method} {path}");
     }

@@ -18,8 +18,9 @@ section! {
         restart connections_per_address: Count<0, 1_000_000> = Count::new(1000);
         /// Relays TCP connections as well as datagrams for clients over TCP and TLS (RFC 6062): to
         /// peers that `peers` allows, and from peers that the client has permitted, by ports of
-        /// `relay.ports`. Calls do not need it. Each connection is two open files. Connections that
-        /// are open when it is switched off stay open.
+        /// `relay.ports`. Calls do not need it. Each connection is two open files, and all of them
+        /// take up to half of `connections`. Connections that are open when it is switched off stay
+        /// open.
         live relaying: bool = false;
         /// Load balancers that send the client's address by the PROXY protocol, version 1 or 2:
         /// every connection from these networks has to begin with it, before TLS as well, and no

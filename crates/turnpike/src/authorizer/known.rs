@@ -41,6 +41,11 @@ struct State {
     numbers: u64,
 }
 
+/// Interval between questions about known clients of a service that answers within `promptly`.
+pub(super) fn interval(promptly: Duration) -> Duration {
+    promptly.min(EVERY)
+}
+
 impl State {
     fn random(&mut self, below: u64) -> u64 {
         self.numbers += 1;
@@ -108,7 +113,7 @@ impl KnownClients {
             *before
         });
         let since = state.asked.map(|asked| now.saturating_duration_since(asked));
-        let pause = since.map_or(Duration::ZERO, |since| every.min(EVERY).saturating_sub(since));
+        let pause = since.map_or(Duration::ZERO, |since| interval(every).saturating_sub(since));
         state.is_asked = true;
         state.asked = Some(now + pause);
         Some((state.clients[..chosen].to_vec(), pause))
@@ -119,7 +124,8 @@ impl KnownClients {
         self.lock().is_asked = false;
     }
 
-    /// Removes a client about which the service has not answered in time.
+    /// Removes a client about which the service has not answered in time, though it has answered
+    /// about others.
     pub(super) fn forget(&self, applicant: &Applicant) {
         self.lock().clients.retain(|known| !is_same_account(known, applicant));
     }

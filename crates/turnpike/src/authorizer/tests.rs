@@ -208,6 +208,26 @@ async fn one_of_the_known_clients_shows_that_there_is_no_outage() {
     }
 }
 
+/// The service fails for a moment, as at its restart, and hangs for one client afterwards.
+#[tokio::test]
+async fn a_moment_of_failure_makes_no_client_unknown() {
+    let service = Arc::new(Service::default());
+    let mut scene = Scene::new(&service).await;
+    for account in ["alice", "bob"] {
+        let question = scene.ask(account, 250);
+        assert_eq!(scene.answer(question).await, Authorization::Denied);
+    }
+    tokio::time::sleep(ANSWER_WITHIN).await;
+    service.fails.store(true, Ordering::Relaxed);
+    for round in 0..3 {
+        let question = scene.ask("hanging", round);
+        tokio::time::sleep(ANSWER_WITHIN / 2).await;
+        service.fails.store(false, Ordering::Relaxed);
+        assert_eq!(scene.answer(question).await, Authorization::Overloaded, "{round}");
+        tokio::time::sleep(ANSWER_WITHIN).await;
+    }
+}
+
 /// The service fails immediately for some accounts, and other clients are idle.
 #[tokio::test]
 async fn a_service_that_fails_for_those_who_ask_is_no_outage() {

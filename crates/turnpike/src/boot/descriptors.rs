@@ -15,6 +15,10 @@ const ANY_CONNECTIONS: u64 = 20_000;
 /// Files of one connection: an upgrade passes a copy of each.
 const FILES_OF_CONNECTION: u64 = 2;
 
+/// Part of the connections of clients, as a divisor, that may carry the data of a connection with a
+/// peer: such a connection is not evicted, and one account may have half of those with peers.
+const PART_WITH_PEERS: u64 = 2;
+
 /// Sizes of the tables whose entries are open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptors {
@@ -47,11 +51,11 @@ impl Descriptors {
             0 => ANY_CONNECTIONS,
             most => most.into(),
         };
-        let peers = if tcp && settings.tcp.relaying { u64::from(CONNECTIONS_MAX) } else { 0 };
+        let peers = if settings.tcp.relaying { u64::from(CONNECTIONS_MAX) } else { 0 };
         Self {
             relayed: relayed_most(settings, relay_addresses),
             connections,
-            peers: peers * workers as u64,
+            peers: (peers * workers as u64).min(connections / PART_WITH_PEERS),
             relay_addresses: relay_addresses.max(1) as u64,
         }
     }
@@ -92,19 +96,20 @@ impl Descriptors {
         let fitting = self.within(files);
         // No connections at all would be no limit.
         let places = |number: u64| u32::try_from(number).unwrap_or(u32::MAX).max(1);
+        let peers = fitting.peers.min(fitting.connections / PART_WITH_PEERS);
+        let peer_connections = places(peers / workers.max(1) as u64);
         if fitting == self {
+            let left = files.saturating_sub(self.files()) / FILES_OF_CONNECTION;
             let connections = match settings.tcp.connections.get() {
-                0 => places(
-                    self.connections + files.saturating_sub(self.files()) / FILES_OF_CONNECTION,
-                ),
+                0 => places(self.connections + left),
                 most => most,
             };
-            return TableLimits { ports: u32::MAX, connections, peer_connections: CONNECTIONS_MAX };
+            return TableLimits { ports: u32::MAX, connections, peer_connections };
         }
         TableLimits {
             ports: places(fitting.relayed / self.relay_addresses),
             connections: places(fitting.connections),
-            peer_connections: places(fitting.peers / workers.max(1) as u64),
+            peer_connections,
         }
     }
 
@@ -179,6 +184,7 @@ mod tests {
                 };
                 let relayed = u64::from(ports) * relay_addresses as u64;
                 let peers = if settings.tcp.relaying { limits.peer_connections * 2 } else { 0 };
+                assert!(peers <= (limits.connections / 2).max(2), "half of them carry data");
                 let used = relayed + u64::from(limits.connections + peers) * FILES_OF_CONNECTION;
                 // At least one place in each.
                 assert!(used <= files.saturating_sub(SPARE).max(12), "{files}: {limits:?}");
@@ -196,10 +202,10 @@ mod tests {
 
     #[test]
     fn enough_files_change_no_limit() {
-        let settings = settings(&format!("{TEXT}\nquotas = {{ allocations_total = 500 }}\n"));
-        let limits = Descriptors::wanted(&settings, 1, 1).limits(&settings, 1, 1024);
-        let expected =
-            TableLimits { ports: u32::MAX, connections: 100, peer_connections: CONNECTIONS_MAX };
+        let relaying = TEXT.replace("connections = 100", "connections = 100, relaying = true");
+        let settings = settings(&format!("{relaying}\nquotas = {{ allocations_total = 500 }}\n"));
+        let limits = Descriptors::wanted(&settings, 1, 1).limits(&settings, 1, 2048);
+        let expected = TableLimits { ports: u32::MAX, connections: 100, peer_connections: 50 };
         assert_eq!(limits, expected);
     }
 }
