@@ -234,6 +234,7 @@ pub(crate) fn authenticate_found(
         UserAnswer::Unconfirmed => return refuse(Refusal::UserDatabaseUnavailable),
         UserAnswer::Unavailable => {
             let known = known.filter(|known| case.is_of(known) && !known.keys.are_of_token());
+            let known = known.filter(|known| !known.is_refuted);
             return match known.and_then(|known| Some((known, case.verify(&known.keys)?))) {
                 Some((known, integrity)) => case.accept(known.clone(), integrity),
                 None => refuse(Refusal::UserDatabaseUnavailable),
@@ -252,8 +253,29 @@ pub(crate) fn authenticate_found(
         expires: None,
         allocations_max: user.allocations_max,
         limits: None,
+        is_refuted: false,
     };
     case.accept(grant, integrity)
+}
+
+/// Returns true if the database has answered that the user of an allocation does not exist, or has
+/// other keys than the allocation.
+pub(crate) fn is_refuted(
+    rules: RealmRules<'_>,
+    now: Now,
+    from: ClientAddr,
+    message: &Message<'_>,
+    (known, answer): (&Grant, &UserAnswer),
+) -> bool {
+    let has_other_keys = match answer {
+        UserAnswer::Known(user) => Keys::LongTerm(user.keys) != known.keys,
+        UserAnswer::Unknown => true,
+        UserAnswer::Overloaded | UserAnswer::Unavailable | UserAnswer::Unconfirmed => false,
+    };
+    let is_of = |claim| Case { rules, now, message, claim }.is_of(known);
+    has_other_keys
+        && known.is_of_database()
+        && Claim::read(rules, now, from, message).is_ok_and(is_of)
 }
 
 /// Appends the attributes that a client needs to try again: REALM, NONCE and, where there are
@@ -353,6 +375,7 @@ impl Case<'_> {
                 expires: Some(limited.expires),
                 allocations_max: None,
                 limits: limits.map(Arc::new),
+                is_refuted: false,
             };
             Some(self.accept(grant, integrity))
         })

@@ -62,6 +62,7 @@ pub(super) fn open(
         expires: Some(UnixSeconds(now.0.saturating_add(time_left(&block, now)))),
         allocations_max: None,
         limits: None,
+        is_refuted: false,
     })
 }
 

@@ -52,6 +52,7 @@ fields!(Grant {
     7 => limits,
     8 => other_spelling or None,
     9 => renewed_by or None,
+    10 => is_refuted or false,
 });
 fields!(UserKeys { 1 => md5, 2 => sha256 });
 fields!(TokenKeys { 1 => kid, 2 => mac, 3 => sealed_by or None });
@@ -99,6 +100,8 @@ pub(crate) struct Grant {
     pub(crate) allocations_max: Option<u32>,
     /// Limits of this credential beside those of its realm and user.
     pub(crate) limits: Option<Arc<GrantLimits>>,
+    /// The database no longer has the user, or has other keys: the keys count in no outage.
+    pub(crate) is_refuted: bool,
 }
 
 impl Grant {
@@ -114,6 +117,7 @@ impl Grant {
             expires: None,
             allocations_max: None,
             limits: None,
+            is_refuted: false,
         }
     }
 
@@ -191,6 +195,7 @@ impl Grant {
     /// Takes over the name, keys and expiry of a token, or of another secret or password, in a
     /// Refresh: the allocation ends with what its client uses now. The account of the quotas stays.
     pub(crate) fn renew(&mut self, other: &Self) {
+        self.is_refuted = other.is_refuted;
         // On a relay that was opened later, an equal key has proved no expiry.
         if other.keys.are_of_token() || other.keys != self.keys {
             self.user = Arc::clone(&other.user);

@@ -121,6 +121,12 @@ impl State {
     ) -> Verdict {
         let Request { rules, now, path, message, .. } = *request;
         let client = path.five_tuple.client;
+        if let Some(slot) = self.live_slot(now.instant, &path.five_tuple) {
+            let known = (&self.allocations.get(slot).grant, answer);
+            if auth::is_refuted(rules, now, client, &message, known) {
+                self.allocations.refute(slot);
+            }
+        }
         let known = self.known(now.instant, &path.five_tuple);
         let step = auth::authenticate_found(rules, now, client, &message, known, answer);
         self.after_authentication(request, step, Charged::Yes, reply)

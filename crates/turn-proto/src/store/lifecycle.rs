@@ -126,6 +126,15 @@ impl Allocations {
         Ok(lifetime)
     }
 
+    /// Notes that the user database has refuted the keys of an allocation.
+    pub(crate) fn refute(&mut self, slot: Slot) {
+        let is_known = core::mem::replace(&mut self.get_mut(slot).grant.is_refuted, true);
+        if !is_known {
+            // Copies of it change.
+            self.arm(slot);
+        }
+    }
+
     fn delete(&mut self, slot: Slot, now: Instant, family: Option<IpFamily>, outbox: &mut Outbox) {
         let keeps = |family: IpFamily| self.get(slot).socket(family.other(), now).is_some();
         match family {

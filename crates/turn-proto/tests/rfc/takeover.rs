@@ -1,6 +1,7 @@
 //! A server that ends, and the next one, which goes on with its allocations: clients and peers
 //! notice nothing.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -283,6 +284,34 @@ fn a_server_that_dies_is_followed_by_its_copies() {
     new.server.keep_changes(false);
     client.allocate(&mut new);
     assert_eq!(changed(&mut new), []);
+}
+
+/// Its session goes on until then, and the next process does not know whom the database refused.
+#[test]
+fn a_user_that_the_database_refuses_is_refreshed_in_no_outage() {
+    let mut world = World::new();
+    let (mut client, _) = bound(&mut world);
+    world.server.keep_changes(true);
+    assert_eq!(changed(&mut world).len(), 1);
+    let users = std::mem::take(&mut world.users);
+    let changed_password = users.keys().map(|name| (*name, "another password")).collect();
+    for others in [BTreeMap::new(), changed_password] {
+        world.users = others;
+        assert_eq!(client.refresh(&mut world, Some(600)).code(), Some(401));
+        assert_eq!(changed(&mut world).len(), 1, "copies know it");
+        world = restart(world, policy());
+        world.server.keep_changes(true);
+        assert_eq!(changed(&mut world).len(), 1);
+        world.no_database = true;
+        assert_eq!(client.refresh(&mut world, Some(600)).code(), Some(500));
+        world.no_database = false;
+        world.users.clone_from(&users);
+        client.refresh(&mut world, Some(600)).success();
+        world.no_database = true;
+        client.refresh(&mut world, Some(600)).success();
+        world.no_database = false;
+        assert_eq!(changed(&mut world).len(), 1);
+    }
 }
 
 /// What has not moved on is not sent again; whatever could be told of an allocation moves it on.
