@@ -1,6 +1,6 @@
 //! An order of a certificate: account, verification of the names, the certificate.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use instant_acme::{
     Account, AuthorizationStatus, ChallengeHandle, ChallengeType, Identifier, NewAccount, NewOrder,
@@ -16,6 +16,10 @@ use crate::http::Https;
 use crate::limits::{ORDER, ORDERS_WITH_REFUSED_NONCES_MAX, POLL, VERIFICATION};
 use crate::problem::described;
 use crate::store::Store;
+
+/// Lifetime below which a new certificate does not take the place of one that ends later: the
+/// shortest that authorities issue is six days.
+const SHORT: Duration = Duration::from_hours(24);
 
 /// Means by which the authority verifies a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,9 +107,17 @@ impl Order {
         }
         let key = order.finalize().await?;
         let chain = order.poll_certificate(&polls).await?;
-        check(&chain, &key, &self.names, SystemTime::now())?;
-        let store = store.clone();
-        saved(move || store.save_certificate(&chain, &key)).await
+        let now = SystemTime::now();
+        let ends = check(&chain, &key, &self.names, now)?;
+        let (store, names) = (store.clone(), self.names.clone());
+        saved(move || {
+            if ends < now + SHORT && store.outlasts(&names, ends) {
+                let why = "it ends within a day, and before the present one".to_owned();
+                return Err(AcmeError::Unusable(why));
+            }
+            store.save_certificate(&chain, &key)
+        })
+        .await
     }
 
     /// The account at the authority, which is created when there is none.
@@ -189,8 +201,13 @@ async fn saved(
 
 /// Checks an issued certificate before the stored certificate is replaced. The chain must parse.
 /// The key must belong to the first certificate, which must be valid now, name all `names`, and be
-/// signed by another one of the chain.
-fn check(chain: &str, key: &str, names: &[String], now: SystemTime) -> Result<(), AcmeError> {
+/// signed by another one of the chain. Returns the time of its end.
+fn check(
+    chain: &str,
+    key: &str,
+    names: &[String],
+    now: SystemTime,
+) -> Result<SystemTime, AcmeError> {
     let unusable = |why: String| AcmeError::Unusable(why);
     let certificate = Certificate::read(chain.as_bytes(), key.as_bytes())
         .map_err(|error| unusable(error.to_string()))?;
@@ -208,7 +225,7 @@ fn check(chain: &str, key: &str, names: &[String], now: SystemTime) -> Result<()
     if !certificate.is_signed_by_chain() {
         return Err(unusable("no other certificate of its chain has signed it".to_owned()));
     }
-    Ok(())
+    Ok(UNIX_EPOCH + Duration::from_secs(certificate.expires().unsigned_abs()))
 }
 
 /// Repeats an order while the authority refuses its nonces, which says nothing about the order (RFC

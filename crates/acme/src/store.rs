@@ -54,18 +54,24 @@ impl Store {
         let Ok(pem) = atomic_file::read_state(&self.certificate(), FILE_BYTES_MAX) else {
             return Renewal::Now("there is none yet");
         };
-        let Some((stored, renewal)) = read(&pem) else {
+        let Some(stored) = read(&pem) else {
             return Renewal::Now("the stored one cannot be read");
         };
-        let mut wanted: Vec<_> = names.iter().map(|name| name.to_ascii_lowercase()).collect();
-        wanted.sort_unstable();
-        if stored != wanted {
+        if stored.names != in_order(names) {
             return Renewal::Now("the stored one is for other names");
         }
-        if renewal <= now {
+        if stored.renewal <= now {
             return Renewal::Now("a third of the stored one's lifetime is left");
         }
-        Renewal::At(renewal)
+        Renewal::At(stored.renewal)
+    }
+
+    /// Returns true if the stored certificate is for exactly these names and ends after this time.
+    pub(crate) fn outlasts(&self, names: &[String], ends: SystemTime) -> bool {
+        let stored = atomic_file::read_state(&self.certificate(), FILE_BYTES_MAX).ok();
+        stored
+            .and_then(|pem| read(&pem))
+            .is_some_and(|stored| stored.names == in_order(names) && stored.ends > ends)
     }
 
     /// The stored account at the authority with this directory URL.
@@ -91,24 +97,37 @@ impl Store {
     }
 }
 
-/// The names of a chain's first certificate, in order, and the time at which a third of its
-/// lifetime is left.
-fn read(pem: &[u8]) -> Option<(Vec<String>, SystemTime)> {
+/// The first certificate of a chain.
+struct Stored {
+    /// In order.
+    names: Vec<String>,
+    /// A third of the lifetime is left.
+    renewal: SystemTime,
+    ends: SystemTime,
+}
+
+fn in_order(names: &[String]) -> Vec<String> {
+    let mut names: Vec<_> = names.iter().map(|name| name.to_ascii_lowercase()).collect();
+    names.sort_unstable();
+    names
+}
+
+fn read(pem: &[u8]) -> Option<Stored> {
     let own = CertificateDer::from_pem_slice(pem).ok()?;
     let (_, own) = parse_x509_certificate(&own).ok()?;
     let names = &own.subject_alternative_name().ok()??.value.general_names;
-    let mut names: Vec<String> = names
+    let names: Vec<String> = names
         .iter()
         .filter_map(|name| {
             let GeneralName::DNSName(name) = name else { return None };
-            Some(name.to_ascii_lowercase())
+            Some((*name).to_owned())
         })
         .collect();
-    names.sort_unstable();
     let validity = own.validity();
     let (from, to) = (validity.not_before.timestamp(), validity.not_after.timestamp());
-    let renewal = u64::try_from(from + (to - from) / 3 * 2).ok()?;
-    Some((names, UNIX_EPOCH + Duration::from_secs(renewal)))
+    let at = |seconds| Some(UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).ok()?));
+    let renewal = at(from + (to - from) / 3 * 2)?;
+    Some(Stored { names: in_order(&names), renewal, ends: at(to)? })
 }
 
 #[cfg(test)]
@@ -160,6 +179,9 @@ mod tests {
         let day = |days: u64| UNIX_EPOCH + Duration::from_secs((20_454 + days) * 86_400);
         assert_eq!(store.renewal(&wanted, day(10)), Renewal::At(day(60)));
         assert!(matches!(store.renewal(&wanted, day(60)), Renewal::Now(_)));
+        // It ends on day 90.
+        assert!(store.outlasts(&wanted, day(89)) && !store.outlasts(&wanted, day(91)));
+        assert!(!store.outlasts(&names(&["turn.example.org"]), day(89)));
         let other = store.renewal(&names(&["turn.example.org"]), day(10));
         assert_eq!(other, Renewal::Now("the stored one is for other names"));
 

@@ -17,7 +17,8 @@ section! {
         #[schemars(example = &"turn.example.org")]
         restart audience: Option<Text<1, 512>> = None;
         /// File of the issuer's public keys, a JSON Web Key Set (RFC 7517): Ed25519, P-256 and RSA
-        /// keys, for `EdDSA`, `ES256` and `RS256`. Read again when it has changed.
+        /// keys, for `EdDSA`, `ES256` and `RS256`. Read again when it has changed; a set without
+        /// any key withdraws all.
         #[schemars(example = &"/etc/turnpike/issuer-keys.json")]
         restart keys_file: Option<PathBuf> = None;
         /// Address at which the issuer publishes the same. Fetched at the start, every hour, and

@@ -140,13 +140,13 @@ impl Written for Database {
     fn parse(text: &str) -> Result<Self, String> {
         match text.split_once("://") {
             Some(("sqlite", path)) if path.starts_with('/') => Ok(Self::Sqlite(path.into())),
-            Some(("sqlite", _)) => Err(format!("\"{text}\" has a host name, and SQLite has none")),
+            Some(("sqlite", _)) => Err("it has a host name, and SQLite has none".to_owned()),
             Some(("sqlite-coturn", path)) if path.starts_with('/') => {
                 Ok(Self::CoturnSqlite(path.into()))
             }
-            Some(("sqlite-coturn", _)) => Err(format!(
-                "\"{text}\" has no whole path, as sqlite-coturn:///var/lib/turn/turndb"
-            )),
+            Some(("sqlite-coturn", _)) => {
+                Err("it has no whole path, as sqlite-coturn:///var/lib/turn/turndb".to_owned())
+            }
             Some((scheme, _)) if SERVERS.contains(&scheme) => {
                 Ok(Self::Server(Secret::new(text.to_owned())))
             }
@@ -155,10 +155,16 @@ impl Written for Database {
             None if text.contains("password=") => {
                 Err("words as in coturn's options are not taken: write a URL".to_owned())
             }
+            // What is mistyped may have a password: it is not shown.
             None => match mistyped_scheme(text) {
                 Some(scheme) => Err(format!(
-                    "\"{text}\" begins as a URL, which has {scheme}://; the path of a file may begin with ./"
+                    "it begins as a URL, which has {scheme}://; the path of a file may begin with ./"
                 )),
+                None if text.contains('@') && !text.starts_with(['/', '.']) => {
+                    Err("it reads as a URL without its kind, such as postgresql://; the path of a file may begin \
+                         with ./"
+                        .to_owned())
+                }
                 None => Ok(Self::Sqlite(text.into())),
             },
         }
@@ -197,7 +203,11 @@ mod tests {
             let error = Database::parse(text).unwrap_err();
             assert!(error.contains("begins as a URL"), "{error}");
         }
-        for text in ["redis/users.sqlite", "./sqlite:u", "users:old.sqlite"] {
+        for text in ["postgresql:/u:PASS@db/t", "turn:PASS@db.example/t", "sqlite://u:PASS@db"] {
+            let error = Database::parse(text).unwrap_err();
+            assert!(!error.contains("PASS"), "{error}");
+        }
+        for text in ["redis/users.sqlite", "./sqlite:u", "users:old.sqlite", "/srv/a@b/u"] {
             assert_eq!(Database::parse(text), Ok(Database::Sqlite(text.into())));
         }
         let coturn = Database::parse("sqlite-coturn:///var/lib/turn/turndb").unwrap();
@@ -205,10 +215,7 @@ mod tests {
         assert_eq!(coturn.coturn_url().expose(), "sqlite-coturn:///var/lib/turn/turndb");
         assert!(Database::parse("sqlite-coturn://turndb").is_err());
         for (text, error) in [
-            (
-                "sqlite://srv/u.sqlite",
-                "\"sqlite://srv/u.sqlite\" has a host name, and SQLite has none",
-            ),
+            ("sqlite://srv/u.sqlite", "it has a host name, and SQLite has none"),
             ("oracle://db.example.org/u", "oracle is not a known kind of database"),
             ("", "the path is empty"),
             ("host=db password=pw", "words as in coturn's options are not taken: write a URL"),

@@ -33,10 +33,15 @@ impl Keys {
     }
 
     /// Reads a JSON Web Key Set. Keys of other kinds, and such as are not for signatures of the
-    /// kind's algorithm, are left out, and so are those that cannot be read (RFC 7517 §5).
+    /// kind's algorithm, are left out, and so are those that cannot be read (RFC 7517 §5). A set
+    /// without any entry withdraws all keys.
     pub(super) fn read(text: &[u8]) -> Result<Self, String> {
         let set: KeySet = serde_json::from_slice(text)
             .map_err(|error| format!("this is no JSON Web Key Set: {error}"))?;
+        if set.keys.is_empty() {
+            tracing::warn!("the key set is empty: every signed token is refused");
+            return Ok(Self(Vec::new()));
+        }
         let readable = set.keys.into_iter().filter_map(|key| serde_json::from_value(key).ok());
         let mut keys: Vec<Key> = readable.filter_map(|key| Key::of(&key)).collect();
         if keys.len() > KEYS_MAX {
@@ -50,6 +55,11 @@ impl Keys {
             return Err("the set has no key for EdDSA, ES256 or RS256".to_owned());
         }
         Ok(Self(keys))
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// The keys that may have signed a token with this header.
