@@ -293,7 +293,7 @@ mod tests {
             (params.self_signed(&key).expect("a certificate").pem(), key.serialize_pem())
         };
         // 2026-06-01.
-        let now = UNIX_EPOCH + std::time::Duration::from_secs(1_780_272_000);
+        let now = UNIX_EPOCH + Duration::from_secs(1_780_272_000);
         let (chain, key) = issue("turn.example.org", 2026, 2027);
         check(&chain, &key, &names, now).expect("a usable one");
         let (_, other_key) = issue("turn.example.org", 2026, 2027);

@@ -179,8 +179,10 @@ async fn gather(
         match workers.all_sessions(&SessionFilter::default()).await {
             Ok(sessions) => {
                 state.failed = None;
-                let gathered = state.keep(sessions);
                 let all = Arc::clone(OwnedMutexGuard::mutex(&state));
+                // Tens of thousands of rates: on another thread than all requests.
+                let kept = tokio::task::spawn_blocking(move || state.keep(sessions)).await;
+                let gathered = kept.map_err(|_| ControlError::Stopping)?;
                 tokio::spawn(async move {
                     sleep(ROLL_FORGOTTEN).await;
                     all.lock().await.let_go();

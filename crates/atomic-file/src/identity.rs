@@ -31,9 +31,9 @@ enum Afterwards {
 }
 
 impl FileOwner {
-    /// The owner of the directory of a file, if the process has the rights of root and the directory
-    /// is another user's. In a directory of root's to which others may write it is the owner of the
-    /// file. The file may be missing.
+    /// The owner of the directory of a file, if the process has the rights of root and the
+    /// directory is another user's. In a directory of root's to which others may write it is the
+    /// owner of the file. The file may be missing.
     ///
     /// # Errors
     /// There is no such directory, another user could have made a link on the way to it, or the
@@ -81,8 +81,8 @@ impl FileOwner {
     }
 }
 
-/// Returns true if the process has the rights of root, and another user can make names in the directory of a
-/// file.
+/// Returns true if the process has the rights of root, and another user can make names in the
+/// directory of a file.
 ///
 /// # Errors
 /// The errors of [`FileOwner::of`].

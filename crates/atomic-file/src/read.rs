@@ -23,9 +23,9 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a file that this program wrote earlier, such as one in its data directory. As [`read`],
-/// but a process with the rights of root follows no symbolic link that another user could have made, and reads no
-/// file to which such a user could have given a second name: the content would be written to a file
-/// of that user again, or be shown.
+/// but a process with the rights of root follows no symbolic link that another user could have
+/// made, and reads no file to which such a user could have given a second name: the content would
+/// be written to a file of that user again, or be shown.
 ///
 /// # Errors
 /// The same errors as [`read`], and [`PermissionDenied`](io::ErrorKind::PermissionDenied) for such

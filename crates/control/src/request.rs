@@ -147,11 +147,13 @@ impl SessionFilter {
             return false;
         }
         let Some(user) = self.user.as_deref() else { return true };
-        let AllocationRecord { user: name, account, is_by_token, .. } = record;
+        let AllocationRecord { user: name, is_by_token, .. } = record;
+        let has_account =
+            |is: &dyn Fn(&str) -> bool| is(&record.account) || is(record.latest_account());
         let is_same = |name: &str| name == user || without_limits(name) == without_limits(user);
         match self.names {
-            SessionNames::All => **name == *user || **account == *user,
-            SessionNames::Revocable => is_same(account) || !is_by_token && is_same(name),
+            SessionNames::All => **name == *user || has_account(&|account| account == user),
+            SessionNames::Revocable => has_account(&is_same) || !is_by_token && is_same(name),
             SessionNames::TokenKey => *is_by_token && **name == *user,
         }
     }

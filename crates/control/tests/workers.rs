@@ -136,6 +136,13 @@ fn a_client_with_a_token_is_revoked_by_its_account_or_its_key() {
     assert_eq!(finds("key#9b8f65607d891ebc"), [true, true, false]);
     assert_eq!(finds("key"), [true, false, true]);
     assert_eq!(finds("alice"), [false; 3]);
+    let renewed = AllocationRecord { renewed_by: Some("key#later".into()), ..record };
+    let filter = |user: &str| {
+        let user = Some(user.to_owned());
+        SessionFilter { user, names: SessionNames::Revocable, after: None }
+    };
+    assert!(filter("key#later").takes(&renewed) && filter("key#9b8f65607d891ebc").takes(&renewed));
+    assert_eq!(renewed.latest_account(), "key#later");
 }
 
 #[tokio::test]

@@ -8,8 +8,11 @@ use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use serde::Deserialize;
+use tokio::task::spawn_blocking;
 use turn_types::AllocationId;
 
 use self::selection::{Listing, Row, SelectedPage};
@@ -48,7 +51,7 @@ pub(super) async fn list(
     Extension(caller): Extension<Holder>,
     Extension(peer): Extension<Peer>,
     which: Result<Query<Which>, QueryRejection>,
-) -> Result<Json<Sessions>, Problem> {
+) -> Result<Response, Problem> {
     let Query(which) = which.map_err(|rejection| {
         let hint = "the parameters are user, realm, client (an IP address), filter, sort, rates and peers (true or \
                     false), limit and after";
@@ -74,7 +77,17 @@ pub(super) async fn list(
             Session { rates: row.rates, peers, ..Session::of(row.session, now) }
         })
         .collect();
-    Ok(Json(Sessions { sessions, more, total, next }))
+    encoded(Sessions { sessions, more, total, next }).await
+}
+
+/// The answer. Its text of half a megabyte is made on another thread than all requests are served.
+async fn encoded(sessions: Sessions) -> Result<Response, Problem> {
+    let encoding = spawn_blocking(move || serde_json::to_vec(&sessions));
+    match encoding.await {
+        Ok(Ok(text)) => Ok(([(CONTENT_TYPE, "application/json")], text).into_response()),
+        // A type of this program that cannot be encoded, or the end of the process.
+        Ok(Err(_)) | Err(_) => Err(Problem::stopping()),
+    }
 }
 
 /// The sessions to select from. Over the network they are up to a second old: many queries cost

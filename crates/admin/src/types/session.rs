@@ -16,7 +16,8 @@ pub struct Session {
     pub id: String,
     /// The user, as authenticated; empty on an open relay.
     pub user: String,
-    /// Account for quotas: the user without the time stamp of a time-limited name.
+    /// Account for quotas: the user without the time stamp of a time-limited name. Of a session by
+    /// access tokens that of the token shown last.
     pub account: String,
     /// The client has an access token (RFC 7635): the user is the name of its key, and the account
     /// the name to revoke.
@@ -150,7 +151,7 @@ impl Session {
         Self {
             id: record.id.to_string(),
             user: record.user.to_string(),
-            account: record.account.to_string(),
+            account: record.latest_account().to_owned(),
             by_token: record.is_by_token,
             realm: record.realm.to_string(),
             transport: record.five_tuple.transport.label().to_owned(),

@@ -116,6 +116,8 @@ pub struct AllocationRecord {
     pub user: Arc<str>,
     /// The account that quotas count by: the user without the time stamp of a time-limited name.
     pub account: Arc<str>,
+    /// Account of the token that was shown last, if it is another one.
+    pub renewed_by: Option<Arc<str>>,
     /// The client has an access token (RFC 7635): the user is the name of the token's key.
     pub is_by_token: bool,
     /// The realm.
@@ -186,6 +188,14 @@ impl RefusedRequest {
     }
 }
 
+impl AllocationRecord {
+    /// The account of what its client uses now.
+    #[must_use]
+    pub fn latest_account(&self) -> &str {
+        self.renewed_by.as_ref().unwrap_or(&self.account)
+    }
+}
+
 #[cfg(feature = "samples")]
 impl AllocationRecord {
     /// The record of a new allocation, for tests that need one: of `alice` in realm `example.org`,
@@ -197,6 +207,7 @@ impl AllocationRecord {
             id: AllocationId::new(turn_types::WorkerId(0), 1),
             user: "alice".into(),
             account: "alice".into(),
+            renewed_by: None,
             is_by_token: false,
             realm: "example.org".into(),
             five_tuple: FiveTuple {

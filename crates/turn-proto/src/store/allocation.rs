@@ -191,6 +191,7 @@ impl Allocation {
             id: self.id,
             user: Arc::clone(&self.grant.user),
             account: Arc::clone(&self.grant.account),
+            renewed_by: self.grant.renewed_by.clone(),
             is_by_token: self.grant.keys.are_of_token(),
             realm: self.grant.realm.clone(),
             five_tuple: self.path.five_tuple,

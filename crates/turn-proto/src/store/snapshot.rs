@@ -216,6 +216,7 @@ impl Snapshot {
             is_by_token: self.grant.keys.are_of_token(),
             user: self.grant.user,
             account: self.grant.account,
+            renewed_by: self.grant.renewed_by,
             realm: self.grant.realm,
             five_tuple: self.path.five_tuple,
             has_moved: self.mobility.as_ref().is_some_and(|mobility| mobility.serial > 0),

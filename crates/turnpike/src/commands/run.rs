@@ -134,6 +134,7 @@ async fn serve(
     prepared.info.confinement = launch.confinement.info();
     announce(file.as_deref(), &launch.settings, &prepared.info, prepared.beginning);
     launch.warn(&prepared.warnings, group, users.warning.as_deref());
+    users.warn_later(&launch.settings);
     launch.start(sockets, users, order, prepared).await
 }
 

@@ -146,7 +146,7 @@ impl Listing {
         let Some(part) = &self.part else { return true };
         let has = |text: String| text.to_lowercase().contains(part);
         has(record.user.to_string())
-            || record.is_by_token && has(record.account.to_string())
+            || record.is_by_token && has(record.latest_account().to_owned())
             || has(record.id.to_string())
             || has(record.five_tuple.client.to_string())
             || has(record.five_tuple.transport.label().to_owned())

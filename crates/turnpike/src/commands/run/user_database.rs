@@ -21,6 +21,8 @@ pub(super) struct UserDatabase {
     pub(super) accounts: Option<Arc<DatabaseAccounts>>,
     /// `None`: the database cannot be opened, and nobody needs it.
     pub(super) editor: Option<Box<dyn UserEditor>>,
+    /// Whether a shared database has users is not known yet.
+    is_unread: bool,
 }
 
 impl UserDatabase {
@@ -32,22 +34,39 @@ impl UserDatabase {
             && !settings.takes_secrets_or_tokens()
             && !settings.auth.open_relay.is_open();
         let (mut first_user, mut warning) = (None, None);
-        if let Some(editor) = editor.as_mut().filter(|_| relays_for_users_only) {
-            let is_shared = settings.user_database().has_coturn_layout();
-            // A server's database is shared with others, who have their own users.
-            if !is_configured && !is_shared {
+        // Such a database may hang, and calls may wait for this server.
+        let is_shared = settings.user_database().has_coturn_layout();
+        let reads = relays_for_users_only && !is_shared;
+        if let Some(editor) = editor.as_mut().filter(|_| reads) {
+            if !is_configured {
                 first_user = first_start::prepare(settings, &mut **editor)?;
             }
-            warning = match without_users(settings, &mut **editor) {
-                // It may come later than this server; users are found when it is there.
-                Err(failure) if is_shared => {
-                    Some(format!("the user database does not answer yet: {}", failure.reason()))
-                }
-                warning => warning?,
-            };
+            warning = without_users(settings, &mut **editor)?;
         }
         let accounts = editor.is_some().then(|| Arc::new(DatabaseAccounts::of(settings)));
-        Ok(Self { warning, first_user, accounts, editor })
+        let is_unread = relays_for_users_only && is_shared && editor.is_some();
+        Ok(Self { warning, first_user, accounts, editor, is_unread })
+    }
+
+    /// Warns in the background about a shared database that has no users for this server, or does
+    /// not answer. Users are found when it is there.
+    pub(super) fn warn_later(&self, settings: &Settings) {
+        if !self.is_unread {
+            return;
+        }
+        let settings = settings.clone();
+        drop(tokio::task::spawn_blocking(move || {
+            let looked = users::editor(&settings.user_database())
+                .map_err(Failure::failed)
+                .and_then(|mut editor| without_users(&settings, &mut *editor));
+            match looked {
+                Ok(None) => {}
+                Ok(Some(warning)) => tracing::warn!("{warning}"),
+                Err(failure) => {
+                    tracing::warn!("the user database does not answer yet: {}", failure.reason());
+                }
+            }
+        }));
     }
 }
 
