@@ -71,6 +71,8 @@ pub(crate) struct Candidate<'a> {
     pub(crate) permit: &'a Admitted,
     /// Time since the last message.
     pub(crate) silence: Duration,
+    /// Address of a client at the server's own address.
+    pub(crate) own: Option<IpAddr>,
 }
 
 impl LimitReached {
@@ -151,7 +153,13 @@ impl Admission {
         let is_by_customer = self.is_by_customer();
         let client = client.filter(|_| is_by_customer);
         let before = client.map_or(0, |client| counts.known.use_before(&Claimant::at(client)));
-        let others = candidates.filter_map(|Candidate { id, permit, silence }| {
+        // All connections of this host are in its reserve.
+        let reserves =
+            |own| counts.known.held_by(&Claimant::at(own)) <= OWN_CONNECTIONS_BEYOND_LIMITS;
+        let others = candidates.filter_map(|Candidate { id, permit, silence, own }| {
+            if own.is_some_and(reserves) {
+                return None;
+            }
             let used = match &permit.client {
                 None if silence < NAMED_WITHIN => return None,
                 None => u64::MAX,
@@ -268,6 +276,7 @@ mod tests {
             id: SocketId(id),
             permit,
             silence: Duration::from_secs(silence),
+            own: None,
         })
     }
 

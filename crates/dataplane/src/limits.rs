@@ -127,7 +127,8 @@ pub const DATAGRAMS_PER_FLUSH: usize = 1024;
 /// much as a packet.
 pub const REQUESTS_PER_TURN: usize = 64;
 
-/// Connections from the listener's own address that are admitted although all slots are taken.
+/// Connections from the listener's own address that are admitted although all slots are taken, and
+/// not evicted.
 /// Health checks of the server open one at a time.
 pub const OWN_CONNECTIONS_BEYOND_LIMITS: u32 = 4;
 

@@ -406,7 +406,7 @@ fn a_full_table_has_slots_for_a_few_connections_of_this_host() {
     let refused = stranger(4);
     eventually("refused", || world.count(Series::StreamsRefused(StreamRefusal::Total)) == 1);
 
-    let own: Vec<_> = (0..OWN_CONNECTIONS_BEYOND_LIMITS)
+    let mut own: Vec<_> = (0..OWN_CONNECTIONS_BEYOND_LIMITS)
         .map(|number| {
             let mut own = StreamUser::connect(world.server);
             own.write(&binding(number as u8));
@@ -416,7 +416,14 @@ fn a_full_table_has_slots_for_a_few_connections_of_this_host() {
         .collect();
     let mut another = StreamUser::connect(world.server);
     assert_eq!(another.socket.read(&mut [0]).unwrap_or(0), 0, "closed");
-    drop((strangers, refused, own));
+    // They have more than any other network, and make room for none.
+    let newcomers: Vec<_> = (10..20).map(stranger).collect();
+    eventually("refused", || world.count(Series::StreamsRefused(StreamRefusal::Total)) == 12);
+    for (own, number) in own.iter_mut().zip(50..) {
+        own.write(&binding(number));
+        own.socket.read_exact(&mut [0; 32]).unwrap();
+    }
+    drop((strangers, refused, own, newcomers));
     eventually("all slots are free", || world.count(Series::StreamsLive) == 0);
     StreamUser::allocated(world.server);
 }

@@ -248,6 +248,7 @@ impl Dtls {
             id: session.path.socket,
             permit: &session.permit,
             silence: now.saturating_since(session.last_record),
+            own: None,
         });
         self.settings.admission.rival(Some(client), candidates)
     }

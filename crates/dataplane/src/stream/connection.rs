@@ -10,7 +10,7 @@ use std::io;
 use control::StreamEnd;
 use linux_net::{Interest, ReadOutcome, RxBatch};
 use turn_session::{AddressPair, OutQueue, Outgoing, QueueFull, Tls, TlsConfig, TlsError};
-use turn_types::{ClientAddr, ClientPath, ConnectionId, Instant, ServerAddr, Transport};
+use turn_types::{ClientAddr, ClientPath, ConnectionId, FiveTuple, Instant, ServerAddr, Transport};
 
 use crate::admission::{Admitted, Candidate, LimitReached};
 use crate::input_queue::Postponement;
@@ -238,7 +238,9 @@ impl<N: Net> Stream<N> {
     /// Returns the connection as a candidate for eviction.
     pub(super) fn candidate(&self, now: Instant) -> Candidate<'_> {
         let silence = now.saturating_since(self.last_message);
-        Candidate { id: self.path.socket, permit: &self.permit, silence }
+        let FiveTuple { client, server, .. } = &self.path.five_tuple;
+        let own = (client.ip() == server.ip()).then(|| client.ip());
+        Candidate { id: self.path.socket, permit: &self.permit, silence, own }
     }
 
     /// Returns true if answers are pending or unsent.
