@@ -16,7 +16,7 @@ const ANY_CONNECTIONS: u64 = 20_000;
 const FILES_OF_CONNECTION: u64 = 2;
 
 /// Part of the connections of clients, as a divisor, that may carry the data of a connection with a
-/// peer: such a connection is not evicted, and one account may have half of those with peers.
+/// peer. Such a connection is not evicted, and one account may have most of those with peers.
 const PART_WITH_PEERS: u64 = 2;
 
 /// Sizes of the tables whose entries are open files.
