@@ -322,6 +322,11 @@ impl Asking {
                 drop(self.judge(&applicant, Ok(answer)));
                 true
             }
+            // It is not silent, as a web server that knows an account no more.
+            Ok(Err(NoAnswer::Unusable(_))) => {
+                self.outage.answered();
+                true
+            }
             // An outage makes no client unknown.
             Ok(Err(_)) => false,
             Err(_) => {

@@ -28,7 +28,7 @@ struct Service {
     hangs: AtomicBool,
     /// Fails for all.
     fails: AtomicBool,
-    /// Hangs also for accounts named `turning`.
+    /// Hangs also for accounts named `turning`, and answers 404 about those named `gone`.
     has_turned: AtomicBool,
     /// Number of questions so far.
     asked: AtomicUsize,
@@ -66,7 +66,12 @@ impl Service {
                 tokio::time::sleep(ANSWER_WITHIN * 2).await;
             }
             let fails = is(&self.fails) || text.contains("\"failing");
-            let status = if fails { "500 Internal Server Error" } else { "403 Forbidden" };
+            let is_gone = is(&self.has_turned) && text.contains("\"gone");
+            let status = match (fails, is_gone) {
+                (true, _) => "500 Internal Server Error",
+                (false, true) => "404 Not Found",
+                (false, false) => "403 Forbidden",
+            };
             let response = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
             read.clear();
             stream.write_all(response.as_bytes()).await.unwrap();
@@ -206,6 +211,21 @@ async fn one_of_the_known_clients_shows_that_there_is_no_outage() {
         let question = scene.ask("hanging", round);
         assert_eq!(scene.answer(question).await, Authorization::Overloaded);
     }
+}
+
+/// All known clients are accounts that the service no longer has.
+#[tokio::test]
+async fn a_response_without_a_decision_about_a_known_client_is_no_silence() {
+    let service = Arc::new(Service::default());
+    let mut scene = Scene::new(&service).await;
+    for account in ["gone one", "gone two"] {
+        let question = scene.ask(account, 250);
+        assert_eq!(scene.answer(question).await, Authorization::Denied);
+    }
+    tokio::time::sleep(ANSWER_WITHIN).await;
+    service.has_turned.store(true, Ordering::Relaxed);
+    let question = scene.ask("hanging", 1);
+    assert_eq!(scene.answer(question).await, Authorization::Overloaded);
 }
 
 /// The service fails for a moment, as at its restart, and hangs for one client afterwards.
