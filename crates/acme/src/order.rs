@@ -17,8 +17,8 @@ use crate::limits::{ORDER, ORDERS_WITH_REFUSED_NONCES_MAX, POLL, VERIFICATION};
 use crate::problem::described;
 use crate::store::Store;
 
-/// Lifetime below which a new certificate does not take the place of one that ends later: the
-/// shortest that authorities issue is six days.
+/// Lifetime below which a new certificate does not replace a longer certificate: the shortest
+/// lifetime that authorities issue is six days.
 const SHORT: Duration = Duration::from_hours(24);
 
 /// Means by which the authority verifies a name.

@@ -66,7 +66,8 @@ impl Store {
         Renewal::At(stored.renewal)
     }
 
-    /// Returns true if the stored certificate is for exactly these names and ends after this time.
+    /// Returns true if the stored certificate is for exactly these names and expires after this
+    /// time.
     pub(crate) fn outlasts(&self, names: &[String], ends: SystemTime) -> bool {
         let stored = atomic_file::read_state(&self.certificate(), FILE_BYTES_MAX).ok();
         stored
@@ -99,9 +100,9 @@ impl Store {
 
 /// The first certificate of a chain.
 struct Stored {
-    /// In order.
+    /// Sorted names in lower case.
     names: Vec<String>,
-    /// A third of the lifetime is left.
+    /// Time at which a third of the lifetime is left.
     renewal: SystemTime,
     ends: SystemTime,
 }

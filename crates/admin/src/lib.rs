@@ -58,8 +58,8 @@ pub mod limits {
     /// worker.
     pub const SESSIONS_WITH_PEERS_MAX: usize = 200;
 
-    /// Queries of one holder of a token that are answered together; further ones wait. A page asks
-    /// for a few, and one that takes long does not hold up the others.
+    /// Concurrent queries of one holder of a token; further queries wait. A page sends a few, and a
+    /// slow query does not delay all of them.
     pub const QUERIES_OF_HOLDER_MAX: usize = 2;
 
     /// Sessions that one query compares before it yields to other requests: a fraction of a

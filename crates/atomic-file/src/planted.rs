@@ -12,7 +12,7 @@ pub(crate) fn refuse_names(metadata: &Metadata) -> io::Result<()> {
     Err(foreign("it has several names (hard links)"))
 }
 
-/// An error that says what is wrong with such a file.
+/// Error about such a file.
 pub(crate) fn foreign(what: &str) -> io::Error {
     let advice = "other users may write to its directory, and may have put it there; remove it";
     io::Error::new(io::ErrorKind::PermissionDenied, format!("{what}: {advice}"))

@@ -4,7 +4,7 @@
 use rustix::process::geteuid;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-/// Capabilities by which a process opens, reads or gives away files of other users.
+/// Capabilities to open, read or transfer files of other users.
 const OF_FILES: CapabilitySet = CapabilitySet::DAC_OVERRIDE
     .union(CapabilitySet::DAC_READ_SEARCH)
     .union(CapabilitySet::FOWNER)

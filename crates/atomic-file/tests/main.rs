@@ -355,7 +355,7 @@ fn state_is_read_through_no_link_of_another_user() {
     assert!(refused(&bad).starts_with("it is a symbolic link"), "{}", refused(&bad));
 }
 
-/// As `turnserver --proc-user` is until its sockets are bound.
+/// Rights of `turnserver --proc-user` until its sockets are bound.
 #[test]
 fn a_process_with_the_capabilities_of_root_follows_no_link_of_its_user() {
     let Some(foreign) = Directory::of_other() else { return };

@@ -112,7 +112,7 @@ turn_types::labels! {
         AllocationEnded => "allocation_ended",
         /// A TLS handshake in progress when another process took over.
         Shutdown => "shutdown",
-        /// It was to be one with a peer's connection, and there was no memory for it.
+        /// No memory was left to take it to the worker of its peer's connection.
         Resources => "resources",
     }
 }

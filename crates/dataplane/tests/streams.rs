@@ -416,7 +416,7 @@ fn a_full_table_has_slots_for_a_few_connections_of_this_host() {
         .collect();
     let mut another = StreamUser::connect(world.server);
     assert_eq!(another.socket.read(&mut [0]).unwrap_or(0), 0, "closed");
-    // They have more than any other network, and make room for none.
+    // Their network has the most connections, and they are not evicted.
     let newcomers: Vec<_> = (10..20).map(stranger).collect();
     eventually("refused", || world.count(Series::StreamsRefused(StreamRefusal::Total)) == 12);
     for (own, number) in own.iter_mut().zip(50..) {

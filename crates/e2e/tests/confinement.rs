@@ -96,7 +96,7 @@ fn the_kernel_path_keeps_its_capabilities_and_no_other() {
     assert_eq!(names, ["CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"]);
 }
 
-/// As in a container of root with a volume of the host's user. The server can give no file away.
+/// Container of root with a volume of the host's user. The server cannot change owners of files.
 #[test]
 fn a_server_of_root_serves_from_a_directory_of_another_user() {
     let Some(lab) = require(Lab::new()) else { return };

@@ -78,8 +78,8 @@ pub const PEERS_PER_REQUEST_MAX: usize = 128;
 /// have two buffers. A browser's worth of a proxy.
 pub const CONNECTIONS_PER_ALLOCATION_MAX: usize = 64;
 
-/// Connections with peers in one worker, at most: with their clients' ends they are twice as many
-/// descriptors. The driver has a lower limit if it serves fewer connections of clients.
+/// Connections with peers in one worker, at most: with their clients' ends they need twice this
+/// number of descriptors. The driver has a lower limit if it serves fewer connections of clients.
 pub const CONNECTIONS_MAX: u32 = 8192;
 
 /// Connect requests that wait for their peers in one worker. A peer that does not answer keeps one

@@ -327,7 +327,7 @@ impl Asking {
                 self.outage.answered();
                 true
             }
-            // An outage makes no client unknown.
+            // Clients remain known in an outage.
             Ok(Err(_)) => false,
             Err(_) => {
                 if self.outage.has_answered_within(self.answer_within) {

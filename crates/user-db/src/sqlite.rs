@@ -364,7 +364,7 @@ fn prepare_file(path: &Path) -> Result<FileId, StoreError> {
 /// locks of all handles of this process (POSIX.1 fcntl).
 fn create_missing(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path).is_ok() {
-        // A confined server of root may give no file away, not even a temporary one.
+        // A confined server of root cannot change the owner of any file, even a temporary one.
         return Ok(());
     }
     let access = Access { owner: Owner::Directory, ..Access::PRIVATE };

@@ -431,7 +431,7 @@ fn root_follows_no_link_in_a_directory_that_all_write_to() {
     SqliteStore::open(&dir.database()).unwrap();
 }
 
-/// SQLite opens a journal by itself, and would wait for a writer of the pipe.
+/// SQLite opens a journal automatically, and would wait for a writer of the pipe.
 #[test]
 fn a_named_pipe_is_refused_and_nothing_waits_for_it() {
     let dir = TempDir::new();

@@ -100,7 +100,7 @@ impl Access {
         }
     }
 
-    /// Queries that are answered now.
+    /// Running and waiting queries.
     pub(crate) const fn queries(&self) -> &Queries {
         &self.queries
     }

@@ -1,5 +1,5 @@
 //! Queries of one holder of a token: a few at a time, in their order. The interface has one thread,
-//! and others would wait behind all of them.
+//! which the queries of one holder could fill.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,13 +8,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::limits::QUERIES_OF_HOLDER_MAX;
 
-/// Queries that are answered now, and those that wait, by the names of their holders.
+/// Running and waiting queries, by the names of their holders.
 #[derive(Debug, Default)]
 pub(crate) struct Queries(Mutex<HashMap<String, Arc<Semaphore>>>);
 
 impl Queries {
-    /// Waits until a further query of this holder may be answered. `None` never comes: no semaphore
-    /// is closed.
+    /// Waits until a further query of this holder may run. Never returns `None`: no semaphore is
+    /// closed.
     pub(crate) async fn next(&self, holder: &str) -> Option<OwnedSemaphorePermit> {
         self.of(holder).acquire_owned().await.ok()
     }
@@ -25,7 +25,7 @@ impl Queries {
         if let Some(own) = all.get(holder) {
             return Arc::clone(own);
         }
-        // Permits and waiting queries have a reference of their own.
+        // Each permit and each waiting query has a reference.
         all.retain(|_, of_holder| Arc::strong_count(of_holder) > 1);
         let own = Arc::new(Semaphore::new(QUERIES_OF_HOLDER_MAX));
         all.insert(holder.to_owned(), Arc::clone(&own));

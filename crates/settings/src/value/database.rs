@@ -155,7 +155,7 @@ impl Written for Database {
             None if text.contains("password=") => {
                 Err("words as in coturn's options are not taken: write a URL".to_owned())
             }
-            // What is mistyped may have a password: it is not shown.
+            // A mistyped URL may have a password: it is not shown.
             None => match mistyped_scheme(text) {
                 Some(scheme) => Err(format!(
                     "it begins as a URL, which has {scheme}://; the path of a file may begin with ./"

@@ -28,5 +28,6 @@ mod rfc8656_s18_attributes;
 mod rfc8656_s21_security;
 mod session_history;
 mod takeover;
+mod takeover_copies;
 mod takeover_questions;
 mod waits;

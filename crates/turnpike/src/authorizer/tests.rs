@@ -118,6 +118,17 @@ impl Scene {
         Self { authorizer, inbox, asked: 0, answers: HashMap::new() }
     }
 
+    /// A scene in which the service has denied these accounts, and no answer is recent.
+    async fn with_known(service: &Arc<Service>, accounts: &[&str]) -> Self {
+        let mut scene = Self::new(service).await;
+        for account in accounts {
+            let question = scene.ask(account, 250);
+            assert_eq!(scene.answer(question).await, Authorization::Denied);
+        }
+        tokio::time::sleep(ANSWER_WITHIN).await;
+        scene
+    }
+
     fn ask(&mut self, account: &str, network: u8) -> u64 {
         self.asked += 1;
         let applicant = Applicant {
@@ -153,11 +164,7 @@ impl Scene {
 /// The service hangs for most clients, and denies another one, whose question waits too long.
 #[tokio::test]
 async fn a_service_that_hangs_for_those_who_ask_is_no_outage() {
-    let mut scene = Scene::new(&Arc::default()).await;
-    let question = scene.ask("known", 250);
-    assert_eq!(scene.answer(question).await, Authorization::Denied);
-    // No answer is recent.
-    tokio::time::sleep(ANSWER_WITHIN).await;
+    let mut scene = Scene::with_known(&Arc::default(), &["known"]).await;
     let began = std::time::Instant::now();
     let mut number: u8 = 0;
     while began.elapsed() < ANSWER_WITHIN * 4 {
@@ -200,12 +207,7 @@ async fn a_service_that_hangs_for_all_is_an_outage() {
 #[tokio::test]
 async fn one_of_the_known_clients_shows_that_there_is_no_outage() {
     let service = Arc::new(Service::default());
-    let mut scene = Scene::new(&service).await;
-    for account in ["turning", "alice", "bob"] {
-        let question = scene.ask(account, 250);
-        assert_eq!(scene.answer(question).await, Authorization::Denied);
-    }
-    tokio::time::sleep(ANSWER_WITHIN).await;
+    let mut scene = Scene::with_known(&service, &["turning", "alice", "bob"]).await;
     service.has_turned.store(true, Ordering::Relaxed);
     for round in 0..3 {
         let question = scene.ask("hanging", round);
@@ -217,12 +219,7 @@ async fn one_of_the_known_clients_shows_that_there_is_no_outage() {
 #[tokio::test]
 async fn a_response_without_a_decision_about_a_known_client_is_no_silence() {
     let service = Arc::new(Service::default());
-    let mut scene = Scene::new(&service).await;
-    for account in ["gone one", "gone two"] {
-        let question = scene.ask(account, 250);
-        assert_eq!(scene.answer(question).await, Authorization::Denied);
-    }
-    tokio::time::sleep(ANSWER_WITHIN).await;
+    let mut scene = Scene::with_known(&service, &["gone one", "gone two"]).await;
     service.has_turned.store(true, Ordering::Relaxed);
     let question = scene.ask("hanging", 1);
     assert_eq!(scene.answer(question).await, Authorization::Overloaded);
@@ -232,12 +229,7 @@ async fn a_response_without_a_decision_about_a_known_client_is_no_silence() {
 #[tokio::test]
 async fn a_moment_of_failure_makes_no_client_unknown() {
     let service = Arc::new(Service::default());
-    let mut scene = Scene::new(&service).await;
-    for account in ["alice", "bob"] {
-        let question = scene.ask(account, 250);
-        assert_eq!(scene.answer(question).await, Authorization::Denied);
-    }
-    tokio::time::sleep(ANSWER_WITHIN).await;
+    let mut scene = Scene::with_known(&service, &["alice", "bob"]).await;
     service.fails.store(true, Ordering::Relaxed);
     for round in 0..3 {
         let question = scene.ask("hanging", round);
@@ -251,10 +243,7 @@ async fn a_moment_of_failure_makes_no_client_unknown() {
 /// The service fails immediately for some accounts, and other clients are idle.
 #[tokio::test]
 async fn a_service_that_fails_for_those_who_ask_is_no_outage() {
-    let mut scene = Scene::new(&Arc::default()).await;
-    let question = scene.ask("known", 250);
-    assert_eq!(scene.answer(question).await, Authorization::Denied);
-    tokio::time::sleep(ANSWER_WITHIN).await;
+    let mut scene = Scene::with_known(&Arc::default(), &["known"]).await;
     for round in 0..3 {
         let question = scene.ask("failing", round);
         assert_eq!(scene.answer(question).await, Authorization::Unusable);

@@ -41,7 +41,7 @@ impl KeysFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// The file cannot be read, or has no keys that count.
+    /// The file cannot be read, or has no usable keys.
     pub(super) fn open(path: PathBuf) -> Result<Self> {
         let file = Self { path, known: RwLock::default() };
         let read = read(&file.path, None).map_err(|why| {

@@ -21,7 +21,7 @@ pub(super) struct UserDatabase {
     pub(super) accounts: Option<Arc<DatabaseAccounts>>,
     /// `None`: the database cannot be opened, and nobody needs it.
     pub(super) editor: Option<Box<dyn UserEditor>>,
-    /// Whether a shared database has users is not known yet.
+    /// A shared database, which may have no users, has not been read.
     is_unread: bool,
 }
 
