@@ -58,9 +58,9 @@ pub mod limits {
     /// worker.
     pub const SESSIONS_WITH_PEERS_MAX: usize = 200;
 
-    /// Concurrent queries of one holder of a token; further queries wait. A page sends a few, and a
-    /// slow query does not delay all of them.
-    pub const QUERIES_OF_HOLDER_MAX: usize = 2;
+    /// Concurrent queries of one realm, or of one holder of a token for all; further queries wait.
+    /// A page sends a few, and a slow query does not delay all of them.
+    pub const QUERIES_TOGETHER_MAX: usize = 2;
 
     /// Sessions that one query compares before it yields to other requests: a fraction of a
     /// millisecond.

@@ -153,6 +153,7 @@ fn deny(database: &DatabaseServer, kind: DatabaseKind, ip: &str, is_denied: bool
 /// Secrets, realms and their limits of `turnadmin`, and rules for peers, count in a server that
 /// runs.
 fn rules_are_live(kind: DatabaseKind) {
+    let denied = "peer_forbidden";
     let Some(lab) = require(Lab::new()) else { return };
     let Some(database) = database_in(&lab, kind) else { return };
     let mut config = Config::for_lab(&lab);
@@ -163,7 +164,7 @@ fn rules_are_live(kind: DatabaseKind) {
         "[users]\ndatabase = \"{}\"\ndatabase_tables = [\"realms\", \"peers\", \"secrets\"]\n",
         database.url()
     );
-    let server = Server::start(&lab, &config);
+    let mut server = Server::start(&lab, &config);
 
     let password = stun_wire::time_limited_password(SECRET.as_bytes(), MALLORY).leak();
     let by_secret = || calls(&lab, MALLORY, password);
@@ -192,10 +193,11 @@ fn rules_are_live(kind: DatabaseKind) {
     eventually("it is gone", || calls_with(&lab, &tenant));
 
     deny(&database, kind, &relay, true);
-    eventually("a peer is denied", || is_refused(&server, "peer_forbidden", by_secret));
+    eventually("a peer is denied", || is_refused(&server, denied, by_secret));
     database.pause();
-    let is_denied = is_refused(&server, "peer_forbidden", by_secret);
-    assert!(is_denied, "the last known rules stay in force");
+    assert!(is_refused(&server, denied, by_secret), "the last known rules stay in force");
+    server.upgrade_times(1);
+    eventually("also in the next process", || is_refused(&server, denied, by_secret));
     database.resume();
     deny(&database, kind, &relay, false);
     eventually("the peer is allowed again", by_secret);

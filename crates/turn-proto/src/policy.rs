@@ -234,6 +234,10 @@ pub struct Quotas {
     pub allocations_per_customer: u32,
     /// Live allocations of all users; 0 is bounded by ports alone.
     pub allocations_total: u32,
+    /// Live allocations of clients over TCP and TLS; [`u32::MAX`] is unlimited.
+    pub stream_allocations: u32,
+    /// Live allocations of clients over DTLS; [`u32::MAX`] is unlimited.
+    pub dtls_allocations: u32,
     /// Connections with peers in one worker (RFC 6062),
     /// at most [`limits::CONNECTIONS_MAX`](crate::limits::CONNECTIONS_MAX).
     pub peer_connections: u32,
@@ -303,6 +307,8 @@ impl Default for Quotas {
             allocations_per_user: 1000,
             allocations_per_customer: 2000,
             allocations_total: 0,
+            stream_allocations: u32::MAX,
+            dtls_allocations: u32::MAX,
             peer_connections: CONNECTIONS_MAX,
             permissions: 128,
             channels: 128,

@@ -403,6 +403,11 @@ impl Server {
             || self.state.moves().awaits(five_tuple)
     }
 
+    /// Returns true if this 5-tuple is the path of an allocation, by which its data goes.
+    pub fn carries(&mut self, five_tuple: &FiveTuple) -> bool {
+        self.state.allocations.carries(five_tuple)
+    }
+
     /// A client's connection has ended: its allocation ends, unless the client may move and come
     /// back by another 5-tuple, and its pending requests are forgotten. To be called, too, before
     /// the first message of a new connection of the same 5-tuple.

@@ -161,3 +161,34 @@ fn one_user_leaves_relay_ports_to_others() {
     assert_eq!(world.refusals().last(), Some(&Refusal::PortsShare));
     assert!(allocates_elsewhere(&mut world, 0));
 }
+
+/// A connection with an allocation stays, however full the table of connections is.
+#[test]
+fn one_user_leaves_connections_that_may_have_an_allocation_to_others() {
+    let limited = Quotas { stream_allocations: 200, dtls_allocations: 300, ..Quotas::default() };
+    let mut world = World::with(Policy { quotas: limited, ..with_secret(4000) });
+    let alice = |number: u32, transport| {
+        let [_, _, high, low] = number.to_be_bytes();
+        Client::at(&format!("198.51.{high}.{low}:1024")).over(transport)
+    };
+    for (transport, most) in [(Transport::Tls, 200), (Transport::Dtls, 300)] {
+        let mut allocates = |number: &u32| {
+            alice(*number, transport).try_allocate(&mut world, |_| ()).code().is_none()
+        };
+        let granted = (0..most).take_while(&mut allocates).count();
+        assert!((most * 7 / 8..most).contains(&(granted as u32)), "{granted}");
+        assert_eq!(world.share_holder(), Some(ShareHolder::Account("alice".into())));
+        alice(most, transport).try_allocate(&mut world, |_| ()).refused(508);
+        assert_eq!(world.refusals().last(), Some(&Refusal::ConnectionShare));
+        let mut other = client("203.0.113.1", most).over(transport);
+        assert_eq!(other.try_allocate(&mut world, |_| ()).code(), None);
+    }
+    assert_eq!(alice(999, Transport::Udp).try_allocate(&mut world, |_| ()).code(), None);
+    let mut leaving = alice(0, Transport::Tls);
+    for number in 0..20 {
+        leaving = alice(number, Transport::Tls);
+        leaving.log_in(&mut world);
+        leaving.refresh(&mut world, Some(0)).success();
+    }
+    assert_eq!(leaving.try_allocate(&mut world, |_| ()).code(), None);
+}

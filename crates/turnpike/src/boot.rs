@@ -321,8 +321,13 @@ pub(crate) fn rules(
     let new_peers_per_second = share(policy.quotas.new_peers_per_second, workers);
     let (limits, _) = table_limits(settings, &policy, workers)?;
     policy.relay.iter().for_each(|relay| relay.ports.limit(limits.ports));
-    let quotas =
-        Quotas { new_peers_per_second, peer_connections: limits.peer_connections, ..policy.quotas };
+    let quotas = Quotas {
+        new_peers_per_second,
+        peer_connections: limits.peer_connections,
+        stream_allocations: limits.stream_allocations,
+        dtls_allocations: limits.dtls_allocations,
+        ..policy.quotas
+    };
     let realms =
         policy.realms.map(|realm| realm.quotas.new_peers_per_second = new_peers_per_second);
     let prefixes = match previous {

@@ -43,7 +43,7 @@ pub(crate) use changes::{Change, Changes};
 pub(crate) use export::{HandoverReport, Handovers, ListenerCopies, ServerExport, WorkersExport};
 pub(crate) use import::Predecessor;
 pub(crate) use keeper::keep;
-pub(crate) use keeper_link::KeeperLink;
+pub(crate) use keeper_link::{CopiedBeside, KeeperLink};
 pub(crate) use messages::{ListenerKind, Orders};
 pub(crate) use parked::{Parked, close as close_parked};
 pub(crate) use retiring::Retiring;

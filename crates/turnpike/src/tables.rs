@@ -1,6 +1,7 @@
 //! Rules that are in the tables of a database beside its users: read on a thread of their own, put
 //! in force as a reload does.
 
+mod last_rows;
 pub(crate) mod rules;
 
 use std::collections::BTreeSet;
@@ -9,8 +10,12 @@ use std::time::{Duration, SystemTime};
 
 use settings::{DatabaseRules, DatabaseTable, Settings};
 use tokio::time::Instant;
+use turn_types::Secret;
 use user_db::{Reading, Row, StoreError, Table, TableWatch, TableWatchOptions};
 
+pub(crate) use self::last_rows::{LastRead, LastRows};
+
+use self::last_rows::identity;
 use self::rules::Found;
 
 /// Interval of warnings while the tables cannot be read.
@@ -50,11 +55,36 @@ pub(crate) struct Tables {
     /// Warnings that were logged, of the rows that are there.
     told: BTreeSet<String>,
     failing: Option<Failing>,
+    /// Names the tables and their database.
+    identity: Secret<[u8; 32]>,
+    last_read: LastRead,
 }
 
 impl Tables {
-    /// Rules until the tables have been read once.
-    pub(crate) fn before(settings: &Settings) -> DatabaseRules {
+    /// The tables of a configuration, which are not read yet.
+    pub(crate) fn of(settings: &Settings) -> Self {
+        let tables = tables_of(settings);
+        if tables.is_empty() {
+            return Self::default();
+        }
+        let identity = identity(settings.user_database().coturn_url().expose(), &tables);
+        let has_peers = settings.database_tables().contains(&DatabaseTable::Peers);
+        Self { has_peers, identity, ..Self::default() }
+    }
+
+    /// Takes the rows that the process before has read last, unless they are of other tables. They
+    /// count until the first reading.
+    pub(crate) fn go_on_from(&mut self, before: &LastRows) {
+        if let Some(rows) = before.of(self.identity) {
+            self.put(Arc::new(rows));
+        }
+    }
+
+    /// Rules until the first reading, of a configuration: those of the process before, or none.
+    pub(crate) fn first_rules(&mut self, settings: &Settings) -> DatabaseRules {
+        if let Some(known) = self.waiting.take() {
+            return known;
+        }
         let tables = settings.database_tables();
         let is_unread = tables.contains(&DatabaseTable::Peers);
         let is_incomplete = tables.iter().any(|table| *table != DatabaseTable::Peers);
@@ -82,15 +112,19 @@ impl Tables {
     ///
     /// # Errors
     /// The system has no thread left.
-    pub(crate) fn watch(settings: &Settings) -> Result<Self, StoreError> {
+    pub(crate) fn watch(&mut self, settings: &Settings) -> Result<(), StoreError> {
         let tables = tables_of(settings);
-        if tables.is_empty() {
-            return Ok(Self::default());
+        if !tables.is_empty() {
+            let url = settings.user_database().coturn_url();
+            let watch = TableWatch::start(url.expose(), tables, TableWatchOptions::default())?;
+            self.watch = Some(watch);
         }
-        let url = settings.user_database().coturn_url();
-        let watch = TableWatch::start(url.expose(), tables, TableWatchOptions::default())?;
-        let has_peers = settings.database_tables().contains(&DatabaseTable::Peers);
-        Ok(Self { watch: Some(watch), has_peers, ..Self::default() })
+        Ok(())
+    }
+
+    /// The cell with the rows for the process that follows.
+    pub(crate) fn last_read(&self) -> LastRead {
+        self.last_read.clone()
     }
 
     /// The next reading that differs; never, where there are no tables. May be dropped and called
@@ -116,10 +150,15 @@ impl Tables {
         if let Some(rows) = reading.rows
             && self.rows.as_ref().is_none_or(|known| !Arc::ptr_eq(known, &rows))
         {
-            self.rows = Some(rows);
-            self.judge(SystemTime::now());
+            self.put(rows);
         }
         self.look();
+    }
+
+    fn put(&mut self, rows: Arc<Vec<(Table, Row)>>) {
+        self.last_read.set(LastRows::new(self.identity, &rows));
+        self.rows = Some(rows);
+        self.judge(SystemTime::now());
     }
 
     /// Warns about a failure that goes on, and follows the clock.
@@ -195,13 +234,49 @@ mod tests {
                 "users = {{ database = 'redis://127.0.0.1/0', database_tables = {tables} }}"
             );
             let settings = settings::parse(Path::new("t.toml"), &text, &Environment::empty());
-            let rules = Tables::before(&settings.unwrap());
+            let settings = settings.unwrap();
+            let rules = Tables::of(&settings).first_rules(&settings);
             (rules.is_unread, rules.is_incomplete)
         };
         assert_eq!(before("[]"), (false, false));
         assert_eq!(before("['peers']"), (true, false));
         for table in ["realms", "secrets", "tokens"] {
             assert_eq!(before(&format!("['{table}']")), (false, true), "{table}");
+        }
+    }
+
+    /// A process that starts in an outage knows the rules of the process before.
+    #[test]
+    fn rows_of_the_process_before_count_until_the_first_reading() {
+        let tables = |url: &str, tables: &[Table]| Tables {
+            identity: identity(url, tables),
+            ..Tables::default()
+        };
+        let url = "redis://127.0.0.1/0";
+        let secret = |value: &str| (Table::Secrets, vec!["a".to_owned(), value.to_owned()]);
+        let reading = |value| Reading {
+            rows: Some(Arc::new(vec![secret(value)])),
+            failure: None,
+            readings: 1,
+        };
+        let mut before = tables(url, &[Table::Secrets]);
+        before.take(reading("0123456789abcdef"));
+        let rows = before.last_read().get().unwrap();
+        let rows: LastRows = state_format::Bytes::of(&rows).parse().unwrap();
+
+        let mut next = tables(url, &[Table::Secrets]);
+        next.go_on_from(&rows);
+        assert_eq!(next.waiting(), before.waiting());
+        assert!(next.last_read().get().is_some(), "and the process behind it as well");
+        next.take(reading("another secret 16"));
+        assert_ne!(next.waiting(), before.waiting());
+        for mut other in [
+            tables("redis://127.0.0.1/1", &[Table::Secrets]),
+            tables(url, &[Table::Secrets, Table::DeniedPeers]),
+            tables(url, &[]),
+        ] {
+            other.go_on_from(&rows);
+            assert!(other.waiting().is_none(), "missing rows are not taken for empty tables");
         }
     }
 

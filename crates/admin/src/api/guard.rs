@@ -12,6 +12,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::api::access::{Access, SignedRefusal, Unknown};
+use crate::api::queries::Querier;
 use crate::api::{cross_origin, origin};
 use crate::holder::Holder;
 use crate::limits::REQUEST_BYTES_MAX;
@@ -72,11 +73,12 @@ async fn serve(
     };
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let by = caller.name.clone();
+    let querier = Querier::of(&caller);
     request.extensions_mut().insert(caller);
     let is_query = method == Method::GET || method == Method::HEAD;
     let turn = match gate {
         // Credentials cost little, and applications ask for many.
-        Some(access) if is_query && path != table::TURN => access.queries().next(&by).await,
+        Some(access) if is_query && path != table::TURN => access.queries().next(querier).await,
         Some(_) | None => None,
     };
     let response = next.run(request).await;

@@ -153,6 +153,11 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
              server. Where an address or a user name is many customers', set `quotas.allocations_per_address` or \
              `allocations_per_user` to 0."
         }
+        Refusal::ConnectionShare => {
+            "Seven eighths of `tcp.connections` and of `dtls.sessions` may have an allocation, less with `tcp.relaying`, and \
+             of the last eighth of these each network, account and realm has a share: raise the setting of the client's \
+             transport, or lower `quotas.allocations_per_user`."
+        }
         Refusal::TotalQuota => "Raise `quotas.allocations_total`, or add a server.",
         Refusal::PermissionLimit => "Raise `quotas.permissions` for clients with so many peers.",
         Refusal::NewPeerLimit => {

@@ -243,7 +243,7 @@ impl Dtls {
     fn rival<N: Net>(&mut self, cx: &mut Context<N>, client: IpAddr) -> Option<SocketId> {
         let now = cx.now.instant;
         let others = self.sessions.sample();
-        let unused = others.filter(|session| !cx.server.serves(&session.path.five_tuple));
+        let unused = others.filter(|session| !cx.server.carries(&session.path.five_tuple));
         let candidates = unused.map(|session| Candidate {
             id: session.path.socket,
             permit: &session.permit,

@@ -107,7 +107,7 @@ impl<N: Net> Streams<N> {
             };
             let Some(stream) = self.table.get_mut(id) else { continue };
             // It may have sent something since it was gathered.
-            if stream.is_evictable(cx.now.instant) && !cx.server.serves(&stream.path.five_tuple) {
+            if stream.is_evictable(cx.now.instant) && !cx.server.carries(&stream.path.five_tuple) {
                 self.close(cx, id, StreamEnd::CrowdedOut);
             }
         }
@@ -117,7 +117,7 @@ impl<N: Net> Streams<N> {
     fn rival(&mut self, cx: &mut Context<N>, client: Option<IpAddr>) -> Option<SocketId> {
         let now = cx.now.instant;
         let others = self.table.sample().filter(|stream| stream.is_unused());
-        let unused = others.filter(|stream| !cx.server.serves(&stream.path.five_tuple));
+        let unused = others.filter(|stream| !cx.server.carries(&stream.path.five_tuple));
         let candidates = unused.map(|stream| stream.candidate(now));
         self.settings.admission.rival(client, candidates)
     }
@@ -149,7 +149,7 @@ impl<N: Net> Streams<N> {
                 ended.push((id, end));
             } else if self.evictable.are_wanted
                 && stream.is_evictable(now)
-                && !cx.server.serves(&five_tuple)
+                && !cx.server.carries(&five_tuple)
             {
                 idle.push((stream.last_message, id, Prefix::customer(five_tuple.client.0.ip())));
             }

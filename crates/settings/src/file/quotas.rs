@@ -100,6 +100,8 @@ impl From<&Quotas> for turn_proto::Quotas {
             allocations_per_user: quotas.allocations_per_user.get(),
             allocations_per_customer: quotas.allocations_per_address.get(),
             allocations_total: quotas.allocations_total.get(),
+            stream_allocations: u32::MAX,
+            dtls_allocations: u32::MAX,
             peer_connections: turn_proto::limits::CONNECTIONS_MAX,
             permissions: quotas.permissions.get(),
             channels: quotas.channels.get(),

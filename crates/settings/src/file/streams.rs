@@ -11,7 +11,9 @@ section! {
         restart enabled: bool = true;
         /// Connections at a time; 0 is any number for which there are files. More are closed at
         /// once. Each is an open file, and two during an upgrade: a process that may open too few
-        /// takes fewer, and says how many at its start.
+        /// takes fewer, and says how many at its start. Seven eighths of them may have an
+        /// allocation, or five eighths with `relaying`; more allocations are refused with 508. The
+        /// others make room for newcomers.
         restart connections: Count<0, 1_000_000> = Count::new(20_000);
         /// Connections of one address, or one /64 of IPv6, at a time; 0 is no limit. A whole
         /// company may share one address.
@@ -19,8 +21,8 @@ section! {
         /// Relays TCP connections as well as datagrams for clients over TCP and TLS (RFC 6062): to
         /// peers that `peers` allows, and from peers that the client has permitted, by ports of
         /// `relay.ports`. Calls do not need it. Each connection is two open files, and all of them
-        /// take up to half of `connections`. Connections that are open when it is switched off stay
-        /// open.
+        /// take up to a quarter of `connections`. Connections that are open when it is switched off
+        /// stay open.
         live relaying: bool = false;
         /// Load balancers that send the client's address by the PROXY protocol, version 1 or 2:
         /// every connection from these networks has to begin with it, before TLS as well, and no

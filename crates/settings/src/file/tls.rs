@@ -58,6 +58,7 @@ section! {
         /// certificates, which only TLS requests.
         restart enabled: bool = true;
         /// DTLS sessions at a time; 0 is no limit. More are not answered. Each takes about 45 KB.
+        /// Seven eighths of them may have an allocation; more allocations are refused with 508.
         restart sessions: Count<0, 1_000_000> = Count::new(10_000); // 450 MB
         /// DTLS sessions of one address, or one /64 of IPv6, at a time; 0 is no limit. A whole
         /// company may share one address.

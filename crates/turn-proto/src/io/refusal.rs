@@ -98,6 +98,9 @@ turn_types::labels! {
         /// Little of the server's or realm's quota is left, and the network, account or
         /// realm of the client has its share.
         QuotaShare => "quota_share",
+        /// Few connections or DTLS sessions are left that may have an allocation, and the network,
+        /// account or realm of the client has its share.
+        ConnectionShare => "connection_share",
         /// The allocation has as many permissions as allowed.
         PermissionLimit => "permission_limit",
         /// The customer, or the account, began to send to too many peers in a short time.
@@ -177,6 +180,7 @@ impl Refusal {
             | Self::PortsExhausted
             | Self::PortsShare
             | Self::QuotaShare
+            | Self::ConnectionShare
             | Self::SystemExhausted
             | Self::PermissionLimit
             | Self::NewPeerLimit

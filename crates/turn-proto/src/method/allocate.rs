@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use stun_wire::{AttributeType, MessageBuilder, reason_phrase};
-use turn_types::{Instant, Prefix, RelayProtocol};
+use turn_types::{FiveTuple, Instant, Prefix, RelayProtocol};
 
 use crate::credentials::Grant;
 use crate::io::{
@@ -71,8 +71,7 @@ impl Allocate<'_> {
         self.pending
             .check(Wait::Other, &grant.claimant(client))
             .map_err(|_| Refusal::SystemExhausted)?;
-        let customer = Prefix::customer(client.ip());
-        let quota = take_quota(self.registry, policy, rules, grant, customer)?;
+        let quota = take_quota(self.registry, (policy, rules), grant, &path.five_tuple)?;
         // Connections with peers end in the client's own connection, which cannot move.
         let may_move = policy.mobility && wanted.kept.protocol == RelayProtocol::Udp;
         if wanted.mobile && !(may_move && responder.has_integrity()) {
@@ -122,12 +121,13 @@ impl Allocate<'_> {
 /// Takes a place for an allocation in the quotas of its account, customer, realm and server.
 pub(super) fn take_quota(
     registry: &RegistryHandle,
-    policy: &Policy,
-    rules: RealmRules<'_>,
+    (policy, rules): (&Policy, RealmRules<'_>),
     grant: &Grant,
-    customer: Prefix,
+    five_tuple: &FiveTuple,
 ) -> Result<QuotaLease, Refusal> {
-    registry.take_quota(account_of(grant), customer, allocation_quota(policy, rules, grant))
+    let quota = allocation_quota(policy, rules, grant);
+    let customer = Prefix::customer(five_tuple.client.ip());
+    registry.take_quota(account_of(grant), customer, five_tuple.transport, quota)
 }
 
 /// Returns whose share a refusal is about, for the operator.
@@ -138,7 +138,9 @@ pub(crate) fn share_holder(
     customer: Prefix,
     reason: Refusal,
 ) -> Option<ShareHolder> {
-    if !matches!(reason, Refusal::PortsShare | Refusal::QuotaShare) {
+    let is_share =
+        matches!(reason, Refusal::PortsShare | Refusal::QuotaShare | Refusal::ConnectionShare);
+    if !is_share {
         return None;
     }
     registry.share_holder(account_of(grant), customer, &allocation_quota(policy, rules, grant))

@@ -157,10 +157,10 @@ impl Allocate<'_> {
         grant.limit(limits);
         let lifetime = grant.at_most(lifetime, now.unix);
         let rules = policy.of(&grant.realm);
-        let customer = quota.customer();
         // It must not count beside itself.
         drop(quota);
-        let quota = take_quota(self.registry, policy, rules, &grant, customer)?;
+        let five_tuple = &allocation.responder.path.five_tuple;
+        let quota = take_quota(self.registry, (policy, rules), &grant, five_tuple)?;
         Ok(PendingAllocation { grant, quota, lifetime, ..allocation })
     }
 }

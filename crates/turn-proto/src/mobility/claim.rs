@@ -33,6 +33,10 @@ pub(super) fn claim(
     if !valid {
         return Err(Refusal::BadTicket);
     }
+    // A client may always end its allocation.
+    if request.lifetime != Some(0) {
+        allocations.get_mut(slot).quota.take_transport(five_tuple.transport)?;
+    }
     let lifetime = allocations.refresh(policy, now, slot, grant, *request, outbox)?;
     let lifetime = whole_seconds(lifetime);
     // A Refresh may have been its end, or that of one relayed address.

@@ -184,8 +184,9 @@ impl Moves<'_> {
             }
         }
         ports.iter().flatten().for_each(|lease| lease.mark_open(snapshot.protocol()));
+        let transport = snapshot.client().transport;
         let account = Account { realm: snapshot.realm().clone(), name: snapshot.account() };
-        let quota = self.registry.keep_quota(account, customer, rate);
+        let quota = self.registry.keep_quota(account, customer, transport, rate);
         let locate = || self.registry.locate(snapshot.id, self.ids.worker());
         let location = snapshot.is_mobile().then(locate);
         Ok(Allocation::from_snapshot(*snapshot, Leases { ports, quota, location }))

@@ -73,7 +73,7 @@ impl State {
     /// Sets the sizes of bounded tables, and if there are several realms, which compete for them.
     pub(super) fn set_limits(&mut self, policy: &Policy) {
         let compete = !policy.realms.is_empty();
-        self.registry.set_realms_compete(compete);
+        self.registry.set_limits(compete, &policy.quotas);
         self.allocations.set_realms_compete(compete);
         self.allocations.set_connections_max(policy.quotas.peer_connections);
         self.pending.set_realms_compete(compete);

@@ -268,6 +268,13 @@ impl Allocations {
         self.changes.add(id);
     }
 
+    /// Returns true if a 5-tuple is the path of an allocation, and not only where its client is
+    /// expected.
+    pub(crate) fn carries(&mut self, five_tuple: &FiveTuple) -> bool {
+        let slot = self.of_client(five_tuple);
+        slot.is_some_and(|slot| self.get(slot).path.five_tuple == *five_tuple)
+    }
+
     /// No longer expects the client of an allocation elsewhere.
     pub(crate) fn forget_next(&mut self, slot: Slot) {
         let next = self.get_mut(slot).mobility.as_mut().and_then(|mobility| mobility.next.take());
@@ -288,6 +295,7 @@ impl Allocations {
         let allocation = self.get_mut(slot);
         let from = core::mem::replace(&mut allocation.path, to).five_tuple;
         allocation.attached = true;
+        allocation.quota.moved_to(to.five_tuple.transport);
         let (id, traffic) = (allocation.id, allocation.traffic);
         self.changes.add(id);
         self.carried.add_for(&from, &traffic);

@@ -5,21 +5,27 @@
 //! when an allocation begins or ends, never for a packet. Quotas and locations are held through
 //! leases, so that an allocation gives them back however it ends.
 
+mod connected;
+mod location;
 mod shares;
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::mem;
 
 use ahash::RandomState;
 use fair_share::{Claimant, Share, Supply, UseLevel};
-use turn_types::{AllocationId, Instant, Prefix, Realm, RelayedAddr, WorkerId};
+use turn_types::{AllocationId, Instant, Prefix, Realm, RelayedAddr, Transport, WorkerId};
 
+use self::connected::{ClientTable, ConnectedShares};
+use self::location::Location;
+pub(crate) use self::location::LocationLease;
 use self::shares::{LimitedLevels, RegistryShares, claimant};
 use crate::io::{Refusal, ShareHolder};
 use crate::limits::RESERVATIONS_PER_ACCOUNT_MAX;
-use crate::policy::PortLease;
+use crate::policy::{PortLease, Quotas};
 
 /// Access to the one [`Registry`] of a server.
 pub trait SharedRegistry: Send + Sync {
@@ -54,15 +60,6 @@ struct Held {
     allocations: u32,
     /// Bytes per second in each direction that they may use at most.
     rate: u64,
-}
-
-/// The worker of a mobile allocation, whose client may move.
-#[derive(Clone, Copy, Debug)]
-struct Location {
-    /// The worker that has it, or had it last.
-    worker: WorkerId,
-    /// It is to end as soon as a worker has it.
-    ends: bool,
 }
 
 /// Key of a quota: a name within a realm.
@@ -160,12 +157,12 @@ impl Registry {
         self.reservations.len()
     }
 
-    fn take(
-        &mut self,
-        account: &Account,
-        customer: Prefix,
+    fn check(
+        &self,
+        (account, customer): (&Account, Prefix),
+        transport: Transport,
         quota: AllocationQuota,
-    ) -> Result<Option<Share>, Refusal> {
+    ) -> Result<(), Refusal> {
         let full = |used: u32, max: u32| max != 0 && used >= max;
         if !account.name.is_empty() && full(self.allocations_of(account), quota.per_account) {
             return Err(Refusal::UserQuota);
@@ -186,21 +183,46 @@ impl Registry {
         {
             return Err(Refusal::BandwidthQuota);
         }
-        if let Some(shares) = &self.shares {
-            let held_in_realm = || self.held_in(&account.realm);
-            shares.check(account, customer, &quota, self.total, held_in_realm)?;
+        let Some(shares) = &self.shares else { return Ok(()) };
+        let held_in_realm = || self.held_in(&account.realm);
+        shares.check(account, customer, &quota, self.total, held_in_realm)?;
+        match ClientTable::of(transport) {
+            Some(table) => {
+                shares.check_table(table, &quota.limited_levels().claimant(account, customer))
+            }
+            None => Ok(()),
         }
-        *self.accounts.entry(account.clone()).or_insert(0) += 1;
-        *self.customers.entry(customer).or_insert(0) += 1;
-        self.realms.entry(account.realm.clone()).or_default().add(quota.rate);
-        self.total.add(quota.rate);
-        let shares = self.shares.as_mut();
-        Ok(shares.map(|shares| shares.allocations.keep(&claimant(account, customer))))
     }
 
-    fn give_back(&mut self, account: &Account, customer: Prefix, rate: u64, share: Option<Share>) {
-        if let (Some(shares), Some(share)) = (&mut self.shares, share) {
-            shares.allocations.release(share);
+    /// Counts an allocation, even beyond all limits.
+    fn keep(
+        &mut self,
+        (account, customer): (&Account, Prefix),
+        transport: Transport,
+        rate: u64,
+    ) -> HeldShares {
+        *self.accounts.entry(account.clone()).or_insert(0) += 1;
+        *self.customers.entry(customer).or_insert(0) += 1;
+        self.realms.entry(account.realm.clone()).or_default().add(rate);
+        self.total.add(rate);
+        let mut held = HeldShares::default();
+        if let Some(shares) = &mut self.shares {
+            let client = claimant(account, customer);
+            held.allocation = Some(shares.allocations.keep(&client));
+            if let Some(table) = ClientTable::of(transport) {
+                shares.connected.keep(table, &client, &mut held.connected);
+            }
+        }
+        held
+    }
+
+    fn give_back(&mut self, account: &Account, customer: Prefix, rate: u64, held: HeldShares) {
+        let HeldShares { allocation, mut connected } = held;
+        if let Some(shares) = &mut self.shares {
+            shares.connected.release(&mut connected, None);
+            if let Some(share) = allocation {
+                shares.allocations.release(share);
+            }
         }
         let was_held = one_less(&mut self.accounts, account);
         debug_assert!(was_held, "a quota was given back twice");
@@ -297,12 +319,15 @@ impl RegistryHandle {
         handle
     }
 
-    /// Sets if realms compete for ports and quotas.
-    pub(crate) fn set_realms_compete(&self, compete: bool) {
+    /// Sets if realms compete for ports and quotas, and the limits of allocations with connections
+    /// or DTLS sessions.
+    pub(crate) fn set_limits(&self, compete: bool, quotas: &Quotas) {
         self.with(|registry| {
             if let Some(shares) = &mut registry.shares {
                 shares.reservations.set_realms_compete(compete);
                 shares.allocations.set_realms_compete(compete);
+                shares.connected.set_realms_compete(compete);
+                shares.connected.set_limits(quotas);
             }
         });
     }
@@ -317,22 +342,28 @@ impl RegistryHandle {
         result.expect("a shared registry runs the function")
     }
 
-    /// Takes a place for one allocation.
+    /// Takes a place for one allocation of a client over `transport`.
     ///
     /// # Errors
     /// [`Refusal::UserQuota`], [`Refusal::AddressQuota`], [`Refusal::RealmQuota`],
     /// [`Refusal::TotalQuota`] or [`Refusal::BandwidthQuota`] when the quota is used up,
-    /// [`Refusal::QuotaShare`] when little is left and the client has its share; nothing is taken
-    /// then.
+    /// [`Refusal::QuotaShare`] when little is left and the client has its share,
+    /// [`Refusal::ConnectionShare`] when little is left of the table of its connection; nothing is
+    /// taken then.
     pub(crate) fn take_quota(
         &self,
         account: Account,
         customer: Prefix,
+        transport: Transport,
         quota: AllocationQuota,
     ) -> Result<QuotaLease, Refusal> {
-        let share = self.with(|registry| registry.take(&account, customer, quota))?;
+        let client = (&account, customer);
+        let held = self.with(|registry| {
+            registry.check(client, transport, quota)?;
+            Ok(registry.keep(client, transport, quota.rate))
+        })?;
         let (rate, limited) = (quota.rate, quota.limited_levels());
-        Ok(QuotaLease { registry: self.clone(), account, customer, rate, share, limited })
+        Ok(QuotaLease { registry: self.clone(), account, customer, rate, held, limited })
     }
 
     /// Returns the network, account or realm with the largest part of a client's use.
@@ -353,12 +384,16 @@ impl RegistryHandle {
 
     /// Takes the place of an allocation that had it in another process, whatever the quotas are
     /// now.
-    pub(crate) fn keep_quota(&self, account: Account, customer: Prefix, rate: u64) -> QuotaLease {
-        let unlimited = AllocationQuota { rate, ..AllocationQuota::default() };
-        let kept = self.with(|registry| registry.take(&account, customer, unlimited));
-        debug_assert!(kept.is_ok(), "nothing is limited");
-        let (share, limited) = (kept.ok().flatten(), unlimited.limited_levels());
-        QuotaLease { registry: self.clone(), account, customer, rate, share, limited }
+    pub(crate) fn keep_quota(
+        &self,
+        account: Account,
+        customer: Prefix,
+        transport: Transport,
+        rate: u64,
+    ) -> QuotaLease {
+        let held = self.with(|registry| registry.keep((&account, customer), transport, rate));
+        let limited = AllocationQuota::default().limited_levels();
+        QuotaLease { registry: self.clone(), account, customer, rate, held, limited }
     }
 
     /// Keeps a port until it is redeemed by its token or expires. Expired reservations are swept
@@ -414,9 +449,7 @@ impl RegistryHandle {
 
     /// Registers the worker of a mobile allocation.
     pub(crate) fn locate(&self, allocation: AllocationId, worker: WorkerId) -> LocationLease {
-        let mut lease = LocationLease { registry: self.clone(), allocation, worker };
-        lease.moved_to(worker);
-        lease
+        LocationLease::new(self.clone(), allocation, worker)
     }
 
     /// The worker of an allocation, if its client may move.
@@ -440,6 +473,13 @@ impl fmt::Debug for RegistryHandle {
     }
 }
 
+/// Slots of one allocation.
+#[derive(Debug, Default)]
+struct HeldShares {
+    allocation: Option<Share>,
+    connected: ConnectedShares,
+}
+
 /// One allocation's place in the quotas; given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct QuotaLease {
@@ -448,7 +488,7 @@ pub(crate) struct QuotaLease {
     customer: Prefix,
     /// Bytes per second that it was taken for: a reload changes only later ones.
     rate: u64,
-    share: Option<Share>,
+    held: HeldShares,
     limited: LimitedLevels,
 }
 
@@ -468,6 +508,39 @@ impl QuotaLease {
         })
     }
 
+    /// Takes a slot for the client that comes by another transport, besides the present slot.
+    ///
+    /// # Errors
+    /// [`Refusal::ConnectionShare`]: little of the table is left for allocations, and the client
+    /// has its share.
+    pub(crate) fn take_transport(&mut self, transport: Transport) -> Result<(), Refusal> {
+        let Some(table) = ClientTable::of(transport) else { return Ok(()) };
+        let Self { registry, account, customer, held, limited, .. } = self;
+        if held.connected.has(table) {
+            return Ok(());
+        }
+        registry.with(|registry| {
+            let Some(shares) = &mut registry.shares else { return Ok(()) };
+            shares.check_table(table, &limited.claimant(account, *customer))?;
+            let client = claimant(account, *customer);
+            shares.connected.keep(table, &client, &mut held.connected);
+            Ok(())
+        })
+    }
+
+    /// Keeps only the slot of the transport by which the client has come.
+    pub(crate) fn moved_to(&mut self, transport: Transport) {
+        let Self { registry, account, customer, held, .. } = self;
+        registry.with(|registry| {
+            let Some(shares) = &mut registry.shares else { return };
+            let table = ClientTable::of(transport);
+            shares.connected.release(&mut held.connected, table);
+            if let Some(table) = table {
+                shares.connected.keep(table, &claimant(account, *customer), &mut held.connected);
+            }
+        });
+    }
+
     /// The customer that it was taken for. A client that moves takes its place along.
     pub(crate) const fn customer(&self) -> Prefix {
         self.customer
@@ -485,46 +558,9 @@ impl QuotaLease {
 
 impl Drop for QuotaLease {
     fn drop(&mut self) {
-        let share = self.share.take();
+        let held = mem::take(&mut self.held);
         let Self { registry, account, customer, rate, .. } = self;
-        registry.with(|registry| registry.give_back(account, *customer, *rate, share));
-    }
-}
-
-/// The registered location of an allocation; removed when it is dropped.
-#[derive(Debug)]
-pub(crate) struct LocationLease {
-    registry: RegistryHandle,
-    allocation: AllocationId,
-    worker: WorkerId,
-}
-
-impl LocationLease {
-    pub(crate) const fn allocation(&self) -> AllocationId {
-        self.allocation
-    }
-
-    /// Registers another worker. Returns true if the allocation is to end there.
-    pub(crate) fn moved_to(&mut self, worker: WorkerId) -> bool {
-        self.worker = worker;
-        self.registry.with(|registry| {
-            let new = Location { worker, ends: false };
-            let location = registry.locations.entry(self.allocation).or_insert(new);
-            location.worker = worker;
-            location.ends
-        })
-    }
-}
-
-impl Drop for LocationLease {
-    fn drop(&mut self) {
-        self.registry.with(|registry| {
-            // Of two copies of an allocation, at two workers, the later one counts.
-            let is_own = |found: &Location| found.worker == self.worker;
-            if registry.locations.get(&self.allocation).is_some_and(is_own) {
-                registry.locations.remove(&self.allocation);
-            }
-        });
+        registry.with(|registry| registry.give_back(account, *customer, *rate, held));
     }
 }
 

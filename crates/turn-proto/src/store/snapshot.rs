@@ -428,7 +428,7 @@ mod tests {
             mobility: Some(Box::new(mobility)),
             grant: Grant::anonymous(realm),
             revision: PolicyRevision::default(),
-            quota: registry.take_quota(account, customer, quota).unwrap(),
+            quota: registry.take_quota(account, customer, Transport::Udp, quota).unwrap(),
             created: Instant::ZERO + Duration::from_secs(1),
             transaction,
             token: Some([8; 8]),

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD_NO_PAD;
 use stun_wire::{AttributeType, IntegrityKind, Method};
-use turn_proto::{DropReason, EndReason, Notice, Policy};
+use turn_proto::{DropReason, EndReason, Notice, Policy, Refusal};
 use turn_types::{AllocationId, Transport};
 
 use crate::support::forge::Forge;
@@ -67,6 +67,19 @@ impl Moving {
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// A connection on which a client is expected may be evicted, as the old path still serves it.
+#[test]
+fn one_path_carries_an_allocation_at_a_time() {
+    let mut moving = Moving::new();
+    let (old, new) = (moving.old.path.five_tuple, moving.new.path.five_tuple);
+    let server = &mut moving.world.server;
+    assert!(server.serves(&new));
+    assert_eq!([old, new].map(|path| server.carries(&path)), [true, false]);
+    moving.new.use_channel(&mut moving.world, 0x4000, PEER);
+    let server = &mut moving.world.server;
+    assert_eq!([old, new].map(|path| server.carries(&path)), [false, true]);
 }
 
 /// 8016-3.1.2-01
@@ -436,4 +449,39 @@ fn a_wrong_password_moves_nothing() {
         .with(AttributeType::MOBILITY_TICKET, ticket)
         .sealed(IntegrityKind::Sha1, &key);
     assert_eq!(thief.exchange(&mut world, &request).code(), Some(401));
+}
+
+/// A move by ticket is no way around the limit of connections with an allocation.
+#[test]
+fn a_client_moves_to_a_connection_where_it_could_allocate_by_it() {
+    let mut policy = mobile();
+    policy.quotas.stream_allocations = 2;
+    let mut world = World::with(policy);
+    let client = |port, transport| Client::new(port).over(transport);
+    let [(_, first), (_, second), (relayed, third)] =
+        [1000, 1001, 1002].map(|port| allocate(&mut world, &mut Client::new(port)));
+    let [first, _] = [(2000, first), (2001, second)].map(|(port, ticket)| {
+        let mut new = client(port, Transport::Tls);
+        let next = ticket_of(&refresh_by(&mut world, &mut new, &ticket).success());
+        new.use_channel(&mut world, 0x4000, PEER);
+        next
+    });
+    refresh_by(&mut world, &mut client(2002, Transport::Tcp), &third).refused(508);
+    assert_eq!(world.refusals().last(), Some(&Refusal::ConnectionShare));
+    assert!(world.is_open(relayed), "it stays where it is");
+    // Its ticket is still good, over UDP, and for its end.
+    let third = ticket_of(&refresh_by(&mut world, &mut Client::new(3002), &third).success());
+    let ends = client(2002, Transport::Tcp).ask(&mut world, Method::REFRESH, |b| {
+        b.mobility_ticket(&third).lifetime(0);
+    });
+    ends.success();
+    assert!(!world.is_open(relayed));
+    // A client that has left its connection leaves the slot to another one.
+    let (_, other) = allocate(&mut world, &mut Client::new(1003));
+    refresh_by(&mut world, &mut client(2003, Transport::Tcp), &other).refused(508);
+    let mut back = Client::new(3000);
+    refresh_by(&mut world, &mut back, &first).success();
+    refresh_by(&mut world, &mut client(2003, Transport::Tcp), &other).refused(508);
+    back.use_channel(&mut world, 0x4000, PEER);
+    refresh_by(&mut world, &mut client(2003, Transport::Tcp), &other).success();
 }

@@ -97,6 +97,8 @@ pub const UNLIMITED: Quotas = Quotas {
     allocations_per_customer: 0,
     new_peers_per_second: 0,
     allocations_total: 0,
+    stream_allocations: u32::MAX,
+    dtls_allocations: u32::MAX,
     peer_connections: CONNECTIONS_MAX,
     permissions: 128,
     channels: 128,

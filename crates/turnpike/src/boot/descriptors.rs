@@ -17,7 +17,11 @@ const FILES_OF_CONNECTION: u64 = 2;
 
 /// Part of the connections of clients, as a divisor, that may carry the data of a connection with a
 /// peer. Such a connection is not evicted, and one account may have most of those with peers.
-const PART_WITH_PEERS: u64 = 2;
+const PART_WITH_PEERS: u64 = 4;
+
+/// Part of the connections of clients, and of the DTLS sessions, as a divisor, that has no
+/// allocation and carries no data of a peer. It makes room for newcomers.
+const PART_UNUSED: u32 = 8;
 
 /// Sizes of the tables whose entries are open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +44,10 @@ pub(super) struct TableLimits {
     pub(super) connections: u32,
     /// Connections with peers in one worker.
     pub(super) peer_connections: u32,
+    /// Allocations of clients with connections.
+    pub(super) stream_allocations: u32,
+    /// Allocations of clients with DTLS sessions.
+    pub(super) dtls_allocations: u32,
 }
 
 impl Descriptors {
@@ -97,19 +105,25 @@ impl Descriptors {
         // No connections at all would be no limit.
         let places = |number: u64| u32::try_from(number).unwrap_or(u32::MAX).max(1);
         let peers = fitting.peers.min(fitting.connections / PART_WITH_PEERS);
-        let peer_connections = places(peers / workers.max(1) as u64);
-        if fitting == self {
+        let (ports, connections) = if fitting == self {
             let left = files.saturating_sub(self.files()) / FILES_OF_CONNECTION;
             let connections = match settings.tcp.connections.get() {
                 0 => places(self.connections + left),
                 most => most,
             };
-            return TableLimits { ports: u32::MAX, connections, peer_connections };
-        }
+            (u32::MAX, connections)
+        } else {
+            (places(fitting.relayed / self.relay_addresses), places(fitting.connections))
+        };
         TableLimits {
-            ports: places(fitting.relayed / self.relay_addresses),
-            connections: places(fitting.connections),
-            peer_connections,
+            ports,
+            connections,
+            peer_connections: places(peers / workers.max(1) as u64),
+            stream_allocations: places(u64::from(used_part(connections)).saturating_sub(peers)),
+            dtls_allocations: match settings.dtls.sessions.get() {
+                0 => u32::MAX,
+                sessions => used_part(sessions),
+            },
         }
     }
 
@@ -127,6 +141,11 @@ impl Descriptors {
             )
         })
     }
+}
+
+/// Part of a table of connections or sessions that may have an allocation.
+const fn used_part(size: u32) -> u32 {
+    size - size / PART_UNUSED
 }
 
 /// Maximum number of live relayed addresses, on this number of relay addresses.
@@ -184,7 +203,9 @@ mod tests {
                 };
                 let relayed = u64::from(ports) * relay_addresses as u64;
                 let peers = if settings.tcp.relaying { limits.peer_connections * 2 } else { 0 };
-                assert!(peers <= (limits.connections / 2).max(2), "half of them carry data");
+                assert!(peers <= (limits.connections / 4).max(2), "a quarter of them carry data");
+                let unused = limits.connections.saturating_sub(limits.stream_allocations + peers);
+                assert!(unused >= limits.connections / 8, "{files}: an eighth makes room");
                 let used = relayed + u64::from(limits.connections + peers) * FILES_OF_CONNECTION;
                 // At least one place in each.
                 assert!(used <= files.saturating_sub(SPARE).max(12), "{files}: {limits:?}");
@@ -205,7 +226,13 @@ mod tests {
         let relaying = TEXT.replace("connections = 100", "connections = 100, relaying = true");
         let settings = settings(&format!("{relaying}\nquotas = {{ allocations_total = 500 }}\n"));
         let limits = Descriptors::wanted(&settings, 1, 1).limits(&settings, 1, 2048);
-        let expected = TableLimits { ports: u32::MAX, connections: 100, peer_connections: 50 };
+        let expected = TableLimits {
+            ports: u32::MAX,
+            connections: 100,
+            peer_connections: 25,
+            stream_allocations: 63,
+            dtls_allocations: 8750,
+        };
         assert_eq!(limits, expected);
     }
 }

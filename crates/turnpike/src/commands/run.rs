@@ -30,7 +30,8 @@ use crate::confinement::Confinement;
 use crate::failure::{Failure, Result};
 use crate::first_start::{self, Shown};
 use crate::handover::{
-    self, Changes, HandoverReport, Handovers, KeeperLink, Predecessor, Retiring, ServerExport, Wire,
+    self, Changes, CopiedBeside, HandoverReport, Handovers, KeeperLink, Predecessor, Retiring,
+    ServerExport, Wire,
 };
 use crate::host_watch::HostWatch;
 use crate::listener_test::OwnListeners;
@@ -123,12 +124,12 @@ async fn serve(
         end,
         takes_over,
         is_restart,
+        tables: Tables::default(),
     };
     if !launch.find_public_addresses().await? {
         return Ok(());
     }
-    let before = Tables::before(&launch.settings);
-    launch.settings.put_database_rules(before).map_err(|why| Failure::failed(anyhow!(why)))?;
+    launch.put_first_rules(predecessor.as_ref())?;
     let (editor, confinement) = (users.editor.take(), Some(&mut launch.confinement));
     let mut prepared = boot::prepare(&launch.settings, editor, confinement, predecessor)?;
     prepared.info.confinement = launch.confinement.info();
@@ -153,6 +154,7 @@ struct Launch<'a> {
     takes_over: bool,
     /// The service manager has kept the state of a process before.
     is_restart: bool,
+    tables: Tables,
 }
 
 impl Launch<'_> {
@@ -172,6 +174,17 @@ impl Launch<'_> {
         }
         self.settings.put_found_external(found);
         Ok(true)
+    }
+
+    /// Puts rules of the user database in force that the process before has read, until this one
+    /// has.
+    fn put_first_rules(&mut self, predecessor: Option<&Predecessor>) -> Result<()> {
+        self.tables = Tables::of(&self.settings);
+        if let Some(rows) = predecessor.and_then(Predecessor::tables) {
+            self.tables.go_on_from(rows);
+        }
+        let first = self.tables.first_rules(&self.settings);
+        self.settings.put_database_rules(first).map_err(|why| Failure::failed(anyhow!(why)))
     }
 
     /// Logs the warnings of the start: `prepared` those of the workers' preparation, `users` the
@@ -238,7 +251,7 @@ impl Launch<'_> {
         let certificates = &prepared.reloadable.certificates;
         let mut served = sockets.route(&self.settings, certificates, &operators, &monitoring)?;
         let records = prepared.records.map(|records| records.keep(&handle, &self.settings));
-        let tables = Tables::watch(&self.settings)?;
+        self.tables.watch(&self.settings)?;
         let alternates = Alternates::watch(&self.settings);
         // The last step that may fail: behind it this process alone has the calls.
         let starting = prepared.starting.begin();
@@ -270,12 +283,13 @@ impl Launch<'_> {
             paths,
             kernel_path: prepared.kernel_path.clone(),
             handle: handle.clone(),
+            tables: self.tables.last_read(),
             changes: changes.clone(),
         };
         let (done, handed_over) = unbounded_channel();
         let successor = (sockets.handover, done, started.took_over.is_some());
         let keeper = handover::keeper_socket(&self.settings.control_socket());
-        let (handovers, keeper) = offer_calls(export, successor, (keeper, given), &handle);
+        let (handovers, keeper) = offer_calls(export, successor, (keeper, given));
         tracing::info!("ready");
         self.tell_ready()?;
         if let Some(user) = users.first_user {
@@ -299,7 +313,7 @@ impl Launch<'_> {
             records,
             kernel_path: prepared.kernel_path,
             host: HostWatch::new(prepared.monitor),
-            tables,
+            tables: self.tables,
             alternates,
             handed_over,
             handovers,
@@ -355,16 +369,19 @@ fn offer_calls(
     export: ServerExport,
     (successor, done, is_behind_a_pause): (UnixListener, UnboundedSender<HandoverReport>, bool),
     keeper: (PathBuf, Option<Wire>),
-    handle: &Handle,
 ) -> (Option<Handovers>, Option<KeeperLink>) {
-    let copied = (export.workers.channels.clone(), export.kernel_path.downgrade());
+    let channels = export.workers.channels.clone();
+    let others = CopiedBeside {
+        kernel_path: export.kernel_path.downgrade(),
+        handle: export.handle.clone(),
+        tables: export.tables.clone(),
+    };
     let handovers = export
         .start(successor, done, is_behind_a_pause)
         .inspect_err(|error| tracing::error!("this server takes no upgrades: {error}"))
         .ok();
-    let link = handovers
-        .as_ref()
-        .map(|handovers| KeeperLink::start(keeper, handovers, copied, handle.clone()));
+    let link =
+        handovers.as_ref().map(|handovers| KeeperLink::start(keeper, handovers, channels, others));
     // Calls that were taken over do not end for it.
     let link = link.transpose().unwrap_or_else(|error| {
         tracing::error!("no keeper gets copies: cannot start a thread: {error}");

@@ -33,6 +33,7 @@ use super::wire::Wire;
 use super::{COPYING_MAX, PAUSE_ROOM, PREPARATION_MAX};
 use crate::offload::KernelPath;
 use crate::start_facts;
+use crate::tables::LastRead;
 
 /// Time until packets of the pause are served, and receive buffers are restored.
 const PAUSE_SERVED: Duration = Duration::from_secs(1);
@@ -107,6 +108,7 @@ pub(crate) struct ServerExport {
     pub(crate) kernel_path: KernelPath,
     /// Counters and drain.
     pub(crate) handle: Handle,
+    pub(crate) tables: LastRead,
     pub(crate) changes: Changes,
 }
 
@@ -308,7 +310,7 @@ impl ServerExport {
             return Err(io::Error::other("this server was told to end meanwhile"));
         }
         let signals = self.changes.signals().into_iter().collect();
-        wire.send(&News::Orders(Orders { signals, ..Orders::of(&self.handle) }))?;
+        wire.send(&News::Orders(Orders { signals, ..Orders::of(&self.handle, &self.tables) }))?;
         self.send_progress(wire, true)?;
         self.pass_on_paths(true);
         wire.send(&Step::Commit)
@@ -407,6 +409,7 @@ impl ServerExport {
             services: self.services.iter().map(|(at, _)| *at).collect(),
             relay_sockets: self.workers.relay_sockets,
             descriptors,
+            tables: self.tables.get(),
         })?;
         let of_workers = listeners.iter().flat_map(|copies| &copies.0).map(|(_, fd)| fd.as_fd());
         let services = self.services.iter().map(|(_, fd)| fd.as_fd());

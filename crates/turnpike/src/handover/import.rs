@@ -27,6 +27,7 @@ use super::retiring::Retiring;
 use super::room::make_room;
 use super::wire::Wire;
 use crate::failure::{Failure, Result};
+use crate::tables::LastRows;
 use crate::upgrade_command;
 
 /// Listeners of one worker.
@@ -46,6 +47,8 @@ pub(crate) struct Predecessor {
     kernel_path: Option<ParkedPath>,
     /// Counters; `None`: they start at 0.
     totals: Option<EarlierTotals>,
+    /// Rules of the user database.
+    tables: Option<LastRows>,
     /// Orders of operators.
     orders: Orders,
 }
@@ -148,7 +151,7 @@ impl Predecessor {
             Ok((offer, source.receive_descriptors(count)?))
         });
         let (offer, descriptors) = offered.inspect_err(|_| source.discard())?;
-        let Offer { nonce_key, workers, services, relay_sockets, .. } = offer;
+        let Offer { nonce_key, workers, services, relay_sockets, tables, .. } = offer;
         let mut descriptors = descriptors.into_iter();
         let mut listeners = |names: Vec<_>| names.into_iter().zip(descriptors.by_ref()).collect();
         let workers = workers.into_iter().map(&mut listeners).collect();
@@ -161,6 +164,7 @@ impl Predecessor {
             workers,
             services,
             relay_sockets,
+            tables,
             errors,
             kernel_path,
             totals,
@@ -271,6 +275,16 @@ impl Predecessor {
     /// The listener for HTTP at an address.
     pub(crate) fn take_service(&mut self, at: SocketAddr) -> Option<OwnedFd> {
         take_out(&mut self.services, &at)
+    }
+
+    /// Rules of its user database, as it has read them last.
+    pub(crate) const fn tables(&self) -> Option<&LastRows> {
+        match &self.source {
+            Source::Kept(_, Origin { orders: Orders { tables: Some(later), .. }, .. }) => {
+                Some(later)
+            }
+            Source::Running(_) | Source::Ended(..) | Source::Kept(..) => self.tables.as_ref(),
+        }
     }
 
     /// Settings of its relay sockets.

@@ -21,6 +21,7 @@ use super::messages::{Hello, News, Orders, Step, send_export, send_kernel_path};
 use super::passing::Outlet as _;
 use super::wire::Wire;
 use crate::offload::WeakKernelPath;
+use crate::tables::LastRead;
 
 /// Pause between two looks for a keeper, and whether it is still there.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -53,6 +54,16 @@ impl Keeper {
     }
 }
 
+/// State that is copied besides that of the workers.
+#[derive(Debug)]
+pub(crate) struct CopiedBeside {
+    pub(crate) kernel_path: WeakKernelPath,
+    /// Orders of operators.
+    pub(crate) handle: Handle,
+    /// Rules of the user database.
+    pub(crate) tables: LastRead,
+}
+
 /// The copying for a keeper.
 #[derive(Clone, Debug)]
 pub(crate) struct KeeperLink(Arc<(Mutex<Keeper>, Condvar)>);
@@ -65,25 +76,24 @@ impl KeeperLink {
     pub(crate) fn start(
         (socket, given): (PathBuf, Option<Wire>),
         handovers: &Handovers,
-        (channels, kernel_path): (WorkerChannels, WeakKernelPath),
-        handle: Handle,
+        channels: WorkerChannels,
+        others: CopiedBeside,
     ) -> io::Result<Self> {
         let link = Self(Arc::new((Mutex::new(Keeper::Absent(given)), Condvar::new())));
         let (own, offer) = (link.clone(), handovers.listener_offer());
         let feed = move || {
             while own.is_wanted() {
                 match meet(&socket, &offer) {
-                    Ok(None) => handle.set_keeper(KeeperState::Absent),
+                    Ok(None) => others.handle.set_keeper(KeeperState::Absent),
                     Ok(Some(wire)) => {
                         let process = wire.process();
-                        let tell = || handle.set_keeper(KeeperState::Connected(process));
-                        if let Err(error) = own.feed(wire, &channels, (&kernel_path, &handle), tell)
-                        {
+                        let tell = || others.handle.set_keeper(KeeperState::Connected(process));
+                        if let Err(error) = own.feed(wire, &channels, &others, tell) {
                             tracing::warn!(process, "the keeper has no copies any more: {error}");
                         }
-                        handle.set_keeper(KeeperState::Absent);
+                        others.handle.set_keeper(KeeperState::Absent);
                     }
-                    Err(error) => tell_unusable(&handle, &socket, &error),
+                    Err(error) => tell_unusable(&others.handle, &socket, &error),
                 }
                 sleep(LOOK_EVERY);
             }
@@ -126,7 +136,7 @@ impl KeeperLink {
         &self,
         mut wire: Wire,
         channels: &WorkerChannels,
-        others: (&WeakKernelPath, &Handle),
+        others: &CopiedBeside,
         tell: impl FnOnce(),
     ) -> io::Result<()> {
         let (copies, received) = sync_channel(COPIES_WAITING);
@@ -150,7 +160,7 @@ impl KeeperLink {
     fn pass_on(
         &self,
         received: &Receiver<Export<OwnedFd>>,
-        (kernel_path, handle): (&WeakKernelPath, &Handle),
+        CopiedBeside { kernel_path, handle, tables }: &CopiedBeside,
     ) -> io::Result<()> {
         let (mut known, mut known_orders) = (None, Orders::default());
         loop {
@@ -179,7 +189,7 @@ impl KeeperLink {
                 }
                 None => Ok(()),
             });
-            let orders = Orders::of(handle);
+            let orders = Orders::of(handle, tables);
             let sent = sent.and_then(|()| {
                 if orders == known_orders {
                     Ok(())

@@ -13,6 +13,7 @@ use turn_types::{AllocationId, Instant, Secret};
 
 use super::passing::{Inlet, Outlet};
 use crate::signals::Signal;
+use crate::tables::{LastRead, LastRows};
 
 /// Introduction of a process, to a predecessor or a keeper.
 #[derive(Debug)]
@@ -68,6 +69,8 @@ pub(super) struct Offer {
     pub(super) relay_sockets: RelaySettings,
     /// Approximate number of later descriptors.
     pub(super) descriptors: u32,
+    /// Rules of the user database, as they were read last.
+    pub(super) tables: Option<LastRows>,
 }
 
 /// Name of a listener.
@@ -122,13 +125,16 @@ pub(crate) struct Orders {
     pub(crate) signals: Vec<Signal>,
     /// Clients whose events are logged in detail.
     pub(crate) traces: Vec<Trace>,
+    /// For a keeper: rules of the user database, as they were read last.
+    pub(crate) tables: Option<LastRows>,
 }
 
 impl Orders {
     /// Returns the orders in effect.
-    pub(super) fn of(handle: &Handle) -> Self {
+    pub(super) fn of(handle: &Handle, tables: &LastRead) -> Self {
         let traces = handle.traces.list(Clock::instant());
-        Self { drain_until: handle.drain_deadline(), signals: Vec::new(), traces }
+        let drain_until = handle.drain_deadline();
+        Self { drain_until, signals: Vec::new(), traces, tables: tables.get() }
     }
 }
 
@@ -158,6 +164,7 @@ fields!(Offer {
     3 => services,
     4 => relay_sockets,
     5 => descriptors,
+    6 => tables or None,
 });
 variants!(ListenerKind, "kind of a listener" { 0 => Udp, 1 => Tcp, 2 => Shared });
 variants!(News, "news of a predecessor" {
@@ -170,7 +177,7 @@ variants!(News, "news of a predecessor" {
     6 => HandedOver,
     7 => Stopped,
 });
-fields!(Orders { 1 => drain_until, 2 => signals, 3 => traces });
+fields!(Orders { 1 => drain_until, 2 => signals, 3 => traces, 4 => tables or None });
 variants!(Signal, "signal" { 0 => Reload, 1 => End, 2 => User1, 3 => User2 });
 variants!(Step, "step of a hand-over" {
     0 => Pause,

@@ -8,6 +8,7 @@ use ahash::RandomState;
 use fair_share::{Claimant, LOGGED_IN, Shortage, Slots, Supply, UseLevel};
 use turn_types::Prefix;
 
+use super::connected::{ClientTable, ConnectedSlots};
 use super::{Account, AllocationQuota, Held};
 use crate::io::Refusal;
 use crate::limits::RESERVATIONS_MAX;
@@ -19,6 +20,8 @@ pub(super) struct RegistryShares {
     pub(super) reservations: Slots,
     /// Allocations and reservations, for tables of any capacity.
     pub(super) allocations: Slots,
+    /// Allocations with connections or DTLS sessions.
+    pub(super) connected: ConnectedSlots,
 }
 
 /// Levels at which shares limit a client.
@@ -34,6 +37,7 @@ impl RegistryShares {
     pub(super) fn new(hasher: RandomState) -> Self {
         Self {
             reservations: Slots::new(&LOGGED_IN, RESERVATIONS_MAX, hasher.clone()),
+            connected: ConnectedSlots::new(&hasher),
             allocations: Slots::new(&LOGGED_IN, u32::MAX, hasher),
         }
     }
@@ -64,6 +68,15 @@ impl RegistryShares {
     /// Checks the share of a client, whose allocation is counted, in so many ports.
     pub(super) fn check_ports(&self, client: &Claimant<'_>, supply: Supply) -> Result<(), Refusal> {
         self.check_share(client, 0, supply, Refusal::PortsShare)
+    }
+
+    /// Checks the share of a client, for a new allocation, in the table of its connection.
+    pub(super) fn check_table(
+        &self,
+        table: ClientTable,
+        client: &Claimant<'_>,
+    ) -> Result<(), Refusal> {
+        if self.connected.has_slot(table, client) { Ok(()) } else { Err(Refusal::ConnectionShare) }
     }
 
     /// Level with the largest part of a client's use.

@@ -41,7 +41,7 @@ fn take_quota(
     account: Account,
     quota: AllocationQuota,
 ) -> Result<QuotaLease, Refusal> {
-    registry.take_quota(account, customer(7), quota)
+    registry.take_quota(account, customer(7), Transport::Udp, quota)
 }
 
 fn read<T>(registry: &RegistryHandle, f: impl Fn(&Registry) -> T) -> T {
@@ -323,7 +323,7 @@ fn workers_together_keep_the_quota() {
                     assert!(
                         read(registry, |registry| registry.allocations_of(&account("ann"))) <= 50
                     );
-                    u32::try_from(leases.into_iter().map(std::mem::forget).count()).unwrap()
+                    u32::try_from(leases.into_iter().map(mem::forget).count()).unwrap()
                 })
             })
             .collect();
@@ -337,7 +337,9 @@ fn a_customer_has_its_quota_whichever_accounts_it_uses() {
     let registry = shared();
     let quota =
         AllocationQuota { per_account: 0, per_realm: 0, per_customer: 2, total: 0, ..UNLIMITED };
-    let take = |name: &str, last| registry.take_quota(account(name), customer(last), quota);
+    let take = |name: &str, last| {
+        registry.take_quota(account(name), customer(last), Transport::Udp, quota)
+    };
     // Bare time stamps: an account each.
     let first = take("1900000000", 1).unwrap();
     let _second = take("1900000001", 1).unwrap();

@@ -37,6 +37,7 @@ fn offer(listeners: &[StdSocket]) -> Offer {
         services: Vec::new(),
         relay_sockets: RelaySettings::default(),
         descriptors: 0,
+        tables: None,
     }
 }
 

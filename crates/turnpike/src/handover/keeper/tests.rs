@@ -6,9 +6,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use dataplane::{AllocationSnapshot, Export, RelaySettings, RelaySnapshot};
 use state_format::Bytes;
 use turn_types::{AllocationId, RelayId, Secret};
+use user_db::Table;
 
 use super::super::import::Predecessor;
 use super::*;
+use crate::tables::LastRows;
 
 fn socket() -> UdpSocket {
     UdpSocket::bind("127.0.0.1:0").unwrap()
@@ -69,6 +71,7 @@ fn feed(orphans: &Orphans, listener: &UdpSocket) -> Wire {
         services: Vec::new(),
         relay_sockets: RelaySettings::default(),
         descriptors: 0,
+        tables: None,
     };
     wire.send(&offer).unwrap();
     wire.send_descriptors(&[listener.as_fd()]).unwrap();
@@ -355,4 +358,20 @@ fn a_server_with_an_overlapping_listener_begins_anew() {
     drop(listener);
     before.discard();
     assert!(UdpSocket::bind(any).is_ok(), "it is kept");
+}
+
+#[test]
+fn the_next_server_gets_the_rules_that_the_last_one_has_read() {
+    let (orphans, [listener, relay]) = (Orphans::default(), [(); 2].map(|()| socket()));
+    let mut wire = feed_one(&orphans, &listener, &relay);
+    let read = LastRows::new(Secret::new([1; 32]), &[(Table::Secrets, vec!["a".to_owned()])]);
+    let orders = Orders { tables: Some(read), ..Orders::default() };
+    wire.send(&News::Orders(orders)).unwrap();
+    drop(wire);
+    wait_for_orphans(&orphans, 1);
+    let mut next = connect(&orphans);
+    next.send(&Hello::new(false)).unwrap();
+    let origin = next.receive::<Option<Origin>>().unwrap().unwrap();
+    let kept = origin.orders.tables.unwrap().of(Secret::new([1; 32])).unwrap();
+    assert_eq!(kept, [(Table::Secrets, vec!["a".to_owned()])]);
 }
