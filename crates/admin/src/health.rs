@@ -81,7 +81,8 @@ async fn examine(examination: &Examination) -> Health {
     let Findings { listeners, hanging } = examination.findings().await;
     let healthy = hanging.is_empty() && listeners.iter().all(|listener| listener.error.is_none());
     let draining = examination.monitored.handle.workers.is_draining();
-    Health { healthy, draining, hanging_workers: hanging, listeners }
+    let missing_addresses = examination.monitored.handle.info().missing.clauses.clone();
+    Health { healthy, draining, hanging_workers: hanging, missing_addresses, listeners }
 }
 
 fn answer(ok: bool, health: Health) -> (StatusCode, Json<Health>) {
@@ -101,6 +102,7 @@ pub(crate) async fn ready(
     State(examination): State<Arc<Examination>>,
 ) -> (StatusCode, Json<Health>) {
     let health = examine(&examination).await;
-    let stays = examination.monitored.handle.info().monitoring.ready_while_draining;
-    answer(health.healthy && (stays || !health.draining), health)
+    let info = examination.monitored.handle.info();
+    let (stays, serves) = (info.monitoring.ready_while_draining, !info.missing.are_all);
+    answer(health.healthy && serves && (stays || !health.draining), health)
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `GET /metrics` (`http.metrics_path`) | metrics for Prometheus, see `docs/operate/metrics.md` |
 //! | `GET /healthz` | [`Health`]: 200 when every worker and listener serves, otherwise 503 |
-//! | `GET /readyz` | the same, and 503 while the server drains (see `http.ready_while_draining`) |
+//! | `GET /readyz` | the same, and 503 while it drains or has no address to serve at |
 //!
 //! [`Health`]: crate::types::Health
 

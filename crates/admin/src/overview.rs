@@ -51,8 +51,12 @@ struct Lost {
 
 /// Refusals by a fault of this host or of a service that the server needs: they are shown before
 /// those that clients cause, however few they are.
-const FAULTS: [Refusal; 3] =
-    [Refusal::UserDatabaseUnavailable, Refusal::AuthorizerUnavailable, Refusal::SystemExhausted];
+const FAULTS: [Refusal; 4] = [
+    Refusal::UserDatabaseUnavailable,
+    Refusal::AuthorizerUnavailable,
+    Refusal::SystemExhausted,
+    Refusal::RelayAddressAbsent,
+];
 
 impl Sample {
     fn of(monitored: &Monitored) -> Self {
@@ -234,6 +238,9 @@ fn problems(monitored: &Monitored, overview: &Overview, lost: Lost) -> Vec<Probl
         }
     }
     let info = monitored.handle.info();
+    for clause in &info.missing.clauses {
+        problem(info.missing.are_all, format!("{clause}: the server waits for it."));
+    }
     let (first, last) = info.relay_ports;
     let ports = u64::from(last.saturating_sub(first)) + 1;
     // Of a dual allocation one address may be of a prefix and the other have a port.

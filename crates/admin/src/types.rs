@@ -185,6 +185,9 @@ pub struct RelayAddress {
     pub local: String,
     /// Public address; differs behind 1:1 NAT.
     pub public: String,
+    /// True while this host does not have the address, so that no allocation begins there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_missing: bool,
 }
 
 /// Work of the kernel: batches of datagrams in one call, and relaying without the server (the
@@ -517,6 +520,10 @@ pub struct Health {
     pub draining: bool,
     /// Numbers of the workers that did nothing in time.
     pub hanging_workers: Vec<u64>,
+    /// Addresses of the settings that this host does not have. A server that serves nobody without
+    /// them is not ready.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_addresses: Vec<String>,
     /// The listeners that were asked, as by a client.
     pub listeners: Vec<ListenerHealth>,
 }

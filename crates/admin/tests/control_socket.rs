@@ -15,9 +15,9 @@ use admin::{
 };
 use control::{
     CancelReport, CertificateInfo, Change, ConfinementInfo, DrainReport, Handle, Leg,
-    MonitoringInfo, OffloadInfo, OffloadInterface, OffloadWatch, OperatorRequest, Refused,
-    RelayInfo, ReloadReport, Request, Series, ServerInfo, Session, SessionOffload, Wake, WhyNot,
-    WorkerCounters, Workers, mailbox,
+    MissingAddresses, MonitoringInfo, OffloadInfo, OffloadInterface, OffloadWatch, OperatorRequest,
+    Refused, RelayInfo, ReloadReport, Request, Series, ServerInfo, Session, SessionOffload, Wake,
+    WhyNot, WorkerCounters, Workers, mailbox,
 };
 use turn_proto::{
     AllocationRecord, DeniedBy, DropReason, ForbiddenPeer, Refusal, RefusedRequest, Traffic,
@@ -194,7 +194,9 @@ fn info() -> ServerInfo {
         relay: vec![RelayInfo {
             local: "10.0.0.5".parse().unwrap(),
             public: "203.0.113.7".parse().unwrap(),
+            is_present: true,
         }],
+        missing: MissingAddresses::default(),
         relay_prefixes: Vec::new(),
         relay_ports: (49152, 65535),
         workers: 1,

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use admin::types::{Health, ListenerHealth};
 use admin::{Answers, HttpListener, ListenerTest, Other, UnixSocket, monitoring, serve};
 use control::{
-    CertificateInfo, ConfinementInfo, Handle, Histogram, Leg, MonitoringInfo, OffloadInfo,
-    RelayInfo, Series, ServerInfo, Wake, WorkerCounters, Workers, mailbox,
+    CertificateInfo, ConfinementInfo, Handle, Histogram, Leg, MissingAddresses, MonitoringInfo,
+    OffloadInfo, RelayInfo, Series, ServerInfo, Wake, WorkerCounters, Workers, mailbox,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
@@ -113,7 +113,9 @@ fn info() -> ServerInfo {
         relay: vec![RelayInfo {
             local: "10.0.0.5".parse().unwrap(),
             public: "203.0.113.7".parse().unwrap(),
+            is_present: true,
         }],
+        missing: MissingAddresses::default(),
         relay_prefixes: Vec::new(),
         relay_ports: (50_000, 50_099),
         workers: 1,

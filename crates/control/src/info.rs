@@ -20,6 +20,8 @@ pub struct ServerInfo {
     pub listeners: Vec<SocketAddr>,
     /// Addresses that are relayed from.
     pub relay: Vec<RelayInfo>,
+    /// Addresses of the settings that the host does not have.
+    pub missing: MissingAddresses,
     /// Networks of which each allocation has an address of its own.
     pub relay_prefixes: Vec<RelayPrefix>,
     /// First and last relay port.
@@ -192,6 +194,17 @@ pub struct RelayInfo {
     pub local: IpAddr,
     /// Public address; differs behind 1:1 NAT.
     pub public: IpAddr,
+    /// True if the host has the address. Otherwise no allocation begins there.
+    pub is_present: bool,
+}
+
+/// Addresses of the settings that the host does not have. The server waits for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MissingAddresses {
+    /// A clause about each, with its key and without a full stop.
+    pub clauses: Vec<String>,
+    /// True if the server serves nobody without them.
+    pub are_all: bool,
 }
 
 /// A key of the configuration in force.

@@ -37,8 +37,8 @@ pub use handle::Handle;
 pub use histogram::Histogram;
 pub use info::{
     CertificateInfo, ConfiguredKey, ConfinementInfo, ConfinementLayer, KeeperState, KeptCapability,
-    MonitoringInfo, OffloadInfo, OffloadInterface, OffloadWatch, RedirectInfo, RelayInfo,
-    ServerInfo, TookOverInfo,
+    MissingAddresses, MonitoringInfo, OffloadInfo, OffloadInterface, OffloadWatch, RedirectInfo,
+    RelayInfo, ServerInfo, TookOverInfo,
 };
 pub use mailbox::{Inbox, Mailbox, PostError, Wake, mailbox};
 pub use operator::{

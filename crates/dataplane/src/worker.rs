@@ -19,7 +19,7 @@ use ahash::RandomState;
 use control::{Authorizer, Histogram, Inbox, Series, StreamEnd, UserDirectory, WorkerCounters};
 use linux_net::{RxBatch, TxBatch};
 use turn_proto::{EndReason, Fetch, Policy, REPLY_MAX, Server, ServerConfig, SharedRegistry};
-use turn_types::{AllocationId, Instant, RelayId, SocketId, WorkerId};
+use turn_types::{AllocationId, Instant, IpFamily, RelayId, SocketId, WorkerId};
 
 use crate::context::{Connections, Context, Message, Output};
 use crate::dtls::{Dtls, DtlsSettings};
@@ -441,7 +441,8 @@ impl<N: Net> Worker<N> {
             }
         }
         for prefix in &policy.prefixes {
-            for relay in policy.relay_of(prefix.family()) {
+            let of_family = |ip| IpFamily::of(ip) == prefix.family();
+            for relay in policy.relay.iter().filter(|relay| of_family(relay.local)) {
                 prefix.ports().for_each(|port| relay.ports.exclude(port));
             }
         }

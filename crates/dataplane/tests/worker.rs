@@ -277,7 +277,8 @@ fn refreshes_and_time_do_not_disturb_each_other() {
 fn a_port_that_others_hold_is_not_given_out() {
     // Two ports, of which somebody else holds one.
     let local = relay_address();
-    let relay = vec![RelayAddress { local, public: local, ports: RelayPorts::new() }];
+    let relay =
+        vec![RelayAddress { local, public: local, ports: RelayPorts::new(), is_present: true }];
     let ports = PortRange::new(50_000, 50_001).unwrap();
     let _other = std::net::UdpSocket::bind((local, 50_000)).unwrap();
     let policy = Policy { relay, ports, ..policy() };

@@ -31,6 +31,7 @@ mod probe;
 mod prometheus;
 mod realms;
 mod redis_statistics;
+mod relay_addresses;
 mod restart;
 mod service_manager;
 mod streams;

@@ -14,7 +14,7 @@ mod rlimit;
 pub use affinity::{allowed_cores, pin_current_thread};
 pub use clock::{Clock, thread_cpu_time};
 pub use interfaces::{
-    InterfaceAddress, interface_addresses, interface_index, source_address_towards,
+    AddressState, InterfaceAddress, interface_addresses, interface_index, source_address_towards,
 };
 pub use monitor::{HostChanges, HostMonitor};
 pub use own_addresses::own_prefixes;

@@ -54,7 +54,8 @@ section! {
         live realms: Vec<RealmEntry> = Vec::new();
         /// Addresses and ports to listen at, for UDP (see `[udp]`) and TCP (see `[tcp]`). A
         /// wildcard (`0.0.0.0`, `[::]`) is every address of its family, and `[::]` is IPv6 alone.
-        /// An empty list leaves `tls.listen`.
+        /// An empty list leaves `tls.listen`. At an address that the host lacks, clients are served
+        /// as soon as the host has it.
         #[schemars(example = serde_json::json!(["203.0.113.7:3478"]))]
         restart listen: Vec<Endpoint> = Endpoint::everywhere(3478);
         /// SOFTWARE attribute of responses to authenticated clients; others never get one. None by

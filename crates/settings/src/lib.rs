@@ -25,6 +25,7 @@ mod document;
 mod environment;
 mod error;
 pub mod file;
+mod host_addresses;
 mod keys;
 mod limits;
 mod merged;
@@ -51,7 +52,9 @@ pub use file::{
     AcmeChallenge, CipherSuite, CloudMetadata, DatabaseTable, DefaultFamily, File, KeyExchange,
     LogAddresses, LogFormat, LogLevel, OffloadMode, SignalAction, Tls, TlsVersion,
 };
+pub use host_addresses::HostAddresses;
 pub use paths::{Paths, named_files, paths};
+pub use policy::MissingRelay;
 pub use reference::{json_schema, reference_markdown};
 pub use settings::{CONTROL_SOCKET, CertificateFiles, Settings, Tenant};
 pub use value::{

@@ -235,6 +235,7 @@ mod tests {
     use super::*;
     use crate::database_rules::DatabasePeers;
     use crate::environment::Environment;
+    use crate::host_addresses::HostAddresses;
 
     fn settings(text: &str) -> Settings {
         let text = format!("users.database = 'redis://127.0.0.1/0'\n{text}");
@@ -309,8 +310,8 @@ mod tests {
     fn no_credential_is_called_wrong_until_secrets_were_read() {
         let mut settings = settings("[[realms]]\nname = 'a'");
         let incomplete = |settings: &Settings| {
-            let host = ["192.0.2.1".parse().unwrap()];
-            let policy = settings.policy(&host, &[], Secret::new([1; 32]), None).unwrap();
+            let host = HostAddresses::new(vec!["192.0.2.1".parse().unwrap()]);
+            let policy = settings.policy(&host, &[], Secret::new([1; 32]), None);
             let of_realm = policy.realms.named("a").unwrap().auth.incomplete;
             assert_eq!(of_realm, policy.auth.incomplete);
             of_realm
@@ -352,8 +353,8 @@ mod tests {
         let realms = realms.map(|(name, realm)| (name.to_owned(), realm)).into();
         settings.put_database_rules(DatabaseRules { realms, ..DatabaseRules::default() }).unwrap();
         let key = Secret::new([0; 32]);
-        let host = ["192.0.2.1".parse().unwrap()];
-        let policy = settings.policy(&host, &[], key, None).unwrap();
+        let host = HostAddresses::new(vec!["192.0.2.1".parse().unwrap()]);
+        let policy = settings.policy(&host, &[], key, None);
         assert_eq!(policy.quotas.allocations_per_user, 9);
         let [a, b] = ["a", "b"].map(|name| policy.realms.named(name).unwrap());
         assert_eq!(a.quotas.allocations_per_user, 7, "the entry says so");

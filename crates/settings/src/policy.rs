@@ -11,23 +11,31 @@ use turn_proto::{
 use turn_types::{IpFamily, Prefix};
 
 use crate::database_rules::add_secrets;
-use crate::error::{Errors, SettingsErrors};
 use crate::file::{DefaultFamily, LogFormat, WhenSilent};
+use crate::host_addresses::HostAddresses;
 use crate::merged::{FileRules, MergedRealm};
 use crate::settings::Settings;
 use crate::value::{RelayEntry, RelayPair};
 
+/// An address that the settings want to relay from, and the host does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingRelay {
+    /// The key that wants it.
+    pub key: &'static str,
+    /// The settings name the address.
+    pub is_named: bool,
+    /// What is missing.
+    pub what: String,
+    /// What helps, if it does not come by itself.
+    pub help: &'static str,
+}
+
 impl Settings {
-    /// The relay addresses on a host that has `host_addresses`, the ones it reaches others from
-    /// first: of each family, `"auto"` takes the first public one, otherwise the first private one,
-    /// and loopback only on a host that has nothing else.
-    ///
-    /// # Errors
-    /// `"auto"` finds no address, or none of a family that has a public address configured.
-    pub fn relay_addresses(
-        &self,
-        host_addresses: &[IpAddr],
-    ) -> Result<Vec<RelayPair>, SettingsErrors> {
+    /// The relay addresses on a host: of each family, `"auto"` takes the first public one,
+    /// otherwise the first private one. A named address is among them even where the host does not
+    /// have it.
+    #[must_use]
+    pub fn relay_addresses(&self, host: &HostAddresses) -> Vec<RelayPair> {
         let mut pairs: Vec<RelayPair> = Vec::new();
         let mut add = |local: IpAddr, public: Option<IpAddr>| {
             let Some(public) = public.or_else(|| self.public_of(local)) else {
@@ -44,59 +52,73 @@ impl Settings {
             }
         }
         if self.relay.addresses.contains(&RelayEntry::Auto) {
-            automatic(host_addresses).for_each(|local| add(local, None));
+            automatic(host.usable()).for_each(|local| add(local, None));
         }
-        let mut errors = Errors::default();
+        pairs
+    }
+
+    /// The relay addresses that are missing on a host. The server serves without them, and takes
+    /// them when they come.
+    #[must_use]
+    pub fn missing_relays(&self, host: &HostAddresses) -> Vec<MissingRelay> {
+        let pairs = self.relay_addresses(host);
+        let mut missing = Vec::new();
         if pairs.is_empty() && self.is_external_auto() {
-            errors.add(
-                self.place("relay.external"),
-                "relay.external",
-                "\"auto\" has found no public address of this host",
-                "see that UDP to the servers of relay.external_stun passes, or the cloud of relay.external_metadata is \
-                 right, or write the address here",
-            );
+            missing.push(MissingRelay {
+                key: "relay.external",
+                is_named: false,
+                what: "\"auto\" has found no public address of this host".to_owned(),
+                help: "see that UDP to the servers of relay.external_stun passes, or the cloud of relay.external_metadata is \
+                       right, or write the address here",
+            });
         } else if pairs.is_empty() {
-            errors.add(
-                self.place("relay.addresses"),
-                "relay.addresses",
-                "\"auto\" found no address on this host",
-                "connect the host to a network, or name an address that it has",
-            );
+            missing.push(MissingRelay {
+                key: "relay.addresses",
+                is_named: false,
+                what: "\"auto\" finds no address on this host other than loopback".to_owned(),
+                help: "connect the host to a network, or name an address that it has",
+            });
+        }
+        for RelayPair { local, .. } in &pairs {
+            if !host.has(*local) {
+                missing.push(MissingRelay {
+                    key: "relay.addresses",
+                    is_named: true,
+                    what: format!("{local} is no address of this host"),
+                    help: "name one of `ip address`; behind NAT write the host's own address there and the public one in \
+                           relay.external",
+                });
+            }
         }
         for external in self.external() {
             if pairs.iter().all(|pair| pair.public != *external) {
-                errors.add(
-                    self.place("relay.external"),
-                    "relay.external",
-                    format!(
-                        "\"auto\" found no {} address on this host for {external}",
+                missing.push(MissingRelay {
+                    key: "relay.external",
+                    is_named: false,
+                    what: format!(
+                        "\"auto\" finds no {} address on this host for {external}",
                         IpFamily::of(*external)
                     ),
-                    "name the local one in relay.addresses, or remove it from relay.external",
-                );
+                    help: "name the local one in relay.addresses, or remove it from relay.external",
+                });
             }
         }
-        errors.or(pairs)
+        missing
     }
 
-    /// The rules of the server on a host that has `host_addresses` (in the order that
-    /// [`Settings::relay_addresses`] wants) and delivers `own` to itself. `own_key` is for nonces,
+    /// The rules of the server on a host that delivers `own` to itself. `own_key` is for nonces,
     /// unless one is shared with other servers, and for tickets. `previous` are the rules in force,
     /// and their record of used ports goes on.
-    ///
-    /// # Errors
-    /// As [`Settings::relay_addresses`].
+    #[must_use]
     pub fn policy(
         &self,
-        host_addresses: &[IpAddr],
+        host: &HostAddresses,
         own: &[Prefix],
         own_key: NonceKey,
         previous: Option<&Policy>,
-    ) -> Result<Policy, SettingsErrors> {
+    ) -> Policy {
         let nonce_key = self.nonce_key.unwrap_or(own_key);
-        let pairs = self.relay_addresses(host_addresses)?;
-        let relay: Vec<RelayAddress> =
-            pairs.into_iter().map(|pair| relay_address(pair, previous)).collect();
+        let relay = self.relays(host, previous);
         let database = self.own_of_database();
         let realms = self.realm_policies(own, &relay, nonce_key, previous);
         let mut secrets = self.secrets.clone();
@@ -107,7 +129,7 @@ impl Settings {
             quotas.allocations_per_user = user.unwrap_or(quotas.allocations_per_user);
             quotas.bytes_per_second = database.bytes_per_second.unwrap_or(quotas.bytes_per_second);
         }
-        Ok(Policy {
+        Policy {
             realm: (*self.realm).into(),
             realms,
             revoked: previous.map(|previous| Arc::clone(&previous.revoked)).unwrap_or_default(),
@@ -158,7 +180,7 @@ impl Settings {
             rfc3489_clients: self.compatibility.rfc3489_clients,
             discovery: self.discovery_sockets.clone(),
             tell_refreshes: self.statistics().is_some() || self.log.format == LogFormat::Coturn,
-        })
+        }
     }
 
     /// The fate of clients whose authorizer is silent, where there is one.
@@ -219,17 +241,32 @@ impl Settings {
         PeerRules::with_own_prefixes(&allow, &deny, &own).with_places(places)
     }
 
+    /// The relay addresses, with those that the host had a moment ago: their allocations stay.
+    fn relays(&self, host: &HostAddresses, previous: Option<&Policy>) -> Vec<RelayAddress> {
+        let pairs = self.relay_addresses(host).into_iter();
+        let mut relays: Vec<RelayAddress> =
+            pairs.map(|pair| relay_address(pair, host, previous)).collect();
+        let is_wanted = self.relay.addresses.contains(&RelayEntry::Auto);
+        for known in previous.iter().filter(|_| is_wanted).flat_map(|policy| &policy.relay) {
+            let is_leaving = host.had(known.local);
+            if is_leaving && relays.iter().all(|relay| relay.local != known.local) {
+                relays.push(RelayAddress { is_present: false, ..known.clone() });
+            }
+        }
+        relays
+    }
+
     /// Addresses that `relay.external` = `"auto"` finds public ones for, on a host with these
     /// addresses.
     #[must_use]
-    pub fn addresses_behind_nat(&self, host_addresses: &[IpAddr]) -> Vec<IpAddr> {
+    pub fn addresses_behind_nat(&self, host: &HostAddresses) -> Vec<IpAddr> {
         if !self.is_external_auto() {
             return Vec::new();
         }
         let mut all: Vec<IpAddr> = Vec::new();
         for entry in &self.relay.addresses {
             match entry {
-                RelayEntry::Auto => all.extend(automatic(host_addresses)),
+                RelayEntry::Auto => all.extend(automatic(host.usable())),
                 RelayEntry::Address { local, public: None } => all.push(*local),
                 RelayEntry::Address { public: Some(_), .. } => {}
             }
@@ -289,13 +326,14 @@ fn placed(prefix: Prefix, place: &crate::error::Place) -> PlacedRule {
     PlacedRule { prefix, place: place.to_string().into() }
 }
 
-fn relay_address(pair: RelayPair, previous: Option<&Policy>) -> RelayAddress {
+fn relay_address(pair: RelayPair, host: &HostAddresses, previous: Option<&Policy>) -> RelayAddress {
     let known =
         previous.and_then(|policy| policy.relay.iter().find(|relay| relay.local == pair.local));
     RelayAddress {
         local: pair.local,
         public: pair.public,
         ports: known.map_or_else(RelayPorts::new, |relay| Arc::clone(&relay.ports)),
+        is_present: host.has(pair.local),
     }
 }
 
@@ -304,7 +342,6 @@ fn relay_address(pair: RelayPair, previous: Option<&Policy>) -> RelayAddress {
 enum Reach {
     Public,
     Private,
-    Loopback,
 }
 
 /// The addresses of `"auto"`: one per family.
@@ -316,12 +353,7 @@ fn automatic(host_addresses: &[IpAddr]) -> impl Iterator<Item = IpAddr> {
             .filter_map(|ip| reach(*ip).map(|reach| (reach, *ip)))
             .min_by_key(|(reach, _)| *reach)
     };
-    let found: Vec<_> = IpFamily::ALL.into_iter().filter_map(best).collect();
-    let connected = found.iter().any(|(reach, _)| *reach < Reach::Loopback);
-    found
-        .into_iter()
-        .filter(move |(reach, _)| !connected || *reach < Reach::Loopback)
-        .map(|(_, ip)| ip)
+    IpFamily::ALL.into_iter().filter_map(best).map(|(_, ip)| ip)
 }
 
 /// Scope of an address; `None` when nothing can be relayed from it.
@@ -330,11 +362,8 @@ fn reach(ip: IpAddr) -> Option<Reach> {
         IpAddr::V4(v4) => v4.is_link_local(),
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
     };
-    if ip.is_unspecified() || ip.is_multicast() || link_local {
+    if ip.is_unspecified() || ip.is_multicast() || ip.is_loopback() || link_local {
         return None;
-    }
-    if ip.is_loopback() {
-        return Some(Reach::Loopback);
     }
     let private = match ip {
         // The last two conditions: RFC 6598.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use settings::{Environment, Settings, parse};
+use settings::{Environment, HostAddresses, Settings, parse};
 use turn_proto::{NonceKey, PeerAccess, Policy};
 use turn_types::Prefix;
 
@@ -17,25 +17,24 @@ fn ips(text: &str) -> Vec<IpAddr> {
     text.split_whitespace().map(|ip| ip.parse().unwrap()).collect()
 }
 
-/// Each of these addresses is the host's own.
-fn own(text: &str) -> Vec<Prefix> {
-    ips(text).into_iter().map(Prefix::host).collect()
+fn host(text: &str) -> HostAddresses {
+    HostAddresses::new(ips(text))
 }
 
 /// `local=public` of each relay address, on a host with these addresses.
-fn relays(text: &str, host: &str) -> String {
-    match good(text).relay_addresses(&ips(host)) {
-        Ok(pairs) => pairs
-            .iter()
-            .map(|pair| format!("{}={}", pair.local, pair.public))
-            .collect::<Vec<_>>()
-            .join(" "),
-        Err(errors) => errors.to_string(),
-    }
+fn relays(text: &str, addresses: &str) -> String {
+    let pairs = good(text).relay_addresses(&host(addresses));
+    let shown = pairs.iter().map(|pair| format!("{}={}", pair.local, pair.public));
+    shown.collect::<Vec<_>>().join(" ")
 }
 
-fn policy(text: &str, host: &str, previous: Option<&Policy>) -> Policy {
-    good(text).policy(&ips(host), &own(host), NonceKey::new([7; 32]), previous).unwrap()
+fn policy(text: &str, addresses: &str, previous: Option<&Policy>) -> Policy {
+    on(text, &host(addresses), previous)
+}
+
+fn on(text: &str, host: &HostAddresses, previous: Option<&Policy>) -> Policy {
+    let own: Vec<Prefix> = host.usable().iter().copied().map(Prefix::host).collect();
+    good(text).policy(host, &own, NonceKey::new([7; 32]), previous)
 }
 
 #[test]
@@ -55,8 +54,8 @@ fn auto_finds_the_address_that_others_can_reach() {
         ("", "192.168.1.5 172.17.0.1", "192.168.1.5=192.168.1.5"),
         // Shared address space is not public either.
         ("", "100.64.0.9 203.0.113.7", "203.0.113.7=203.0.113.7"),
-        // Loopback where there is nothing else, and only there.
-        ("", "127.0.0.1 ::1", "127.0.0.1=127.0.0.1 ::1=::1"),
+        // No client elsewhere reaches a relay on loopback.
+        ("", "127.0.0.1 ::1", ""),
         ("", "127.0.0.1 ::1 192.168.1.5", "192.168.1.5=192.168.1.5"),
         // An explicit address beside "auto" counts once, as it was written.
         (
@@ -71,17 +70,55 @@ fn auto_finds_the_address_that_others_can_reach() {
 }
 
 #[test]
-fn auto_that_finds_nothing_says_so() {
-    assert_eq!(
-        relays("", "fe80::1"),
-        "turnpike.toml: relay.addresses: \"auto\" found no address on this host\n    \
-         connect the host to a network, or name an address that it has"
-    );
-    assert_eq!(
-        relays("relay.external = ['203.0.113.7', '2001:db8::7']", "10.0.0.5"),
-        "turnpike.toml:1: relay.external: \"auto\" found no IPv6 address on this host for 2001:db8::7\n    \
-         name the local one in relay.addresses, or remove it from relay.external"
-    );
+fn missing_addresses_are_named_and_waited_for() {
+    let external = "relay.external = ['203.0.113.7', '2001:db8::7']";
+    let named = "relay.addresses = ['203.0.113.9', 'auto']";
+    for (text, addresses, expected) in [
+        ("", "10.0.0.5", &[][..]),
+        (
+            "",
+            "fe80::1",
+            &["relay.addresses: \"auto\" finds no address on this host other than loopback"],
+        ),
+        (
+            external,
+            "10.0.0.5",
+            &["relay.external: \"auto\" finds no IPv6 address on this host for 2001:db8::7"],
+        ),
+        (named, "10.0.0.5", &["relay.addresses: 203.0.113.9 is no address of this host"]),
+    ] {
+        let missing = good(text).missing_relays(&host(addresses));
+        let shown: Vec<String> =
+            missing.iter().map(|missing| format!("{}: {}", missing.key, missing.what)).collect();
+        assert_eq!(shown, expected, "{text} on {addresses}");
+    }
+    let present = |text, addresses| {
+        let policy = policy(text, addresses, None);
+        policy.relay.iter().map(|relay| (relay.local.to_string(), relay.is_present)).collect()
+    };
+    let expected = [("203.0.113.9", false), ("10.0.0.5", true)];
+    let found: Vec<(String, bool)> = present(named, "10.0.0.5");
+    assert_eq!(found, expected.map(|(ip, is_present)| (ip.to_owned(), is_present)));
+}
+
+/// An address that is gone may come back within moments, as when a network manager starts anew.
+#[test]
+fn allocations_stay_on_an_address_that_has_just_gone() {
+    let old = policy("", "10.0.0.5 fd00::5", None);
+    let (lease, _) =
+        old.relay[0].ports.claim(old.ports, turn_proto::PortRequirement::Any, 1).unwrap();
+    let leaving = host("fd00::5").with_leaving(ips("10.0.0.5"));
+    let without = on("", &leaving, Some(&old));
+    let of = |policy: &Policy| -> Vec<(IpAddr, bool)> {
+        policy.relay.iter().map(|relay| (relay.local, relay.is_present)).collect()
+    };
+    assert_eq!(of(&without), [(ips("fd00::5")[0], true), (ips("10.0.0.5")[0], false)]);
+    let back = on("", &host("10.0.0.5 fd00::5"), Some(&without));
+    assert_eq!(of(&back), of(&old));
+    assert!(lease.is_of(&back.relay[0].ports));
+    let other = on("", &host("10.0.0.6").with_leaving(ips("10.0.0.5")), Some(&old));
+    assert_eq!(of(&other), [(ips("10.0.0.6")[0], true), (ips("10.0.0.5")[0], false)]);
+    assert_eq!(of(&on("", &host("10.0.0.6"), Some(&other))), [(ips("10.0.0.6")[0], true)]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use settings::{Environment, Settings, parse};
+use settings::{Environment, HostAddresses, Settings, parse};
 use turn_proto::{PeerAccess, Policy};
 use turn_types::Secret;
 
@@ -14,7 +14,8 @@ fn read(text: &str) -> Result<Settings, String> {
 
 fn policy(text: &str) -> Policy {
     let settings = read(text).unwrap();
-    settings.policy(&["192.0.2.1".parse().unwrap()], &[], Secret::new([0; 32]), None).unwrap()
+    let host = HostAddresses::new(vec!["192.0.2.1".parse().unwrap()]);
+    settings.policy(&host, &[], Secret::new([0; 32]), None)
 }
 
 const TENANT: &str = r#"

@@ -1,9 +1,8 @@
 //! Keys of access tokens, from the file to the rules.
 
-use std::net::IpAddr;
 use std::path::Path;
 
-use settings::{Environment, Settings, load, parse};
+use settings::{Environment, HostAddresses, Settings, load, parse};
 use turn_proto::{Policy, TokenAlgorithm};
 use turn_types::Secret;
 
@@ -15,9 +14,8 @@ fn good(text: &str) -> Settings {
 }
 
 fn policy(settings: &Settings) -> Policy {
-    let host: [IpAddr; 1] = ["192.0.2.1".parse().expect("an address")];
-    let policy = settings.policy(&host, &[], Secret::new([0; 32]), None);
-    policy.unwrap_or_else(|errors| panic!("{errors}"))
+    let host = HostAddresses::new(vec!["192.0.2.1".parse().expect("an address")]);
+    settings.policy(&host, &[], Secret::new([0; 32]), None)
 }
 
 #[test]

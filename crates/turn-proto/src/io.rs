@@ -14,7 +14,7 @@ pub(crate) mod verdict;
 pub(crate) mod worker;
 
 pub(crate) use self::allocate_request::{
-    AllocateRequest, AllocationAttributes, RequestedAddresses,
+    AllocateRequest, AllocationAttributes, RequestedAddresses, without_relay_of,
 };
 pub(crate) use self::command::{Applicant, Command, TcpCommand, UserQuery};
 pub(crate) use self::event::{

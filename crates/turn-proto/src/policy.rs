@@ -194,6 +194,9 @@ pub struct RelayAddress {
     pub public: IpAddr,
     /// The ports in use, over all workers. Survives a reload with the address.
     pub ports: Arc<RelayPorts>,
+    /// The host has the address. Otherwise no allocation begins there, and those that are there
+    /// stay.
+    pub is_present: bool,
 }
 
 /// The family of a relayed address whose client names none.
@@ -283,6 +286,12 @@ impl AuthPolicy {
             incomplete: false,
             nonce_key,
         }
+    }
+}
+
+impl RelayAddress {
+    fn is_of(&self, family: IpFamily) -> bool {
+        IpFamily::of(self.local) == family
     }
 }
 
@@ -386,9 +395,9 @@ impl Policy {
         }
     }
 
-    /// Relay addresses of one family.
-    pub fn relay_of(&self, family: IpFamily) -> impl Iterator<Item = &RelayAddress> + Clone {
-        self.relay.iter().filter(move |relay| IpFamily::of(relay.local) == family)
+    /// Relay addresses of one family that the host has.
+    pub(crate) fn relay_of(&self, family: IpFamily) -> impl Iterator<Item = &RelayAddress> + Clone {
+        self.relay.iter().filter(move |relay| relay.is_present && relay.is_of(family))
     }
 
     /// Prefixes of one family.
@@ -408,6 +417,14 @@ impl Policy {
     /// Returns true if allocations can have an address of a family.
     pub(crate) fn relays_family(&self, family: IpFamily) -> bool {
         self.relay_of(family).next().is_some() || self.prefixes_of(family).next().is_some()
+    }
+
+    /// Returns true if allocations may have an address of a family later, and now cannot: the host
+    /// does not have the address.
+    pub(crate) fn awaits_family(&self, family: IpFamily) -> bool {
+        let is_named = self.relay.iter().any(|relay| relay.is_of(family));
+        let has_none = self.relay.is_empty() && self.prefixes.is_empty();
+        !self.relays_family(family) && (is_named || has_none)
     }
 
     /// Returns the number of relayed addresses of a family that a worker has, and can still give;

@@ -246,6 +246,7 @@ fn an_address_that_becomes_own_is_closed_but_for_relays() {
         local: ip("192.0.2.66"),
         public: ip("192.0.2.66"),
         ports: RelayPorts::new(),
+        is_present: true,
     };
     let mut policy = Policy { peer_rules, ..world.policy.clone() };
     policy.relay.push(relay);

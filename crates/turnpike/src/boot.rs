@@ -12,14 +12,14 @@ use std::time::SystemTime;
 
 use anyhow::anyhow;
 use control::{
-    ConfinementInfo, MonitoringInfo, OffloadInfo, RelayInfo, ServerInfo, Traces, UserDirectory,
-    WorkerCounters, Workers,
+    ConfinementInfo, MissingAddresses, MonitoringInfo, OffloadInfo, RelayInfo, ServerInfo, Traces,
+    UserDirectory, WorkerCounters, Workers,
 };
 use dataplane::{
     LogAddresses, LogOptions, NetOptions, PseudonymKey, WorkerChannels, WorkerEndpoint,
 };
 use linux_net::{Clock, HostMonitor, capabilities, raise_open_files, random_bytes};
-use settings::{InterfaceName, OffloadMode, Settings, SettingsErrors, WorkerCount};
+use settings::{HostAddresses, InterfaceName, OffloadMode, Settings, WorkerCount};
 use turn_proto::{Policy, Quotas, SharedRegistry, UnauthenticatedBudget};
 use turn_types::{Secret, WorkerId};
 use user_db::UserEditor;
@@ -43,7 +43,7 @@ use crate::revocations::Revocations;
 use crate::session_records::{self, SessionRecords};
 use crate::sockets::{Bound, Served, WorkerSockets};
 use crate::users::{self, NoUsers, Users};
-use crate::{authorizer, cores, host, relay_prefixes, sockets, warnings};
+use crate::{authorizer, cores, relay_prefixes, relays, sockets, warnings};
 
 /// A server whose workers are ready to start.
 pub(crate) struct Prepared {
@@ -156,10 +156,11 @@ pub(crate) fn prepare(
     let starting = Starting::new(&shared, own_parts, of_workers, predecessor);
 
     offload.memory_bytes = kernel_path.memory();
-    let warnings =
-        bound.warnings.into_iter().chain(few_files).chain(advice(&policy, settings)).collect();
+    let warnings = bound.warnings.into_iter().chain(few_files);
+    let warnings = warnings.chain(advice(&policy, settings, &own.host())).collect();
     let mut info = info(&policy, settings, bound.addresses, (workers.count(), bound.gro), offload);
     info.tls_listeners = bound.tls;
+    info.missing = relays::missing(settings, &policy, &own.host(), &info);
     info.certificates = certificates.infos().to_vec();
     Ok(Prepared {
         workers,
@@ -190,12 +191,12 @@ fn check_relays(
     own: &OwnAddresses,
     predecessor: Option<&Predecessor>,
 ) -> Result<()> {
-    for relay in &policy.relay {
+    for relay in policy.relay.iter().filter(|relay| relay.is_present) {
         sockets::check_relay(relay.local)?;
     }
-    let (addresses, tcp) = (host::addresses()?, settings.tcp.relaying);
+    let (addresses, tcp) = (own.host(), settings.tcp.relaying);
     let inherited = |at| predecessor.is_some_and(|before| before.has((ListenerKind::Shared, at)));
-    relay_prefixes::check(&policy.prefixes, own.prefixes(), &addresses, tcp, inherited)
+    relay_prefixes::check(&policy.prefixes, own.prefixes(), addresses.usable(), tcp, inherited)
 }
 
 /// Binds the listeners of all workers, or takes those of a process before.
@@ -314,8 +315,7 @@ pub(crate) fn rules(
     previous: Option<&Policy>,
     workers: usize,
 ) -> Result<Policy> {
-    let policy = settings.policy(&host::addresses()?, own.prefixes(), nonce_key, previous);
-    let policy = policy.map_err(misconfigured)?;
+    let policy = settings.policy(&own.host(), own.prefixes(), nonce_key, previous);
     let unauthenticated =
         UnauthenticatedBudget { per_second: share(policy.unauthenticated.per_second, workers) };
     let new_peers_per_second = share(policy.quotas.new_peers_per_second, workers);
@@ -356,11 +356,6 @@ fn share(per_second: u32, workers: usize) -> u32 {
     per_second.div_ceil(u32::try_from(workers).unwrap_or(u32::MAX).max(1))
 }
 
-/// The error of a configuration that does not fit this host.
-fn misconfigured(errors: SettingsErrors) -> Failure {
-    Failure::usage(anyhow!("the configuration does not fit this host:\n{errors}"))
-}
-
 /// The facts about a server, as of a policy.
 pub(crate) fn info(
     policy: &Policy,
@@ -376,6 +371,7 @@ pub(crate) fn info(
         realms: realm_names(policy),
         listeners,
         relay: relay_info(policy),
+        missing: MissingAddresses::default(),
         relay_prefixes: policy.prefixes.clone(),
         relay_ports: (settings.relay.ports.min, settings.relay.ports.max),
         workers,
@@ -408,8 +404,11 @@ pub(crate) fn monitoring(settings: &Settings) -> MonitoringInfo {
 
 /// The relay addresses of a policy.
 pub(crate) fn relay_info(policy: &Policy) -> Vec<RelayInfo> {
-    let info =
-        |relay: &turn_proto::RelayAddress| RelayInfo { local: relay.local, public: relay.public };
+    let info = |relay: &turn_proto::RelayAddress| RelayInfo {
+        local: relay.local,
+        public: relay.public,
+        is_present: relay.is_present,
+    };
     policy.relay.iter().map(info).collect()
 }
 
@@ -439,8 +438,9 @@ fn net_options(settings: &Settings) -> Result<NetOptions> {
 }
 
 /// Warnings about values that are valid and probably not intended, on this host.
-pub(crate) fn advice(policy: &Policy, settings: &Settings) -> Vec<String> {
-    let mut advice = unreachable_relays(policy);
+pub(crate) fn advice(policy: &Policy, settings: &Settings, host: &HostAddresses) -> Vec<String> {
+    let mut advice = relays::warnings(settings, host);
+    advice.extend(unreachable_relays(policy));
     advice.extend(unreachable_discovery(policy));
     advice.extend(warnings::warnings(settings).iter().map(Finding::line));
     // Dates are watched, and warned about each day.
@@ -498,7 +498,8 @@ mod tests {
     }
 
     fn policy(settings: &Settings) -> Policy {
-        settings.policy(&["127.0.0.1".parse().unwrap()], &[], Secret::new([0; 32]), None).unwrap()
+        let host = HostAddresses::new(vec!["127.0.0.1".parse().unwrap()]);
+        settings.policy(&host, &[], Secret::new([0; 32]), None)
     }
 
     #[test]

@@ -20,7 +20,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::failure::{Failure, Result};
-use crate::{host, warnings};
+use crate::own_addresses::host_addresses;
+use crate::warnings;
 
 /// Waits for an answer, each behind a request.
 const WAITS: [Duration; 3] =
@@ -94,7 +95,7 @@ pub(crate) struct Answers {
 /// The addresses of this host cannot be listed.
 pub(crate) async fn ask(settings: &Settings) -> Result<Answers> {
     let mut asked = JoinSet::new();
-    for local in settings.addresses_behind_nat(&host::addresses()?) {
+    for local in settings.addresses_behind_nat(&host_addresses()?) {
         let servers = settings.relay.external_stun.clone();
         let cloud = settings.relay.external_metadata;
         asked.spawn(async move { (local, ask_cloud_or_servers(local, cloud, &servers).await) });

@@ -204,7 +204,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt as _;
     use std::time::SystemTime;
 
-    use control::RelayInfo;
+    use control::{MissingAddresses, RelayInfo};
     use settings::Environment;
 
     use super::*;
@@ -294,7 +294,12 @@ mod tests {
             realm: "turnpike".into(),
             realms: Vec::new(),
             listeners: vec!["[::]:3478".parse().unwrap(), "0.0.0.0:3478".parse().unwrap()],
-            relay: vec![RelayInfo { local: ip("10.0.0.5"), public: ip("203.0.113.7") }],
+            relay: vec![RelayInfo {
+                local: ip("10.0.0.5"),
+                public: ip("203.0.113.7"),
+                is_present: true,
+            }],
+            missing: MissingAddresses::default(),
             relay_prefixes: Vec::new(),
             relay_ports: (49152, 65535),
             workers: 1,

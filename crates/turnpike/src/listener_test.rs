@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use turn_types::Prefix;
 
 use crate::asking::{over_tcp, over_udp};
+use crate::own_addresses::host_addresses;
 
 /// The server's listeners.
 #[derive(Debug)]
@@ -41,9 +42,14 @@ impl OwnListeners {
 impl ListenerTest for OwnListeners {
     fn ask(&self) -> Answers<'_> {
         let method = self.method;
+        // A restart does not help where the host does not have the address.
+        let host = host_addresses().unwrap_or_default();
+        let is_there = move |(_, at): &(usize, &SocketAddr)| {
+            at.ip().is_unspecified() || host.usable().is_empty() || host.has(at.ip())
+        };
         Box::pin(async move {
             let mut asked = JoinSet::new();
-            for (index, &address) in self.addresses.iter().enumerate() {
+            for (index, &address) in self.addresses.iter().enumerate().filter(&is_there) {
                 if self.udp {
                     asked.spawn(async move {
                         (index, ask("udp", address, over_udp(here(address), method)).await)
@@ -60,7 +66,7 @@ impl ListenerTest for OwnListeners {
                     });
                 }
             }
-            for (index, &address) in self.tls.iter().enumerate() {
+            for (index, &address) in self.tls.iter().enumerate().filter(&is_there) {
                 let (index, proxies) = (self.addresses.len() + index, self.proxies.clone());
                 asked.spawn(async move {
                     (

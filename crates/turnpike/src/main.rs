@@ -42,6 +42,7 @@ mod paths;
 mod process;
 mod redis_statistics;
 mod relay_prefixes;
+mod relays;
 mod reload;
 mod reload_job;
 mod renewal;

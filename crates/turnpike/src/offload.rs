@@ -174,6 +174,14 @@ impl KernelPath {
         self.call(move |offload| look(offload, changes));
     }
 
+    /// Follows a change of the addresses that are relayed from.
+    pub(crate) fn follow_relays(&self, relays: Vec<IpAddr>) {
+        self.call(move |offload| {
+            offload.set_relays(relays);
+            look(offload, HostChanges::ALL);
+        });
+    }
+
     /// Source of its state, for queries.
     pub(crate) fn watch(&self) -> Option<Arc<dyn OffloadWatch>> {
         self.0.as_ref().map(|_| Arc::new(self.clone()) as _)

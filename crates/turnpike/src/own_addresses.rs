@@ -1,14 +1,18 @@
-//! Addresses that the host delivers to itself, kept current: no client may reach them as peers.
+//! Addresses that the host delivers to itself, kept current: no client may reach them as peers, and
+//! the server relays from some of them.
 //!
 //! It fails closed: a known address is removed only when a complete reading no longer has it.
 
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use linux_net::{Clock, interface_addresses, own_prefixes};
+use settings::HostAddresses;
 use turn_types::{Instant, Prefix};
 
 use crate::failure::{OrFail as _, Result};
+use crate::host;
 
 /// Interval of log lines about a lasting failure.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
@@ -16,11 +20,18 @@ const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 /// Prefixes named in a line of the log; of more their number is told.
 const NAMED_MAX: usize = 8;
 
+/// Time in which an address that is gone may come back, as when a network manager starts anew:
+/// allocations on it stay. It ends with the next look at the host.
+const LEAVING_FOR: Duration = Duration::from_secs(60);
+
 /// Addresses that the host delivers to itself, as last read.
 #[derive(Debug)]
 pub(crate) struct OwnAddresses {
     /// Sorted, once each.
     known: Vec<Prefix>,
+    bindable: Bindable,
+    /// Such addresses that are gone, with the time.
+    leaving: Vec<(IpAddr, Instant)>,
     /// The last reading was whole.
     is_whole: bool,
     /// True if the rules in force refuse all known addresses.
@@ -34,15 +45,28 @@ impl OwnAddresses {
     /// # Errors
     /// It cannot be read: a server that cannot protect its host does not start.
     pub(crate) fn read() -> Result<Self> {
-        let Reading { found, failed } = Reading::now();
+        let Reading { found, bindable, failed } = Reading::now();
         failed.map_or(Ok(()), Err).or_fail("cannot read which addresses are this host's own")?;
-        Ok(Self { known: found, is_whole: true, is_in_force: true, complained: None })
+        Ok(Self { known: found, bindable, ..Self::of_nothing() })
     }
 
     /// As of a host that had none.
-    #[cfg(test)]
     pub(crate) const fn of_nothing() -> Self {
-        Self { known: Vec::new(), is_whole: true, is_in_force: true, complained: None }
+        Self {
+            known: Vec::new(),
+            bindable: Bindable { usable: Vec::new(), routed: Vec::new() },
+            leaving: Vec::new(),
+            is_whole: true,
+            is_in_force: true,
+            complained: None,
+        }
+    }
+
+    /// Addresses to relay from.
+    pub(crate) fn host(&self) -> HostAddresses {
+        let leaving = self.leaving.iter().map(|(ip, _)| *ip).collect();
+        let Bindable { usable, routed } = self.bindable.clone();
+        HostAddresses::new(usable).with_routed(routed).with_leaving(leaving)
     }
 
     /// Prefixes to refuse.
@@ -56,8 +80,11 @@ impl OwnAddresses {
     }
 
     fn take(&mut self, reading: Reading, now: Instant) {
-        let Reading { mut found, failed } = reading;
+        let Reading { mut found, bindable, failed } = reading;
         self.is_whole = failed.is_none();
+        if self.is_whole {
+            self.take_bindable(bindable, now);
+        }
         if let Some(error) = failed {
             found.extend(&self.known);
             found.sort_unstable();
@@ -85,6 +112,20 @@ impl OwnAddresses {
         );
     }
 
+    fn take_bindable(&mut self, bindable: Bindable, now: Instant) {
+        let is_back = |ip: &IpAddr| bindable.usable.contains(ip);
+        let still = |(ip, since): &(IpAddr, Instant)| !is_back(ip) && now < *since + LEAVING_FOR;
+        let before = self.leaving.len();
+        self.leaving.retain(still);
+        let is_over = self.leaving.len() != before;
+        let gone = self.bindable.usable.iter().filter(|ip| !is_back(ip));
+        self.leaving.extend(gone.map(|ip| (*ip, now)));
+        if is_over || self.bindable != bindable {
+            self.bindable = bindable;
+            self.is_in_force = false;
+        }
+    }
+
     /// The rules in force have it.
     pub(crate) const fn put_in_force(&mut self) {
         self.is_in_force = true;
@@ -101,9 +142,27 @@ impl OwnAddresses {
     }
 }
 
-/// Prefixes found, sorted, and the reason if they may be incomplete.
+/// Addresses that sockets can be bound to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Bindable {
+    /// Of interfaces, the best for a relay first.
+    usable: Vec<IpAddr>,
+    /// By routes.
+    routed: Vec<Prefix>,
+}
+
+/// The addresses of this host now.
+///
+/// # Errors
+/// They cannot be read.
+pub(crate) fn host_addresses() -> Result<HostAddresses> {
+    Ok(OwnAddresses::read()?.host())
+}
+
+/// Prefixes found, sorted, addresses to bind to, and the reason if they may be incomplete.
 struct Reading {
     found: Vec<Prefix>,
+    bindable: Bindable,
     failed: Option<io::Error>,
 }
 
@@ -116,15 +175,20 @@ impl Reading {
             failed = Some(error);
             Vec::new()
         });
-        match interface_addresses() {
-            Ok(addresses) => {
-                found.extend(addresses.iter().map(|interface| Prefix::host(interface.address)))
-            }
-            Err(error) => failed = Some(error),
-        }
+        let interfaces = interface_addresses().unwrap_or_else(|error| {
+            failed = Some(error);
+            Vec::new()
+        });
+        let is_unusable = |prefix: &Prefix| {
+            let mut unusable = interfaces.iter().filter(|one| !one.state.is_usable());
+            unusable.any(|one| Prefix::host(one.address) == *prefix)
+        };
+        let routed = found.iter().filter(|prefix| !is_unusable(prefix)).copied().collect();
+        found.extend(interfaces.iter().map(|interface| Prefix::host(interface.address)));
         found.sort_unstable();
         found.dedup();
-        Self { found, failed }
+        let bindable = Bindable { usable: host::usable(interfaces), routed };
+        Self { found, bindable, failed }
     }
 }
 
@@ -154,11 +218,12 @@ mod tests {
 
     fn own(known: &[&str]) -> OwnAddresses {
         let known = prefixes(known);
-        OwnAddresses { known, is_whole: true, is_in_force: true, complained: None }
+        OwnAddresses { known, ..OwnAddresses::of_nothing() }
     }
 
     fn whole(found: &[&str]) -> Reading {
-        Reading { found: prefixes(found), failed: None }
+        let bindable = OwnAddresses::of_nothing().bindable;
+        Reading { found: prefixes(found), bindable, failed: None }
     }
 
     fn failed(found: &[&str]) -> Reading {
@@ -211,6 +276,30 @@ mod tests {
         for ip in ["127.0.0.1", "127.1.2.3"] {
             assert!(own.prefixes().iter().any(|prefix| prefix.contains(ip.parse().unwrap())));
         }
+    }
+
+    #[test]
+    fn an_address_that_is_gone_is_leaving_for_a_minute() {
+        let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
+        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+        let reading = |usable: &[&str]| {
+            let usable = usable.iter().map(|text| ip(text)).collect();
+            Reading { bindable: Bindable { usable, routed: Vec::new() }, ..whole(&[]) }
+        };
+        let mut own = own(&[]);
+        let mut take = |usable: &[&str], seconds| {
+            own.take(reading(usable), at(seconds));
+            let is_news = own.is_waiting();
+            own.put_in_force();
+            let host = own.host();
+            (is_news, host.has(ip("10.0.0.5")), host.had(ip("10.0.0.5")))
+        };
+        assert_eq!(take(&["10.0.0.5"], 0), (true, true, false));
+        assert_eq!(take(&["10.0.0.6"], 10), (true, false, true));
+        assert_eq!(take(&["10.0.0.6"], 69), (false, false, true));
+        assert_eq!(take(&["10.0.0.6", "10.0.0.5"], 69), (true, true, false), "it is back");
+        assert_eq!(take(&["10.0.0.6"], 70), (true, false, true));
+        assert_eq!(take(&["10.0.0.6"], 130), (true, false, false));
     }
 
     #[test]

@@ -19,13 +19,12 @@ use crate::certificates::{CertificateReloader, Unusable};
 use crate::confinement::ReadableFiles;
 use crate::external::{self, Answers};
 use crate::failure::{Failure, Result};
-use crate::host;
 use crate::logging;
 use crate::own_addresses::OwnAddresses;
 use crate::reload_job::LoadedConfiguration;
 use crate::revocations::Revocations;
 use crate::tables::Tables;
-use crate::{sockets, users};
+use crate::{relays, sockets, users};
 
 /// State that a reload changes.
 pub(crate) struct InForce {
@@ -118,17 +117,17 @@ impl InForce {
         let policy = boot::rules(&kept, &self.own, own_key, Some(&self.policy), workers)?;
         // A realm may be new, and users may have other keys than at the start.
         let policy = users::offer_sha256_again(kept.user_database(), policy).await;
-        for relay in &policy.relay {
-            if self.policy.relay.iter().all(|known| known.local != relay.local) {
-                sockets::check_relay(relay.local)?;
-            }
+        for relay in relays::added(&self.policy, &policy).filter(|relay| relay.is_present) {
+            sockets::check_relay(relay.local)?;
         }
+        relays::refuse_exchange(&self.policy, &policy)?;
         // From here on the configuration is in effect, even with an unusable certificate.
         self.certificate_watch.forget();
         let certificates_kept =
             certificates.map_or_else(Vec::new, |read| self.put_certificates(handle, read));
         let policy = Arc::new(self.silent.put_in(self.revocations.put_in(policy)));
-        let known = boot::advice(&self.policy, &self.settings);
+        let host = self.own.host();
+        let known = boot::advice(&self.policy, &self.settings, &host);
         let told = handle.workers.apply(Arc::clone(&policy)).await;
         // Also when a worker did not answer: the others go by it, and what is made next begins
         // here.
@@ -138,7 +137,7 @@ impl InForce {
                 .hint("some workers may go by the new rules already: reload again")
         })?;
         self.own.put_in_force();
-        for warning in boot::advice(&policy, &kept) {
+        for warning in boot::advice(&policy, &kept, &host) {
             if !known.contains(&warning) {
                 tracing::warn!("{warning}");
             }
@@ -150,6 +149,7 @@ impl InForce {
         info.realm = policy.realm.to_string();
         info.realms = boot::realm_names(&policy);
         info.relay = boot::relay_info(&policy);
+        info.missing = relays::missing(&kept, &policy, &host, &info);
         info.certificates = self.certificates.infos().to_vec();
         info.monitoring = boot::monitoring(&kept);
         info.redirects = self.silent.infos(&kept);
@@ -180,7 +180,7 @@ impl InForce {
     async fn find_new_addresses(&self, settings: &mut Settings) -> Result<()> {
         let found = settings.found_external();
         let has = |local: &IpAddr| found.iter().any(|pair| pair.local == *local);
-        if settings.addresses_behind_nat(&host::addresses()?).iter().all(has) {
+        if settings.addresses_behind_nat(&self.own.host()).iter().all(has) {
             return Ok(());
         }
         let answers = external::ask(settings).await?;
@@ -259,21 +259,22 @@ impl InForce {
     async fn apply_found(&mut self, handle: &Handle, settings: Settings) -> Result<()> {
         let (own_key, workers) = (self.policy.ticket_key, handle.workers.count());
         let policy = boot::rules(&settings, &self.own, own_key, Some(&self.policy), workers)?;
-        for relay in &policy.relay {
-            if self.policy.relay.iter().all(|known| known.local != relay.local) {
-                sockets::check_relay(relay.local)?;
-            }
-        }
         let policy = Arc::new(self.silent.put_in(self.revocations.put_in(policy)));
         self.policy = Arc::clone(&policy);
         self.settings = settings;
         handle.workers.apply(Arc::clone(&policy)).await.map_err(Failure::failed)?;
         let mut info = (*handle.info()).clone();
         info.relay = boot::relay_info(&policy);
+        info.missing = relays::missing(&self.settings, &policy, &self.own.host(), &info);
         info.realms = boot::realm_names(&policy);
         info.redirects = self.silent.infos(&self.settings);
         handle.set_info(info);
         Ok(())
+    }
+
+    /// Addresses that are relayed from.
+    pub(crate) fn relays(&self) -> Vec<IpAddr> {
+        self.policy.relay.iter().map(|relay| relay.local).collect()
     }
 
     /// Starts to read the certificates, if their files have changed or an operator wants them to be
@@ -318,28 +319,21 @@ impl InForce {
         shown
     }
 
-    /// Reads the addresses that the host delivers to itself, and has workers refuse them: an
-    /// address of our own must not be a peer like any other. Relay addresses stay as they are until
-    /// a reload. False when it is to be tried again.
+    /// Reads the addresses of the host. Workers refuse them as peers, as an address of our own must
+    /// not be a peer like any other, and relay from those that the settings want. False when it is
+    /// to be tried again.
     pub(crate) async fn follow_own_addresses(&mut self, handle: &Handle) -> bool {
         self.own.refresh();
         if self.own.is_waiting() {
-            let peer_rules = self.settings.peer_rules(self.own.prefixes(), &self.policy.relay);
-            let (own, relay) = (self.own.prefixes(), &self.policy.relay);
-            let mut rules = self.settings.realm_peer_rules(own, relay).into_iter();
-            let realms = self.policy.realms.clone().map(|realm| {
-                if let Some(rules) = rules.next() {
-                    realm.peer_rules = rules;
-                }
-            });
-            self.policy = Arc::new(Policy { peer_rules, realms, ..(*self.policy).clone() });
-            match handle.workers.apply(Arc::clone(&self.policy)).await {
+            let before = Arc::clone(&self.policy);
+            match self.apply_found(handle, self.settings.clone()).await {
                 Ok(()) => self.own.put_in_force(),
-                Err(error) => tracing::error!(
-                    %error,
-                    "the addresses of this host changed; a worker did not answer, and is notified again"
+                Err(failure) => tracing::error!(
+                    "the addresses of this host changed, and cannot be put in force; it is tried again: {}",
+                    failure.reason()
                 ),
             }
+            relays::tell(&before, &self.policy, &self.settings, &self.own.host());
         }
         self.own.is_current()
     }

@@ -379,10 +379,14 @@ impl Server {
     /// Looks at parts of the host that may have changed.
     async fn follow_host(&mut self, changes: HostChanges) {
         // First what protects the host.
+        let before = self.in_force.relays();
         if changes.own_addresses && !self.in_force.follow_own_addresses(&self.handle).await {
             self.host.again(HostChanges { own_addresses: true, ..HostChanges::default() });
         }
-        if changes.devices || changes.forwarding {
+        let relays = self.in_force.relays();
+        if relays != before {
+            self.kernel_path.follow_relays(relays);
+        } else if changes.devices || changes.forwarding {
             self.kernel_path.look(changes);
         }
     }

@@ -197,7 +197,8 @@ pub(crate) fn check_relay(local: IpAddr) -> Result<()> {
 /// take half of the clients: a socket that does not share finds out.
 pub(crate) fn is_free(address: SocketAddr, net: &NetOptions) -> io::Result<()> {
     let device = net.device;
-    let alone = UdpOptions { gro: false, error_queue: false, device, ..UdpOptions::default() };
+    let alone =
+        UdpOptions { gro: false, error_queue: false, device, free: true, ..UdpOptions::default() };
     UdpSocket::bind(address, &alone).map(drop)
 }
 
@@ -219,7 +220,8 @@ fn tcp_options(reuse_port: bool, device: Option<NonZeroU32>) -> TcpOptions {
         unacknowledged: Duration::from_secs(30),
         backlog: CONNECTIONS_WAITING,
         device,
-        free: false,
+        // The host may not have the address yet.
+        free: true,
     }
 }
 
@@ -335,12 +337,18 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_others_are_refused_with_advice() {
+    fn addresses_of_others_are_no_relays() {
         let elsewhere: IpAddr = "192.0.2.1".parse().unwrap();
-        let Err(error) = bind_one((elsewhere, 3478).into(), 1) else { panic!("bound") };
-        assert!(error.to_string().contains("ip address"), "{error}");
         assert!(check_relay(elsewhere).unwrap_err().to_string().contains("relay.external"));
         assert!(check_relay(LOOPBACK).is_ok());
+    }
+
+    /// As before DHCP: clients are served once the host has the address.
+    #[test]
+    fn a_listener_waits_for_its_address() {
+        let later = SocketAddr::from(([192, 0, 2, 1], 0));
+        let bound = bind_one(later, 1).unwrap();
+        assert_eq!(bound.addresses[0].ip(), later.ip());
     }
 
     #[test]

@@ -163,6 +163,12 @@ impl Offload {
         self.path.routes(worker)
     }
 
+    /// Sets the addresses that are relayed from. The next [update](Self::update) of all interfaces
+    /// goes by them.
+    pub fn set_relays(&mut self, relays: Vec<IpAddr>) {
+        self.wanted.relays = relays;
+    }
+
     /// The interfaces looked at.
     #[must_use]
     pub fn attached(&self) -> &[Attachment] {

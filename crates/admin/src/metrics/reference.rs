@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
 use control::{
-    CertificateInfo, ConfinementInfo, CounterTotals, KernelPathTotals, MonitoringInfo, OffloadInfo,
-    OffloadInterface, OffloadWatch, RealmTotals, RedirectInfo, ServerInfo, TookOverInfo,
+    CertificateInfo, ConfinementInfo, CounterTotals, KernelPathTotals, MissingAddresses,
+    MonitoringInfo, OffloadInfo, OffloadInterface, OffloadWatch, RealmTotals, RedirectInfo,
+    ServerInfo, TookOverInfo,
 };
 
 use super::{Metric, server};
@@ -73,6 +74,7 @@ fn info() -> ServerInfo {
         realms: Vec::new(),
         listeners: Vec::new(),
         relay: Vec::new(),
+        missing: MissingAddresses::default(),
         relay_prefixes: Vec::new(),
         relay_ports: (0, 0),
         workers: 1,

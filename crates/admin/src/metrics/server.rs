@@ -82,6 +82,11 @@ pub(super) fn metrics(info: &ServerInfo, live: &Live) -> Vec<Metric> {
             "1 while another process has copies of all calls over UDP and DTLS for the case of a crash, otherwise 0",
         )
         .with(live.has_keeper.into()),
+        Metric::gauge(
+            "turnpike_missing_addresses",
+            "Addresses of the settings that this host does not have, so that the server waits for them",
+        )
+        .with(info.missing.clauses.len() as u64),
         Metric::gauge("turnpike_draining", "1 while new allocations are refused, otherwise 0")
             .with(live.draining.into()),
         Metric::gauge(

@@ -36,6 +36,7 @@ pub(super) async fn show(State(app): State<App>) -> Json<Status> {
     let relay = info.relay.iter().map(|relay| RelayAddress {
         local: relay.local.to_string(),
         public: relay.public.to_string(),
+        is_missing: !relay.is_present,
     });
     let (keeper, keeper_unusable) = match app.handle.keeper() {
         KeeperState::Absent => (None, None),

@@ -12,10 +12,10 @@ use admin::api::{self, Access, Rights, Signed, SignedTokenError, SignedTokens, T
 use admin::routes::Routes;
 use admin::{HttpListener, Role, serve};
 use control::{
-    Asked, CancelReport, ConfinementInfo, DrainReport, Handle, Minted, MonitoringInfo, OffloadInfo,
-    OperatorRequest, RecentLog, Refused, ReloadReport, Request, Revocable, Revocation,
-    RevokeReport, ServerInfo, Session, SessionOffload, UserDirectory, UserLookup, Wake, WhyNot,
-    WorkerCounters, Workers, mailbox,
+    Asked, CancelReport, ConfinementInfo, DrainReport, Handle, Minted, MissingAddresses,
+    MonitoringInfo, OffloadInfo, OperatorRequest, RecentLog, Refused, ReloadReport, Request,
+    Revocable, Revocation, RevokeReport, ServerInfo, Session, SessionOffload, UserDirectory,
+    UserLookup, Wake, WhyNot, WorkerCounters, Workers, mailbox,
 };
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -376,6 +376,7 @@ fn info() -> ServerInfo {
         realms: Vec::new(),
         listeners: vec!["192.0.2.1:3478".parse().unwrap()],
         relay: Vec::new(),
+        missing: MissingAddresses::default(),
         relay_prefixes: Vec::new(),
         relay_ports: (49_152, 65_535),
         workers: 1,

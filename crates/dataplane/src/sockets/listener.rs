@@ -114,7 +114,8 @@ impl NetOptions {
             // ICMP errors about clients change nothing: their allocations expire.
             error_queue: false,
             device: self.device,
-            free: false,
+            // The host may not have the address yet.
+            free: true,
             adapts: false,
         }
     }

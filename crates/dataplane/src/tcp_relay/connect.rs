@@ -48,6 +48,9 @@ impl<N: Net> TcpRelay<N> {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 Err(OpenRelayError::PortTaken)
             }
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
+                Err(OpenRelayError::AddressAbsent)
+            }
             Err(error) => {
                 let details = format_args!("{at}, TCP: {error}");
                 cx.observer.warn(cx.now.instant, Condition::RelaySocket, &details);

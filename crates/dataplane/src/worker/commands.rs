@@ -230,6 +230,10 @@ fn open_relay<N: Net>(
         if error.kind() == io::ErrorKind::AddrInUse {
             return OpenRelayError::PortTaken;
         }
+        if error.kind() == io::ErrorKind::AddrNotAvailable {
+            // The watch of the host's addresses logs it.
+            return OpenRelayError::AddressAbsent;
+        }
         let details = format_args!("{at}: {error}");
         observer.warn(now.instant, Condition::RelaySocket, &details);
         OpenRelayError::Exhausted

@@ -327,7 +327,8 @@ pub(crate) fn relay_address() -> IpAddr {
 /// Relays from loopback of both families; peers may be at [`PEER`], `::1` and [`NOWHERE`].
 pub(crate) fn policy() -> Policy {
     let local = relay_address();
-    let relay = |ip| RelayAddress { local: ip, public: ip, ports: RelayPorts::new() };
+    let relay =
+        |ip| RelayAddress { local: ip, public: ip, ports: RelayPorts::new(), is_present: true };
     let allow = ["127.0.0.2/32", "::1/128", "192.0.2.1/32"].map(|prefix| prefix.parse().unwrap());
     Policy {
         relay: vec![relay(local), relay(LOCALHOST_V6)],

@@ -1,14 +1,19 @@
 //! Addresses of the host's interfaces.
 
-use std::ffi::{CStr, CString};
+use std::collections::HashMap;
+use std::ffi::CString;
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::ptr;
+use std::net::{IpAddr, UdpSocket};
 
 use turn_types::IpFamily;
 
-use crate::abi::address;
-use crate::abi::sys::check;
+use crate::netlink::{self, Request, Socket, attributes};
+
+/// Bytes of `struct ifinfomsg`.
+const LINK_HEADER: usize = 16;
+
+/// Bytes of `struct ifaddrmsg`.
+const ADDRESS_HEADER: usize = 8;
 
 /// An address of an interface of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,27 +26,104 @@ pub struct InterfaceAddress {
     pub loopback: bool,
     /// The interface is up.
     pub up: bool,
+    /// Lifetime of the address.
+    pub state: AddressState,
+}
+
+/// Lifetime of an address (RFC 4862 §5.5.4), the longest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AddressState {
+    /// Lasts while the interface has the prefix.
+    Stable,
+    /// Replaced within days, for the privacy of users (RFC 8981).
+    Temporary,
+    /// Serves connections that use the address already.
+    Deprecated,
+    /// Unusable until duplicate address detection has ended.
+    Tentative,
+    /// Unusable: another host has the address.
+    Duplicate,
+}
+
+impl AddressState {
+    /// Returns true if sockets can be bound to the address.
+    #[must_use]
+    pub const fn is_usable(self) -> bool {
+        matches!(self, Self::Stable | Self::Temporary | Self::Deprecated)
+    }
+
+    /// Converts flags of linux/if_addr.h.
+    fn of(family: IpFamily, flags: u32) -> Self {
+        let has = |flag: u32| flags & flag != 0;
+        if has(libc::IFA_F_DADFAILED) {
+            Self::Duplicate
+        } else if has(libc::IFA_F_TENTATIVE) && !has(libc::IFA_F_OPTIMISTIC) {
+            Self::Tentative
+        } else if has(libc::IFA_F_DEPRECATED) {
+            Self::Deprecated
+        } else if matches!(family, IpFamily::V6) && has(libc::IFA_F_TEMPORARY) {
+            // For IPv4 the same bit marks further addresses of a network.
+            Self::Temporary
+        } else {
+            Self::Stable
+        }
+    }
 }
 
 /// All addresses of both families of all interfaces, in the kernel's order.
 ///
 /// # Errors
-/// Out of memory or descriptors.
+/// The kernel does not answer on netlink sockets, or its lists keep changing during the read.
 pub fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
-    let mut first: *mut libc::ifaddrs = ptr::null_mut();
-    // SAFETY: `first` is there for the library to write.
-    check(unsafe { libc::getifaddrs(&raw mut first) })?;
-    let mut addresses = Vec::new();
-    let mut next = first;
-    // SAFETY: `next` is null or a node of the list, which stays until it is freed below.
-    while let Some(node) = unsafe { next.as_ref() } {
-        // SAFETY: `node` is a node of the list.
-        addresses.extend(unsafe { read(node) });
-        next = node.ifa_next;
+    let mut socket = Socket::open(libc::NETLINK_ROUTE)?;
+    let links = socket.ask(&Request::dump(libc::RTM_GETLINK, &[0; LINK_HEADER]))?;
+    let links: HashMap<u32, Link> = links.iter().filter_map(|answer| Link::read(answer)).collect();
+    let addresses = socket.ask(&Request::dump(libc::RTM_GETADDR, &[0; ADDRESS_HEADER]))?;
+    let read = |answer: &Vec<u8>| {
+        let (index, address, state) = read_address(answer)?;
+        // An interface may have come since.
+        let Link { name, flags } = links.get(&index)?;
+        let flag = |wanted: libc::c_int| flags & wanted as u32 != 0;
+        let (loopback, up) = (flag(libc::IFF_LOOPBACK), flag(libc::IFF_UP));
+        Some(InterfaceAddress { name: name.clone(), address, loopback, up, state })
+    };
+    Ok(addresses.iter().filter_map(read).collect())
+}
+
+/// An interface.
+struct Link {
+    name: String,
+    /// `IFF_*`.
+    flags: u32,
+}
+
+impl Link {
+    /// Reads a message (`RTM_NEWLINK`): the number of the interface, and the rest.
+    fn read(answer: &[u8]) -> Option<(u32, Self)> {
+        let header: &[u8; LINK_HEADER] = answer.first_chunk()?;
+        let [index, flags] = [4, 8].map(|at| netlink::number(&header[at..]));
+        let name = attributes(&answer[LINK_HEADER..])
+            .find(|attribute| attribute.kind == libc::IFLA_IFNAME)?;
+        Some((index?, Self { name: netlink::text(name.value), flags: flags? }))
     }
-    // SAFETY: `first` is the list that `getifaddrs` made, freed once; nothing refers to it now.
-    unsafe { libc::freeifaddrs(first) };
-    Ok(addresses)
+}
+
+/// Reads a message (`RTM_NEWADDR`): the number of the interface, the address and its state.
+fn read_address(answer: &[u8]) -> Option<(u32, IpAddr, AddressState)> {
+    let header: &[u8; ADDRESS_HEADER] = answer.first_chunk()?;
+    let index = netlink::number(&header[4..])?;
+    let (mut flags, mut local, mut address) = (u32::from(header[2]), None, None);
+    for attribute in attributes(&answer[ADDRESS_HEADER..]) {
+        match attribute.kind {
+            libc::IFA_FLAGS => flags = netlink::number(attribute.value)?,
+            libc::IFA_LOCAL => local = netlink::ip(attribute.value),
+            libc::IFA_ADDRESS => address = netlink::ip(attribute.value),
+            _ => {}
+        }
+    }
+    // On a link with two ends `IFA_ADDRESS` is the address of the peer.
+    let address = local.or(address)?;
+    Some((index, address, AddressState::of(IpFamily::of(address), flags)))
 }
 
 /// The address that packets to `ip` would leave from, by the routes as they are. Sends nothing.
@@ -69,32 +151,6 @@ pub fn interface_index(name: &str) -> io::Result<u32> {
     }
 }
 
-/// # Safety
-/// `node` must be of a list that `getifaddrs` made.
-unsafe fn read(node: &libc::ifaddrs) -> Option<InterfaceAddress> {
-    if node.ifa_addr.is_null() {
-        return None;
-    }
-    // SAFETY: not null, so it points at a socket address, which has a family at least.
-    let family = unsafe { (*node.ifa_addr).sa_family };
-    let len = match libc::c_int::from(family) {
-        libc::AF_INET => size_of::<libc::sockaddr_in>(),
-        libc::AF_INET6 => size_of::<libc::sockaddr_in6>(),
-        _ => return None,
-    };
-    // SAFETY: an address of that family has this length.
-    let raw = unsafe { std::slice::from_raw_parts(node.ifa_addr.cast::<u8>(), len) };
-    // SAFETY: every node has a NUL-terminated name.
-    let name = unsafe { CStr::from_ptr(node.ifa_name) };
-    let flag = |wanted: libc::c_int| node.ifa_flags & wanted as libc::c_uint != 0;
-    Some(InterfaceAddress {
-        name: name.to_string_lossy().into_owned(),
-        address: address::decode(raw).as_ref().map(SocketAddr::ip)?,
-        loopback: flag(libc::IFF_LOOPBACK),
-        up: flag(libc::IFF_UP),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,6 +161,52 @@ mod tests {
         let all = interface_addresses().unwrap();
         let found = all.iter().find(|a| a.address == IpAddr::V4(Ipv4Addr::LOCALHOST)).unwrap();
         assert!(found.loopback && found.up && found.name == "lo", "{found:?}");
+    }
+
+    /// An address message (`RTM_NEWADDR`).
+    fn message(flags: u32, address: IpAddr, local: Option<IpAddr>) -> Vec<u8> {
+        let mut bytes = vec![0, 24, flags as u8, 0];
+        bytes.extend(7_u32.to_ne_bytes());
+        let octets = |ip| match ip {
+            IpAddr::V4(v4) => Ipv4Addr::octets(&v4).to_vec(),
+            IpAddr::V6(v6) => Ipv6Addr::octets(&v6).to_vec(),
+        };
+        let mut add = |kind: u16, value: &[u8]| {
+            bytes.extend((4 + value.len() as u16).to_ne_bytes());
+            bytes.extend(kind.to_ne_bytes());
+            bytes.extend(value);
+        };
+        add(libc::IFA_ADDRESS, &octets(address));
+        local.iter().for_each(|local| add(libc::IFA_LOCAL, &octets(*local)));
+        add(libc::IFA_FLAGS, &flags.to_ne_bytes());
+        bytes
+    }
+
+    #[test]
+    fn the_state_of_an_address_is_read() {
+        let [v4, v6]: [IpAddr; 2] = ["192.0.2.1", "2001:db8::1"].map(|ip| ip.parse().unwrap());
+        let state = |flags, ip| read_address(&message(flags, ip, None)).unwrap().2;
+        let (permanent, temporary) = (libc::IFA_F_PERMANENT, libc::IFA_F_TEMPORARY);
+        assert_eq!(state(permanent, v6), AddressState::Stable);
+        assert_eq!(state(temporary, v6), AddressState::Temporary);
+        assert_eq!(state(permanent | temporary, v4), AddressState::Stable, "a second address");
+        assert_eq!(state(temporary | libc::IFA_F_DEPRECATED, v6), AddressState::Deprecated);
+        assert_eq!(state(libc::IFA_F_TENTATIVE, v6), AddressState::Tentative);
+        let optimistic = libc::IFA_F_TENTATIVE | libc::IFA_F_OPTIMISTIC;
+        assert_eq!(state(optimistic, v6), AddressState::Stable);
+        let failed = libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED;
+        assert_eq!(state(failed, v6), AddressState::Duplicate);
+        assert!(!state(failed, v6).is_usable());
+    }
+
+    #[test]
+    fn of_two_ends_of_a_link_the_own_one_counts() {
+        let [own, peer]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse().unwrap());
+        let whole = message(0, peer, Some(own));
+        assert_eq!(read_address(&whole), Some((7, own, AddressState::Stable)));
+        for len in 0..ADDRESS_HEADER {
+            assert_eq!(read_address(&whole[..len]), None, "cut short to {len}");
+        }
     }
 
     #[test]

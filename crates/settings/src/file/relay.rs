@@ -14,7 +14,11 @@ section! {
         restart enabled: bool = true;
         /// Addresses of this host to allocate relayed addresses from: `"auto"` (of each family, the
         /// address of the default route), an address, or `{ local, public }` where clients reach
-        /// the host at another address than its own.
+        /// the host at another address than its own. An address that the host does not have is
+        /// waited for, and the rest serves: `turnpike status` names it. `"auto"` follows the host:
+        /// it never takes loopback, and prefers public addresses that last to IPv6 addresses that
+        /// are temporary or deprecated. Calls on an address that the host loses stay for a minute,
+        /// in which it may come back.
         #[schemars(
             example = serde_json::json!(["203.0.113.7", "2001:db8::7"]),
             example = serde_json::json!([{ "local": "10.0.0.5", "public": "203.0.113.7" }])

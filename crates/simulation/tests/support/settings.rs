@@ -66,7 +66,12 @@ pub(crate) fn alternate() -> SocketAddr {
 pub(crate) fn policy_of_alternate(policy: &Policy) -> Policy {
     let ip = alternate().ip();
     Policy {
-        relay: vec![RelayAddress { local: ip, public: ip, ports: RelayPorts::new() }],
+        relay: vec![RelayAddress {
+            local: ip,
+            public: ip,
+            ports: RelayPorts::new(),
+            is_present: true,
+        }],
         alternates: AlternateServers::default(),
         discovery: Vec::new(),
         prefixes: Vec::new(),
@@ -135,7 +140,12 @@ pub(crate) fn policy(rng: &mut Rng) -> Policy {
     let some = |rng: &mut Rng, value| if rng.below(4) == 0 { value } else { 0 };
     Policy {
         relay: ips
-            .map(|ip| RelayAddress { local: ip, public: ip, ports: RelayPorts::new() })
+            .map(|ip| RelayAddress {
+                local: ip,
+                public: ip,
+                ports: RelayPorts::new(),
+                is_present: true,
+            })
             .to_vec(),
         lifetimes: Lifetimes {
             allocation_max: Duration::from_secs(1200),

@@ -157,5 +157,14 @@ fn served_family(
         },
     };
     let served = dual || policy.relays_family(family);
-    if served { Ok(family) } else { Err(Refusal::FamilyUnsupported) }
+    if served { Ok(family) } else { Err(without_relay_of(policy, family)) }
+}
+
+/// The reason for which no allocation can have an address of a family.
+pub(crate) fn without_relay_of(policy: &Policy, family: IpFamily) -> Refusal {
+    if policy.awaits_family(family) {
+        Refusal::RelayAddressAbsent
+    } else {
+        Refusal::FamilyUnsupported
+    }
 }

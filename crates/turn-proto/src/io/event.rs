@@ -100,7 +100,9 @@ pub struct User {
 pub enum OpenRelayError {
     /// Somebody else on this host has the port: another one may do.
     PortTaken,
-    /// No file descriptors, no memory, address gone: no other port will do.
+    /// The host does not have the address.
+    AddressAbsent,
+    /// No file descriptors, no memory: no other port will do.
     Exhausted,
 }
 

@@ -83,6 +83,8 @@ turn_types::labels! {
         PortsExhausted => "ports_exhausted",
         /// Few relay ports are free, and the network, account or realm of the client has its share.
         PortsShare => "ports_share",
+        /// The host does not have the relay address now.
+        RelayAddressAbsent => "relay_address_absent",
         /// The system is out of sockets or memory.
         SystemExhausted => "system_exhausted",
         /// The user has as many allocations as allowed.
@@ -179,6 +181,7 @@ impl Refusal {
             | Self::BadReservationToken
             | Self::PortsExhausted
             | Self::PortsShare
+            | Self::RelayAddressAbsent
             | Self::QuotaShare
             | Self::ConnectionShare
             | Self::SystemExhausted

@@ -11,6 +11,7 @@ use super::allocate::{Allocate, write_allocation};
 use crate::credentials::Grant;
 use crate::io::{
     Command, OpenRelayError, Refusal, ReplyBuffer, RequestedAddresses, Responder, Traffic, Verdict,
+    without_relay_of,
 };
 use crate::limits::PORT_ATTEMPTS_MAX;
 use crate::policy::prefixes::ClaimedAddress;
@@ -92,7 +93,7 @@ impl Allocate<'_> {
         allocation: &PendingAllocation,
     ) -> Result<ClaimedPort, Refusal> {
         if !policy.relays_family(family) {
-            return Err(Refusal::FamilyUnsupported);
+            return Err(without_relay_of(policy, family));
         }
         allocation.quota.check_ports(policy.port_supply(family, self.ids.worker(), requirement))?;
         self.claim_free(policy, family, allocation.wanted.kept.protocol, requirement)
@@ -171,8 +172,8 @@ impl Allocate<'_> {
         let mut reason = Refusal::PortsExhausted;
         for family in IpFamily::ALL {
             let claimed = self.claim(policy, family, requirement, allocation);
-            if let Err(Refusal::PortsShare) = claimed {
-                reason = Refusal::PortsShare;
+            if let Err(why @ (Refusal::PortsShare | Refusal::RelayAddressAbsent)) = claimed {
+                reason = why;
             }
             allocation.set(family, claimed.map_or_else(SocketState::Failed, SocketState::Opening));
         }
@@ -219,6 +220,7 @@ impl Allocate<'_> {
                 SocketState::Open(port)
             }
             Err(OpenRelayError::PortTaken) => self.try_another(policy, pending, port),
+            Err(OpenRelayError::AddressAbsent) => SocketState::Failed(Refusal::RelayAddressAbsent),
             Err(OpenRelayError::Exhausted) => SocketState::Failed(Refusal::SystemExhausted),
         };
         let waiting = self.pending.allocation(pending)?;

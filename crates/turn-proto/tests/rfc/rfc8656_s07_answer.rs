@@ -234,6 +234,7 @@ fn several_relay_addresses_are_all_used() {
         local: ip("203.0.113.2"),
         public: ip("203.0.113.2"),
         ports: RelayPorts::new(),
+        is_present: true,
     };
     policy.relay.push(second);
     let mut world = World::with(policy);

@@ -46,7 +46,12 @@ pub fn policy() -> Policy {
     Policy {
         software: Some("Turnpike".into()),
         relay: relay_ips()
-            .map(|ip| RelayAddress { local: ip, public: ip, ports: RelayPorts::new() })
+            .map(|ip| RelayAddress {
+                local: ip,
+                public: ip,
+                ports: RelayPorts::new(),
+                is_present: true,
+            })
             .to_vec(),
         lifetimes: Lifetimes { nonce: Duration::from_mins(15), ..Lifetimes::default() },
         quotas: Quotas {

@@ -76,6 +76,7 @@ pub fn policy() -> Policy {
         local: ip(address),
         public: ip(address),
         ports: RelayPorts::new(),
+        is_present: true,
     };
     Policy {
         software: Some("Turnpike".into()),

@@ -6,19 +6,21 @@ mod firewall;
 mod host;
 mod uris;
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use serde::Serialize;
-use settings::{Place, RelayEntry, RelayPair, Settings, SettingsErrors};
+use settings::{
+    HostAddresses, MissingRelay, Place, RelayEntry, RelayPair, Settings, SettingsErrors,
+};
 
 use crate::certificates::inspection::{Inspection, inspect};
 use crate::cli::{self, PathOptions};
 use crate::failure::{Failure, Result};
 use crate::findings::{Finding, Severity};
+use crate::own_addresses::host_addresses;
 use crate::warnings::warnings;
 use crate::{certificates, control_group, external, output, paths};
 use host::HostReport;
@@ -152,7 +154,7 @@ fn examine(settings: &Settings, host: bool, now: SystemTime) -> Examined {
             names.push(name);
         }
     }
-    let addresses = crate::host::addresses().unwrap_or_default();
+    let addresses = host_addresses().unwrap_or_default();
     let found = host.then(|| found_external(settings, &mut findings)).flatten();
     let settings = found.as_ref().unwrap_or(settings);
     let relays = relays(settings, &addresses, &mut findings);
@@ -200,25 +202,23 @@ fn found_external(settings: &Settings, findings: &mut Vec<Finding>) -> Option<Se
     Some(settings)
 }
 
-/// Relay addresses on this host; an error of them is a finding.
+/// Relay addresses on this host. Those that `"auto"` does not find are findings.
 fn relays(
     settings: &Settings,
-    addresses: &[IpAddr],
+    addresses: &HostAddresses,
     findings: &mut Vec<Finding>,
 ) -> Vec<RelayPair> {
     if settings.is_external_auto() && settings.found_external().is_empty() {
         return Vec::new(); // they are found at the start
     }
-    settings.relay_addresses(addresses).unwrap_or_else(|errors| {
-        findings.extend(errors.0.into_iter().map(|error| Finding {
-            severity: Severity::Problem,
-            place: error.place,
-            key: error.key,
-            what: error.what,
-            help: error.help,
-        }));
-        Vec::new()
-    })
+    let missing = settings.missing_relays(addresses).into_iter();
+    let unfound = missing.filter(|missing| !missing.is_named);
+    findings.extend(
+        unfound.map(|MissingRelay { key, what, help, .. }| {
+            Finding::problem(settings, key, what, help)
+        }),
+    );
+    settings.relay_addresses(addresses)
 }
 
 fn served(settings: &Settings, now: SystemTime) -> Vec<Served> {

@@ -497,7 +497,7 @@ fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo, beginni
         let scheme = if listen.ip().is_loopback() { "http" } else { "https" };
         tracing::info!("operators' page and interface at {scheme}://{listen}/");
     }
-    for relay in &info.relay {
+    for relay in info.relay.iter().filter(|relay| relay.is_present) {
         let here = if relay.local == relay.public {
             String::new()
         } else {

@@ -152,7 +152,7 @@ fn redirects(redirects: &[Redirect]) -> Option<String> {
 fn relays(status: &Status) -> Vec<String> {
     let mut lines = vec![format!(
         "  relays from  {}, ports {}",
-        status.relay.iter().map(relay).collect::<Vec<_>>().join(", "),
+        relayed_from(&status.relay),
         status.relay_ports
     )];
     lines.extend(status.relay_prefixes.iter().map(|prefix| {
@@ -315,11 +315,20 @@ fn interface(interface: &OffloadInterface) -> String {
 }
 
 /// The public address, and the one of this host where that differs.
-fn relay(relay: &RelayAddress) -> String {
-    if relay.local == relay.public {
-        return relay.public.clone();
+fn relayed_from(relays: &[RelayAddress]) -> String {
+    if relays.is_empty() {
+        return "no address of its own".to_owned();
     }
-    format!("{} (here {})", relay.public, relay.local)
+    relays.iter().map(relay).collect::<Vec<_>>().join(", ")
+}
+
+fn relay(relay: &RelayAddress) -> String {
+    let RelayAddress { local, public, is_missing } = relay;
+    let missing = if *is_missing { " (missing)" } else { "" };
+    if local == public {
+        return format!("{public}{missing}");
+    }
+    format!("{public} (here {local}){missing}")
 }
 
 fn traffic(status: &Status, rates: &TrafficRates) -> String {
@@ -413,7 +422,11 @@ mod tests {
             draining: true,
             drain_seconds_left: Some(90),
             listeners: vec!["0.0.0.0:3478".into()],
-            relay: vec![RelayAddress { local: "10.0.0.5".into(), public: "203.0.113.7".into() }],
+            relay: vec![RelayAddress {
+                local: "10.0.0.5".into(),
+                public: "203.0.113.7".into(),
+                is_missing: false,
+            }],
             relay_ports: "49152-65535".into(),
             drops: [("no_permission".to_owned(), 5), ("bandwidth".to_owned(), 50)].into(),
             occupancy: [(

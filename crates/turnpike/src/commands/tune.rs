@@ -12,7 +12,8 @@ use settings::Settings;
 use crate::boot::{Descriptors, relayed_most};
 use crate::cli::{self, PathOptions};
 use crate::failure::{Failure, Result};
-use crate::{cores, host, paths};
+use crate::own_addresses::host_addresses;
+use crate::{cores, paths};
 
 pub(crate) fn run(paths: &PathOptions, args: &cli::Tune) -> Result<()> {
     match args {
@@ -34,7 +35,7 @@ impl cli::TuneItems {
 fn wants(paths: &PathOptions) -> Result<Wants> {
     let settings: Settings = paths::load(paths)?.settings;
     // A host may be tuned before it has the addresses that it will relay from: one, then.
-    let relay = settings.relay_addresses(&host::addresses()?).map_or(1, |relay| relay.len());
+    let relay = settings.relay_addresses(&host_addresses()?).len().max(1);
     let workers = cores::cores(settings.workers.count, settings.workers.pin).len();
     let mut listen_ports: Vec<u16> =
         settings.listeners().iter().map(std::net::SocketAddr::port).collect();

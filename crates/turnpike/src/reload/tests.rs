@@ -87,14 +87,14 @@ async fn addresses_that_the_host_has_now_are_protected() {
     assert!(in_force.follow_own_addresses(&handle).await);
     assert!(applied.lock().unwrap().is_none(), "nothing changed");
 
-    // As if all had come since, on a host that has lost the addresses that it relays from.
+    // As if all had come since.
     in_force.own = OwnAddresses::of_nothing();
     let elsewhere = "[relay]\naddresses = [\"auto\"]\nexternal = \"2001:db8::1\"\n";
     in_force.settings = settings::parse(Path::new("t"), elsewhere, &Environment::empty()).unwrap();
     assert!(in_force.follow_own_addresses(&handle).await);
     let policy = applied.lock().unwrap().take().unwrap();
-    for ip in host::addresses().unwrap() {
-        assert_ne!(policy.peer_rules.judge(ip), turn_proto::PeerAccess::Allowed, "{ip}");
+    for ip in OwnAddresses::read().unwrap().host().usable() {
+        assert_ne!(policy.peer_rules.judge(*ip), turn_proto::PeerAccess::Allowed, "{ip}");
     }
     assert!(in_force.follow_own_addresses(&handle).await);
     assert!(applied.lock().unwrap().is_none(), "once for each change");

@@ -86,7 +86,12 @@ const HOUR: Duration = Duration::from_hours(1);
 
 /// An open relay over these addresses, with any peer.
 pub fn policy(relays: &[IpAddr], own: &[IpAddr]) -> Policy {
-    let relay = |ip: &IpAddr| RelayAddress { local: *ip, public: *ip, ports: RelayPorts::new() };
+    let relay = |ip: &IpAddr| RelayAddress {
+        local: *ip,
+        public: *ip,
+        ports: RelayPorts::new(),
+        is_present: true,
+    };
     Policy {
         relay: relays.iter().map(relay).collect(),
         lifetimes: Lifetimes {

@@ -8,7 +8,7 @@ use std::path::Path;
 use admin::Client;
 use dataplane::NetOptions;
 use linux_net::{own_prefixes, raise_open_files};
-use settings::{Place, RelayEntry, RelayPair, Settings};
+use settings::{HostAddresses, Place, RelayEntry, RelayPair, Settings};
 
 use super::firewall;
 use crate::boot::Descriptors;
@@ -25,7 +25,7 @@ pub(super) struct HostReport {
 /// Addresses and interfaces of the configuration that this host lacks.
 pub(super) fn missing(
     settings: &Settings,
-    addresses: &[IpAddr],
+    addresses: &HostAddresses,
     severity: Severity,
 ) -> Vec<Finding> {
     let mut all = Vec::new();
@@ -34,7 +34,7 @@ pub(super) fn missing(
     };
     for (index, entry) in settings.relay.addresses.iter().enumerate() {
         if let RelayEntry::Address { local, .. } = entry
-            && !addresses.contains(local)
+            && !addresses.has(*local)
         {
             add(
                 "relay.addresses",
@@ -58,7 +58,7 @@ pub(super) fn missing(
     for (key, list) in [("listen", &settings.listen), ("tls.listen", &settings.tls.listen)] {
         for (index, endpoint) in list.iter().enumerate() {
             let ip = endpoint.0.ip();
-            if !ip.is_unspecified() && !ip.is_loopback() && !addresses.contains(&ip) {
+            if !ip.is_unspecified() && !ip.is_loopback() && !addresses.has(ip) {
                 let help = "name one of `ip address`, or 0.0.0.0 for all";
                 let what = format!("{ip} is no address of this host");
                 add(key, settings.entry_place(key, index), what, help);
@@ -82,7 +82,7 @@ pub(super) fn missing(
 pub(super) fn examine(
     settings: &Settings,
     relays: &[RelayPair],
-    addresses: &[IpAddr],
+    addresses: &HostAddresses,
     names: &[String],
 ) -> HostReport {
     let mut report = HostReport::default();
