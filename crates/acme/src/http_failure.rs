@@ -34,9 +34,10 @@ impl HttpFailure {
             HttpError::TooLarge(_) | HttpError::Status(_) | HttpError::Header(_) => {
                 Error::Other(Box::new(error))
             }
-            HttpError::Unreachable(_) | HttpError::TooSlow | HttpError::Tls(_) => {
-                Self::Unreachable(error).into()
-            }
+            HttpError::Unreachable(_)
+            | HttpError::BrokenOff(_)
+            | HttpError::TooSlow
+            | HttpError::Tls(_) => Self::Unreachable(error).into(),
         }
     }
 

@@ -58,9 +58,14 @@ pub mod limits {
     /// worker.
     pub const SESSIONS_WITH_PEERS_MAX: usize = 200;
 
-    /// Concurrent queries of one realm, or of one holder of a token for all; further queries wait.
-    /// A page sends a few, and a slow query does not delay all of them.
+    /// Concurrent queries of one realm, or of one holder of a token for all, and concurrent
+    /// changes; more wait. A page sends a few, and a slow query does not delay all of them.
     pub const QUERIES_TOGETHER_MAX: usize = 2;
+
+    /// Time that a change by the holder of a token for one realm takes at least, before the next
+    /// one of the realm. A revocation is stored, and looks at all sessions: 80 per second delay
+    /// nobody.
+    pub(crate) const CHANGE_TAKES: Duration = Duration::from_millis(25);
 
     /// Sessions that one query compares before it yields to other requests: a fraction of a
     /// millisecond.

@@ -119,6 +119,7 @@ fn answer(sessions: &mut Vec<Session>, request: Request) {
         }
         Request::CountTraffic { .. }
         | Request::EndUnaccepted { .. }
+        | Request::Limit { .. }
         | Request::Apply { .. }
         | Request::Drain(_)
         | Request::UserFound { .. }

@@ -8,8 +8,8 @@ use turn_types::Instant;
 
 use crate::limits::OPERATOR_QUEUE;
 use crate::{
-    ConfiguredKey, ControlError, KeeperState, OperatorRequest, ServerInfo, Traces, UserDirectory,
-    Workers,
+    ConfiguredKey, ControlError, KeeperState, OperatorRequest, ServerInfo, Traces,
+    UnconfirmedUsers, UserDirectory, Workers,
 };
 
 /// The workers, the facts about the server, and the door to the binary's main loop. Cheap to
@@ -94,6 +94,12 @@ impl Handle {
         if let Some(users) = &self.users.0 {
             users.forget(realm, name);
         }
+    }
+
+    /// Users whom the database has to confirm before earlier keys count in an outage.
+    #[must_use]
+    pub fn unconfirmed_users(&self) -> UnconfirmedUsers {
+        self.users.0.as_ref().map(|users| users.unconfirmed()).unwrap_or_default()
     }
 
     /// Number of log lines that were lost since the start.

@@ -60,7 +60,10 @@ pub use session::{Session, SessionOffload, WhyNot};
 pub use session_events::{EventQueue, RecordOutput, SessionEvent, SessionEvents};
 pub use totals::{CounterTotals, Volume};
 pub use traces::{TooManyTraces, Trace, Traces};
-pub use users::{Asked, AuthorizationRequest, Authorizer, NoAuthorizer, UserDirectory, UserLookup};
+pub use users::{
+    Asked, AuthorizationRequest, Authorizer, NoAuthorizer, UnconfirmedUsers, UserDirectory,
+    UserLookup,
+};
 pub use workers::{ControlError, Workers};
 
 /// Limits, with their reasons.

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use turn_proto::{
-    AllocationPeers, AllocationRecord, Authorization, EndedPart, Policy, UserAnswer, without_limits,
+    AllocationPeers, AllocationRecord, Authorization, EndedPart, GrantLimits, Policy, UserAnswer,
+    without_limits,
 };
 use turn_types::{AllocationId, PendingId, Realm};
 
@@ -43,6 +44,15 @@ pub enum Request {
     End {
         /// Which.
         id: AllocationId,
+        /// True if there was one.
+        reply: Reply<bool>,
+    },
+    /// Narrow the limits of an allocation.
+    Limit {
+        /// Number of the allocation.
+        id: AllocationId,
+        /// Limits besides the present ones.
+        limits: GrantLimits,
         /// True if there was one.
         reply: Reply<bool>,
     },
@@ -107,6 +117,7 @@ impl fmt::Debug for Request {
                 f.debug_tuple("EndUnaccepted").field(realm).finish()
             }
             Self::End { id, .. } => f.debug_tuple("End").field(id).finish(),
+            Self::Limit { id, .. } => f.debug_tuple("Limit").field(id).finish(),
             Self::Drain(on) => f.debug_tuple("Drain").field(on).finish(),
             Self::UserFound { pending, .. } => f.debug_tuple("UserFound").field(pending).finish(),
             Self::Authorized { pending, .. } => f.debug_tuple("Authorized").field(pending).finish(),

@@ -1,7 +1,9 @@
 //! Questions of a worker about users: their keys, and their right to an allocation.
 
+use std::fmt;
 use std::sync::Arc;
 
+use state_format::fields;
 use turn_proto::{Applicant, Authorization, UserAnswer, UserQuery};
 use turn_types::{ClientAddr, PendingId, WorkerId};
 
@@ -43,6 +45,49 @@ pub trait UserDirectory: Send + Sync {
 
     /// Forgets a user whom an operator has changed. No later answer is from before the change.
     fn forget(&self, realm: &str, name: &str);
+
+    /// Users for whom earlier keys do not count in an outage, until the store confirms the keys.
+    fn unconfirmed(&self) -> UnconfirmedUsers;
+
+    /// Takes the unconfirmed users of an earlier process.
+    fn distrust(&self, users: &UnconfirmedUsers);
+}
+
+/// Users changed by an operator, or refused by the store, since the last confirmation of the store.
+#[derive(Clone, Default)]
+pub struct UnconfirmedUsers {
+    /// Realms and users, each by name and by hash.
+    users: Arc<[(Arc<str>, UserQuery)]>,
+}
+
+fields!(UnconfirmedUsers { 1 => users });
+
+impl UnconfirmedUsers {
+    /// A set of users.
+    #[must_use]
+    pub fn new(users: Vec<(Arc<str>, UserQuery)>) -> Self {
+        Self { users: users.into() }
+    }
+
+    /// The users, with their realms.
+    pub fn iter(&self) -> impl Iterator<Item = &(Arc<str>, UserQuery)> {
+        self.users.iter()
+    }
+}
+
+/// Compares sets by identity, except for empty sets: a comparison takes no time.
+impl PartialEq for UnconfirmedUsers {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.users, &other.users) || self.users.is_empty() && other.users.is_empty()
+    }
+}
+
+impl Eq for UnconfirmedUsers {}
+
+impl fmt::Debug for UnconfirmedUsers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} keys of users", self.users.len())
+    }
 }
 
 /// A question of a worker about an Allocate.

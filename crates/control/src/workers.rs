@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
-use turn_proto::{AllocationPeers, Policy};
+use turn_proto::{AllocationPeers, GrantLimits, Policy};
 use turn_types::{AllocationId, Realm, WorkerId};
 
 use crate::earlier::Earlier;
@@ -263,6 +263,21 @@ impl Workers {
         // Its client may have taken it to any of them.
         let ended = self.ask_all(|reply| Request::End { id, reply }).await?;
         Ok(ended.contains(&true))
+    }
+
+    /// Narrows the limits of an allocation; whether there was one.
+    ///
+    /// # Errors
+    /// [`ControlError`] when a worker does not answer.
+    pub async fn limit_session(
+        &self,
+        id: AllocationId,
+        limits: &GrantLimits,
+    ) -> Result<bool, ControlError> {
+        // Its client may have taken it to any of them.
+        let limited =
+            self.ask_all(|reply| Request::Limit { id, limits: limits.clone(), reply }).await?;
+        Ok(limited.contains(&true))
     }
 
     /// Ends allocations whose secret or key counts no longer, of a realm or of all; returns their

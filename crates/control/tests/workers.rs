@@ -59,6 +59,7 @@ fn with_sessions(worker: u16, sessions: &'static [(&'static str, u64)]) -> Box<S
         Request::Show { .. }
         | Request::Refusals { .. }
         | Request::EndUnaccepted { .. }
+        | Request::Limit { .. }
         | Request::CountTraffic { .. }
         | Request::Apply { .. }
         | Request::Drain(_)

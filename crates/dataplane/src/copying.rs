@@ -322,12 +322,16 @@ impl<N: Net> Copying<N> {
 }
 
 /// Returns true for allocations without TCP connections: a copy of a connection would lack later
-/// bytes. A keeper gets DTLS sessions with the allocations, a successor gets them in the pause.
+/// bytes. A keeper gets DTLS sessions with the allocations, a successor gets them in the pause,
+/// with the allocations whose clients are about to move to them.
 fn is_copied(copy: &AllocationCopy, recipient: Recipient) -> bool {
+    let is_free = |transport| match transport {
+        Transport::Udp => true,
+        Transport::Dtls => recipient == Recipient::Keeper,
+        Transport::Tcp | Transport::Tls => false,
+    };
+    let expected = copy.expected_client().filter(|_| recipient == Recipient::Successor);
     copy.protocol() == RelayProtocol::Udp
-        && match copy.client().transport {
-            Transport::Udp => true,
-            Transport::Dtls => recipient == Recipient::Keeper,
-            Transport::Tcp | Transport::Tls => false,
-        }
+        && is_free(copy.client().transport)
+        && expected.is_none_or(|expected| is_free(expected.transport))
 }

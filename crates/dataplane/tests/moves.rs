@@ -10,12 +10,13 @@ use crate::support;
 
 use control::NoAuthorizer;
 use control::{
-    Asked, LockedRegistry, Mailbox, Request, Series, SessionFilter, UserDirectory, UserLookup,
-    WorkerCounters,
+    Asked, LockedRegistry, Mailbox, Request, Series, SessionFilter, UnconfirmedUsers,
+    UserDirectory, UserLookup, WorkerCounters,
 };
+use dataplane::limits::COPIES_WAITING;
 use dataplane::{
-    Admission, ConnectionLimits, DtlsSettings, Listener, LogOptions, NetOptions, StreamSettings,
-    WorkerChannels, WorkerSpec, mailbox, spawn,
+    Admission, ConnectionLimits, DtlsSettings, Listener, LogOptions, NetOptions, Snapshot,
+    StreamSettings, WorkerChannels, WorkerSpec, mailbox, spawn,
 };
 use stun_wire::{
     AttributeType, Class, IntegrityKey, IntegrityKind, Message, MessageBuilder, Method,
@@ -44,6 +45,12 @@ impl UserDirectory for Users {
     }
 
     fn forget(&self, _: &str, _: &str) {}
+
+    fn unconfirmed(&self) -> UnconfirmedUsers {
+        UnconfirmedUsers::default()
+    }
+
+    fn distrust(&self, _users: &UnconfirmedUsers) {}
 }
 
 /// Two workers that share a port.
@@ -536,4 +543,30 @@ fn a_move_loses_nothing_over_tls() {
 #[test]
 fn a_move_loses_nothing_over_dtls() {
     loses_nothing(|worlds| DtlsUser::connect(worlds[1].server));
+}
+
+/// A next process has connections only in the pause. Without the connection it would not expect the
+/// client there.
+#[test]
+fn an_allocation_on_its_way_to_a_connection_is_handed_over_in_the_pause() {
+    let policy = Policy { mobility: true, ..policy() };
+    let worlds = World::start_many(Start { policy, ..Start::default() }, 1);
+    let world = &worlds[0];
+    let mut by_udp = Client::over(connected(world.server));
+    let ticket = by_udp.allocate();
+    let id = world.all_sessions()[0].id;
+    let (to, received) = mpsc::sync_channel(COPIES_WAITING);
+    world.channels.copy_to_successor(&to);
+    let next = || received.recv_timeout(PATIENCE).unwrap().snapshot;
+    let has = |snapshot: &Snapshot| snapshot.allocations.iter().any(|one| one.id == id);
+    while !has(&next()) {}
+    let mut by_tcp = Client::over(StreamUser::connect(world.server));
+    by_tcp.take(&ticket);
+    loop {
+        let snapshot = next();
+        assert!(!has(&snapshot), "it would be without its connection");
+        if snapshot.ended.contains(&id) {
+            break;
+        }
+    }
 }

@@ -185,6 +185,18 @@ impl Caller {
         self.wait("a refresh", |event| matches!(event, Event::Refreshed { .. }).then_some(()));
     }
 
+    /// Requests a refresh, without waiting for its answer.
+    ///
+    /// # Panics
+    /// There is no allocation.
+    pub fn request_refresh(&mut self) {
+        let asked = self.client.refresh(self.now(), None, 600);
+        asked.unwrap_or_else(|error| panic!("{error}"));
+        while let Some(bytes) = self.client.poll_transmit() {
+            drop(self.socket.send(bytes));
+        }
+    }
+
     /// Binds a channel to a peer.
     ///
     /// # Panics

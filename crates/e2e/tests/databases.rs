@@ -287,6 +287,45 @@ fn works_with(kind: DatabaseKind) {
     }
 }
 
+/// A command changes a user right before an outage: the old password is good for nothing until the
+/// database has confirmed it, also in the next process.
+#[test]
+fn a_changed_user_is_unconfirmed_in_the_next_process_too() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let Some(database) = database_in(&lab, DatabaseKind::Redis) else { return };
+    let mut config = Config::for_lab(&lab);
+    config.accounts.clear();
+    config.tables = format!("[users]\ndatabase = \"{}\"\n", database.url());
+    let mut server = Server::start(&lab, &config);
+    let file = server.config_file();
+    let command = |words: &[&str]| {
+        let mut command = lab.command(Host::Server, e2e::binary());
+        command.arg("user").args(words).arg("--config").arg(&file);
+        let done = Tool::run(command.arg("--data").args(file.parent()), PATIENCE);
+        assert!(done.ok, "{}", done.output);
+    };
+    for name in ["alice", "bob"] {
+        command(&["add", name, "--password", "battery-staple"]);
+    }
+    let at = SocketAddr::new(lab.v4.listen, TURNPIKE);
+    let [mut first, mut second, mut bob] = ["alice", "alice", "bob"].map(|name| {
+        let account = Account { name, password: "battery-staple" };
+        let socket = lab.socket(Host::Client, (lab.v4.client, 0));
+        Caller::ask(socket, at, account, Families::Unsaid).expect("an allocation")
+    });
+    command(&["password", "alice", "--password", "another-password"]);
+    database.pause();
+    for alice in [&mut first, &mut second] {
+        let reason = "user_database_unavailable";
+        let before = refusals(&server, reason);
+        alice.request_refresh();
+        eventually("the old password is refused", || refusals(&server, reason) > before);
+        bob.refresh();
+        server.upgrade_times(1);
+    }
+    database.resume();
+}
+
 #[test]
 fn users_of_postgresql_relay() {
     works_with(DatabaseKind::Postgres);

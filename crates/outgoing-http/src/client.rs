@@ -26,6 +26,10 @@ const IDLE: Duration = Duration::from_secs(20);
 /// Idle connections that are kept for each host.
 const IDLE_CONNECTIONS: usize = 4;
 
+/// Attempts at a request whose connections the service closes: more than there are idle connections
+/// that it may have closed.
+const ATTEMPTS: usize = IDLE_CONNECTIONS + 2;
+
 /// Name of the program in requests.
 const AGENT: HeaderValue =
     HeaderValue::from_static(concat!("turnpike/", env!("CARGO_PKG_VERSION")));
@@ -134,7 +138,7 @@ impl Client {
         bounds: Bounds,
     ) -> Result<Response, HttpError> {
         request.headers_mut().entry(ACCEPT).or_insert(JSON);
-        let response = self.send(request, bounds).await?;
+        let response = self.send_again(request, bounds).await?;
         let cache_control = response.headers().get(hyper::header::CACHE_CONTROL);
         let cache_control = cache_control.and_then(|value| value.to_str().ok()).map(str::to_owned);
         Ok(Response {
@@ -142,6 +146,25 @@ impl Client {
             cache_control,
             body: response.into_body().into(),
         })
+    }
+
+    /// Sends a request, and sends it again where the service closes the connection instead of an
+    /// answer: it may close a connection that it has kept at any time (RFC 9112 §9.5).
+    async fn send_again(
+        &self,
+        request: Request<Full<Bytes>>,
+        bounds: Bounds,
+    ) -> Result<hyper::Response<Bytes>, HttpError> {
+        let attempts = async {
+            for _ in 1..ATTEMPTS {
+                match self.send(request.clone(), bounds).await {
+                    Err(HttpError::BrokenOff(_)) => {}
+                    outcome => return outcome,
+                }
+            }
+            self.send(request, bounds).await
+        };
+        tokio::time::timeout(bounds.deadline, attempts).await.map_err(|_| HttpError::TooSlow)?
     }
 
     /// Sends a request of the caller's own making, within `bounds`. Its URI has to come from a
@@ -157,7 +180,7 @@ impl Client {
         request.headers_mut().entry(USER_AGENT).or_insert(AGENT);
         let exchange = async {
             let response = self.0.request(request).await;
-            let response = response.map_err(|error| HttpError::unreachable(&error))?;
+            let response = response.map_err(|error| HttpError::without_response(&error))?;
             let (parts, body) = response.into_parts();
             let body = Limited::new(body, bounds.body).collect().await.map_err(|error| {
                 if error.is::<LengthLimitError>() {

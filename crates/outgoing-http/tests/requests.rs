@@ -153,3 +153,36 @@ async fn only_certificates_of_the_roots_are_trusted() {
     };
     assert!(why.contains("certificate"), "{why}");
 }
+
+/// A web server may close a connection that it has kept at any time, also without notice.
+#[tokio::test]
+async fn a_request_on_a_connection_that_the_service_closes_is_sent_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
+    let served = tokio::spawn(async move {
+        let (mut first, _) = listener.accept().await.unwrap();
+        request(&mut first).await;
+        answer(&mut first, "200 OK", "one").await;
+        // It has the next request, and answers nothing.
+        request(&mut first).await;
+        drop(first);
+        let (mut second, _) = listener.accept().await.unwrap();
+        let text = request(&mut second).await;
+        answer(&mut second, "200 OK", "two").await;
+        (text, listener)
+    });
+    let client = client();
+    let post = || client.post_json(&url, &[], b"{}".to_vec(), BOUNDS);
+    assert_eq!(post().await.unwrap().body, b"one");
+    assert_eq!(post().await.unwrap().body, b"two");
+    let (text, listener) = served.await.unwrap();
+    assert!(text.ends_with("{}"));
+    // A service that closes each connection is asked a few times.
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            request(&mut stream).await;
+        }
+    });
+    let error = post().await.unwrap_err();
+    assert!(matches!(error, HttpError::BrokenOff(_)), "{error:?}");
+}

@@ -13,6 +13,8 @@ use turn_types::{
 };
 
 mod handover;
+mod limiting;
+mod paths;
 mod requests;
 mod routes;
 mod state;
@@ -394,18 +396,6 @@ impl Server {
     /// with packets.
     pub fn poll_queued(&mut self) -> Option<QueuedPacket> {
         self.state.queues.poll()
-    }
-
-    /// Returns true if a client has an allocation, perhaps expired and not reclaimed, or one is on
-    /// its way to it.
-    pub fn serves(&mut self, five_tuple: &FiveTuple) -> bool {
-        self.state.allocations.of_client(five_tuple).is_some()
-            || self.state.moves().awaits(five_tuple)
-    }
-
-    /// Returns true if this 5-tuple is the path of an allocation, by which its data goes.
-    pub fn carries(&mut self, five_tuple: &FiveTuple) -> bool {
-        self.state.allocations.carries(five_tuple)
     }
 
     /// A client's connection has ended: its allocation ends, unless the client may move and come

@@ -438,3 +438,29 @@ fn a_refusal_names_the_account_of_a_name_with_another_separator() {
     let mut other = named(4, "1900003600:carol".into());
     assert_eq!(refused(&mut world, &mut other), (false, true, "1900003600:carol".into()));
 }
+
+/// The authorizer has let the client in without an answer, and answers later.
+#[test]
+fn limits_that_come_late_narrow_a_live_allocation() {
+    let mut world = World::new();
+    let mut client = Client::new(1);
+    client.allocate(&mut world);
+    client.use_channel(&mut world, 0x4000, PEER);
+    client.use_channel(&mut world, 0x4001, "192.0.2.77:5000");
+    let id = world.record().id;
+    let limits: GrantLimits =
+        "bytes_per_second=700&lifetime=60&peers=192.0.2.77/32".parse().unwrap();
+    assert!(world.server.limit(world.now.instant, id, &limits));
+    world.carry_out();
+    client.send_channel(&mut world, 0x4001, b"x").to_peer();
+    assert_eq!(
+        client.send_channel(&mut world, 0x4000, b"x").dropped(),
+        DropReason::ChannelNotBound
+    );
+    client.permit(&mut world, &[PEER]).refused(403);
+    assert_eq!(client.refresh(&mut world, Some(3600)).success().lifetime(), 60);
+    let rates = world.routes.values().map(|route| route.bytes_per_second);
+    assert_eq!(rates.max(), Some(700));
+    let nobody = AllocationId::new(WorkerId(0), 99);
+    assert!(!world.server.limit(world.now.instant, nobody, &limits));
+}

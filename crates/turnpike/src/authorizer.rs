@@ -8,23 +8,21 @@ use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use control::{
-    AuthorizationRequest, Authorizer, ControlError, NoAuthorizer, Request, Session, SessionFilter,
-    Workers,
-};
+use control::{AuthorizationRequest, Authorizer, NoAuthorizer, Request, Workers};
 use linux_net::Clock;
 use outgoing_http::{Bounds, Client, HttpError, Roots, Url};
 use settings::Settings;
 use settings::file::WhenSilent;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
-use turn_proto::{AllocationRecord, Applicant, Authorization};
+use turn_proto::{Applicant, Authorization};
 
 use crate::failure::{Failure, OrFail as _, Result};
 
 mod answer;
 mod kept;
 mod known;
+mod late;
 mod outage;
 mod owed;
 mod questions;
@@ -250,9 +248,9 @@ impl Asking {
             self.owed.settle(&applicant);
             // For the client's next request.
             let answer = self.judge(&applicant, Ok(answer));
-            if may_be_served && answer == Authorization::Denied {
+            if may_be_served {
                 // The question retains its slot until then, which bounds the number of searches.
-                self.end_sessions(&applicant, opened).await;
+                self.act_late(&applicant, opened, &answer).await;
             }
         }
         self.questions.close_late(late);
@@ -335,35 +333,6 @@ impl Asking {
                 }
                 false
             }
-        }
-    }
-
-    /// Closes sessions that `authorizer.when_silent` has permitted since the question was `opened`,
-    /// for a client that a late answer denies. The client may have moved.
-    async fn end_sessions(&self, applicant: &Applicant, opened: turn_types::Instant) {
-        // The search is over all sessions: a flood of late answers has one at a time.
-        let _turn = self.ending.lock().await;
-        let Applicant { user, client, .. } = applicant;
-        let filter = SessionFilter { user: Some((**user).to_owned()), ..SessionFilter::default() };
-        let ended = async {
-            let mut ended = 0;
-            for Session { record, .. } in self.workers.all_sessions(&filter).await? {
-                if is_of(&record, applicant, opened) {
-                    ended += u64::from(self.workers.end_session(record.id).await?);
-                }
-            }
-            Ok::<_, ControlError>(ended)
-        };
-        match ended.await {
-            Ok(0) => {}
-            Ok(ended) => tracing::info!(
-                user = &**user, %client, ended,
-                "the authorizer denies late: sessions that when_silent has served are ended"
-            ),
-            Err(error) => tracing::warn!(
-                user = &**user, %client, %error,
-                "the authorizer denies late, and sessions could not be ended"
-            ),
         }
     }
 
@@ -484,7 +453,7 @@ impl Asking {
         let response = posted.map_err(|error| {
             let reason = match error {
                 HttpError::TooSlow => NoAnswer::Silent,
-                HttpError::Unreachable(_) => NoAnswer::Failed,
+                HttpError::Unreachable(_) | HttpError::BrokenOff(_) => NoAnswer::Failed,
                 HttpError::TooLarge(_)
                 | HttpError::Status(_)
                 | HttpError::Header(_)
@@ -498,17 +467,6 @@ impl Asking {
             _ => NoAnswer::Unusable(why),
         })
     }
-}
-
-/// Returns true for a session of an applicant. A client with a session since the question was
-/// `opened` may have moved (RFC 8016).
-fn is_of(record: &AllocationRecord, applicant: &Applicant, opened: turn_types::Instant) -> bool {
-    let Applicant { realm, account, transport, client, .. } = applicant;
-    let path = record.five_tuple;
-    let is_same_client = path.transport == *transport && path.client.ip() == client.ip();
-    let has_moved = record.has_moved && record.created >= opened;
-    let is_same_account = record.realm == *realm && record.account == *account;
-    is_same_account && (is_same_client || has_moved)
 }
 
 #[cfg(test)]

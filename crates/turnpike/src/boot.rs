@@ -124,7 +124,7 @@ pub(crate) fn prepare(
         confinement.give_up_capabilities(&kernel_path, maps_want_it)?;
         of_workers = confinement.of_workers();
     }
-    let directory = user_directory(settings, editor, &workers)?;
+    let directory = user_directory(settings, editor, &workers, predecessor.as_ref())?;
     let users = Arc::clone(&directory);
     let (authorizer, when_silent) = authorizer::start(settings, &workers)?;
     let pseudonyms = PseudonymKey::new(Secret::new(random_bytes()));
@@ -268,11 +268,16 @@ fn user_directory(
     settings: &Settings,
     editor: Option<Box<dyn UserEditor>>,
     workers: &Workers,
+    predecessor: Option<&Predecessor>,
 ) -> Result<Arc<dyn UserDirectory>> {
     // Open until the end: SQLite's further files are the owner's of the directory as long as they
     // exist, and a confined server of root could not give new ones away.
     let Some(_editor) = editor else { return Ok(Arc::new(NoUsers)) };
-    Ok(Arc::new(Users::start(&settings.user_database(), workers.clone())?))
+    let users = Users::start(&settings.user_database(), workers.clone())?;
+    if let Some(before) = predecessor {
+        users.distrust(before.unconfirmed());
+    }
+    Ok(Arc::new(users))
 }
 
 /// The core of each worker. There are as many as the process before has: the kernel spreads clients

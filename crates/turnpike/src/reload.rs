@@ -241,7 +241,7 @@ impl InForce {
         let mut settings = self.settings.clone();
         if let Err(why) = settings.put_database_rules(rules.clone()) {
             tracing::error!("{why}: the last known rules of the database stay in force");
-            return tables.done();
+            return tables.refuse();
         }
         let is_first = self.settings.database_rules().is_unread;
         if settings.database_rules() != self.settings.database_rules() || is_first {
@@ -252,7 +252,7 @@ impl InForce {
             let realms = self.settings.database_rules().realms.len();
             tracing::info!(realms, "the rules of the database are in force");
         }
-        tables.done();
+        tables.accept();
     }
 
     /// Applies settings that the server has found elsewhere than in its configuration.

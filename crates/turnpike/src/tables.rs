@@ -80,15 +80,24 @@ impl Tables {
         }
     }
 
-    /// Rules until the first reading, of a configuration: those of the process before, or none.
-    pub(crate) fn first_rules(&mut self, settings: &Settings) -> DatabaseRules {
-        if let Some(known) = self.waiting.take() {
-            return known;
+    /// Puts rules in force until the first reading: those of the process before, or none.
+    pub(crate) fn put_first_rules(&mut self, settings: &mut Settings) -> Result<(), String> {
+        if let Some(known) = &self.waiting {
+            match settings.put_database_rules(known.clone()) {
+                Ok(()) => {
+                    self.accept();
+                    return Ok(());
+                }
+                Err(why) => tracing::error!("{why}: the rules of the process before are not used"),
+            }
+            self.refuse();
+            self.rows = None;
         }
         let tables = settings.database_tables();
         let is_unread = tables.contains(&DatabaseTable::Peers);
         let is_incomplete = tables.iter().any(|table| *table != DatabaseTable::Peers);
-        DatabaseRules { is_unread, is_incomplete, ..DatabaseRules::default() }
+        let none = DatabaseRules { is_unread, is_incomplete, ..DatabaseRules::default() };
+        settings.put_database_rules(none)
     }
 
     /// Rules of the tables of a configuration, read once. It blocks.
@@ -156,7 +165,6 @@ impl Tables {
     }
 
     fn put(&mut self, rows: Arc<Vec<(Table, Row)>>) {
-        self.last_read.set(LastRows::new(self.identity, &rows));
         self.rows = Some(rows);
         self.judge(SystemTime::now());
     }
@@ -190,8 +198,16 @@ impl Tables {
         self.waiting.as_ref()
     }
 
-    /// The rules are in force, or refused.
-    pub(crate) fn done(&mut self) {
+    /// The rules are in force. The next process gets their rows.
+    pub(crate) fn accept(&mut self) {
+        self.waiting = None;
+        if let Some(rows) = &self.rows {
+            self.last_read.set(LastRows::new(self.identity, rows));
+        }
+    }
+
+    /// The rules do not fit: the ones before stay in force, also in the next process.
+    pub(crate) fn refuse(&mut self) {
         self.waiting = None;
     }
 
@@ -234,8 +250,9 @@ mod tests {
                 "users = {{ database = 'redis://127.0.0.1/0', database_tables = {tables} }}"
             );
             let settings = settings::parse(Path::new("t.toml"), &text, &Environment::empty());
-            let settings = settings.unwrap();
-            let rules = Tables::of(&settings).first_rules(&settings);
+            let mut settings = settings.unwrap();
+            Tables::of(&settings).put_first_rules(&mut settings).unwrap();
+            let rules = settings.database_rules();
             (rules.is_unread, rules.is_incomplete)
         };
         assert_eq!(before("[]"), (false, false));
@@ -261,15 +278,22 @@ mod tests {
         };
         let mut before = tables(url, &[Table::Secrets]);
         before.take(reading("0123456789abcdef"));
+        assert!(before.last_read().get().is_none(), "it is not in force yet");
+        before.accept();
+        before.take(reading("refused"));
+        before.refuse();
         let rows = before.last_read().get().unwrap();
         let rows: LastRows = state_format::Bytes::of(&rows).parse().unwrap();
 
         let mut next = tables(url, &[Table::Secrets]);
         next.go_on_from(&rows);
-        assert_eq!(next.waiting(), before.waiting());
+        let secret_of = |tables: &Tables| tables.waiting().unwrap().realms["a"].secrets.clone();
+        let inherited = secret_of(&next);
+        assert_eq!(inherited.len(), 1);
+        next.accept();
         assert!(next.last_read().get().is_some(), "and the process behind it as well");
         next.take(reading("another secret 16"));
-        assert_ne!(next.waiting(), before.waiting());
+        assert_ne!(secret_of(&next), inherited);
         for mut other in [
             tables("redis://127.0.0.1/1", &[Table::Secrets]),
             tables(url, &[Table::Secrets, Table::DeniedPeers]),
@@ -306,7 +330,7 @@ mod tests {
         let denied = Arc::new(vec![(Table::DeniedPeers, row)]);
         tables.take(reading(Some(&denied), None));
         assert_eq!(tables.waiting().unwrap().peers.deny.len(), 1);
-        tables.done();
+        tables.accept();
         for failure in failures() {
             tables.take(reading(Some(&denied), Some(failure)));
             assert!(tables.waiting().is_none(), "the known ones stay");

@@ -3,9 +3,10 @@
 
 use std::cell::Cell;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use control::{Asked, Request, UserDirectory, UserLookup, Workers};
+use control::{Asked, Request, UnconfirmedUsers, UserDirectory, UserLookup, Workers};
 use settings::Database;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -107,7 +108,11 @@ struct Asker {
 
 /// The users of a store, found in the background.
 #[derive(Debug)]
-pub(crate) struct Users(Directory<Asker>);
+pub(crate) struct Users {
+    directory: Directory<Asker>,
+    /// Unconfirmed users, as of a revision of the set.
+    unconfirmed: Mutex<(u64, UnconfirmedUsers)>,
+}
 
 impl Users {
     /// Starts the look-up threads; they answer into the workers' mailboxes.
@@ -130,29 +135,44 @@ impl Users {
         let outage = Outage::default();
         let report = move |health| outage.take(&health, Instant::now());
         let started = Directory::start_with_health(reader, options, deliver, report);
-        started.map(Self).map_err(StoreError::Threads)
+        let directory = started.map_err(StoreError::Threads)?;
+        Ok(Self { directory, unconfirmed: Mutex::default() })
     }
 }
 
 impl UserDirectory for Users {
     fn find(&self, lookup: UserLookup) -> Asked {
         let UserLookup { worker, pending, client, has_allocation, realm, user } = lookup;
-        let user = match user {
-            UserQuery::Name(name) => user_db::UserQuery::Name(name),
-            UserQuery::Hash(hash) => user_db::UserQuery::Hash(hash),
-        };
-        if let Some(known) = self.0.known(&realm, &user) {
+        let user = in_words_of_store(user);
+        if let Some(known) = self.directory.known(&realm, &user) {
             return Asked::Answered(
                 known.map_or(UserAnswer::Unknown, |user| UserAnswer::Known(in_server_words(user))),
             );
         }
         let asker = Asker { worker, pending };
         let client = LookupClient { address: client.ip(), has_allocation };
-        if self.0.find(asker, client, realm, user) { Asked::Taken } else { Asked::Refused }
+        if self.directory.find(asker, client, realm, user) { Asked::Taken } else { Asked::Refused }
     }
 
     fn forget(&self, realm: &str, name: &str) {
-        self.0.forget(realm, name);
+        self.directory.forget(realm, name);
+    }
+
+    fn unconfirmed(&self) -> UnconfirmedUsers {
+        // Nothing in it can be half done.
+        let mut known = self.unconfirmed.lock().unwrap_or_else(PoisonError::into_inner);
+        let revision = self.directory.unconfirmed_revision();
+        if known.0 != revision {
+            let users = self.directory.unconfirmed().into_iter();
+            let users = users.map(|(realm, user)| (realm, in_words_of_workers(user)));
+            *known = (revision, UnconfirmedUsers::new(users.collect()));
+        }
+        known.1.clone()
+    }
+
+    fn distrust(&self, users: &UnconfirmedUsers) {
+        let users = users.iter().cloned();
+        self.directory.distrust(users.map(|(realm, user)| (realm, in_words_of_store(user))));
     }
 }
 
@@ -166,6 +186,26 @@ impl UserDirectory for NoUsers {
     }
 
     fn forget(&self, _realm: &str, _name: &str) {}
+
+    fn unconfirmed(&self) -> UnconfirmedUsers {
+        UnconfirmedUsers::default()
+    }
+
+    fn distrust(&self, _users: &UnconfirmedUsers) {}
+}
+
+fn in_words_of_store(user: UserQuery) -> user_db::UserQuery {
+    match user {
+        UserQuery::Name(name) => user_db::UserQuery::Name(name),
+        UserQuery::Hash(hash) => user_db::UserQuery::Hash(hash),
+    }
+}
+
+fn in_words_of_workers(user: user_db::UserQuery) -> UserQuery {
+    match user {
+        user_db::UserQuery::Name(name) => UserQuery::Name(name),
+        user_db::UserQuery::Hash(hash) => UserQuery::Hash(hash),
+    }
 }
 
 fn in_protocol_words(answer: Answer, warning: &Throttle) -> UserAnswer {

@@ -247,6 +247,31 @@ impl<T: Send + 'static> Directory<T> {
     }
 }
 
+impl<T> Directory<T> {
+    /// Number of changes of the set of [unconfirmed](Self::unconfirmed) users.
+    #[must_use]
+    pub fn unconfirmed_revision(&self) -> u64 {
+        self.answers.lock().changes.revision()
+    }
+
+    /// Users whom an operator has changed, or the store has refused, since the store's last
+    /// confirmation, with their realms: a user by name and by hash.
+    #[must_use]
+    pub fn unconfirmed(&self) -> Vec<(Arc<str>, UserQuery)> {
+        let kept = self.answers.lock();
+        let users = kept.changes.unconfirmed();
+        users.map(|question| (Arc::clone(&question.realm), question.user.clone())).collect()
+    }
+
+    /// Takes users for unconfirmed, as another process knew them.
+    pub fn distrust(&self, users: impl IntoIterator<Item = (Arc<str>, UserQuery)>) {
+        let mut kept = self.answers.lock();
+        for (realm, user) in users {
+            kept.changes.add(Question { realm, user });
+        }
+    }
+}
+
 impl<T> Drop for Directory<T> {
     /// Answers the queued look-ups, and ends the thread.
     fn drop(&mut self) {

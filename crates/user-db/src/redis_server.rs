@@ -171,7 +171,8 @@ impl Redis {
                     let mut values: Vec<String> = Vec::new();
                     // A set of any size does not come as a whole.
                     if manager.scard::<_, u32>(&place.key).await? <= most {
-                        values = manager.smembers(&place.key).await?;
+                        let members: Vec<Vec<u8>> = manager.smembers(&place.key).await?;
+                        values.extend(members.into_iter().map(|member| text(place.table, member)));
                     } else {
                         values.resize(most as usize, String::new());
                     }
@@ -179,28 +180,35 @@ impl Redis {
                     values.into_iter().map(|value| vec![place.name.clone(), value]).collect()
                 }
                 Table::Origins => {
-                    let realm: Option<String> = manager.get(&place.key).await?;
+                    let realm: Option<Vec<u8>> = manager.get(&place.key).await?;
+                    let realm = realm.map(|realm| text(place.table, realm));
                     realm.map(|realm| vec![place.name.clone(), realm]).into_iter().collect()
                 }
                 Table::Options => {
-                    let value: Option<String> = manager.get(&place.key).await?;
+                    let value: Option<Vec<u8>> = manager.get(&place.key).await?;
+                    let value = value.map(|value| text(place.table, value));
                     let row = |value| vec![place.name.clone(), place.option.to_owned(), value];
                     value.map(row).into_iter().collect()
                 }
                 Table::TokenKeys | Table::Admins => {
                     let fields = &place.table.columns()[1..];
-                    let found: Vec<Option<String>> = redis::cmd("HMGET")
+                    let found: Vec<Option<Vec<u8>>> = redis::cmd("HMGET")
                         .arg(&place.key)
                         .arg(fields)
                         .query_async(&mut manager)
                         .await?;
                     let values = found.into_iter().map(Option::unwrap_or_default);
+                    let values = values.map(|value| text(place.table, value));
                     vec![std::iter::once(place.name.clone()).chain(values).collect()]
                 }
             })
         }
         .await;
-        got.map_err(|error| self.failed(&error))
+        match got {
+            // A mistake of one realm changes nothing for the others.
+            Err(error) if error.code() == Some(WRONG_TYPE) => Ok(unusable(place)),
+            got => got.map_err(|error| self.failed(&error)),
+        }
     }
 
     async fn run(&self, command: redis::Cmd) -> Result<(), StoreError> {
@@ -234,10 +242,18 @@ impl Redis {
                 use futures_core::Stream as _;
                 std::pin::Pin::new(&mut messages).poll_next(context)
             });
-            match timeout(TRIGGER_EVERY, message).await {
+            let heard = timeout(TRIGGER_EVERY, message).await;
+            drop(messages);
+            match heard {
                 Ok(Some(_)) => changes.changed(),
                 Ok(None) => return Ok(()),
-                Err(_) => {}
+                // Silence may be a connection that hangs.
+                Err(_) => match timeout(TRIGGER_EVERY, pubsub.ping::<redis::Value>()).await {
+                    Err(_) => return Ok(()),
+                    Ok(Err(error)) if error.is_io_error() => return Err(error),
+                    // An access list may refuse it, which is an answer as well.
+                    Ok(Ok(_) | Err(_)) => {}
+                },
             }
         }
     }
@@ -253,6 +269,38 @@ impl Redis {
         has('K') && (has('A') || (has('g') && has('$') && has('x') && has('e')))
     }
 }
+
+/// Returns a value as text. Bytes that are no text make a row of no use, which is reported by its
+/// reader; a secret of replacement characters could be guessed.
+fn text(table: Table, value: Vec<u8>) -> String {
+    String::from_utf8(value).unwrap_or_else(|error| {
+        if table == Table::Secrets {
+            return String::new();
+        }
+        String::from_utf8_lossy(error.as_bytes()).into_owned()
+    })
+}
+
+/// Rows of a key of another type: rows of no use, which are reported by their reader. Rules that
+/// deny peers deny all of them then.
+fn unusable(place: &Place) -> Vec<Row> {
+    let columns = place.table.columns().len();
+    let mut rows = vec![vec![String::new(); columns]];
+    if place.table == Table::DeniedPeers {
+        rows.extend(EVERYBODY.map(|range| vec![String::new(), range.to_owned()]));
+    }
+    for row in &mut rows {
+        row[0].clone_from(&place.name);
+    }
+    if place.table == Table::Options {
+        place.option.clone_into(&mut rows[0][1]);
+    }
+    rows
+}
+
+/// Ranges of all addresses.
+const EVERYBODY: [&str; 2] =
+    ["0.0.0.0-255.255.255.255", "::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"];
 
 /// Error code of Redis for a GET of a list, set or hash.
 const WRONG_TYPE: &str = "WRONGTYPE";

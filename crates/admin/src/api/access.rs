@@ -55,6 +55,7 @@ pub struct Access {
     /// Sites of which pages may ask for credentials.
     origins: Vec<String>,
     queries: Queries,
+    changes: Queries,
 }
 
 /// The tokens of the file as it was.
@@ -97,12 +98,18 @@ impl Access {
             signed: None,
             origins: Vec::new(),
             queries: Queries::default(),
+            changes: Queries::default(),
         }
     }
 
     /// Running and waiting queries.
     pub(crate) const fn queries(&self) -> &Queries {
         &self.queries
+    }
+
+    /// Running and waiting changes.
+    pub(crate) const fn changes(&self) -> &Queries {
+        &self.changes
     }
 
     /// The same that lets pages of other sites ask for credentials, with a token that they show

@@ -10,12 +10,13 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use tokio::time::{Instant, sleep_until};
 
 use crate::api::access::{Access, SignedRefusal, Unknown};
 use crate::api::queries::Querier;
 use crate::api::{cross_origin, origin};
 use crate::holder::Holder;
-use crate::limits::REQUEST_BYTES_MAX;
+use crate::limits::{CHANGE_TAKES, REQUEST_BYTES_MAX};
 use crate::peer::Peer;
 use crate::problem::Problem;
 use crate::role::Role;
@@ -78,11 +79,20 @@ async fn serve(
     let is_query = method == Method::GET || method == Method::HEAD;
     let turn = match gate {
         // Credentials cost little, and applications ask for many.
-        Some(access) if is_query && path != table::TURN => access.queries().next(querier).await,
+        Some(access) if path != table::TURN => {
+            let others = if is_query { access.queries() } else { access.changes() };
+            let own = others.next(querier.clone()).await;
+            own.map(|own| (own, Instant::now()))
+        }
         Some(_) | None => None,
     };
     let response = next.run(request).await;
-    drop(turn);
+    if let Some((own, began)) = turn.filter(|_| !is_query && querier.is_tenant()) {
+        tokio::spawn(async move {
+            sleep_until(began + CHANGE_TAKES).await;
+            drop(own);
+        });
+    }
     if !is_query {
         let result = response.status().as_u16();
         tracing::info!(by, %peer, result, "api: {method} {path}");

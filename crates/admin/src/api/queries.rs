@@ -1,5 +1,6 @@
-//! Queries of one realm, or of one holder of a token for all realms: a few at a time, in their
-//! order. The interface has one thread, which the queries of one realm could fill.
+//! Queries or changes of one realm, or of one holder of a token for all realms: a few at a time,
+//! in their order. The interface has one thread, which the queries of one realm could fill, and
+//! changes are written to a disk one by one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,6 +29,11 @@ impl Querier {
             Some(realm) => Self::Realm(realm.clone()),
             None => Self::Holder(holder.name.clone()),
         }
+    }
+
+    /// Returns true for holders of tokens for one realm.
+    pub(crate) const fn is_tenant(&self) -> bool {
+        matches!(self, Self::Realm(_))
     }
 }
 

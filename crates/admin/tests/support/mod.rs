@@ -14,8 +14,8 @@ use admin::{HttpListener, Role, serve};
 use control::{
     Asked, CancelReport, ConfinementInfo, DrainReport, Handle, Minted, MissingAddresses,
     MonitoringInfo, OffloadInfo, OperatorRequest, RecentLog, Refused, ReloadReport, Request,
-    Revocable, Revocation, RevokeReport, ServerInfo, Session, SessionOffload, UserDirectory,
-    UserLookup, Wake, WhyNot, WorkerCounters, Workers, mailbox,
+    Revocable, Revocation, RevokeReport, ServerInfo, Session, SessionOffload, UnconfirmedUsers,
+    UserDirectory, UserLookup, Wake, WhyNot, WorkerCounters, Workers, mailbox,
 };
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -103,6 +103,12 @@ impl UserDirectory for ForgottenNames {
     fn forget(&self, realm: &str, name: &str) {
         self.0.lock().unwrap().push((realm.to_owned(), name.to_owned()));
     }
+
+    fn unconfirmed(&self) -> UnconfirmedUsers {
+        UnconfirmedUsers::default()
+    }
+
+    fn distrust(&self, _users: &UnconfirmedUsers) {}
 }
 
 /// Tells signed tokens apart by their first part: `good`, `late` while the keys are missing.
@@ -330,6 +336,7 @@ fn answer(sessions: &mut Vec<Session>, request: Request) {
         Request::CountTraffic { done } => done(()),
         Request::Apply { .. }
         | Request::EndUnaccepted { .. }
+        | Request::Limit { .. }
         | Request::Drain(_)
         | Request::UserFound { .. }
         | Request::Authorized { .. }

@@ -44,6 +44,11 @@ impl<N: Net> Worker<N> {
                 self.send_removed();
                 reply(ended);
             }
+            Request::Limit { id, limits, reply } => {
+                let limited = self.cx.server.limit(now.instant, id, &limits);
+                self.settle();
+                reply(limited);
+            }
             Request::EndUnaccepted { realm, after, limit, reply } => {
                 let part = self.cx.server.end_unaccepted(now, realm.as_ref(), after, limit);
                 self.settle();

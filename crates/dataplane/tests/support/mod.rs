@@ -19,7 +19,7 @@ use std::time::Duration;
 use control::NoAuthorizer;
 use control::{
     Asked, CounterTotals, Fate, Leg, LockedRegistry, Mailbox, RefusalFilter, Reply, Request,
-    Series, SessionFilter, UserDirectory, UserLookup, WorkerCounters,
+    Series, SessionFilter, UnconfirmedUsers, UserDirectory, UserLookup, WorkerCounters,
 };
 use dataplane::limits::REQUESTS_PER_TURN;
 use dataplane::{
@@ -306,6 +306,12 @@ impl UserDirectory for Directory {
     }
 
     fn forget(&self, _: &str, _: &str) {}
+
+    fn unconfirmed(&self) -> UnconfirmedUsers {
+        UnconfirmedUsers::default()
+    }
+
+    fn distrust(&self, _users: &UnconfirmedUsers) {}
 }
 
 /// The one user there is.

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use control::{
-    Asked, LockedRegistry, Mailbox, Request, Series, SessionFilter, UserDirectory, UserLookup,
-    WorkerCounters,
+    Asked, LockedRegistry, Mailbox, Request, Series, SessionFilter, UnconfirmedUsers,
+    UserDirectory, UserLookup, WorkerCounters,
 };
 use dataplane::{
     Admission, DtlsSettings, Export, ImportError, Listener, LogOptions, NetOptions, RelaySettings,
@@ -57,6 +57,12 @@ impl UserDirectory for Directory {
 
     /// Nothing is kept.
     fn forget(&self, _realm: &str, _name: &str) {}
+
+    fn unconfirmed(&self) -> UnconfirmedUsers {
+        UnconfirmedUsers::default()
+    }
+
+    fn distrust(&self, _users: &UnconfirmedUsers) {}
 }
 
 /// Listening sockets of one worker.

@@ -4,6 +4,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
+use state_format::variants;
 use turn_types::{
     ClientAddr, ConnectionId, PeerAddr, PendingId, Realm, RelayId, RelayedAddr, Transport, WorkerId,
 };
@@ -159,3 +160,5 @@ pub enum UserQuery {
     /// USERHASH: SHA-256 of `username:realm` (RFC 8489 §14.4).
     Hash([u8; 32]),
 }
+
+variants!(UserQuery, "user of a look-up" { 0 => Name(name), 1 => Hash(hash) });

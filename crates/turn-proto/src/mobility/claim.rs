@@ -35,7 +35,8 @@ pub(super) fn claim(
     }
     // A client may always end its allocation.
     if request.lifetime != Some(0) {
-        allocations.get_mut(slot).quota.take_transport(five_tuple.transport)?;
+        let most = policy.quotas.allocations_per_customer;
+        allocations.get_mut(slot).quota.expect_at(five_tuple, most)?;
     }
     let lifetime = allocations.refresh(policy, now, slot, grant, *request, outbox)?;
     let lifetime = whole_seconds(lifetime);

@@ -87,6 +87,12 @@ impl AllocationCopy {
         self.0.snapshot.client()
     }
 
+    /// The 5-tuple at which its client is expected, if it may move to the same worker.
+    #[must_use]
+    pub fn expected_client(&self) -> Option<FiveTuple> {
+        self.0.snapshot.expected_client()
+    }
+
     /// The protocol that it relays.
     #[must_use]
     pub fn protocol(&self) -> RelayProtocol {

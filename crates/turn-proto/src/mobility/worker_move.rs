@@ -188,7 +188,7 @@ impl Moves<'_> {
         allocation.attached = client.is_some();
         if let Some(client) = &client {
             allocation.path = client.path;
-            allocation.quota.moved_to(client.path.five_tuple.transport);
+            allocation.quota.moved_to(&client.path.five_tuple);
         }
         let mut ends = false;
         if let Some(mobility) = &mut allocation.mobility {

@@ -295,7 +295,7 @@ impl Allocations {
         let allocation = self.get_mut(slot);
         let from = core::mem::replace(&mut allocation.path, to).five_tuple;
         allocation.attached = true;
-        allocation.quota.moved_to(to.five_tuple.transport);
+        allocation.quota.moved_to(&to.five_tuple);
         let (id, traffic) = (allocation.id, allocation.traffic);
         self.changes.add(id);
         self.carried.add_for(&from, &traffic);

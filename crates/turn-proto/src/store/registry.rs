@@ -17,7 +17,9 @@ use core::mem;
 
 use ahash::RandomState;
 use fair_share::{Claimant, Share, Supply, UseLevel};
-use turn_types::{AllocationId, Instant, Prefix, Realm, RelayedAddr, Transport, WorkerId};
+use turn_types::{
+    AllocationId, FiveTuple, Instant, Prefix, Realm, RelayedAddr, Transport, WorkerId,
+};
 
 use self::connected::{ClientTable, ConnectedShares};
 use self::location::Location;
@@ -219,7 +221,7 @@ impl Registry {
     fn give_back(&mut self, account: &Account, customer: Prefix, rate: u64, held: HeldShares) {
         let HeldShares { allocation, mut connected } = held;
         if let Some(shares) = &mut self.shares {
-            shares.connected.release(&mut connected, None);
+            shares.connected.release(&mut connected);
             if let Some(share) = allocation {
                 shares.allocations.release(share);
             }
@@ -508,40 +510,57 @@ impl QuotaLease {
         })
     }
 
-    /// Takes a slot for the client that comes by another transport, besides the present slot.
+    /// Takes a slot for the client that is to come from another 5-tuple, besides the present slot.
+    /// `per_customer` is the limit of allocations of one customer; 0 is unlimited.
     ///
     /// # Errors
-    /// [`Refusal::ConnectionShare`]: little of the table is left for allocations, and the client
-    /// has its share.
-    pub(crate) fn take_transport(&mut self, transport: Transport) -> Result<(), Refusal> {
-        let Some(table) = ClientTable::of(transport) else { return Ok(()) };
-        let Self { registry, account, customer, held, limited, .. } = self;
-        if held.connected.has(table) {
-            return Ok(());
-        }
+    /// [`Refusal::AddressQuota`]: the customer there has as many as it may have.
+    /// [`Refusal::ConnectionShare`]: little of the table of its connection is left for allocations,
+    /// and the client has its share.
+    pub(crate) fn expect_at(
+        &mut self,
+        five_tuple: &FiveTuple,
+        per_customer: u32,
+    ) -> Result<(), Refusal> {
+        let customer = Prefix::customer(five_tuple.client.ip());
+        let table = ClientTable::of(five_tuple.transport);
+        let Self { registry, account, held, limited, .. } = self;
+        let is_elsewhere = customer != self.customer;
         registry.with(|registry| {
-            let Some(shares) = &mut registry.shares else { return Ok(()) };
-            shares.check_table(table, &limited.claimant(account, *customer))?;
-            let client = claimant(account, *customer);
-            shares.connected.keep(table, &client, &mut held.connected);
+            let there = registry.customers.get(&customer).copied().unwrap_or(0);
+            if is_elsewhere && per_customer > 0 && there >= per_customer {
+                return Err(Refusal::AddressQuota);
+            }
+            let table = table.filter(|table| !held.connected.has(*table));
+            let (Some(table), Some(shares)) = (table, &mut registry.shares) else { return Ok(()) };
+            shares.check_table(table, &limited.claimant(account, customer))?;
+            shares.connected.keep(table, &claimant(account, customer), &mut held.connected);
             Ok(())
         })
     }
 
-    /// Keeps only the slot of the transport by which the client has come.
-    pub(crate) fn moved_to(&mut self, transport: Transport) {
-        let Self { registry, account, customer, held, .. } = self;
+    /// Counts the allocation where its client is now, and only there.
+    pub(crate) fn moved_to(&mut self, five_tuple: &FiveTuple) {
+        let customer = Prefix::customer(five_tuple.client.ip());
+        let before = mem::replace(&mut self.customer, customer);
+        let Self { registry, account, held, .. } = self;
         registry.with(|registry| {
+            one_less(&mut registry.customers, &before);
+            *registry.customers.entry(customer).or_insert(0) += 1;
             let Some(shares) = &mut registry.shares else { return };
-            let table = ClientTable::of(transport);
-            shares.connected.release(&mut held.connected, table);
-            if let Some(table) = table {
-                shares.connected.keep(table, &claimant(account, *customer), &mut held.connected);
+            let client = claimant(account, customer);
+            shares.connected.release(&mut held.connected);
+            if let Some(table) = ClientTable::of(five_tuple.transport) {
+                shares.connected.keep(table, &client, &mut held.connected);
+            }
+            if let Some(share) = held.allocation.take() {
+                shares.allocations.release(share);
+                held.allocation = Some(shares.allocations.keep(&client));
             }
         });
     }
 
-    /// The customer that it was taken for. A client that moves takes its place along.
+    /// The customer of its client.
     pub(crate) const fn customer(&self) -> Prefix {
         self.customer
     }

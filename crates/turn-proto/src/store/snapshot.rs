@@ -146,6 +146,12 @@ impl Snapshot {
         self.path.five_tuple
     }
 
+    /// The 5-tuple at which its client is expected, at the same worker.
+    pub(crate) fn expected_client(&self) -> Option<FiveTuple> {
+        let Next::Here(path) = self.mobility.as_ref()?.next.as_ref()? else { return None };
+        Some(path.five_tuple)
+    }
+
     /// Gives each path of its client the socket that `socket_of` returns; a path without one where
     /// it is only expected is forgotten. False if there is none for the path that it uses.
     pub(crate) fn is_reached_by(

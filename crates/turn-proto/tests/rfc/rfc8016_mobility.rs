@@ -485,3 +485,27 @@ fn a_client_moves_to_a_connection_where_it_could_allocate_by_it() {
     back.use_channel(&mut world, 0x4000, PEER);
     refresh_by(&mut world, &mut client(2003, Transport::Tcp), &other).success();
 }
+
+/// Otherwise one account that passes through a network leaves no allocation to those who stay.
+#[test]
+fn an_allocation_counts_where_its_client_is() {
+    let mut policy = mobile();
+    policy.quotas.allocations_per_customer = 2;
+    let mut world = World::with(policy);
+    let client = |last: u8, port: u16| Client::at(&format!("198.51.100.{last}:{port}"));
+    let tickets: Vec<_> =
+        (0..2).map(|number| allocate(&mut world, &mut client(1, 1000 + number)).1).collect();
+    client(1, 1009).try_allocate(&mut world, |_| ()).refused(486);
+    let mut there = tickets.iter().zip(2000..).map(|(ticket, port)| {
+        let mut there = client(2, port);
+        refresh_by(&mut world, &mut there, ticket).success();
+        there.use_channel(&mut world, 0x4000, PEER);
+        there
+    });
+    let _there: Vec<_> = there.by_ref().collect();
+    let (_, third) = allocate(&mut world, &mut client(1, 1010));
+    client(2, 2009).try_allocate(&mut world, |_| ()).refused(486);
+    refresh_by(&mut world, &mut client(2, 2010), &third).refused(486);
+    assert_eq!(world.refusals().last(), Some(&Refusal::AddressQuota));
+    refresh_by(&mut world, &mut client(1, 1011), &third).success();
+}

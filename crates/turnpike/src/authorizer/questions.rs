@@ -17,11 +17,11 @@ use control::AuthorizationRequest;
 use fair_share::{QuestionNumber, RealmQueue, USERS, system_hasher};
 use tokio::sync::oneshot;
 use turn_proto::Applicant;
-use turn_types::Realm;
+use turn_types::{Prefix, Realm};
 
 use self::in_flight::{InFlight, Search};
 use super::answer::NoAnswer;
-use super::kept::claimant;
+use super::kept::{claimant, network};
 
 /// Maximum number of waiting questions: enough for all clients of a server that return at the same
 /// time. With an answer in 10 ms the last question waits for a third of a second.
@@ -34,9 +34,9 @@ const WAIT_MAX: Duration = Duration::from_secs(2);
 const PAUSE_MIN: Duration = Duration::from_millis(25);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// Number of accounts with a failure and no decision in between, from which all questions pause.
-/// The service may fail for a few accounts only.
-const FAILING_ACCOUNTS: usize = 4;
+/// Number of accounts with a failure and no decision in between, and of networks, from which all
+/// questions pause. The service may fail for a few accounts only, or for new accounts of one user.
+const FAILING_MIN: usize = 4;
 
 /// Number of waiting questions searched for the next question: some microseconds.
 const LOOKED_AT: usize = 64;
@@ -73,9 +73,10 @@ struct Pause {
     until: Option<Instant>,
     /// Time of the last decision.
     decided: Option<Instant>,
-    /// Failures since then, and their accounts up to [`FAILING_ACCOUNTS`].
+    /// Failures since then, and their accounts and networks up to [`FAILING_MIN`].
     failures: u32,
     accounts: BTreeSet<(Realm, Arc<str>)>,
+    networks: BTreeSet<Prefix>,
 }
 
 #[derive(Debug)]
@@ -133,11 +134,15 @@ impl Pause {
     /// recent decision.
     fn note_failure(&mut self, applicant: &Applicant, now: Instant) {
         self.failures += 1;
-        if self.accounts.len() < FAILING_ACCOUNTS {
+        if self.accounts.len() < FAILING_MIN {
             self.accounts.insert((applicant.realm.clone(), applicant.account.clone()));
         }
+        if self.networks.len() < FAILING_MIN {
+            self.networks.insert(network(applicant));
+        }
         let decides = self.decided.is_some_and(|at| now.saturating_duration_since(at) < PAUSE_MAX);
-        if self.accounts.len() >= FAILING_ACCOUNTS && !decides {
+        let are_many = self.accounts.len().min(self.networks.len()) >= FAILING_MIN;
+        if are_many && !decides {
             self.until = Some(now + pause_after(self.failures));
         }
     }
@@ -454,8 +459,8 @@ mod tests {
     fn failures_are_repeated_in_the_order_of_the_queue() {
         let (questions, mut now) = (Questions::new(), Instant::now());
         for round in 0..3 {
-            for account in 0..FAILING_ACCOUNTS {
-                questions.push(request(&format!("mallory {account}"), 1), now);
+            for host in 1..=FAILING_MIN as u8 {
+                questions.push(request(&format!("mallory {host}"), host), now);
             }
             while let Some(question) = questions.take(now) {
                 let (pause, dropped) = questions.put_back(question.unwrap(), NoAnswer::Busy, now);
@@ -469,6 +474,21 @@ mod tests {
             questions.close(question, now);
             now += PAUSE_MAX;
         }
+    }
+
+    /// The service may fail for new accounts of one user alone.
+    #[test]
+    fn failures_for_one_network_pause_no_other_question() {
+        let (questions, now) = (Questions::new(), Instant::now());
+        for account in 0..3 * FAILING_MIN {
+            questions.push(request(&format!("mallory {account}"), 1), now);
+        }
+        while let Some(question) = questions.take(now) {
+            questions.put_back(question.unwrap(), NoAnswer::Busy, now);
+        }
+        questions.push(request("alice", 201), now);
+        let question = questions.take(now).unwrap().unwrap();
+        assert_eq!(&*question.request.applicant.account, "alice");
     }
 
     /// A service with late questions gets one more, which tests whether the service is silent.

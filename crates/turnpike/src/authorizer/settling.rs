@@ -81,8 +81,8 @@ impl Asking {
     /// Acts on an answer about a client, unless an earlier answer has settled it.
     async fn settle(&self, owed: &OwedAnswer, answer: Authorization) {
         let answer = self.judge(&owed.applicant, Ok(answer));
-        if self.owed.settle(&owed.applicant) && answer == Authorization::Denied {
-            self.end_sessions(&owed.applicant, owed.opened).await;
+        if self.owed.settle(&owed.applicant) {
+            self.act_late(&owed.applicant, owed.opened, &answer).await;
         }
     }
 

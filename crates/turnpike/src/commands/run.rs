@@ -183,8 +183,8 @@ impl Launch<'_> {
         if let Some(rows) = predecessor.and_then(Predecessor::tables) {
             self.tables.go_on_from(rows);
         }
-        let first = self.tables.first_rules(&self.settings);
-        self.settings.put_database_rules(first).map_err(|why| Failure::failed(anyhow!(why)))
+        let put = self.tables.put_first_rules(&mut self.settings);
+        put.map_err(|why| Failure::failed(anyhow!(why)))
     }
 
     /// Logs the warnings of the start: `prepared` those of the workers' preparation, `users` the

@@ -410,6 +410,7 @@ impl ServerExport {
             relay_sockets: self.workers.relay_sockets,
             descriptors,
             tables: self.tables.get(),
+            unconfirmed: self.handle.unconfirmed_users(),
         })?;
         let of_workers = listeners.iter().flat_map(|copies| &copies.0).map(|(_, fd)| fd.as_fd());
         let services = self.services.iter().map(|(_, fd)| fd.as_fd());

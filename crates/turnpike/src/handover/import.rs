@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 
 use anyhow::anyhow;
-use control::EarlierTotals;
+use control::{EarlierTotals, UnconfirmedUsers};
 use dataplane::{Export, RelaySettings, Snapshot, Update};
 use linux_net::Clock;
 use state_format::Value;
@@ -49,6 +49,8 @@ pub(crate) struct Predecessor {
     totals: Option<EarlierTotals>,
     /// Rules of the user database.
     tables: Option<LastRows>,
+    /// Users whom the database has to confirm.
+    unconfirmed: UnconfirmedUsers,
     /// Orders of operators.
     orders: Orders,
 }
@@ -151,7 +153,7 @@ impl Predecessor {
             Ok((offer, source.receive_descriptors(count)?))
         });
         let (offer, descriptors) = offered.inspect_err(|_| source.discard())?;
-        let Offer { nonce_key, workers, services, relay_sockets, tables, .. } = offer;
+        let Offer { nonce_key, workers, services, relay_sockets, tables, unconfirmed, .. } = offer;
         let mut descriptors = descriptors.into_iter();
         let mut listeners = |names: Vec<_>| names.into_iter().zip(descriptors.by_ref()).collect();
         let workers = workers.into_iter().map(&mut listeners).collect();
@@ -165,6 +167,7 @@ impl Predecessor {
             services,
             relay_sockets,
             tables,
+            unconfirmed,
             errors,
             kernel_path,
             totals,
@@ -284,6 +287,14 @@ impl Predecessor {
                 Some(later)
             }
             Source::Running(_) | Source::Ended(..) | Source::Kept(..) => self.tables.as_ref(),
+        }
+    }
+
+    /// Users whom its database had to confirm before earlier keys count in an outage.
+    pub(crate) const fn unconfirmed(&self) -> &UnconfirmedUsers {
+        match &self.source {
+            Source::Kept(_, origin) => &origin.orders.unconfirmed,
+            Source::Running(_) | Source::Ended(..) => &self.unconfirmed,
         }
     }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use control::{Handle, Trace};
+use control::{Handle, Trace, UnconfirmedUsers};
 use dataplane::{Export, RelaySettings, Snapshot};
 use linux_net::Clock;
 use state_format::{Bytes, fields, variants};
@@ -71,6 +71,8 @@ pub(super) struct Offer {
     pub(super) descriptors: u32,
     /// Rules of the user database, as they were read last.
     pub(super) tables: Option<LastRows>,
+    /// Users whom the database has to confirm.
+    pub(super) unconfirmed: UnconfirmedUsers,
 }
 
 /// Name of a listener.
@@ -127,6 +129,8 @@ pub(crate) struct Orders {
     pub(crate) traces: Vec<Trace>,
     /// For a keeper: rules of the user database, as they were read last.
     pub(crate) tables: Option<LastRows>,
+    /// For a keeper: users whom the database has to confirm.
+    pub(crate) unconfirmed: UnconfirmedUsers,
 }
 
 impl Orders {
@@ -134,7 +138,8 @@ impl Orders {
     pub(super) fn of(handle: &Handle, tables: &LastRead) -> Self {
         let traces = handle.traces.list(Clock::instant());
         let drain_until = handle.drain_deadline();
-        Self { drain_until, signals: Vec::new(), traces, tables: tables.get() }
+        let unconfirmed = handle.unconfirmed_users();
+        Self { drain_until, signals: Vec::new(), traces, tables: tables.get(), unconfirmed }
     }
 }
 
@@ -165,6 +170,7 @@ fields!(Offer {
     4 => relay_sockets,
     5 => descriptors,
     6 => tables or None,
+    7 => unconfirmed or UnconfirmedUsers::default(),
 });
 variants!(ListenerKind, "kind of a listener" { 0 => Udp, 1 => Tcp, 2 => Shared });
 variants!(News, "news of a predecessor" {
@@ -177,7 +183,13 @@ variants!(News, "news of a predecessor" {
     6 => HandedOver,
     7 => Stopped,
 });
-fields!(Orders { 1 => drain_until, 2 => signals, 3 => traces, 4 => tables or None });
+fields!(Orders {
+    1 => drain_until,
+    2 => signals,
+    3 => traces,
+    4 => tables or None,
+    5 => unconfirmed or UnconfirmedUsers::default(),
+});
 variants!(Signal, "signal" { 0 => Reload, 1 => End, 2 => User1, 3 => User2 });
 variants!(Step, "step of a hand-over" {
     0 => Pause,

@@ -19,6 +19,8 @@ pub(crate) struct Changes {
     /// Last change of unnamed users.
     of_any: ChangeCount,
     of_user: HashMap<Question, UserChange>,
+    /// Number of changes of the set of unconfirmed users.
+    revision: u64,
 }
 
 /// Last change of a named user.
@@ -50,6 +52,7 @@ impl Changes {
         }
         self.count.0 += 1;
         self.of_user.insert(question, UserChange { number: self.count, is_confirmed: false });
+        self.revision += 1;
     }
 
     /// Returns true if no change of the user has followed the first `count` changes.
@@ -60,9 +63,23 @@ impl Changes {
 
     /// Marks a changed user as confirmed by the store.
     pub(crate) fn confirm(&mut self, question: &Question) {
-        if let Some(change) = self.of_user.get_mut(question) {
+        if let Some(change) = self.of_user.get_mut(question)
+            && !change.is_confirmed
+        {
             change.is_confirmed = true;
+            self.revision += 1;
         }
+    }
+
+    /// Number of changes of the set of unconfirmed users.
+    pub(crate) const fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Returns the changed users without a confirmation of the store.
+    pub(crate) fn unconfirmed(&self) -> impl Iterator<Item = &Question> {
+        let unconfirmed = self.of_user.iter().filter(|(_, change)| !change.is_confirmed);
+        unconfirmed.map(|(question, _)| question)
     }
 
     /// Returns true for a changed user without a confirmation of the store.
@@ -103,6 +120,12 @@ mod tests {
         assert!(!changes.is_unconfirmed(&ann));
         changes.add(ann.clone());
         assert!(changes.is_unconfirmed(&ann), "changed again");
+        let revision = changes.revision();
+        changes.confirm(&question("bob"));
+        assert_eq!((changes.unconfirmed().count(), changes.revision()), (1, revision));
+        changes.confirm(&ann);
+        assert_eq!(changes.unconfirmed().count(), 0);
+        assert_ne!(changes.revision(), revision);
     }
 
     #[test]

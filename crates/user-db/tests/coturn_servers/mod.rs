@@ -2,6 +2,7 @@
 //! and restarted.
 
 mod encrypted;
+mod hanging_reports;
 #[cfg(feature = "mongodb")]
 mod mongo;
 
@@ -328,6 +329,26 @@ fn rows_are_kept_in_each_kind() {
     {
         rows_are_kept(kind);
     }
+}
+
+/// A tenant may write the keys of its own realm. Rows of other realms are read all the same.
+#[test]
+fn unusable_values_of_one_realm_hide_no_row_of_another() {
+    let Some(server) = server(DatabaseKind::Redis) else { return };
+    let tables = server_tables(&server.url()).unwrap();
+    for command in [
+        "SADD turn/realm/one/secret a-secret-of-realm-one",
+        r"EVAL return(redis.call('SADD','turn/realm/two/secret','0123456789abcde\255')) 0",
+        "SET turn/realm/two/denied-peer-ip text",
+        "SADD turn/realm/two/max-bps 7",
+    ] {
+        server.run(command);
+    }
+    let secrets = tables.rows(Table::Secrets, 9).unwrap();
+    assert_eq!(secrets, [row(&["one", "a-secret-of-realm-one"]), row(&["two", ""])]);
+    let denied = tables.rows(Table::DeniedPeers, 9).unwrap();
+    assert!(denied.contains(&row(&["two", "0.0.0.0-255.255.255.255"])), "{denied:?}");
+    assert_eq!(tables.rows(Table::Options, 9).unwrap(), [row(&["two", "max-bps", ""])]);
 }
 
 /// Readings of a server that hangs keep the last rows, and go on behind it.

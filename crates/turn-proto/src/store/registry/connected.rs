@@ -75,13 +75,11 @@ impl ConnectedSlots {
         shares.0[table as usize].get_or_insert_with(|| slots.keep(client));
     }
 
-    /// Releases the slots of an allocation, except the slot in the table `kept`.
-    pub(super) fn release(&mut self, shares: &mut ConnectedShares, kept: Option<ClientTable>) {
-        for table in ClientTable::ALL {
-            if Some(table) != kept
-                && let Some(share) = shares.0[table as usize].take()
-            {
-                self.0[table as usize].release(share);
+    /// Releases the slots of an allocation.
+    pub(super) fn release(&mut self, shares: &mut ConnectedShares) {
+        for (slots, share) in self.0.iter_mut().zip(&mut shares.0) {
+            if let Some(share) = share.take() {
+                slots.release(share);
             }
         }
     }

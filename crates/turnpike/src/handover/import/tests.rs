@@ -38,6 +38,7 @@ fn offer(listeners: &[StdSocket]) -> Offer {
         relay_sockets: RelaySettings::default(),
         descriptors: 0,
         tables: None,
+        unconfirmed: UnconfirmedUsers::default(),
     }
 }
 

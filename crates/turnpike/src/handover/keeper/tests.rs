@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
+use control::UnconfirmedUsers;
 use dataplane::{AllocationSnapshot, Export, RelaySettings, RelaySnapshot};
 use state_format::Bytes;
 use turn_types::{AllocationId, RelayId, Secret};
@@ -72,6 +73,7 @@ fn feed(orphans: &Orphans, listener: &UdpSocket) -> Wire {
         relay_sockets: RelaySettings::default(),
         descriptors: 0,
         tables: None,
+        unconfirmed: UnconfirmedUsers::default(),
     };
     wire.send(&offer).unwrap();
     wire.send_descriptors(&[listener.as_fd()]).unwrap();

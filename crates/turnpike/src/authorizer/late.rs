@@ -1,0 +1,146 @@
+//! Late answers about clients that `authorizer.when_silent` has served.
+
+use control::{ControlError, Session, SessionFilter};
+use turn_proto::{AllocationRecord, Applicant, Authorization, GrantLimits};
+
+use super::Asking;
+
+impl Asking {
+    /// Acts on a late answer about a client, which has been served since the question was `opened`:
+    /// a no ends its sessions, and limits narrow them.
+    pub(super) async fn act_late(
+        &self,
+        applicant: &Applicant,
+        opened: turn_types::Instant,
+        answer: &Authorization,
+    ) {
+        match answer {
+            Authorization::Denied => self.end_sessions(applicant, opened).await,
+            Authorization::Granted(limits) if !limits.is_empty() => {
+                self.limit_sessions(applicant, opened, limits).await;
+            }
+            Authorization::Granted(_)
+            | Authorization::Unavailable
+            | Authorization::Unusable
+            | Authorization::Overloaded => {}
+        }
+    }
+
+    /// Ends the sessions of a client that a late answer denies. The client may have moved.
+    pub(super) async fn end_sessions(&self, applicant: &Applicant, opened: turn_types::Instant) {
+        // The search is over all sessions: a flood of late answers has one at a time.
+        let _turn = self.ending.lock().await;
+        let ended = async {
+            let mut ended = 0;
+            for record in self.sessions_of(applicant, opened).await? {
+                ended += u64::from(self.workers.end_session(record.id).await?);
+            }
+            Ok::<_, ControlError>(ended)
+        };
+        let Applicant { user, client, .. } = applicant;
+        match ended.await {
+            Ok(0) => {}
+            Ok(ended) => tracing::info!(
+                user = &**user, %client, ended,
+                "the authorizer denies late: sessions that when_silent has served are ended"
+            ),
+            Err(error) => tracing::warn!(
+                user = &**user, %client, %error,
+                "the authorizer denies late, and sessions could not be ended"
+            ),
+        }
+    }
+
+    /// Narrows the sessions of a client, and ends the latest ones beyond their permitted number.
+    async fn limit_sessions(
+        &self,
+        applicant: &Applicant,
+        opened: turn_types::Instant,
+        limits: &GrantLimits,
+    ) {
+        let _turn = self.ending.lock().await;
+        let limited = async {
+            let mut sessions = self.sessions_of(applicant, opened).await?;
+            sessions.sort_by_key(|record| record.created);
+            let most = limits.allocations.map_or(usize::MAX, |most| most.get() as usize);
+            for (number, record) in sessions.iter().enumerate() {
+                if number < most {
+                    self.workers.limit_session(record.id, limits).await?;
+                } else {
+                    self.workers.end_session(record.id).await?;
+                }
+            }
+            Ok::<_, ControlError>(sessions.len())
+        };
+        let Applicant { user, client, .. } = applicant;
+        match limited.await {
+            Ok(0) => {}
+            Ok(limited) => tracing::info!(
+                user = &**user, %client, limited,
+                "the authorizer sets limits late: sessions that when_silent has served have them"
+            ),
+            Err(error) => tracing::warn!(
+                user = &**user, %client, %error,
+                "the authorizer sets limits late, and sessions could not be limited"
+            ),
+        }
+    }
+
+    /// Sessions of an applicant, at any worker.
+    async fn sessions_of(
+        &self,
+        applicant: &Applicant,
+        opened: turn_types::Instant,
+    ) -> Result<Vec<AllocationRecord>, ControlError> {
+        let user = Some((*applicant.user).to_owned());
+        let filter = SessionFilter { user, ..SessionFilter::default() };
+        let sessions = self.workers.all_sessions(&filter).await?.into_iter();
+        let records = sessions.map(|Session { record, .. }| record);
+        Ok(records.filter(|record| is_of(record, applicant, opened)).collect())
+    }
+}
+
+/// Returns true for a session of an applicant. A client with a session since the question was
+/// `opened` may have moved (RFC 8016).
+fn is_of(record: &AllocationRecord, applicant: &Applicant, opened: turn_types::Instant) -> bool {
+    let Applicant { realm, account, transport, client, .. } = applicant;
+    let path = record.five_tuple;
+    let is_same_client = path.transport == *transport && path.client.ip() == client.ip();
+    let has_moved = record.has_moved && record.created >= opened;
+    let is_same_account = record.realm == *realm && record.account == *account;
+    is_same_account && (is_same_client || has_moved)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use turn_types::{ClientAddr, Instant, Transport};
+
+    use super::*;
+
+    #[test]
+    fn who_is_denied_late_may_have_moved() {
+        let before = AllocationRecord::sample();
+        let applicant = Applicant {
+            realm: before.realm.clone(),
+            user: before.user.clone(),
+            account: before.account.clone(),
+            transport: before.five_tuple.transport,
+            client: before.five_tuple.client,
+        };
+        let [opened, created] = [10, 11].map(|second| Instant::ZERO + Duration::from_secs(second));
+        assert!(is_of(&before, &applicant, opened), "at the same address");
+        let mut other = before.clone();
+        other.five_tuple.client = ClientAddr(([198, 51, 100, 1], 4000).into());
+        other.five_tuple.transport = Transport::Tcp;
+        assert!(!is_of(&AllocationRecord { created, ..other.clone() }, &applicant, opened));
+        let moved = AllocationRecord { has_moved: true, ..other };
+        assert!(!is_of(&moved, &applicant, opened), "an earlier one, which the service permitted");
+        let moved = AllocationRecord { created, ..moved };
+        assert!(is_of(&moved, &applicant, opened));
+        assert!(!is_of(&AllocationRecord { realm: "another".into(), ..moved }, &applicant, opened));
+        let token = AllocationRecord { account: "key#2".into(), ..before };
+        assert!(!is_of(&token, &applicant, opened), "another access token of the key");
+    }
+}
