@@ -241,8 +241,10 @@ impl Settings {
         PeerRules::with_own_prefixes(&allow, &deny, &own).with_places(places)
     }
 
-    /// The relay addresses, with those that the host had a moment ago: their allocations stay.
-    fn relays(&self, host: &HostAddresses, previous: Option<&Policy>) -> Vec<RelayAddress> {
+    /// The relay addresses of the rules behind `previous`, with those that the host had a moment
+    /// ago: their allocations stay.
+    #[must_use]
+    pub fn relays(&self, host: &HostAddresses, previous: Option<&Policy>) -> Vec<RelayAddress> {
         let pairs = self.relay_addresses(host).into_iter();
         let mut relays: Vec<RelayAddress> =
             pairs.map(|pair| relay_address(pair, host, previous)).collect();

@@ -37,6 +37,12 @@ pub(crate) fn missing(
     MissingAddresses { clauses, are_all: relays_nothing || !all_listeners.any(is_there) }
 }
 
+/// Returns true if the rules need no change of their relay addresses.
+pub(crate) fn are_same(one: &[RelayAddress], other: &[RelayAddress]) -> bool {
+    let of = |relay: &RelayAddress| (relay.local, relay.public, relay.is_present);
+    one.iter().map(of).eq(other.iter().map(of))
+}
+
 /// Relay addresses that were not there before.
 pub(crate) fn added<'a>(
     before: &'a Policy,

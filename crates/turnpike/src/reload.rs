@@ -326,7 +326,7 @@ impl InForce {
         self.own.refresh();
         if self.own.is_waiting() {
             let before = Arc::clone(&self.policy);
-            match self.apply_found(handle, self.settings.clone()).await {
+            match self.apply_own_addresses(handle).await {
                 Ok(()) => self.own.put_in_force(),
                 Err(failure) => tracing::error!(
                     "the addresses of this host changed, and cannot be put in force; it is tried again: {}",
@@ -336,6 +336,29 @@ impl InForce {
             relays::tell(&before, &self.policy, &self.settings, &self.own.host());
         }
         self.own.is_current()
+    }
+
+    /// Most changes concern peers alone, as each container brings some.
+    async fn apply_own_addresses(&mut self, handle: &Handle) -> Result<()> {
+        let host = self.own.host();
+        let wanted = self.settings.relays(&host, Some(&self.policy));
+        if !relays::are_same(&wanted, &self.policy.relay) {
+            return self.apply_found(handle, self.settings.clone()).await;
+        }
+        let (own, relay) = (self.own.prefixes(), &self.policy.relay);
+        let peer_rules = self.settings.peer_rules(own, relay);
+        let mut rules = self.settings.realm_peer_rules(own, relay).into_iter();
+        let realms = self.policy.realms.clone().map(|realm| {
+            if let Some(rules) = rules.next() {
+                realm.peer_rules = rules;
+            }
+        });
+        self.policy = Arc::new(Policy { peer_rules, realms, ..(*self.policy).clone() });
+        handle.workers.apply(Arc::clone(&self.policy)).await.map_err(Failure::failed)?;
+        let mut info = (*handle.info()).clone();
+        info.missing = relays::missing(&self.settings, &self.policy, &host, &info);
+        handle.set_info(info);
+        Ok(())
     }
 }
 
