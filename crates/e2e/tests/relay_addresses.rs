@@ -130,9 +130,14 @@ fn named_addresses_are_waited_for() {
         ["10.77.1.9", "10.77.2.9"].map(|ip| ip.parse().expect("an address"));
     config.listen = vec![format!("{}:3478", lab.v4.listen), format!("{listen}:3478")];
     config.relay = vec![relay, lab.v6.relay];
+    config.tables = format!("[http]\nlisten = [\"{listen}:9641\"]\n");
     let server = Server::start(&lab, &config);
     let shown = wrong_now(&server);
-    for missing in ["relay.addresses: 10.77.2.9 is no", "listen: 10.77.1.9 is no"] {
+    for missing in [
+        "relay.addresses: 10.77.2.9 is no",
+        "listen: 10.77.1.9 is no",
+        "http.listen: 10.77.1.9 is no",
+    ] {
         assert!(shown.contains(missing), "{missing}: {shown}");
     }
     // The rest serves.
@@ -144,6 +149,8 @@ fn named_addresses_are_waited_for() {
     eventually_relays_from(&lab, &config, lab.v4.listen, relay);
     ip(&lab, &format!("addr add {listen}/24 dev {}", end_towards(Host::Client)));
     eventually_relays_from(&lab, &config, listen, relay);
+    let url = format!("http://{listen}:9641/healthz");
+    lab.run(Host::Server, "curl", &["-sf", &url]);
     // The listener has waited at the address, and is sooner than the look at the host.
     eventually("nothing is missing", || !wrong_now(&server).contains("is no address"));
 }

@@ -1,13 +1,15 @@
 //! Listeners for HTTP: bound while the process may still use ports below 1024.
 
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use admin::{AccessError, HttpListener, Other, UnixSocket};
 use anyhow::anyhow;
+use rustix::net::sockopt;
 use settings::Settings;
 use settings::value::HttpListen;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use crate::failure::{Failure, Result};
 use crate::handover::Predecessor;
@@ -16,7 +18,7 @@ use crate::handover::Predecessor;
 pub(crate) type Services = Vec<(SocketAddr, OwnedFd)>;
 
 /// The listeners for monitoring; `other`: what becomes of another server's Unix socket.
-pub(crate) async fn monitoring(
+pub(crate) fn monitoring(
     settings: &Settings,
     mut predecessor: Option<&mut Predecessor>,
     other: Other,
@@ -30,15 +32,18 @@ pub(crate) async fn monitoring(
             }
             HttpListen::Tcp(address) => {
                 let inherited = predecessor.as_mut().and_then(|one| one.take_service(*address));
-                HttpListener::Tcp(bind(*address, "http.listen", inherited, services).await?, None)
+                HttpListener::Tcp(bind(*address, "http.listen", inherited, services)?, None)
             }
         });
     }
     Ok(listeners)
 }
 
+/// Connections that may wait to be accepted; the kernel bounds it by `net.core.somaxconn`.
+const CONNECTIONS_WAITING: u32 = 1024;
+
 /// The listeners for operators; true for those on loopback.
-pub(crate) async fn api(
+pub(crate) fn api(
     settings: &Settings,
     mut predecessor: Option<&mut Predecessor>,
     services: &mut Services,
@@ -46,13 +51,13 @@ pub(crate) async fn api(
     let mut listeners = Vec::new();
     for address in settings.api.listen.iter().map(|endpoint| endpoint.0) {
         let inherited = predecessor.as_mut().and_then(|one| one.take_service(address));
-        let listener = bind(address, "api.listen", inherited, services).await?;
+        let listener = bind(address, "api.listen", inherited, services)?;
         listeners.push((listener, address.ip().is_loopback()));
     }
     Ok(listeners)
 }
 
-async fn bind(
+fn bind(
     address: SocketAddr,
     key: &str,
     inherited: Option<OwnedFd>,
@@ -60,7 +65,7 @@ async fn bind(
 ) -> Result<TcpListener> {
     let listener = match inherited {
         Some(fd) => TcpListener::from_std(fd.into()),
-        None => TcpListener::bind(address).await,
+        None => listen_at(address),
     };
     let listener = listener.and_then(|listener| {
         services.push((listener.local_addr()?, listener.as_fd().try_clone_to_owned()?));
@@ -71,6 +76,26 @@ async fn bind(
             "name an address of this host and a free port in {key}; see who has it with `ss -ltnp`"
         ))
     })
+}
+
+/// Binds a listener, also at an address that the host does not have yet.
+fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => {
+            let socket = TcpSocket::new_v4()?;
+            sockopt::set_ip_freebind(&socket, true)?;
+            socket
+        }
+        SocketAddr::V6(_) => {
+            let socket = TcpSocket::new_v6()?;
+            sockopt::set_ipv6_freebind(&socket, true)?;
+            socket
+        }
+    };
+    // Connections of a server that ran before may still be closing.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(CONNECTIONS_WAITING)
 }
 
 fn socket_failed(error: AccessError) -> Failure {

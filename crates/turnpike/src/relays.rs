@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use anyhow::anyhow;
 use control::{MissingAddresses, ServerInfo};
+use settings::value::HttpListen;
 use settings::{HostAddresses, MissingRelay, Settings};
 use turn_proto::{Policy, RelayAddress};
 
@@ -30,6 +31,14 @@ pub(crate) fn missing(
         let missing = all.iter().filter(|at| !is_there(at));
         clauses.extend(missing.map(|at| format!("{key}: {} is no address of this host", at.ip())));
     }
+    let http = settings.http.listen.iter().filter_map(|listen| match listen {
+        HttpListen::Tcp(at) => Some(("http.listen", *at)),
+        HttpListen::Unix(_) => None,
+    });
+    let api = settings.api.listen.iter().map(|endpoint| ("api.listen", endpoint.0));
+    let missing = http.chain(api).filter(|(_, at)| !is_there(at));
+    clauses
+        .extend(missing.map(|(key, at)| format!("{key}: {} is no address of this host", at.ip())));
     let mut all_listeners = info.listeners.iter().chain(&info.tls_listeners);
     let relays_nothing = !policy.stun_only
         && policy.prefixes.is_empty()

@@ -110,7 +110,7 @@ async fn serve(
     }
     let end = End::during_start(predecessor.as_ref(), &settings);
     let other = if takes_over { Other::IsReplaced } else { Other::Stays };
-    let sockets = ControlSockets::bind(&settings, group, other, predecessor.as_mut()).await?;
+    let sockets = ControlSockets::bind(&settings, group, other, predecessor.as_mut())?;
     let mut users = UserDatabase::open(&settings, file.is_some())?;
     let order = renewal::order(&settings).map_err(Failure::usage)?;
     let mut launch = Launch {

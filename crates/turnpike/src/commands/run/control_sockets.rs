@@ -37,7 +37,7 @@ pub(super) struct ControlSockets {
 impl ControlSockets {
     /// Binds all sockets, or takes those of a process before. Members of the `group` may use the
     /// control socket; `other` is what becomes of another server's Unix sockets.
-    pub(super) async fn bind(
+    pub(super) fn bind(
         settings: &Settings,
         group: Option<u32>,
         other: Other,
@@ -49,8 +49,8 @@ impl ControlSockets {
             UnixSocket::waiting(&handover::socket(&path), other).map_err(control_socket_failed)?;
         let mut services = Services::new();
         let before = predecessor.as_deref_mut();
-        let monitoring = listeners::monitoring(settings, before, other, &mut services).await?;
-        let api = listeners::api(settings, predecessor, &mut services).await?;
+        let monitoring = listeners::monitoring(settings, before, other, &mut services)?;
+        let api = listeners::api(settings, predecessor, &mut services)?;
         let control = Some(control);
         Ok(Self { api, monitoring, services, handover_file, handover, control })
     }
