@@ -190,3 +190,29 @@ fn a_renamed_interface_keeps_its_calls() {
     ip(&lab, "link set renamed0 up");
     eventually_relays_from(&lab, &config, listen, listen);
 }
+
+/// A host prefers its temporary addresses for itself. They are gone within days, and the calls on
+/// them.
+#[test]
+fn an_address_that_lasts_is_relayed_from() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let config = automatic(&lab);
+    let (end, stable) = (end_towards(Host::Client), lab.v6.listen);
+    for one in [Host::Client, Host::Peer].map(end_towards) {
+        ip(&lab, &format!("-6 addr flush dev {one} scope global"));
+    }
+    let set = format!("echo 2 >/proc/sys/net/ipv6/conf/{end}/use_tempaddr");
+    lab.run(Host::Server, "sh", &["-c", &set]);
+    ip(&lab, &format!("addr add {stable}/64 dev {end} mngtmpaddr nodad"));
+    let shown = || lab.run(Host::Server, "ip", &["-6", "addr", "show", "dev", &end]);
+    eventually("it has a temporary address", || {
+        shown().lines().any(|line| line.contains("temporary") && !line.contains("tentative"))
+    });
+    let _server = Server::start(&lab, &config);
+    eventually_relays_from(&lab, &config, lab.v4.listen, stable);
+    // Another prefix takes its place.
+    let later: IpAddr = "fd77:1::8".parse().expect("an address");
+    ip(&lab, &format!("addr add {later}/64 dev {end} nodad"));
+    ip(&lab, &format!("addr change {stable}/64 dev {end} preferred_lft 0"));
+    eventually_relays_from(&lab, &config, lab.v4.listen, later);
+}
