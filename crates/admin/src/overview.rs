@@ -241,6 +241,9 @@ fn problems(monitored: &Monitored, overview: &Overview, lost: Lost) -> Vec<Probl
     for clause in &info.missing.clauses {
         problem(info.missing.are_all, format!("{clause}: the server waits for it."));
     }
+    if let Some(why) = &info.reload_refused {
+        problem(true, format!("The last reload was refused, and a restart would fail: {why}"));
+    }
     let (first, last) = info.relay_ports;
     let ports = u64::from(last.saturating_sub(first)) + 1;
     // Of a dual allocation one address may be of a prefix and the other have a port.

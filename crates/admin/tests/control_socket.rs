@@ -212,6 +212,7 @@ fn info() -> ServerInfo {
         },
         tls_listeners: vec!["0.0.0.0:5349".parse().unwrap()],
         dtls: true,
+        reload_refused: None,
         took_over: None,
         confinement: ConfinementInfo::default(),
         monitoring: MonitoringInfo::default(),

@@ -128,6 +128,7 @@ fn info() -> ServerInfo {
             file: "/etc/chain.pem".into(),
             expires: SystemTime::UNIX_EPOCH + Duration::from_secs(2_000_000_000),
         }],
+        reload_refused: None,
         took_over: None,
         confinement: ConfinementInfo::default(),
         monitoring: MonitoringInfo::default(),

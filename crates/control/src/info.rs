@@ -46,6 +46,8 @@ pub struct ServerInfo {
     pub monitoring: MonitoringInfo,
     /// The servers that clients are redirected to.
     pub redirects: Vec<RedirectInfo>,
+    /// Why the last reload was refused, if it was: the files would not start a server.
+    pub reload_refused: Option<String>,
     /// The process whose calls this one took over, if it did.
     pub took_over: Option<TookOverInfo>,
 }

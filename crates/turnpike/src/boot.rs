@@ -389,6 +389,7 @@ pub(crate) fn info(
         confinement: ConfinementInfo::default(),
         monitoring: monitoring(settings),
         redirects: Silent::default().infos(settings),
+        reload_refused: None,
         took_over: None,
     }
 }

@@ -312,6 +312,7 @@ mod tests {
             confinement: control::ConfinementInfo::default(),
             monitoring: control::MonitoringInfo::default(),
             redirects: Vec::new(),
+            reload_refused: None,
             took_over: None,
         };
         let user = FirstUser {

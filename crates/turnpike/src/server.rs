@@ -7,7 +7,7 @@ use std::time::Duration;
 use admin::SocketFile;
 use admin::limits::DRAIN_MAX;
 use anyhow::anyhow;
-use control::{CancelReport, DrainReport, Handle, KeeperState, OperatorRequest};
+use control::{CancelReport, DrainReport, Handle, KeeperState, OperatorRequest, ReloadReport};
 use linux_net::{Clock, HostChanges};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -432,8 +432,8 @@ impl Server {
             }
             Err(RefusedReload::Joined) => {}
             Err(RefusedReload::DiskHangs(request, failure)) => {
-                self.reload_refused = true;
                 let report = refused(&failure);
+                self.note_reload(&report);
                 if let Some(reply) = request.reply {
                     let _ = reply.send(report);
                 }
@@ -450,7 +450,7 @@ impl Server {
             let directory = self.in_force.settings.data.directory.clone();
             drop(tokio::task::spawn_blocking(move || coturn.tell(&directory)));
         }
-        self.reload_refused = report.refused.is_some();
+        self.note_reload(&report);
         self.manager.ready();
         if let Some(reply) = reply {
             let _ = reply.send(report);
@@ -461,6 +461,14 @@ impl Server {
         {
             self.begin_reload(ReloadRequest { change: Some(change), ..ReloadRequest::default() });
         }
+    }
+
+    /// Keeps the reason of a refusal for operators, until a reload is accepted.
+    fn note_reload(&mut self, report: &ReloadReport) {
+        self.reload_refused = report.refused.is_some();
+        let mut info = (*self.handle.info()).clone();
+        info.reload_refused.clone_from(&report.refused);
+        self.handle.set_info(info);
     }
 
     fn configured_drain(&self) -> Duration {

@@ -91,6 +91,7 @@ fn info() -> ServerInfo {
             transport: "udp",
             answers: true,
         }],
+        reload_refused: None,
         took_over: Some(TookOverInfo { process: 1, allocations: 0, pause: Duration::ZERO }),
     }
 }

@@ -83,6 +83,11 @@ pub(super) fn metrics(info: &ServerInfo, live: &Live) -> Vec<Metric> {
         )
         .with(live.has_keeper.into()),
         Metric::gauge(
+            "turnpike_reload_refused",
+            "1 after a reload that was refused, until one is accepted: the files would not start a server",
+        )
+        .with(info.reload_refused.is_some().into()),
+        Metric::gauge(
             "turnpike_missing_addresses",
             "Addresses of the settings that this host does not have, so that the server waits for them",
         )

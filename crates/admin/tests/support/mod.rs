@@ -392,6 +392,7 @@ fn info() -> ServerInfo {
         offload: OffloadInfo::default(),
         tls_listeners: Vec::new(),
         dtls: false,
+        reload_refused: None,
         took_over: None,
         confinement: ConfinementInfo::default(),
         monitoring: MonitoringInfo::default(),

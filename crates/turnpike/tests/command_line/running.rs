@@ -34,6 +34,8 @@ fn an_operator_sees_reloads_and_drains_a_server() {
     let refused = ask(&["reload"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("turnpike.toml:9"), "{refused:?}");
+    let shown = stdout(&ask(&["status"]));
+    assert!(shown.contains("SEVERE  The last reload was refused"), "{shown}");
     // Who is mending the configuration still finds the server that it names.
     let elsewhere = directory
         .file("broken.toml", &format!("relm = 5\n[control]\nsocket = \"{data}/control.sock\"\n"));
