@@ -50,6 +50,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
     let acme_challenge = acme::check(&file, document, errors);
     let settings = Settings {
         acme_challenge,
+        unused_variables: Vec::new(),
         secrets: auth::check(&file, document, errors),
         signed_secret: signed_tokens::check(&file, document, errors),
         authorization: authorizer::check(&file, document, errors),

@@ -125,8 +125,12 @@ impl Document {
     }
 
     /// Lets environment variables override the file.
-    pub(crate) fn override_by(&mut self, environment: &Environment, errors: &mut Errors) {
-        environment.check_names(errors);
+    pub(crate) fn override_by(
+        &mut self,
+        environment: &Environment,
+        errors: &mut Errors,
+    ) -> Vec<String> {
+        let unused = environment.check_names(errors);
         for key in keys() {
             if let Some(text) = environment.of(key) {
                 let place = Place::Environment(key.variable());
@@ -136,6 +140,7 @@ impl Document {
                 self.given.insert(&key.path, Given { value, place, entries });
             }
         }
+        unused
     }
 
     /// The values, checked one by one.

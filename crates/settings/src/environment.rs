@@ -1,9 +1,10 @@
 //! Environment variables that override keys: `TURNPIKE_RELAY__PORTS` is `relay.ports`.
 //!
-//! A variable is the key in capitals, with two underscores between table and key. Every other
-//! variable that begins with `TURNPIKE_` is an error: a setting that silently does nothing is
-//! worse. The exception are the variables that Kubernetes makes for a service called "turnpike" (or
-//! "turnpike-..."), known by name and value: see [`is_service_link`].
+//! A variable is the key in capitals, with two underscores between table and key. Another variable
+//! that begins with `TURNPIKE_` is an error if its name is near a key's: a setting that silently
+//! does nothing is worse. One of a wrapper, of a name that no key has, is a warning. Variables that
+//! Kubernetes makes for a service called "turnpike" (or "turnpike-...") are ignored, known by name
+//! and value: see [`is_service_link`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,21 +30,23 @@ impl Environment {
         self.0.get(&key.variable()).map(String::as_str)
     }
 
-    /// Refuses variables that are neither keys nor Kubernetes'.
-    pub(crate) fn check_names(&self, errors: &mut Errors) {
+    /// Refuses variables with names near those of keys. Returns the names of others that are
+    /// neither keys nor Kubernetes'.
+    pub(crate) fn check_names(&self, errors: &mut Errors) -> Vec<String> {
+        let mut unused = Vec::new();
         for (name, value) in &self.0 {
             if keys().any(|key| key.variable() == *name) || is_service_link(name, value) {
                 continue;
             }
-            let help = meant(name).map_or_else(
-                || {
-                    "remove it; docs/configuration.md lists the keys, and the variable of each"
-                        .to_owned()
-                },
-                |name| format!("did you mean {name}?"),
-            );
-            errors.add(Place::Environment(name.clone()), "", "there is no such key", help);
+            let place = Place::Environment(name.clone());
+            match meant(name) {
+                Some(key) => {
+                    errors.add(place, "", "there is no such key", format!("did you mean {key}?"));
+                }
+                None => unused.push(name.clone()),
+            }
         }
+        unused
     }
 }
 

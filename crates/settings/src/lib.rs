@@ -108,10 +108,10 @@ fn finish(
     environment: &Environment,
     mut errors: Errors,
 ) -> Result<Settings, SettingsErrors> {
-    document.override_by(environment, &mut errors);
+    let unused_variables = document.override_by(environment, &mut errors);
     let file = document.read(&mut errors);
     let settings = check::check(file, &document, &mut errors);
-    errors.or(settings)
+    errors.or(Settings { unused_variables, ..settings })
 }
 
 fn read(path: &Path) -> Result<String, (String, String)> {

@@ -73,8 +73,9 @@ TURNPIKE_QUOTAS__BYTES_PER_SECOND="2 MiB"
 TURNPIKE_RELAY__ADDRESSES='[{ local = "10.0.0.5", public = "203.0.113.7" }]'
 ```
 
-Besides these there are `TURNPIKE_CONFIG` and `TURNPIKE_DATA` (see [Places](#places)). Any other variable
-that begins with `TURNPIKE_` is an error: a setting without effect would be noticed too late. The
+Besides these there are `TURNPIKE_CONFIG` and `TURNPIKE_DATA` (see [Places](#places)). Another variable
+that begins with `TURNPIKE_` is an error if its name is near a key's, since a setting without effect would be
+noticed too late, and otherwise a warning. The
 variables that Kubernetes makes for a service whose name begins with "turnpike" are known by name and
 value, and ignored: `…_SERVICE_HOST` with an address, `…_SERVICE_PORT` and `…_SERVICE_PORT_<NAME>` with a
 port, `…_PORT` and `…_PORT_<N>_<PROTOCOL>` with a URL such as `udp://10.0.0.1:3478`, and of the latter

@@ -59,6 +59,8 @@ pub struct Settings {
     pub tls_listen: Vec<SocketAddr>,
     /// Listeners of NAT behaviour discovery: at most one entry per family.
     pub discovery_sockets: Vec<DiscoverySockets>,
+    /// Variables of the environment that begin like those of keys, and are none.
+    pub unused_variables: Vec<String>,
     /// Means by which a certificate authority verifies `acme.names`; `None` without names.
     pub acme_challenge: Option<AcmeChallenge>,
 }

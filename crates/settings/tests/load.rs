@@ -389,12 +389,6 @@ fn variables_that_are_wrong() {
             "environment variable TURNPIKE_RAELM: there is no such key\n    did you mean TURNPIKE_REALM?",
         ),
         (
-            "TURNPIKE_WEATHER__TODAY",
-            "/etc/cert",
-            "environment variable TURNPIKE_WEATHER__TODAY: there is no such key\n    remove it; \
-             docs/configuration.md lists the keys, and the variable of each",
-        ),
-        (
             "TURNPIKE_AUTH__USERS",
             "yes",
             "environment variable TURNPIKE_AUTH__USERS: auth.users: is text, and true or false is needed\n    write \
@@ -445,4 +439,11 @@ fn the_files_that_a_configuration_names_are_known_without_opening_them() {
     ];
     assert_eq!(files, [&beside[..], &[at("ca")]].concat());
     assert_eq!(settings::named_files(None, &Environment::empty()), [""; 0].map(PathBuf::from));
+}
+
+/// A wrapper may have variables of its own.
+#[test]
+fn a_variable_that_is_near_no_key_is_named() {
+    let settings = with(&[("TURNPIKE_WEATHER__TODAY", "rain")]).unwrap();
+    assert_eq!(settings.unused_variables, ["TURNPIKE_WEATHER__TODAY"]);
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use settings::value::HttpListen;
-use settings::{Database, RelayEntry, Settings};
+use settings::{Database, Place, RelayEntry, Settings};
 use turn_types::Prefix;
 
 use crate::findings::Finding;
@@ -19,6 +19,11 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<Finding> {
             "such relays are found and abused within hours: remove it outside of tests",
         ));
     }
+    all.extend(settings.unused_variables.iter().map(|name| {
+        let place = Place::Environment(name.clone());
+        let help = "docs/configuration.md lists the variable of each key";
+        warning("", "no key has this name, and nothing reads it", help).at(place)
+    }));
     let mut listeners = settings.listeners().into_iter().chain(settings.tls_listen.clone());
     if listeners.all(|listener| listener.ip().is_loopback()) {
         all.push(warning(
