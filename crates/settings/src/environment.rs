@@ -66,9 +66,14 @@ fn meant(name: &str) -> Option<String> {
     let exact = all.iter().find(|variable| plain(&variable[VARIABLE_PREFIX.len()..]) == wanted);
     let short = || keys().find(|key| last(key) == wanted).map(Key::variable);
     let near = || nearest(name, all.iter().map(String::as_str)).map(str::to_owned);
+    let lasts: Vec<(String, String)> = keys().map(|key| (last(key), key.variable())).collect();
+    let near_short = || {
+        let near = nearest(&wanted, lasts.iter().map(|(last, _)| last.as_str()))?;
+        lasts.iter().find(|(last, _)| last == near).map(|(_, variable)| variable.clone())
+    };
     let begun = |variable: &&String| plain(&variable[VARIABLE_PREFIX.len()..]).starts_with(&wanted);
     let begun = || all.iter().find(begun).filter(|_| wanted.len() >= BEGUN_MIN).cloned();
-    exact.cloned().or_else(short).or_else(near).or_else(begun)
+    exact.cloned().or_else(short).or_else(near).or_else(begun).or_else(near_short)
 }
 
 /// Letters that identify a key.
