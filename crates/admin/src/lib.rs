@@ -62,6 +62,13 @@ pub mod limits {
     /// changes; more wait. A page sends a few, and a slow query does not delay all of them.
     pub const QUERIES_TOGETHER_MAX: usize = 2;
 
+    /// Time that a request takes at least, before the next one of the realm or holder: with
+    /// [`QUERIES_TOGETHER_MAX`] a thousand per second, in a tenth of the interface's time.
+    pub(crate) const REQUEST_TAKES: Duration = Duration::from_millis(2);
+
+    /// Delay of an answer to requests with wrong tokens of an address that has sent too many.
+    pub(crate) const REFUSED_AFTER: Duration = Duration::from_millis(250);
+
     /// Time that a change by the holder of a token for one realm takes at least, before the next
     /// one of the realm. A revocation is stored, and looks at all sessions: 80 per second delay
     /// nobody.

@@ -30,6 +30,11 @@ impl Problem {
         Self { status, retry_after: None, body }
     }
 
+    /// Returns true for a refusal because of too many requests.
+    pub(crate) fn is_too_many(&self) -> bool {
+        self.status == StatusCode::TOO_MANY_REQUESTS
+    }
+
     /// Adds `Retry-After` (RFC 9110 §10.2.3).
     pub(crate) const fn retry_after(mut self, time: Duration) -> Self {
         self.retry_after = Some(time);

@@ -102,6 +102,13 @@ impl Handle {
         self.users.0.as_ref().map(|users| users.unconfirmed()).unwrap_or_default()
     }
 
+    /// Takes the unconfirmed users of an earlier process.
+    pub fn distrust_users(&self, users: &UnconfirmedUsers) {
+        if let Some(directory) = &self.users.0 {
+            directory.distrust(users);
+        }
+    }
+
     /// Number of log lines that were lost since the start.
     #[must_use]
     pub fn log_lines_lost(&self) -> u64 {

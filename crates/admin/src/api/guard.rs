@@ -10,13 +10,13 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::api::access::{Access, SignedRefusal, Unknown};
 use crate::api::queries::Querier;
 use crate::api::{cross_origin, origin};
 use crate::holder::Holder;
-use crate::limits::{CHANGE_TAKES, REQUEST_BYTES_MAX};
+use crate::limits::{CHANGE_TAKES, REFUSED_AFTER, REQUEST_BYTES_MAX, REQUEST_TAKES};
 use crate::peer::Peer;
 use crate::problem::Problem;
 use crate::role::Role;
@@ -70,7 +70,12 @@ async fn serve(
     };
     let (mut request, caller) = match admitted {
         Ok(admitted) => admitted,
-        Err(problem) => return problem.into_response(),
+        Err(problem) => {
+            if problem.is_too_many() {
+                sleep(REFUSED_AFTER).await;
+            }
+            return problem.into_response();
+        }
     };
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let by = caller.name.clone();
@@ -87,9 +92,10 @@ async fn serve(
         Some(_) | None => None,
     };
     let response = next.run(request).await;
-    if let Some((own, began)) = turn.filter(|_| !is_query && querier.is_tenant()) {
+    if let Some((own, began)) = turn {
+        let takes = if !is_query && querier.is_tenant() { CHANGE_TAKES } else { REQUEST_TAKES };
         tokio::spawn(async move {
-            sleep_until(began + CHANGE_TAKES).await;
+            sleep_until(began + takes).await;
             drop(own);
         });
     }

@@ -51,7 +51,8 @@ impl Asking {
         }
     }
 
-    /// Narrows the sessions of a client, and ends the latest ones beyond their permitted number.
+    /// Narrows the sessions of a client, and ends the latest ones while the account has more than
+    /// the permitted number, at all addresses.
     async fn limit_sessions(
         &self,
         applicant: &Applicant,
@@ -61,13 +62,16 @@ impl Asking {
         let _turn = self.ending.lock().await;
         let limited = async {
             let mut sessions = self.sessions_of(applicant, opened).await?;
-            sessions.sort_by_key(|record| record.created);
-            let most = limits.allocations.map_or(usize::MAX, |most| most.get() as usize);
+            sessions.sort_by_key(|record| std::cmp::Reverse(record.created));
+            let excess = match limits.allocations {
+                Some(most) => self.number_of(applicant).await?.saturating_sub(most.get() as usize),
+                None => 0,
+            };
             for (number, record) in sessions.iter().enumerate() {
-                if number < most {
-                    self.workers.limit_session(record.id, limits).await?;
-                } else {
+                if number < excess {
                     self.workers.end_session(record.id).await?;
+                } else {
+                    self.workers.limit_session(record.id, limits).await?;
                 }
             }
             Ok::<_, ControlError>(sessions.len())
@@ -84,6 +88,18 @@ impl Asking {
                 "the authorizer sets limits late, and sessions could not be limited"
             ),
         }
+    }
+
+    /// Number of sessions of the account, by all its credentials.
+    async fn number_of(&self, applicant: &Applicant) -> Result<usize, ControlError> {
+        let Applicant { realm, account, .. } = applicant;
+        let user = Some((**account).to_owned());
+        let filter = SessionFilter { user, ..SessionFilter::default() };
+        let sessions = self.workers.all_sessions(&filter).await?.into_iter();
+        let is_own = |session: &Session| {
+            session.record.realm == *realm && session.record.account == *account
+        };
+        Ok(sessions.filter(is_own).count())
     }
 
     /// Sessions of an applicant, at any worker.

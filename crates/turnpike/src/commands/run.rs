@@ -340,6 +340,10 @@ fn start_renewal(
 
 /// Continues the counters of a process before, and tells of the allocations that were taken over.
 fn go_on_from(started: &mut Started, handle: &Handle) {
+    if let Some(retiring) = &started.retiring {
+        // Commands may have changed users since the process before has made its offer.
+        handle.distrust_users(&retiring.orders().unconfirmed);
+    }
     if let Some(totals) = started.retiring.as_mut().and_then(Retiring::take_totals) {
         handle.workers.go_on_from(totals);
     }
