@@ -272,9 +272,11 @@ fn a_process_that_fails_changes_nothing() {
     refused(&mut server, &["--binary", "/bin/false"], "exit status: 1");
     server.rewrite(&Config { top: "nonsense = 1\n".to_owned(), ..config.clone() });
     refused(&mut server, &[], "nonsense");
-    let tables = "[http]\nlisten = [\"192.0.2.200:9641\"]\n".to_owned();
+    let taken = format!("{}:9641", lab.v4.listen);
+    let _other = lab.listener(Host::Server, (lab.v4.listen, 9641));
+    let tables = format!("[http]\nlisten = [\"{taken}\"]\n");
     server.rewrite(&Config { tables, ..config.clone() });
-    refused(&mut server, &[], "192.0.2.200");
+    refused(&mut server, &[], &taken);
     server.rewrite(&config);
     server.upgrade_times(1);
     server.wait_for_first_to_end();
