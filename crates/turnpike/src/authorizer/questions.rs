@@ -4,24 +4,23 @@
 mod in_flight;
 #[cfg(test)]
 mod neighbours;
+mod pause;
 mod quick_accounts;
 mod slow_accounts;
 mod slow_networks;
 mod votes;
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use control::AuthorizationRequest;
 use fair_share::{QuestionNumber, RealmQueue, USERS, system_hasher};
 use tokio::sync::oneshot;
-use turn_proto::Applicant;
-use turn_types::{Prefix, Realm};
 
 use self::in_flight::{InFlight, Search};
+use self::pause::{Pause, pause_after};
 use super::answer::NoAnswer;
-use super::kept::{claimant, network};
+use super::kept::claimant;
 
 /// Maximum number of waiting questions: enough for all clients of a server that return at the same
 /// time. With an answer in 10 ms the last question waits for a third of a second.
@@ -29,14 +28,6 @@ const WAITING_MAX: usize = 4096;
 
 /// Longest wait of a question. The client's request then has time for the answer.
 const WAIT_MAX: Duration = Duration::from_secs(2);
-
-/// Pause of a question after a failure of the service, and the maximum after several.
-const PAUSE_MIN: Duration = Duration::from_millis(25);
-const PAUSE_MAX: Duration = Duration::from_millis(250);
-
-/// Number of accounts with a failure and no decision in between, and of networks, from which all
-/// questions pause. The service may fail for a few accounts only, or for new accounts of one user.
-const FAILING_MIN: usize = 4;
 
 /// Number of waiting questions searched for the next question: some microseconds.
 const LOOKED_AT: usize = 64;
@@ -65,18 +56,6 @@ struct State {
     in_flight: InFlight,
     pause: Pause,
     waiting: RealmQueue<WaitingQuestion>,
-}
-
-/// Pause of all questions after failures of the service: a rate limit, or a service that fails.
-#[derive(Debug, Default)]
-struct Pause {
-    until: Option<Instant>,
-    /// Time of the last decision.
-    decided: Option<Instant>,
-    /// Failures since then, and their accounts and networks up to [`FAILING_MIN`].
-    failures: u32,
-    accounts: BTreeSet<(Realm, Arc<str>)>,
-    networks: BTreeSet<Prefix>,
 }
 
 #[derive(Debug)]
@@ -114,11 +93,6 @@ pub(super) enum DroppedQuestion {
     Late(AuthorizationRequest, NoAnswer),
 }
 
-/// The pause increases with each further failure.
-fn pause_after(failures: u32) -> Duration {
-    PAUSE_MAX.min(PAUSE_MIN * failures)
-}
-
 impl Attempts {
     /// Notes a failure. Returns the pause of the question.
     fn fail(&mut self, now: Instant) -> Duration {
@@ -126,33 +100,6 @@ impl Attempts {
         let pause = pause_after(self.failed);
         self.next = Some(now + pause);
         pause
-    }
-}
-
-impl Pause {
-    /// Notes a failure. Starts the pause if the service fails for several accounts, and has made no
-    /// recent decision.
-    fn note_failure(&mut self, applicant: &Applicant, now: Instant) {
-        self.failures += 1;
-        if self.accounts.len() < FAILING_MIN {
-            self.accounts.insert((applicant.realm.clone(), applicant.account.clone()));
-        }
-        if self.networks.len() < FAILING_MIN {
-            self.networks.insert(network(applicant));
-        }
-        let decides = self.decided.is_some_and(|at| now.saturating_duration_since(at) < PAUSE_MAX);
-        let are_many = self.accounts.len().min(self.networks.len()) >= FAILING_MIN;
-        if are_many && !decides {
-            self.until = Some(now + pause_after(self.failures));
-        }
-    }
-
-    fn note_decision(&mut self, now: Instant) {
-        *self = Self { decided: Some(now), ..Self::default() };
-    }
-
-    fn is_on(&self, now: Instant) -> bool {
-        self.until.is_some_and(|until| now < until)
     }
 }
 
@@ -197,12 +144,10 @@ impl Questions {
             let failure = failure.unwrap_or(NoAnswer::Unsent);
             return Some(Err(DroppedQuestion::Late(request, failure)));
         }
-        if pause.is_on(now) {
-            return None;
-        }
         let next = in_flight.choose(now, |search, may_open| {
             let may_open = |question: &WaitingQuestion| {
                 question.attempts.next.is_none_or(|next| now >= next)
+                    && !pause.delays(&question.request.applicant, now)
                     && may_open(&question.request.applicant)
             };
             match search {
@@ -212,6 +157,7 @@ impl Questions {
         });
         let WaitingQuestion { request, asked, attempts, .. } = next?;
         let number = in_flight.open(&request.applicant, now);
+        pause.note_opened(number, now);
         Some(Ok(OpenQuestion { request, number, asked, attempts }))
     }
 
@@ -226,7 +172,9 @@ impl Questions {
 
     /// Releases the slot of a question that was not put to the service.
     pub(super) fn withdraw(&self, question: OpenQuestion) -> AuthorizationRequest {
-        self.lock().in_flight.withdraw(question.number);
+        let State { in_flight, pause, .. } = &mut *self.lock();
+        in_flight.withdraw(question.number);
+        pause.note_end(question.number);
         question.request
     }
 
@@ -239,14 +187,13 @@ impl Questions {
         now: Instant,
     ) -> (Duration, Option<DroppedQuestion>) {
         let OpenQuestion { request, number, asked, mut attempts } = question;
-        let until = {
+        let of_many = {
             let State { in_flight, pause, .. } = &mut *self.lock();
             in_flight.fail(number, now);
-            pause.note_failure(&request.applicant, now);
-            pause.until
+            pause.note_end(number);
+            pause.note_failure(&request.applicant, now)
         };
-        let of_all = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
-        let pause = attempts.fail(now).max(of_all);
+        let pause = attempts.fail(now).max(of_many);
         let waiting = WaitingQuestion { request, asked, attempts, failure: Some(failure) };
         (pause, self.queue(waiting, now))
     }
@@ -260,7 +207,8 @@ impl Questions {
     ) -> (AuthorizationRequest, QuestionNumber, oneshot::Receiver<()>) {
         let OpenQuestion { request, number, .. } = question;
         let since = self.since_start(now);
-        let State { in_flight, waiting, .. } = &mut *self.lock();
+        let State { in_flight, pause, waiting } = &mut *self.lock();
+        pause.note_end(number);
         waiting.charge(since, &claimant(&request.applicant), HANGS_DELAY);
         let lost = in_flight.miss(number, now);
         (request, number, lost)
@@ -289,9 +237,11 @@ impl Questions {
 
 #[cfg(test)]
 mod tests {
+    use turn_proto::Applicant;
     use turn_types::{ClientAddr, PendingId, Transport, WorkerId};
 
     use super::in_flight::{ACCOUNT_SHARE, OPEN_MAX};
+    use super::pause::{FAILING_MIN, PAUSE_MAX, PAUSE_MIN};
     use super::*;
 
     pub(super) fn request(account: &str, host: u8) -> AuthorizationRequest {
@@ -454,24 +404,41 @@ mod tests {
     }
 
     /// A flood that a rate limit refuses delays no other client: the question of another client is
-    /// next after the pause.
+    /// next in the pause.
     #[test]
     fn failures_are_repeated_in_the_order_of_the_queue() {
         let (questions, mut now) = (Questions::new(), Instant::now());
+        let fail = |question: OpenQuestion, now| {
+            let (pause, dropped) = questions.put_back(question, NoAnswer::Busy, now);
+            assert!(dropped.is_none() && pause <= PAUSE_MAX, "{pause:?}");
+        };
         for round in 0..3 {
             for host in 1..=FAILING_MIN as u8 {
                 questions.push(request(&format!("mallory {host}"), host), now);
             }
             while let Some(question) = questions.take(now) {
-                let (pause, dropped) = questions.put_back(question.unwrap(), NoAnswer::Busy, now);
-                assert!(dropped.is_none() && pause <= PAUSE_MAX, "{round}: {pause:?}");
+                fail(question.unwrap(), now);
             }
-            questions.push(request("alice", 201), now);
+            for (name, host) in [("alice", 201), ("mallory 5", 1), ("mallory 1", 5)] {
+                questions.push(request(name, host), now);
+            }
+            let alices = questions.take(now).unwrap().unwrap();
+            assert_eq!(&*alices.request.applicant.account, "alice", "{round}");
+            questions.push(request("bob", 202), now);
+            assert!(questions.take(now).is_none(), "{round}: one at a time");
+            fail(alices, now);
+            let bobs = questions.take(now).unwrap().unwrap();
+            assert_eq!(&*bobs.request.applicant.account, "bob", "{round}");
+            fail(bobs, now);
             assert!(questions.take(now).is_none(), "{round}: a pause");
             now += PAUSE_MAX;
-            let question = questions.take(now).unwrap().unwrap();
-            assert_eq!(&*question.request.applicant.account, "alice", "{round}");
-            questions.close(question, now);
+            let mut asked = Vec::new();
+            while let Some(question) = questions.take(now) {
+                let question = question.unwrap();
+                asked.push(question.request.applicant.account.to_string());
+                questions.close(question, now);
+            }
+            assert_eq!(asked.len(), FAILING_MIN + 4, "{asked:?}");
             now += PAUSE_MAX;
         }
     }
