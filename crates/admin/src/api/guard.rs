@@ -10,7 +10,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::sleep;
 
 use crate::api::access::{Access, SignedRefusal, Unknown};
 use crate::api::queries::Querier;
@@ -86,18 +86,13 @@ async fn serve(
         // Credentials cost little, and applications ask for many.
         Some(access) if path != table::TURN => {
             let others = if is_query { access.queries() } else { access.changes() };
-            let own = others.next(querier.clone()).await;
-            own.map(|own| (own, Instant::now()))
+            others.next(querier.clone()).await
         }
         Some(_) | None => None,
     };
     let response = next.run(request).await;
-    if let Some((own, began)) = turn {
-        let takes = if !is_query && querier.is_tenant() { CHANGE_TAKES } else { REQUEST_TAKES };
-        tokio::spawn(async move {
-            sleep_until(began + takes).await;
-            drop(own);
-        });
+    if let Some(turn) = turn {
+        turn.end(if !is_query && querier.is_tenant() { CHANGE_TAKES } else { REQUEST_TAKES });
     }
     if !is_query {
         let result = response.status().as_u16();

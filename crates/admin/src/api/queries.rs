@@ -4,8 +4,10 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep_until};
 
 use crate::holder::Holder;
 use crate::limits::QUERIES_TOGETHER_MAX;
@@ -13,6 +15,13 @@ use crate::limits::QUERIES_TOGETHER_MAX;
 /// Running and waiting queries.
 #[derive(Debug, Default)]
 pub(crate) struct Queries(Mutex<HashMap<Querier, Arc<Semaphore>>>);
+
+/// A query that runs.
+#[derive(Debug)]
+pub(crate) struct RunningQuery {
+    permit: OwnedSemaphorePermit,
+    began: Instant,
+}
 
 /// Whose queries count together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -40,8 +49,9 @@ impl Querier {
 impl Queries {
     /// Waits until a further query may run. Never returns `None`: no semaphore is
     /// closed.
-    pub(crate) async fn next(&self, querier: Querier) -> Option<OwnedSemaphorePermit> {
-        self.of(querier).acquire_owned().await.ok()
+    pub(crate) async fn next(&self, querier: Querier) -> Option<RunningQuery> {
+        let permit = self.of(querier).acquire_owned().await.ok()?;
+        Some(RunningQuery { permit, began: Instant::now() })
     }
 
     fn of(&self, querier: Querier) -> Arc<Semaphore> {
@@ -58,10 +68,40 @@ impl Queries {
     }
 }
 
+impl RunningQuery {
+    /// Lets the next query run when this one has taken the time `takes` from its beginning.
+    pub(crate) fn end(self, takes: Duration) {
+        let Self { permit, began } = self;
+        tokio::spawn(async move {
+            sleep_until(began + takes).await;
+            drop(permit);
+        });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::REQUEST_TAKES;
     use crate::role::Role;
+
+    /// Queries that are answered from memory.
+    #[tokio::test(start_paused = true)]
+    async fn a_realm_has_a_rate_of_queries() {
+        let (queries, began) = (Queries::default(), Instant::now());
+        let ask = async |realm: &str| {
+            let query = queries.next(Querier::Realm(realm.to_owned())).await.unwrap();
+            query.end(REQUEST_TAKES);
+        };
+        for _ in 0..100 {
+            ask("mallory").await;
+        }
+        let took = began.elapsed();
+        let few = 100 / QUERIES_TOGETHER_MAX as u32 - 1;
+        assert!(took >= REQUEST_TAKES * few, "{took:?}");
+        ask("honest").await;
+        assert_eq!(began.elapsed(), took, "others do not wait");
+    }
 
     #[tokio::test]
     async fn a_realm_waits_for_its_own_queries_alone() {
