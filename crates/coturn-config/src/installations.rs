@@ -6,7 +6,7 @@ use std::path::Path;
 use std::{fs, io};
 
 use crate::command_line::command_line;
-use crate::translation::{Fate, Import, import};
+use crate::translation::{AnyHost, Fate, Import, Purpose, Source, import};
 
 /// Title and file of each example, in the order of the page.
 pub const INSTALLATIONS: [(&str, &str); 14] = [
@@ -32,10 +32,12 @@ pub const INSTALLATIONS: [(&str, &str); 14] = [
 /// # Errors
 /// As [`command_line`].
 pub fn import_any(text: &str, directory: &Path) -> Result<Import, String> {
-    match command_line(text) {
-        None => Ok(import(text, &[], directory)),
-        Some(line) => Ok(import("", &line?.words, directory)),
-    }
+    let line = command_line(text).transpose()?;
+    let source = match &line {
+        None => Source { file: text.as_bytes(), arguments: &[] },
+        Some(line) => Source { file: b"", arguments: &line.words },
+    };
+    Ok(import(source, Purpose::Migration, directory, &AnyHost))
 }
 
 /// Options that an import leaves out, with the reasons.

@@ -3,7 +3,7 @@
 //!
 //! [`import`] reads every option that coturn 4.5 to 4.17 knows, and accounts for each line: taken,
 //! the same here without a key, or not supported, with the reason. It reads no file but the text it
-//! is given.
+//! is given, and asks a [`Host`] for names.
 
 mod command_line;
 mod installations;
@@ -25,6 +25,6 @@ pub use peers::networks;
 pub use process::{Log, Process, process};
 pub use reference::reference_markdown;
 pub use translation::{
-    Fate, Import, Line, Row, RowLine, User, UserKey, database_url, import, import_found,
-    import_with_rows,
+    AnyHost, Fate, Host, Import, Line, Purpose, Row, RowLine, Source, User, UserKey, database_url,
+    import, import_with_rows,
 };

@@ -5,6 +5,8 @@
 pub enum Takes {
     /// On or off.
     Switch,
+    /// Switch that every value turns on.
+    Flag,
     /// A value.
     Value,
 }
@@ -21,7 +23,7 @@ pub enum Counterpart {
 }
 
 use Counterpart::{Always, Keys, Unsupported};
-use Takes::{Switch, Value};
+use Takes::{Flag, Switch, Value};
 
 /// An option.
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +122,7 @@ pub const OPTIONS: &[CoturnOption] = &[
             "connections without an allocation are closed after a minute, and UDP clients without one take no memory",
         ),
     ),
-    option("multiplex-peer", Switch, Always(FAST)),
+    option("multiplex-peer", Flag, Always(FAST)),
     option("multiplex-peer-port", Value, Always(FAST)),
     option("multiplex-peer-max-peers", Value, Always(FAST)),
     // Authentication.
@@ -133,7 +135,7 @@ pub const OPTIONS: &[CoturnOption] = &[
     ),
     lettered('u', "user", Value, Keys("the user database")),
     lettered('r', "realm", Value, Keys("realm")),
-    option("use-auth-secret", Switch, Keys("auth.secrets")),
+    option("use-auth-secret", Flag, Keys("auth.secrets")),
     option("static-auth-secret", Value, Keys("auth.secrets")),
     lettered('C', "rest-api-separator", Value, Keys("auth.separator")),
     option(
@@ -156,9 +158,9 @@ pub const OPTIONS: &[CoturnOption] = &[
              that shows them for another is refused, whatever its ORIGIN",
         ),
     ),
-    option("no-auth-pings", Switch, Always(NO_POLL)),
-    option("no-dynamic-ip-list", Switch, Keys("users.database_tables")),
-    option("no-dynamic-realms", Switch, Keys("users.database_tables")),
+    option("no-auth-pings", Flag, Always(NO_POLL)),
+    option("no-dynamic-ip-list", Flag, Keys("users.database_tables")),
+    option("no-dynamic-realms", Flag, Keys("users.database_tables")),
     // Databases.
     lettered('b', "userdb", Value, Keys("users.database")),
     option("db", Value, Keys("users.database")),
@@ -238,7 +240,7 @@ pub const OPTIONS: &[CoturnOption] = &[
     option("software-attribute", Switch, Keys("software")),
     option("no-software-attribute", Switch, Always("SOFTWARE is not sent by default")),
     option("include-reason-string", Switch, Always("errors have their reason phrase")),
-    option("rfc5780", Switch, Keys("discovery.addresses")),
+    option("rfc5780", Flag, Keys("discovery.addresses")),
     option("no-rfc5780", Switch, Always("discovery is off by default")),
     option(
         "response-origin-only-with-rfc5780",
@@ -304,13 +306,13 @@ pub const OPTIONS: &[CoturnOption] = &[
         Switch,
         Unsupported("clients' ports serve clients alone"),
     ),
-    option("prometheus", Switch, Keys("http.listen, http.coturn_metrics")),
+    option("prometheus", Flag, Keys("http.listen, http.coturn_metrics")),
     option("prometheus-port", Value, Keys("http.listen")),
     option("prometheus-address", Value, Keys("http.listen")),
     option("prometheus-path", Value, Keys("http.metrics_path")),
     option(
         "prometheus-username-labels",
-        Switch,
+        Flag,
         Unsupported("user names are no labels: `turnpike sessions` has traffic by user"),
     ),
     option("prometheus-tls", Switch, Keys("http.tls")),

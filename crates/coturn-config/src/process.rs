@@ -74,7 +74,7 @@ const FACILITIES: [(&str, u8); 20] = [
 /// Reads the options about the process from the text of a file and the words of a command line,
 /// which are read behind it.
 #[must_use]
-pub fn process(file: &str, words: &[String]) -> Process {
+pub fn process(file: &[u8], words: &[String]) -> Process {
     let mut written = syntax::file(file);
     written.extend(syntax::arguments(words));
     let last = |name: &str| written.iter().rev().find(|one| one.name == name);
@@ -118,7 +118,7 @@ mod tests {
 
     fn of(file: &str, words: &[&str]) -> Process {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        process(file, &words)
+        process(file.as_bytes(), &words)
     }
 
     #[test]

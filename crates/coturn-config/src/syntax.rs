@@ -2,6 +2,9 @@
 
 use crate::options::{self, Takes};
 
+/// Maximum bytes of a line in coturn's buffer. coturn reads the remaining bytes as a further line.
+const LINE_BYTES_MAX: usize = 1023;
+
 /// An option as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Written {
@@ -9,32 +12,53 @@ pub(crate) struct Written {
     pub(crate) line: usize,
     /// The option's long name, or the text that is none.
     pub(crate) name: String,
-    /// Its value; empty without one.
+    /// Its value; empty without one. Bytes that are no UTF-8 are replaced.
     pub(crate) value: String,
+    /// The bytes of the value.
+    pub(crate) bytes: Vec<u8>,
     /// The line as it was written.
     pub(crate) text: String,
 }
 
-/// Reads a file: `name=value`, or name and value apart; `#` begins a comment line.
-pub(crate) fn file(text: &str) -> Vec<Written> {
+impl Written {
+    fn new(line: usize, name: String, value: &[u8], text: String) -> Self {
+        let (value, bytes) = (String::from_utf8_lossy(value).into_owned(), value.to_vec());
+        Self { line, name, value, bytes, text }
+    }
+
+    /// Returns true if the value is UTF-8.
+    pub(crate) fn is_text(&self) -> bool {
+        self.value.as_bytes() == self.bytes
+    }
+}
+
+/// Reads a file as coturn does: name and value, with blanks and equals signs between them. A
+/// comment line starts with `#`. Values are bytes. Removes a double quote before a value, and
+/// another at the end of a value that starts with a double quote.
+pub(crate) fn file(text: &[u8]) -> Vec<Written> {
     let mut all = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let line_text = line.trim().trim_start_matches('\u{feff}');
-        if line_text.is_empty() || line_text.starts_with('#') {
+    let lines = text.split(|byte| *byte == b'\n').enumerate();
+    for (index, line) in lines.flat_map(|(index, line)| pieces(line).map(move |one| (index, one))) {
+        let line = line.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") {
             continue;
         }
-        let end = line_text.find(|c: char| c == '=' || c.is_whitespace());
-        let (name, rest) = line_text.split_at(end.unwrap_or(line_text.len()));
-        let rest = rest.trim_start();
-        let value = rest.strip_prefix('=').unwrap_or(rest).trim();
-        all.push(Written {
-            line: index + 1,
-            name: name.trim_start_matches("--").to_owned(),
-            value: unquoted(value).to_owned(),
-            text: line_text.to_owned(),
-        });
+        let is_between = |byte: &u8| matches!(byte, b' ' | b'=' | b'\t');
+        let end = line.iter().position(is_between).unwrap_or(line.len());
+        let (name, rest) = line.split_at(end);
+        let begin = rest.iter().position(|byte| !is_between(byte)).unwrap_or(rest.len());
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        all.push(Written::new(index + 1, text(name), unquoted(&rest[begin..]), text(line)));
     }
     all
+}
+
+/// Lines that coturn reads from a long line, each up to the first NUL.
+fn pieces(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.chunks(LINE_BYTES_MAX).map(|piece| {
+        let end = piece.iter().position(|byte| *byte == 0).unwrap_or(piece.len());
+        &piece[..end]
+    })
 }
 
 /// Reads a command line, without the program's name: `--name=value`, `--name value`, `-p 3478`,
@@ -55,7 +79,8 @@ pub(crate) fn arguments(words: &[String]) -> Vec<Written> {
                 words.next_if(|_| wanted).map(|(_, value)| value.clone())
             });
             let name = options::find(name).map_or(name, |option| option.name).to_owned();
-            all.push(Written { line, name, value: value.unwrap_or_default(), text: word.clone() });
+            let value = value.unwrap_or_default();
+            all.push(Written::new(line, name, value.as_bytes(), word.clone()));
         } else if let Some(short) = word.strip_prefix('-').filter(|short| !short.is_empty()) {
             let mut letters = short.chars();
             while let Some(letter) = letters.next() {
@@ -68,27 +93,19 @@ pub(crate) fn arguments(words: &[String]) -> Vec<Written> {
                         value = words.next().map(|(_, word)| word.clone()).unwrap_or_default();
                     }
                 }
-                all.push(Written { line, name, value, text: word.clone() });
+                all.push(Written::new(line, name, value.as_bytes(), word.clone()));
             }
         } else {
-            all.push(Written {
-                line,
-                name: word.clone(),
-                value: String::new(),
-                text: word.clone(),
-            });
+            all.push(Written::new(line, word.clone(), b"", word.clone()));
         }
     }
     all
 }
 
-fn unquoted(value: &str) -> &str {
-    for quote in ['"', '\''] {
-        if let Some(inner) = value.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)) {
-            return inner;
-        }
-    }
-    value
+fn unquoted(value: &[u8]) -> &[u8] {
+    let Some(inner) = value.strip_prefix(b"\"") else { return value };
+    let inner = inner.trim_ascii_end();
+    inner.strip_suffix(b"\"").unwrap_or(inner)
 }
 
 /// A switch, as coturn reads it; `None` where coturn would not start.
@@ -123,7 +140,8 @@ mod tests {
 
     #[test]
     fn lines_have_all_of_coturns_forms() {
-        let text = "# comment\n\nrealm=a b\n listening-port 3478 \nverbose\nuser=\"x:y=z\"\nfingerprint = \n";
+        let text = b"# comment\n\nrealm=a b\n listening-port 3478 \r\nverbose\nuser=\"x:y=z\"\nfingerprint = \n\
+                     realm\t== \"a\"b\" \nrealm='a'\nrealm=\" a # b \n\x00realm=a\nrealm=a\x00b\n--realm=a\n";
         assert_eq!(
             pairs(&file(text)),
             [
@@ -132,8 +150,27 @@ mod tests {
                 (5, "verbose", ""),
                 (6, "user", "x:y=z"),
                 (7, "fingerprint", ""),
+                (8, "realm", "a\"b"),
+                (9, "realm", "'a'"),
+                (10, "realm", " a # b"),
+                (12, "realm", "a"),
+                (13, "--realm", "a"),
             ]
         );
+    }
+
+    #[test]
+    fn values_are_bytes() {
+        let read = file(b"static-auth-secret=n\xf6rth\nrealm=n\xc3\xb6rth\n");
+        assert_eq!((&*read[0].bytes, read[0].is_text()), (&b"n\xf6rth"[..], false));
+        assert_eq!((&*read[1].value, read[1].is_text()), ("n\u{f6}rth", true));
+    }
+
+    #[test]
+    fn a_long_line_is_several() {
+        let text = format!("user=a:{}\n", "b".repeat(LINE_BYTES_MAX));
+        let read = file(text.as_bytes());
+        assert_eq!((read.len(), read[0].value.len(), &*read[1].name), (2, 1018, "bbbbbbb"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod rows;
 mod service;
 mod tls;
 
+use std::net::IpAddr;
 use std::path::Path;
 
 pub use self::database::url as database_url;
@@ -23,9 +24,11 @@ pub struct Import {
     /// The configuration file.
     pub toml: String,
     /// Shared secrets, each for a file of its own; the file's path is in the configuration.
-    pub secrets: Vec<(String, String)>,
+    pub secrets: Vec<(String, Vec<u8>)>,
     /// Users, of the realm in the configuration.
     pub users: Vec<User>,
+    /// URL of coturn's SQLite file, which coturn creates if there is none.
+    pub sqlite: Option<String>,
     /// The realm, if one was set.
     pub realm: Option<String>,
     /// Every option, in the order of the file.
@@ -48,8 +51,10 @@ pub struct User {
 /// A password, or the key that is made of it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum UserKey {
-    /// The password.
+    /// The password, of ASCII.
     Password(String),
+    /// Bytes of a password that is not ASCII. coturn computes the key without preparing them.
+    Bytes(Vec<u8>),
     /// MD5 of name, realm and password (RFC 8489 §9.2.2).
     Md5([u8; 16]),
 }
@@ -82,38 +87,74 @@ pub enum Fate {
     Unreadable(String),
 }
 
-/// Translates the text of a file and words of a command line, which are read behind it. Secrets are
-/// to be stored below `directory`.
-#[must_use]
-pub fn import(file: &str, arguments: &[String], directory: &Path) -> Import {
-    import_with_rows(file, arguments, &[], directory)
+/// Coturn's configuration: its file, and words of a command line, which are read behind it.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// The content of the file.
+    pub file: &'a [u8],
+    /// The words.
+    pub arguments: &'a [String],
 }
 
-/// The same with rows of coturn's database besides users, for a server that leaves that database.
+/// Purpose of a translation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A configuration with which an operator leaves coturn, with this server's own defaults.
+    Migration,
+    /// A server in coturn's place, which serves whom coturn serves with the same file.
+    Replacement,
+}
+
+/// The host on which coturn's options mean something.
+pub trait Host {
+    /// Path of a file that an option names. coturn searches several directories.
+    fn find(&self, name: &str) -> String;
+
+    /// Address of a host name. Prefers IPv4.
+    fn resolve(&self, name: &str) -> Option<IpAddr>;
+
+    /// Returns true for a file or directory.
+    fn exists(&self, path: &Path) -> bool;
+}
+
+/// An unknown host: every named file exists, and no host name has an address.
+#[derive(Clone, Copy, Debug)]
+pub struct AnyHost;
+
+impl Host for AnyHost {
+    fn find(&self, name: &str) -> String {
+        name.to_owned()
+    }
+
+    fn resolve(&self, _: &str) -> Option<IpAddr> {
+        None
+    }
+
+    fn exists(&self, _: &Path) -> bool {
+        true
+    }
+}
+
+/// Translates a configuration. Secrets are to be stored below `directory`.
+#[must_use]
+pub fn import(source: Source<'_>, purpose: Purpose, directory: &Path, host: &dyn Host) -> Import {
+    let mut work = Work::new(source, purpose);
+    work.look_at(host);
+    translated(work, &[], directory)
+}
+
+/// The same for [`Purpose::Migration`] with rows of coturn's database besides users, for a server
+/// that leaves that database.
 #[must_use]
 pub fn import_with_rows(
-    file: &str,
-    arguments: &[String],
+    source: Source<'_>,
     rows: &[Row],
     directory: &Path,
+    host: &dyn Host,
 ) -> Import {
-    translated(Work::new(syntax::file(file), syntax::arguments(arguments)), rows, directory)
-}
-
-/// As [`import`]; `find` returns the path of a file that an option names: coturn searches it in
-/// several places.
-#[must_use]
-pub fn import_found(
-    file: &str,
-    arguments: &[String],
-    directory: &Path,
-    find: &dyn Fn(&str) -> String,
-) -> Import {
-    let mut work = Work::new(syntax::file(file), syntax::arguments(arguments));
-    for entry in work.written.iter_mut().filter(|entry| FILES.contains(&&*entry.written.name)) {
-        entry.written.value = find(syntax::word(&entry.written.value));
-    }
-    translated(work, &[], directory)
+    let mut work = Work::new(source, Purpose::Migration);
+    work.look_at(host);
+    translated(work, rows, directory)
 }
 
 fn translated(mut work: Work, rows: &[Row], directory: &Path) -> Import {
@@ -130,20 +171,24 @@ fn translated(mut work: Work, rows: &[Row], directory: &Path) -> Import {
 
 /// An import that goes on.
 struct Work {
+    purpose: Purpose,
     written: Vec<Entry>,
     toml: Toml,
-    secrets: Vec<(String, String)>,
+    secrets: Vec<(String, Vec<u8>)>,
     /// Names and files of the secrets of the server's own realm.
     auth_secrets: Vec<(String, String)>,
     /// Peers of all realms.
     allowed_peers: Vec<Range>,
     denied_peers: Vec<Range>,
     users: Vec<User>,
+    sqlite: Option<String>,
     notes: Vec<String>,
 }
 
 struct Entry {
     written: Written,
+    /// `None`: coturn has no such option.
+    option: Option<&'static CoturnOption>,
     is_argument: bool,
     fate: Fate,
 }
@@ -167,15 +212,46 @@ const SECRET: [&str; 12] = [
 /// Options that name files which coturn searches.
 const FILES: [&str; 3] = ["cert", "pkey", "CA-file"];
 
+/// Fate of a missing file of authorities.
+const NO_AUTHORITIES: &str = "there is no such file; coturn serves no TLS without it, either";
+
+/// Options that name addresses, which may be names of hosts.
+const ADDRESSES: [&str; 8] = [
+    "listening-ip",
+    "relay-ip",
+    "external-ip",
+    "aux-server",
+    "alternate-server",
+    "udp-alternate-server",
+    "tcp-alternate-server",
+    "tls-alternate-server",
+];
+
+/// Options whose values are bytes.
+const BYTES: [&str; 4] = ["user", "static-auth-secret", "stateless-nonce-secret", "pkey-pwd"];
+
+impl Entry {
+    fn new(written: Written, is_argument: bool) -> Self {
+        let option = OPTIONS.iter().find(|option| option.name == written.name);
+        Self { fate: first_fate(option, &written), option, written, is_argument }
+    }
+
+    /// The value of a switch; `None` if coturn does not start with it.
+    fn is_on(&self) -> Option<bool> {
+        match self.option.map(|option| option.takes) {
+            Some(Takes::Flag) => Some(true),
+            Some(Takes::Switch | Takes::Value) | None => syntax::switch(&self.written.value),
+        }
+    }
+}
+
 impl Work {
-    fn new(file: Vec<Written>, arguments: Vec<Written>) -> Self {
-        let entry = |is_argument, written: Written| {
-            let option = OPTIONS.iter().find(|option| option.name == written.name);
-            Entry { fate: first_fate(option, &written), written, is_argument }
-        };
-        let file = file.into_iter().map(|written| entry(false, written));
-        let arguments = arguments.into_iter().map(|written| entry(true, written));
+    fn new(Source { file, arguments }: Source<'_>, purpose: Purpose) -> Self {
+        let file = syntax::file(file).into_iter().map(|written| Entry::new(written, false));
+        let arguments = syntax::arguments(arguments).into_iter();
+        let arguments = arguments.map(|written| Entry::new(written, true));
         Self {
+            purpose,
             written: file.chain(arguments).collect(),
             toml: Toml::default(),
             secrets: Vec::new(),
@@ -183,8 +259,61 @@ impl Work {
             allowed_peers: Vec::new(),
             denied_peers: Vec::new(),
             users: Vec::new(),
+            sqlite: None,
             notes: Vec::new(),
         }
+    }
+
+    /// Replaces names of files and hosts. A server in coturn's place does not need files that
+    /// coturn does not need.
+    fn look_at(&mut self, host: &dyn Host) {
+        let replaces = self.replaces();
+        for Entry { written, fate, .. } in &mut self.written {
+            if FILES.contains(&&*written.name) {
+                let word = syntax::word(&written.value);
+                written.value = if word.is_empty() { String::new() } else { host.find(word) };
+                if written.name == "CA-file" && replaces && !host.exists(written.value.as_ref()) {
+                    *fate = Fate::Unsupported(NO_AUTHORITIES.to_owned());
+                }
+            } else if ADDRESSES.contains(&&*written.name) {
+                if replaces && syntax::word(&written.value).len() < written.value.trim().len() {
+                    let reason = "an address is expected, with nothing behind it; coturn leaves the line out as well";
+                    *fate = Fate::Unsupported(reason.to_owned());
+                }
+                written.value = addresses::resolved(syntax::word(&written.value), host);
+            } else if replaces && matches!(&*written.name, "userdb" | "db") {
+                let directory = Path::new(syntax::word(&written.value)).parent();
+                if directory.is_some_and(|directory| !host.exists(directory)) {
+                    let reason =
+                        "there is no such directory; coturn goes on without the database as well";
+                    *fate = Fate::Unsupported(reason.to_owned());
+                }
+            }
+        }
+    }
+
+    /// Sets the fate of a line that coturn ignores with a message. A server in coturn's place
+    /// ignores the line as well.
+    fn left_out(&mut self, index: usize, expected: &str) {
+        if self.replaces() {
+            let reason = format!("{expected} is expected; coturn leaves the line out as well");
+            self.set(index, Fate::Unsupported(reason));
+        } else {
+            self.unreadable(index, expected);
+        }
+    }
+
+    /// Returns true if the file of clients' authorities is missing, without which coturn serves no
+    /// TLS.
+    fn lacks_authorities(&self) -> bool {
+        self.written.iter().any(|entry| {
+            entry.written.name == "CA-file" && matches!(entry.fate, Fate::Unsupported(_))
+        })
+    }
+
+    /// Returns true for a server in coturn's place.
+    const fn replaces(&self) -> bool {
+        matches!(self.purpose, Purpose::Replacement)
     }
 
     /// Indices of an option's lines that are to be taken.
@@ -199,16 +328,21 @@ impl Work {
         self.all(name).last().copied()
     }
 
-    /// True if a switch is on. Switches that are not taken count as well.
+    /// Returns true if a switch is on. Includes switches that are not taken.
     fn is_on(&self, name: &str) -> bool {
         let is = |entry: &&Entry| entry.written.name == name;
         let last = self.written.iter().rev().find(is);
-        last.is_some_and(|entry| syntax::switch(&entry.written.value) == Some(true))
+        last.is_some_and(|entry| entry.is_on() == Some(true))
     }
 
     /// The value of a line.
     fn value(&self, index: usize) -> &str {
         &self.written[index].written.value
+    }
+
+    /// The same as it was written.
+    fn bytes(&self, index: usize) -> Vec<u8> {
+        self.written[index].written.bytes.clone()
     }
 
     /// The value of an option's last line, without a comment behind it.
@@ -237,7 +371,7 @@ impl Work {
     /// Gives all lines of a switch that is on another fate.
     fn settle(&mut self, name: &str, fate: &Fate) {
         for entry in self.written.iter_mut().filter(|entry| entry.written.name == name) {
-            if syntax::switch(&entry.written.value) == Some(true) {
+            if entry.is_on() == Some(true) {
                 entry.fate = fate.clone();
             }
         }
@@ -266,6 +400,7 @@ impl Work {
             toml: self.toml.text(),
             secrets: self.secrets,
             users: self.users,
+            sqlite: self.sqlite,
             notes: self.notes,
         }
     }
@@ -282,7 +417,11 @@ fn first_fate(option: Option<&CoturnOption>, written: &Written) -> Fate {
             None => return Fate::Unreadable("coturn does not start with this value".to_owned()),
         }
     }
+    let is_bytes = BYTES.contains(&option.name) || option.takes == Takes::Flag;
     match option.counterpart {
+        Counterpart::Keys(_) if !is_bytes && !written.is_text() => {
+            Fate::Unreadable("it is not UTF-8: save the file in UTF-8".to_owned())
+        }
         Counterpart::Keys(keys) => Fate::Taken(keys.to_owned()),
         Counterpart::Always(reason) => Fate::SameHere(reason.to_owned()),
         Counterpart::Unsupported(reason) => Fate::Unsupported(reason.to_owned()),

@@ -6,9 +6,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use coturn_config::{Fate, Import, User, UserKey, import};
+use coturn_config::{AnyHost, Fate, Import, Purpose, Source, User, UserKey};
 use settings::DatabaseTable;
 use settings::{Environment, Settings};
+
+fn import(file: &str, arguments: &[String], directory: &Path) -> Import {
+    let source = Source { file: file.as_bytes(), arguments };
+    coturn_config::import(source, Purpose::Migration, directory, &AnyHost)
+}
 
 struct Directory(PathBuf);
 
@@ -166,7 +171,7 @@ fn a_command_line_is_read_behind_the_file() {
     );
     assert!(import.toml.contains("realm = \"b.example\""), "{}", import.toml);
     assert!(import.toml.contains("ports = \"50000-51000\""), "{}", import.toml);
-    assert_eq!(import.secrets, [("/x/secret".to_owned(), "0123456789abcdef".to_owned())]);
+    assert_eq!(import.secrets, [("/x/secret".to_owned(), b"0123456789abcdef".to_vec())]);
     assert_eq!(import.realm.as_deref(), Some("b.example"));
 }
 
@@ -254,7 +259,7 @@ fn a_database_that_both_can_share_is_named_in_a_file() {
     let directory = Directory::new("database");
     let imported = import(text, &[], &directory.0);
     assert!(!imported.toml.contains("deep"), "{}", imported.toml);
-    assert_eq!(imported.secrets[0].1, "postgresql://turn:deep@db/turn");
+    assert_eq!(imported.secrets[0].1, b"postgresql://turn:deep@db/turn");
 
     // Users of the file are imported, and a database that coturn reads besides is the operator's to
     // decide on.
@@ -303,7 +308,7 @@ fn the_password_of_a_key_goes_to_a_file() {
     let text = "realm=a.example\nlt-cred-mech\nuser=a:b\ncert=/c.pem\npkey=/k.pem\npkey-pwd=deep\n";
     let imported = import(text, &[], &directory.0);
     assert!(!imported.toml.contains("deep"), "{}", imported.toml);
-    assert_eq!(imported.secrets[0].1, "deep");
+    assert_eq!(imported.secrets[0].1, b"deep");
     let files = taken(text).certificates();
     assert!(files[0].password.is_some());
 }

@@ -5,4 +5,5 @@
 mod import;
 mod installations;
 mod inventory;
+mod replacement;
 mod rows;

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use coturn_config::{Fate, Import, Row, import_with_rows};
+use coturn_config::{AnyHost, Fate, Import, Row, Source, import_with_rows};
 use settings::{Environment, Settings};
 
 /// Imports a file with rows, and reads the result as a server would.
@@ -18,7 +18,12 @@ fn imported(test: &str, file: &str, rows: &[(&'static str, &[&str])]) -> (Import
             Row { table, values }
         })
         .collect();
-    let import = import_with_rows(file, &[], &rows, &directory);
+    let import = import_with_rows(
+        Source { file: file.as_bytes(), arguments: &[] },
+        &rows,
+        &directory,
+        &AnyHost,
+    );
     for (path, secret) in &import.secrets {
         fs::write(path, secret).unwrap();
     }

@@ -9,6 +9,7 @@ mod call;
 mod caller;
 pub mod certificates;
 mod clients;
+pub mod drop_in;
 mod echo_call;
 mod echo_peer;
 mod lab;

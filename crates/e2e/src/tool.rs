@@ -115,6 +115,11 @@ impl Running {
         self.child.id()
     }
 
+    /// Returns true if it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_)))
+    }
+
     /// Output so far.
     #[must_use]
     pub fn output(&self) -> String {

@@ -62,15 +62,16 @@ pub(crate) fn add_secrets(secrets: &mut Vec<SharedSecret>, more: &[SharedSecret]
 }
 
 impl DatabaseRealm {
-    /// Adds a shared secret.
+    /// Adds a shared secret. `may_be_short` is `compatibility.short_secrets`.
     ///
     /// # Errors
     /// It is too short, or too long.
-    pub fn add_secret(&mut self, text: &str) -> Result<(), String> {
+    pub fn add_secret(&mut self, text: &str, may_be_short: bool) -> Result<(), String> {
         let len = text.len();
-        if !(SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&len) {
+        let least = if may_be_short { 1 } else { SECRET_BYTES_MIN };
+        if !(least..=SECRET_BYTES_MAX).contains(&len) {
             return Err(format!(
-                "a secret has {len} bytes, and needs {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX}: make another one"
+                "a secret has {len} bytes, and needs {least} to {SECRET_BYTES_MAX}: make another one"
             ));
         }
         let name = format!("database {}", self.secrets.len() + 1);

@@ -336,8 +336,8 @@ mod tests {
             allocations_total: Some(50),
             ..DatabaseRealm::default()
         };
-        a.add_secret("0123456789abcdef").unwrap();
-        assert!(a.add_secret("short").unwrap_err().contains("has 5 bytes"));
+        a.add_secret("0123456789abcdef", false).unwrap();
+        assert!(a.add_secret("short", false).unwrap_err().contains("has 5 bytes"));
         let b = DatabaseRealm {
             origins: vec!["https://a.example:443".parse().unwrap()],
             bytes_per_second: Some(4096),

@@ -66,6 +66,17 @@ pub fn long_term_key_md5(
     Ok(hash.finalize().into())
 }
 
+/// Long-term key (RFC 8489 §9.2.2) of an unprepared name and password, as servers and clients
+/// without PRECIS compute the key. Equal to [`long_term_key_md5`] for ASCII.
+#[must_use]
+pub fn long_term_key_md5_unprepared(username: &str, realm: &str, password: &[u8]) -> [u8; 16] {
+    let mut hash = Md5::new();
+    for piece in [username.as_bytes(), b":", realm.as_bytes(), b":", password] {
+        hash.update(piece);
+    }
+    hash.finalize().into()
+}
+
 /// The 32-byte key of a long-term credential (RFC 8489 §18.5.1.2): SHA-256 of the same text as for
 /// [`long_term_key_md5`].
 ///

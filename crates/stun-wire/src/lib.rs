@@ -44,7 +44,8 @@ pub use channel::{
 };
 pub use classic::ClassicMessage;
 pub use credentials::{
-    LongTermKeys, long_term_key_md5, long_term_key_sha256, time_limited_password, userhash,
+    LongTermKeys, long_term_key_md5, long_term_key_md5_unprepared, long_term_key_sha256,
+    time_limited_password, userhash,
 };
 pub use data_header::{DATA_HEADER_LEN_MAX, write_data_header};
 pub use error::{ParseError, ValueError};

@@ -3,11 +3,12 @@
 //! lets the server read it.
 
 use std::io;
+use std::net::{IpAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use atomic_file::Access;
-use coturn_config::{Fate, Import, User, UserKey, import_found, left_out};
+use coturn_config::{Fate, Host, Import, Purpose, Source, User, UserKey, import, left_out};
 use settings::{Place, Settings, SettingsErrors};
 use turn_types::Secret;
 use user_db::{NewUser, StoreError};
@@ -48,14 +49,29 @@ pub(crate) fn find(name: &str) -> Option<PathBuf> {
     places.find(|place| place.is_file())
 }
 
-/// The whole path of a file that an option names; the name where there is none, for the error about
-/// it.
-pub(crate) fn found(name: &str) -> String {
-    if Path::new(name).is_absolute() {
-        return name.to_owned();
+/// This host, on which coturn's options mean something.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ThisHost;
+
+impl Host for ThisHost {
+    /// The whole path of a file that an option names; the name where there is none, for the error
+    /// about it.
+    fn find(&self, name: &str) -> String {
+        if Path::new(name).is_absolute() {
+            return name.to_owned();
+        }
+        let whole = find(name).and_then(|place| std::path::absolute(place).ok());
+        whole.map_or_else(|| name.to_owned(), |path| path.display().to_string())
     }
-    let whole = find(name).and_then(|place| std::path::absolute(place).ok());
-    whole.map_or_else(|| name.to_owned(), |path| path.display().to_string())
+
+    fn resolve(&self, name: &str) -> Option<IpAddr> {
+        let all: Vec<IpAddr> = (name, 0).to_socket_addrs().ok()?.map(|at| at.ip()).collect();
+        all.iter().find(|address| address.is_ipv4()).or_else(|| all.first()).copied()
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        path.exists()
+    }
 }
 
 /// Configuration of coturn: a file, and options that are read behind it.
@@ -74,7 +90,8 @@ impl CoturnConfig {
     fn import(&self, data: &Path) -> Result<Import> {
         // Secrets are named by it, and have to be found from any directory.
         let data = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
-        Ok(import_found(&read(&self.file)?, &self.options, &data.join(DIRECTORY), &found))
+        let source = Source { file: &read(&self.file)?, arguments: &self.options };
+        Ok(import(source, Purpose::Replacement, &data.join(DIRECTORY), &ThisHost))
     }
 
     /// Translates the configuration, and writes the result and its secrets, for their owner alone.
@@ -85,10 +102,10 @@ impl CoturnConfig {
             let directory = data.join(DIRECTORY);
             atomic_file::make_missing_directory(&directory, Access::PRIVATE_DIRECTORY)?;
             for (path, secret) in &imported.secrets {
-                put(Path::new(path), &format!("{secret}\n"))?;
+                put(Path::new(path), &[secret, &b"\n"[..]].concat())?;
             }
             let head = format!("# Translated from {}; edit there.\n", self.file.display());
-            put(&Self::translation(data), &(head + &imported.toml))
+            put(&Self::translation(data), (head + &imported.toml).as_bytes())
         };
         written().map_err(|error: io::Error| {
             Failure::failed(anyhow!(
@@ -97,6 +114,9 @@ impl CoturnConfig {
             ))
             .hint("name a directory that belongs to the server with --data")
         })?;
+        if let Some(url) = &imported.sqlite {
+            make_database(url);
+        }
         Ok(imported)
     }
 
@@ -161,15 +181,9 @@ impl CoturnConfig {
         };
         let mut store = users::editor(&settings.user_database()).map_err(failed)?;
         let mut names = String::new();
-        for User { name, key } in &imported.users {
-            let user = match key {
-                UserKey::Password(password) => {
-                    NewUser::new(&settings.realm, name, &Secret::new(password.clone()), None)
-                }
-                UserKey::Md5(key) => {
-                    NewUser::with_md5(&settings.realm, name, Secret::new(*key), None)
-                }
-            };
+        for user in &imported.users {
+            let name = &user.name;
+            let user = new_user(&settings.realm, user);
             user.and_then(|user| store.replace(&user)).map_err(failed)?;
             names.push_str(&format!("{}\t{name}\n", &*settings.realm));
         }
@@ -178,21 +192,42 @@ impl CoturnConfig {
                 store.delete(realm, name).map_err(failed)?;
             }
         }
-        put(&list, &names).map_err(|error| Failure::failed(anyhow!("{}: {error}", list.display())))
+        put(&list, names.as_bytes())
+            .map_err(|error| Failure::failed(anyhow!("{}: {error}", list.display())))
+    }
+}
+
+/// Creates coturn's SQLite file if there is none, as coturn does. An error shows when the file is
+/// opened: what needs no database is served without it.
+fn make_database(url: &str) {
+    let path = url.split_once("://").map(|(_, path)| Path::new(path));
+    if path.is_some_and(|path| !path.exists()) {
+        let _ = user_db::create_file(url);
+    }
+}
+
+/// The user of a configuration with its keys in a realm.
+///
+/// # Errors
+/// Name or password cannot be used.
+pub(crate) fn new_user(realm: &str, User { name, key }: &User) -> Result<NewUser, StoreError> {
+    match key {
+        UserKey::Password(text) => NewUser::new(realm, name, &Secret::new(text.clone()), None),
+        UserKey::Bytes(bytes) => NewUser::with_unprepared(realm, name, &Secret::new(bytes.clone())),
+        UserKey::Md5(key) => NewUser::with_md5(realm, name, Secret::new(*key), None),
     }
 }
 
 /// Reads a configuration of coturn.
-pub(crate) fn read(file: &Path) -> Result<String> {
+pub(crate) fn read(file: &Path) -> Result<Vec<u8>> {
     if file == Path::new(NO_FILE) {
-        return Ok(String::new());
+        return Ok(Vec::new());
     }
     let named = |error: io::Error| anyhow!("{}: {error}", file.display());
-    let bytes = atomic_file::read(file, FILE_BYTES_MAX).map_err(|error| {
+    atomic_file::read(file, FILE_BYTES_MAX).map_err(|error| {
         Failure::usage(named(error))
             .hint("name coturn's configuration file: turnpike import coturn FILE")
-    })?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    })
 }
 
 /// The line of a file, or the word of a command line.
@@ -213,6 +248,6 @@ pub(crate) fn line_of(file: &Path, imported: &Import, key: &str) -> Option<Place
 }
 
 /// Puts a file in place of an older one, whole.
-fn put(path: &Path, text: &str) -> io::Result<()> {
-    atomic_file::replace(path, text.as_bytes(), Access::PRIVATE)
+fn put(path: &Path, content: &[u8]) -> io::Result<()> {
+    atomic_file::replace(path, content, Access::PRIVATE)
 }

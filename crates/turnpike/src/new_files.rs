@@ -21,19 +21,20 @@ const SECRET: u32 = 0o600;
 #[derive(Debug)]
 pub(crate) struct NewFile {
     path: PathBuf,
-    text: String,
+    content: Vec<u8>,
     is_secret: bool,
 }
 
 impl NewFile {
     /// A configuration.
     pub(crate) fn configuration(path: &Path, text: String) -> Self {
-        Self { path: path.to_owned(), text, is_secret: false }
+        Self { path: path.to_owned(), content: text.into_bytes(), is_secret: false }
     }
 
     /// A secret, which ends its line in the file.
-    pub(crate) fn secret(path: &Path, secret: &str) -> Self {
-        Self { path: path.to_owned(), text: format!("{secret}\n"), is_secret: true }
+    pub(crate) fn secret(path: &Path, secret: &[u8]) -> Self {
+        let content = [secret, b"\n"].concat();
+        Self { path: path.to_owned(), content, is_secret: true }
     }
 }
 
@@ -62,13 +63,13 @@ pub(crate) fn write(files: &[NewFile]) -> Result<()> {
     Ok(())
 }
 
-fn create(NewFile { path, text, is_secret }: &NewFile) -> io::Result<()> {
+fn create(NewFile { path, content, is_secret }: &NewFile) -> io::Result<()> {
     let access = match group_of_service(path) {
         Some(group) => Access { mode: CONFIGURATION, owner: Owner::Group(group) },
         None if *is_secret => Access { mode: SECRET, owner: Owner::Process },
         None => Access { mode: CONFIGURATION, owner: Owner::Process },
     };
-    atomic_file::create(path, text.as_bytes(), access)
+    atomic_file::create(path, content, access)
 }
 
 /// The group of a service that reads its configuration in the directory of this file: one that root
@@ -90,7 +91,7 @@ mod tests {
     #[test]
     fn an_error_takes_back_the_files_before_it() {
         let directory = Directory::new("new-files");
-        let secret = NewFile::secret(&directory.path().join("secret"), "s");
+        let secret = NewFile::secret(&directory.path().join("secret"), b"s");
         let file =
             NewFile::configuration(&directory.path().join("none/turnpike.toml"), String::new());
         assert!(write(&[secret, file]).is_err());
@@ -102,12 +103,12 @@ mod tests {
         let directory = Directory::new("shared");
         let path = directory.path().join("secret");
         let mode = || fs::metadata(&path).unwrap().mode() & 0o777;
-        write(&[NewFile::secret(&path, "s")]).unwrap();
+        write(&[NewFile::secret(&path, b"s")]).unwrap();
         assert_eq!((mode(), group_of_service(&path)), (SECRET, None));
         fs::remove_file(&path).unwrap();
         // Only root can give a directory to another group.
         if chown(directory.path(), None, Some(12_345)).is_ok() {
-            write(&[NewFile::secret(&path, "s")]).unwrap();
+            write(&[NewFile::secret(&path, b"s")]).unwrap();
             assert_eq!((mode(), fs::metadata(&path).unwrap().gid()), (CONFIGURATION, 12_345));
         }
     }

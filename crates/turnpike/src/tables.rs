@@ -47,6 +47,8 @@ pub(crate) struct Tables {
     watch: Option<TableWatch>,
     /// Rules for peers are read.
     has_peers: bool,
+    /// The value of `compatibility.short_secrets`.
+    short_secrets: bool,
     rows: Option<Arc<Vec<(Table, Row)>>>,
     /// Time at which a key begins or ends.
     due: Option<SystemTime>,
@@ -69,7 +71,8 @@ impl Tables {
         }
         let identity = identity(settings.user_database().coturn_url().expose(), &tables);
         let has_peers = settings.database_tables().contains(&DatabaseTable::Peers);
-        Self { has_peers, identity, ..Self::default() }
+        let short_secrets = settings.compatibility.short_secrets;
+        Self { has_peers, short_secrets, identity, ..Self::default() }
     }
 
     /// Takes the rows that the process before has read last, unless they are of other tables. They
@@ -114,7 +117,7 @@ impl Tables {
         for table in wanted {
             rows.extend(tables.rows(table, ROWS_MAX)?.into_iter().map(|row| (table, row)));
         }
-        Ok(rules::of(&rows, SystemTime::now()).rules)
+        Ok(rules::of(&rows, SystemTime::now(), settings.compatibility.short_secrets).rules)
     }
 
     /// Begins to read the tables of a configuration.
@@ -213,7 +216,7 @@ impl Tables {
 
     fn judge(&mut self, now: SystemTime) {
         let Some(rows) = &self.rows else { return };
-        let Found { rules, warnings, due } = rules::of(rows, now);
+        let Found { rules, warnings, due, .. } = rules::of(rows, now, self.short_secrets);
         let news: Vec<&String> = warnings.difference(&self.told).collect();
         for warning in news.iter().take(TOLD_MAX) {
             tracing::warn!("a row of the user database is not used: {warning}");

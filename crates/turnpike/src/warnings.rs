@@ -19,6 +19,14 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<Finding> {
             "such relays are found and abused within hours: remove it outside of tests",
         ));
     }
+    if settings.compatibility.short_secrets {
+        all.push(warning(
+            "compatibility.short_secrets",
+            "shared secrets of fewer than 16 bytes are accepted",
+            "from one credential such a secret can be found by trying: put a longer one in force (`openssl rand -base64 32`) \
+             here and in the applications",
+        ));
+    }
     all.extend(settings.unused_variables.iter().map(|name| {
         let place = Place::Environment(name.clone());
         let help = "docs/configuration.md lists the variable of each key";

@@ -3,7 +3,10 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use stun_wire::{UserName, long_term_key_md5, long_term_key_sha256, opaque_string, userhash};
+use stun_wire::{
+    UserName, long_term_key_md5, long_term_key_md5_unprepared, long_term_key_sha256, opaque_string,
+    userhash,
+};
 use turn_types::Secret;
 
 use crate::error::StoreError;
@@ -193,6 +196,20 @@ impl NewUser {
         allocations_max: Option<u32>,
     ) -> Result<Self, StoreError> {
         Self::with_keys(realm, name, UserKeys { md5, sha256: None }, allocations_max)
+    }
+
+    /// A user with the key that coturn makes of a password: of its bytes as they are. Its clients
+    /// cannot use SHA-256.
+    ///
+    /// # Errors
+    /// As [`NewUser::new`].
+    pub fn with_unprepared(
+        realm: &str,
+        name: &str,
+        password: &Secret<Vec<u8>>,
+    ) -> Result<Self, StoreError> {
+        let md5 = long_term_key_md5_unprepared(name, realm, password.expose());
+        Self::with_md5(realm, name, Secret::new(md5), None)
     }
 
     /// A user with keys that exist already, made from this name and realm.

@@ -20,11 +20,18 @@ pub(super) fn translate(work: &mut Work, directory: &Path) {
     peers(work);
 }
 
+/// Longest realm that coturn has, in bytes.
+const REALM_BYTES_MAX: usize = 127;
+
 fn realm(work: &mut Work) {
-    match work.last("realm") {
+    let index = work.last("realm").filter(|index| !work.value(*index).is_empty());
+    match index {
         Some(index) => {
-            let realm = toml::text(work.value(index));
-            work.toml.set("realm", realm, "");
+            let whole = work.value(index);
+            let realm = &whole[..whole.floor_char_boundary(REALM_BYTES_MAX)];
+            let comment = if realm == whole { "" } else { "realm; its first 127 bytes, as in coturn" };
+            let realm = toml::text(realm);
+            work.toml.set("realm", realm, comment);
         }
         None => work.notes.push(
             "coturn takes the host's domain as the realm when none is set; users' keys are made of it. Set `realm` to what \
@@ -39,14 +46,14 @@ fn secrets(work: &mut Work, directory: &Path) -> bool {
     let lines = work.all("static-auth-secret");
     let asked = work.last("use-auth-secret");
     for index in &lines {
-        let secret = work.value(*index).to_owned();
-        if secret.len() < SECRET_BYTES_MIN {
-            let reason = format!(
-                "it has {} bytes, and {SECRET_BYTES_MIN} are needed: `openssl rand -base64 32` makes one",
-                secret.len()
-            );
+        let secret = work.bytes(*index);
+        if let Err(reason) = usable(&secret, work.replaces()) {
             work.set(*index, Fate::Unsupported(reason));
             continue;
+        }
+        if secret.len() < SECRET_BYTES_MIN {
+            let comment = "static-auth-secret: one is short";
+            work.toml.set("compatibility.short_secrets", "true".to_owned(), comment);
         }
         if work.secrets.iter().any(|(_, known)| *known == secret) {
             continue;
@@ -71,6 +78,24 @@ fn secrets(work: &mut Work, directory: &Path) -> bool {
     by_secret
 }
 
+/// Checks a secret.
+///
+/// # Errors
+/// The reason why it is not taken.
+fn usable(secret: &[u8], may_be_short: bool) -> Result<(), String> {
+    let least = if may_be_short { 1 } else { SECRET_BYTES_MIN };
+    if secret.len() < least {
+        return Err(format!(
+            "it has {} bytes, and {least} are needed: `openssl rand -base64 32` makes one",
+            secret.len()
+        ));
+    }
+    if secret.trim_ascii().len() < secret.len() {
+        return Err("it begins or ends with a blank, which a file of a secret cannot".to_owned());
+    }
+    Ok(())
+}
+
 /// Names the files of the secrets of the server's own realm.
 pub(super) fn write_secrets(work: &mut Work, comment: &str) {
     let Some(((_, path), more)) = work.auth_secrets.split_first() else { return };
@@ -85,12 +110,8 @@ pub(super) fn write_secrets(work: &mut Work, comment: &str) {
 /// The secret of the nonces goes to a file of its own.
 fn nonce_key(work: &mut Work, directory: &Path) {
     let Some(index) = work.last("stateless-nonce-secret") else { return };
-    let secret = work.value(index).to_owned();
-    if secret.len() < SECRET_BYTES_MIN {
-        let reason = format!(
-            "it has {} bytes, and {SECRET_BYTES_MIN} are needed: `openssl rand -base64 32` makes one for auth.nonce_key_file",
-            secret.len()
-        );
+    let secret = work.bytes(index);
+    if let Err(reason) = usable(&secret, false) {
         return work.set(index, Fate::Unsupported(reason));
     }
     let path = directory.join("nonce-key").display().to_string();
@@ -119,10 +140,20 @@ fn users(work: &mut Work, by_secret: bool) {
             work.set(*index, Fate::SameHere(reason.to_owned()));
             continue;
         }
-        match user(work.value(*index)) {
+        match user(&work.bytes(*index)) {
             Some(user) => {
                 work.users.retain(|known| known.name != user.name);
                 work.users.push(user);
+            }
+            None if work.replaces() => {
+                // coturn replaces the password of an earlier line by a key that nobody has.
+                let user = work.value(*index).split_once(':');
+                let wrong = user.filter(|(_, key)| key.trim_start().starts_with("0x"));
+                if let Some(name) = wrong.map(|(name, _)| name.to_owned()) {
+                    work.users.retain(|known| known.name != name);
+                }
+                let reason = "coturn leaves such a user out as well: name:password, or name:0x and 32 hexadecimal digits, is expected";
+                work.set(*index, Fate::Unsupported(reason.to_owned()));
             }
             None => work.unreadable(*index, "name:password, or name:0x and 32 hexadecimal digits,"),
         }
@@ -154,22 +185,26 @@ fn users(work: &mut Work, by_secret: bool) {
     }
 }
 
-fn user(value: &str) -> Option<User> {
-    let (name, password) = value.split_once(':')?;
+fn user(value: &[u8]) -> Option<User> {
+    let colon = value.iter().position(|byte| *byte == b':')?;
+    let name = std::str::from_utf8(&value[..colon]).ok()?;
+    let password = value[colon + 1..].trim_ascii_start();
     if name.is_empty() || password.is_empty() {
         return None;
     }
-    let key = match password.strip_prefix("0x") {
-        None => UserKey::Password(password.to_owned()),
-        Some(digits) => UserKey::Md5(key(digits)?),
+    let key = match std::str::from_utf8(password) {
+        Ok(text) if text.is_ascii() => match text.strip_prefix("0x") {
+            None => UserKey::Password(text.to_owned()),
+            Some(digits) => UserKey::Md5(key(digits)?),
+        },
+        Ok(_) | Err(_) => UserKey::Bytes(password.to_vec()),
     };
     Some(User { name: name.to_owned(), key })
 }
 
 fn key(digits: &str) -> Option<[u8; 16]> {
-    if digits.len() != 32 || !digits.is_ascii() {
-        return None;
-    }
+    // What follows is ignored.
+    let digits = digits.get(..32)?;
     let mut key = [0; 16];
     for (byte, at) in key.iter_mut().zip((0..).step_by(2)) {
         *byte = u8::from_str_radix(&digits[at..at + 2], 16).ok()?;
@@ -206,9 +241,12 @@ pub(super) fn write_peers(work: &mut Work) {
 fn ranges(work: &mut Work, name: &str) -> Vec<Range> {
     let mut ranges = Vec::new();
     for index in work.all(name) {
-        // coturn takes "10.0.0.1 - 10.0.0.9", too.
-        let value: String = work.value(index).split_whitespace().collect();
-        match Range::read(&value) {
+        // coturn takes "10.0.0.1 - 10.0.0.9", too. A rule that protects a network is not lost for
+        // a comment behind it.
+        let value = work.value(index).split(['#', ';']).next().unwrap_or_default();
+        let value: String = value.split_whitespace().collect();
+        let value = value.trim_matches(['\'', '"']);
+        match Range::read(value) {
             Some(range) => ranges.push(range),
             None => work.unreadable(index, "an address, first-last or a network"),
         }

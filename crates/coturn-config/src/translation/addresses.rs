@@ -1,8 +1,8 @@
 //! Listeners, relay addresses, discovery, redirection.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::{Fate, Work};
+use super::{Fate, Host, Work};
 use crate::syntax;
 use crate::toml;
 
@@ -23,7 +23,7 @@ pub(super) fn translate(work: &mut Work) {
             work.toml.set(key, device, name);
         }
     }
-    ports(work);
+    ports(work, port);
     discovery(work, &addresses, port);
     redirect(work);
     for (name, key) in
@@ -32,6 +32,28 @@ pub(super) fn translate(work: &mut Work) {
         if work.is_on(name) {
             work.toml.set(key, "false".to_owned(), name);
         }
+    }
+}
+
+/// Value of an option with addresses in place of host names: an address, an address with a port, or
+/// two addresses with a slash between them.
+pub(super) fn resolved(value: &str, host: &dyn Host) -> String {
+    let address = |name: &str| match name.parse::<IpAddr>() {
+        // To coturn no address is the one of all interfaces.
+        Err(_) if name.is_empty() => Ipv4Addr::UNSPECIFIED.to_string(),
+        Err(_) => host.resolve(name).map_or_else(|| name.to_owned(), |found| found.to_string()),
+        Ok(_) => name.to_owned(),
+    };
+    if value.starts_with("$(") || value.parse::<SocketAddr>().is_ok() {
+        return value.to_owned();
+    }
+    if let Some((public, private)) = value.split_once('/') {
+        return format!("{}/{}", address(public), address(private));
+    }
+    let with_port = value.split_once(':').filter(|(_, port)| port.parse::<u16>().is_ok());
+    match with_port.and_then(|(name, port)| Some((host.resolve(name)?, port.parse().ok()?))) {
+        Some((found, port)) => SocketAddr::new(found, port).to_string(),
+        None => address(value),
     }
 }
 
@@ -60,7 +82,7 @@ fn ips(work: &mut Work, name: &str) -> Vec<IpAddr> {
         match syntax::word(work.value(index)).parse::<IpAddr>() {
             Ok(address) if addresses.contains(&address) => {}
             Ok(address) => addresses.push(address),
-            Err(_) => work.unreadable(index, "an address"),
+            Err(_) => work.left_out(index, "an address, or the name of a host with one,"),
         }
     }
     addresses
@@ -77,10 +99,19 @@ fn port(work: &mut Work, name: &str) -> Option<u16> {
 
 /// All addresses at a port: wildcards without any.
 fn at(addresses: &[IpAddr], port: u16) -> Vec<String> {
-    if addresses.is_empty() {
-        return vec![format!("0.0.0.0:{port}"), format!("[::]:{port}")];
+    let wildcard = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    // coturn's IPv6 socket receives IPv4 packets as well.
+    let is_dual =
+        addresses.contains(&Ipv6Addr::UNSPECIFIED.into()) && !addresses.iter().any(IpAddr::is_ipv4);
+    if addresses.is_empty() || addresses.len() == 1 && is_dual {
+        return vec![format!("{wildcard}:{port}"), format!("[::]:{port}")];
     }
-    addresses.iter().map(|address| SocketAddr::new(*address, port).to_string()).collect()
+    let more = is_dual.then_some(&wildcard);
+    addresses
+        .iter()
+        .chain(more)
+        .map(|address| SocketAddr::new(*address, port).to_string())
+        .collect()
 }
 
 fn listen(work: &mut Work, addresses: &[IpAddr], port: u16) {
@@ -88,7 +119,7 @@ fn listen(work: &mut Work, addresses: &[IpAddr], port: u16) {
     for index in work.all("aux-server") {
         match syntax::word(work.value(index)).parse::<SocketAddr>() {
             Ok(server) => all.push(server.to_string()),
-            Err(_) => work.unreadable(index, "an address with a port"),
+            Err(_) => work.left_out(index, "an address with a port"),
         }
     }
     all.dedup();
@@ -129,12 +160,17 @@ fn relay(work: &mut Work, listening: &[IpAddr]) {
         // As coturn does.
         addresses.extend(listening);
     }
+    // Clients would be told an address that is none.
+    addresses.retain(|address| !address.is_unspecified());
     let (mut single, mut pairs): (Vec<IpAddr>, Vec<Pair>) = (Vec::new(), Vec::new());
     for index in work.all("external-ip") {
         let value = syntax::word(work.value(index)).to_owned();
         let read = |text: &str| text.parse::<IpAddr>().ok();
         let pair = value.split_once('/').map(|(public, private)| (read(public), read(private)));
         match (pair, read(&value)) {
+            (Some((Some(public), Some(private))), _) if private.is_unspecified() => {
+                single.push(public);
+            }
             (Some((Some(public), Some(private))), _) => pairs.push(Pair { public, private }),
             (None, Some(public)) => single.push(public),
             _ if value.starts_with("$(") => {
@@ -142,7 +178,9 @@ fn relay(work: &mut Work, listening: &[IpAddr]) {
                               `relay.external_stun` or `relay.external_metadata`, or the address";
                 work.set(index, Fate::Unsupported(reason.to_owned()));
             }
-            (Some(_) | None, _) => work.unreadable(index, "an address, or public/private,"),
+            (Some(_) | None, _) => {
+                work.left_out(index, "an address or a host's name, or public/private,");
+            }
         }
     }
     if pairs.is_empty() {
@@ -178,7 +216,9 @@ fn external(work: &mut Work, single: &[IpAddr]) {
     }
 }
 
-fn ports(work: &mut Work) {
+/// Ports of relayed addresses. coturn skips the ports of listeners. Here the range must not contain
+/// them, so the longest part without a listener's port is used.
+fn ports(work: &mut Work, listener: u16) {
     const FIRST: u16 = 49_152;
     /// Ports below are of other services.
     const LEAST: u16 = 1024;
@@ -187,13 +227,33 @@ fn ports(work: &mut Work) {
         return;
     }
     let (min, max) = (min.unwrap_or(FIRST), max.unwrap_or(u16::MAX));
-    let comment = if min < LEAST {
-        "min-port, max-port; ports below 1024 are not relayed from"
-    } else {
-        "min-port, max-port"
+    let listeners = [listener, port(work, "tls-listening-port").unwrap_or(TLS_PORT)];
+    let Some((first, last)) = longest_without(min.max(LEAST), max, listeners) else {
+        let reason = format!(
+            "there is no port from {min} to {max} that may be relayed from: ports below {LEAST} are of other services"
+        );
+        let of = ["max-port", "min-port"].into_iter().find_map(|name| work.last(name));
+        return of.into_iter().for_each(|index| work.set(index, Fate::Unreadable(reason.clone())));
     };
-    let range = format!("{}-{max}", min.max(LEAST));
-    work.toml.set("relay.ports", toml::text(&range), comment);
+    let comment = if (first, last) == (min, max) {
+        "min-port, max-port"
+    } else {
+        "min-port, max-port; without ports below 1024 and those of listeners"
+    };
+    work.toml.set("relay.ports", toml::text(&format!("{first}-{last}")), comment);
+}
+
+/// Longest range of ports between `min` and `max` without a listener's port.
+fn longest_without(min: u16, max: u16, mut listeners: [u16; 2]) -> Option<(u16, u16)> {
+    listeners.sort_unstable();
+    let mut parts = Vec::new();
+    let mut first = min;
+    for listener in listeners.into_iter().filter(|port| (min..=max).contains(port)) {
+        parts.push((first, listener.saturating_sub(1)));
+        first = listener.saturating_add(1);
+    }
+    parts.push((first, max));
+    parts.into_iter().filter(|(first, last)| first <= last).max_by_key(|(first, last)| last - first)
 }
 
 fn discovery(work: &mut Work, addresses: &[IpAddr], port_one: u16) {
@@ -244,7 +304,7 @@ fn redirect(work: &mut Work) {
                     let reason = format!("{key} has {ALTERNATES_MAX} servers at most");
                     work.set(index, Fate::Unsupported(reason));
                 }
-                Err(_) => work.unreadable(index, "an address, with or without a port,"),
+                Err(_) => work.left_out(index, "an address, with or without a port,"),
             }
         }
         if !servers.is_empty() {

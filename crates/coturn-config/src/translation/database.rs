@@ -37,7 +37,7 @@ pub(super) fn translate(work: &mut Work, by_secret: bool, directory: &Path) {
         Ok(url) => {
             let path = directory.join(FILE).display().to_string();
             work.toml.set("users.database_file", toml::text(&path), &*name);
-            work.secrets.push((path, url));
+            work.secrets.push((path, url.into_bytes()));
             tables(work, by_secret);
             if name == "mongo-userdb" {
                 work.notes.push(
@@ -61,7 +61,9 @@ fn file(work: &mut Work, line: usize, by_secret: bool) {
     if !path.starts_with('/') {
         return work.unreadable(line, "a path that begins with a slash");
     }
-    work.toml.set("users.database", toml::text(&format!("sqlite-coturn://{path}")), "userdb");
+    let url = format!("sqlite-coturn://{path}");
+    work.toml.set("users.database", toml::text(&url), "userdb");
+    work.sqlite = Some(url);
     work.notes.push(
         "The user that the server runs as needs to be allowed to read coturn's SQLite file and to write to its directory."
             .to_owned(),
@@ -82,7 +84,7 @@ pub(super) fn statistics(work: &mut Work, directory: &Path) {
                 toml::text("60 s"),
                 "traffic to Redis while sessions go on",
             );
-            work.secrets.push((path, url));
+            work.secrets.push((path, url.into_bytes()));
         }
         Err(expected) => work.unreadable(index, &expected),
     }

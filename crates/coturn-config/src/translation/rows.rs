@@ -193,7 +193,10 @@ impl Rows<'_> {
         let known = if is_own { self.work.auth_secrets.len() } else { 0 };
         let directory = self.directory;
         let same = self.work.auth_secrets.iter().any(|(_, path)| {
-            self.work.secrets.iter().any(|(file, secret)| file == path && secret == value)
+            self.work
+                .secrets
+                .iter()
+                .any(|(file, secret)| file == path && secret == value.as_bytes())
         });
         let found = self.realms.entry(realm.to_owned()).or_default();
         if is_own && same {
@@ -211,7 +214,7 @@ impl Rows<'_> {
         }
         let path = at(&file);
         found.secrets.push((name, path.clone()));
-        self.work.secrets.push((path, value.to_owned()));
+        self.work.secrets.push((path, value.as_bytes().to_vec()));
         taken(if is_own { "auth.secrets" } else { "realms.secrets" })
     }
 
@@ -330,7 +333,7 @@ impl Rows<'_> {
             toml::text(&path),
             toml::text(algorithm)
         ));
-        self.work.secrets.push((path, key.to_owned()));
+        self.work.secrets.push((path, key.as_bytes().to_vec()));
         taken(if is_own { "auth.token_keys" } else { "realms.token_keys" })
     }
 

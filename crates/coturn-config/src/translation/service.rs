@@ -10,12 +10,24 @@ pub(super) fn translate(work: &mut Work) {
     switches(work);
     log(work);
     metrics(work);
-    if !work.is_on("no-tcp-relay") {
+    if work.replaces() {
+        replace(work);
+    } else if !work.is_on("no-tcp-relay") {
         work.notes.push(
             "coturn relays TCP (RFC 6062) unless no-tcp-relay is set. Here it is off, since calls do not need it: \
              `tcp.relaying = true` switches it on."
                 .to_owned(),
         );
+    }
+}
+
+/// Serves whom coturn serves without an option.
+fn replace(work: &mut Work) {
+    let comment = "coturn up to 4.6 takes the channel numbers of RFC 5766";
+    work.toml.set("compatibility.rfc5766_clients", "true".to_owned(), comment);
+    if !work.is_on("no-tcp-relay") {
+        let comment = "coturn relays TCP unless no-tcp-relay is set";
+        work.toml.set("tcp.relaying", "true".to_owned(), comment);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Fate, Work};
+use super::{Fate, NO_AUTHORITIES, Work};
 use crate::syntax;
 use crate::toml;
 
@@ -27,8 +27,16 @@ fn certificates(work: &mut Work, directory: &Path) {
         work.set(index, Fate::Taken("no tls.certificates".to_owned()));
         return;
     }
-    let (chain, key) = (work.word("cert").map(toml::text), work.word("pkey").map(toml::text));
-    match (chain, key) {
+    let file = |name: &str| work.word(name).filter(|file| !file.is_empty()).map(toml::text);
+    if work.lacks_authorities() {
+        for name in ["cert", "pkey"] {
+            for index in work.all(name) {
+                work.set(index, Fate::Unsupported(NO_AUTHORITIES.to_owned()));
+            }
+        }
+        return;
+    }
+    match (file("cert"), file("pkey")) {
         (Some(chain), Some(key)) => {
             let password = password(work, directory);
             let entry = format!("[{{ chain = {chain}, key = {key}{password} }}]");
@@ -36,11 +44,10 @@ fn certificates(work: &mut Work, directory: &Path) {
         }
         (None, None) => {}
         (Some(_), None) | (None, Some(_)) => {
-            for name in ["cert", "pkey"] {
-                for index in work.all(name) {
-                    let reason = "cert and pkey are needed both; coturn serves no TLS, either";
-                    work.set(index, Fate::Unreadable(reason.to_owned()));
-                }
+            let reason = "cert and pkey are needed both; coturn serves no TLS, either".to_owned();
+            let fate = if work.replaces() { Fate::Unsupported } else { Fate::Unreadable };
+            for index in ["cert", "pkey"].map(|name| work.all(name)).concat() {
+                work.set(index, fate(reason.clone()));
             }
         }
     }
@@ -62,7 +69,7 @@ fn dtls(work: &mut Work) {
 /// The password of the key goes to a file of its own.
 fn password(work: &mut Work, directory: &Path) -> String {
     let Some(index) = work.last("pkey-pwd") else { return String::new() };
-    let password = work.value(index).to_owned();
+    let password = work.bytes(index);
     let path = directory.join("tls-key-password").display().to_string();
     let entry = format!(", password_file = {}", toml::text(&path));
     work.secrets.push((path, password));

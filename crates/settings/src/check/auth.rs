@@ -6,7 +6,7 @@ use super::secret::Source;
 use crate::document::Document;
 use crate::error::Errors;
 use crate::file::{self, DatabaseTable, File};
-use crate::limits::SECRETS_MAX;
+use crate::limits::{SECRET_BYTES_MIN, SECRETS_MAX};
 
 /// Name of the secret of `auth.secret` or `auth.secret_file`.
 const DEFAULT_NAME: &str = "default";
@@ -19,11 +19,12 @@ pub(super) fn check(
     document: &Document,
     errors: &mut Errors,
 ) -> Vec<SharedSecret> {
+    let least = secret_bytes_min(compatibility);
     let mut secrets: Vec<SharedSecret> = Vec::new();
     if auth.secret.is_some() || auth.secret_file.is_some() {
         let key = if auth.secret.is_some() { "auth.secret" } else { "auth.secret_file" };
         let place = document.place(key);
-        let source = Source { key, which: String::new(), place, words: WORDS };
+        let source = Source { key, which: String::new(), place, words: WORDS, least };
         if let Some(secret) =
             source.secret(auth.secret.as_ref(), auth.secret_file.as_deref(), document, errors)
         {
@@ -35,6 +36,7 @@ pub(super) fn check(
         which: format!("entry {}: ", index + 1),
         place: document.entry_place(SECRETS, index),
         words: WORDS,
+        least,
     };
     entries(&auth.secrets, source, &mut secrets, document, errors);
     let has_database = users.database.is_some() || users.database_file.is_some();
@@ -51,6 +53,11 @@ pub(super) fn check(
         errors.add(document.place("auth.binding"), "auth.binding", what, "remove one of them");
     }
     secrets
+}
+
+/// Least length of a shared secret in bytes.
+pub(super) const fn secret_bytes_min(compatibility: &file::Compatibility) -> usize {
+    if compatibility.short_secrets { 1 } else { SECRET_BYTES_MIN }
 }
 
 /// Adds the shared secrets of a list to `secrets`; names and secrets differ.

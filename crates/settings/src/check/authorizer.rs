@@ -8,6 +8,7 @@ use super::secret::Source;
 use crate::document::Document;
 use crate::error::Errors;
 use crate::file::File;
+use crate::limits::SECRET_BYTES_MIN;
 
 const FILE: &str = "authorizer.authorization_file";
 
@@ -25,6 +26,12 @@ pub(super) fn check(
     }
     let header = file.authorizer.authorization_file.as_deref()?;
     let words = ["header", "authorization_file"];
-    let source = Source { key: FILE, which: String::new(), place: document.place(FILE), words };
+    let source = Source {
+        key: FILE,
+        which: String::new(),
+        place: document.place(FILE),
+        words,
+        least: SECRET_BYTES_MIN,
+    };
     source.secret(None, Some(header), document, errors)
 }

@@ -8,6 +8,7 @@ use super::secret::Source;
 use crate::document::Document;
 use crate::error::Errors;
 use crate::file::{Log, LogAddresses};
+use crate::limits::SECRET_BYTES_MIN;
 
 const KEY: &str = "log.address_key_file";
 
@@ -19,7 +20,13 @@ pub(super) fn check(
 ) -> Option<Secret<Arc<[u8]>>> {
     let file = log.address_key_file.as_deref()?;
     let words = ["key", "address_key_file"];
-    let source = Source { key: KEY, which: String::new(), place: document.place(KEY), words };
+    let source = Source {
+        key: KEY,
+        which: String::new(),
+        place: document.place(KEY),
+        words,
+        least: SECRET_BYTES_MIN,
+    };
     if log.addresses != LogAddresses::Pseudonym && !document.is_refused("log.addresses") {
         let help = "set log.addresses = \"pseudonym\", or remove the key";
         source.refuse("there are no pseudonyms to make with it", help, errors);

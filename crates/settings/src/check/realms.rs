@@ -10,7 +10,7 @@ use super::{auth, tokens};
 use crate::document::Document;
 use crate::error::Errors;
 use crate::file::{File, RealmEntry};
-use crate::limits::REALMS_MAX;
+use crate::limits::{REALMS_MAX, SECRET_BYTES_MIN};
 use crate::redirects::Redirects;
 use crate::settings::Tenant;
 
@@ -143,6 +143,7 @@ impl Entry<'_> {
             which: format!("entry {}, secret {}: ", self.index + 1, index + 1),
             place: self.document.entry_place(KEY, self.index),
             words: auth::WORDS,
+            least: auth::secret_bytes_min(&self.file.compatibility),
         };
         let mut secrets = Vec::new();
         auth::entries(&self.entry.secrets, source, &mut secrets, self.document, errors);
@@ -155,6 +156,7 @@ impl Entry<'_> {
             which: format!("entry {}, token key {}: ", self.index + 1, index + 1),
             place: self.document.entry_place(KEY, self.index),
             words: tokens::WORDS,
+            least: SECRET_BYTES_MIN,
         };
         tokens::entries(&self.entry.token_keys, source, self.document, errors)
     }

@@ -8,7 +8,7 @@ use turn_types::Secret;
 
 use crate::document::Document;
 use crate::error::{Errors, Place};
-use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
+use crate::limits::SECRET_BYTES_MAX;
 use crate::value::SecretText;
 
 const MAKE_ONE: &str = "make one with `openssl rand -base64 32`";
@@ -20,6 +20,8 @@ pub(super) struct Source {
     pub(super) place: Place,
     /// Names of the text and of the file.
     pub(super) words: [&'static str; 2],
+    /// Least length in bytes.
+    pub(super) least: usize,
 }
 
 impl Source {
@@ -72,10 +74,9 @@ impl Source {
                 }
             },
         };
-        if bytes.len() < SECRET_BYTES_MIN {
-            let len = bytes.len();
-            let what =
-                format!("the {inline} has {len} bytes, and needs {SECRET_BYTES_MIN} or more");
+        if bytes.len() < self.least {
+            let (len, least) = (bytes.len(), self.least);
+            let what = format!("the {inline} has {len} bytes, and needs {least} or more");
             self.refuse(&what, MAKE_ONE, errors);
             return None;
         }

@@ -9,6 +9,7 @@ use super::secret::Source;
 use crate::document::Document;
 use crate::error::Errors;
 use crate::file::{self, TokenCipher, TokenKeyEntry};
+use crate::limits::SECRET_BYTES_MIN;
 use crate::token_key::algorithm;
 
 const KEY: &str = "auth.token_keys";
@@ -23,6 +24,7 @@ pub(super) fn check(auth: &file::Auth, document: &Document, errors: &mut Errors)
         which: format!("entry {}: ", index + 1),
         place: document.entry_place(KEY, index),
         words: WORDS,
+        least: SECRET_BYTES_MIN,
     };
     entries(&auth.token_keys, source, document, errors)
 }

@@ -22,6 +22,10 @@ section! {
         /// over UDP. No software written since 2008 sends them, and other packets may look like
         /// them.
         live rfc3489_clients: bool = false;
+        /// Accepts shared secrets of 1 to 15 bytes, as coturn does. One credential is enough to
+        /// find such a secret by trying, and then everyone can make credentials: for the time until
+        /// the applications have another secret.
+        restart short_secrets: bool = false;
     }
 }
 

@@ -8,15 +8,14 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use coturn_config::{
-    ConfigurationFile, Fate, Import, USUAL_FILES, User, UserKey, command_line, import,
+    ConfigurationFile, Fate, Import, Purpose, Source, USUAL_FILES, User, command_line, import,
     import_with_rows,
 };
 use serde::Serialize;
-use turn_types::Secret;
-use user_db::{NewUser, StoreError};
+use user_db::StoreError;
 
 use crate::cli::{self, PathOptions};
-use crate::coturn::read;
+use crate::coturn::{ThisHost, new_user, read};
 use crate::failure::{Failure, Result};
 use crate::new_files::{self, NewFile};
 use crate::output;
@@ -63,19 +62,20 @@ pub(crate) fn run(
     paths: &PathOptions,
     cli::Import::Coturn(args): &cli::Import,
 ) -> Result<ExitCode> {
-    let source = source(&args.file)?;
+    let found = found(&args.file)?;
     let directory = args.output.as_deref().and_then(Path::parent).map_or_else(
         || Path::new(USUAL_DIRECTORY).to_owned(),
         |parent| std::path::absolute(parent).unwrap_or_else(|_| parent.to_owned()),
     );
     // The one whose lines are numbered.
-    let configuration_file = source.files.last().unwrap_or(&args.file).clone();
-    let words = [source.words.as_slice(), &args.arguments].concat();
-    let mut imported = import(&source.text, &words, &directory);
+    let configuration_file = found.files.last().unwrap_or(&args.file).clone();
+    let words = [found.words.as_slice(), &args.arguments].concat();
+    let source = Source { file: &found.text, arguments: &words };
+    let mut imported = import(source, Purpose::Migration, &directory, &ThisHost);
     let mut theirs = Vec::new();
     if let Some(url) = &args.users {
         let copied = database::read(url, &imported)?;
-        imported = import_with_rows(&source.text, &words, &copied.rows, &directory);
+        imported = import_with_rows(source, &copied.rows, &directory, &ThisHost);
         imported.rows.extend(copied.left);
         theirs = copied.users;
     }
@@ -95,17 +95,17 @@ pub(crate) fn run(
         let users = imported.users.iter().map(|user| user.name.clone()).collect();
         let (configuration, notes) = (imported.toml, imported.notes);
         output::print_json(&Outcome {
-            files: source.files,
+            files: found.files,
             configuration,
             lines,
             rows,
             notes,
             users,
         })?;
-        return checking::checked(paths, args, (&source.text, &words, &configuration_file));
+        return checking::checked(paths, args, (source, &configuration_file));
     }
-    if source.files.len() > 1 {
-        let files: Vec<String> = source.files.iter().map(|one| one.display().to_string()).collect();
+    if found.files.len() > 1 {
+        let files: Vec<String> = found.files.iter().map(|one| one.display().to_string()).collect();
         eprintln!("read: {}", escape::line(&files.join(", and before it ")));
     }
     eprintln!("{}", escape::lines(&account(&lines)));
@@ -124,23 +124,23 @@ pub(crate) fn run(
             file.display()
         ))?,
     }
-    checking::checked(paths, args, (&source.text, &words, &configuration_file))
+    checking::checked(paths, args, (source, &configuration_file))
 }
 
 /// The text of a configuration, and options that coturn reads behind it.
-struct Source {
-    text: String,
+struct Found {
+    text: Vec<u8>,
     words: Vec<String>,
     /// The files that were read, the named one first.
     files: Vec<PathBuf>,
 }
 
 /// Reads the named file and, if it has a command line, the configuration that this names.
-fn source(file: &Path) -> Result<Source> {
+fn found(file: &Path) -> Result<Found> {
     let text = read(file)?;
     let mut files = vec![file.to_owned()];
-    let Some(line) = command_line(&text) else {
-        return Ok(Source { text, words: Vec::new(), files });
+    let Some(line) = command_line(&String::from_utf8_lossy(&text)) else {
+        return Ok(Found { text, words: Vec::new(), files });
     };
     let line = line.map_err(|reason| Failure::usage(anyhow!("{}: {reason}", file.display())))?;
     let configuration = match &line.configuration {
@@ -155,7 +155,7 @@ fn source(file: &Path) -> Result<Source> {
     };
     let text = configuration.as_deref().map(read).transpose()?.unwrap_or_default();
     files.extend(configuration);
-    Ok(Source { text, words: line.words, files })
+    Ok(Found { text, words: line.words, files })
 }
 
 /// Writes the files and adds the users. Returns lines for the operator. Nothing that exists is
@@ -188,14 +188,9 @@ fn add_users(paths: &PathOptions, file: &Path, users: &[User]) -> Result<Vec<Str
             .hint("name the server's data directory with --data; the configuration is written")
     })?;
     let mut lines = Vec::new();
-    for User { name, key } in users {
-        let user = match key {
-            UserKey::Password(password) => {
-                NewUser::new(&settings.realm, name, &Secret::new(password.clone()), None)
-            }
-            UserKey::Md5(key) => NewUser::with_md5(&settings.realm, name, Secret::new(*key), None),
-        };
-        let added = user.and_then(|user| store.add(&user));
+    for user in users {
+        let User { name, .. } = user;
+        let added = new_user(&settings.realm, user).and_then(|user| store.add(&user));
         lines.push(match added {
             Ok(()) => format!("user {name}: added in realm {}", &*settings.realm),
             Err(StoreError::Exists { .. }) => format!("user {name}: exists, and stays as it is"),

@@ -31,7 +31,7 @@ pub(crate) fn run(paths: &PathOptions, args: &cli::Init) -> Result<()> {
     let mut written = vec![&file];
     if answers.auth == Auth::Secret {
         let value = STANDARD.encode(random_bytes::<32>());
-        new_files::write(&[NewFile::secret(&secret, &value), configuration])?;
+        new_files::write(&[NewFile::secret(&secret, value.as_bytes()), configuration])?;
         written.push(&secret);
     } else {
         new_files::write(&[configuration])?;

@@ -62,7 +62,7 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<()> {
     }
     let file = match configuration_file(&words) {
         ConfigurationFile::None => PathBuf::from(NO_FILE),
-        ConfigurationFile::Usual => find(NAME)?,
+        ConfigurationFile::Usual => coturn::find(NAME).unwrap_or_else(|| PathBuf::from(NO_FILE)),
         ConfigurationFile::Named(name) => find(&name)?,
     };
     let wanted = coturn_config::process(&coturn::read(&file)?, &words);

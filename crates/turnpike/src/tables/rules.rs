@@ -14,11 +14,13 @@ pub(crate) struct Found {
     pub(crate) warnings: BTreeSet<String>,
     /// The next time at which a key begins or ends.
     pub(super) due: Option<SystemTime>,
+    /// The value of `compatibility.short_secrets`.
+    short_secrets: bool,
 }
 
-/// The rules of rows at a time.
-pub(crate) fn of(rows: &[(Table, Row)], now: SystemTime) -> Found {
-    let mut found = Found::default();
+/// The rules of rows at a time. `short_secrets` is `compatibility.short_secrets`.
+pub(crate) fn of(rows: &[(Table, Row)], now: SystemTime, short_secrets: bool) -> Found {
+    let mut found = Found { short_secrets, ..Found::default() };
     for (table, row) in rows {
         let row: Vec<&str> = row.iter().map(|value| value.trim()).collect();
         if let Err(why) = found.take(*table, &row, now) {
@@ -32,7 +34,8 @@ impl Found {
     fn take(&mut self, table: Table, row: &[&str], now: SystemTime) -> Result<(), String> {
         match (table, row) {
             (Table::Secrets, [realm, value]) => {
-                let added = self.realm(realm)?.add_secret(value);
+                let may_be_short = self.short_secrets;
+                let added = self.realm(realm)?.add_secret(value, may_be_short);
                 added.map_err(|why| format!("realm {realm}: {why}"))
             }
             (Table::Origins, [origin, realm]) => self.origin(origin, realm),
@@ -148,6 +151,7 @@ mod tests {
                 row(Table::DeniedPeers, ["", "192.0.2.1"]),
             ],
             at(0),
+            false,
         );
         assert!(found.warnings.is_empty(), "{:?}", found.warnings);
         let a = &found.rules.realms["a"];
@@ -170,6 +174,7 @@ mod tests {
                 row(Table::TokenKeys, ["k", "aHVzaA==", "0", "0", "", "a"]),
             ],
             at(0),
+            false,
         );
         assert_eq!(found.warnings.len(), 6);
         let all = format!("{:?}", found.warnings);
@@ -187,7 +192,7 @@ mod tests {
         for (now, keys, due) in
             [(99, 1, Some(100)), (100, 2, Some(150)), (149, 2, Some(150)), (150, 1, None)]
         {
-            let found = of(&rows, at(now));
+            let found = of(&rows, at(now), false);
             assert_eq!(found.rules.realms["a"].token_keys.len(), keys, "{now}");
             assert_eq!(found.due, due.map(at), "{now}");
         }

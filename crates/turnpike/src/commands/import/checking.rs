@@ -6,21 +6,20 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use coturn_config::import_found;
+use coturn_config::{Purpose, Source, import};
 
 use crate::cli::{self, PathOptions};
 use crate::commands::check::{self, Checked};
-use crate::coturn::{self, line_of};
+use crate::coturn::{ThisHost, line_of};
 use crate::failure::{OrFail as _, Result};
 use crate::new_files::{self, NewFile};
 use crate::paths;
 
-/// Checks the new configuration, if that is wanted. `source` are the text, the words behind it, and
-/// the file of the text.
+/// Checks the new configuration, if that is wanted. `file` is the one of coturn.
 pub(super) fn checked(
     paths: &PathOptions,
     args: &cli::ImportCoturn,
-    source: (&str, &[String], &Path),
+    (source, file): (Source<'_>, &Path),
 ) -> Result<ExitCode> {
     if !args.check {
         return Ok(ExitCode::SUCCESS);
@@ -29,10 +28,9 @@ pub(super) fn checked(
     if args.output.is_some() {
         return check::run(paths, &check);
     }
-    let (text, words, file) = source;
     // Secrets are read from files: they are in a directory of this process alone, and gone with it.
     let directory = Own::new()?;
-    let imported = import_found(text, words, &directory.0, &coturn::found);
+    let imported = import(source, Purpose::Migration, &directory.0, &ThisHost);
     let own = directory.0.join("turnpike.toml");
     let secrets = imported.secrets.iter();
     let mut files: Vec<NewFile> =

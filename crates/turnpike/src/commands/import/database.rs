@@ -90,7 +90,7 @@ fn usable(table: Table, mut row: Row) -> std::result::Result<Vec<String>, (Strin
         "0".clone_into(lifetime);
         "any".clone_into(realm);
     }
-    let found = rules::of(&[(table, judged)], SystemTime::now());
+    let found = rules::of(&[(table, judged)], SystemTime::now(), false);
     if let Some(why) = found.warnings.into_iter().next() {
         let shown = match (table, row.as_slice()) {
             (Table::Secrets, [realm, ..]) => format!("realm {realm}"),

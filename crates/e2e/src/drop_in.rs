@@ -1,0 +1,20 @@
+//! Generated configurations of coturn, given to Debian's coturn and to this server under coturn's
+//! name: both come up or neither does, and both give the same answers.
+//!
+//! ```text
+//! configuration   a file from a seed, with the credentials that it may have
+//! scene           two hosts with the same addresses, and a server in each
+//! observation     answers of a server
+//! differences     those that are chosen, with their reasons
+//! ```
+
+mod configuration;
+mod differences;
+mod observation;
+mod random;
+mod scene;
+
+pub use configuration::{Configuration, Credential};
+pub use differences::{CHOSEN, ChosenDifference, unexplained};
+pub use observation::{Observation, Outcome};
+pub use scene::Scene;
