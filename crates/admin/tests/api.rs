@@ -228,6 +228,25 @@ async fn the_server_forgets_users_that_are_changed() {
     assert_eq!(server.forgotten.take(), []);
 }
 
+/// The next process has the list of changed users already.
+#[tokio::test]
+async fn changes_of_users_that_the_next_process_would_miss_are_errors() {
+    let server = Server::start().await;
+    let admin = format!("authorization: Bearer {}\r\n", server.token(Role::Admin));
+    let (bob, names) = ("{\"name\": \"bob\"}", "{\"names\": [\"bob\"]}");
+    drop(server.handle.pass_on_users());
+    for (method, path, body) in [
+        ("POST", "/v1/accounts", bob),
+        ("DELETE", "/v1/accounts", bob),
+        ("POST", "/v1/accounts/forget", names),
+    ] {
+        let answer = server.ask(method, path, &admin, body).await;
+        assert!(answer.status == 503 && answer.body.contains("repeat"), "{}", answer.body);
+    }
+    server.handle.keep_users();
+    assert_eq!(server.ask("POST", "/v1/accounts/forget", &admin, names).await.status, 200);
+}
+
 #[tokio::test]
 async fn users_are_added_listed_and_deleted_by_administrators() {
     let server = Server::start().await;

@@ -7,5 +7,6 @@ mod control_socket;
 mod listings;
 mod monitoring;
 mod openapi;
+mod pace;
 mod support;
 mod tenants;

@@ -294,3 +294,18 @@ async fn a_unix_socket_serves_the_same() {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     std::fs::remove_dir_all(directory).unwrap();
 }
+
+/// A monitor asks some times a second, and does not wait.
+#[tokio::test]
+async fn requests_without_a_pause_have_a_pace() {
+    const REQUESTS: usize = 150;
+    let server = Server::start().await;
+    for path in ["/metrics", "/healthz", "/nowhere"] {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
+        let last = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let began = std::time::Instant::now();
+        server.request(&(request.repeat(REQUESTS - 1) + &last)).await;
+        // 50 do not wait, the others have 2 ms each.
+        assert!(began.elapsed() >= Duration::from_millis(200), "{path}: {:?}", began.elapsed());
+    }
+}

@@ -27,6 +27,8 @@ pub struct Handle {
     pub traces: Arc<Traces>,
     log_lines_lost: LostLines,
     users: KnownUsers,
+    /// True after the changed users were passed on to another process.
+    users_passed_on: Arc<Mutex<bool>>,
 }
 
 /// The directory of the user database; `None` without one.
@@ -66,6 +68,7 @@ impl Handle {
                 traces: Arc::default(),
                 log_lines_lost: LostLines(Arc::new(|| 0)),
                 users: KnownUsers::default(),
+                users_passed_on: Arc::default(),
             },
             requests,
         )
@@ -89,11 +92,27 @@ impl Handle {
         Self { users: KnownUsers(Some(users)), ..self }
     }
 
-    /// Forgets a database user that an operator has changed.
-    pub fn forget_user(&self, realm: &str, name: &str) {
+    /// Forgets a database user that an operator has changed. Returns false if another process has
+    /// the changed users already, without this one: the change is to be repeated there.
+    #[must_use]
+    pub fn forget_user(&self, realm: &str, name: &str) -> bool {
+        let passed_on = self.users_passed_on.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(users) = &self.users.0 {
             users.forget(realm, name);
         }
+        !*passed_on
+    }
+
+    /// Unconfirmed users for another process, which serves from now on.
+    #[must_use]
+    pub fn pass_on_users(&self) -> UnconfirmedUsers {
+        *self.users_passed_on.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.unconfirmed_users()
+    }
+
+    /// Notes that no other process serves.
+    pub fn keep_users(&self) {
+        *self.users_passed_on.lock().unwrap_or_else(PoisonError::into_inner) = false;
     }
 
     /// Users whom the database has to confirm before earlier keys count in an outage.

@@ -145,9 +145,10 @@ pub const MESSAGES_PER_READ: u64 = 64;
 pub const ANSWERS_UNREAD: usize = 16;
 
 /// Work for the input of all connections and crowded relays in one iteration of the loop, for which
-/// datagrams wait: a millisecond or two. A message is a unit, and so are a TLS record, a read, and
-/// [`INPUT_UNIT_BYTES`] of it. Further connections wait, in a fair order.
-pub const INPUT_PER_TURN: usize = 512;
+/// datagrams wait: half a millisecond with the datagrams that are sent for it. A message is a unit,
+/// and so are a TLS record, a read, and [`INPUT_UNIT_BYTES`] of it. Further connections wait, in a
+/// fair order.
+pub const INPUT_PER_TURN: usize = 128;
 
 /// Time for the input of all connections in one iteration: requests take five times the time of
 /// data, and more for keys of time-limited names.

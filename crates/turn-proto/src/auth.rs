@@ -78,21 +78,29 @@ struct Case<'a> {
     claim: Claim<'a>,
 }
 
+/// Grant of the allocation on the 5-tuple of a request.
+#[derive(Clone, Copy)]
+pub(crate) struct KnownGrant<'a> {
+    pub(crate) grant: &'a Grant,
+    /// Its keys were not confirmed for [`CONFIRMED_FOR`](crate::limits::CONFIRMED_FOR).
+    pub(crate) is_due: bool,
+}
+
 /// Authenticates a request as far as possible without a look-up. `known` is the grant of the
-/// allocation on its 5-tuple: its keys need no look-up, except for a Refresh. So a user that was
-/// deleted, or has another password now, or a removed shared secret, stays no longer than granted,
-/// and an outage of the user database ends nothing. Unless it `may_verify`, only the keys of
-/// `known` are tried.
+/// allocation on the 5-tuple: its keys need no look-up, except for a Refresh, and for requests for
+/// peers if the keys are due. A deleted user, a user with a new password, and a removed shared
+/// secret get no peers for longer than the lifetime of a permission, and an outage of the user
+/// database ends nothing. Unless `may_verify`, only the keys of `known` are tried.
 pub(crate) fn authenticate(
     rules: RealmRules<'_>,
     now: Now,
     from: ClientAddr,
     message: &Message<'_>,
-    known: Option<&Grant>,
+    known: Option<KnownGrant<'_>>,
     may_verify: bool,
 ) -> AuthStep {
     if rules.auth.open {
-        let step = known.and_then(|known| still_known(rules, now, from, message, known));
+        let step = known.and_then(|known| still_known(rules, now, from, message, known.grant));
         let anybody = || AuthStep::Granted(Grant::anonymous(rules.name.clone()), None);
         return step.unwrap_or_else(anybody);
     }
@@ -104,17 +112,17 @@ pub(crate) fn authenticate(
         Err(reason) => return refuse(reason),
     };
     let case = Case { rules, now, message, claim };
-    let known = known.filter(|known| case.is_of(known));
+    let known = known.filter(|known| case.is_of(known.grant));
     if !may_verify && known.is_none() {
         return AuthStep::BudgetSpent;
     }
     if let Some(step) = case.by_token() {
         return step;
     }
-    if let Some(known) = known
+    if let Some(KnownGrant { grant: known, is_due }) = known
         && let Some(integrity) = case.verify(&known.keys)
     {
-        if !case.is_refresh() {
+        if !(case.is_refresh() || is_due && is_for_peers(message)) {
             return case.accept(known.clone(), integrity);
         }
         if let Keys::Token(token) = &known.keys {
@@ -310,6 +318,11 @@ fn features(rules: RealmRules<'_>) -> SecurityFeatures {
     SecurityFeatures { password_algorithms: sha256, username_anonymity: userhash }
 }
 
+/// Returns true for a request that adds peers to an allocation, or keeps them.
+pub(crate) fn is_for_peers(message: &Message<'_>) -> bool {
+    matches!(message.method(), Method::CREATE_PERMISSION | Method::CHANNEL_BIND | Method::CONNECT)
+}
+
 fn refuse(reason: Refusal) -> AuthStep {
     AuthStep::Refuse { reason, user: None }
 }
@@ -429,11 +442,12 @@ impl Case<'_> {
     }
 
     /// Returns true if an expired credential no longer counts for this request: always for
-    /// Allocate; for Refresh by choice, or if it is a token. An allocation can always be given
-    /// back.
+    /// Allocate; for Refresh and requests for peers by choice, or if it is a token. An allocation
+    /// can always be given back.
     fn is_bound_by_expiry(&self, keys: &Keys) -> bool {
         let at_refresh = self.rules.auth.expiry_at_refresh || keys.are_of_token();
-        self.message.method() == Method::ALLOCATE || (at_refresh && self.is_refresh())
+        let prolongs = self.is_refresh() || is_for_peers(self.message);
+        self.message.method() == Method::ALLOCATE || at_refresh && prolongs
     }
 
     /// Returns true for a Refresh that does not end its allocation.

@@ -29,6 +29,10 @@ pub const PENDING_USERS_PER_FIVE_TUPLE_MAX: usize = 4;
 /// transmission of a client at the initial timeout of 500 ms (RFC 8489 §6.2.1).
 pub const USER_LOOKUP_WITHIN: Duration = Duration::from_secs(3);
 
+/// Time for which confirmed keys of an allocation need no further confirmation by requests for
+/// peers: clients repeat these requests each few minutes.
+pub const CONFIRMED_FOR: Duration = Duration::from_secs(60);
+
 /// Longest wait of a pending request. Past RFC 8489's default of 39.5 s a client has given up.
 pub const PENDING_LIFETIME: Duration = Duration::from_secs(40);
 

@@ -44,7 +44,8 @@ impl InForce {
         let ended = ended.map_err(unanswered)?;
         let Revocation { realm, name, .. } = &revocation;
         if revocation.kind == RevokedKind::Name {
-            handle.forget_user(realm, name);
+            // No other process takes over during a change.
+            let _ = handle.forget_user(realm, name);
         }
         tracing::info!(
             kind = ?revocation.kind, realm, name, ended, until = revocation.until_unix, "revoked"

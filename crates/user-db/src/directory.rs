@@ -260,7 +260,7 @@ impl<T> Directory<T> {
     pub fn unconfirmed(&self) -> Vec<(Arc<str>, UserQuery)> {
         let kept = self.answers.lock();
         let users = kept.changes.unconfirmed();
-        users.map(|question| (Arc::clone(&question.realm), question.user.clone())).collect()
+        users.map(|question| (question.realm, question.user)).collect()
     }
 
     /// Takes users for unconfirmed, as another process knew them.

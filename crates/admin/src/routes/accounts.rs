@@ -116,10 +116,11 @@ pub(super) async fn add(
         let changed = (wish.realm.clone(), wish.name.clone());
         let added = users.add(wish);
         // Also after an error: the change may have been made.
-        handle.forget_user(&changed.0, &changed.1);
-        added
+        let is_known = handle.forget_user(&changed.0, &changed.1);
+        added.map(|added| (added, is_known))
     });
-    let added = added.await?;
+    let (added, is_known) = added.await?;
+    repeat_unless(is_known)?;
     let accounts::AddedAccount { name, generated, replaced } = added;
     tracing::info!(by = caller.name, user = name, realm, replaced, "api: a user was added");
     let password = generated.map(|password| password.expose().clone());
@@ -138,10 +139,11 @@ pub(super) async fn delete(
     let deleted = database(&app)?.with(move |users| {
         let deleted = users.delete(&of, &asked);
         // Also after an error: the change may have been made.
-        handle.forget_user(&of, &asked);
-        deleted
+        let is_known = handle.forget_user(&of, &asked);
+        deleted.map(|deleted| (deleted, is_known))
     });
-    let deleted = deleted.await?;
+    let (deleted, is_known) = deleted.await?;
+    repeat_unless(is_known)?;
     let name = deleted.ok_or_else(|| {
         Problem::not_found(
             format!("there is no user \"{name}\" in realm {realm}"),
@@ -161,9 +163,23 @@ pub(super) async fn forget(
 ) -> Result<Json<ForgottenAccounts>, Problem> {
     let ForgetAccounts { names, realm: named } = read(&body)?;
     let realm = realm(&app, &caller, named)?;
-    names.iter().for_each(|name| app.handle.forget_user(&realm, name));
+    for name in &names {
+        repeat_unless(app.handle.forget_user(&realm, name))?;
+    }
     tracing::info!(by = caller.name, users = names.len(), realm, "users were changed");
     Ok(Json(ForgottenAccounts { realm, forgotten: names.len() as u64 }))
+}
+
+/// Returns an error if the next process of the server does not know that a user was changed.
+fn repeat_unless(is_known: bool) -> Result<(), Problem> {
+    if is_known {
+        return Ok(());
+    }
+    Err(Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "another process of the server serves from now on, and does not know of this change yet",
+        "repeat the request",
+    ))
 }
 
 /// Deletes a user's allocations immediately, and a second time when earlier keys are no longer

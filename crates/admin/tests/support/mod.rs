@@ -36,6 +36,8 @@ pub(crate) struct Server {
     pub(crate) tokens: TokenFile,
     #[allow(dead_code, reason = "not every test program changes users")]
     pub(crate) forgotten: ForgottenNames,
+    #[allow(dead_code, reason = "not every test program hands over")]
+    pub(crate) handle: Handle,
     /// Number of requests to the worker for all sessions.
     #[allow(dead_code, reason = "not every test program counts them")]
     pub(crate) listed: Arc<AtomicU32>,
@@ -161,14 +163,10 @@ impl Server {
         std::fs::create_dir_all(&directory).unwrap();
         let path = directory.join("api-tokens.json");
         let (forgotten, listed) = (ForgottenNames::default(), Arc::default());
+        let handle = handle(&listed).with_users(Arc::new(forgotten.clone()));
         let router = api::router(
-            &Routes::new(
-                handle(&listed).with_users(Arc::new(forgotten.clone())),
-                || NOW,
-                None,
-                RecentLog::default(),
-            )
-            .with_accounts(Arc::new(InMemory::default())),
+            &Routes::new(handle.clone(), || NOW, None, RecentLog::default())
+                .with_accounts(Arc::new(InMemory::default())),
             Access::new(path.clone())
                 .with_origins(vec![PAGE.to_owned()])
                 .with_signed_tokens(Arc::new(Issuer)),
@@ -176,7 +174,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(serve(HttpListener::Api(listener, tls), router));
-        Self { address, tokens: TokenFile::new(path), forgotten, listed, directory }
+        Self { address, tokens: TokenFile::new(path), forgotten, handle, listed, directory }
     }
 
     /// A token with this role, named for it.

@@ -58,7 +58,8 @@ pub fn unexplained(
 ) -> Vec<String> {
     let mut all = Vec::new();
     if theirs.is_up != ours.is_up {
-        if theirs.is_up && ours.output.contains("a number is expected") {
+        let is_no_number = ["a number is expected", "a port is expected"];
+        if theirs.is_up && is_no_number.iter().any(|text| ours.output.contains(text)) {
             chosen.push(NO_NUMBER);
         } else {
             let up = |is_up| if is_up { "is up" } else { "is not up" };
@@ -66,18 +67,22 @@ pub fn unexplained(
         }
         return all;
     }
-    if theirs.binding != ours.binding {
-        all.push(format!("Binding: {:?}, here {:?}", theirs.binding, ours.binding));
-    }
     let is_open = !theirs.allocations.is_empty()
         && theirs.allocations.iter().all(|one| matches!(one, Outcome::Granted(_)));
+    if theirs.binding != ours.binding {
+        if is_open && ours.binding.as_ref().is_some_and(is_refused) {
+            chosen.push(OPEN_RELAY);
+        } else {
+            all.push(format!("Binding: {:?}, here {:?}", theirs.binding, ours.binding));
+        }
+    }
     for (index, (their, our)) in theirs.allocations.iter().zip(&ours.allocations).enumerate() {
         if kind(their) == kind(our) {
             continue;
         }
         match chosen_allocation(configuration, index, their) {
             Some(one) => chosen.push(one),
-            None if is_open && is_refused(our) => chosen.push(OPEN_RELAY),
+            None if is_open && !matches!(our, Outcome::Granted(_)) => chosen.push(OPEN_RELAY),
             None => all.push(format!("credential {index}: {their:?}, here {our:?}")),
         }
     }

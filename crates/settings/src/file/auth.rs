@@ -46,8 +46,9 @@ section! {
         /// Relays for everyone, without authentication. An open relay is found and abused within
         /// hours.
         live open_relay: OpenRelay = OpenRelay::No;
-        /// Refuses to refresh allocations when the time-limited credential has expired; otherwise
-        /// expiry refuses new allocations only, and calls that are under way go on.
+        /// Refuses to refresh allocations, permissions and channels when the time-limited
+        /// credential has expired; otherwise expiry refuses new allocations only, and calls that
+        /// are under way go on.
         live expiry_at_refresh: bool = true;
         /// File with a secret that servers with one name share, such as those behind an anycast
         /// address or a load balancer: each accepts the nonces of the others, so that a client that

@@ -144,6 +144,11 @@ fn ann() -> UserAnswer {
     })
 }
 
+/// A grant whose keys were confirmed recently.
+fn confirmed(grant: &Grant) -> Option<KnownGrant<'_>> {
+    Some(KnownGrant { grant, is_due: false })
+}
+
 fn first(policy: &Policy, ask: &Ask) -> AuthStep {
     authenticate(
         policy.own_rules(),
@@ -454,10 +459,12 @@ fn a_time_limited_credential_ends_with_its_time() {
     assert_eq!(refused(&ask(Method::REFRESH, None, &policy)), run_out);
     assert_eq!(refused(&ask(Method::REFRESH, Some(600), &policy)), run_out);
     accepted(ask(Method::REFRESH, Some(0), &policy)); // giving back is always welcome
-    accepted(ask(Method::CREATE_PERMISSION, None, &policy));
-    accepted(ask(Method::CHANNEL_BIND, None, &policy));
+    for method in [Method::CREATE_PERMISSION, Method::CHANNEL_BIND, Method::CONNECT] {
+        assert_eq!(refused(&ask(method, None, &policy)), run_out);
+    }
     policy.auth.expiry_at_refresh = false;
     accepted(ask(Method::REFRESH, None, &policy));
+    accepted(ask(Method::CREATE_PERMISSION, None, &policy));
     assert_eq!(refused(&ask(Method::ALLOCATE, None, &policy)), run_out);
     // Who cannot prove the credential is not told that it has run out.
     policy.auth.users = false;

@@ -342,6 +342,7 @@ impl Allocate<'_> {
             revision: PolicyRevision::default(),
             quota,
             created: now,
+            confirmed: now,
             transaction: responder.transaction,
             token,
             address_error: failed,

@@ -10,7 +10,7 @@ use stun_wire::{AttributeType, Message, Method, UserName, value};
 use turn_types::{FiveTuple, Instant, Now, Prefix};
 
 use super::state::State;
-use crate::auth::{self, AuthStep};
+use crate::auth::{self, AuthStep, KnownGrant};
 use crate::credentials::Grant;
 use crate::io::{
     Authenticated, Budget, Command, DropReason, Notice, Refusal, RefusedRequest, ReplyBuffer,
@@ -77,8 +77,10 @@ impl State {
         let slot = self.live_slot(now.instant, &path.five_tuple);
         let Self { allocations, expected, budgets, .. } = self;
         let known = known_grant(allocations, expected, slot, &path.five_tuple, now.instant);
+        let is_due = slot.is_some_and(|slot| allocations.get(slot).is_due(now.instant));
+        let known = known.map(|grant| KnownGrant { grant, is_due });
         let claimant = match known {
-            Some(grant) => grant.competing_claimant(policy, client),
+            Some(KnownGrant { grant, .. }) => grant.competing_claimant(policy, client),
             None => Claimant::at(client.0.ip()),
         };
         if !budgets.may_request(source, &claimant) {
@@ -87,6 +89,9 @@ impl State {
         }
         let may_verify = budgets.may_verify(source);
         let step = auth::authenticate(rules, now, client, &message, known, may_verify);
+        if is_due && auth::is_for_peers(&message) && matches!(step, AuthStep::Granted(..)) {
+            self.confirm(now.instant, slot);
+        }
         self.after_authentication(request, step, Charged::No, reply)
     }
 
@@ -129,7 +134,18 @@ impl State {
         }
         let known = self.known(now.instant, &path.five_tuple);
         let step = auth::authenticate_found(rules, now, client, &message, known, answer);
+        if matches!((&step, answer), (AuthStep::Granted(..), UserAnswer::Known(_))) {
+            let slot = self.live_slot(now.instant, &path.five_tuple);
+            self.confirm(now.instant, slot);
+        }
         self.after_authentication(request, step, Charged::Yes, reply)
+    }
+
+    /// Notes that the keys of an allocation are confirmed.
+    fn confirm(&mut self, now: Instant, slot: Option<Slot>) {
+        if let Some(slot) = slot {
+            self.allocations.get_mut(slot).confirmed = now;
+        }
     }
 
     /// The grant of the allocation of a 5-tuple, or of the one that is expected there.

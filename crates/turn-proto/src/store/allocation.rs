@@ -23,6 +23,7 @@ use crate::io::{
     AllocationAttributes, AllocationPeers, AllocationRecord, DropReason, EndReason,
     FAST_PATH_DROPS, Refusal, Traffic,
 };
+use crate::limits::CONFIRMED_FOR;
 use crate::policy::peers::{OwnPorts, judge_again};
 use crate::policy::{Policy, PortLease};
 
@@ -51,6 +52,9 @@ pub(crate) struct Allocation {
     /// Counts against the user until the allocation is gone.
     pub(crate) quota: QuotaLease,
     pub(crate) created: Instant,
+    /// Time of the last confirmation of the keys: by the user database, or by a shared secret or a
+    /// token key in force.
+    pub(crate) confirmed: Instant,
     /// Of the Allocate that made it, to recognise a retransmission.
     pub(crate) transaction: TransactionId,
     /// RESERVATION-TOKEN of that response, for a retransmission.
@@ -75,6 +79,11 @@ impl Allocation {
     /// The relay socket of a family, unless it has expired.
     pub(crate) fn socket(&self, family: IpFamily, now: Instant) -> Option<&RelaySocket> {
         self.sockets[family.index()].as_ref().filter(|socket| now < socket.expires)
+    }
+
+    /// Returns true if the keys are to be confirmed before the next request for peers.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        now >= self.confirmed + CONFIRMED_FOR
     }
 
     /// Returns true while any relay socket has not expired.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use rustls::crypto::aws_lc_rs;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{
-    ClientHello, NoClientAuth, ResolvesServerCert, ServerConfig, WebPkiClientVerifier,
+    ClientHello, NoClientAuth, NoServerSessionStorage, ResolvesServerCert, ServerConfig,
+    WebPkiClientVerifier,
 };
 use rustls::sign::CertifiedKey;
 
@@ -77,6 +78,7 @@ fn server_config(
 ) -> Result<ServerConfig, CertificateError> {
     let chooser = Arc::new(Chooser(Arc::clone(certificates)));
     let provider = Arc::new(rules.provider());
+    let requires_certificates = authorities.is_some();
     let clients: Arc<dyn ClientCertVerifier> = match authorities {
         None => Arc::new(NoClientAuth),
         Some(ClientAuthorities(roots)) => {
@@ -90,7 +92,13 @@ fn server_config(
         .with_cert_resolver(chooser);
     // `Tls::leave` takes the keys to the next process.
     config.enable_secret_extraction = true;
-    config.ticketer = aws_lc_rs::Ticketer::new().map_err(CertificateError::Unusable)?;
+    if requires_certificates {
+        // A resumed session has no certificate to verify: the earlier one may have expired.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+    } else {
+        config.ticketer = aws_lc_rs::Ticketer::new().map_err(CertificateError::Unusable)?;
+    }
     Ok(config)
 }
 
@@ -100,5 +108,26 @@ struct Chooser(Arc<Certificates>);
 impl ResolvesServerCert for Chooser {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.0.choose(&hello)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_clients_present_certificates_no_session_is_resumed() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let params = rcgen::CertificateParams::new(["ca.example".to_owned()]).unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        let config = |authorities| {
+            server_config(&Arc::default(), authorities, &TlsRules::default()).unwrap()
+        };
+        let resumes =
+            |config: &ServerConfig| config.ticketer.enabled() || config.session_storage.can_cache();
+        assert!(resumes(&config(None)));
+        let authorities = ClientAuthorities::read(pem.as_bytes()).unwrap();
+        let config = config(Some(authorities));
+        assert!(!resumes(&config) && config.send_tls13_tickets == 0);
     }
 }

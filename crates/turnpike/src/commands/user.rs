@@ -9,6 +9,7 @@ mod revoke;
 mod show;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use admin::types::ForgetAccounts;
 use anyhow::anyhow;
@@ -42,6 +43,9 @@ struct Deleted {
 /// Names in one request to the server, which takes 16 KiB: a name has 508 bytes at most, and twice
 /// as many in JSON.
 const NAMES_SENT: usize = 12;
+
+/// Pauses before a request to the server is repeated: an upgrade may be in progress.
+const REPEATED_AFTER: [Duration; 2] = [Duration::from_millis(300), Duration::from_secs(1)];
 
 /// The users of one realm.
 struct Database<'a> {
@@ -120,14 +124,24 @@ impl<'a> Database<'a> {
     /// Requests that a running server forgets users. The server would otherwise serve earlier
     /// keys if the database failed now.
     fn tell_server(&self, names: &[&str]) {
-        let told = ask_if_running(self.paths, async |client| {
-            for names in names.chunks(NAMES_SENT) {
-                let names = names.iter().map(|name| (*name).to_owned()).collect();
-                let users = ForgetAccounts { names, realm: Some(self.realm.clone()) };
-                client.forget_accounts(&users).await?;
+        let tell = || {
+            ask_if_running(self.paths, async |client| {
+                for names in names.chunks(NAMES_SENT) {
+                    let names = names.iter().map(|name| (*name).to_owned()).collect();
+                    let users = ForgetAccounts { names, realm: Some(self.realm.clone()) };
+                    client.forget_accounts(&users).await?;
+                }
+                Ok(())
+            })
+        };
+        let mut told = tell();
+        for pause in REPEATED_AFTER {
+            // A process that another one has taken over from.
+            if told.is_err() {
+                std::thread::sleep(pause);
+                told = tell();
             }
-            Ok(())
-        });
+        }
         if let Err(failure) = told {
             let warning = format!(
                 "warning: the running server may serve the earlier user for an hour if the database fails: {}",

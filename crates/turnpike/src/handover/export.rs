@@ -310,7 +310,9 @@ impl ServerExport {
             return Err(io::Error::other("this server was told to end meanwhile"));
         }
         let signals = self.changes.signals().into_iter().collect();
-        wire.send(&News::Orders(Orders { signals, ..Orders::of(&self.handle, &self.tables) }))?;
+        let orders = Orders::of(&self.handle, &self.tables);
+        let unconfirmed = self.handle.pass_on_users();
+        wire.send(&News::Orders(Orders { signals, unconfirmed, ..orders }))?;
         self.send_progress(wire, true)?;
         self.pass_on_paths(true);
         wire.send(&Step::Commit)
@@ -330,6 +332,8 @@ impl ServerExport {
         let mut parking = Parking::new()?;
         let path = self.kernel_path.park();
         parking.send(&Origin::here(Clock::instant(), path.is_some()))?;
+        // The offer has all of them.
+        drop(self.handle.pass_on_users());
         self.offer(&mut parking, &[])?;
         let exports = self.export()?;
         let allocations = count(&exports);
@@ -387,6 +391,7 @@ impl ServerExport {
     }
 
     fn roll_back(&self) {
+        self.handle.keep_users();
         self.pass_on_paths(false);
         self.workers.channels.roll_back();
         self.set_room(self.workers.receive_buffer);

@@ -26,6 +26,10 @@ use crate::tables::LastRead;
 /// Pause between two looks for a keeper, and whether it is still there.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// Pause between two looks for new orders of operators, which are to reach the keeper before a
+/// crash.
+const ORDERS_EVERY: Duration = Duration::from_millis(50);
+
 /// Time for the last copies of workers that have ended.
 const LAST_COPIES_WITHIN: Duration = Duration::from_secs(2);
 
@@ -164,7 +168,7 @@ impl KeeperLink {
     ) -> io::Result<()> {
         let (mut known, mut known_orders) = (None, Orders::default());
         loop {
-            let copies = received.recv_timeout(LOOK_EVERY);
+            let copies = received.recv_timeout(ORDERS_EVERY);
             let mut keeper = self.lock();
             let Keeper::Connected(wire) = &mut *keeper else { return Ok(()) };
             let sent = match copies {

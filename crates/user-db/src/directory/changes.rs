@@ -3,10 +3,12 @@
 //! A store reports changes without names: each report concerns all users. An operator's order names
 //! a user, and look-ups of other users are not repeated.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use crate::cache::Question;
 use crate::limits::CHANGED_MAX;
+use crate::store::UserQuery;
 
 /// Number of changes so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,6 +21,9 @@ pub(crate) struct Changes {
     /// Last change of unnamed users.
     of_any: ChangeCount,
     of_user: HashMap<Question, UserChange>,
+    /// Realms with more changes than there was space for. Every user of these realms is unconfirmed
+    /// until the store confirms the user.
+    realms: HashSet<Arc<str>>,
     /// Number of changes of the set of unconfirmed users.
     revision: u64,
 }
@@ -43,16 +48,35 @@ impl Changes {
         self.of_any = self.count;
     }
 
-    /// Counts a change of a named user. A full table is emptied, which counts as a change of any
-    /// user.
+    /// Counts a change of a named user. The name of nobody is the mark of a realm with too many
+    /// changes, which [`unconfirmed`](Self::unconfirmed) returns.
+    ///
+    /// In a full table the realm with the most users loses its users, which counts as a change of
+    /// any user: changes by the operators of one realm do not replace those of another.
     pub(crate) fn add(&mut self, question: Question) {
+        if question == mark(&question.realm) {
+            self.realms.insert(question.realm);
+            self.revision += 1;
+            return;
+        }
         if self.of_user.len() >= CHANGED_MAX && !self.of_user.contains_key(&question) {
-            self.of_user.clear();
-            self.add_unnamed();
+            self.lose_largest_realm();
         }
         self.count.0 += 1;
         self.of_user.insert(question, UserChange { number: self.count, is_confirmed: false });
         self.revision += 1;
+    }
+
+    fn lose_largest_realm(&mut self) {
+        let mut users: HashMap<&Arc<str>, usize> = HashMap::new();
+        for question in self.of_user.keys() {
+            *users.entry(&question.realm).or_default() += 1;
+        }
+        let largest = users.into_iter().max_by_key(|(_, users)| *users);
+        let Some(realm) = largest.map(|(realm, _)| Arc::clone(realm)) else { return };
+        self.of_user.retain(|question, _| question.realm != realm);
+        self.realms.insert(realm);
+        self.add_unnamed();
     }
 
     /// Returns true if no change of the user has followed the first `count` changes.
@@ -68,6 +92,9 @@ impl Changes {
         {
             change.is_confirmed = true;
             self.revision += 1;
+        } else if self.realms.contains(&question.realm) && self.of_user.len() < CHANGED_MAX {
+            let change = UserChange { number: ChangeCount(0), is_confirmed: true };
+            self.of_user.entry(question.clone()).or_insert(change);
         }
     }
 
@@ -76,16 +103,25 @@ impl Changes {
         self.revision
     }
 
-    /// Returns the changed users without a confirmation of the store.
-    pub(crate) fn unconfirmed(&self) -> impl Iterator<Item = &Question> {
+    /// Returns the changed users without a confirmation of the store, and the marks of realms with
+    /// too many changes.
+    pub(crate) fn unconfirmed(&self) -> impl Iterator<Item = Question> {
         let unconfirmed = self.of_user.iter().filter(|(_, change)| !change.is_confirmed);
-        unconfirmed.map(|(question, _)| question)
+        unconfirmed.map(|(question, _)| question.clone()).chain(self.realms.iter().map(mark))
     }
 
     /// Returns true for a changed user without a confirmation of the store.
     pub(crate) fn is_unconfirmed(&self, question: &Question) -> bool {
-        self.of_user.get(question).is_some_and(|change| !change.is_confirmed)
+        match self.of_user.get(question) {
+            Some(change) => !change.is_confirmed,
+            None => self.realms.contains(&question.realm),
+        }
     }
+}
+
+/// Mark of a realm with too many changes: no user has an empty name.
+fn mark(realm: &Arc<str>) -> Question {
+    Question { realm: Arc::clone(realm), user: UserQuery::Name("".into()) }
 }
 
 #[cfg(test)]
@@ -138,5 +174,26 @@ mod tests {
         }
         assert!(!changes.is_current(&question("0"), before));
         assert!(!changes.is_current(&question("of nobody"), before));
+        assert!(changes.is_unconfirmed(&question("0")), "it was changed");
+    }
+
+    /// The operator of one realm changes more users than there is space for.
+    #[test]
+    fn changes_of_one_realm_replace_none_of_another() {
+        let ann = Question { realm: "other".into(), ..question("ann") };
+        let mut changes = Changes::default();
+        changes.add(ann.clone());
+        for number in 0..3 * CHANGED_MAX {
+            changes.add(question(&number.to_string()));
+        }
+        assert!(changes.is_unconfirmed(&ann) && changes.is_unconfirmed(&question("0")));
+        assert!(!changes.is_unconfirmed(&Question { realm: "other".into(), ..question("bob") }));
+        let mut next = Changes::default();
+        changes.unconfirmed().for_each(|question| next.add(question));
+        assert!(next.is_unconfirmed(&ann) && next.is_unconfirmed(&question("0")));
+        next.confirm(&question("0"));
+        assert!(
+            !next.is_unconfirmed(&question("0")) && next.is_unconfirmed(&question("of nobody"))
+        );
     }
 }

@@ -55,7 +55,7 @@ fn unknown_secrets_end_no_allocation() {
         let ask = Ask::by(name, &password, policy);
         let bytes = ask.with(|ask| ask.method = Method::REFRESH).bytes();
         let message = Message::parse(&bytes).unwrap();
-        authenticate(policy.own_rules(), NOW, client(), &message, Some(&known), true)
+        authenticate(policy.own_rules(), NOW, client(), &message, confirmed(&known), true)
     };
     assert_eq!(refused(&step(&policy)), Refusal::WrongSecret, "it was removed");
     assert!(!is_still_accepted(policy.own_rules(), &known));

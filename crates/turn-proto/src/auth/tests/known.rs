@@ -18,7 +18,7 @@ fn the_user_of_the_allocation_is_not_looked_up_again() {
             NOW,
             client(),
             &Message::parse(&bytes).unwrap(),
-            Some(&known),
+            confirmed(&known),
             true,
         )
     };
@@ -55,7 +55,7 @@ fn the_key_of_an_allocation_proves_nothing_for_another_user_or_realm() {
         let bytes = Ask::by(user, "right", &policy).bytes();
         let message = Message::parse(&bytes).unwrap();
         let step = |policy: &Policy| {
-            authenticate(policy.own_rules(), NOW, client(), &message, Some(known), true)
+            authenticate(policy.own_rules(), NOW, client(), &message, confirmed(known), true)
         };
         assert!(matches!(step(&policy), AuthStep::NeedUser { known: false, .. }), "{user}");
         let outage = authenticate_found(
@@ -106,7 +106,7 @@ fn a_removed_secret_refreshes_nothing_and_asks_nobody() {
     let ask = Ask::by(name, "made before", &policy).with(|ask| ask.method = Method::REFRESH);
     let bytes = ask.bytes();
     let message = Message::parse(&bytes).unwrap();
-    let step = authenticate(policy.own_rules(), NOW, client(), &message, Some(&known), true);
+    let step = authenticate(policy.own_rules(), NOW, client(), &message, confirmed(&known), true);
     assert_eq!(refused(&step), Refusal::WrongSecret);
 }
 
@@ -128,4 +128,43 @@ fn a_grant_counts_as_long_as_what_proved_it() {
     assert_eq!(counts(&policy), [false, false, true]);
     policy.auth.open = true;
     assert_eq!(counts(&policy), [true; 3]);
+}
+
+/// Who was deleted, or has lost the secret, gets no more peers for the life of the allocation.
+#[test]
+fn requests_for_peers_confirm_the_keys_now_and_then() {
+    let policy = policy();
+    let methods = [Method::CREATE_PERMISSION, Method::CHANNEL_BIND, Method::CONNECT];
+    let name = "1700000060:alice";
+    let of = |user: &str, password, expires| Grant {
+        user: user.into(),
+        account: user.into(),
+        keys: Keys::LongTerm(keys(user, password)),
+        expires,
+        ..Grant::anonymous(REALM.into())
+    };
+    let ann = of("ann", "right", None);
+    let alice = of(name, "made before", Some(UnixSeconds(1_700_000_060)));
+    for method in methods {
+        let step = |grant: &Grant, password, is_due, now| {
+            let ask = Ask::by(&grant.user, password, &policy).with(|ask| ask.method = method);
+            let bytes = ask.bytes();
+            let message = Message::parse(&bytes).unwrap();
+            let known = Some(KnownGrant { grant, is_due });
+            authenticate(policy.own_rules(), now, client(), &message, known, true)
+        };
+        accepted(step(&ann, "right", false, NOW));
+        assert!(matches!(step(&ann, "right", true, NOW), AuthStep::NeedUser { known: true, .. }));
+        accepted(step(&alice, "made before", false, NOW));
+        assert_eq!(refused(&step(&alice, "made before", true, NOW)), Refusal::WrongSecret);
+        let mut policy = policy.clone();
+        policy.auth.expiry_at_refresh = true;
+        let later = Now { unix: UnixSeconds(1_700_000_060), ..NOW };
+        let ask = Ask::by(name, "made before", &policy).with(|ask| ask.method = method);
+        let bytes = ask.bytes();
+        let message = Message::parse(&bytes).unwrap();
+        let known = confirmed(&alice);
+        let step = authenticate(policy.own_rules(), later, client(), &message, known, true);
+        assert_eq!(refused(&step), Refusal::CredentialExpired, "{method:?}");
+    }
 }
