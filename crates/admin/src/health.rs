@@ -12,6 +12,7 @@ use turn_types::WorkerId;
 
 use crate::limits::{EXAMINATION_VALID, TURN_DEADLINE, TURN_LOOK};
 use crate::monitored::Monitored;
+use crate::problem::Problem;
 use crate::types::{Health, ListenerHealth};
 
 /// The answers of all listeners.
@@ -28,7 +29,7 @@ pub trait ListenerTest: Send + Sync {
 pub(crate) struct Examination {
     monitored: Monitored,
     listeners: Arc<dyn ListenerTest>,
-    last: Mutex<Option<(Instant, Findings)>>,
+    last: Arc<Mutex<Option<(Instant, Findings)>>>,
 }
 
 #[derive(Clone, Debug)]
@@ -40,21 +41,27 @@ struct Findings {
 
 impl Examination {
     pub(crate) fn new(monitored: Monitored, listeners: Arc<dyn ListenerTest>) -> Self {
-        Self { monitored, listeners, last: Mutex::new(None) }
+        Self { monitored, listeners, last: Arc::default() }
     }
 
-    async fn findings(&self) -> Findings {
+    /// The findings of the last second. `None` while the process ends.
+    async fn findings(&self) -> Option<Findings> {
         // Held while it is examined: the next to ask waits, and is told the same.
-        let mut last = self.last.lock().await;
+        let mut last = Arc::clone(&self.last).lock_owned().await;
         if let Some((at, findings)) = &*last
             && at.elapsed() < EXAMINATION_VALID
         {
-            return findings.clone();
+            return Some(findings.clone());
         }
-        let (listeners, hanging) = tokio::join!(self.listeners.ask(), hanging(&self.monitored));
-        let findings = Findings { listeners, hanging };
-        *last = Some((Instant::now(), findings.clone()));
-        findings
+        let (monitored, listeners) = (self.monitored.clone(), Arc::clone(&self.listeners));
+        // In a task of its own: for clients that leave meanwhile it is not begun again.
+        let examined = tokio::spawn(async move {
+            let (listeners, hanging) = tokio::join!(listeners.ask(), hanging(&monitored));
+            let findings = Findings { listeners, hanging };
+            *last = Some((Instant::now(), findings.clone()));
+            findings
+        });
+        examined.await.ok()
     }
 }
 
@@ -77,12 +84,13 @@ async fn hanging(monitored: &Monitored) -> Vec<u64> {
     }
 }
 
-async fn examine(examination: &Examination) -> Health {
-    let Findings { listeners, hanging } = examination.findings().await;
+async fn examine(examination: &Examination) -> Result<Health, Problem> {
+    let Findings { listeners, hanging } =
+        examination.findings().await.ok_or_else(Problem::stopping)?;
     let healthy = hanging.is_empty() && listeners.iter().all(|listener| listener.error.is_none());
     let draining = examination.monitored.handle.workers.is_draining();
     let missing_addresses = examination.monitored.handle.info().missing.clauses.clone();
-    Health { healthy, draining, hanging_workers: hanging, missing_addresses, listeners }
+    Ok(Health { healthy, draining, hanging_workers: hanging, missing_addresses, listeners })
 }
 
 fn answer(ok: bool, health: Health) -> (StatusCode, Json<Health>) {
@@ -92,17 +100,58 @@ fn answer(ok: bool, health: Health) -> (StatusCode, Json<Health>) {
 /// `GET /healthz`.
 pub(crate) async fn healthy(
     State(examination): State<Arc<Examination>>,
-) -> (StatusCode, Json<Health>) {
-    let health = examine(&examination).await;
-    answer(health.healthy, health)
+) -> Result<(StatusCode, Json<Health>), Problem> {
+    let health = examine(&examination).await?;
+    Ok(answer(health.healthy, health))
 }
 
 /// `GET /readyz`.
 pub(crate) async fn ready(
     State(examination): State<Arc<Examination>>,
-) -> (StatusCode, Json<Health>) {
-    let health = examine(&examination).await;
+) -> Result<(StatusCode, Json<Health>), Problem> {
+    let health = examine(&examination).await?;
     let info = examination.monitored.handle.info();
-    let (stays, serves) = (info.monitoring.ready_while_draining, !info.missing.are_all);
-    answer(health.healthy && serves && (stays || !health.draining), health)
+    let stays = info.monitoring.ready_while_draining;
+    let serves = !info.missing.are_all && !info.unread.are_all;
+    Ok(answer(health.healthy && serves && (stays || !health.draining), health))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
+    use control::{Handle, Workers};
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::metrics;
+
+    /// Listeners that answer late.
+    #[derive(Default)]
+    struct Late(AtomicU32);
+
+    impl ListenerTest for Late {
+        fn ask(&self) -> Answers<'_> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Box::pin(async {
+                sleep(Duration::from_millis(20)).await;
+                Vec::new()
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clients_that_leave_begin_no_more_examinations() {
+        let (handle, _requests) = Handle::new(Workers::new(Vec::new()), metrics::example_info());
+        let clock = || turn_types::Instant::ZERO;
+        let listeners = Arc::new(Late::default());
+        let monitored = Monitored { handle, clock, offload: None };
+        let examination = Examination::new(monitored, Arc::clone(&listeners) as _);
+        for _ in 0..20 {
+            drop(timeout(Duration::from_millis(3), examine(&examination)).await);
+        }
+        assert!(examine(&examination).await.is_ok_and(|health| health.healthy));
+        assert_eq!(listeners.0.load(Ordering::Relaxed), 1);
+    }
 }

@@ -19,6 +19,7 @@ mod monitored;
 pub mod monitoring;
 mod openapi;
 mod overview;
+mod pace;
 mod paced;
 mod page;
 mod peer;
@@ -65,6 +66,11 @@ pub mod limits {
     /// Time that a request takes at least, before the next one of the realm or holder: with
     /// [`QUERIES_TOGETHER_MAX`] a thousand per second, in a tenth of the interface's time.
     pub(crate) const REQUEST_TAKES: Duration = Duration::from_millis(2);
+
+    /// Answers a second to one address, or /64 of IPv6, at one listener: those to callers without a
+    /// token, or with a request that theirs does not permit, and those of monitoring. Half a
+    /// percent of the thread. A /48, and a /24 of IPv4, has 16 times as many.
+    pub const ANSWERS_PER_SECOND: u32 = 500;
 
     /// Delay of an answer to requests with wrong tokens of an address that has sent too many.
     pub(crate) const REFUSED_AFTER: Duration = Duration::from_millis(250);
@@ -134,6 +140,9 @@ pub mod limits {
 
     /// Interval of looks whether it had one.
     pub const TURN_LOOK: Duration = Duration::from_millis(5);
+
+    /// Age up to which the text of the metrics answers another request as well.
+    pub const METRICS_VALID: Duration = Duration::from_millis(500);
 
     /// Age up to which gathered sessions answer another query over the network, or for rates:
     /// the queries share the work, and a rate needs at least a second.

@@ -1,8 +1,9 @@
 //! `GET /metrics`: the state of the server as numbers, for Prometheus.
 //!
-//! Numbers are read when they are asked for. Each worker adds up the traffic of its allocations for
-//! it, and notices nothing else. The labels have few values: no user, client or session is among
-//! them, since each would be kept for months by the system that collects.
+//! Numbers are read when they are asked for, at most every half second. Each worker adds up the
+//! traffic of its allocations for it, and notices nothing else. The labels have few values: no
+//! user, client or session is among them, since each would be kept for months by the system that
+//! collects.
 
 mod coturn;
 mod kernel_path;
@@ -10,9 +11,15 @@ mod process;
 mod reference;
 mod server;
 mod text;
+mod texts;
 mod workers;
 
+#[cfg(test)]
+pub(crate) use reference::info as example_info;
 pub use reference::reference_markdown;
+pub(crate) use texts::Texts;
+
+use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
@@ -21,6 +28,7 @@ use control::{CounterTotals, OffloadWatch, ServerInfo};
 use prometheus_client::metrics::MetricType;
 
 use crate::monitored::Monitored;
+use crate::problem::Problem;
 
 /// A family of samples.
 #[derive(Debug)]
@@ -110,9 +118,11 @@ fn gather(
     metrics
 }
 
-pub(crate) async fn show(State(monitored): State<Monitored>, headers: HeaderMap) -> Response {
+pub(crate) async fn show(State(texts): State<Arc<Texts>>, headers: HeaderMap) -> Response {
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let format = text::Format::of(accepts.unwrap_or_default());
-    let body = text::encode(collect(&monitored).await, format);
+    let Some(body) = texts.get(format).await else {
+        return Problem::stopping().into_response();
+    };
     ([(header::CONTENT_TYPE, format.content_type())], body).into_response()
 }

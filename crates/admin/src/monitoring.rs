@@ -17,7 +17,7 @@ use control::{Handle, OffloadWatch};
 use turn_types::Instant;
 
 use crate::health::{self, Examination, ListenerTest};
-use crate::metrics;
+use crate::metrics::{self, Texts};
 use crate::monitored::Monitored;
 use crate::problem::Problem;
 
@@ -37,6 +37,7 @@ pub fn router(
         .route("/readyz", get(health::ready))
         .with_state(examination)
         .route(metrics_path, get(metrics::show))
+        .with_state(Arc::new(Texts::new(monitored)))
         .fallback(async || {
             let help = "see the metrics (http.metrics_path), /healthz and /readyz";
             Problem::not_found("there is nothing at this path", help)
@@ -44,5 +45,4 @@ pub fn router(
         .method_not_allowed_fallback(async || {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path has no such method", "use GET")
         })
-        .with_state(monitored)
 }

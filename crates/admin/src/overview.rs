@@ -241,6 +241,10 @@ fn problems(monitored: &Monitored, overview: &Overview, lost: Lost) -> Vec<Probl
     for clause in &info.missing.clauses {
         problem(info.missing.are_all, format!("{clause}: the server waits for it."));
     }
+    let unread = &info.unread;
+    for clause in unread.certificates.iter().chain(&unread.tables) {
+        problem(unread.are_all, format!("{clause}."));
+    }
     if let Some(why) = &info.reload_refused {
         problem(true, format!("The last reload was refused, and a restart would fail: {why}"));
     }

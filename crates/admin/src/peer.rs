@@ -1,7 +1,7 @@
 //! The other end of a connection for HTTP.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
 /// The other end of a connection.
@@ -21,6 +21,14 @@ pub(crate) enum Peer {
 impl Peer {
     pub(crate) fn tcp(address: SocketAddr, is_encrypted: bool) -> Self {
         Self::Tcp { address, is_encrypted, holder: Arc::default() }
+    }
+
+    /// The address that requests are counted for: one for all of a Unix socket.
+    pub(crate) const fn ip(&self) -> IpAddr {
+        match self {
+            Self::Unix(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            Self::Tcp { address, .. } => address.ip(),
+        }
     }
 
     /// Name of the holder whose token the first request with a token has shown. `None` before, and

@@ -123,6 +123,7 @@ pub(crate) async fn explained(response: Response) -> Response {
         _ => "docs/operate/api.md describes the requests".to_owned(),
     };
     let mut problem = Problem::new(status, reason, hint).into_response();
+    *problem.extensions_mut() = parts.extensions;
     for (name, value) in &parts.headers {
         let is_of_body = [header::CONTENT_TYPE, header::CONTENT_LENGTH].contains(name);
         if !is_of_body && !problem.headers().contains_key(name) {

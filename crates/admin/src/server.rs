@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::Request;
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -19,6 +19,7 @@ use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
@@ -29,6 +30,7 @@ use crate::limits::{
     API_CONNECTION, API_CONNECTIONS_MAX, CONNECTIONS_MAX, HANDSHAKE_DEADLINE, HEAD_BYTES_MAX,
     HEAD_BYTES_READ_MAX, HEAD_DEADLINE, MONITORING_CONNECTION, ROUTE_DEADLINE, UNKNOWN_CONNECTION,
 };
+use crate::pace::{Pace, Rightful};
 use crate::paced::Paced;
 use crate::peer::Peer;
 use crate::problem::Problem;
@@ -49,6 +51,13 @@ pub enum HttpListener {
     Api(TcpListener, Option<Arc<ServerConfig>>),
 }
 
+/// Routes of a listener, and the pace of their answers to strangers: `None` on the control socket.
+#[derive(Clone)]
+struct PacedRoutes {
+    routes: Router,
+    pace: Option<Arc<Pace>>,
+}
+
 /// Serves `routes` on a listener until the future is dropped. Its connections end then, behind the
 /// request that is being answered: the next one is for the process that has the listener.
 pub async fn serve(listener: HttpListener, routes: Router) -> Infallible {
@@ -56,6 +65,14 @@ pub async fn serve(listener: HttpListener, routes: Router) -> Infallible {
         HttpListener::Api(..) => API_CONNECTIONS_MAX,
         HttpListener::Control(_) | HttpListener::Unix(_) | HttpListener::Tcp(..) => CONNECTIONS_MAX,
     };
+    let pace = match listener {
+        // Its callers may do everything.
+        HttpListener::Control(_) => None,
+        HttpListener::Unix(_) | HttpListener::Tcp(..) | HttpListener::Api(..) => {
+            Some(Arc::new(Pace::new()))
+        }
+    };
+    let routes = PacedRoutes { routes, pace };
     let (_serving, served) = watch::channel(());
     let slots = ConnectionSlots::new(most, served);
     loop {
@@ -71,7 +88,7 @@ pub async fn serve(listener: HttpListener, routes: Router) -> Infallible {
 /// closed.
 async fn accept(
     listener: &HttpListener,
-    routes: &Router,
+    routes: &PacedRoutes,
     slots: &Arc<ConnectionSlots>,
 ) -> io::Result<()> {
     let routes = routes.clone();
@@ -113,7 +130,7 @@ async fn accept(
 fn serve_over(
     stream: TcpStream,
     tls: Option<Arc<ServerConfig>>,
-    routes: Router,
+    routes: PacedRoutes,
     (address, stay): (SocketAddr, Stay),
     slots: &Arc<ConnectionSlots>,
 ) {
@@ -192,7 +209,7 @@ impl Stay {
 /// nobody reads the answer.
 async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    routes: Router,
+    routes: PacedRoutes,
     peer: Peer,
     stay: Stay,
     mut served: watch::Receiver<()>,
@@ -223,11 +240,29 @@ async fn serve_connection(
     }
 }
 
+/// The answer to a request, at the pace of its caller.
 async fn answer(
+    PacedRoutes { routes, pace }: PacedRoutes,
+    peer: Peer,
+    request: hyper::Request<Incoming>,
+) -> Result<Response, Infallible> {
+    let address = peer.ip();
+    let answer = answer_now(routes, peer, request).await?;
+    // Other connections have a turn between two requests of one.
+    yield_now().await;
+    if let Some(pace) = pace
+        && answer.extensions().get::<Rightful>().is_none()
+    {
+        pace.next(address).await;
+    }
+    Ok(answer)
+}
+
+async fn answer_now(
     mut routes: Router,
     peer: Peer,
     request: hyper::Request<Incoming>,
-) -> Result<axum::response::Response, Infallible> {
+) -> Result<Response, Infallible> {
     let mut request: Request = request.map(axum::body::Body::new);
     if head_bytes(&request) > HEAD_BYTES_MAX {
         return Ok(Problem::long_head().into_response());
@@ -245,4 +280,35 @@ fn head_bytes(request: &Request) -> usize {
     let path = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
     let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
     path + headers.sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn another_task_runs_between_two_requests_of_a_connection() {
+        const REQUESTS: usize = 50;
+        let (mut client, server) = duplex(1 << 20);
+        let request = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+        client.write_all(request.repeat(REQUESTS).as_bytes()).await.unwrap();
+        let routes = PacedRoutes { routes: Router::new(), pace: None };
+        let (_serving, served) = watch::channel(());
+        let serving = serve_connection(server, routes, Peer::Unix(None), Stay::Unbounded, served);
+        let serving = tokio::spawn(serving);
+        let (mut turns, mut text) = (0, String::new());
+        while text.matches("HTTP/1.1 404").count() < REQUESTS {
+            turns += 1;
+            let mut bytes = [0; 1 << 16];
+            let read = client.read(&mut bytes);
+            if let Ok(len) = timeout(Duration::ZERO, read).await {
+                text.push_str(&String::from_utf8_lossy(&bytes[..len.unwrap()]));
+            }
+            yield_now().await;
+        }
+        assert!(turns >= REQUESTS, "{turns}");
+        serving.abort();
+    }
 }

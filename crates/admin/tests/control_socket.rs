@@ -16,8 +16,8 @@ use admin::{
 use control::{
     CancelReport, CertificateInfo, Change, ConfinementInfo, DrainReport, Handle, Leg,
     MissingAddresses, MonitoringInfo, OffloadInfo, OffloadInterface, OffloadWatch, OperatorRequest,
-    Refused, RelayInfo, ReloadReport, Request, Series, ServerInfo, Session, SessionOffload, Wake,
-    WhyNot, WorkerCounters, Workers, mailbox,
+    Refused, RelayInfo, ReloadReport, Request, Series, ServerInfo, Session, SessionOffload,
+    UnreadParts, Wake, WhyNot, WorkerCounters, Workers, mailbox,
 };
 use turn_proto::{
     AllocationRecord, DeniedBy, DropReason, ForbiddenPeer, Refusal, RefusedRequest, Traffic,
@@ -198,6 +198,7 @@ fn info() -> ServerInfo {
             is_present: true,
         }],
         missing: MissingAddresses::default(),
+        unread: UnreadParts::default(),
         relay_prefixes: Vec::new(),
         relay_ports: (49152, 65535),
         workers: 1,

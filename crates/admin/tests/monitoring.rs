@@ -9,7 +9,8 @@ use admin::types::{Health, ListenerHealth};
 use admin::{Answers, HttpListener, ListenerTest, Other, UnixSocket, monitoring, serve};
 use control::{
     CertificateInfo, ConfinementInfo, Handle, Histogram, Leg, MissingAddresses, MonitoringInfo,
-    OffloadInfo, RelayInfo, Series, ServerInfo, Wake, WorkerCounters, Workers, mailbox,
+    OffloadInfo, RelayInfo, Series, ServerInfo, UnreadParts, Wake, WorkerCounters, Workers,
+    mailbox,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
@@ -116,6 +117,7 @@ fn info() -> ServerInfo {
             is_present: true,
         }],
         missing: MissingAddresses::default(),
+        unread: UnreadParts::default(),
         relay_prefixes: Vec::new(),
         relay_ports: (50_000, 50_099),
         workers: 1,

@@ -22,6 +22,8 @@ pub struct ServerInfo {
     pub relay: Vec<RelayInfo>,
     /// Addresses of the settings that the host does not have.
     pub missing: MissingAddresses,
+    /// Parts of the configuration that the server cannot read.
+    pub unread: UnreadParts,
     /// Networks of which each allocation has an address of its own.
     pub relay_prefixes: Vec<RelayPrefix>,
     /// First and last relay port.
@@ -205,6 +207,18 @@ pub struct RelayInfo {
 pub struct MissingAddresses {
     /// A clause about each, with its key and without a full stop.
     pub clauses: Vec<String>,
+    /// True if the server serves nobody without them.
+    pub are_all: bool,
+}
+
+/// Parts of the configuration that the server cannot read. The server serves without them, and
+/// reads them when it can.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnreadParts {
+    /// A clause about each certificate that cannot be used, without a full stop.
+    pub certificates: Vec<String>,
+    /// A clause about the tables of the user database, without a full stop.
+    pub tables: Option<String>,
     /// True if the server serves nobody without them.
     pub are_all: bool,
 }

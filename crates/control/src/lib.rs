@@ -38,7 +38,7 @@ pub use histogram::Histogram;
 pub use info::{
     CertificateInfo, ConfiguredKey, ConfinementInfo, ConfinementLayer, KeeperState, KeptCapability,
     MissingAddresses, MonitoringInfo, OffloadInfo, OffloadInterface, OffloadWatch, RedirectInfo,
-    RelayInfo, ServerInfo, TookOverInfo,
+    RelayInfo, ServerInfo, TookOverInfo, UnreadParts,
 };
 pub use mailbox::{Inbox, Mailbox, PostError, Wake, mailbox};
 pub use operator::{

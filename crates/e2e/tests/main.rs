@@ -12,6 +12,7 @@ mod counters;
 mod databases;
 mod devices;
 mod discovery;
+mod drop_in;
 mod dtls;
 mod external;
 mod fail2ban;

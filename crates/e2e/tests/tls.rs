@@ -1,13 +1,18 @@
 //! TLS with other people's clients: coturn's, and OpenSSL's.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use e2e::certificates::ECDSA;
-use e2e::{Certificates, Host, Lab, SecureScene, Tool, coturn, echo_peer, require};
+use e2e::{
+    Caller, Certificates, Config, Host, Lab, SecureScene, Server, Tool, coturn, echo_peer, require,
+};
+use test_support::eventually;
+use turn_client::Families;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -197,4 +202,53 @@ fn an_unusable_certificate_is_reported_before_the_start() {
         assert_has(&out.output, why);
         assert_has(&out.output, "tls.certificates");
     }
+}
+
+/// A renewal that went wrong stops neither UDP nor a restart.
+#[test]
+fn a_server_waits_for_a_missing_certificate() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let files = Certificates::new(&lab);
+    files.make("turn", "turn.example.org", ECDSA, "90");
+    let away = files.path("turn.away");
+    fs::rename(files.path("turn.pem"), &away).expect("moved");
+    let mut config = Config::for_lab(&lab);
+    config.tables = format!(
+        "[tls]\ncertificates = [{}]\n[http]\nlisten = [\"127.0.0.1:9641\"]\n",
+        files.entry("turn")
+    );
+    let server = Server::start(&lab, &config);
+    let at = SocketAddr::new(lab.v4.listen, 3478);
+    let ask = || {
+        let socket = lab.socket(Host::Client, (lab.v4.client, 0));
+        Caller::ask(socket, at, config.accounts[0], Families::V4)
+    };
+    assert!(ask().is_ok(), "{}", server.process.output());
+    let missing = "there is no file";
+    assert_has(&server.process.output(), missing);
+    assert_has(&server.ask(&["status"]).output, missing);
+    let page = |path: &str| {
+        let url = format!("http://127.0.0.1:9641/{path}");
+        lab.run(Host::Server, "curl", &["-s", "-w", "%{http_code}", &url])
+    };
+    assert_has(&page("metrics"), "turnpike_unread_parts 1\n");
+    assert!(page("readyz").ends_with("200"), "UDP and TCP are served");
+    let reload = server.ask(&["reload"]).output;
+    assert!(reload.contains(missing) && !reload.contains("not in force"), "{reload}");
+
+    fs::rename(&away, files.path("turn.pem")).expect("moved");
+    let tls = format!("openssl s_client -connect {at} </dev/null 2>&1");
+    eventually("TLS is served", || {
+        let out = Tool::run(lab.command(Host::Client, "sh").args(["-c", &tls]), PATIENCE);
+        out.output.contains("BEGIN CERTIFICATE")
+    });
+    eventually("nothing is wrong", || !server.ask(&["status"]).output.contains(missing));
+    config.tables = config.tables.replace("[tls]\n", "[tls]\nwhen_unusable = \"refuse\"\n");
+    server.rewrite(&config);
+    fs::rename(files.path("turn.pem"), &away).expect("moved");
+    let again = Tool::run(
+        Command::new(e2e::binary()).args(["run", "--config"]).arg(server.config_file()),
+        PATIENCE,
+    );
+    assert!(!again.ok && again.output.contains(missing), "{}", again.output);
 }

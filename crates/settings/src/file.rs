@@ -32,7 +32,7 @@ pub use realms::{RealmEntry, RealmLifetimes, RealmPeers, RealmQuotas, RealmRedir
 pub use relay::{CloudMetadata, DefaultFamily, Peers, Relay};
 pub use signed_tokens::SignedTokens;
 pub use streams::{Tcp, Udp};
-pub use tls::{CertificateEntry, CipherSuite, Dtls, KeyExchange, Tls, TlsVersion};
+pub use tls::{CertificateEntry, CipherSuite, Dtls, KeyExchange, Tls, TlsVersion, WhenUnusable};
 
 use crate::section::section;
 use crate::value::{Endpoint, Text};

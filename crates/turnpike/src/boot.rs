@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use anyhow::anyhow;
 use control::{
     ConfinementInfo, MissingAddresses, MonitoringInfo, OffloadInfo, RelayInfo, ServerInfo, Traces,
-    UserDirectory, WorkerCounters, Workers,
+    UnreadParts, UserDirectory, WorkerCounters, Workers,
 };
 use dataplane::{
     LogAddresses, LogOptions, NetOptions, PseudonymKey, WorkerChannels, WorkerEndpoint,
@@ -43,7 +43,7 @@ use crate::revocations::Revocations;
 use crate::session_records::{self, SessionRecords};
 use crate::sockets::{Bound, Served, WorkerSockets};
 use crate::users::{self, NoUsers, Users};
-use crate::{authorizer, cores, relay_prefixes, relays, sockets, warnings};
+use crate::{authorizer, cores, relay_prefixes, relays, sockets, unread, warnings};
 
 /// A server whose workers are ready to start.
 pub(crate) struct Prepared {
@@ -162,6 +162,7 @@ pub(crate) fn prepare(
     info.tls_listeners = bound.tls;
     info.missing = relays::missing(settings, &policy, &own.host(), &info);
     info.certificates = certificates.infos().to_vec();
+    info.unread = unread::parts(settings, &certificates, None);
     Ok(Prepared {
         workers,
         users,
@@ -377,6 +378,7 @@ pub(crate) fn info(
         listeners,
         relay: relay_info(policy),
         missing: MissingAddresses::default(),
+        unread: UnreadParts::default(),
         relay_prefixes: policy.prefixes.clone(),
         relay_ports: (settings.relay.ports.min, settings.relay.ports.max),
         workers,

@@ -13,6 +13,7 @@ use anyhow::anyhow;
 use control::CertificateInfo;
 use inspection::{Flaw, inspect};
 use rustls::ServerConfig;
+use settings::file::WhenUnusable;
 use settings::{CertificateFiles, Settings};
 use turn_session::dtls::{CookieHandler, Cookies, DtlsConfig};
 use turn_session::{
@@ -48,6 +49,10 @@ pub(crate) struct CertificateReloader {
     /// The files as they were when they were last looked at.
     seen: Vec<Option<Seen>>,
     infos: Vec<CertificateInfo>,
+    /// Certificates of the last attempt that cannot be used.
+    errors: Vec<String>,
+    /// Files of the configured certificates.
+    configured: Vec<CertificateFiles>,
     told: Option<SystemTime>,
     /// Time of the last attempt, if a certificate could not be used then.
     failed: Option<Instant>,
@@ -71,10 +76,19 @@ impl CertificateReloader {
             current: Vec::new(),
             seen: files(settings).iter().map(look_at).collect(),
             infos: Vec::new(),
+            errors: Vec::new(),
+            configured: settings.certificates(),
             told: None,
             failed: None,
         };
-        keeper.put_in_force(read_usable(settings)?);
+        let (certificates, errors) = read_usable(settings)?;
+        keeper.put_in_force(certificates);
+        for Unusable { what, help } in &errors {
+            tracing::warn!(
+                "a certificate cannot be used, and TLS is served without it: {what}: {help}"
+            );
+        }
+        keeper.note_errors(&errors);
         Ok(keeper)
     }
 
@@ -107,10 +121,22 @@ impl CertificateReloader {
         &self.infos
     }
 
+    /// A clause about each certificate that cannot be used.
+    pub(crate) fn errors(&self) -> &[String] {
+        &self.errors
+    }
+
+    fn note_errors(&mut self, errors: &[Unusable]) {
+        let clause = |error: &Unusable| format!("A certificate cannot be used: {}", error.what);
+        self.errors = errors.iter().map(clause).collect();
+        self.failed = (!errors.is_empty()).then(Instant::now);
+    }
+
     /// Returns a reader of the files, for another thread.
     pub(crate) fn reader(&self) -> CertificateReader {
         CertificateReader {
             current: self.current.clone(),
+            configured: self.configured.clone(),
             seen: self.seen.clone(),
             is_due: self.failed.is_some_and(|failed| failed.elapsed() >= AGAIN_AFTER),
         }
@@ -118,9 +144,9 @@ impl CertificateReloader {
 
     /// Puts certificates into effect that a [`reader`](Self::reader) has read. Returns the errors.
     pub(crate) fn take(&mut self, read: CertificateReading) -> Vec<Unusable> {
-        self.seen = read.seen;
+        (self.seen, self.configured) = (read.seen, read.configured);
         self.put_in_force(read.certificates);
-        self.failed = (!read.errors.is_empty()).then(Instant::now);
+        self.note_errors(&read.errors);
         read.errors
     }
 
@@ -154,6 +180,7 @@ impl CertificateReloader {
 #[derive(Debug)]
 pub(crate) struct CertificateReader {
     current: Vec<(CertificateFiles, Certificate)>,
+    configured: Vec<CertificateFiles>,
     seen: Vec<Option<Seen>>,
     /// A certificate could not be used [`AGAIN_AFTER`] ago.
     is_due: bool,
@@ -163,6 +190,7 @@ pub(crate) struct CertificateReader {
 #[derive(Debug)]
 pub(crate) struct CertificateReading {
     certificates: Vec<(CertificateFiles, Certificate)>,
+    configured: Vec<CertificateFiles>,
     seen: Vec<Option<Seen>>,
     errors: Vec<Unusable>,
 }
@@ -175,9 +203,10 @@ impl CertificateReading {
 }
 
 impl CertificateReader {
-    /// Files of the certificates in effect.
+    /// Files of the certificates in effect, and of those that are waited for.
     pub(crate) fn files(&self) -> Vec<CertificateFiles> {
-        self.current.iter().map(|(files, _)| files.clone()).collect()
+        let in_effect = self.current.iter().map(|(files, _)| files);
+        in_effect.chain(&self.configured).cloned().collect()
     }
 
     /// Reads the certificates if their files have changed, or if a certificate could not be used
@@ -212,7 +241,7 @@ impl CertificateReader {
                 in_force.or_else(|| before.cloned()).map(|certificate| (files, certificate)),
             );
         }
-        CertificateReading { certificates, seen, errors }
+        CertificateReading { certificates, configured: settings.certificates(), seen, errors }
     }
 }
 
@@ -231,19 +260,29 @@ fn issued(settings: &Settings) -> Option<CertificateFiles> {
     })
 }
 
-/// Reads all certificates. Only a configured one has to be usable: another one is ordered in place
-/// of the issued one.
-fn read_usable(settings: &Settings) -> Result<Vec<(CertificateFiles, Certificate)>, Unusable> {
-    let configured = settings.certificates();
-    let certificates = read_all(&configured)?;
-    let mut all: Vec<_> = configured.into_iter().zip(certificates).collect();
+/// Reads all certificates. Returns the usable ones, and the errors of the other ones. An authority
+/// issues another certificate in place of an unusable issued one.
+///
+/// # Errors
+/// A configured certificate cannot be used, and the configuration does not wait for it.
+fn read_usable(
+    settings: &Settings,
+) -> Result<(Vec<(CertificateFiles, Certificate)>, Vec<Unusable>), Unusable> {
+    let (mut all, mut errors) = (Vec::new(), Vec::new());
+    for files in settings.certificates() {
+        match (read_one(&files), settings.tls.when_unusable) {
+            (Ok(certificate), _) => all.push((files, certificate)),
+            (Err(unusable), WhenUnusable::Wait) => errors.push(unusable),
+            (Err(unusable), WhenUnusable::Refuse) => return Err(unusable),
+        }
+    }
     if let Some(files) = issued(settings) {
         match read_one(&files) {
             Ok(certificate) => all.push((files, certificate)),
             Err(unusable) => tracing::warn!("{}", unusable.what),
         }
     }
-    Ok(all)
+    Ok((all, errors))
 }
 
 /// Refuses a new certificate that is not valid now, if the previous certificate is.
@@ -285,11 +324,6 @@ pub(crate) fn read_authorities(file: Option<&Path>) -> Result<Option<ClientAutho
         what: format!("the authorities {} cannot be used: {error}", file.display()),
         help: "name a file with the certificates of who signs those of clients, as PEM",
     })
-}
-
-/// Reads and checks the certificates of a configuration.
-pub(crate) fn read_all(files: &[CertificateFiles]) -> Result<Vec<Certificate>, Unusable> {
-    files.iter().map(read_one).collect()
 }
 
 /// Findings about the certificates of a configuration, and about access to their keys.
@@ -354,10 +388,12 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
         if error.kind() != ErrorKind::NotFound {
             return unreadable(&error);
         }
-        Unusable {
-            what: format!("there is no file {}", path.display()),
-            help: "paths are relative to the configuration file",
-        }
+        let help = if path.is_absolute() {
+            "correct the path, or put the file there"
+        } else {
+            "paths are relative to the configuration file"
+        };
+        Unusable { what: format!("there is no file {}", path.display()), help }
     })
 }
 

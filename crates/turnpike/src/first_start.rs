@@ -204,7 +204,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt as _;
     use std::time::SystemTime;
 
-    use control::{MissingAddresses, RelayInfo};
+    use control::{MissingAddresses, RelayInfo, UnreadParts};
     use settings::Environment;
 
     use super::*;
@@ -300,6 +300,7 @@ mod tests {
                 is_present: true,
             }],
             missing: MissingAddresses::default(),
+            unread: UnreadParts::default(),
             relay_prefixes: Vec::new(),
             relay_ports: (49152, 65535),
             workers: 1,

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use admin::types::ListenerHealth;
 use admin::{Answers, ListenerTest};
-use control::ServerInfo;
+use control::Handle;
 use settings::Settings;
 use stun_wire::Method;
 use tokio::task::JoinSet;
@@ -26,16 +26,18 @@ pub(crate) struct OwnListeners {
     /// Sources whose connections begin with a PROXY header.
     proxies: Vec<Prefix>,
     method: Method,
+    handle: Handle,
 }
 
 impl OwnListeners {
-    pub(crate) fn new(settings: &Settings, info: &ServerInfo) -> Self {
+    pub(crate) fn new(settings: &Settings, handle: Handle) -> Self {
+        let info = handle.info();
         let proxies = settings.tcp.proxy_protocol.iter().map(|prefix| prefix.0).collect();
         let (udp, tcp) = (settings.udp.enabled, settings.tcp.enabled);
         let tls = if settings.tls.enabled { info.tls_listeners.clone() } else { Vec::new() };
         // An Allocate without anything in it gets an error, which is an answer as well.
         let method = if settings.binding { Method::BINDING } else { Method::ALLOCATE };
-        Self { addresses: info.listeners.clone(), tls, udp, tcp, proxies, method }
+        Self { addresses: info.listeners.clone(), tls, udp, tcp, proxies, method, handle }
     }
 }
 
@@ -66,7 +68,10 @@ impl ListenerTest for OwnListeners {
                     });
                 }
             }
-            for (index, &address) in self.tls.iter().enumerate().filter(&is_there) {
+            // Nor does a restart help where no certificate can be read.
+            let can_serve_tls = !self.handle.info().certificates.is_empty();
+            let tls = self.tls.iter().filter(|_| can_serve_tls);
+            for (index, &address) in tls.enumerate().filter(&is_there) {
                 let (index, proxies) = (self.addresses.len() + index, self.proxies.clone());
                 asked.spawn(async move {
                     (

@@ -61,6 +61,7 @@ mod tables;
 #[cfg(test)]
 mod testing;
 mod throttle;
+mod unread;
 mod upgrade_command;
 mod uri;
 mod users;

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
+use settings::file::WhenUnusable;
 use settings::{
     CONTROL_SOCKET, CertificateFiles, Environment, Paths, Settings, SettingsError, SettingsErrors,
 };
@@ -80,9 +81,19 @@ pub(crate) fn takes_over() -> bool {
     std::env::var_os(TAKES_OVER_VARIABLE).is_some()
 }
 
-/// Reads the configuration.
+/// Certificates of a configuration that may be unusable.
+#[derive(Clone, Copy)]
+enum Tolerated<'a> {
+    /// Those in effect, and those that a running server waits for.
+    These(&'a [CertificateFiles]),
+    /// All of them, if the configuration waits for them.
+    Awaited,
+}
+
+/// Reads the configuration. The process of an upgrade waits for no certificate: the running process
+/// may have it in effect.
 pub(crate) fn load(paths: &PathOptions) -> Result<Configuration> {
-    load_again(paths, &[])
+    load_with(paths, if takes_over() { Tolerated::These(&[]) } else { Tolerated::Awaited })
 }
 
 /// Reads the configuration of a running server. Certificates in effect are not checked: their files
@@ -91,11 +102,15 @@ pub(crate) fn load_again(
     paths: &PathOptions,
     in_force: &[CertificateFiles],
 ) -> Result<Configuration> {
+    load_with(paths, Tolerated::These(in_force))
+}
+
+fn load_with(paths: &PathOptions, tolerated: Tolerated<'_>) -> Result<Configuration> {
     let here = ProcessEnvironment::real();
     let file = here.config(paths);
     let data = here.data(paths, None);
     let translated = paths.coturn.as_ref().map(|coturn| coturn.translate(&data)).transpose()?;
-    let settings = read_again(file.as_deref(), in_force).map_err(|errors| {
+    let settings = read_with(file.as_deref(), tolerated).map_err(|errors| {
         let errors = match (&paths.coturn, &translated) {
             (Some(coturn), Some(import)) => coturn.at_lines(import, errors),
             _ => errors,
@@ -122,13 +137,10 @@ pub(crate) fn complete(
 
 /// Reads a configuration file, or the defaults.
 pub(crate) fn read(file: Option<&Path>) -> Result<Settings, SettingsErrors> {
-    read_again(file, &[])
+    read_with(file, Tolerated::These(&[]))
 }
 
-fn read_again(
-    file: Option<&Path>,
-    in_force: &[CertificateFiles],
-) -> Result<Settings, SettingsErrors> {
+fn read_with(file: Option<&Path>, tolerated: Tolerated<'_>) -> Result<Settings, SettingsErrors> {
     let settings = settings::load(file, &environment())?;
     let error = |place, key: &str, what, help: String| SettingsError {
         place,
@@ -148,7 +160,11 @@ fn read_again(
     }
     const CERTIFICATES: &str = "tls.certificates";
     for (index, files) in settings.certificates().iter().enumerate() {
-        if in_force.contains(files) {
+        let is_tolerated = match tolerated {
+            Tolerated::These(tolerated) => tolerated.contains(files),
+            Tolerated::Awaited => settings.tls.when_unusable == WhenUnusable::Wait,
+        };
+        if is_tolerated {
             continue;
         }
         if let Err(Unusable { what, help }) = certificates::read_one(files) {

@@ -24,7 +24,7 @@ use crate::own_addresses::OwnAddresses;
 use crate::reload_job::LoadedConfiguration;
 use crate::revocations::Revocations;
 use crate::tables::Tables;
-use crate::{relays, sockets, users};
+use crate::{relays, sockets, unread, users};
 
 /// State that a reload changes.
 pub(crate) struct InForce {
@@ -50,6 +50,8 @@ pub(crate) struct InForce {
     pub(crate) revocations: Revocations,
     /// No STUN server has answered at the last attempt, which was logged.
     pub(crate) external_is_silent: bool,
+    /// Failure of the tables of the user database.
+    unread_tables: Option<String>,
     /// Servers that no client is redirected to.
     pub(crate) silent: Silent,
 }
@@ -76,6 +78,7 @@ impl InForce {
             readable,
             revocations,
             external_is_silent: false,
+            unread_tables: None,
             silent: Silent::default(),
         }
     }
@@ -151,6 +154,7 @@ impl InForce {
         info.relay = boot::relay_info(&policy);
         info.missing = relays::missing(&kept, &policy, &host, &info);
         info.certificates = self.certificates.infos().to_vec();
+        info.unread = unread::parts(&kept, &self.certificates, self.unread_tables.clone());
         info.monitoring = boot::monitoring(&kept);
         info.redirects = self.silent.infos(&kept);
         info.relay_ports = (kept.relay.ports.min, kept.relay.ports.max);
@@ -298,7 +302,19 @@ impl InForce {
         }
         let mut info = (*handle.info()).clone();
         info.certificates = self.certificates.infos().to_vec();
+        info.unread = unread::parts(&self.settings, &self.certificates, self.unread_tables.clone());
         handle.set_info(info);
+    }
+
+    /// Puts into the facts why the tables of the user database cannot be read.
+    pub(crate) fn note_unread_tables(&mut self, handle: &Handle, why: Option<String>) {
+        if self.unread_tables != why {
+            self.unread_tables = why;
+            let mut info = (*handle.info()).clone();
+            info.unread =
+                unread::parts(&self.settings, &self.certificates, self.unread_tables.clone());
+            handle.set_info(info);
+        }
     }
 
     /// Puts certificates into effect. Returns the reasons for those not in effect, with remedies;
@@ -313,7 +329,9 @@ impl InForce {
             })
             .collect();
         for error in &shown {
-            tracing::warn!("a certificate cannot be used, the previous one stays: {error}");
+            tracing::warn!(
+                "a certificate cannot be used, and the previous one stays, if there was one: {error}"
+            );
         }
         handle.workers.control_plane().add(Series::CertificatesRefused, shown.len() as u64);
         shown

@@ -200,7 +200,7 @@ impl Server {
                 },
                 reading = self.tables.changed() => {
                     self.tables.take(reading);
-                    self.in_force.follow_tables(&self.handle, &mut self.tables).await;
+                    self.follow_tables().await;
                 }
                 silent = self.alternates.changed() => {
                     self.in_force.follow_alternates(&self.handle, silent).await;
@@ -234,8 +234,14 @@ impl Server {
             self.finish_reload(request, Err(failure)).await;
         }
         self.tables.look();
-        self.in_force.follow_tables(&self.handle, &mut self.tables).await;
+        self.follow_tables().await;
         Ok(())
+    }
+
+    /// Puts new rules of the user database in force, and the failure of its tables into the facts.
+    async fn follow_tables(&mut self) {
+        self.in_force.follow_tables(&self.handle, &mut self.tables).await;
+        self.in_force.note_unread_tables(&self.handle, self.tables.failure());
     }
 
     /// Does as a signal says. Breaks if it ends a server that was told to end before.

@@ -177,14 +177,7 @@ impl Tables {
         if self.due.is_some_and(|due| SystemTime::now() >= due) {
             self.judge(SystemTime::now());
         }
-        let now = Instant::now();
-        let meanwhile = match (&self.rows, self.has_peers) {
-            (Some(_), _) => "their last known rules stay in force",
-            (None, true) => "until they are, no peer may be reached but those of peers.allow",
-            (None, false) => {
-                "until they are, credentials that they may prove get 500, and none of their rules are in force"
-            }
-        };
+        let (now, meanwhile) = (Instant::now(), self.meanwhile());
         if let Some(failing) = &mut self.failing
             && failing.warned.is_none_or(|warned| now.duration_since(warned) >= WARNING_EVERY)
         {
@@ -194,6 +187,23 @@ impl Tables {
                 failing.error
             );
         }
+    }
+
+    /// Rules while the tables cannot be read.
+    const fn meanwhile(&self) -> &'static str {
+        match (&self.rows, self.has_peers) {
+            (Some(_), _) => "their last known rules stay in force",
+            (None, true) => "until they are, no peer may be reached but those of peers.allow",
+            (None, false) => {
+                "until they are, credentials that they may prove get 500, and none of their rules are in force"
+            }
+        }
+    }
+
+    /// Failure of the last reading, and the rules meanwhile.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let failing = self.failing.as_ref()?;
+        Some(format!("{}: {}", failing.error, self.meanwhile()))
     }
 
     /// Rules that are to be put in force.

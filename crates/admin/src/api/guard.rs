@@ -1,7 +1,6 @@
 //! Every request of the interface passes here: is it of this site, by a known caller, with the
 //! rights that it needs? Changes leave a line in the log.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use crate::api::queries::Querier;
 use crate::api::{cross_origin, origin};
 use crate::holder::Holder;
 use crate::limits::{CHANGE_TAKES, REFUSED_AFTER, REQUEST_BYTES_MAX, REQUEST_TAKES};
+use crate::pace::Rightful;
 use crate::peer::Peer;
 use crate::problem::Problem;
 use crate::role::Role;
@@ -90,7 +90,11 @@ async fn serve(
         }
         Some(_) | None => None,
     };
-    let response = next.run(request).await;
+    let mut response = next.run(request).await;
+    // Queries and changes have their turns, and credentials a rate, for each token.
+    if turn.is_some() || response.status().is_success() {
+        response.extensions_mut().insert(Rightful);
+    }
     if let Some(turn) = turn {
         turn.end(if !is_query && querier.is_tenant() { CHANGE_TAKES } else { REQUEST_TAKES });
     }
@@ -204,16 +208,16 @@ fn identify(
     let headers = request.headers();
     if let Some(token) = bearer(headers) {
         if request.uri().path() == table::TURN && access.takes_signed(token) {
-            let signed = access.by_signed_token(token, ip(peer));
+            let signed = access.by_signed_token(token, peer.ip());
             return signed.map_err(|refusal| refused_token(&refusal, peer));
         }
-        return access.by_token(token, ip(peer)).map_err(|why| wrong(why, peer));
+        return access.by_token(token, peer.ip()).map_err(|why| wrong(why, peer));
     }
     // Applications that cannot send a header; only here, as queries may be logged on their way.
     if request.uri().path() == table::TURN
         && let Some(token) = request.uri().query().and_then(key)
     {
-        return access.by_token(token, ip(peer)).map_err(|why| wrong(why, peer));
+        return access.by_token(token, peer.ip()).map_err(|why| wrong(why, peer));
     }
     // A page of another site shows a token of its own, never that of a browser that signed in here.
     let Some(cookie) = cookie(headers, peer).filter(|_| !other_site) else {
@@ -270,14 +274,6 @@ fn unauthorized(error: &str) -> Problem {
     let hint = "make a token with `turnpike token add NAME --role read` (for /turn: `--role mint`) on the server, and \
                 send it as `Authorization: Bearer TOKEN`";
     Problem::new(StatusCode::UNAUTHORIZED, error, hint)
-}
-
-/// The address that wrong tokens are counted for.
-pub(crate) const fn ip(peer: &Peer) -> IpAddr {
-    match peer {
-        Peer::Tcp { address, .. } => address.ip(),
-        Peer::Unix(_) => IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
-    }
 }
 
 /// The token of a query.

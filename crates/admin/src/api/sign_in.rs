@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 
 use crate::api::access::Access;
-use crate::api::guard::{cookie, cookie_name, ip, is_of_this_site, refused_site, wrong};
+use crate::api::guard::{cookie, cookie_name, is_of_this_site, refused_site, wrong};
 use crate::holder::Holder;
 use crate::limits::SIGNED_IN;
 use crate::peer::Peer;
@@ -45,7 +45,7 @@ pub(crate) async fn sign_in(
     let wish: SignIn = serde_json::from_slice(&body)
         .map_err(|_| Problem::bad_request("the body is not a token in JSON", advice))?;
     access.refresh().await;
-    let signed_in = access.sign_in(wish.token.trim(), ip(&peer));
+    let signed_in = access.sign_in(wish.token.trim(), peer.ip());
     let (value, holder) = signed_in.map_err(|why| wrong(why, &peer))?;
     peer.make_known(&holder.name);
     tracing::info!(by = holder.name, %peer, "api: a browser signed in");

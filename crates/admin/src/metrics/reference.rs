@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use control::{
     CertificateInfo, ConfinementInfo, CounterTotals, KernelPathTotals, MissingAddresses,
     MonitoringInfo, OffloadInfo, OffloadInterface, OffloadWatch, RealmTotals, RedirectInfo,
-    ServerInfo, TookOverInfo,
+    ServerInfo, TookOverInfo, UnreadParts,
 };
 
 use super::{Metric, server};
@@ -15,10 +15,11 @@ const HEAD: &str = "\
 # Metrics
 
 `GET /metrics` at the listeners of `http.listen` in [the configuration](../configuration.md). Every metric has the
-labels below and no others: no user, client or session is named. Counters go on through reloads, and through
-[upgrades and restarts](upgrade.md#limits): those that the next process does not know are left out, and if it cannot
-read any they begin at 0 and its log says so. They begin at 0 after a stop or a crash as well. Metrics that begin with
-`process_` are of the process, in the usual names. [Reasons](reasons.md) explains the values of `reason`.
+labels below and no others: no user, client or session is named. Figures are half a second old at most. Counters go on
+through reloads, and through [upgrades and restarts](upgrade.md#limits): those that the next process does not know are
+left out, and if it cannot read any they begin at 0 and its log says so. They begin at 0 after a stop or a crash as
+well. Metrics that begin with `process_` are of the process, in the usual names. [Reasons](reasons.md) explains the
+values of `reason`.
 
 ";
 
@@ -65,7 +66,7 @@ fn examples() -> Vec<Metric> {
     super::gather(&info(), &live, &CounterTotals::of([]), Some(&Interface))
 }
 
-fn info() -> ServerInfo {
+pub(crate) fn info() -> ServerInfo {
     let started = SystemTime::UNIX_EPOCH;
     ServerInfo {
         version: String::new(),
@@ -75,6 +76,7 @@ fn info() -> ServerInfo {
         listeners: Vec::new(),
         relay: Vec::new(),
         missing: MissingAddresses::default(),
+        unread: UnreadParts::default(),
         relay_prefixes: Vec::new(),
         relay_ports: (0, 0),
         workers: 1,

@@ -92,6 +92,11 @@ pub(super) fn metrics(info: &ServerInfo, live: &Live) -> Vec<Metric> {
             "Addresses of the settings that this host does not have, so that the server waits for them",
         )
         .with(info.missing.clauses.len() as u64),
+        Metric::gauge(
+            "turnpike_unread_parts",
+            "Certificates, and tables of the user database, that the configuration names and the server cannot read",
+        )
+        .with((info.unread.certificates.len() + usize::from(info.unread.tables.is_some())) as u64),
         Metric::gauge("turnpike_draining", "1 while new allocations are refused, otherwise 0")
             .with(live.draining.into()),
         Metric::gauge(

@@ -15,7 +15,7 @@ use control::{
     Asked, CancelReport, ConfinementInfo, DrainReport, Handle, Minted, MissingAddresses,
     MonitoringInfo, OffloadInfo, OperatorRequest, RecentLog, Refused, ReloadReport, Request,
     Revocable, Revocation, RevokeReport, ServerInfo, Session, SessionOffload, UnconfirmedUsers,
-    UserDirectory, UserLookup, Wake, WhyNot, WorkerCounters, Workers, mailbox,
+    UnreadParts, UserDirectory, UserLookup, Wake, WhyNot, WorkerCounters, Workers, mailbox,
 };
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -382,6 +382,7 @@ fn info() -> ServerInfo {
         listeners: vec!["192.0.2.1:3478".parse().unwrap()],
         relay: Vec::new(),
         missing: MissingAddresses::default(),
+        unread: UnreadParts::default(),
         relay_prefixes: Vec::new(),
         relay_ports: (49_152, 65_535),
         workers: 1,

@@ -42,6 +42,12 @@ section! {
             example = serde_json::json!([{ "chain": "/etc/turnpike/fullchain.pem", "key": "/etc/turnpike/privkey.pem" }])
         )]
         live certificates: Vec<CertificateEntry> = Vec::new();
+        /// A start with a certificate that cannot be read or used: `"wait"` serves without the
+        /// certificate, tries again every few seconds, and says so in the log, in
+        /// `turnpike status` and in metrics; `"refuse"` does not start. A renewal that went wrong
+        /// should not stop the clients over UDP and TCP as well. `turnpike check` fails in both
+        /// cases.
+        restart when_unusable: WhenUnusable = WhenUnusable::Wait;
         /// PEM file with the certificates of authorities: every client over TLS has to present a
         /// certificate that one of them signed, in addition to its password. Without it none is
         /// requested.
@@ -64,6 +70,17 @@ section! {
         /// company may share one address.
         restart sessions_per_address: Count<0, 1_000_000> = Count::new(1000);
     }
+}
+
+/// Values of `tls.when_unusable`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum WhenUnusable {
+    /// The server serves without the certificate.
+    Wait,
+    /// The server does not start.
+    Refuse,
 }
 
 /// A version of TLS.

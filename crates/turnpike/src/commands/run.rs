@@ -216,7 +216,7 @@ impl Launch<'_> {
         if let Some(accounts) = accounts {
             operators = operators.with_accounts(accounts);
         }
-        let listeners = Arc::new(OwnListeners::new(&self.settings, &handle.info()));
+        let listeners = Arc::new(OwnListeners::new(&self.settings, handle.clone()));
         let path = &self.settings.http.metrics_path;
         let monitoring = admin::monitoring::router(handle.clone(), clock, offload, listeners, path);
         (operators, monitoring)

@@ -72,6 +72,7 @@ fn in_force() -> InForce {
         revocations: Revocations::read("nowhere/revoked.json".into(), linux_net::Clock::now())
             .unwrap(),
         external_is_silent: false,
+        unread_tables: None,
         silent: Silent::default(),
     }
 }
