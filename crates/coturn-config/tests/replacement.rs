@@ -78,6 +78,14 @@ fn hosts_have_their_addresses() {
 }
 
 #[test]
+fn a_public_address_needs_one_of_its_family() {
+    let import =
+        replace("listening-ip=2001:db8::7\nexternal-ip=192.0.2.7\nexternal-ip=2001:db8::8\n");
+    assert_eq!(left_out(&import), [2]);
+    assert!(has(&import, "external", "\"2001:db8::8\""), "{}", import.toml);
+}
+
+#[test]
 fn a_wildcard_of_ipv6_receives_ipv4() {
     let import = replace("listening-ip=::\nlistening-port=3479\n");
     assert!(has(&import, "listen", "[\"0.0.0.0:3479\", \"[::]:3479\"]"), "{}", import.toml);

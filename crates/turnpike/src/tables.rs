@@ -21,11 +21,25 @@ use self::rules::Found;
 /// Interval of warnings while the tables cannot be read.
 const WARNING_EVERY: Duration = Duration::from_secs(60);
 
+/// Longest time of the reading before the server serves.
+const FIRST_WITHIN: Duration = Duration::from_secs(2);
+
 /// Warnings about rows that are logged at a time: a table may have many such rows.
 const TOLD_MAX: usize = 8;
 
 /// Rows that a command reads of one table, as many as a server does.
 pub(crate) const ROWS_MAX: u32 = 16_384;
+
+/// Rows of the tables of a configuration. It blocks.
+fn read_once(settings: &Settings) -> Result<Vec<(Table, Row)>, StoreError> {
+    let wanted = tables_of(settings);
+    let tables = user_db::server_tables(settings.user_database().coturn_url().expose())?;
+    let mut rows = Vec::new();
+    for table in wanted {
+        rows.extend(tables.rows(table, ROWS_MAX)?.into_iter().map(|row| (table, row)));
+    }
+    Ok(rows)
+}
 
 /// Tables that a configuration reads.
 fn tables_of(settings: &Settings) -> Vec<Table> {
@@ -108,16 +122,24 @@ impl Tables {
     /// # Errors
     /// Errors of the database.
     pub(crate) fn read(settings: &Settings) -> Result<DatabaseRules, StoreError> {
-        let wanted = tables_of(settings);
-        if wanted.is_empty() {
+        if tables_of(settings).is_empty() {
             return Ok(DatabaseRules::default());
         }
-        let tables = user_db::server_tables(settings.user_database().coturn_url().expose())?;
-        let mut rows = Vec::new();
-        for table in wanted {
-            rows.extend(tables.rows(table, ROWS_MAX)?.into_iter().map(|row| (table, row)));
-        }
+        let rows = read_once(settings)?;
         Ok(rules::of(&rows, SystemTime::now(), settings.compatibility.short_secrets).rules)
+    }
+
+    /// Reads the tables before the server serves, if the database answers soon: its rules are in
+    /// force for the first clients.
+    pub(crate) async fn read_first(&mut self, settings: &Settings) {
+        if tables_of(settings).is_empty() {
+            return;
+        }
+        let settings = settings.clone();
+        let reading = tokio::task::spawn_blocking(move || read_once(&settings));
+        if let Ok(Ok(Ok(rows))) = tokio::time::timeout(FIRST_WITHIN, reading).await {
+            self.put(Arc::new(rows));
+        }
     }
 
     /// Begins to read the tables of a configuration.

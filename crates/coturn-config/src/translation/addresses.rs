@@ -172,6 +172,11 @@ fn relay(work: &mut Work, listening: &[IpAddr]) {
                 single.push(public);
             }
             (Some((Some(public), Some(private))), _) => pairs.push(Pair { public, private }),
+            (None, Some(public)) if work.replaces() && !of_family(&addresses, public) => {
+                let reason =
+                    "no address of its family is relayed from; coturn has no use for it, either";
+                work.set(index, Fate::Unsupported(reason.to_owned()));
+            }
             (None, Some(public)) => single.push(public),
             _ if value.starts_with("$(") => {
                 let reason = "the container's image looks for it: set `relay.external = \"auto\"` with \
@@ -202,6 +207,11 @@ fn relay(work: &mut Work, listening: &[IpAddr]) {
     let entries: Vec<String> = addresses.iter().map(entry).collect();
     let value = format!("[{}]", entries.join(", "));
     work.toml.set("relay.addresses", value, "relay-ip, external-ip");
+}
+
+/// Returns true if there is an address of the same family. No address stands for all of the host.
+fn of_family(addresses: &[IpAddr], public: IpAddr) -> bool {
+    addresses.is_empty() || addresses.iter().any(|one| one.is_ipv4() == public.is_ipv4())
 }
 
 /// The first public address of each family.

@@ -129,7 +129,7 @@ async fn serve(
     if !launch.find_public_addresses().await? {
         return Ok(());
     }
-    launch.put_first_rules(predecessor.as_ref())?;
+    launch.put_first_rules(predecessor.as_ref()).await?;
     let (editor, confinement) = (users.editor.take(), Some(&mut launch.confinement));
     let mut prepared = boot::prepare(&launch.settings, editor, confinement, predecessor)?;
     prepared.info.confinement = launch.confinement.info();
@@ -176,12 +176,13 @@ impl Launch<'_> {
         Ok(true)
     }
 
-    /// Puts rules of the user database in force that the process before has read, until this one
-    /// has.
-    fn put_first_rules(&mut self, predecessor: Option<&Predecessor>) -> Result<()> {
+    /// Puts rules of the user database in force: those that the process before has read, or those
+    /// that the database has now.
+    async fn put_first_rules(&mut self, predecessor: Option<&Predecessor>) -> Result<()> {
         self.tables = Tables::of(&self.settings);
-        if let Some(rows) = predecessor.and_then(Predecessor::tables) {
-            self.tables.go_on_from(rows);
+        match predecessor.and_then(Predecessor::tables) {
+            Some(rows) => self.tables.go_on_from(rows),
+            None => self.tables.read_first(&self.settings).await,
         }
         let put = self.tables.put_first_rules(&mut self.settings);
         put.map_err(|why| Failure::failed(anyhow!(why)))
