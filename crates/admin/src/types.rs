@@ -76,6 +76,9 @@ pub struct Status {
     /// another version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keeper_unusable: Option<String>,
+    /// Differences from coturn, a sentence about each; empty without coturn's configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub coturn_differences: Vec<String>,
     /// Worker threads.
     pub workers: u64,
     /// Work of the kernel: batches of datagrams, and relaying.

@@ -29,6 +29,7 @@ pub struct Handle {
     users: KnownUsers,
     /// True after the changed users were passed on to another process.
     users_passed_on: Arc<Mutex<bool>>,
+    differences: Arc<Mutex<Arc<[String]>>>,
 }
 
 /// The directory of the user database; `None` without one.
@@ -69,6 +70,7 @@ impl Handle {
                 log_lines_lost: LostLines(Arc::new(|| 0)),
                 users: KnownUsers::default(),
                 users_passed_on: Arc::default(),
+                differences: Arc::default(),
             },
             requests,
         )
@@ -143,6 +145,17 @@ impl Handle {
     /// Replaces the facts, after a reload.
     pub fn set_info(&self, info: ServerInfo) {
         *self.info.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(info);
+    }
+
+    /// Differences from the server in whose place this one runs, a sentence about each.
+    #[must_use]
+    pub fn differences(&self) -> Arc<[String]> {
+        Arc::clone(&self.differences.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the differences from the server in whose place this one runs.
+    pub fn set_differences(&self, differences: Vec<String>) {
+        *self.differences.lock().unwrap_or_else(PoisonError::into_inner) = differences.into();
     }
 
     /// Time at which a draining server ends live allocations; `None` while it does not drain.

@@ -1,7 +1,10 @@
-//! The command line of coturn in a unit of systemd, a Compose file, or a `docker run` command.
+//! The command line of coturn in a unit of systemd, a Compose file, a Dockerfile, a `docker run`
+//! command or a script.
 
 mod compose;
+mod dockerfile;
 mod run;
+mod script;
 mod unit;
 mod words;
 
@@ -41,28 +44,47 @@ pub const USUAL_FILES: [&str; 4] = [
 ];
 
 /// Values of variables.
-type Variables = BTreeMap<String, String>;
+pub type Variables = BTreeMap<String, String>;
 
-/// Reads the command line in a file; `None` if the file is no unit, no Compose file and no command.
+/// Reads the command line in a file; `None` if the file has no command of coturn. `known` are
+/// variables with their values, for names without a value in the file.
 ///
 /// # Errors
-/// There is no command of coturn in it, or the value of a variable is elsewhere.
+/// There is no command of coturn in a unit or Compose file, or a variable has no value.
 #[must_use]
-pub fn command_line(text: &str) -> Option<Result<CommandLine, String>> {
+pub fn command_line(text: &str, known: &Variables) -> Option<Result<CommandLine, String>> {
+    let found = find(text, known)?;
+    Some(found.map_err(|reason| match line_of_variable(text, &reason) {
+        Some(line) => format!("line {line}: {reason}"),
+        None => reason,
+    }))
+}
+
+/// Line of the variable that an error is about.
+fn line_of_variable(text: &str, reason: &str) -> Option<usize> {
+    let name = reason.split_once("the value of $")?.1.split(' ').next()?;
+    let is_of =
+        |line: &str| line.contains(&format!("${name}")) || line.contains(&format!("${{{name}"));
+    text.lines().position(is_of).map(|index| index + 1)
+}
+
+fn find(text: &str, known: &Variables) -> Option<Result<CommandLine, String>> {
     let begins = |start: &str| text.lines().any(|line| line.trim_start().starts_with(start));
     let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
     let first = first.and_then(|line| line.split_whitespace().next()).unwrap_or_default();
     let program = first.rsplit('/').next().unwrap_or_default();
     if begins("ExecStart=") {
-        Some(unit::read(text))
-    } else if begins("services:") || begins("image:") {
-        Some(compose::read(text))
-    } else if matches!(program, "docker" | "podman" | "sudo") {
-        Some(words::split(text).and_then(|words| run::read(&words, &Variables::new())))
+        Some(unit::read(text, known))
+    } else if begins("FROM ") {
+        dockerfile::read(text, known)
+    } else if begins("services:") || begins("image:") || begins("- image:") {
+        Some(compose::read(text, known))
+    } else if matches!(program, "docker" | "podman") {
+        Some(words::split(text).and_then(|words| run::read(&words, known)))
     } else if program == "turnserver" {
-        Some(words::split(text).and_then(|words| of_program(&words[1..], &Variables::new())))
+        Some(words::split(text).and_then(|words| of_program(&words[1..], known)))
     } else {
-        None
+        script::read(text, known)
     }
 }
 

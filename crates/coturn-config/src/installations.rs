@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::{fs, io};
 
-use crate::command_line::command_line;
+use crate::command_line::{Variables, command_line};
 use crate::translation::{AnyHost, Fate, Import, Purpose, Source, import};
 
 /// Title and file of each example, in the order of the page.
@@ -32,7 +32,7 @@ pub const INSTALLATIONS: [(&str, &str); 14] = [
 /// # Errors
 /// As [`command_line`].
 pub fn import_any(text: &str, directory: &Path) -> Result<Import, String> {
-    let line = command_line(text).transpose()?;
+    let line = command_line(text, &Variables::new()).transpose()?;
     let source = match &line {
         None => Source { file: text.as_bytes(), arguments: &[] },
         Some(line) => Source { file: b"", arguments: &line.words },

@@ -17,7 +17,7 @@ mod toml;
 mod translation;
 
 pub use command_line::{
-    CommandLine, ConfigurationFile, USUAL_FILES, command_line, configuration_file,
+    CommandLine, ConfigurationFile, USUAL_FILES, Variables, command_line, configuration_file,
 };
 pub use installations::{INSTALLATIONS, import_any, installations_markdown, left_out};
 pub use options::{Counterpart, OPTIONS};

@@ -66,6 +66,8 @@ pub struct Line {
     pub number: usize,
     /// True on the command line.
     pub is_argument: bool,
+    /// Name of the option.
+    pub name: String,
     /// The line, without secrets.
     pub text: String,
     /// Its fate.
@@ -390,7 +392,8 @@ impl Work {
         let lines = self.written.iter().map(|entry| Line {
             number: entry.written.line,
             is_argument: entry.is_argument,
-            text: shown(&entry.written),
+            name: entry.written.name.clone(),
+            text: shown(entry),
             fate: entry.fate.clone(),
         });
         Import {
@@ -428,8 +431,15 @@ fn first_fate(option: Option<&CoturnOption>, written: &Written) -> Fate {
     }
 }
 
-/// A line without secrets.
-fn shown(written: &Written) -> String {
+/// A line without secrets. The value of a misspelt option may be a secret.
+fn shown(Entry { written, option, is_argument, .. }: &Entry) -> String {
+    if *is_argument && !written.text.starts_with('-') {
+        return "<a word without an option>".to_owned();
+    }
+    if option.is_none() {
+        let hidden = if written.value.is_empty() { "" } else { "=<hidden>" };
+        return format!("{}{hidden}", written.name);
+    }
     if SECRET.contains(&written.name.as_str()) {
         let user = written.value.split_once(':').filter(|_| written.name == "user");
         let name = user.map(|(name, _)| format!("{name}:")).unwrap_or_default();

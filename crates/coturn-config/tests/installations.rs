@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use coturn_config::{
-    CommandLine, ConfigurationFile, INSTALLATIONS, Import, command_line, installations_markdown,
-    left_out,
+    CommandLine, ConfigurationFile, INSTALLATIONS, Import, Variables, command_line,
+    installations_markdown, left_out,
 };
 use settings::{Environment, Settings};
 
@@ -171,7 +171,7 @@ fn the_sample_file_is_no_open_relay_here() {
 
 #[test]
 fn a_drop_in_replaces_the_command_of_a_unit() {
-    let line = command_line(&fixture("unit.service")).unwrap().unwrap();
+    let line = command_line(&fixture("unit.service"), &Variables::new()).unwrap().unwrap();
     assert_eq!(line.configuration, ConfigurationFile::Named("/etc/turn/own.conf".to_owned()));
     assert!(!line.is_container);
     let (_, settings) = imported("unit.service");
@@ -180,7 +180,7 @@ fn a_drop_in_replaces_the_command_of_a_unit() {
 }
 
 fn words(text: &str) -> Result<CommandLine, String> {
-    command_line(text).expect("a command line")
+    command_line(text, &Variables::new()).expect("a command line")
 }
 
 #[test]
@@ -241,5 +241,41 @@ fn values_from_elsewhere_are_errors() {
     }
     assert_eq!(words("turnserver -r ${REALM:-a.example}").unwrap().words, ["-r", "a.example"]);
     assert_eq!(words("turnserver -u a:b$$c").unwrap().words, ["-u", "a:b$c"]);
-    assert!(command_line("realm=x\nlistening-port=3478\n").is_none());
+    assert!(command_line("realm=x\nlistening-port=3478\n", &Variables::new()).is_none());
+}
+
+/// A command in text of which nothing else is known.
+#[test]
+fn a_command_is_found_in_scripts_and_images() {
+    let words = |text: &str| command_line(text, &Variables::new()).unwrap().unwrap().words;
+    let script = "#!/bin/sh\nset -e\n# turnserver -r wrong\nREALM=a.example\nif true; then\n  exec /usr/bin/turnserver -n --realm=$REALM \\\n    --user 'a:b c' > /dev/null 2>&1 &\nfi\n";
+    assert_eq!(words(script), ["-n", "--realm=a.example", "--user", "a:b c"]);
+    let started = "mkdir -p /x && sudo nohup turnserver -a -o; echo done\n";
+    assert_eq!(words(started), ["-a", "-o"]);
+    let task = "- name: relay\n  ansible.builtin.command: turnserver -c /etc/turnserver.conf -o\n";
+    assert_eq!(words(task), ["-c", "/etc/turnserver.conf", "-o"]);
+    let image = "FROM debian:12\nRUN apt-get install -y coturn\nENV REALM=a.example\nENTRYPOINT [\"/usr/bin/turnserver\"]\nCMD [\"-n\", \"--realm=${REALM}\"]\n";
+    assert_eq!(words(image), ["-n", "--realm=a.example"]);
+    let theirs = "FROM coturn/coturn:4.6\nCOPY my.conf /etc/coturn/turnserver.conf\nCMD [\"-c\", \"/etc/coturn/turnserver.conf\"]\n";
+    let line = command_line(theirs, &Variables::new()).unwrap().unwrap();
+    assert_eq!(line.configuration, ConfigurationFile::Named("my.conf".to_owned()));
+    let pod = "spec:\n  containers:\n  - image: coturn/coturn\n    command: [\"turnserver\"]\n    args:\n    - -n\n    - --realm=a.example\n";
+    assert_eq!(words(pod), ["-n", "--realm=a.example"]);
+    let run = "podman pull coturn/coturn\npodman run -d --net host coturn/coturn -n -r a.example\n";
+    assert_eq!(words(run), ["-n", "-r", "a.example"]);
+    for configuration in ["realm=a\nproc-user turnserver\n", "# turnserver -n\nverbose\n", ""] {
+        assert!(command_line(configuration, &Variables::new()).is_none(), "{configuration}");
+    }
+}
+
+#[test]
+fn variables_are_used_and_missed_ones_named_with_their_line() {
+    let text = "services:\n  turn:\n    image: coturn/coturn\n    command: -n --realm=${REALM} -u $USER_AND_KEY\n";
+    let known = Variables::from([("REALM".to_owned(), "a.example".to_owned())]);
+    let error = command_line(text, &known).unwrap().unwrap_err();
+    assert!(error.starts_with("line 4: the value of $USER_AND_KEY"), "{error}");
+    let mut known = known;
+    known.insert("USER_AND_KEY".to_owned(), "a:b".to_owned());
+    let line = command_line(text, &known).unwrap().unwrap();
+    assert_eq!(line.words, ["-n", "--realm=a.example", "-u", "a:b"]);
 }

@@ -117,3 +117,11 @@ fn defaults_are_those_of_coturn() {
     assert!(has(&import, "rfc5766_clients", "true") && has(&import, "relaying", "true"));
     assert!(!has(&replace("no-tcp-relay\n"), "relaying", "true"));
 }
+
+#[test]
+fn what_no_line_says_is_told() {
+    let tells = |file: &str, text: &str| replace(file).notes.iter().any(|note| note.contains(text));
+    assert!(tells("", "allowed-peer-ip") && tells("", "2,000 allocations") && tells("", "telnet"));
+    assert!(!tells("no-cli\n", "telnet") && !tells("", "redirected"));
+    assert!(tells("alternate-server=192.0.2.9\n", "redirected"));
+}

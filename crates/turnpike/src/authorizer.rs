@@ -199,11 +199,17 @@ impl Asking {
     async fn watch(self: &Arc<Self>) {
         while self.questions.has_waiting() && !self.is_watched.swap(true, Ordering::AcqRel) {
             while self.questions.has_waiting() {
-                tokio::time::sleep(WATCH_EVERY).await;
+                tokio::time::sleep(self.watch_after()).await;
                 self.open_waiting();
             }
             self.is_watched.store(false, Ordering::Release);
         }
+    }
+
+    /// Time of the next search: in a pace the next question follows after a gap.
+    fn watch_after(&self) -> Duration {
+        let wait = self.questions.wait(Instant::now());
+        if wait.is_zero() { WATCH_EVERY } else { wait.min(WATCH_EVERY) }
     }
 
     /// Asks the service, posts the answer, and passes the slot on.

@@ -161,8 +161,7 @@ pub(crate) fn prepare(
     let mut info = info(&policy, settings, bound.addresses, (workers.count(), bound.gro), offload);
     info.tls_listeners = bound.tls;
     info.missing = relays::missing(settings, &policy, &own.host(), &info);
-    info.certificates = certificates.infos().to_vec();
-    info.unread = unread::parts(settings, &certificates, None);
+    unread::tell(&mut info, settings, &certificates, None);
     Ok(Prepared {
         workers,
         users,

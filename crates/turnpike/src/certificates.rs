@@ -260,14 +260,15 @@ fn issued(settings: &Settings) -> Option<CertificateFiles> {
     })
 }
 
+/// Usable certificates with their files.
+type Usable = Vec<(CertificateFiles, Certificate)>;
+
 /// Reads all certificates. Returns the usable ones, and the errors of the other ones. An authority
 /// issues another certificate in place of an unusable issued one.
 ///
 /// # Errors
 /// A configured certificate cannot be used, and the configuration does not wait for it.
-fn read_usable(
-    settings: &Settings,
-) -> Result<(Vec<(CertificateFiles, Certificate)>, Vec<Unusable>), Unusable> {
+fn read_usable(settings: &Settings) -> Result<(Usable, Vec<Unusable>), Unusable> {
     let (mut all, mut errors) = (Vec::new(), Vec::new());
     for files in settings.certificates() {
         match (read_one(&files), settings.tls.when_unusable) {

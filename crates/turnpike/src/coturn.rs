@@ -136,9 +136,10 @@ impl CoturnConfig {
         Err(Failure::usage(anyhow!("{}", slips.join("\n"))).hint(advice))
     }
 
-    /// Logs each option that is not in force, with its reason.
-    pub(crate) fn tell(&self, data: &Path) {
-        let Ok(imported) = self.import(data) else { return };
+    /// Logs each option that is not in force, with its reason, and what differs from coturn.
+    /// Returns the sentences.
+    pub(crate) fn tell(&self, data: &Path) -> Vec<String> {
+        let Ok(imported) = self.import(data) else { return Vec::new() };
         let file = self.file.display();
         let left = left_out(&imported);
         let (count, left_count) = (imported.lines.len(), left.len());
@@ -146,6 +147,7 @@ impl CoturnConfig {
             "coturn's configuration {file}: {} of {count} options are in force or the same here",
             count - left_count
         );
+        let mut differences = Vec::new();
         for line in &imported.lines {
             let reason = match &line.fate {
                 Fate::Taken(_) | Fate::SameHere(_) => continue,
@@ -154,7 +156,13 @@ impl CoturnConfig {
             };
             let place = place(&self.file, line);
             tracing::warn!("{place}: {} is not in force: {reason}", line.text);
+            differences.push(format!("{place}: {} is not in force: {reason}.", line.text));
         }
+        for note in imported.notes {
+            tracing::info!("differs from coturn here: {note}");
+            differences.push(note);
+        }
+        differences
     }
 
     /// Errors of the translation, at the lines that they come from.

@@ -153,8 +153,7 @@ impl InForce {
         info.realms = boot::realm_names(&policy);
         info.relay = boot::relay_info(&policy);
         info.missing = relays::missing(&kept, &policy, &host, &info);
-        info.certificates = self.certificates.infos().to_vec();
-        info.unread = unread::parts(&kept, &self.certificates, self.unread_tables.clone());
+        unread::tell(&mut info, &kept, &self.certificates, self.unread_tables.clone());
         info.monitoring = boot::monitoring(&kept);
         info.redirects = self.silent.infos(&kept);
         info.relay_ports = (kept.relay.ports.min, kept.relay.ports.max);
@@ -300,21 +299,21 @@ impl InForce {
         if self.put_certificates(handle, read).is_empty() {
             tracing::info!("new certificates are in force");
         }
-        let mut info = (*handle.info()).clone();
-        info.certificates = self.certificates.infos().to_vec();
-        info.unread = unread::parts(&self.settings, &self.certificates, self.unread_tables.clone());
-        handle.set_info(info);
+        self.tell_unread(handle);
     }
 
     /// Puts into the facts why the tables of the user database cannot be read.
     pub(crate) fn note_unread_tables(&mut self, handle: &Handle, why: Option<String>) {
         if self.unread_tables != why {
             self.unread_tables = why;
-            let mut info = (*handle.info()).clone();
-            info.unread =
-                unread::parts(&self.settings, &self.certificates, self.unread_tables.clone());
-            handle.set_info(info);
+            self.tell_unread(handle);
         }
+    }
+
+    fn tell_unread(&self, handle: &Handle) {
+        let mut info = (*handle.info()).clone();
+        unread::tell(&mut info, &self.settings, &self.certificates, self.unread_tables.clone());
+        handle.set_info(info);
     }
 
     /// Puts certificates into effect. Returns the reasons for those not in effect, with remedies;

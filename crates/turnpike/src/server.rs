@@ -454,7 +454,9 @@ impl Server {
         self.alternates.follow(&self.in_force.settings);
         if let Some(coturn) = self.paths.coturn.clone() {
             let directory = self.in_force.settings.data.directory.clone();
-            drop(tokio::task::spawn_blocking(move || coturn.tell(&directory)));
+            let handle = self.handle.clone();
+            let tell = move || handle.set_differences(coturn.tell(&directory));
+            drop(tokio::task::spawn_blocking(tell));
         }
         self.note_reload(&report);
         self.manager.ready();

@@ -63,6 +63,7 @@ pub(super) async fn show(State(app): State<App>) -> Json<Status> {
         took_over: info.took_over.as_ref().map(took_over),
         keeper,
         keeper_unusable,
+        coturn_differences: app.handle.differences().to_vec(),
         workers: info.workers as u64,
         offload: offload(&app, &info, &totals),
         allocations: Allocations {

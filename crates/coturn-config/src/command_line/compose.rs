@@ -9,20 +9,22 @@ struct Line<'a> {
     text: &'a str,
 }
 
-pub(super) fn read(text: &str) -> Result<CommandLine, String> {
+pub(super) fn read(text: &str, known: &Variables) -> Result<CommandLine, String> {
     let lines: Vec<Line<'_>> = text.lines().filter_map(line).collect();
     let is_image = |line: &Line<'_>| {
-        let image = line.text.strip_prefix("image:").unwrap_or_default();
+        let text = line.text.trim_start_matches("- ");
+        let image = text.strip_prefix("image:").unwrap_or_default();
         image.contains("coturn") || image.contains("turnserver")
     };
     let Some(image) = lines.iter().position(is_image) else {
         return Err("no service has an image of coturn".to_owned());
     };
-    let depth = lines[image].depth;
+    let is_first = lines[image].text.starts_with("- ");
+    let depth = lines[image].depth + if is_first { "- ".len() } else { 0 };
     let begin = lines[..image].iter().rposition(|line| line.depth < depth).map_or(0, |at| at + 1);
-    let end = lines[image..].iter().position(|line| line.depth < depth);
-    let service = &lines[begin..end.map_or(lines.len(), |length| image + length)];
-    let mut variables = Variables::new();
+    let end = lines[image + 1..].iter().position(|line| line.depth < depth);
+    let service = &lines[begin..end.map_or(lines.len(), |length| image + 1 + length)];
+    let mut variables = known.clone();
     for pair in items(service, "environment:", depth) {
         let colon = || pair.split_once(": ").map(|(name, value)| (name, scalar(value)));
         let pair =
@@ -38,6 +40,8 @@ pub(super) fn read(text: &str) -> Result<CommandLine, String> {
     {
         command = words::split(one)?;
     }
+    // A container of Kubernetes.
+    command.extend(items(service, "args:", depth));
     of_container(&command, &variables, &mounts)
 }
 
@@ -98,7 +102,7 @@ fn items(service: &[Line<'_>], key: &str, depth: usize) -> Vec<String> {
 }
 
 /// `[a, "b, c"]`.
-fn flow(text: &str) -> Vec<String> {
+pub(super) fn flow(text: &str) -> Vec<String> {
     let inner = text.trim().trim_start_matches('[').trim_end_matches(']');
     let mut entries = vec![String::new()];
     let mut quote = None;

@@ -2,9 +2,9 @@
 
 use super::{CommandLine, Variables, of_program, run, words};
 
-pub(super) fn read(text: &str) -> Result<CommandLine, String> {
+pub(super) fn read(text: &str, known: &Variables) -> Result<CommandLine, String> {
     let mut command = String::new();
-    let mut variables = Variables::new();
+    let mut variables = known.clone();
     let text = text.replace("\\\r\n", " ").replace("\\\n", " ");
     for line in text.lines().map(str::trim) {
         if let Some(value) = line.strip_prefix("ExecStart=") {
@@ -22,18 +22,8 @@ pub(super) fn read(text: &str) -> Result<CommandLine, String> {
     let words = words::split(&command)?;
     let Some(program) = words.first() else { return Err("ExecStart= is empty".to_owned()) };
     match program.rsplit('/').next() {
-        Some("turnserver") => of_program(&separated(&words[1..], &variables), &variables),
+        Some("turnserver") => of_program(&words::separated(&words[1..], &variables), &variables),
         Some("docker" | "podman") => run::read(&words, &variables),
         _ => Err(format!("ExecStart= runs {program}, and not turnserver")),
     }
-}
-
-/// A variable that is a word of its own is split into words.
-fn separated(words: &[String], variables: &Variables) -> Vec<String> {
-    let value = |word: &String| variables.get(word.strip_prefix('$')?);
-    let all = words.iter().flat_map(|word| match value(word) {
-        Some(value) => value.split_whitespace().map(str::to_owned).collect(),
-        None => vec![word.clone()],
-    });
-    all.collect()
 }

@@ -91,3 +91,13 @@ fn variable(text: &str) -> (&str, Option<&str>, &str) {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
     (&text[..end], None, &text[end..])
 }
+
+/// Words with the words of variables in place of words that are a variable.
+pub(super) fn separated(words: &[String], variables: &Variables) -> Vec<String> {
+    let value = |word: &String| variables.get(word.strip_prefix('$')?);
+    let all = words.iter().flat_map(|word| match value(word) {
+        Some(value) => value.split_whitespace().map(str::to_owned).collect(),
+        None => vec![word.clone()],
+    });
+    all.collect()
+}

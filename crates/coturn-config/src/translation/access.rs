@@ -218,11 +218,11 @@ fn peers(work: &mut Work) {
     work.allowed_peers = ranges(work, "allowed-peer-ip");
     work.denied_peers = ranges(work, "denied-peer-ip");
     write_peers(work);
-    work.notes.push(
+    let allowed_by = if work.replaces() { "allowed-peer-ip" } else { "`peers.allow`" };
+    work.notes.push(format!(
         "Private networks, loopback and every other special-purpose range are refused here without denied-peer-ip. Name the \
-         networks that calls need in `peers.allow`, such as the one of a media server."
-            .to_owned(),
-    );
+         networks that calls need in {allowed_by}, such as the one of a media server."
+    ));
 }
 
 pub(super) fn write_peers(work: &mut Work) {

@@ -67,7 +67,7 @@ fn family(work: &mut Work) {
             "ipv4" => work.set(index, Fate::SameHere("IPv4".to_owned())),
             "ipv6" => set(work, "ipv6", "allocation-default-address-family"),
             "keep" => set(work, "client", "allocation-default-address-family"),
-            _ => work.unreadable(index, "ipv4, ipv6 or keep"),
+            _ => work.left_out(index, "ipv4, ipv6 or keep"),
         }
     }
     if work.is_on("keep-address-family") {

@@ -12,10 +12,62 @@ pub(super) fn translate(work: &mut Work) {
     metrics(work);
     if work.replaces() {
         replace(work);
-    } else if !work.is_on("no-tcp-relay") {
+    } else {
+        if !work.is_on("no-tcp-relay") {
+            work.notes.push(
+                "coturn relays TCP (RFC 6062) unless no-tcp-relay is set. Here it is off, since calls do not need it: \
+                 `tcp.relaying = true` switches it on."
+                    .to_owned(),
+            );
+        }
         work.notes.push(
-            "coturn relays TCP (RFC 6062) unless no-tcp-relay is set. Here it is off, since calls do not need it: \
-             `tcp.relaying = true` switches it on."
+            "Channel numbers are those of RFC 8656: clients of RFC 5766, such as the turnutils_uclient of coturn 4.6, need \
+             `compatibility.rfc5766_clients = true`."
+                .to_owned(),
+        );
+    }
+    limits(work);
+    without_options(work);
+}
+
+/// Tells of limits that coturn does not have.
+fn limits(work: &mut Work) {
+    let of_user = if work.last("user-quota").is_some() {
+        ""
+    } else {
+        "a user has 1,000 allocations at most, "
+    };
+    let user_quota = if of_user.is_empty() { "" } else { "user-quota, or " };
+    work.notes.push(format!(
+        "There are limits without an option: {of_user}an address 2,000 allocations, 1,000 connections and 100 new peers a \
+         second. {user_quota}`quotas`, `tcp.connections_per_address` and variables such as \
+         TURNPIKE_QUOTAS__ALLOCATIONS_PER_ADDRESS change them."
+    ));
+}
+
+/// Tells of other behaviour of coturn without an option.
+fn without_options(work: &mut Work) {
+    let alternates = [
+        "alternate-server",
+        "udp-alternate-server",
+        "tcp-alternate-server",
+        "tls-alternate-server",
+    ];
+    if alternates.iter().any(|name| work.last(name).is_some()) {
+        work.notes.push(
+            "Clients are redirected to servers that answer: while none does, they are served here."
+                .to_owned(),
+        );
+    }
+    if !work.is_on("no-stun-backward-compatibility") {
+        work.notes.push(
+            "STUN of before 2008 (RFC 3489) is not answered, unless `compatibility.rfc3489_clients` is on.".to_owned(),
+        );
+    }
+    if !work.is_on("no-cli") {
+        work.notes.push(
+            "There is no console over telnet: `turnpike status`, `turnpike sessions` and `turnpike why` are commands of this \
+             host's shell."
                 .to_owned(),
         );
     }

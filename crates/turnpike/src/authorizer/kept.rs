@@ -94,6 +94,11 @@ pub(super) fn claimant(applicant: &Applicant) -> Claimant<'_> {
 }
 
 impl Key {
+    /// Returns true for a client of the same account.
+    pub(super) fn has_account_of(&self, applicant: &Applicant) -> bool {
+        self.account == applicant.account && self.realm == applicant.realm
+    }
+
     pub(super) fn of(applicant: &Applicant) -> Self {
         Self {
             realm: applicant.realm.clone(),

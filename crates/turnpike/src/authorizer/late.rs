@@ -1,9 +1,28 @@
 //! Late answers about clients that `authorizer.when_silent` has served.
 
+use std::collections::HashSet;
+use std::net::IpAddr;
+
 use control::{ControlError, Session, SessionFilter};
 use turn_proto::{AllocationRecord, Applicant, Authorization, GrantLimits};
+use turn_types::{Instant, Transport};
 
 use super::Asking;
+
+/// Where the sessions of an account are.
+pub(super) struct AccountSessions {
+    clients: HashSet<(Transport, IpAddr)>,
+    /// Time of the latest one that has moved since.
+    moved: Option<Instant>,
+}
+
+impl AccountSessions {
+    /// Returns true if one may be of a client that was served since the question was `opened`.
+    pub(super) fn has(&self, applicant: &Applicant, opened: Instant) -> bool {
+        self.clients.contains(&(applicant.transport, applicant.client.ip()))
+            || self.moved.is_some_and(|created| created >= opened)
+    }
+}
 
 impl Asking {
     /// Acts on a late answer about a client, which has been served since the question was `opened`:
@@ -11,7 +30,7 @@ impl Asking {
     pub(super) async fn act_late(
         &self,
         applicant: &Applicant,
-        opened: turn_types::Instant,
+        opened: Instant,
         answer: &Authorization,
     ) {
         match answer {
@@ -27,7 +46,7 @@ impl Asking {
     }
 
     /// Ends the sessions of a client that a late answer denies. The client may have moved.
-    pub(super) async fn end_sessions(&self, applicant: &Applicant, opened: turn_types::Instant) {
+    pub(super) async fn end_sessions(&self, applicant: &Applicant, opened: Instant) {
         // The search is over all sessions: a flood of late answers has one at a time.
         let _turn = self.ending.lock().await;
         let ended = async {
@@ -53,12 +72,7 @@ impl Asking {
 
     /// Narrows the sessions of a client, and ends the latest ones while the account has more than
     /// the permitted number, at all addresses.
-    async fn limit_sessions(
-        &self,
-        applicant: &Applicant,
-        opened: turn_types::Instant,
-        limits: &GrantLimits,
-    ) {
+    async fn limit_sessions(&self, applicant: &Applicant, opened: Instant, limits: &GrantLimits) {
         let _turn = self.ending.lock().await;
         let limited = async {
             let mut sessions = self.sessions_of(applicant, opened).await?;
@@ -92,21 +106,42 @@ impl Asking {
 
     /// Number of sessions of the account, by all its credentials.
     async fn number_of(&self, applicant: &Applicant) -> Result<usize, ControlError> {
-        let Applicant { realm, account, .. } = applicant;
-        let user = Some((**account).to_owned());
+        Ok(self.records_of_account(applicant).await?.count())
+    }
+
+    /// Places of the sessions of the account, by all its credentials.
+    pub(super) async fn account_sessions(
+        &self,
+        applicant: &Applicant,
+    ) -> Result<AccountSessions, ControlError> {
+        let _turn = self.ending.lock().await;
+        let mut sessions = AccountSessions { clients: HashSet::new(), moved: None };
+        for AllocationRecord { five_tuple: path, has_moved, created, .. } in
+            self.records_of_account(applicant).await?
+        {
+            sessions.clients.insert((path.transport, path.client.ip()));
+            sessions.moved = sessions.moved.max(has_moved.then_some(created));
+        }
+        Ok(sessions)
+    }
+
+    async fn records_of_account(
+        &self,
+        applicant: &Applicant,
+    ) -> Result<impl Iterator<Item = AllocationRecord> + use<>, ControlError> {
+        let Applicant { realm, account, .. } = applicant.clone();
+        let user = Some((*account).to_owned());
         let filter = SessionFilter { user, ..SessionFilter::default() };
         let sessions = self.workers.all_sessions(&filter).await?.into_iter();
-        let is_own = |session: &Session| {
-            session.record.realm == *realm && session.record.account == *account
-        };
-        Ok(sessions.filter(is_own).count())
+        let records = sessions.map(|Session { record, .. }| record);
+        Ok(records.filter(move |record| record.realm == realm && record.account == account))
     }
 
     /// Sessions of an applicant, at any worker.
     async fn sessions_of(
         &self,
         applicant: &Applicant,
-        opened: turn_types::Instant,
+        opened: Instant,
     ) -> Result<Vec<AllocationRecord>, ControlError> {
         let user = Some((*applicant.user).to_owned());
         let filter = SessionFilter { user, ..SessionFilter::default() };
@@ -118,7 +153,7 @@ impl Asking {
 
 /// Returns true for a session of an applicant. A client with a session since the question was
 /// `opened` may have moved (RFC 8016).
-fn is_of(record: &AllocationRecord, applicant: &Applicant, opened: turn_types::Instant) -> bool {
+fn is_of(record: &AllocationRecord, applicant: &Applicant, opened: Instant) -> bool {
     let Applicant { realm, account, transport, client, .. } = applicant;
     let path = record.five_tuple;
     let is_same_client = path.transport == *transport && path.client.ip() == client.ip();
@@ -131,7 +166,7 @@ fn is_of(record: &AllocationRecord, applicant: &Applicant, opened: turn_types::I
 mod tests {
     use std::time::Duration;
 
-    use turn_types::{ClientAddr, Instant, Transport};
+    use turn_types::ClientAddr;
 
     use super::*;
 

@@ -1,7 +1,8 @@
 //! Clients that `authorizer.when_silent` has served without an answer. The service is asked about
 //! them again until it answers.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use turn_proto::Applicant;
 
 use super::kept::{Key, claimant};
+use super::questions::quick_accounts::QuickAccounts;
 
 /// Maximum number of clients without an answer: some 2 MiB. Further ones are refused, or those of
 /// the account or network with most lose their sessions.
@@ -21,6 +23,10 @@ const DELAY: Duration = Duration::from_millis(100);
 /// Number of questions about clients without an answer whose connections wait for a late answer:
 /// a no that takes longer than `authorizer.answer_within` ends sessions as well.
 const OWED_LATE_MAX: usize = 128;
+
+/// Number of these questions of one account in flight, late ones included, after an answer in time:
+/// one before that, as the service may hang for all clients of the account.
+const OWED_OF_ACCOUNT_MAX: u32 = 4;
 
 /// Clients without an answer.
 #[derive(Debug)]
@@ -34,8 +40,40 @@ pub(super) struct OwedAnswers {
 #[derive(Debug)]
 struct State {
     waiting: FairQueue<OwedAnswer>,
-    /// Clients in the queue, and those whose question is open.
-    owed: HashSet<Key>,
+    /// Clients in the queue, and those whose question is open, each with the time when it was last
+    /// served.
+    owed: HashMap<Key, Instant>,
+    /// True if some in the queue are settled.
+    has_settled: bool,
+    /// Number of questions in flight of each account that has any.
+    in_flight: HashMap<u64, u32>,
+    /// Accounts whose latest question was answered in time.
+    answered: QuickAccounts,
+    hasher: RandomState,
+}
+
+impl State {
+    fn account(&self, applicant: &Applicant) -> u64 {
+        self.hasher.hash_one((&*applicant.realm, &*applicant.account))
+    }
+
+    fn end(&mut self, applicant: &Applicant) {
+        let account = self.account(applicant);
+        if let Some(number) = self.in_flight.get_mut(&account) {
+            *number -= 1;
+            if *number == 0 {
+                self.in_flight.remove(&account);
+            }
+        }
+    }
+
+    /// Adds a client to the queue. Returns the client that was dropped for lack of space, unless a
+    /// late answer has settled it.
+    fn push(&mut self, now: turn_types::Instant, owed: OwedAnswer) -> Option<OwedAnswer> {
+        let applicant = owed.applicant.clone();
+        let dropped = self.waiting.push(now, &claimant(&applicant), owed)?;
+        self.owed.remove(&Key::of(&dropped.applicant)).map(|_| dropped)
+    }
 }
 
 /// A client without an answer.
@@ -62,7 +100,14 @@ pub(super) enum Added {
 impl OwedAnswers {
     pub(super) fn new() -> Self {
         let waiting = FairQueue::new(&USERS, OWED_MAX, DELAY, system_hasher());
-        let state = State { waiting, owed: HashSet::new() };
+        let state = State {
+            waiting,
+            owed: HashMap::new(),
+            has_settled: false,
+            in_flight: HashMap::new(),
+            answered: QuickAccounts::default(),
+            hasher: RandomState::new(),
+        };
         let late = Arc::new(Semaphore::new(OWED_LATE_MAX));
         Self { state: Mutex::new(state), late, started: Instant::now() }
     }
@@ -74,10 +119,11 @@ impl OwedAnswers {
     /// Adds a client, unless it is there.
     pub(super) fn add(&self, owed: OwedAnswer, now: Instant) -> Added {
         let key = Key::of(&owed.applicant);
-        if !self.lock().owed.insert(key.clone()) {
+        let mut state = self.lock();
+        if state.owed.insert(key.clone(), now).is_some() {
             return Added::Owed;
         }
-        match self.put_back(owed, now) {
+        match state.push(self.since_start(now), owed) {
             Some(dropped) if Key::of(&dropped.applicant) == key => Added::Full,
             Some(dropped) => Added::InPlaceOf(dropped),
             None => Added::Owed,
@@ -87,33 +133,87 @@ impl OwedAnswers {
     /// Adds a client again after a question without an answer. Returns the client that was dropped
     /// for lack of space, unless a late answer has settled it.
     pub(super) fn put_back(&self, owed: OwedAnswer, now: Instant) -> Option<OwedAnswer> {
-        let now = turn_types::Instant::ZERO + now.saturating_duration_since(self.started);
         let mut state = self.lock();
-        let applicant = owed.applicant.clone();
-        let dropped = state.waiting.push(now, &claimant(&applicant), owed)?;
-        state.owed.remove(&Key::of(&dropped.applicant)).then_some(dropped)
+        state.end(&owed.applicant);
+        let is_owed = state.owed.contains_key(&Key::of(&owed.applicant));
+        if is_owed { state.push(self.since_start(now), owed) } else { None }
     }
 
-    /// Takes the client to ask about next.
+    /// Takes the client to ask about next, whose question is in flight until
+    /// [`put_back`](Self::put_back) or [`end`](Self::end). Clients of accounts with their maximum
+    /// in flight are skipped.
     pub(super) fn take(&self) -> Option<OwedAnswer> {
         let mut state = self.lock();
-        loop {
-            let owed = state.waiting.pop()?;
-            // A late answer may have settled it.
-            if state.owed.contains(&Key::of(&owed.applicant)) {
-                return Some(owed);
-            }
+        let State { waiting, owed, has_settled, in_flight, answered, hasher } = &mut *state;
+        if std::mem::take(has_settled) {
+            waiting.retain(|waiting| owed.contains_key(&Key::of(&waiting.applicant)));
+        }
+        let next = waiting.pop_where(OWED_MAX, |OwedAnswer { applicant, .. }| {
+            let account = hasher.hash_one((&*applicant.realm, &*applicant.account));
+            let most = if answered.answers(account) > 0 { OWED_OF_ACCOUNT_MAX } else { 1 };
+            in_flight.get(&account).is_none_or(|number| *number < most)
+        })?;
+        let account = state.account(&next.applicant);
+        *state.in_flight.entry(account).or_default() += 1;
+        Some(next)
+    }
+
+    /// Ends a question with an answer.
+    pub(super) fn end(&self, applicant: &Applicant) {
+        self.lock().end(applicant);
+    }
+
+    /// Notes a response to a question in time, or its absence.
+    pub(super) fn note(&self, applicant: &Applicant, is_in_time: bool) {
+        let mut state = self.lock();
+        let account = state.account(applicant);
+        if is_in_time {
+            state.answered.add(account);
+        } else {
+            state.answered.remove(account);
         }
     }
 
     /// Removes a client after an answer. Returns false after an earlier answer.
     pub(super) fn settle(&self, applicant: &Applicant) -> bool {
-        self.lock().owed.remove(&Key::of(applicant))
+        let mut state = self.lock();
+        let was_owed = state.owed.remove(&Key::of(applicant)).is_some();
+        state.has_settled |= was_owed;
+        was_owed
+    }
+
+    /// Removes clients of the account of `asked` that were not served since a time, and have no
+    /// session. Returns true if `asked` is one of them.
+    pub(super) fn remove_ended(
+        &self,
+        asked: &OwedAnswer,
+        since: Instant,
+        has_session: impl Fn(&OwedAnswer) -> bool,
+    ) -> bool {
+        let mut state = self.lock();
+        let State { waiting, owed, .. } = &mut *state;
+        let mut remove_ended = |client: &OwedAnswer| {
+            let key = Key::of(&client.applicant);
+            let is_ended = key.has_account_of(&asked.applicant)
+                && owed.get(&key).is_some_and(|served| *served < since)
+                && !has_session(client);
+            if is_ended {
+                owed.remove(&key);
+            }
+            is_ended
+        };
+        waiting.retain(|client| !remove_ended(client));
+        remove_ended(asked)
     }
 
     /// Permits a connection to wait for a late answer. `None`: the maximum is reached.
     pub(super) fn wait_late(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.late).try_acquire_owned().ok()
+    }
+
+    /// Time of the queue.
+    fn since_start(&self, now: Instant) -> turn_types::Instant {
+        turn_types::Instant::ZERO + now.saturating_duration_since(self.started)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -153,6 +253,55 @@ mod tests {
         assert!(matches!(answers.add(alice.clone(), now), Added::Owed));
         answers.settle(&alice.applicant);
         assert!(answers.take().is_none(), "a late answer");
+    }
+
+    /// The service hangs for one account, which had many clients in an outage.
+    #[test]
+    fn one_account_has_one_question_in_flight_until_one_is_answered() {
+        let (answers, now) = (OwedAnswers::new(), Instant::now());
+        for host in 0..160 {
+            answers.add(owed("mallory", [198, 51, 100, host]), now);
+        }
+        answers.add(owed("alice", [192, 0, 2, 1]), now);
+        answers.add(owed("alice", [192, 0, 2, 2]), now);
+        let [mallory, alice] = [(); 2].map(|()| answers.take().unwrap());
+        assert_eq!([&mallory, &alice].map(|owed| &*owed.applicant.account), ["mallory", "alice"]);
+        assert!(answers.take().is_none());
+        assert!(answers.settle(&alice.applicant));
+        answers.end(&alice.applicant);
+        assert_eq!(&*answers.take().unwrap().applicant.account, "alice");
+        answers.note(&mallory.applicant, true);
+        assert!(answers.put_back(mallory, now).is_none());
+        let taken: Vec<_> = std::iter::from_fn(|| answers.take()).collect();
+        assert_eq!(taken.len(), OWED_OF_ACCOUNT_MAX as usize);
+        answers.note(&taken[0].applicant, false);
+        for owed in taken {
+            assert!(answers.put_back(owed, now).is_none());
+        }
+        assert!(answers.take().is_some() && answers.take().is_none(), "a late one");
+    }
+
+    /// After a revocation: another client of the account was served again since.
+    #[test]
+    fn clients_without_sessions_are_removed() {
+        let (answers, now) = (OwedAnswers::new(), Instant::now());
+        for host in 0..10 {
+            answers.add(owed("mallory", [198, 51, 100, host]), now);
+            answers.add(owed("alice", [192, 0, 2, host]), now);
+        }
+        let asked = answers.take().unwrap();
+        assert_eq!(&*asked.applicant.account, "mallory");
+        let later = now + Duration::from_secs(1);
+        answers.add(owed("mallory", [198, 51, 100, 5]), later);
+        let has_session =
+            |owed: &OwedAnswer| owed.applicant.client == ClientAddr(([198, 51, 100, 7], 1).into());
+        assert!(!answers.remove_ended(&asked, now, has_session), "just served");
+        assert!(answers.remove_ended(&asked, later, has_session));
+        answers.end(&asked.applicant);
+        let mut rest: Vec<_> = answers.lock().owed.keys().cloned().collect();
+        rest.retain(|key| key.has_account_of(&asked.applicant));
+        assert_eq!(rest.len(), 2);
+        assert_eq!(answers.lock().waiting.len(), 12);
     }
 
     #[test]

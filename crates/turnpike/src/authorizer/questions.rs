@@ -4,8 +4,9 @@
 mod in_flight;
 #[cfg(test)]
 mod neighbours;
+mod pace;
 mod pause;
-mod quick_accounts;
+pub(super) mod quick_accounts;
 mod slow_accounts;
 mod slow_networks;
 mod votes;
@@ -18,6 +19,7 @@ use fair_share::{QuestionNumber, RealmQueue, USERS, system_hasher};
 use tokio::sync::oneshot;
 
 use self::in_flight::{InFlight, Search};
+use self::pace::Pace;
 use self::pause::{Pause, pause_after};
 use super::answer::NoAnswer;
 use super::kept::claimant;
@@ -55,6 +57,7 @@ pub(super) struct Questions {
 struct State {
     in_flight: InFlight,
     pause: Pause,
+    pace: Pace,
     waiting: RealmQueue<WaitingQuestion>,
 }
 
@@ -110,7 +113,8 @@ impl Questions {
 
     fn with(in_flight: InFlight) -> Self {
         let waiting = RealmQueue::new(&USERS, WAITING_MAX, DELAY, system_hasher());
-        let state = Mutex::new(State { in_flight, pause: Pause::default(), waiting });
+        let (pause, pace) = (Pause::default(), Pace::default());
+        let state = Mutex::new(State { in_flight, pause, pace, waiting });
         Self { started: Instant::now(), state }
     }
 
@@ -137,7 +141,7 @@ impl Questions {
     /// # Errors
     /// The next question has waited for too long.
     pub(super) fn take(&self, now: Instant) -> Option<Result<OpenQuestion, DroppedQuestion>> {
-        let State { in_flight, pause, waiting } = &mut *self.lock();
+        let State { in_flight, pause, pace, waiting } = &mut *self.lock();
         let first = waiting.first()?;
         if now.saturating_duration_since(first.asked) >= WAIT_MAX {
             let WaitingQuestion { request, failure, .. } = waiting.pop()?;
@@ -148,6 +152,7 @@ impl Questions {
             let may_open = |question: &WaitingQuestion| {
                 question.attempts.next.is_none_or(|next| now >= next)
                     && !pause.delays(&question.request.applicant, now)
+                    && !pace.delays(&question.request.applicant, now)
                     && may_open(&question.request.applicant)
             };
             match search {
@@ -158,23 +163,26 @@ impl Questions {
         let WaitingQuestion { request, asked, attempts, .. } = next?;
         let number = in_flight.open(&request.applicant, now);
         pause.note_opened(number, now);
+        pace.note_opened(now);
         Some(Ok(OpenQuestion { request, number, asked, attempts }))
     }
 
     /// Releases the slot of a question, with or without a decision.
     pub(super) fn close(&self, question: OpenQuestion, now: Instant) -> AuthorizationRequest {
         let OpenQuestion { request, number, .. } = question;
-        let State { in_flight, pause, .. } = &mut *self.lock();
+        let State { in_flight, pause, pace, .. } = &mut *self.lock();
         in_flight.close(number, now);
         pause.note_decision(now);
+        pace.note_decision(&request.applicant, now);
         request
     }
 
     /// Releases the slot of a question that was not put to the service.
     pub(super) fn withdraw(&self, question: OpenQuestion) -> AuthorizationRequest {
-        let State { in_flight, pause, .. } = &mut *self.lock();
+        let State { in_flight, pause, pace, .. } = &mut *self.lock();
         in_flight.withdraw(question.number);
         pause.note_end(question.number);
+        pace.note_unsent();
         question.request
     }
 
@@ -187,13 +195,18 @@ impl Questions {
         now: Instant,
     ) -> (Duration, Option<DroppedQuestion>) {
         let OpenQuestion { request, number, asked, mut attempts } = question;
-        let of_many = {
-            let State { in_flight, pause, .. } = &mut *self.lock();
+        let pause = {
+            let State { in_flight, pause, pace, .. } = &mut *self.lock();
             in_flight.fail(number, now);
             pause.note_end(number);
-            pause.note_failure(&request.applicant, now)
+            let of_many = pause.note_failure(&request.applicant, now);
+            if matches!(failure, NoAnswer::Busy) {
+                pace.note_refusal(&request.applicant, now);
+                pace.wait(now).max(of_many)
+            } else {
+                attempts.fail(now).max(of_many)
+            }
         };
-        let pause = attempts.fail(now).max(of_many);
         let waiting = WaitingQuestion { request, asked, attempts, failure: Some(failure) };
         (pause, self.queue(waiting, now))
     }
@@ -207,7 +220,7 @@ impl Questions {
     ) -> (AuthorizationRequest, QuestionNumber, oneshot::Receiver<()>) {
         let OpenQuestion { request, number, .. } = question;
         let since = self.since_start(now);
-        let State { in_flight, pause, waiting } = &mut *self.lock();
+        let State { in_flight, pause, waiting, .. } = &mut *self.lock();
         pause.note_end(number);
         waiting.charge(since, &claimant(&request.applicant), HANGS_DELAY);
         let lost = in_flight.miss(number, now);
@@ -222,6 +235,11 @@ impl Questions {
     /// Returns true if questions wait.
     pub(super) fn has_waiting(&self) -> bool {
         self.lock().waiting.first().is_some()
+    }
+
+    /// Time until a waiting question may be open in the pace; zero without one.
+    pub(super) fn wait(&self, now: Instant) -> Duration {
+        self.lock().pace.wait(now)
     }
 
     /// Time of the queue.
@@ -240,7 +258,7 @@ mod tests {
     use turn_proto::Applicant;
     use turn_types::{ClientAddr, PendingId, Transport, WorkerId};
 
-    use super::in_flight::{ACCOUNT_SHARE, OPEN_MAX};
+    use super::in_flight::{ACCOUNT_SHARE, NEW_ACCOUNT_MAX, OPEN_MAX};
     use super::pause::{FAILING_MIN, PAUSE_MAX, PAUSE_MIN};
     use super::*;
 
@@ -270,7 +288,13 @@ mod tests {
         for host in 0..200 {
             assert!(questions.push(request("mallory", host), now).is_none());
         }
-        let mallorys = open(&questions, now);
+        // Quick answers lead to the whole share.
+        let mut mallorys = open(&questions, now);
+        assert_eq!(mallorys.len(), NEW_ACCOUNT_MAX as usize);
+        for _ in 0..OPEN_MAX / ACCOUNT_SHARE {
+            questions.close(mallorys.remove(0), now);
+            mallorys.extend(open(&questions, now));
+        }
         assert_eq!(mallorys.len(), (OPEN_MAX / ACCOUNT_SHARE) as usize);
         assert!(questions.take(now).is_none(), "the others wait");
         for name in ["alice", "bob"] {
@@ -400,16 +424,18 @@ mod tests {
             drop(questions.withdraw(next));
             now += pause;
             drop(questions.take(now).unwrap().map(|question| questions.close(question, now)));
+            now += PAUSE_MAX;
         }
     }
 
-    /// A flood that a rate limit refuses delays no other client: the question of another client is
-    /// next in the pause.
+    /// A flood for which the service fails delays no other client: the question of another client
+    /// is next in the pause.
     #[test]
     fn failures_are_repeated_in_the_order_of_the_queue() {
         let (questions, mut now) = (Questions::new(), Instant::now());
         let fail = |question: OpenQuestion, now| {
-            let (pause, dropped) = questions.put_back(question, NoAnswer::Busy, now);
+            let failure = NoAnswer::Failed(String::new());
+            let (pause, dropped) = questions.put_back(question, failure, now);
             assert!(dropped.is_none() && pause <= PAUSE_MAX, "{pause:?}");
         };
         for round in 0..3 {
@@ -473,6 +499,33 @@ mod tests {
         late.iter().for_each(|(_, id, _)| questions.close_late(*id));
         assert_eq!(open(&questions, now).len(), 1, "as few as a silent service gets");
         drop(next);
+    }
+
+    /// Late questions of one account leave the window to others.
+    #[test]
+    fn an_account_has_two_late_questions() {
+        let (questions, mut now) = (prompt(), Instant::now());
+        for host in 0..40 {
+            questions.push(request("mallory", host), now);
+        }
+        let mut late = Vec::new();
+        for _ in 0..20 {
+            for question in open(&questions, now) {
+                late.push(questions.miss(question, now));
+            }
+            now += Duration::from_millis(50);
+        }
+        assert_eq!(questions.lock().in_flight.late(), 2);
+        let is_closed = |lost: &mut oneshot::Receiver<()>| lost.try_recv().is_err_and(is_closed);
+        let closed = late.iter_mut().filter_map(|(_, _, lost)| is_closed(lost).then_some(()));
+        assert_eq!(closed.count(), late.len() - 2);
+        questions.push(request("alice", 201), now);
+        let next: Vec<_> = open(&questions, now);
+        assert!(next.iter().any(|question| &*question.request.applicant.account == "alice"));
+    }
+
+    fn is_closed(error: oneshot::error::TryRecvError) -> bool {
+        error == oneshot::error::TryRecvError::Closed
     }
 
     /// Some servers of a service hang, and the window remains large enough for the others.

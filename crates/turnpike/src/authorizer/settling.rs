@@ -1,5 +1,6 @@
 //! Questions about clients that `authorizer.when_silent` has served without an answer.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -8,13 +9,26 @@ use tokio::task::JoinSet;
 use turn_proto::Authorization;
 
 use super::owed::OwedAnswer;
-use super::{Asking, LATE_FOR, PROMPTLY};
+use super::{Asking, LATE_FOR, PROMPTLY, Response};
 
 /// Interval of questions about clients that were served without an answer.
 const OWED_EVERY: Duration = Duration::from_secs(1);
 
 /// Number of these questions that are sent together, besides those of waiting clients.
 const OWED_OPEN_MAX: usize = 8;
+
+/// Interval of searches for the sessions of an account whose question is late. A client that was
+/// served more recently may get its session yet.
+const SEARCHED_EVERY: Duration = Duration::from_secs(10);
+
+/// End of a wait for a late answer.
+enum Late {
+    Answered(Authorization),
+    /// No answer.
+    Lost,
+    /// The client has no session.
+    Ended,
+}
 
 impl Asking {
     /// Starts a task for questions about the clients that were served without an answer, unless it
@@ -54,32 +68,72 @@ impl Asking {
         let (asking, applicant) = (Arc::clone(&self), owed.applicant.clone());
         let mut response = Box::pin(async move { asking.ask(&applicant).await });
         match (tokio::time::timeout(patience, &mut response).await, late) {
-            (Ok(Ok(answer)), _) => self.settle(&owed, answer).await,
+            (Ok(Ok(answer)), _) => {
+                self.owed.note(&owed.applicant, true);
+                self.settle(&owed, answer).await;
+            }
             (Ok(Err(_)), _) => {
                 owed.lost = 0;
                 self.put_back_owed(owed).await;
             }
-            (Err(_), None) => self.put_back_owed(owed).await,
+            (Err(_), None) => {
+                self.owed.note(&owed.applicant, false);
+                self.put_back_owed(owed).await;
+            }
             (Err(_), Some(late)) => {
                 let wait = self.answer_within.saturating_mul(1 << owed.lost.min(16)).min(LATE_FOR);
                 owed.lost += 1;
+                self.owed.note(&owed.applicant, false);
                 tokio::spawn(async move {
-                    let answered = tokio::time::timeout(wait, response).await;
-                    drop(late);
-                    if let Ok(Ok(answer)) = answered {
-                        self.outage.answered_late();
-                        self.settle(&owed, answer).await;
-                    } else {
-                        self.put_back_owed(owed).await;
-                        self.start_settling();
+                    let ended = self.wait_late(&owed, response.as_mut(), wait).await;
+                    drop((late, response));
+                    match ended {
+                        Late::Answered(answer) => {
+                            self.outage.answered_late();
+                            self.settle(&owed, answer).await;
+                        }
+                        Late::Lost => {
+                            self.put_back_owed(owed).await;
+                            self.start_settling();
+                        }
+                        Late::Ended => self.owed.end(&owed.applicant),
                     }
                 });
             }
         }
     }
 
+    /// Waits for a late answer, while the client has sessions.
+    async fn wait_late(
+        &self,
+        owed: &OwedAnswer,
+        mut response: Pin<&mut impl Future<Output = Response>>,
+        wait: Duration,
+    ) -> Late {
+        let end = tokio::time::Instant::now() + wait;
+        while tokio::time::Instant::now() < end {
+            let next = end.min(tokio::time::Instant::now() + SEARCHED_EVERY);
+            match tokio::time::timeout_at(next, &mut response).await {
+                Ok(Ok(answer)) => return Late::Answered(answer),
+                Ok(Err(_)) => return Late::Lost,
+                Err(_) if self.remove_ended(owed).await => return Late::Ended,
+                Err(_) => {}
+            }
+        }
+        Late::Lost
+    }
+
+    /// Removes the clients of an account whose sessions have ended, as after a revocation. Returns
+    /// true if the client that was asked about is one of them.
+    async fn remove_ended(&self, asked: &OwedAnswer) -> bool {
+        let Some(since) = Instant::now().checked_sub(SEARCHED_EVERY) else { return false };
+        let Ok(sessions) = self.account_sessions(&asked.applicant).await else { return false };
+        self.owed.remove_ended(asked, since, |owed| sessions.has(&owed.applicant, owed.opened))
+    }
+
     /// Acts on an answer about a client, unless an earlier answer has settled it.
     async fn settle(&self, owed: &OwedAnswer, answer: Authorization) {
+        self.owed.end(&owed.applicant);
         let answer = self.judge(&owed.applicant, Ok(answer));
         if self.owed.settle(&owed.applicant) {
             self.act_late(&owed.applicant, owed.opened, &answer).await;

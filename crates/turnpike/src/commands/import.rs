@@ -2,14 +2,15 @@
 
 mod checking;
 mod database;
+mod losses;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::anyhow;
 use coturn_config::{
-    ConfigurationFile, Fate, Import, Purpose, Source, USUAL_FILES, User, command_line, import,
-    import_with_rows,
+    ConfigurationFile, Fate, Import, Purpose, Source, USUAL_FILES, User, Variables, command_line,
+    import, import_with_rows,
 };
 use serde::Serialize;
 use user_db::StoreError;
@@ -79,16 +80,17 @@ pub(crate) fn run(
         imported.rows.extend(copied.left);
         theirs = copied.users;
     }
-    let added = match &args.output {
+    let (added, refused) = match &args.output {
         Some(file) => {
-            let mut lines = write(paths, file, &imported)?;
+            let (mut lines, refused) = write(paths, file, &imported)?;
             if !theirs.is_empty() {
                 lines.extend(database::copy_users(paths, file, &theirs)?);
             }
-            lines
+            (lines, refused)
         }
-        None => Vec::new(),
+        None => (Vec::new(), 0),
     };
+    let losses = losses::refuse(&configuration_file, &imported, refused);
     let lines: Vec<Line> = imported.lines.iter().map(line).collect();
     let rows: Vec<Row> = imported.rows.iter().map(row).collect();
     if args.format.json {
@@ -102,7 +104,8 @@ pub(crate) fn run(
             notes,
             users,
         })?;
-        return checking::checked(paths, args, (source, &configuration_file));
+        let checked = checking::checked(paths, args, (source, &configuration_file))?;
+        return losses.map(|()| checked);
     }
     if found.files.len() > 1 {
         let files: Vec<String> = found.files.iter().map(|one| one.display().to_string()).collect();
@@ -111,6 +114,9 @@ pub(crate) fn run(
     eprintln!("{}", escape::lines(&account(&lines)));
     if !rows.is_empty() {
         eprintln!("{}", escape::lines(&account_of_rows(&rows)));
+    }
+    if !imported.notes.is_empty() {
+        eprintln!("{}", escape::lines(&differences(&imported.notes)));
     }
     for line in added {
         eprintln!("{}", escape::line(&line));
@@ -124,7 +130,8 @@ pub(crate) fn run(
             file.display()
         ))?,
     }
-    checking::checked(paths, args, (source, &configuration_file))
+    let checked = checking::checked(paths, args, (source, &configuration_file))?;
+    losses.map(|()| checked)
 }
 
 /// The text of a configuration, and options that coturn reads behind it.
@@ -139,7 +146,8 @@ struct Found {
 fn found(file: &Path) -> Result<Found> {
     let text = read(file)?;
     let mut files = vec![file.to_owned()];
-    let Some(line) = command_line(&String::from_utf8_lossy(&text)) else {
+    let known = variables(file);
+    let Some(line) = command_line(&String::from_utf8_lossy(&text), &known) else {
         return Ok(Found { text, words: Vec::new(), files });
     };
     let line = line.map_err(|reason| Failure::usage(anyhow!("{}: {reason}", file.display())))?;
@@ -158,9 +166,21 @@ fn found(file: &Path) -> Result<Found> {
     Ok(Found { text, words: line.words, files })
 }
 
-/// Writes the files and adds the users. Returns lines for the operator. Nothing that exists is
-/// replaced.
-fn write(paths: &PathOptions, file: &Path, imported: &Import) -> Result<Vec<String>> {
+/// Variables that are set here: those of the file `.env` beside the file, as Compose reads them,
+/// and those of this process.
+fn variables(file: &Path) -> Variables {
+    let beside = file.parent().map(|directory| directory.join(".env"));
+    let text = beside.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
+    let pairs = text.lines().filter_map(|line| line.trim().split_once('='));
+    let unquoted = |value: &str| value.trim().trim_matches(['"', '\'']).to_owned();
+    let pairs = pairs.map(|(name, value)| (name.trim().to_owned(), unquoted(value)));
+    // Those of the process precede, as in Compose.
+    pairs.chain(std::env::vars()).collect()
+}
+
+/// Writes the files and adds the users. Returns lines for the operator, and the number of users
+/// that were not added. Nothing that exists is replaced.
+fn write(paths: &PathOptions, file: &Path, imported: &Import) -> Result<(Vec<String>, usize)> {
     let mut files: Vec<NewFile> = imported
         .secrets
         .iter()
@@ -170,14 +190,16 @@ fn write(paths: &PathOptions, file: &Path, imported: &Import) -> Result<Vec<Stri
     new_files::write(&files)?;
     let mut lines: Vec<String> =
         imported.secrets.iter().map(|(path, _)| format!("secret: {path}")).collect();
-    if !imported.users.is_empty() {
-        lines.extend(add_users(paths, file, &imported.users)?);
+    if imported.users.is_empty() {
+        return Ok((lines, 0));
     }
-    Ok(lines)
+    let (added, refused) = add_users(paths, file, &imported.users)?;
+    lines.extend(added);
+    Ok((lines, refused))
 }
 
-/// Adds users to the database of the new configuration.
-fn add_users(paths: &PathOptions, file: &Path, users: &[User]) -> Result<Vec<String>> {
+/// Adds users to the database of the new configuration. Returns the same as [`write`].
+fn add_users(paths: &PathOptions, file: &Path, users: &[User]) -> Result<(Vec<String>, usize)> {
     let settings = paths::complete(paths, Some(file.to_owned())).map_err(|errors| {
         Failure::failed(anyhow!("the new configuration is not valid:\n{errors}"))
             .hint("correct it, and add the users with `turnpike user add`")
@@ -187,18 +209,31 @@ fn add_users(paths: &PathOptions, file: &Path, users: &[User]) -> Result<Vec<Str
         Failure::failed(error)
             .hint("name the server's data directory with --data; the configuration is written")
     })?;
-    let mut lines = Vec::new();
+    let (mut lines, mut refused) = (Vec::new(), 0);
     for user in users {
         let User { name, .. } = user;
         let added = new_user(&settings.realm, user).and_then(|user| store.add(&user));
         lines.push(match added {
             Ok(()) => format!("user {name}: added in realm {}", &*settings.realm),
             Err(StoreError::Exists { .. }) => format!("user {name}: exists, and stays as it is"),
-            Err(error) => format!("user {name}: NOT added: {error}"),
+            Err(error) => {
+                refused += 1;
+                format!("user {name}: NOT added: {error}")
+            }
         });
     }
     lines.push(format!("users are in {database}"));
-    Ok(lines)
+    Ok((lines, refused))
+}
+
+/// A block about what differs from coturn.
+fn differences(notes: &[String]) -> String {
+    let line = |note: &String| {
+        let text = output::wrapped(note, 4, output::columns());
+        format!("  - {}", text.trim_start())
+    };
+    let lines: Vec<String> = notes.iter().map(line).collect();
+    format!("differs from coturn here:\n{}", lines.join("\n"))
 }
 
 fn line(line: &coturn_config::Line) -> Line {

@@ -105,9 +105,7 @@ async fn serve(
         let predecessor = restart::predecessor(found, &settings);
         (settings, predecessor)
     };
-    if let Some(coturn) = &paths.coturn {
-        coturn.tell(&settings.data.directory);
-    }
+    let differences = paths.coturn.as_ref().map(|coturn| coturn.tell(&settings.data.directory));
     let end = End::during_start(predecessor.as_ref(), &settings);
     let other = if takes_over { Other::IsReplaced } else { Other::Stays };
     let sockets = ControlSockets::bind(&settings, group, other, predecessor.as_mut())?;
@@ -125,6 +123,7 @@ async fn serve(
         takes_over,
         is_restart,
         tables: Tables::default(),
+        differences: differences.unwrap_or_default(),
     };
     if !launch.find_public_addresses().await? {
         return Ok(());
@@ -155,6 +154,8 @@ struct Launch<'a> {
     /// The service manager has kept the state of a process before.
     is_restart: bool,
     tables: Tables,
+    /// Differences from coturn, of a server from its configuration.
+    differences: Vec<String>,
 }
 
 impl Launch<'_> {
@@ -205,13 +206,15 @@ impl Launch<'_> {
         }
     }
 
-    /// The routes of operators, and those of monitoring.
+    /// The routes of operators, and those of monitoring, with the facts that they show.
     fn routes(
         &self,
         handle: &Handle,
         kernel_path: &KernelPath,
         accounts: Option<Arc<DatabaseAccounts>>,
     ) -> (Routes, Router) {
+        handle.set_configuration(reload::in_force(&self.settings));
+        handle.set_differences(self.differences.clone());
         let (clock, offload) = (|| Clock::now().instant, kernel_path.watch());
         let mut operators = Routes::new(handle.clone(), clock, offload.clone(), self.log.recent());
         if let Some(accounts) = accounts {
@@ -247,7 +250,6 @@ impl Launch<'_> {
         let (handle, requests) = Handle::new(prepared.workers, prepared.info);
         let handle = handle.with_traces(prepared.traces).with_users(prepared.users);
         let handle = handle.with_lost_lines(self.log.lines_lost());
-        handle.set_configuration(reload::in_force(&self.settings));
         let (operators, monitoring) = self.routes(&handle, &prepared.kernel_path, users.accounts);
         let certificates = &prepared.reloadable.certificates;
         let mut served = sockets.route(&self.settings, certificates, &operators, &monitoring)?;

@@ -189,5 +189,8 @@ fn the_command_line_of_a_unit_is_imported_behind_its_configuration_and_checked()
         directory.file("other.service", "[Service]\nExecStart=/usr/bin/turnserver $OPTIONS\n");
     let out = run(&["import", "coturn", path(&unit)]);
     assert_eq!(out.status.code(), Some(2), "{out:?}");
-    assert!(stderr(&out).contains("other.service: the value of $OPTIONS is elsewhere"), "{out:?}");
+    assert!(
+        stderr(&out).contains("other.service: line 2: the value of $OPTIONS is elsewhere"),
+        "{out:?}"
+    );
 }

@@ -74,7 +74,13 @@ fn options_that_are_not_in_force_are_logged_with_their_lines() {
     server.wait_for("5 of 7 options are in force");
     server.wait_for("turnserver.conf:2: server-relay is not in force: ");
     server.wait_for("turnserver.conf:3: verbos is not in force: coturn has no such option");
+    server.wait_for("differs from coturn here: Private networks");
     server.wait_for("ready");
+    let status = run(&["status", "--data", path(&data)]);
+    let differences = stdout(&status).split("differs from coturn here").nth(1).map(str::to_owned);
+    let differences = differences.unwrap_or_else(|| panic!("{status:?}"));
+    assert!(differences.contains("turnserver.conf:2: server-relay is not"), "{differences}");
+    assert!(differences.contains("Private networks"), "{differences}");
     let translated = std::fs::read_to_string(data.join("coturn/turnpike.toml")).unwrap();
     assert!(!translated.contains("0123456789abcdef"), "a secret has a file of its own");
     server.stop();
@@ -121,13 +127,14 @@ fn users_of_coturns_database_are_copied_with_their_keys() {
 }
 
 /// Imports from a database, and returns the account and the configuration.
-fn rows_are_copied(directory: &Directory, url: &str) -> (String, String) {
+/// Copies rows of a database; the import ends with `status`.
+fn rows_are_copied(directory: &Directory, url: &str, status: i32) -> (String, String) {
     let text = "realm=a.example\nuse-auth-secret\noauth\n";
     let theirs = directory.file("turnserver.conf", text);
     let (ours, data) = (directory.0.join("turnpike.toml"), directory.0.join("data"));
     let words = ["import", "coturn", path(&theirs), "--output", path(&ours), "--data", path(&data)];
     let out = run(&[&words[..], &["--users", url, "--check"]].concat());
-    assert_eq!(out.status.code(), Some(0), "{out:?}");
+    assert_eq!(out.status.code(), Some(status), "{out:?}");
     (stderr(&out), std::fs::read_to_string(&ours).unwrap())
 }
 
@@ -148,7 +155,8 @@ fn rows_of_coturns_file_become_a_configuration() {
         assert!(added.status.success(), "{added:?}");
     }
     let url = format!("sqlite-coturn://{}", path(&turndb));
-    let (account, toml) = rows_are_copied(&directory, &url);
+    // A secret is too short.
+    let (account, toml) = rows_are_copied(&directory, &url, 1);
     for line in [
         "turn_secret: realm a.example",
         "a secret has 5 bytes",
@@ -185,7 +193,7 @@ fn rows_of_a_database_server_become_a_configuration() {
          INSERT INTO oauth_key (kid, ikm_key, timestamp, lifetime, as_rs_alg, realm)
          VALUES ('north', 'MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIK', 0, 0, 'A256GCM', 'a.example')",
     );
-    let (account, toml) = rows_are_copied(&directory, &server.tcp_url());
+    let (account, toml) = rows_are_copied(&directory, &server.tcp_url(), 0);
     assert!(account.contains("7 rows: 6 taken, 1 not taken"), "{account}");
     assert!(account.contains("it opens this host"), "{account}");
     assert!(toml.contains("allow = [\"10.0.0.0/8\"]"), "{toml}");
@@ -210,21 +218,56 @@ fn a_check_without_output_names_lines_of_coturns_file() {
 
     let text = format!("{text}min-port=60000\nmax-port=50000\n");
     let wrong = check(&directory.file("turnserver.conf", &text));
-    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
-    assert!(stderr(&wrong).contains("turnserver.conf:6: relay.ports"), "{wrong:?}");
+    assert_eq!(wrong.status.code(), Some(1), "{wrong:?}");
+    assert!(stderr(&wrong).contains("there is no port from 60000 to 50000"), "{wrong:?}");
+    assert!(stderr(&wrong).contains("turnserver.conf the lines 6"), "{wrong:?}");
 }
 
 #[test]
 fn certificates_are_found_where_coturn_finds_them() {
     let directory = Directory::new();
     std::fs::create_dir(directory.0.join("etc")).unwrap();
-    let text = "listening-ip=127.0.0.1\nrelay-ip=127.0.0.1\nrealm=a.example\nlt-cred-mech\ncert=chain.pem\npkey=key.pem\n";
+    let port = free_port();
+    let text = &format!(
+        "listening-ip=127.0.0.1\nlistening-port={port}\ntls-listening-port={port}\nrelay-ip=127.0.0.1\nrealm=a.example\nlt-cred-mech\ncert=chain.pem\npkey=key.pem\n"
+    );
     let theirs = directory.file("turnserver.conf", text);
-    // They are no certificates, and the error about them has the path.
+    // They are no certificates, and the warning about them has the path.
     let [chain, _key] = ["etc/chain.pem", "etc/key.pem"].map(|name| directory.file(name, "x"));
     let data = directory.0.join("data");
-    let from = ["run", "--coturn-config", path(&theirs), "--data", path(&data)];
-    let refused = turnpike(&from).current_dir(&directory.0).output().unwrap();
-    assert!(stderr(&refused).contains(path(&chain)), "{refused:?}");
-    assert!(stderr(&refused).contains("turnserver.conf:6: tls.certificates"), "{refused:?}");
+    let mut command = turnpike(&["run", "--coturn-config", path(&theirs), "--data", path(&data)]);
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut process = command.current_dir(&directory.0).spawn().unwrap();
+    let log = std::io::BufReader::new(process.stderr.take().unwrap());
+    let mut server = Server { process, log };
+    server.wait_for(&format!("TLS is served without it: the certificate {}", path(&chain)));
+    server.wait_for("ready");
+    server.stop();
+}
+
+/// A script that migrates a hundred servers reads nothing but the exit status.
+#[test]
+fn an_import_that_loses_users_secrets_or_rules_fails() {
+    let directory = Directory::new();
+    let import = |name: &str, text: &str| {
+        let file = directory.file(name, text);
+        run(&["import", "coturn", path(&file)])
+    };
+    for (text, lost) in [
+        ("realm=a.example\nuser=bob\n", "the lines 2"),
+        ("realm=a.example\nuse-auth-secret\nstatic-auth-secret=short\n", "the lines 3"),
+        ("realm=a.example\ndenied-peer-ip=10.0.0.0-10.1\n", "the lines 2"),
+        ("realm=a.example\nmax-bps=much\n", "the lines 2"),
+        ("turnserver -n -r a.example --denied-peer-pi=10.0.0.1\n", "the words 4"),
+    ] {
+        let out = import("theirs", text);
+        assert_eq!(out.status.code(), Some(1), "{text}: {out:?}");
+        assert!(stderr(&out).contains(lost), "{text}: {out:?}");
+    }
+    let script = "#!/bin/sh\nexec turnserver -n -r a.example -a --user=alice:battery-horse\n";
+    let out = import("start.sh", script);
+    assert!(out.status.success() && stdout(&out).contains("a.example"), "{out:?}");
+    assert!(!format!("{out:?}").contains("battery-horse"));
+    let misspelt = import("theirs", "realm=a.example\nstatic-auth-secert=battery-horse-battery\n");
+    assert!(misspelt.status.success() && !format!("{misspelt:?}").contains("battery-horse"));
 }

@@ -69,9 +69,7 @@ impl Changes {
 
     fn lose_largest_realm(&mut self) {
         let mut users: HashMap<&Arc<str>, usize> = HashMap::new();
-        for question in self.of_user.keys() {
-            *users.entry(&question.realm).or_default() += 1;
-        }
+        self.of_user.keys().for_each(|question| *users.entry(&question.realm).or_default() += 1);
         let largest = users.into_iter().max_by_key(|(_, users)| *users);
         let Some(realm) = largest.map(|(realm, _)| Arc::clone(realm)) else { return };
         self.of_user.retain(|question, _| question.realm != realm);

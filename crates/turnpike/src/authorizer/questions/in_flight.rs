@@ -1,7 +1,7 @@
 //! Questions in flight to the authorizer: those that the service answers promptly, in a window, and
 //! those that hang for single clients or all. Shares of the window and of the questions that hang.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use fair_share::{
@@ -13,7 +13,7 @@ use turn_proto::Applicant;
 use super::slow_accounts::{Response, SlowAccounts};
 use super::slow_networks::SlowNetworks;
 use super::votes::Votes;
-use crate::authorizer::kept::claimant;
+use crate::authorizer::kept::{claimant, network};
 
 /// Maximum number of open questions, each with a connection, without overtaken ones. With an answer
 /// in 10 ms they are 12,800 a second.
@@ -26,6 +26,14 @@ const OVERTAKEN_MAX: u32 = 128;
 /// Part of the window for one account, as a divisor: the questions of one account may be slow. The
 /// same part of the overtaken questions.
 pub(super) const ACCOUNT_SHARE: u32 = 8;
+
+/// Number of open questions of an account without a quick answer so far: nothing is known of it.
+/// Each further quick answer in a row permits one more, up to the part of an account.
+pub(super) const NEW_ACCOUNT_MAX: u32 = 2;
+
+/// Maximum number of late questions of one account that keep their slots: the connections of
+/// further ones are closed at their deadlines.
+const LATE_OF_ACCOUNT_MAX: usize = 2;
 
 /// Part of the window for one address, as a divisor. The service may hang for all accounts of one
 /// client; other clients of the network get the remaining slots. The same part of the overtaken
@@ -106,6 +114,7 @@ struct EndedQuestion {
 #[derive(Debug)]
 struct LateQuestion {
     number: QuestionNumber,
+    applicant: Applicant,
     share: Share,
     is_slow: bool,
     /// Sender whose drop stops the wait.
@@ -300,15 +309,16 @@ impl InFlight {
     }
 
     /// Checks the shares of a client. A slow account has one question at a time, any other the
-    /// part of an account, overtaken ones included: the service may work on all of them. A new
-    /// account waits while its network has many slow questions.
+    /// part of an account, and few before its answers, overtaken ones included: the service may
+    /// work on all of them. A new account waits while its network has many slow questions.
     fn may_be_open(&self, applicant: &Applicant, now: Instant, supply: Supply) -> bool {
         let claimant = claimant(applicant);
         let held = self.open.held_by_account(&claimant) + self.overtaken.held_by_account(&claimant);
         if !self.accounts.has(applicant, now) {
+            let quick_answers = self.accounts.quick_answers(applicant);
             let of_account = (supply.capacity / ACCOUNT_SHARE).max(1);
-            return held < of_account
-                && (self.accounts.is_quick(applicant) || !self.networks.is_full(applicant))
+            return held < of_account.min(NEW_ACCOUNT_MAX.saturating_add(quick_answers))
+                && (quick_answers > 0 || !self.networks.is_full(applicant))
                 && networks_have_share(&self.open.others, &claimant, supply);
         }
         let supply = part_for_slow(supply, self.slow_held(), SLOW_SHARE);
@@ -319,14 +329,15 @@ impl InFlight {
 
     /// Takes a waiting question beyond the shares, if all questions in flight hang. The service may
     /// hang for their clients only, and nothing is known until another client's question is
-    /// answered. After [`PROBES_MIN`] probes without a response, the interval doubles: a service
+    /// answered: one of an account without a question in flight, where possible in another network.
+    /// After [`PROBES_MIN`] probes without a response, the interval doubles: a service
     /// that hangs for all gets few.
     fn choose_probe<T>(
         &mut self,
         now: Instant,
         pop: &mut impl FnMut(Search, MayOpen<'_>) -> Option<T>,
     ) -> Option<T> {
-        let Self { open, overtaken, accounts, window, prompt, probes, .. } = self;
+        let Self { open, overtaken, accounts, window, prompt, hanging, late, probes, .. } = self;
         if open.held() >= OPEN_MAX {
             return None;
         }
@@ -342,24 +353,31 @@ impl InFlight {
             let claimant = claimant(applicant);
             open.held_by_account(&claimant) + overtaken.held_by_account(&claimant) == 0
         };
-        let is_new = |applicant: &Applicant| {
+        let in_flight = prompt.values().chain(hanging.values()).map(|sent| &sent.applicant);
+        let in_flight = in_flight.chain(late.iter().map(|late| &late.applicant));
+        let networks: BTreeSet<_> = in_flight.map(network).collect();
+        let is_other = |applicant: &Applicant| has_none(applicant) && !accounts.has(applicant, now);
+        let is_elsewhere = |applicant: &Applicant| {
             let claimant = claimant(applicant);
             let held = open.others.held_by(&claimant) + overtaken.others.held_by(&claimant);
-            held == 0 && !accounts.has(applicant, now)
+            held == 0 && is_other(applicant)
         };
+        let is_new =
+            |applicant: &Applicant| !networks.contains(&network(applicant)) && is_other(applicant);
         // Most may be of one realm.
         let is_of_few = |applicant: &Applicant| {
             2 * open.held_by_realm(&claimant(applicant)) < open.held() && is_new(applicant)
         };
         let next = pop(Search::Realms, &mut |applicant| is_of_few(applicant))
             .or_else(|| pop(Search::Queue, &mut |applicant| is_new(applicant)));
-        // All clients may have one address.
-        let next = next.or_else(|| {
-            let is_other = |applicant: &_| has_none(applicant) && !accounts.has(applicant, now);
-            pop(Search::Queue, &mut |applicant| is_other(applicant))
-        });
+        // All clients may be in one network, or have one address.
+        let next = next
+            .or_else(|| pop(Search::Queue, &mut |applicant| is_elsewhere(applicant)))
+            .or_else(|| pop(Search::Queue, &mut |applicant| is_other(applicant)));
+        // All may have one account.
         let next = match next {
-            None if prompt.is_empty() => pop(Search::Queue, &mut |applicant| has_none(applicant)),
+            None if prompt.is_empty() => pop(Search::Queue, &mut |applicant| has_none(applicant))
+                .or_else(|| pop(Search::Queue, &mut |applicant| !accounts.has(applicant, now))),
             next => next,
         }?;
         *probes = probes.saturating_add(u32::from(newest.is_some()));
@@ -439,11 +457,16 @@ impl InFlight {
             self.window.miss(number, in_flight)
         };
         match self.prompt.remove(&number) {
-            Some(SentQuestion { share, is_slow, .. }) if is_late => {
-                self.late.push_back(LateQuestion { number, share, is_slow, _wait });
+            Some(SentQuestion { applicant, share, is_slow, .. })
+                if is_late && self.late_of_account(&applicant) < LATE_OF_ACCOUNT_MAX =>
+            {
+                self.late.push_back(LateQuestion { number, applicant, share, is_slow, _wait });
             }
             Some(SentQuestion { share, is_slow, .. }) => {
                 self.open.of_mut(is_slow).release(share);
+                if is_late {
+                    self.window.end_late();
+                }
             }
             None => drop(self.remove(number)),
         }
@@ -457,6 +480,15 @@ impl InFlight {
             self.open.of_mut(late.is_slow).release(late.share);
             self.window.end_late();
         }
+    }
+
+    /// Number of late questions of an account.
+    fn late_of_account(&self, applicant: &Applicant) -> usize {
+        let Applicant { realm, account, .. } = applicant;
+        let is_own = |late: &&LateQuestion| {
+            late.applicant.account == *account && late.applicant.realm == *realm
+        };
+        self.late.iter().filter(is_own).count()
     }
 
     /// Number of questions of slow accounts that the service may work on. If all of them are late,

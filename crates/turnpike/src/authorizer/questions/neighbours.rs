@@ -10,6 +10,7 @@ use super::*;
 
 mod few_workers;
 mod quick_answers;
+mod rate_limit;
 mod realms;
 mod slow_accounts;
 

@@ -1,30 +1,32 @@
 //! Memory of accounts for which the service is quick: a slow network does not stop them.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 /// Maximum number of quick accounts: some 100 KiB. The account that was added first is removed, and
 /// is like a new one until its next answer.
 const QUICK_ACCOUNTS_MAX: usize = 4096;
 
-/// Keys of accounts whose latest answer was quick.
+/// Keys of accounts whose latest answer was quick, each with the number of these in a row.
 #[derive(Debug, Default)]
-pub(super) struct QuickAccounts {
-    accounts: HashSet<u64>,
+pub(in crate::authorizer) struct QuickAccounts {
+    accounts: HashMap<u64, u32>,
     /// The first added first. Keys of removed accounts may remain.
     order: VecDeque<u64>,
 }
 
 impl QuickAccounts {
-    /// Returns true if the latest answer was quick.
-    pub(super) fn has(&self, account: u64) -> bool {
-        self.accounts.contains(&account)
+    /// Number of quick answers in a row; 0 if the latest was not quick.
+    pub(in crate::authorizer) fn answers(&self, account: u64) -> u32 {
+        self.accounts.get(&account).copied().unwrap_or(0)
     }
 
     /// Notes a quick answer.
-    pub(super) fn add(&mut self, account: u64) {
-        if !self.accounts.insert(account) {
+    pub(in crate::authorizer) fn add(&mut self, account: u64) {
+        if let Some(answers) = self.accounts.get_mut(&account) {
+            *answers = answers.saturating_add(1);
             return;
         }
+        self.accounts.insert(account, 1);
         self.order.push_back(account);
         if self.order.len() > QUICK_ACCOUNTS_MAX
             && let Some(first) = self.order.pop_front()
@@ -34,7 +36,7 @@ impl QuickAccounts {
     }
 
     /// Notes a slow answer, or none for too long.
-    pub(super) fn remove(&mut self, account: u64) {
+    pub(in crate::authorizer) fn remove(&mut self, account: u64) {
         self.accounts.remove(&account);
     }
 }
@@ -47,11 +49,12 @@ mod tests {
     fn the_latest_answer_counts() {
         let mut accounts = QuickAccounts::default();
         accounts.add(1);
-        assert!(accounts.has(1) && !accounts.has(2));
-        accounts.remove(1);
-        assert!(!accounts.has(1));
         accounts.add(1);
-        assert!(accounts.has(1));
+        assert_eq!([1, 2].map(|account| accounts.answers(account)), [2, 0]);
+        accounts.remove(1);
+        assert_eq!(accounts.answers(1), 0);
+        accounts.add(1);
+        assert_eq!(accounts.answers(1), 1);
     }
 
     #[test]

@@ -100,9 +100,9 @@ impl SlowAccounts {
         account.is_some_and(|account| now < account.until && self.is_slow(account.took))
     }
 
-    /// Returns true if the latest response to an account was quick.
-    pub(super) fn is_quick(&self, applicant: &Applicant) -> bool {
-        self.quick_accounts.has(self.key(applicant))
+    /// Number of quick responses to an account in a row; 0 if the latest was not quick.
+    pub(super) fn quick_answers(&self, applicant: &Applicant) -> u32 {
+        self.quick_accounts.answers(self.key(applicant))
     }
 
     /// Notes a response. Returns true if it is slow.

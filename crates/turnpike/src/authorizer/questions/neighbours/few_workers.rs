@@ -40,7 +40,12 @@ fn next_to_slow_questions(workers: usize, accounts: u32, every: u32, takes: u32)
         }
         if tick >= 10 * TICKS && tick.is_multiple_of(every) {
             let number = tick / every % accounts;
-            let host = if accounts == u32::MAX { number % 150 } else { 1 } as u8;
+            let host = match accounts {
+                u32::MAX => number % 150,
+                // Twenty addresses.
+                1 if every == 1 => tick % 20,
+                _ => 1,
+            } as u8;
             let name = format!("slow {number}");
             refused(push(&questions, "b", name, [60, 1, 2, host], now), &mut outcomes);
         }
@@ -104,10 +109,10 @@ fn slow_accounts_of_one_realm_leave_workers_of_the_service_to_others() {
     }
 }
 
-/// All questions of a moment, about an account of which nothing is known yet.
+/// All questions of a moment, about an account of which nothing is known yet, at many addresses.
 #[test]
 fn a_new_account_leaves_workers_of_the_service_to_others() {
-    for takes in [TICKS, 2 * TICKS, 29 * TICKS / 10] {
+    for takes in [TICKS, 2 * TICKS, 29 * TICKS / 10, 120 * TICKS] {
         let others = next_to_slow_questions(4, 1, 1, takes);
         let [percent, soon] = [others.percent(), others.percent_soon()];
         assert!(percent >= 99 && soon >= 90, "{takes}: {others:?}");

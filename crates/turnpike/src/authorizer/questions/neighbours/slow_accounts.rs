@@ -66,6 +66,55 @@ fn accounts_for_which_the_service_hangs_leave_slots_to_their_address() {
     }
 }
 
+/// The service was quick for others, who do not ask at first, and keeps questions for two minutes.
+#[test]
+fn a_new_account_at_many_addresses_gets_few_workers() {
+    let mut world = Neighbours::new(120 * TICKS);
+    world.questions = Questions::with(InFlight::prompt());
+    while world.tick < 20 * TICKS {
+        if (10 * TICKS..12 * TICKS).contains(&world.tick) && world.tick.is_multiple_of(5) {
+            let host = (world.tick / 5 % 20) as u8;
+            world.push("hanging", [192, 1, 2, host]);
+        }
+        if world.tick >= 11 * TICKS && world.tick.is_multiple_of(5) {
+            push_newcomer(&mut world);
+        }
+        world.advance();
+    }
+    let Outcomes { refused, waited, .. } = world.others;
+    assert_eq!((refused, waited), (0, 0), "{:?}", world.others);
+    assert!(world.open_max <= 6, "{}", world.open_max);
+}
+
+/// The only account, as of an application, while the service hangs for all, and after that.
+#[test]
+fn the_only_account_is_asked_about_when_the_service_is_back() {
+    let (questions, mut now) = (Questions::new(), Instant::now());
+    let mut open = Vec::new();
+    let mut served = 0;
+    for tick in 0..40 * TICKS {
+        if tick.is_multiple_of(5) {
+            questions.push(request("all", (tick / 5 % 200) as u8), now);
+        }
+        while let Some(next) = questions.take(now) {
+            open.extend(next.ok().map(|question| (question, now)));
+        }
+        now += Duration::from_millis(10);
+        let hangs = (10 * TICKS..20 * TICKS).contains(&tick);
+        for (question, opened) in std::mem::take(&mut open) {
+            if !hangs && now - opened < Duration::from_secs(3) {
+                questions.close(question, now);
+                served += u32::from(tick >= 25 * TICKS);
+            } else if now - opened >= Duration::from_secs(3) {
+                drop(questions.miss(question, now));
+            } else {
+                open.push((question, opened));
+            }
+        }
+    }
+    assert!(served >= 15 * 20, "{served}");
+}
+
 /// Twenty questions a second, of a number of accounts or of new ones, to a service that takes one
 /// time for all. The time changes after twenty seconds.
 fn all_alike(accounts: u32, is_random: bool, times: [u32; 2]) -> Outcomes {
