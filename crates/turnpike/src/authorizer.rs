@@ -350,6 +350,8 @@ impl Asking {
         }
         tokio::time::sleep(pause).await;
         self.open_waiting();
+        // Others may have been taken in its place.
+        self.watch().await;
     }
 
     /// Returns true in an outage: the service fails, without a decision within the deadline.

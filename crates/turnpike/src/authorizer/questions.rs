@@ -200,12 +200,13 @@ impl Questions {
             in_flight.fail(number, now);
             pause.note_end(number);
             let of_many = pause.note_failure(&request.applicant, now);
-            if matches!(failure, NoAnswer::Busy) {
+            let of_question = if matches!(failure, NoAnswer::Busy) {
                 pace.note_refusal(&request.applicant, now);
-                pace.wait(now).max(of_many)
+                Duration::ZERO
             } else {
-                attempts.fail(now).max(of_many)
-            }
+                attempts.fail(now)
+            };
+            of_question.max(pace.wait(now)).max(of_many)
         };
         let waiting = WaitingQuestion { request, asked, attempts, failure: Some(failure) };
         (pause, self.queue(waiting, now))
@@ -499,6 +500,18 @@ mod tests {
         late.iter().for_each(|(_, id, _)| questions.close_late(*id));
         assert_eq!(open(&questions, now).len(), 1, "as few as a silent service gets");
         drop(next);
+    }
+
+    /// A question that fails in a pace has its turn after the returned pause.
+    #[test]
+    fn a_failure_is_repeated_in_the_pace() {
+        let (questions, mut now) = (Questions::new(), Instant::now());
+        questions.push(request("alice", 1), now);
+        for failure in [NoAnswer::Busy, NoAnswer::Failed(String::new()), NoAnswer::Busy] {
+            let question = questions.take(now).unwrap().unwrap();
+            now += questions.put_back(question, failure, now).0;
+        }
+        assert!(questions.take(now).is_some_and(|next| next.is_ok()));
     }
 
     /// Late questions of one account leave the window to others.
