@@ -59,6 +59,14 @@ pub enum UserKey {
     Md5([u8; 16]),
 }
 
+impl Line {
+    /// Returns true for a word of a command line with which coturn does not start.
+    #[must_use]
+    pub fn is_unknown_option(&self) -> bool {
+        self.is_argument && self.fate == Fate::Unknown && self.text.starts_with('-')
+    }
+}
+
 /// An option and its fate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
@@ -438,7 +446,8 @@ fn shown(Entry { written, option, is_argument, .. }: &Entry) -> String {
     }
     if option.is_none() {
         let hidden = if written.value.is_empty() { "" } else { "=<hidden>" };
-        return format!("{}{hidden}", written.name);
+        let dashes = if *is_argument { "--" } else { "" };
+        return format!("{dashes}{}{hidden}", written.name);
     }
     if SECRET.contains(&written.name.as_str()) {
         let user = written.value.split_once(':').filter(|_| written.name == "user");

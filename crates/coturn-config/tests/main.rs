@@ -2,6 +2,7 @@
 //! whole crate.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+mod corpus;
 mod import;
 mod installations;
 mod inventory;

@@ -125,9 +125,15 @@ impl CoturnConfig {
     fn refuse_unreadable(&self, imported: &Import) -> Result<()> {
         let mut slips = Vec::new();
         for line in &imported.lines {
-            if let Fate::Unreadable(reason) = &line.fate {
-                slips.push(format!("{}: {}: {reason}", place(&self.file, line), line.text));
-            }
+            let reason = match &line.fate {
+                Fate::Unreadable(reason) => reason,
+                // A misspelt one may be a rule as well.
+                Fate::Unknown if line.is_unknown_option() => "coturn has no such option",
+                Fate::Unknown | Fate::Taken(_) | Fate::SameHere(_) | Fate::Unsupported(_) => {
+                    continue;
+                }
+            };
+            slips.push(format!("{}: {}: {reason}", place(&self.file, line), line.text));
         }
         if slips.is_empty() {
             return Ok(());

@@ -11,7 +11,6 @@ use linux_net::{Clock, HostChanges, force_receive_buffer};
 use settings::{OffloadMode, Settings};
 use turn_types::WorkerId;
 use xdp_relay::device::Hook;
-use xdp_relay::device::forwarding::OURS;
 use xdp_relay::{Attachment, Offload, OffloadConfig, ParkedPath, Routes};
 
 use self::device_thread::DeviceThread;
@@ -188,6 +187,23 @@ impl KernelPath {
     }
 }
 
+/// Changes of the host by a kernel path with these settings of the kernel, and the way to go
+/// without.
+pub(crate) fn changes_of_host(settings: &[String]) -> String {
+    let switched_on = if settings.is_empty() {
+        String::new()
+    } else {
+        let names = settings.join(" and ");
+        format!(
+            "has switched on {names} until the last server ends (the host does not become a router), "
+        )
+    };
+    format!(
+        "it keeps capabilities in one thread, {switched_on}and shows this host's firewall one packet of each flow in two seconds; \
+         offload.mode = \"off\" goes without"
+    )
+}
+
 /// Starts the kernel path, in its thread.
 fn begin(wanted: &OffloadConfig, beginning: Beginning) -> Result<Offload, String> {
     let mut offload = match beginning {
@@ -195,12 +211,6 @@ fn begin(wanted: &OffloadConfig, beginning: Beginning) -> Result<Offload, String
         Beginning::BehindCalls => xdp_relay::prepare(wanted),
     }?;
     tell(offload.sweep());
-    for setting in offload.switched_on() {
-        tracing::info!(
-            "kernel path: it set {setting} from 0 to {OURS} (any number switches it on) to look up next hops: \
-             the host does not become a router by it, and the last server that ends sets 0 again"
-        );
-    }
     if let Some(refused) = offload.refused() {
         tracing::warn!("kernel path: what leaves by one family goes by sockets: {refused}");
     }

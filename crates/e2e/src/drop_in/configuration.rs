@@ -1,15 +1,13 @@
-//! A configuration of coturn from a seed.
+//! A configuration of coturn: from a seed, or a file.
 
 use super::random::Random;
 
 /// Marks the directory of a server's files in a configuration.
 pub(super) const DIRECTORY: &str = "@DIRECTORY@";
 
-/// A generated file of coturn.
+/// A file of coturn.
 #[derive(Clone, Debug)]
 pub struct Configuration {
-    /// The seed.
-    pub seed: u64,
     /// The file, in which `@DIRECTORY@` is the directory of its server.
     pub text: Vec<u8>,
     /// Credentials of which the file may have some.
@@ -167,12 +165,19 @@ impl Configuration {
             text.extend(line);
             text.extend(end);
         }
-        Self { seed, text, credentials }
+        Self { text, credentials }
     }
 
     /// Value of the last line that names a realm, as coturn reads it.
     pub(super) fn realm(&self) -> String {
         self.values("realm").pop().unwrap_or_default()
+    }
+
+    /// Port of the listeners.
+    pub(super) fn port(&self) -> u16 {
+        let value = self.values("listening-port").pop().unwrap_or_default();
+        let end = value.find(|sign: char| !sign.is_ascii_digit()).unwrap_or(value.len());
+        value[..end].parse().unwrap_or(3478)
     }
 
     /// Returns true if coturn ignores a rule for peers because of its quotes or of a comment.

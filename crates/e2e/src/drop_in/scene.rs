@@ -16,8 +16,6 @@ const PATIENCE: Duration = Duration::from_secs(8);
 /// Time in which a server without UDP has come up.
 const UP_AFTER: Duration = Duration::from_secs(3);
 
-const PORT: u16 = 3478;
-
 /// Both hosts.
 #[derive(Debug)]
 pub struct Scene {
@@ -78,7 +76,7 @@ impl Side {
         let text = replaced(&configuration.text, files.to_str().unwrap_or_default());
         put(&files.join("turnserver.conf"), &text);
         let mut server = self.start(&files);
-        let at = SocketAddr::new(self.lab.v4.listen, PORT);
+        let at = SocketAddr::new(self.lab.v4.listen, configuration.port());
         let mut seen = if self.comes_up(&mut server, at) {
             let socket = || self.lab.socket(Host::Client, (self.lab.v4.client, 0));
             Observation::of(at, &configuration.credentials, &socket)

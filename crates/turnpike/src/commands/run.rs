@@ -36,7 +36,7 @@ use crate::handover::{
 use crate::host_watch::HostWatch;
 use crate::listener_test::OwnListeners;
 use crate::logging::{self, LogLevel};
-use crate::offload::{Beginning, KernelPath};
+use crate::offload::{Beginning, KernelPath, changes_of_host};
 use crate::paths::{self, Configuration};
 use crate::process::{self, ProcessOptions};
 use crate::reload::{self, InForce};
@@ -132,7 +132,8 @@ async fn serve(
     let (editor, confinement) = (users.editor.take(), Some(&mut launch.confinement));
     let mut prepared = boot::prepare(&launch.settings, editor, confinement, predecessor)?;
     prepared.info.confinement = launch.confinement.info();
-    announce(file.as_deref(), &launch.settings, &prepared.info, prepared.beginning);
+    let path = (&prepared.kernel_path, prepared.beginning);
+    announce(file.as_deref(), &launch.settings, &prepared.info, path);
     launch.warn(&prepared.warnings, group, users.warning.as_deref());
     users.warn_later(&launch.settings);
     launch.start(sockets, users, order, prepared).await
@@ -466,7 +467,12 @@ impl End {
 }
 
 /// Summary of the server, in a few lines.
-fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo, beginning: Beginning) {
+fn announce(
+    file: Option<&Path>,
+    settings: &Settings,
+    info: &ServerInfo,
+    (path, beginning): (&KernelPath, Beginning),
+) {
     let file = file.map_or_else(|| "defaults".to_owned(), |file| file.display().to_string());
     tracing::info!(
         "turnpike {}, configuration {file}, data {}",
@@ -529,8 +535,11 @@ fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo, beginni
                 let colon = if interface.why.is_empty() { "" } else { ": " };
                 tracing::info!("kernel path: {} by {by}{colon}{}", interface.name, interface.why);
             }
-            tracing::info!("kernel path: {}", output::PAST_THE_FIREWALL);
         }
+    }
+    let on = path.watch().map(|watch| watch.settings()).unwrap_or_default();
+    if info.offload.off_because.is_none() || !on.is_empty() {
+        tracing::info!("kernel path: {}", changes_of_host(&on));
     }
     let most = |number: u32, unlimited: &str| match number {
         0 => unlimited.to_owned(),

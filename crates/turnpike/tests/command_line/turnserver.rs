@@ -60,6 +60,10 @@ fn the_program_under_coturns_name_explains_itself_and_fails_as_coturn_does() {
     let wrong = output(&[]);
     assert_eq!(wrong.status.code(), Some(255), "{wrong:?}");
     assert!(stderr(&wrong).contains("turnserver.conf:1: denied-peer-ip"), "{wrong:?}");
+    let misspelt = output(&["-n", "-r", "b.example", "--denied-peer-pi=10.0.0.1"]);
+    assert_eq!(misspelt.status.code(), Some(255), "{misspelt:?}");
+    let line = "command line: --denied-peer-pi=<hidden>: coturn has no such option";
+    assert!(stderr(&misspelt).contains(line), "{misspelt:?}");
 }
 
 /// Options of a server at `port`, on this host alone.

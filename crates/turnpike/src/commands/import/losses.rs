@@ -21,8 +21,7 @@ pub(super) fn refuse(file: &Path, imported: &Import, users: usize) -> Result<()>
     let lines = imported.lines.iter().filter(|line| {
         is_unreadable(&line.fate)
             || OPTIONS.contains(&&*line.name) && is_left(&line.fate)
-            // coturn does not start with such a word.
-            || line.is_argument && line.fate == Fate::Unknown
+            || line.is_unknown_option()
     });
     let mut lost: Vec<String> = Vec::new();
     let (words, lines): (Vec<_>, Vec<_>) = lines.partition(|line| line.is_argument);
