@@ -291,6 +291,10 @@ impl Lost {
     }
 }
 
+/// Number of refusals in a minute below which a reason is no fault of the server: scanners make a
+/// few on every public server. The alert `TurnpikeRefusalsRise` has the same threshold.
+const REFUSALS_TOLD: u64 = 20;
+
 /// Texts about refusals of the last minute, from counts sorted by number: all [`FAULTS`], which are
 /// severe, and the three most frequent others.
 fn refusals(counts: &[ReasonCount]) -> impl Iterator<Item = (bool, String)> {
@@ -299,7 +303,8 @@ fn refusals(counts: &[ReasonCount]) -> impl Iterator<Item = (bool, String)> {
     let is_fault = |one: &&ReasonCount| FAULTS.iter().any(|fault| fault.label() == one.reason);
     let (faults, others): (Vec<_>, Vec<_>) = recent.partition(is_fault);
     let faults = faults.into_iter().map(|one| (true, one));
-    let others = others.into_iter().take(3).map(|one| (false, one));
+    let others = others.into_iter().filter(|one| one.last_minute >= REFUSALS_TOLD);
+    let others = others.take(3).map(|one| (false, one));
     faults.chain(others).map(|(is_severe, one)| {
         let ReasonCount { reason, last_minute, meaning, .. } = one;
         let requests = if *last_minute == 1 { "request was" } else { "requests were" };
@@ -335,6 +340,12 @@ mod tests {
         assert_eq!(texts.len(), 4);
         assert!(texts[0].0 && texts[0].1.starts_with("1 request was refused"), "{texts:?}");
         assert!(!texts[1].0 && texts[1].1.starts_with("900 requests were"), "{texts:?}");
+    }
+
+    #[test]
+    fn a_few_requests_of_a_scanner_are_no_fault() {
+        let of = |number| refusals(&[count(Refusal::UnknownUser, number)]).count();
+        assert_eq!([3, 19, 20].map(of), [0, 0, 1]);
     }
 
     #[test]

@@ -512,6 +512,10 @@ pub struct Refusal {
     pub meaning: String,
     /// Advice; empty where nothing is to be done.
     pub advice: String,
+    /// Settings that the advice names, each with its value in force and its place, such as
+    /// `quotas.allocations_per_user = 1000 (default)`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<String>,
 }
 
 /// `GET /healthz` and `GET /readyz`: whether the server serves.

@@ -3,7 +3,7 @@
 //! lets the server read it.
 
 use std::io;
-use std::net::{IpAddr, ToSocketAddrs as _};
+use std::net::{IpAddr, ToSocketAddrs as _, UdpSocket};
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -71,6 +71,10 @@ impl Host for ThisHost {
 
     fn exists(&self, path: &Path) -> bool {
         path.exists()
+    }
+
+    fn has_address(&self, address: IpAddr) -> bool {
+        UdpSocket::bind((address, 0)).is_ok()
     }
 }
 

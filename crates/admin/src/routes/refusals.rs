@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use control::{RefusalFilter, Refused, reasons};
+use control::{ConfiguredKey, RefusalFilter, Refused, reasons};
 use serde::Deserialize;
 use turn_proto::{DeniedBy, ShareHolder, UserName};
 use turn_types::Instant;
@@ -48,7 +48,23 @@ pub(super) async fn list(
     let more = found.len() > limit;
     found.truncate(limit);
     let now = (app.clock)();
-    Ok(Json(Refusals { refusals: found.iter().map(|one| refusal(one, now)).collect(), more }))
+    let configuration = app.handle.configuration();
+    let refusals = found.iter().map(|one| {
+        let refusal = refusal(one, now);
+        let settings = settings(&refusal.advice, &configuration);
+        Refusal { settings, ..refusal }
+    });
+    Ok(Json(Refusals { refusals: refusals.collect(), more }))
+}
+
+/// Settings that an advice names, with their values and places.
+fn settings(advice: &str, configuration: &[ConfiguredKey]) -> Vec<String> {
+    let named = advice.split('`').skip(1).step_by(2);
+    let keys = named.filter_map(|name| configuration.iter().find(|key| key.key == name));
+    let shown = keys.map(|ConfiguredKey { key, value, origin, .. }| {
+        format!("{key} = {value} ({})", origin.as_deref().unwrap_or("default"))
+    });
+    shown.collect()
 }
 
 fn refusal(refused: &Refused, now: Instant) -> Refusal {
@@ -84,6 +100,7 @@ fn refusal(refused: &Refused, now: Instant) -> Refusal {
         code: latest.reason.code(),
         meaning: reason.meaning.to_owned(),
         advice: if is_by_credential { LIMITED_PEERS } else { reason.advice }.to_owned(),
+        settings: Vec::new(),
     }
 }
 
@@ -92,6 +109,25 @@ mod tests {
     use turn_proto::{ForbiddenPeer, RefusedRequest};
 
     use super::*;
+
+    #[test]
+    fn the_limit_that_counted_is_shown_with_its_place() {
+        let key = |key: &str, value: &str, origin: Option<&str>| ConfiguredKey {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            origin: origin.map(str::to_owned),
+            is_live: true,
+        };
+        let configuration = [
+            key("quotas.allocations_per_user", "12", Some("/etc/t.toml:7")),
+            key("quotas.allocations_total", "0", None),
+        ];
+        let of = |reason| settings(reasons::of_refusal(reason).advice, &configuration);
+        let user = of(turn_proto::Refusal::UserQuota);
+        assert_eq!(user, ["quotas.allocations_per_user = 12 (/etc/t.toml:7)"]);
+        let total = of(turn_proto::Refusal::TotalQuota);
+        assert_eq!(total, ["quotas.allocations_total = 0 (default)"]);
+    }
 
     #[test]
     fn limits_of_a_credential_are_not_changed_by_the_configuration() {

@@ -100,7 +100,11 @@ fn kind(refusal: &Refusal, now: Duration) -> String {
         meaning.push(' ');
         meaning.push_str(&more);
     }
-    for paragraph in [meaning.as_str(), refusal.advice.as_str()] {
+    let settings = match refusal.settings.as_slice() {
+        [] => String::new(),
+        settings => format!("In force: {}.", settings.join(", ")),
+    };
+    for paragraph in [meaning.as_str(), refusal.advice.as_str(), settings.as_str()] {
         if !paragraph.is_empty() {
             text.push('\n');
             text.push_str(&output::wrapped(paragraph, 4, output::columns()));
