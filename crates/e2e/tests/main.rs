@@ -27,6 +27,7 @@ mod offload;
 mod operations;
 mod own_addresses;
 mod package;
+mod package_docs;
 mod page;
 mod probe;
 mod prometheus;
