@@ -20,7 +20,7 @@ use dataplane::{
 };
 use linux_net::{Clock, HostMonitor, capabilities, raise_open_files, random_bytes};
 use settings::{HostAddresses, InterfaceName, OffloadMode, Settings, WorkerCount};
-use turn_proto::{Policy, Quotas, SharedRegistry, UnauthenticatedBudget};
+use turn_proto::{DefaultFamily, Policy, Quotas, SharedRegistry, UnauthenticatedBudget};
 use turn_types::{Secret, WorkerId};
 use user_db::UserEditor;
 use xdp_relay::Routes;
@@ -448,6 +448,7 @@ fn net_options(settings: &Settings) -> Result<NetOptions> {
 pub(crate) fn advice(policy: &Policy, settings: &Settings, host: &HostAddresses) -> Vec<String> {
     let mut advice = relays::warnings(settings, host);
     advice.extend(unreachable_relays(policy));
+    advice.extend(unserved_family(policy));
     advice.extend(unreachable_discovery(policy));
     advice.extend(warnings::warnings(settings).iter().map(Finding::line));
     // Dates are watched, and warned about each day.
@@ -475,6 +476,25 @@ fn unreachable_relays(policy: &Policy) -> Vec<String> {
     // Of an address that differs, the configuration was warned about.
     let own = policy.relay.iter().filter(|relay| relay.local == relay.public);
     own.map(|relay| relay.public).filter(|ip| warnings::is_private(*ip)).map(warning).collect()
+}
+
+/// The family of clients that name none, if no address of it is relayed from: most clients name
+/// none.
+fn unserved_family(policy: &Policy) -> Option<String> {
+    let of_prefixes = policy.prefixes.iter().map(|prefix| prefix.network().first());
+    let mut addresses = policy.relay.iter().map(|relay| relay.local).chain(of_prefixes);
+    let mut relays_from = |is_ipv4| addresses.any(|address| address.is_ipv4() == is_ipv4);
+    let (is_ipv4, lacks, other) = match policy.default_family {
+        DefaultFamily::V4 => (true, "IPv4", "ipv6"),
+        DefaultFamily::V6 => (false, "IPv6", "ipv4"),
+        DefaultFamily::Client => return None,
+    };
+    (!policy.relay.is_empty() && !relays_from(is_ipv4)).then(|| {
+        format!(
+            "no {lacks} address is relayed from: clients that name no family are refused (440), as most clients are; set \
+             relay.default_family = \"{other}\", or \"client\" for that of the client's own address"
+        )
+    })
 }
 
 /// The same of the addresses that NAT behaviour discovery tells: a client would send to them and
@@ -528,6 +548,21 @@ mod tests {
         for (mode, gro) in [("auto", true), ("tc", true), ("xdp", true), ("xdp-generic", false)] {
             let settings = settings(&format!("[offload]\nmode = \"{mode}\"\n"));
             assert_eq!(net_options(&settings).unwrap().gro, gro, "{mode}");
+        }
+    }
+
+    #[test]
+    fn clients_that_name_no_family_are_thought_of() {
+        for (addresses, family, warns) in [
+            ("[\"2001:db8::7\"]", "ipv4", true),
+            ("[\"2001:db8::7\"]", "ipv6", false),
+            ("[\"2001:db8::7\"]", "client", false),
+            ("[\"192.0.2.7\", \"2001:db8::7\"]", "ipv4", false),
+            ("[\"192.0.2.7\"]", "ipv6", true),
+        ] {
+            let text = format!("[relay]\naddresses = {addresses}\ndefault_family = \"{family}\"\n");
+            let warning = unserved_family(&policy(&settings(&text)));
+            assert_eq!(warning.is_some(), warns, "{addresses} {family}: {warning:?}");
         }
     }
 
