@@ -44,7 +44,11 @@ impl Pace {
 
     /// Waits until an address may have a further answer.
     pub(crate) async fn next(&self, to: IpAddr) {
-        sleep(self.wait(to)).await;
+        let wait = self.wait(to);
+        // A sleep takes a millisecond at least.
+        if !wait.is_zero() {
+            sleep(wait).await;
+        }
     }
 
     /// Counts an answer. Returns the time until the address may have it.

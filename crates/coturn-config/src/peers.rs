@@ -52,6 +52,13 @@ impl Range {
         parts
     }
 
+    /// Returns true for IPv4 addresses in IPv6 (RFC 4291 §2.5.5.2). coturn distinguishes such peers
+    /// from IPv4 peers. Turnpike refuses such peers, and reads such a rule as a rule for IPv4.
+    pub(crate) fn is_ipv4_in_ipv6(self) -> bool {
+        let is = |number: u128| Ipv6Addr::from(number).to_ipv4_mapped().is_some();
+        !self.is_ipv4 && is(self.first) && is(self.last)
+    }
+
     /// The fewest networks that make up the range, as text.
     pub(crate) fn networks(self) -> Vec<String> {
         let mut networks = Vec::new();
@@ -76,10 +83,12 @@ impl Range {
 }
 
 /// The fewest networks that make up a range of addresses as coturn writes it: one address,
-/// `first-last`, or `address/length`; `None` if the text is none.
+/// `first-last`, or `address/length`; `None` if the text is none. The
+/// list is empty for IPv4 addresses in IPv6, because the server refuses such peers.
 #[must_use]
 pub fn networks(range: &str) -> Option<Vec<String>> {
-    Range::read(range.trim()).map(Range::networks)
+    let range = Range::read(range.trim())?;
+    Some(if range.is_ipv4_in_ipv6() { Vec::new() } else { range.networks() })
 }
 
 /// The parts of `ranges` that are in none of `others`.
@@ -147,6 +156,14 @@ mod tests {
         {
             assert_eq!(Range::read(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn ipv4_in_ipv6_is_no_ipv4() {
+        for text in ["::ffff:10.0.0.1", "::ffff:0.0.0.0-::ffff:255.255.255.255"] {
+            assert_eq!(super::networks(text), Some(vec![]), "{text}");
+        }
+        assert_eq!(super::networks("::/0"), Some(vec!["::/0".to_owned()]));
     }
 
     /// coturn's allowed ranges win over denied ones; here the longest entry does.

@@ -80,13 +80,16 @@ pub fn process(file: &[u8], words: &[String]) -> Process {
     let last = |name: &str| written.iter().rev().find(|one| one.name == name);
     let word =
         |name: &str| last(name).map(|one| syntax::word(&one.value)).filter(|w| !w.is_empty());
+    // coturn does not start as `root # a comment`.
+    let account =
+        |name: &str| last(name).map(|one| one.value.clone()).filter(|name| !name.is_empty());
     let is_on = |name: &str| last(name).is_some_and(|one| syntax::switch(&one.value) == Some(true));
     Process {
         daemon: is_on("daemon"),
         pid_file: word("pidfile").map(PathBuf::from),
         log: log(&written, is_on("syslog"), !is_on("no-stdout-log")),
-        user: word("proc-user").map(str::to_owned),
-        group: word("proc-group").map(str::to_owned),
+        user: account("proc-user"),
+        group: account("proc-group"),
     }
 }
 
@@ -135,6 +138,7 @@ mod tests {
         assert_eq!(of(file, &["-l", "stdout"]).log, Log::Stdout);
         assert_eq!(of(file, &["-l", "-"]).log, Log::Stdout);
         assert_eq!(of("", &[]), Process::default());
+        assert_eq!(of("proc-user=a # b\n", &[]).user.as_deref(), Some("a # b"));
     }
 
     #[test]

@@ -125,9 +125,12 @@ pub trait Host {
 
     /// Returns true for a file or directory.
     fn exists(&self, path: &Path) -> bool;
+
+    /// Returns true for an address of the host.
+    fn has_address(&self, address: IpAddr) -> bool;
 }
 
-/// An unknown host: every named file exists, and no host name has an address.
+/// An unknown host: every named file and address exists, and no host name has an address.
 #[derive(Clone, Copy, Debug)]
 pub struct AnyHost;
 
@@ -141,6 +144,10 @@ impl Host for AnyHost {
     }
 
     fn exists(&self, _: &Path) -> bool {
+        true
+    }
+
+    fn has_address(&self, _: IpAddr) -> bool {
         true
     }
 }
@@ -187,6 +194,8 @@ struct Work {
     secrets: Vec<(String, Vec<u8>)>,
     /// Names and files of the secrets of the server's own realm.
     auth_secrets: Vec<(String, String)>,
+    /// Private addresses of `external-ip` that the host lacks.
+    absent: Vec<IpAddr>,
     /// Peers of all realms.
     allowed_peers: Vec<Range>,
     denied_peers: Vec<Range>,
@@ -266,6 +275,7 @@ impl Work {
             toml: Toml::default(),
             secrets: Vec::new(),
             auth_secrets: Vec::new(),
+            absent: Vec::new(),
             allowed_peers: Vec::new(),
             denied_peers: Vec::new(),
             users: Vec::new(),
@@ -278,6 +288,10 @@ impl Work {
     /// coturn does not need.
     fn look_at(&mut self, host: &dyn Host) {
         let replaces = self.replaces();
+        let absent = |value: &str| {
+            let private = value.split_once('/')?.1.parse::<IpAddr>().ok()?;
+            (!host.has_address(private)).then_some(private)
+        };
         for Entry { written, fate, .. } in &mut self.written {
             if FILES.contains(&&*written.name) {
                 let word = syntax::word(&written.value);
@@ -291,6 +305,9 @@ impl Work {
                     *fate = Fate::Unsupported(reason.to_owned());
                 }
                 written.value = addresses::resolved(syntax::word(&written.value), host);
+                self.absent.extend(absent(&written.value));
+            } else if matches!(&*written.name, "denied-peer-ip" | "allowed-peer-ip") {
+                written.value = access::resolved(&written.value, host);
             } else if replaces && matches!(&*written.name, "userdb" | "db") {
                 let directory = Path::new(syntax::word(&written.value)).parent();
                 if directory.is_some_and(|directory| !host.exists(directory)) {

@@ -279,3 +279,24 @@ fn variables_are_used_and_missed_ones_named_with_their_line() {
     let line = command_line(text, &known).unwrap().unwrap();
     assert_eq!(line.words, ["-n", "--realm=a.example", "-u", "a:b"]);
 }
+
+/// The output of a command is an unknown value.
+#[test]
+fn variables_have_the_values_of_variables() {
+    let words = |text: &str| command_line(text, &Variables::new()).unwrap();
+    let script = "A=a.example\nB=$A\nC='$A'\nturnserver -n -r $B\n";
+    assert_eq!(words(script).unwrap().words, ["-n", "-r", "a.example"]);
+    for value in ["$(hostname -d)", "`hostname -d`", "$OTHER"] {
+        let error = words(&format!("A={value}\nturnserver -n -r $A\n")).unwrap_err();
+        assert!(error.contains("the value of $A is elsewhere"), "{value}: {error}");
+    }
+    let run = "A=a.example\ndocker run -e B=$A coturn/coturn -n -r $B\n";
+    assert_eq!(words(run).unwrap().words, ["-n", "-r", "a.example"]);
+    let image =
+        "FROM coturn/coturn\nENV A=a.example B=\"x y\"\nENV C $A\nCMD turnserver -n -r $C -u $B\n";
+    assert_eq!(words(image).unwrap().words, ["-n", "-r", "a.example", "-u", "x y"]);
+    let compose = "services:\n  a:\n    image: coturn/coturn\n    environment:\n      A: ${B:-b.example}\n    command: -n -r ${A}\n";
+    assert_eq!(words(compose).unwrap().words, ["-n", "-r", "b.example"]);
+    let pod = "containers:\n- image: coturn/coturn\n  env:\n  - name: A\n    value: a$b\n  args: [\"-n\", \"-u=$(A)\"]\n";
+    assert_eq!(words(pod).unwrap().words, ["-n", "-u=a$b"]);
+}

@@ -20,6 +20,10 @@ impl Host for BareHost {
     fn exists(&self, path: &Path) -> bool {
         path == Path::new("/var/lib/turn")
     }
+
+    fn has_address(&self, address: IpAddr) -> bool {
+        address == IpAddr::from([10, 0, 0, 5])
+    }
 }
 
 fn replace(file: impl AsRef<[u8]>) -> Import {
@@ -83,6 +87,100 @@ fn a_public_address_needs_one_of_its_family() {
         replace("listening-ip=2001:db8::7\nexternal-ip=192.0.2.7\nexternal-ip=2001:db8::8\n");
     assert_eq!(left_out(&import), [2]);
     assert!(has(&import, "external", "\"2001:db8::8\""), "{}", import.toml);
+}
+
+/// In a container coturn ignores a pair with an address of the host.
+#[test]
+fn addresses_that_are_not_the_hosts_are_relayed_from_besides_its_own() {
+    let import = replace("external-ip=192.0.2.7/192.168.50.4\n");
+    let pair = "{ local = \"192.168.50.4\", public = \"192.0.2.7\" }";
+    assert!(has(&import, "addresses", &format!("[{pair}, \"auto\"]")), "{}", import.toml);
+    let own = replace("external-ip=192.0.2.7/10.0.0.5\n");
+    assert!(!own.toml.contains("auto"), "{}", own.toml);
+}
+
+#[test]
+fn a_public_address_alone_counts_for_all_addresses() {
+    let import =
+        replace("listening-ip=10.0.0.5\nexternal-ip=192.0.2.7/10.0.0.5\nexternal-ip=192.0.2.8\n");
+    assert_eq!(left_out(&import), [2]);
+    assert!(has(&import, "external", "\"192.0.2.8\""), "{}", import.toml);
+    assert!(has(&import, "addresses", "[\"10.0.0.5\"]"), "{}", import.toml);
+}
+
+#[test]
+fn no_address_is_no_public_one() {
+    let import = replace("external-ip=\n");
+    assert_eq!(left_out(&import), [1]);
+    assert!(!import.toml.contains("external"), "{}", import.toml);
+}
+
+/// Guides for homeservers deny all IPv4 addresses in IPv6. coturn still relays to IPv4 peers.
+#[test]
+fn rules_for_ipv4_in_ipv6_are_none_for_ipv4() {
+    for name in ["denied-peer-ip", "allowed-peer-ip"] {
+        for range in ["::ffff:0.0.0.0-::ffff:255.255.255.255", "::ffff:10.0.0.1"] {
+            let import = replace(format!("{name}={range}\n"));
+            assert!(!import.toml.contains("[peers]"), "{}", import.toml);
+            assert!(matches!(import.lines[0].fate, Fate::SameHere(_)), "{:?}", import.lines);
+        }
+    }
+}
+
+#[test]
+fn rules_for_hosts_are_for_their_addresses() {
+    let import = replace("denied-peer-ip=relay.example\ndenied-peer-ip=no.example\n");
+    assert!(has(&import, "deny", "[\"192.0.2.7\"]"), "{}", import.toml);
+    assert!(matches!(import.lines[1].fate, Fate::Unreadable(_)), "{:?}", import.lines);
+}
+
+/// coturn compares families before numbers, and reads the unspecified address as an open end.
+#[test]
+fn rules_from_no_address_deny_more() {
+    for (range, denied) in [
+        ("::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "[\"0.0.0.0/0\", \"::/0\"]"),
+        ("::", "[\"0.0.0.0/0\", \"::\", \"::/0\"]"),
+        ("0.0.0.0", "[\"0.0.0.0\", \"0.0.0.0/0\", \"::/0\"]"),
+        ("0.0.0.0-0.255.255.255", "[\"0.0.0.0/8\"]"),
+        ("::1", "[\"::1\"]"),
+    ] {
+        let import = replace(format!("denied-peer-ip={range}\n"));
+        assert!(has(&import, "deny", denied), "{range}: {}", import.toml);
+    }
+}
+
+/// coturn accepts an empty secret, and refuses users of a file with an empty secret.
+#[test]
+fn an_empty_secret_is_none() {
+    let import = replace("lt-cred-mech\nuser=a:b\nstatic-auth-secret=\nrealm=a\n");
+    assert_eq!((import.users.len(), left_out(&import)), (0, vec![3]));
+    assert!(import.secrets.is_empty() && !import.toml.contains("secret"), "{}", import.toml);
+}
+
+#[test]
+fn the_first_sign_separates() {
+    let separator = |line: &str| replace(format!("rest-api-separator={line}\n")).toml;
+    assert!(separator("-:").contains("separator = \"-\""));
+    assert!(!separator("::").contains("separator"));
+}
+
+#[test]
+fn a_session_takes_all_of_the_capacity_at_most() {
+    let import = replace("max-bps=3000\nbps-capacity=1000\n");
+    assert!(has(&import, "bytes_per_second", "\"1000 B\""), "{}", import.toml);
+}
+
+#[test]
+fn short_lifetimes_are_those_of_clients_that_name_none() {
+    let import = replace("max-allocate-lifetime=300\n");
+    assert!(has(&import, "allocation_default", "\"300 s\""), "{}", import.toml);
+    assert!(!replace("max-allocate-lifetime=600\n").toml.contains("allocation_default"));
+}
+
+#[test]
+fn a_name_that_nobody_asks_for_may_be_bytes() {
+    let import = replace(b"server-name=k\xf6ln\n");
+    assert!(matches!(import.lines[0].fate, Fate::SameHere(_)), "{:?}", import.lines);
 }
 
 #[test]

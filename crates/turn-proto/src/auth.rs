@@ -88,9 +88,8 @@ pub(crate) struct KnownGrant<'a> {
 
 /// Authenticates a request as far as possible without a look-up. `known` is the grant of the
 /// allocation on the 5-tuple: its keys need no look-up, except for a Refresh, and for requests for
-/// peers if the keys are due. A deleted user, a user with a new password, and a removed shared
-/// secret get no peers for longer than the lifetime of a permission, and an outage of the user
-/// database ends nothing. Unless `may_verify`, only the keys of `known` are tried.
+/// peers after the database has refuted the keys. If the keys are due, those of a shared secret or
+/// a token are verified for such a request. An outage of the user database ends nothing. Unless `may_verify`, only the keys of `known` are tried.
 pub(crate) fn authenticate(
     rules: RealmRules<'_>,
     now: Now,
@@ -122,7 +121,9 @@ pub(crate) fn authenticate(
     if let Some(KnownGrant { grant: known, is_due }) = known
         && let Some(integrity) = case.verify(&known.keys)
     {
-        if !(case.is_refresh() || is_due && is_for_peers(message)) {
+        // Users of the database are looked up beside the request, which does not wait.
+        let is_doubtful = known.is_refuted || is_due && !known.is_of_database();
+        if !(case.is_refresh() || is_doubtful && is_for_peers(message)) {
             return case.accept(known.clone(), integrity);
         }
         if let Keys::Token(token) = &known.keys {

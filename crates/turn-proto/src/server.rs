@@ -171,6 +171,10 @@ impl Server {
         let mut held = false;
         let (to, verdict) = match event {
             Event::UserFound { pending, answer } => {
+                if let Some(five_tuple) = state.pending.take_keys(pending) {
+                    state.keys_found(now.instant, &five_tuple, &answer);
+                    return None;
+                }
                 if let Some(deferred) = state.pending.take_user(pending) {
                     let verdict;
                     (verdict, held) = state.user_found(policy, now, &deferred, &answer, reply)?;

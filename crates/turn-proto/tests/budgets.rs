@@ -631,3 +631,31 @@ fn a_spent_budget_is_told_once_a_minute_with_the_source() {
     flood(&mut world, 1..4, 100, Method::BINDING);
     assert_eq!(spent(&mut world), [(Budget::Bindings, network)]);
 }
+
+/// Keys are looked up beside requests for peers, once a minute.
+#[test]
+fn a_deleted_user_gets_no_more_peers_and_nobody_waits_for_the_database() {
+    let permit = |client: &mut Client, world: &mut World| {
+        let peer = "198.51.100.9:1".parse().unwrap();
+        let request = client.sealed(world, Method::CREATE_PERMISSION, |builder| {
+            builder.xor_address(AttributeType::XOR_PEER_ADDRESS, peer);
+        });
+        client.exchange(world, &request).code()
+    };
+    let (in_a_minute, mut world) = (secs(61), World::new());
+    let mut client = Client::at("192.0.2.1:1").over(Transport::Tcp);
+    client.allocate(&mut world);
+    for (overloaded, away) in [(true, false), (false, true), (false, false)] {
+        (world.database_is_overloaded, world.no_database) = (overloaded, away);
+        world.advance(in_a_minute);
+        let answers: Vec<_> = (0..16).map(|_| permit(&mut client, &mut world)).collect();
+        assert!(answers.iter().all(Option::is_none), "{overloaded} {away}: {answers:?}");
+    }
+    world.users.remove("alice");
+    assert_eq!(permit(&mut client, &mut world), None, "the keys were confirmed just now");
+    world.advance(in_a_minute);
+    assert_eq!(permit(&mut client, &mut world), None, "the first is answered before the database");
+    assert_eq!(permit(&mut client, &mut world), Some(401));
+    world.no_database = true;
+    assert_eq!(permit(&mut client, &mut world), Some(500), "not in an outage, either");
+}

@@ -29,7 +29,9 @@ pub(super) fn read(text: &str, known: &Variables) -> Result<CommandLine, String>
         let colon = || pair.split_once(": ").map(|(name, value)| (name, scalar(value)));
         let pair =
             pair.split_once('=').map(|(name, value)| (name, value.to_owned())).or_else(colon);
-        variables.extend(pair.map(|(name, value)| (name.to_owned(), value)));
+        if let Some((name, value)) = pair {
+            words::set(&mut variables, name, &value);
+        }
     }
     let mounts: Vec<_> =
         items(service, "volumes:", depth).iter().filter_map(|one| mount(one)).collect();
@@ -42,7 +44,25 @@ pub(super) fn read(text: &str, known: &Variables) -> Result<CommandLine, String>
     }
     // A container of Kubernetes.
     command.extend(items(service, "args:", depth));
+    for (name, value) in environment(service, depth) {
+        let (written, value) = (format!("$({name})"), value.replace('$', "$$"));
+        command.iter_mut().for_each(|word| *word = word.replace(&written, &value));
+    }
     of_container(&command, &variables, &mounts)
+}
+
+/// Names and values of the variables of a container of Kubernetes.
+fn environment(service: &[Line<'_>], depth: usize) -> Vec<(String, String)> {
+    let (mut all, mut name) = (Vec::new(), None);
+    for line in below(service, "env:", depth) {
+        let text = line.text.trim_start_matches("- ");
+        if let Some(written) = text.strip_prefix("name:") {
+            name = Some(scalar(written));
+        } else if let Some(written) = text.strip_prefix("value:") {
+            all.extend(name.take().map(|name| (name, scalar(written))));
+        }
+    }
+    all
 }
 
 fn line(text: &str) -> Option<Line<'_>> {

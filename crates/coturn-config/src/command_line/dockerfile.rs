@@ -11,7 +11,11 @@ pub(super) fn read(text: &str, known: &Variables) -> Option<Result<CommandLine, 
         let (instruction, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         match instruction.to_ascii_uppercase().as_str() {
             "FROM" => is_of_coturn = rest.contains("coturn"),
-            "ENV" | "ARG" => variables.extend(variable(rest)),
+            "ENV" | "ARG" => {
+                for (name, value) in pairs(rest) {
+                    words::set(&mut variables, &name, &value);
+                }
+            }
             "COPY" | "ADD" => {
                 let words: Vec<&str> =
                     rest.split_whitespace().filter(|word| !word.starts_with("--")).collect();
@@ -42,9 +46,12 @@ fn form(rest: &str) -> Vec<String> {
     words::split(rest).unwrap_or_default()
 }
 
-/// `NAME=VALUE`, or `NAME VALUE`.
-fn variable(rest: &str) -> Option<(String, String)> {
-    let (name, value) = rest.split_once(['=', ' '])?;
-    let value = words::split(value).ok()?.into_iter().next().unwrap_or_default();
-    Some((name.to_owned(), value))
+/// `NAME=VALUE NAME=VALUE`, or `NAME VALUE`.
+fn pairs(rest: &str) -> Vec<(String, String)> {
+    let words = words::split(rest).unwrap_or_default();
+    let pair = |(name, value): (&str, &str)| (name.to_owned(), value.trim().to_owned());
+    if words.first().is_some_and(|word| word.contains('=')) {
+        return words.iter().filter_map(|word| word.split_once('=').map(pair)).collect();
+    }
+    rest.split_once(' ').map(pair).into_iter().collect()
 }

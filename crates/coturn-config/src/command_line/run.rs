@@ -1,6 +1,6 @@
 //! `docker run` and `podman run`.
 
-use super::{CommandLine, Variables, mount, of_container};
+use super::{CommandLine, Variables, mount, of_container, words};
 
 /// Options without a value.
 const FLAGS: [&str; 11] = [
@@ -18,25 +18,25 @@ const FLAGS: [&str; 11] = [
 ];
 
 pub(super) fn read(words: &[String], variables: &Variables) -> Result<CommandLine, String> {
-    let mut words = words.iter().skip_while(|word| *word != "run").skip(1);
+    let mut rest = words.iter().skip_while(|word| *word != "run").skip(1);
     let mut mounts = Vec::new();
     let mut variables = variables.clone();
-    while let Some(word) = words.next() {
+    while let Some(word) = rest.next() {
         if !word.starts_with('-') {
             // The image; its arguments are behind it.
-            let arguments: Vec<String> = words.cloned().collect();
+            let arguments: Vec<String> = rest.cloned().collect();
             return of_container(&arguments, &variables, &mounts);
         }
         let (option, value) = match word.split_once('=') {
             Some((option, value)) if word.starts_with("--") => (option, value.to_owned()),
             _ if is_flag(word) => continue,
-            _ => (word.as_str(), words.next().cloned().unwrap_or_default()),
+            _ => (word.as_str(), rest.next().cloned().unwrap_or_default()),
         };
         match option {
             "-v" | "--volume" => mounts.extend(mount(&value)),
             "-e" | "--env" => {
                 if let Some((name, value)) = value.split_once('=') {
-                    variables.insert(name.to_owned(), value.to_owned());
+                    words::set(&mut variables, name, value);
                 }
             }
             _ => {}

@@ -32,7 +32,7 @@ pub(super) fn read(text: &str, known: &Variables) -> Option<Result<CommandLine, 
     let text = text.replace("\\\r\n", " ").replace("\\\n", " ");
     for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
         if let Some((name, value)) = assignment(line) {
-            variables.insert(name.to_owned(), value);
+            assign(&mut variables, line, name, value);
         }
         for command in commands(line) {
             if let Some(words) = own(command) {
@@ -112,6 +112,18 @@ fn before_redirection(words: &[String]) -> Vec<String> {
         word == "&" || word.trim_start_matches(['1', '2', '&']).starts_with(['>', '<'])
     };
     words.iter().take_while(|word| !is_end(word)).cloned().collect()
+}
+
+/// Sets a variable of a line. Removes a variable with the output of a command.
+fn assign(variables: &mut Variables, line: &str, name: &str, value: String) {
+    let written = line.split_once('=').map_or("", |(_, written)| written);
+    if written.starts_with('\'') {
+        variables.insert(name.to_owned(), value);
+    } else if written.contains('`') {
+        variables.remove(name);
+    } else {
+        words::set(variables, name, &value);
+    }
 }
 
 /// A variable that is set: `NAME=VALUE`, or `export NAME=VALUE`.

@@ -81,6 +81,14 @@ pub(super) fn expanded(word: &str, variables: &Variables) -> Result<String, Stri
     Ok(text)
 }
 
+/// Sets a variable, or removes a variable with an unknown value.
+pub(super) fn set(variables: &mut Variables, name: &str, value: &str) {
+    match expanded(value, variables) {
+        Ok(value) => variables.insert(name.to_owned(), value),
+        Err(_) => variables.remove(name),
+    };
+}
+
 /// Name and default of the variable behind a dollar sign, and the rest.
 fn variable(text: &str) -> (&str, Option<&str>, &str) {
     if let Some((inner, rest)) = text.strip_prefix('{').and_then(|text| text.split_once('}')) {

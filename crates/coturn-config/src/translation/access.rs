@@ -1,10 +1,10 @@
 //! Users, secrets, the realm, and peers.
 
+use std::net::IpAddr;
 use std::path::Path;
 
-use super::{Fate, User, UserKey, Work, database};
+use super::{Fate, Host, User, UserKey, Work, database};
 use crate::peers::{Range, networks_of, without};
-use crate::syntax;
 use crate::toml;
 
 /// Least length of a secret in bytes.
@@ -123,12 +123,13 @@ fn nonce_key(work: &mut Work, directory: &Path) {
 /// The separator of time-limited names.
 fn separator(work: &mut Work) {
     let Some(index) = work.last("rest-api-separator") else { return };
-    match syntax::word(work.value(index)) {
-        ":" => work.set(index, Fate::SameHere("a colon".to_owned())),
-        sign if sign.len() == 1 && !sign.as_bytes()[0].is_ascii_alphanumeric() => {
-            work.toml.set("auth.separator", toml::text(sign), "rest-api-separator");
+    // coturn takes the first sign.
+    match work.value(index).chars().next() {
+        Some(':') => work.set(index, Fate::SameHere("a colon".to_owned())),
+        Some(sign) if sign.is_ascii_graphic() && !sign.is_ascii_alphanumeric() => {
+            work.toml.set("auth.separator", toml::text(&sign.to_string()), "rest-api-separator");
         }
-        _ => work.unreadable(index, "one sign between time and user"),
+        Some(_) | None => work.unreadable(index, "one sign between time and user"),
     }
 }
 
@@ -217,6 +218,7 @@ fn key(digits: &str) -> Option<[u8; 16]> {
 fn peers(work: &mut Work) {
     work.allowed_peers = ranges(work, "allowed-peer-ip");
     work.denied_peers = ranges(work, "denied-peer-ip");
+    wider(work);
     write_peers(work);
     let allowed_by = if work.replaces() { "allowed-peer-ip" } else { "`peers.allow`" };
     work.notes.push(format!(
@@ -238,15 +240,59 @@ pub(super) fn write_peers(work: &mut Work) {
     }
 }
 
+/// Adds what coturn denies besides the ranges: to a range from `::` all IPv4 addresses belong, and
+/// to `::` or `0.0.0.0` alone every address.
+fn wider(work: &mut Work) {
+    let mut added: Vec<&str> = Vec::new();
+    for index in work.all("denied-peer-ip") {
+        let value = rule(work.value(index));
+        let (first, last) = value.split_once('-').unwrap_or((&*value, &*value));
+        match (first.parse::<IpAddr>(), last.parse::<IpAddr>()) {
+            (Ok(first), Ok(last)) if first.is_unspecified() && last.is_unspecified() => {
+                added.extend(["0.0.0.0/0", "::/0"]);
+            }
+            (Ok(IpAddr::V6(first)), Ok(_)) if first.is_unspecified() => added.push("0.0.0.0/0"),
+            (Ok(_) | Err(_), Ok(_) | Err(_)) => {}
+        }
+    }
+    if added.is_empty() {
+        return;
+    }
+    work.denied_peers.extend(added.into_iter().filter_map(Range::read));
+    work.notes.push(
+        "denied-peer-ip: to coturn all IPv4 addresses belong to a range from ::, and every address to 0.0.0.0 or :: alone.          They are denied here as well; 0.0.0.0-0.255.255.255 and ::1 are rules without the others."
+            .to_owned(),
+    );
+}
+
+/// The range of a rule, without blanks, quotes and comments. coturn reads "10.0.0.1 - 10.0.0.9". A
+/// rule with a comment still protects a network.
+fn rule(value: &str) -> String {
+    let value = value.split(['#', ';']).next().unwrap_or_default();
+    let value: String = value.split_whitespace().collect();
+    value.trim_matches(['\'', '"']).to_owned()
+}
+
+/// Value of a rule with the address of a host in place of the name.
+pub(super) fn resolved(value: &str, host: &dyn Host) -> String {
+    let rule = rule(value);
+    if rule.contains('.') && Range::read(&rule).is_none() {
+        return host.resolve(&rule).map_or(rule, |address| address.to_string());
+    }
+    value.to_owned()
+}
+
+/// Fate of a rule for IPv4 addresses in IPv6.
+pub(super) const IPV4_IN_IPV6: &str =
+    "no peer with an IPv4 address in IPv6 may be reached, and in coturn it is no rule for IPv4";
+
 fn ranges(work: &mut Work, name: &str) -> Vec<Range> {
     let mut ranges = Vec::new();
     for index in work.all(name) {
-        // coturn takes "10.0.0.1 - 10.0.0.9", too. A rule that protects a network is not lost for
-        // a comment behind it.
-        let value = work.value(index).split(['#', ';']).next().unwrap_or_default();
-        let value: String = value.split_whitespace().collect();
-        let value = value.trim_matches(['\'', '"']);
-        match Range::read(value) {
+        match Range::read(&rule(work.value(index))) {
+            Some(range) if range.is_ipv4_in_ipv6() => {
+                work.set(index, Fate::SameHere(IPV4_IN_IPV6.to_owned()));
+            }
             Some(range) => ranges.push(range),
             None => work.unreadable(index, "an address, first-last or a network"),
         }

@@ -177,6 +177,10 @@ fn relay(work: &mut Work, listening: &[IpAddr]) {
                     "no address of its family is relayed from; coturn has no use for it, either";
                 work.set(index, Fate::Unsupported(reason.to_owned()));
             }
+            // coturn sends clients this useless address.
+            (None, Some(public)) if public.is_unspecified() => {
+                work.left_out(index, "an address or a host's name, or public/private,");
+            }
             (None, Some(public)) => single.push(public),
             _ if value.starts_with("$(") => {
                 let reason = "the container's image looks for it: set `relay.external = \"auto\"` with \
@@ -188,25 +192,45 @@ fn relay(work: &mut Work, listening: &[IpAddr]) {
             }
         }
     }
-    if pairs.is_empty() {
+    if pairs.is_empty() || !single.is_empty() {
         external(work, &single);
+        if !pairs.is_empty() {
+            one_counts(work);
+        }
         if !addresses.is_empty() {
             work.toml.set("relay.addresses", toml::list(&addresses), "relay-ip, or listening-ip");
         }
         return;
     }
+    let is_named = !addresses.is_empty();
     for pair in &pairs {
         if !addresses.contains(&pair.private) {
             addresses.push(pair.private);
         }
     }
+    let is_absent = |pair: &Pair| work.absent.contains(&pair.private);
     let entry = |address: &IpAddr| match pairs.iter().find(|pair| pair.private == *address) {
         Some(pair) => format!("{{ local = \"{address}\", public = \"{}\" }}", pair.public),
         None => toml::text(&address.to_string()),
     };
-    let entries: Vec<String> = addresses.iter().map(entry).collect();
+    let mut entries: Vec<String> = addresses.iter().map(entry).collect();
+    if !is_named && pairs.iter().all(is_absent) {
+        // In a container the pair often names an address of the host. coturn then relays from
+        // addresses of the container.
+        entries.push(toml::text("auto"));
+    }
     let value = format!("[{}]", entries.join(", "));
     work.toml.set("relay.addresses", value, "relay-ip, external-ip");
+}
+
+/// Sets the fate of pairs in a file with a single public address.
+fn one_counts(work: &mut Work) {
+    let reason = "another external-ip has no private address, and counts for all addresses, in coturn as well";
+    for index in work.all("external-ip") {
+        if work.value(index).contains('/') {
+            work.set(index, Fate::Unsupported(reason.to_owned()));
+        }
+    }
 }
 
 /// Returns true if there is an address of the same family. No address stands for all of the host.

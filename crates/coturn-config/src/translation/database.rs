@@ -94,8 +94,9 @@ pub(super) fn statistics(work: &mut Work, directory: &Path) {
 /// without `server-name` that of its own realm.
 pub(super) fn server_name(work: &mut Work) {
     if !work.is_on("oauth") {
-        for index in work.all("server-name") {
-            work.set(index, Fate::SameHere("it is for access tokens, and oauth is off".to_owned()));
+        // Includes names in other encodings than UTF-8.
+        for entry in work.written.iter_mut().filter(|entry| entry.written.name == "server-name") {
+            entry.fate = Fate::SameHere("it is for access tokens, and oauth is off".to_owned());
         }
         return;
     }

@@ -6,17 +6,24 @@ use crate::toml;
 pub(super) fn translate(work: &mut Work) {
     quota(work, "user-quota", "quotas.allocations_per_user");
     quota(work, "total-quota", "quotas.allocations_total");
-    if let Some(bytes) = work.number("max-bps").filter(|bytes| *bytes > 0) {
-        work.toml.set("quotas.bytes_per_second", toml::text(&format!("{bytes} B")), "max-bps");
-    }
+    bandwidth(work);
     capacity(work);
     drain(work);
     nonce(work);
-    lifetime(work, "max-allocate-lifetime", "lifetimes.allocation_max", (60, 86_400));
+    allocation_lifetime(work);
     lifetime(work, "permission-lifetime", "lifetimes.permission", (300, 3600));
     lifetime(work, "channel-lifetime", "lifetimes.channel", (600, 3600));
     buffers(work);
     workers(work);
+}
+
+/// A session of coturn takes no more than all of `bps-capacity`.
+fn bandwidth(work: &mut Work) {
+    let capacity = work.number("bps-capacity").filter(|bytes| *bytes > 0);
+    let Some(bytes) = work.number("max-bps").filter(|bytes| *bytes > 0) else { return };
+    let taken = capacity.map_or(bytes, |capacity| bytes.min(capacity));
+    let comment = if taken == bytes { "max-bps" } else { "max-bps, and no more than bps-capacity" };
+    work.toml.set("quotas.bytes_per_second", toml::text(&format!("{taken} B")), comment);
 }
 
 /// Coturn's sessions take their `max-bps` of it.
@@ -61,6 +68,18 @@ fn lifetime(work: &mut Work, name: &str, key: &'static str, (least, most): (u64,
         format!("{name}={seconds}; {least} to {most} s are possible")
     };
     work.toml.set(key, toml::text(&format!("{taken} s")), comment);
+}
+
+/// Limits the default lifetime to the longest lifetime.
+fn allocation_lifetime(work: &mut Work) {
+    const BOUNDS: (u64, u64) = (60, 86_400);
+    /// Default lifetime in seconds (RFC 8656 §3.2).
+    const DEFAULT: u64 = 600;
+    lifetime(work, "max-allocate-lifetime", "lifetimes.allocation_max", BOUNDS);
+    if let Some(longest) = work.number("max-allocate-lifetime").filter(|most| *most < DEFAULT) {
+        let value = toml::text(&format!("{} s", longest.max(BOUNDS.0)));
+        work.toml.set("lifetimes.allocation_default", value, "max-allocate-lifetime");
+    }
 }
 
 /// 0 is "never stale" in coturn.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use super::access::IPV4_IN_IPV6;
 use super::{Fate, Work};
 use crate::peers::{Range, networks_of, without};
 use crate::toml::{self, Realm};
@@ -270,6 +271,9 @@ impl Rows<'_> {
         let Some(range) = Range::read(&text) else {
             return Fate::Unreadable("an address, first-last or a network is expected".to_owned());
         };
+        if range.is_ipv4_in_ipv6() {
+            return Fate::SameHere(IPV4_IN_IPV6.to_owned());
+        }
         let of_all = realm.is_empty() || realm == self.own;
         if !of_all && self.is_shut(realm) {
             return Fate::SameHere(SHUT.to_owned());

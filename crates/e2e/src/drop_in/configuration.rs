@@ -1,5 +1,7 @@
 //! A configuration of coturn: from a seed, or a file.
 
+use std::net::IpAddr;
+
 use super::random::Random;
 
 /// Marks the directory of a server's files in a configuration.
@@ -180,9 +182,16 @@ impl Configuration {
         value[..end].parse().unwrap_or(3478)
     }
 
-    /// Returns true if coturn ignores a rule for peers because of its quotes or of a comment.
+    /// Returns true for the public address of a pair.
+    pub(super) fn is_of_pair(&self, address: IpAddr) -> bool {
+        let of = |value: &String| value.split_once('/').map(|(public, _)| public.parse());
+        self.values("external-ip").iter().any(|value| of(value) == Some(Ok(address)))
+    }
+
+    /// Returns true if coturn ignores a rule for peers because of its quotes, of a comment or of a
+    /// prefix length.
     pub(super) fn has_unread_rule(&self) -> bool {
-        self.values("denied-peer-ip").iter().any(|value| value.contains(['#', ';', '\'']))
+        self.values("denied-peer-ip").iter().any(|value| value.contains(['#', ';', '\'', '/']))
     }
 
     /// Values of an option's lines.

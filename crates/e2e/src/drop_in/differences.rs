@@ -15,8 +15,20 @@ pub struct ChosenDifference {
 }
 
 /// All chosen differences.
-pub const CHOSEN: [ChosenDifference; 6] =
-    [OPEN_RELAY, SPECIAL_PEERS, NO_REALM, UNUSUAL_NAMES, NO_NUMBER, UNREAD_RULE];
+pub const CHOSEN: [ChosenDifference; 12] = [
+    OPEN_RELAY,
+    SPECIAL_PEERS,
+    NO_REALM,
+    UNUSUAL_NAMES,
+    NO_NUMBER,
+    NO_PORT,
+    UNREAD_RULE,
+    LOST_RULE,
+    USELESS_ADDRESS,
+    SILENT_DATABASE,
+    NO_UTF_8,
+    EMPTY_SECRET,
+];
 
 const OPEN_RELAY: ChosenDifference = ChosenDifference {
     name: "open relay",
@@ -45,7 +57,37 @@ const NO_NUMBER: ChosenDifference = ChosenDifference {
 
 const UNREAD_RULE: ChosenDifference = ChosenDifference {
     name: "unread rule",
-    reason: "coturn ignores a rule for peers in quotes or with a comment behind it; here the rule is in force",
+    reason: "coturn ignores a rule for peers in quotes, with a comment behind it, or with a prefix length; here the rule is in force",
+};
+
+const LOST_RULE: ChosenDifference = ChosenDifference {
+    name: "lost rule",
+    reason: "coturn goes on without a rule for peers that it cannot read, and relays to what it was to protect; here the server does not start",
+};
+
+const NO_PORT: ChosenDifference = ChosenDifference {
+    name: "no port",
+    reason: "coturn starts with a last port below the first one, and answers no Allocate request; here the server does not start",
+};
+
+const USELESS_ADDRESS: ChosenDifference = ChosenDifference {
+    name: "useless address",
+    reason: "coturn tells clients a public address of another family, or 0.0.0.0, which no peer reaches; here it is one of the family",
+};
+
+const SILENT_DATABASE: ChosenDifference = ChosenDifference {
+    name: "silent database",
+    reason: "while a database does not answer, coturn tells clients that their credentials are wrong; here they get 500, and try again",
+};
+
+const NO_UTF_8: ChosenDifference = ChosenDifference {
+    name: "no UTF-8",
+    reason: "coturn sends a realm in another encoding, and serves no client by it; here the server does not start",
+};
+
+const EMPTY_SECRET: ChosenDifference = ChosenDifference {
+    name: "empty secret",
+    reason: "coturn takes an empty value for a secret, with which everybody can log in; here nobody can",
 };
 
 /// Differences between coturn's answers and ours that are not chosen, each as a sentence; chosen
@@ -58,12 +100,12 @@ pub fn unexplained(
 ) -> Vec<String> {
     let mut all = Vec::new();
     if theirs.is_up != ours.is_up {
-        let is_no_number = ["a number is expected", "a port is expected"];
-        if theirs.is_up && is_no_number.iter().any(|text| ours.output.contains(text)) {
-            chosen.push(NO_NUMBER);
-        } else {
-            let up = |is_up| if is_up { "is up" } else { "is not up" };
-            all.push(format!("coturn {}, this server {}", up(theirs.is_up), up(ours.is_up)));
+        match chosen_refusal(theirs, ours) {
+            Some(one) => chosen.push(one),
+            None => {
+                let up = |is_up| if is_up { "is up" } else { "is not up" };
+                all.push(format!("coturn {}, this server {}", up(theirs.is_up), up(ours.is_up)));
+            }
         }
         return all;
     }
@@ -77,12 +119,16 @@ pub fn unexplained(
         }
     }
     for (index, (their, our)) in theirs.allocations.iter().zip(&ours.allocations).enumerate() {
-        if kind(their) == kind(our) {
+        if kind(their) == kind(our) || are_of_pairs(configuration, [their, our]) {
             continue;
         }
-        match chosen_allocation(configuration, index, their) {
+        match chosen_allocation(configuration, index, [their, our]) {
             Some(one) => chosen.push(one),
-            None if is_open && !matches!(our, Outcome::Granted(_)) => chosen.push(OPEN_RELAY),
+            // Other refusals, such as 508, have another reason.
+            None if is_open && matches!(our, Outcome::Refused(401) | Outcome::Silence(_)) => {
+                chosen.push(OPEN_RELAY);
+            }
+            None if is_silent_database([their, our], &ours.output) => chosen.push(SILENT_DATABASE),
             None => all.push(format!("credential {index}: {their:?}, here {our:?}")),
         }
     }
@@ -103,12 +149,50 @@ pub fn unexplained(
     all
 }
 
-/// The chosen difference behind an Allocate request that coturn does not answer.
+/// The chosen difference of a failed start.
+fn chosen_refusal(theirs: &Observation, ours: &Observation) -> Option<ChosenDifference> {
+    let says = |text: &str| ours.output.contains(text);
+    let grants = theirs.allocations.iter().any(|one| matches!(one, Outcome::Granted(_)));
+    if !theirs.is_up {
+        None
+    } else if says("a number is expected") || says("a port is expected") {
+        Some(NO_NUMBER)
+    } else if says("an address, first-last or a network is expected") {
+        Some(LOST_RULE)
+    } else if says("it is not UTF-8") && !grants {
+        Some(NO_UTF_8)
+    } else {
+        (says("that may be relayed from") && !grants).then_some(NO_PORT)
+    }
+}
+
+/// Returns true for public addresses of pairs. Servers choose different pairs.
+fn are_of_pairs(configuration: &Configuration, outcomes: [&Outcome; 2]) -> bool {
+    outcomes.iter().all(|outcome| {
+        matches!(outcome, Outcome::Granted(Some(address)) if configuration.is_of_pair(*address))
+    })
+}
+
+/// Returns true for refused credentials of coturn and a failed look-up here.
+fn is_silent_database([theirs, ours]: [&Outcome; 2], output: &str) -> bool {
+    *theirs == Outcome::Refused(401)
+        && matches!(ours, Outcome::Silence(_))
+        && output.contains("reason=\"user_database_unavailable\"")
+}
+
+/// The chosen difference of an Allocate request.
 fn chosen_allocation(
     configuration: &Configuration,
     index: usize,
-    theirs: &Outcome,
+    [theirs, ours]: [&Outcome; 2],
 ) -> Option<ChosenDifference> {
+    if let [Outcome::Granted(Some(their)), Outcome::Granted(Some(our))] = [theirs, ours] {
+        let is_useless = their.is_unspecified() || their.is_ipv4() != our.is_ipv4();
+        return is_useless.then_some(USELESS_ADDRESS);
+    }
+    if configuration.credentials.get(index) == Some(&Credential::Secret(Vec::new())) {
+        return matches!(ours, Outcome::Refused(401)).then_some(EMPTY_SECRET);
+    }
     if !matches!(theirs, Outcome::Silence(_)) {
         return None;
     }

@@ -6,12 +6,12 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use fair_share::Claimant;
-use stun_wire::{AttributeType, Message, Method, UserName, value};
+use stun_wire::{AttributeType, Message, Method, TransactionId, UserName, value};
 use turn_types::{FiveTuple, Instant, Now, Prefix};
 
 use super::state::State;
 use crate::auth::{self, AuthStep, KnownGrant};
-use crate::credentials::Grant;
+use crate::credentials::{Grant, Keys};
 use crate::io::{
     Authenticated, Budget, Command, DropReason, Notice, Refusal, RefusedRequest, ReplyBuffer,
     Request, Responder, UserAnswer, UserQuery, Verdict, is_request_method, write_alternate,
@@ -89,8 +89,11 @@ impl State {
         }
         let may_verify = budgets.may_verify(source);
         let step = auth::authenticate(rules, now, client, &message, known, may_verify);
-        if is_due && auth::is_for_peers(&message) && matches!(step, AuthStep::Granted(..)) {
-            self.confirm(now.instant, slot);
+        if is_due
+            && auth::is_for_peers(&message)
+            && let AuthStep::Granted(grant, _) = &step
+        {
+            self.confirm_keys(request, slot, grant);
         }
         self.after_authentication(request, step, Charged::No, reply)
     }
@@ -139,6 +142,51 @@ impl State {
             self.confirm(now.instant, slot);
         }
         self.after_authentication(request, step, Charged::Yes, reply)
+    }
+
+    /// Confirms the keys of an allocation, which are due. Those of a database user are looked up: no
+    /// request waits for the answer, and without space for it the next request asks again.
+    fn confirm_keys(&mut self, request: &Request<'_>, slot: Option<Slot>, grant: &Grant) {
+        let (path, now) = (request.path, request.now.instant);
+        if !grant.is_of_database() {
+            return self.confirm(now, slot);
+        }
+        // No client has this transaction: there is one look-up at a time.
+        let key = (path.five_tuple, TransactionId::default());
+        let (wait, claimant) = (Wait::KnownUser, grant.claimant(path.five_tuple.client));
+        if self.pending.holds(&key) || self.pending.check(wait, &claimant).is_err() {
+            return;
+        }
+        let taken = self.pending.take_slot(wait, &claimant);
+        let pending = self.pending.insert(now, key, taken, Waiting::Keys);
+        self.outbox.command(Command::FindUser {
+            pending,
+            client: path.five_tuple.client,
+            has_allocation: true,
+            realm: request.rules.name.clone(),
+            user: UserQuery::Name(Arc::clone(&grant.user)),
+        });
+    }
+
+    /// Compares the keys of an allocation with those that were found.
+    pub(super) fn keys_found(&mut self, now: Instant, five_tuple: &FiveTuple, answer: &UserAnswer) {
+        let Some(slot) = self.live_slot(now, five_tuple) else { return };
+        let grant = &self.allocations.get(slot).grant;
+        match answer {
+            UserAnswer::Known(user) if Keys::LongTerm(user.keys) == grant.keys => {
+                self.confirm(now, Some(slot));
+            }
+            UserAnswer::Known(_) | UserAnswer::Unknown | UserAnswer::Unconfirmed
+                if grant.is_of_database() =>
+            {
+                self.allocations.refute(slot);
+            }
+            UserAnswer::Known(_)
+            | UserAnswer::Unknown
+            | UserAnswer::Unconfirmed
+            | UserAnswer::Overloaded
+            | UserAnswer::Unavailable => {}
+        }
     }
 
     /// Notes that the keys of an allocation are confirmed.

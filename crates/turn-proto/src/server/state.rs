@@ -240,7 +240,7 @@ impl State {
     /// Gives up a pending request.
     fn abandon(&mut self, waiting: Waiting) {
         match waiting {
-            Waiting::User(_) | Waiting::Worker(_) => {}
+            Waiting::User(_) | Waiting::Keys | Waiting::Worker(_) => {}
             Waiting::Authorizer(allocation)
             | Waiting::Confirmation(allocation, _)
             | Waiting::Relay(allocation) => {

@@ -66,6 +66,8 @@ impl State {
     fn end_wait(&mut self, waiting: Waiting, reply: &mut ReplyBuffer) -> EndedWait {
         match waiting {
             Waiting::User(lookup) => unserved(lookup.request.path, lookup.request.bytes),
+            // The next request for a peer asks again.
+            Waiting::Keys => EndedWait::Dropped,
             Waiting::Worker(waiting) => {
                 self.refuse_wait(&waiting.responder, Refusal::MoveUnavailable, reply)
             }

@@ -28,6 +28,8 @@ pub(crate) type RequestKey = (FiveTuple, TransactionId);
 pub(crate) enum Waiting {
     /// For a user's keys. The request is kept as it came, and is processed again with them.
     User(UserLookup),
+    /// For the keys of the user of an allocation. No request waits.
+    Keys,
     /// For the authorizer: an Allocate that passed every check.
     Authorizer(Box<PendingAllocation>),
     /// Second user look-up of an Allocate, after the authorizer's consent; with the start of the
@@ -47,9 +49,11 @@ impl Waiting {
         match self {
             Self::User(lookup) => lookup.request.by_ticket,
             Self::Worker(_) => true,
-            Self::Authorizer(_) | Self::Confirmation(..) | Self::Relay(_) | Self::Connect(_) => {
-                false
-            }
+            Self::Keys
+            | Self::Authorizer(_)
+            | Self::Confirmation(..)
+            | Self::Relay(_)
+            | Self::Connect(_) => false,
         }
     }
 }
@@ -151,7 +155,7 @@ impl Wait {
     const fn of(waiting: &Waiting) -> Self {
         match waiting {
             Waiting::User(UserLookup { known: false, .. }) => Self::User,
-            Waiting::User(UserLookup { known: true, .. }) => Self::KnownUser,
+            Waiting::User(UserLookup { known: true, .. }) | Waiting::Keys => Self::KnownUser,
             Waiting::Authorizer(_) | Waiting::Confirmation(..) => Self::Authorizer,
             Waiting::Connect(_) => Self::Connect,
             Waiting::Relay(_) | Waiting::Worker(_) => Self::Other,
@@ -206,7 +210,7 @@ impl Pending {
     pub(crate) fn is_opening(&self, five_tuple: &FiveTuple) -> bool {
         let opens = |waiting: &Waiting| match waiting {
             Waiting::Authorizer(_) | Waiting::Confirmation(..) | Waiting::Relay(_) => true,
-            Waiting::User(_) | Waiting::Connect(_) | Waiting::Worker(_) => false,
+            Waiting::User(_) | Waiting::Keys | Waiting::Connect(_) | Waiting::Worker(_) => false,
         };
         self.on(five_tuple).any(|entry| opens(&entry.waiting))
     }
@@ -252,7 +256,7 @@ impl Pending {
         debug_assert_eq!(slot.wait, Wait::of(&waiting), "a slot of this kind");
         let id = PendingId(self.next_id);
         self.next_id += 1;
-        if let Waiting::User(_) | Waiting::Confirmation(..) = &waiting {
+        if let Waiting::User(_) | Waiting::Keys | Waiting::Confirmation(..) = &waiting {
             self.lookup_ends.0.push_back((id, now + USER_LOOKUP_WITHIN));
         }
         self.by_five_tuple.entry(key.0).or_default().push(id);
@@ -278,7 +282,7 @@ impl Pending {
                 Some(allocation.arrived)
             }
             Waiting::Confirmation(_, since) => Some(*since),
-            Waiting::Connect(_) | Waiting::Worker(_) => None,
+            Waiting::Keys | Waiting::Connect(_) | Waiting::Worker(_) => None,
         }
     }
 
@@ -329,6 +333,17 @@ impl Pending {
         let Waiting::User(_) = self.entries.get(&id)?.waiting else { return None };
         let Waiting::User(lookup) = self.take(id)? else { return None };
         Some(lookup.request)
+    }
+
+    /// Ends the wait for the keys of an allocation. Returns its 5-tuple; `None` for another wait.
+    pub(crate) fn take_keys(&mut self, id: PendingId) -> Option<FiveTuple> {
+        let Entry { waiting: Waiting::Keys, key: (five_tuple, _), .. } = self.entries.get(&id)?
+        else {
+            return None;
+        };
+        let five_tuple = *five_tuple;
+        self.take(id)?;
+        Some(five_tuple)
     }
 
     /// Ends the wait of an Allocate for the authorizer; `None` if it does not wait for that.

@@ -152,7 +152,7 @@ impl Questions {
             let may_open = |question: &WaitingQuestion| {
                 question.attempts.next.is_none_or(|next| now >= next)
                     && !pause.delays(&question.request.applicant, now)
-                    && !pace.delays(&question.request.applicant, now)
+                    && pace.wait_of(&question.request.applicant, now).is_zero()
                     && may_open(&question.request.applicant)
             };
             match search {
@@ -163,7 +163,7 @@ impl Questions {
         let WaitingQuestion { request, asked, attempts, .. } = next?;
         let number = in_flight.open(&request.applicant, now);
         pause.note_opened(number, now);
-        pace.note_opened(now);
+        pace.note_opened(&request.applicant, now);
         Some(Ok(OpenQuestion { request, number, asked, attempts }))
     }
 
@@ -182,7 +182,7 @@ impl Questions {
         let State { in_flight, pause, pace, .. } = &mut *self.lock();
         in_flight.withdraw(question.number);
         pause.note_end(question.number);
-        pace.note_unsent();
+        pace.note_unsent(&question.request.applicant, Instant::now());
         question.request
     }
 
@@ -206,7 +206,7 @@ impl Questions {
             } else {
                 attempts.fail(now)
             };
-            of_question.max(pace.wait(now)).max(of_many)
+            of_question.max(pace.wait_of(&request.applicant, now)).max(of_many)
         };
         let waiting = WaitingQuestion { request, asked, attempts, failure: Some(failure) };
         (pause, self.queue(waiting, now))
@@ -260,7 +260,7 @@ mod tests {
     use turn_types::{ClientAddr, PendingId, Transport, WorkerId};
 
     use super::in_flight::{ACCOUNT_SHARE, NEW_ACCOUNT_MAX, OPEN_MAX};
-    use super::pause::{FAILING_MIN, PAUSE_MAX, PAUSE_MIN};
+    use super::pause::{FAILING_MIN, PAUSE_MAX};
     use super::*;
 
     pub(super) fn request(account: &str, host: u8) -> AuthorizationRequest {
@@ -417,7 +417,7 @@ mod tests {
             let question = questions.take(now).unwrap().unwrap();
             assert_eq!(&*question.request.applicant.account, "mallory", "{round}");
             let (pause, _) = questions.put_back(question, NoAnswer::Busy, now);
-            assert!((PAUSE_MIN..=PAUSE_MAX).contains(&pause), "{round}: {pause:?}");
+            assert!(!pause.is_zero() && pause <= PAUSE_MAX, "{round}: {pause:?}");
             assert!(questions.take(now).is_none(), "its own pause");
             questions.push(request("alice", 201), now);
             let next = questions.take(now).unwrap().unwrap();

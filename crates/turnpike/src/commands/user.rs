@@ -135,9 +135,11 @@ impl<'a> Database<'a> {
             })
         };
         let mut told = tell();
+        let socket = paths::control_socket(self.paths).path;
         for pause in REPEATED_AFTER {
-            // A process that another one has taken over from.
-            if told.is_err() {
+            // Another process takes over from the one that was asked, or has not begun to listen.
+            let is_unheard = matches!(&told, Ok(None)) && socket.exists();
+            if told.is_err() || is_unheard {
                 std::thread::sleep(pause);
                 told = tell();
             }

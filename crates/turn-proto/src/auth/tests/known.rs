@@ -144,6 +144,7 @@ fn requests_for_peers_confirm_the_keys_now_and_then() {
         ..Grant::anonymous(REALM.into())
     };
     let ann = of("ann", "right", None);
+    let refuted = Grant { is_refuted: true, ..ann.clone() };
     let alice = of(name, "made before", Some(UnixSeconds(1_700_000_060)));
     for method in methods {
         let step = |grant: &Grant, password, is_due, now| {
@@ -153,8 +154,11 @@ fn requests_for_peers_confirm_the_keys_now_and_then() {
             let known = Some(KnownGrant { grant, is_due });
             authenticate(policy.own_rules(), now, client(), &message, known, true)
         };
-        accepted(step(&ann, "right", false, NOW));
-        assert!(matches!(step(&ann, "right", true, NOW), AuthStep::NeedUser { known: true, .. }));
+        for is_due in [false, true] {
+            accepted(step(&ann, "right", is_due, NOW));
+            let looked_up = step(&refuted, "right", is_due, NOW);
+            assert!(matches!(looked_up, AuthStep::NeedUser { known: true, .. }));
+        }
         accepted(step(&alice, "made before", false, NOW));
         assert_eq!(refused(&step(&alice, "made before", true, NOW)), Refusal::WrongSecret);
         let mut policy = policy.clone();

@@ -1,6 +1,6 @@
-//! Pace of questions to a service that limits their rate (429). Without it each question would be
-//! repeated by itself, and the limit would choose by chance: most of what it accepts would be of
-//! the client that asks most. In a common pace the order of the queue decides.
+//! Pace of questions about clients for which the service refuses some (429): an account, or a
+//! network, that asks beyond the limit of the service. Without it each question would be repeated
+//! by itself, and most of what the service accepts would be of the client that asks most.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -13,154 +13,160 @@ use crate::authorizer::kept::network;
 /// Time for which questions are paced after the latest refusal.
 const PACED_FOR: Duration = Duration::from_secs(3);
 
-/// Shortest interval between two reductions of the rate: questions that were sent together are
+/// Shortest interval between two reductions of a rate: questions that were sent together are
 /// refused together.
 const LOWERED_EVERY: Duration = Duration::from_millis(100);
 
 /// Lowest rate, in thousandths of a question per second.
-const RATE_MIN: u32 = 20_000;
+const RATE_MIN: u32 = 4000;
 
-/// Increase of the rate with each decision, in the same unit: 5 % per second at the limit.
-const STEP: u32 = 50;
+/// Lowest first rate, in the same unit. The first rate is that of all decisions, if it is higher.
+const FIRST_RATE_MIN: u32 = 50_000;
 
-/// The same with a decision about a client without recent refusals: these may become more.
-const STEP_OF_OTHERS: u32 = 500;
+/// Increase of the rate with each decision, in the same unit.
+const STEP: u32 = 200;
 
 /// Delay for which questions that were sent too late are made up for: timers are late by this.
 const CATCH_UP: Duration = Duration::from_millis(5);
 
-/// Number of questions by which clients without recent refusals may be ahead of the pace. Refusals
-/// for the clients of one attacker alone delay no other client.
-const AHEAD: u32 = 8;
+/// Number of seconds whose decisions are counted: the service may have been silent for some.
+const SECONDS: usize = 10;
 
-/// Time for which an account and its network are limited after a refusal.
-const LIMITED_FOR: Duration = Duration::from_mins(1);
+/// Maximum number of paced accounts and networks. Questions of further ones are not paced.
+const PACED_MAX: usize = 2048;
 
-/// Maximum number of accounts and networks with recent refusals. Beyond it all are limited.
-const LIMITED_MAX: usize = 2048;
-
-/// Rate of questions while the service refuses some: it falls with refusals, and rises with
+/// Rates of questions about clients with refusals: they fall with refusals, and rise with
 /// decisions.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// Thousandths of a question per second.
-    rate: u32,
-    /// Time of the next question.
-    next: Option<Instant>,
-    /// Time of the latest refusal.
-    refused: Option<Instant>,
-    /// Time of the latest reduction of the rate.
-    lowered: Option<Instant>,
+    paced: HashMap<u64, Rate>,
     decisions: Decisions,
-    /// Accounts and networks with recent refusals, each with the end of that time.
-    limited: HashMap<u64, Instant>,
     hasher: RandomState,
 }
 
-/// Number of decisions in the present second, and in the second before.
+/// Rate of the questions of an account or a network.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    /// Thousandths of a question per second.
+    rate: u32,
+    /// Time of the next question.
+    next: Instant,
+    /// Time of the latest refusal.
+    refused: Instant,
+    /// Time of the latest reduction.
+    lowered: Instant,
+}
+
+/// Number of decisions in each of the last seconds.
 #[derive(Debug, Default)]
 struct Decisions {
-    since: Option<Instant>,
-    number: u32,
-    before: u32,
+    begin: Option<Instant>,
+    second: u64,
+    counts: [u32; SECONDS],
 }
 
 impl Decisions {
     fn count(&mut self, now: Instant) {
         self.advance(now);
-        self.number = self.number.saturating_add(1);
+        let slot = &mut self.counts[self.second as usize % SECONDS];
+        *slot = slot.saturating_add(1);
     }
 
+    /// Empties the slots of seconds that have begun since.
     fn advance(&mut self, now: Instant) {
-        let second = Duration::from_secs(1);
-        match self.since.map(|since| now.saturating_duration_since(since)) {
-            Some(passed) if passed < second => {}
-            Some(passed) => {
-                self.before = if passed < second * 2 { self.number } else { 0 };
-                (self.number, self.since) = (0, Some(now));
-            }
-            None => self.since = Some(now),
-        }
+        let begin = *self.begin.get_or_insert(now);
+        let second = now.saturating_duration_since(begin).as_secs();
+        let begun = (self.second + 1..=second).rev().take(SECONDS);
+        begun.for_each(|second| self.counts[second as usize % SECONDS] = 0);
+        self.second = second.max(self.second);
     }
 
-    /// Their rate, in thousandths of a decision per second.
-    fn rate(&mut self, now: Instant) -> u32 {
+    /// The most in one second, in thousandths of a decision.
+    fn most(&mut self, now: Instant) -> u32 {
         self.advance(now);
-        self.number.max(self.before).saturating_mul(1000)
+        self.counts.iter().max().copied().unwrap_or(0).saturating_mul(1000)
     }
 }
 
-impl Pace {
-    /// Notes a refusal for the rate. Where the service refuses questions about a few clients only,
-    /// their further refusals leave a rate at which the others can be asked about.
-    pub(super) fn note_refusal(&mut self, applicant: &Applicant, now: Instant) {
-        let decided = self.decisions.rate(now);
-        if !self.is_on(now) {
-            self.rate = decided.max(RATE_MIN);
-            (self.next, self.lowered) = (Some(now + self.gap()), Some(now));
-        } else if self.lowered.is_none_or(|at| now.saturating_duration_since(at) >= LOWERED_EVERY) {
-            let least = if self.is_limited(applicant, now) { decided / 4 * 5 } else { 0 };
-            let lower = (self.rate / 20 * 17).max(least).max(RATE_MIN);
-            if lower < self.rate {
-                (self.rate, self.lowered) = (lower, Some(now));
-            }
-        }
-        self.refused = Some(now);
-        if self.limited.len() + 2 > LIMITED_MAX {
-            self.limited.retain(|_, until| now < *until);
-        }
-        for key in self.keys(applicant) {
-            if self.limited.len() < LIMITED_MAX {
-                self.limited.insert(key, now + LIMITED_FOR);
-            }
-        }
-    }
-
-    pub(super) fn note_decision(&mut self, applicant: &Applicant, now: Instant) {
-        self.decisions.count(now);
-        if self.is_on(now) {
-            let step = if self.is_limited(applicant, now) { STEP } else { STEP_OF_OTHERS };
-            self.rate = self.rate.saturating_add(step);
-        }
-    }
-
-    /// Notes an opened question: the next one follows after a gap.
-    pub(super) fn note_opened(&mut self, now: Instant) {
-        if self.is_on(now) {
-            let earliest = now.checked_sub(CATCH_UP).unwrap_or(now);
-            let from = self.next.map_or(earliest, |next| next.max(earliest));
-            self.next = Some(from + self.gap());
-        }
-    }
-
-    /// Notes that an opened question was not sent.
-    pub(super) fn note_unsent(&mut self) {
-        self.next = self.next.and_then(|next| next.checked_sub(self.gap()));
-    }
-
-    /// Returns true while no question of a client may be opened.
-    pub(super) fn delays(&self, applicant: &Applicant, now: Instant) -> bool {
-        let wait = self.wait(now);
-        wait > Duration::ZERO && (wait > self.gap() * AHEAD || self.is_limited(applicant, now))
-    }
-
-    /// Time until the next question.
-    pub(super) fn wait(&self, now: Instant) -> Duration {
-        let next = self.next.filter(|_| self.is_on(now));
-        next.map_or(Duration::ZERO, |next| next.saturating_duration_since(now))
-    }
-
+impl Rate {
     fn is_on(&self, now: Instant) -> bool {
-        self.refused.is_some_and(|at| now.saturating_duration_since(at) < PACED_FOR)
+        now.saturating_duration_since(self.refused) < PACED_FOR
     }
 
     fn gap(&self) -> Duration {
         Duration::from_secs(1000) / self.rate.max(RATE_MIN)
     }
 
-    fn is_limited(&self, applicant: &Applicant, now: Instant) -> bool {
-        let is = |key: &u64| self.limited.get(key).is_some_and(|until| now < *until);
-        self.limited.len() >= LIMITED_MAX || self.keys(applicant).iter().any(is)
+    /// Time until the next question.
+    fn wait(&self, now: Instant) -> Duration {
+        if self.is_on(now) { self.next.saturating_duration_since(now) } else { Duration::ZERO }
+    }
+
+    fn lower(&mut self, now: Instant) {
+        self.refused = now;
+        if now.saturating_duration_since(self.lowered) >= LOWERED_EVERY {
+            (self.rate, self.lowered) = ((self.rate / 20 * 17).max(RATE_MIN), now);
+        }
+    }
+}
+
+impl Pace {
+    /// Notes a refusal.
+    pub(super) fn note_refusal(&mut self, applicant: &Applicant, now: Instant) {
+        let first = self.decisions.most(now).max(FIRST_RATE_MIN);
+        if self.paced.len() + 2 > PACED_MAX {
+            self.paced.retain(|_, rate| rate.is_on(now));
+        }
+        for key in self.keys(applicant) {
+            let known = self.paced.get_mut(&key).filter(|rate| rate.is_on(now));
+            if let Some(rate) = known {
+                rate.lower(now);
+            } else if self.paced.len() < PACED_MAX || self.paced.contains_key(&key) {
+                let mut rate = Rate { rate: first, next: now, refused: now, lowered: now };
+                rate.next += rate.gap();
+                self.paced.insert(key, rate);
+            }
+        }
+    }
+
+    /// Notes a decision.
+    pub(super) fn note_decision(&mut self, applicant: &Applicant, now: Instant) {
+        self.decisions.count(now);
+        self.of(applicant, now, |rate| rate.rate = rate.rate.saturating_add(STEP));
+    }
+
+    /// Notes an opened question: the next one follows after a gap.
+    pub(super) fn note_opened(&mut self, applicant: &Applicant, now: Instant) {
+        let earliest = now.checked_sub(CATCH_UP).unwrap_or(now);
+        self.of(applicant, now, |rate| rate.next = rate.next.max(earliest) + rate.gap());
+    }
+
+    /// Notes that an opened question was not sent.
+    pub(super) fn note_unsent(&mut self, applicant: &Applicant, now: Instant) {
+        self.of(applicant, now, |rate| {
+            rate.next = rate.next.checked_sub(rate.gap()).unwrap_or(rate.next);
+        });
+    }
+
+    /// Time until the next question about a client.
+    pub(super) fn wait_of(&self, applicant: &Applicant, now: Instant) -> Duration {
+        let rates = self.keys(applicant).into_iter().filter_map(|key| self.paced.get(&key));
+        rates.map(|rate| rate.wait(now)).max().unwrap_or_default()
+    }
+
+    /// Time until the next question about one of the clients; zero without one.
+    pub(super) fn wait(&self, now: Instant) -> Duration {
+        let waits = self.paced.values().map(|rate| rate.wait(now));
+        waits.filter(|wait| !wait.is_zero()).min().unwrap_or_default()
+    }
+
+    fn of(&mut self, applicant: &Applicant, now: Instant, change: impl Fn(&mut Rate)) {
+        if self.paced.is_empty() {
+            return;
+        }
+        for key in self.keys(applicant) {
+            self.paced.get_mut(&key).filter(|rate| rate.is_on(now)).map(&change);
+        }
     }
 
     /// Keys of the account and the network of a client: hashes under a secret seed.
@@ -175,43 +181,60 @@ mod tests {
     use super::super::tests::request;
     use super::*;
 
+    fn applicant(name: &str, host: u8) -> Applicant {
+        request(name, host).applicant
+    }
+
     #[test]
-    fn the_rate_follows_decisions_and_refusals() {
+    fn a_rate_follows_the_decisions_and_refusals_of_its_clients() {
         let (mut pace, mut now) = (Pace::default(), Instant::now());
-        let [mallory, alice] =
-            [("mallory", 1), ("alice", 201)].map(|(name, host)| request(name, host).applicant);
+        let [mallory, alice] = [applicant("mallory", 1), applicant("alice", 201)];
         for _ in 0..100 {
             pace.note_decision(&mallory, now);
         }
-        assert!(!pace.delays(&mallory, now), "no refusal so far");
+        assert_eq!(pace.wait_of(&mallory, now), Duration::ZERO, "no refusal so far");
         pace.note_refusal(&mallory, now);
-        assert_eq!((pace.rate, pace.wait(now)), (100_000, Duration::from_millis(10)));
-        assert!(pace.delays(&mallory, now) && !pace.delays(&alice, now));
-        (0..AHEAD).for_each(|_| pace.note_opened(now));
-        assert!(pace.delays(&alice, now), "one question for each gap");
+        let gap = Duration::from_millis(10);
+        assert_eq!((pace.wait_of(&mallory, now), pace.wait(now)), (gap, gap));
+        assert_eq!(pace.wait_of(&alice, now), Duration::ZERO);
+        assert_eq!(pace.wait_of(&applicant("mallory", 201), now), gap, "one account");
+        assert_eq!(pace.wait_of(&applicant("bob", 1), now), gap, "one network");
+        let rate = |pace: &Pace| pace.paced.values().map(|rate| rate.rate).max();
         now += LOWERED_EVERY;
-        pace.note_refusal(&mallory, now);
-        assert_eq!(pace.rate, 100_000, "the service has decided as often");
         for _ in 0..2 {
-            pace.note_refusal(&alice, now);
-            assert_eq!(pace.rate, 85_000);
+            pace.note_refusal(&mallory, now);
+            assert_eq!(rate(&pace), Some(85_000), "lowered once");
         }
-        pace.note_decision(&request("bob", 202).applicant, now);
-        assert_eq!(pace.rate, 85_000 + STEP_OF_OTHERS);
+        pace.note_decision(&mallory, now);
+        assert_eq!(rate(&pace), Some(85_000 + STEP));
         now += PACED_FOR;
-        assert!(!pace.delays(&mallory, now));
+        assert_eq!(pace.wait_of(&mallory, now), Duration::ZERO);
+    }
+
+    /// The service was silent for some seconds, and refuses what comes after them.
+    #[test]
+    fn the_first_rate_is_that_before_a_silence() {
+        let (mut pace, mut now) = (Pace::default(), Instant::now());
+        for _ in 0..200 {
+            pace.note_decision(&applicant("alice", 1), now);
+        }
+        now += Duration::from_secs(SECONDS as u64 - 1);
+        pace.note_refusal(&applicant("alice", 1), now);
+        assert_eq!(pace.wait(now), Duration::from_millis(5));
+        now += Duration::from_secs(SECONDS as u64);
+        pace.note_refusal(&applicant("alice", 1), now);
+        assert_eq!(pace.wait(now), Duration::from_millis(20));
     }
 
     #[test]
     fn their_number_is_bounded() {
         let (mut pace, mut now) = (Pace::default(), Instant::now());
-        for number in 0..LIMITED_MAX {
-            pace.note_refusal(&request(&number.to_string(), (number % 200) as u8).applicant, now);
+        for number in 0..2 * PACED_MAX {
+            pace.note_refusal(&applicant(&number.to_string(), (number % 200) as u8), now);
         }
-        let alice = request("alice", 201).applicant;
-        assert!(pace.limited.len() == LIMITED_MAX && pace.delays(&alice, now));
-        now += LIMITED_FOR;
-        pace.note_refusal(&request("mallory", 1).applicant, now);
-        assert!(pace.limited.len() == 2 && !pace.delays(&alice, now));
+        assert_eq!(pace.paced.len(), PACED_MAX);
+        now += PACED_FOR;
+        pace.note_refusal(&applicant("mallory", 1), now);
+        assert_eq!(pace.paced.len(), 2);
     }
 }
