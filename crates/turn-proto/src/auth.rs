@@ -89,7 +89,8 @@ pub(crate) struct KnownGrant<'a> {
 /// Authenticates a request as far as possible without a look-up. `known` is the grant of the
 /// allocation on the 5-tuple: its keys need no look-up, except for a Refresh, and for requests for
 /// peers after the database has refuted the keys. If the keys are due, those of a shared secret or
-/// a token are verified for such a request. An outage of the user database ends nothing. Unless `may_verify`, only the keys of `known` are tried.
+/// a token are verified for such a request. An outage of the user database ends nothing. Unless
+/// `may_verify`, only the keys of `known` are tried.
 pub(crate) fn authenticate(
     rules: RealmRules<'_>,
     now: Now,

@@ -144,8 +144,8 @@ impl State {
         self.after_authentication(request, step, Charged::Yes, reply)
     }
 
-    /// Confirms the keys of an allocation, which are due. Those of a database user are looked up: no
-    /// request waits for the answer, and without space for it the next request asks again.
+    /// Confirms the keys of an allocation. Those of a database user are looked up: no request waits
+    /// for the answer, and without space for the look-up the next request starts another.
     fn confirm_keys(&mut self, request: &Request<'_>, slot: Option<Slot>, grant: &Grant) {
         let (path, now) = (request.path, request.now.instant);
         if !grant.is_of_database() {
