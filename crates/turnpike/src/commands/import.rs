@@ -198,7 +198,7 @@ fn write(paths: &PathOptions, file: &Path, imported: &Import) -> Result<(Vec<Str
     Ok((lines, refused))
 }
 
-/// Adds users to the database of the new configuration. Returns the same as [`write`].
+/// Adds users to the database of the new configuration. Returns the same as [`write()`].
 fn add_users(paths: &PathOptions, file: &Path, users: &[User]) -> Result<(Vec<String>, usize)> {
     let settings = paths::complete(paths, Some(file.to_owned())).map_err(|errors| {
         Failure::failed(anyhow!("the new configuration is not valid:\n{errors}"))
