@@ -8,7 +8,6 @@ use super::secret::Source;
 use crate::document::Document;
 use crate::error::Errors;
 use crate::file::File;
-use crate::limits::SECRET_BYTES_MIN;
 
 const FILE: &str = "authorizer.authorization_file";
 
@@ -25,13 +24,6 @@ pub(super) fn check(
         errors.add(document.place(SEPARATOR), SEPARATOR, what, help);
     }
     let header = file.authorizer.authorization_file.as_deref()?;
-    let words = ["header", "authorization_file"];
-    let source = Source {
-        key: FILE,
-        which: String::new(),
-        place: document.place(FILE),
-        words,
-        least: SECRET_BYTES_MIN,
-    };
+    let source = Source::of_key(FILE, ["header", "authorization_file"], document);
     source.secret(None, Some(header), document, errors)
 }

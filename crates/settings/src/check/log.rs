@@ -8,7 +8,6 @@ use super::secret::Source;
 use crate::document::Document;
 use crate::error::Errors;
 use crate::file::{Log, LogAddresses};
-use crate::limits::SECRET_BYTES_MIN;
 
 const KEY: &str = "log.address_key_file";
 
@@ -19,14 +18,7 @@ pub(super) fn check(
     errors: &mut Errors,
 ) -> Option<Secret<Arc<[u8]>>> {
     let file = log.address_key_file.as_deref()?;
-    let words = ["key", "address_key_file"];
-    let source = Source {
-        key: KEY,
-        which: String::new(),
-        place: document.place(KEY),
-        words,
-        least: SECRET_BYTES_MIN,
-    };
+    let source = Source::of_key(KEY, ["key", "address_key_file"], document);
     if log.addresses != LogAddresses::Pseudonym && !document.is_refused("log.addresses") {
         let help = "set log.addresses = \"pseudonym\", or remove the key";
         source.refuse("there are no pseudonyms to make with it", help, errors);

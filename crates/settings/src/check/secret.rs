@@ -8,7 +8,7 @@ use turn_types::Secret;
 
 use crate::document::Document;
 use crate::error::{Errors, Place};
-use crate::limits::SECRET_BYTES_MAX;
+use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
 use crate::value::SecretText;
 
 const MAKE_ONE: &str = "make one with `openssl rand -base64 32`";
@@ -25,6 +25,12 @@ pub(super) struct Source {
 }
 
 impl Source {
+    /// The secret of a key of its own.
+    pub(super) fn of_key(key: &'static str, words: [&'static str; 2], document: &Document) -> Self {
+        let (which, place) = (String::new(), document.place(key));
+        Self { key, which, place, words, least: SECRET_BYTES_MIN }
+    }
+
     pub(super) fn refuse(&self, what: &str, help: &str, errors: &mut Errors) {
         errors.add(self.place.clone(), self.key, format!("{}{what}", self.which), help);
     }

@@ -8,7 +8,6 @@ use super::secret::Source;
 use crate::document::Document;
 use crate::error::Errors;
 use crate::file::File;
-use crate::limits::SECRET_BYTES_MIN;
 
 const ISSUER: &str = "signed_tokens.issuer";
 const FILE: &str = "signed_tokens.secret_file";
@@ -36,13 +35,6 @@ pub(super) fn check(
         }
     }
     let secret = tokens.secret_file.as_deref()?;
-    let words = ["secret", "secret_file"];
-    let source = Source {
-        key: FILE,
-        which: String::new(),
-        place: document.place(FILE),
-        words,
-        least: SECRET_BYTES_MIN,
-    };
+    let source = Source::of_key(FILE, ["secret", "secret_file"], document);
     source.secret(None, Some(secret), document, errors)
 }
