@@ -124,6 +124,17 @@ pub(crate) fn columns() -> usize {
     terminal.map_or(MOST, |(columns, _)| usize::from(columns.0)).min(MOST)
 }
 
+/// A list of sentences in lines of at most so many columns.
+pub(crate) fn list(sentences: &[String], columns: usize) -> String {
+    const LABEL: &str = "  - ";
+    let line = |sentence: &String| {
+        let text = wrapped(sentence, LABEL.len(), columns);
+        format!("{LABEL}{}", text.trim_start())
+    };
+    let lines: Vec<String> = sentences.iter().map(line).collect();
+    lines.join("\n")
+}
+
 /// A text in lines of at most so many columns, each behind an indent; a longer word stands alone.
 pub(crate) fn wrapped(text: &str, indent: usize, columns: usize) -> String {
     let room = columns.saturating_sub(indent);

@@ -320,3 +320,16 @@ fn strange(random: &mut Random) -> Vec<u8> {
         _ => b"=value".to_vec(),
     }
 }
+
+/// The text of a file with `new` in place of each `old`.
+pub(super) fn replaced(text: &[u8], old: &str, new: &str) -> Vec<u8> {
+    let mut whole = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.windows(old.len()).position(|bytes| bytes == old.as_bytes()) {
+        whole.extend(&rest[..at]);
+        whole.extend(new.as_bytes());
+        rest = &rest[at + old.len()..];
+    }
+    whole.extend(rest);
+    whole
+}

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::configuration::{Configuration, Credential, DIRECTORY};
+use super::configuration::{Configuration, Credential, DIRECTORY, replaced};
 
 /// Directories of a host. Each is replaced by the directory of the server in the test.
 const PLACES: [&str; 7] = [
@@ -37,13 +37,8 @@ pub fn corpus() -> Vec<(String, Configuration)> {
 }
 
 /// A file with the directory of the server in place of directories of the host.
-fn moved(mut text: Vec<u8>) -> Vec<u8> {
-    for place in PLACES {
-        while let Some(at) = text.windows(place.len()).position(|one| one == place.as_bytes()) {
-            text.splice(at..at + place.len(), DIRECTORY.bytes());
-        }
-    }
-    text
+fn moved(text: Vec<u8>) -> Vec<u8> {
+    PLACES.iter().fold(text, |text, place| replaced(&text, place, DIRECTORY))
 }
 
 /// Credentials of a file. Passwords of users with keys are in comments.

@@ -5,13 +5,10 @@ use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::configuration::{Configuration, DIRECTORY};
+use super::configuration::{Configuration, DIRECTORY, replaced};
 use super::observation::Observation;
 use crate::certificates::ECDSA;
 use crate::{Certificates, Host, Lab, Running, binary};
-
-/// Longest time until a server answers.
-const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Time in which a server without UDP has come up.
 const UP_AFTER: Duration = Duration::from_secs(3);
@@ -73,7 +70,7 @@ impl Side {
             let copied = fs::copy(self.certificates.path(made), files.join(name));
             copied.unwrap_or_else(|error| panic!("{name}: {error}"));
         }
-        let text = replaced(&configuration.text, files.to_str().unwrap_or_default());
+        let text = replaced(&configuration.text, DIRECTORY, files.to_str().unwrap_or_default());
         put(&files.join("turnserver.conf"), &text);
         let mut server = self.start(&files);
         let at = SocketAddr::new(self.lab.v4.listen, configuration.port());
@@ -118,14 +115,11 @@ impl Side {
         let socket = self.lab.socket(Host::Client, (self.lab.v4.client, 0));
         let step = Some(Duration::from_millis(20));
         socket.set_read_timeout(step).unwrap_or_else(|error| panic!("{error}"));
-        while started.elapsed() < PATIENCE {
+        while started.elapsed() < UP_AFTER {
             if server.has_ended() {
                 return false;
             }
             if answers(&socket, at) {
-                return true;
-            }
-            if started.elapsed() > UP_AFTER {
                 return true;
             }
         }
@@ -147,19 +141,6 @@ fn answers(socket: &UdpSocket, at: SocketAddr) -> bool {
     drop(socket.send_to(&request, at));
     let mut answer = [0; 512];
     socket.recv(&mut answer).is_ok_and(|len| len >= 20)
-}
-
-/// The text of a file with the directory of its server.
-fn replaced(text: &[u8], directory: &str) -> Vec<u8> {
-    let mut whole = Vec::new();
-    let mut rest = text;
-    while let Some(at) = rest.windows(DIRECTORY.len()).position(|one| one == DIRECTORY.as_bytes()) {
-        whole.extend(&rest[..at]);
-        whole.extend(directory.as_bytes());
-        rest = &rest[at + DIRECTORY.len()..];
-    }
-    whole.extend(rest);
-    whole
 }
 
 fn put(path: &Path, content: &[u8]) {

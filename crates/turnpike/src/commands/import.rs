@@ -135,7 +135,7 @@ pub(crate) fn run(
 }
 
 /// The text of a configuration, and options that coturn reads behind it.
-struct Found {
+struct CoturnInput {
     text: Vec<u8>,
     words: Vec<String>,
     /// The files that were read, the named one first.
@@ -143,12 +143,12 @@ struct Found {
 }
 
 /// Reads the named file and, if it has a command line, the configuration that this names.
-fn found(file: &Path) -> Result<Found> {
+fn found(file: &Path) -> Result<CoturnInput> {
     let text = read(file)?;
     let mut files = vec![file.to_owned()];
     let known = variables(file);
     let Some(line) = command_line(&String::from_utf8_lossy(&text), &known) else {
-        return Ok(Found { text, words: Vec::new(), files });
+        return Ok(CoturnInput { text, words: Vec::new(), files });
     };
     let line = line.map_err(|reason| Failure::usage(anyhow!("{}: {reason}", file.display())))?;
     let configuration = match &line.configuration {
@@ -163,7 +163,7 @@ fn found(file: &Path) -> Result<Found> {
     };
     let text = configuration.as_deref().map(read).transpose()?.unwrap_or_default();
     files.extend(configuration);
-    Ok(Found { text, words: line.words, files })
+    Ok(CoturnInput { text, words: line.words, files })
 }
 
 /// Variables that are set here: those of the file `.env` beside the file, as Compose reads them,
@@ -228,12 +228,7 @@ fn add_users(paths: &PathOptions, file: &Path, users: &[User]) -> Result<(Vec<St
 
 /// A block about what differs from coturn.
 fn differences(notes: &[String]) -> String {
-    let line = |note: &String| {
-        let text = output::wrapped(note, 4, output::columns());
-        format!("  - {}", text.trim_start())
-    };
-    let lines: Vec<String> = notes.iter().map(line).collect();
-    format!("differs from coturn here:\n{}", lines.join("\n"))
+    format!("differs from coturn here:\n{}", output::list(notes, output::columns()))
 }
 
 fn line(line: &coturn_config::Line) -> Line {

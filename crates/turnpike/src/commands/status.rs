@@ -76,15 +76,10 @@ fn describe(status: &Status, overview: &Overview, verbose: bool) -> String {
     parts.join("\n\n")
 }
 
-/// What differs from coturn, of a server from coturn's configuration.
+/// Differences from coturn, of a server from coturn's configuration.
 fn differences(sentences: &[String], columns: usize) -> Option<String> {
-    const LABEL: &str = "  - ";
-    let line = |sentence: &String| {
-        let text = output::wrapped(sentence, LABEL.len(), columns);
-        format!("{LABEL}{}", text.trim_start())
-    };
-    let lines: Vec<String> = sentences.iter().map(line).collect();
-    (!lines.is_empty()).then(|| format!("differs from coturn here\n{}", lines.join("\n")))
+    let list = output::list(sentences, columns);
+    (!list.is_empty()).then(|| format!("differs from coturn here\n{list}"))
 }
 
 /// The sentences of the page about present faults.
