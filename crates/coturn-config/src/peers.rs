@@ -53,7 +53,7 @@ impl Range {
     }
 
     /// Returns true for IPv4 addresses in IPv6 (RFC 4291 §2.5.5.2). coturn distinguishes such peers
-    /// from IPv4 peers. Turnpike refuses such peers, and reads such a rule as a rule for IPv4.
+    /// from IPv4 peers. Turnpike refuses such peers, so that such a rule is not needed.
     pub(crate) fn is_ipv4_in_ipv6(self) -> bool {
         let is = |number: u128| Ipv6Addr::from(number).to_ipv4_mapped().is_some();
         !self.is_ipv4 && is(self.first) && is(self.last)
@@ -83,8 +83,8 @@ impl Range {
 }
 
 /// The fewest networks that make up a range of addresses as coturn writes it: one address,
-/// `first-last`, or `address/length`; `None` if the text is none. The
-/// list is empty for IPv4 addresses in IPv6, because the server refuses such peers.
+/// `first-last`, or `address/length`; `None` if the text is none. The list is empty for IPv4
+/// addresses in IPv6, because the server refuses such peers.
 #[must_use]
 pub fn networks(range: &str) -> Option<Vec<String>> {
     let range = Range::read(range.trim())?;

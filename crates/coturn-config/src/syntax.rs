@@ -12,7 +12,7 @@ pub(crate) struct Written {
     pub(crate) line: usize,
     /// The option's long name, or the text that is none.
     pub(crate) name: String,
-    /// Its value; empty without one. Bytes that are no UTF-8 are replaced.
+    /// The value; empty without one. Bytes that are no UTF-8 are replaced.
     pub(crate) value: String,
     /// The bytes of the value.
     pub(crate) bytes: Vec<u8>,

@@ -59,14 +59,6 @@ pub enum UserKey {
     Md5([u8; 16]),
 }
 
-impl Line {
-    /// Returns true for a word of a command line with which coturn does not start.
-    #[must_use]
-    pub fn is_unknown_option(&self) -> bool {
-        self.is_argument && self.fate == Fate::Unknown && self.text.starts_with('-')
-    }
-}
-
 /// An option and its fate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
@@ -80,6 +72,14 @@ pub struct Line {
     pub text: String,
     /// Its fate.
     pub fate: Fate,
+}
+
+impl Line {
+    /// Returns true for a word of a command line with which coturn does not start.
+    #[must_use]
+    pub fn is_unknown_option(&self) -> bool {
+        self.is_argument && self.fate == Fate::Unknown && self.text.starts_with('-')
+    }
 }
 
 /// Fate of an option.

@@ -89,7 +89,7 @@ fn a_public_address_needs_one_of_its_family() {
     assert!(has(&import, "external", "\"2001:db8::8\""), "{}", import.toml);
 }
 
-/// In a container coturn ignores a pair with an address of the host.
+/// A pair with an address of the host is ignored by coturn in a container.
 #[test]
 fn addresses_that_are_not_the_hosts_are_relayed_from_besides_its_own() {
     let import = replace("external-ip=192.0.2.7/192.168.50.4\n");

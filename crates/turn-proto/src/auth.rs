@@ -82,7 +82,7 @@ struct Case<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct KnownGrant<'a> {
     pub(crate) grant: &'a Grant,
-    /// Its keys were not confirmed for [`CONFIRMED_FOR`](crate::limits::CONFIRMED_FOR).
+    /// The keys were not confirmed for [`CONFIRMED_FOR`](crate::limits::CONFIRMED_FOR).
     pub(crate) is_due: bool,
 }
 

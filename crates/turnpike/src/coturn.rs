@@ -49,7 +49,7 @@ pub(crate) fn find(name: &str) -> Option<PathBuf> {
     places.find(|place| place.is_file())
 }
 
-/// This host, on which coturn's options mean something.
+/// The host of this process, on which coturn's options mean something.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThisHost;
 

@@ -84,7 +84,7 @@ pub(crate) fn takes_over() -> bool {
 /// Certificates of a configuration that may be unusable.
 #[derive(Clone, Copy)]
 enum Tolerated<'a> {
-    /// Those in effect, and those that a running server waits for.
+    /// Certificates that apply, and those that a running server waits for.
     These(&'a [CertificateFiles]),
     /// All of them, if the configuration waits for them.
     Awaited,

@@ -103,7 +103,7 @@ mod tests {
         Texts::new(Monitored { handle, clock, offload: None })
     }
 
-    /// How many times the traffic had been added up when a text was made.
+    /// Number of times that the traffic had been added up when a text was made.
     async fn made(texts: &Texts, format: Format) -> String {
         let text = texts.get(format).await.unwrap();
         let text = String::from_utf8(text.to_vec()).unwrap();

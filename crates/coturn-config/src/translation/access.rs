@@ -10,6 +10,10 @@ use crate::toml;
 /// Least length of a secret in bytes.
 const SECRET_BYTES_MIN: usize = 16;
 
+/// Fate of a rule for IPv4 addresses in IPv6.
+pub(super) const IPV4_IN_IPV6: &str =
+    "no peer with an IPv4 address in IPv6 may be reached, and in coturn it is no rule for IPv4";
+
 pub(super) fn translate(work: &mut Work, directory: &Path) {
     realm(work);
     let has_secrets = secrets(work, directory);
@@ -260,7 +264,8 @@ fn wider(work: &mut Work) {
     }
     work.denied_peers.extend(added.into_iter().filter_map(Range::read));
     work.notes.push(
-        "denied-peer-ip: to coturn all IPv4 addresses belong to a range from ::, and every address to 0.0.0.0 or :: alone.          They are denied here as well; 0.0.0.0-0.255.255.255 and ::1 are rules without the others."
+        "denied-peer-ip: to coturn all IPv4 addresses belong to a range from ::, and every address to 0.0.0.0 or :: alone. \
+         They are denied here as well; 0.0.0.0-0.255.255.255 and ::1 are rules without the others."
             .to_owned(),
     );
 }
@@ -281,10 +286,6 @@ pub(super) fn resolved(value: &str, host: &dyn Host) -> String {
     }
     value.to_owned()
 }
-
-/// Fate of a rule for IPv4 addresses in IPv6.
-pub(super) const IPV4_IN_IPV6: &str =
-    "no peer with an IPv4 address in IPv6 may be reached, and in coturn it is no rule for IPv4";
 
 fn ranges(work: &mut Work, name: &str) -> Vec<Range> {
     let mut ranges = Vec::new();

@@ -40,8 +40,8 @@ fn limits(work: &mut Work) {
     let user_quota = if of_user.is_empty() { "" } else { "user-quota, or " };
     work.notes.push(format!(
         "There are limits without an option: {of_user}an address 2,000 allocations, 1,000 connections and 100 new peers a \
-         second. {user_quota}`quotas`, `tcp.connections_per_address` and variables such as \
-         TURNPIKE_QUOTAS__ALLOCATIONS_PER_ADDRESS change them."
+         second. To change them, set {user_quota}`quotas`, `tcp.connections_per_address` or variables such as \
+         TURNPIKE_QUOTAS__ALLOCATIONS_PER_ADDRESS."
     ));
 }
 

@@ -8,7 +8,7 @@ use super::observation::{Observation, Outcome};
 /// A difference between coturn and this server that is intended.
 #[derive(Clone, Copy, Debug)]
 pub struct ChosenDifference {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
     /// The reason.
     pub reason: &'static str,

@@ -26,11 +26,11 @@ pub(crate) type RequestKey = (FiveTuple, TransactionId);
 
 #[derive(Debug)]
 pub(crate) enum Waiting {
-    /// For a user's keys. The request is kept as it came, and is processed again with them.
+    /// Keys of a user. The request is kept as it came, and is processed again with them.
     User(UserLookup),
-    /// For the keys of the user of an allocation. No request waits.
+    /// Keys of the user of an allocation. No request waits.
     Keys,
-    /// For the authorizer: an Allocate that passed every check.
+    /// Consent of the authorizer, for an Allocate that passed every check.
     Authorizer(Box<PendingAllocation>),
     /// Second user look-up of an Allocate, after the authorizer's consent; with the start of the
     /// look-up.

@@ -9,7 +9,7 @@ use turn_types::{Instant, Transport};
 
 use super::Asking;
 
-/// Where the sessions of an account are.
+/// Place of an account's sessions.
 pub(super) struct AccountSessions {
     clients: HashSet<(Transport, IpAddr)>,
     /// Time of the latest one that has moved since.

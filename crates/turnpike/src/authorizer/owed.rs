@@ -281,7 +281,7 @@ mod tests {
         assert!(answers.take().is_some() && answers.take().is_none(), "a late one");
     }
 
-    /// After a revocation: another client of the account was served again since.
+    /// Clients that were served again since a revocation stay.
     #[test]
     fn clients_without_sessions_are_removed() {
         let (answers, now) = (OwedAnswers::new(), Instant::now());

@@ -51,7 +51,7 @@ impl Changes {
     /// Counts a change of a named user. The name of nobody is the mark of a realm with too many
     /// changes, which [`unconfirmed`](Self::unconfirmed) returns.
     ///
-    /// In a full table the realm with the most users loses its users, which counts as a change of
+    /// The realm with the most users loses its users in a full table, which counts as a change of
     /// any user: changes by the operators of one realm do not replace those of another.
     pub(crate) fn add(&mut self, question: Question) {
         if question == mark(&question.realm) {

@@ -130,7 +130,7 @@ fn a_grant_counts_as_long_as_what_proved_it() {
     assert_eq!(counts(&policy), [true; 3]);
 }
 
-/// Who was deleted, or has lost the secret, gets no more peers for the life of the allocation.
+/// Deleted users, and those whose secret was taken away, get no more peers for the allocation.
 #[test]
 fn requests_for_peers_confirm_the_keys_now_and_then() {
     let policy = policy();

@@ -1,4 +1,4 @@
-//! What an import loses: its exit status says so, as scripts read nothing else.
+//! Losses of an import: its exit status says so, as scripts read nothing else.
 
 use std::path::Path;
 
