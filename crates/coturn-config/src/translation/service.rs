@@ -37,7 +37,7 @@ fn limits(work: &mut Work) {
     } else {
         "a user has 1,000 allocations at most, "
     };
-    let user_quota = if of_user.is_empty() { "" } else { "user-quota, or " };
+    let user_quota = if of_user.is_empty() { "" } else { "user-quota, " };
     work.notes.push(format!(
         "There are limits without an option: {of_user}an address 2,000 allocations, 1,000 connections and 100 new peers a \
          second. To change them, set {user_quota}`quotas`, `tcp.connections_per_address` or variables such as \
