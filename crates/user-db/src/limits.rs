@@ -62,6 +62,10 @@ pub(crate) const CACHE_UNKNOWN_MAX: usize = 16_384;
 /// than 8192 users between two outages.
 pub(crate) const CHANGED_MAX: usize = 16_384;
 
+/// Maximum number of realms whose changed users did not fit into the table. Servers with several
+/// realms have dozens.
+pub(crate) const LARGE_REALMS_MAX: usize = 1024;
+
 /// Realms that a warning names when the configured realm has no users: a line or two.
 pub(crate) const REALMS_MAX: u32 = 8;
 

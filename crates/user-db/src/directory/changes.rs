@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::cache::Question;
-use crate::limits::CHANGED_MAX;
+use crate::limits::{CHANGED_MAX, LARGE_REALMS_MAX};
 use crate::store::UserQuery;
 
 /// Number of changes so far.
@@ -23,7 +23,7 @@ pub(crate) struct Changes {
     of_user: HashMap<Question, UserChange>,
     /// Realms with more changes than there was space for. Every user of these realms is unconfirmed
     /// until the store confirms the user.
-    realms: HashSet<Arc<str>>,
+    realms: LargeRealms,
     /// Number of changes of the set of unconfirmed users.
     revision: u64,
 }
@@ -34,6 +34,35 @@ struct UserChange {
     number: ChangeCount,
     /// The store has confirmed the user after the change.
     is_confirmed: bool,
+}
+
+/// Bounded set of realms with too many changes. More of them than fit become all realms.
+#[derive(Debug, Default)]
+struct LargeRealms(HashSet<Arc<str>>);
+
+/// Element that stands for all realms: no realm is empty.
+const ALL_REALMS: &str = "";
+
+impl LargeRealms {
+    fn insert(&mut self, realm: Arc<str>) {
+        if self.contains(&realm) {
+            return;
+        }
+        if self.0.len() >= LARGE_REALMS_MAX || &*realm == ALL_REALMS {
+            self.0 = HashSet::from([ALL_REALMS.into()]);
+        } else {
+            self.0.insert(realm);
+        }
+    }
+
+    fn contains(&self, realm: &str) -> bool {
+        self.0.contains(realm) || self.0.contains(ALL_REALMS)
+    }
+
+    /// Returns a mark for each realm, for a later call of [`Changes::add`].
+    fn marks(&self) -> impl Iterator<Item = Question> {
+        self.0.iter().map(mark)
+    }
 }
 
 impl Changes {
@@ -105,7 +134,7 @@ impl Changes {
     /// too many changes.
     pub(crate) fn unconfirmed(&self) -> impl Iterator<Item = Question> {
         let unconfirmed = self.of_user.iter().filter(|(_, change)| !change.is_confirmed);
-        unconfirmed.map(|(question, _)| question.clone()).chain(self.realms.iter().map(mark))
+        unconfirmed.map(|(question, _)| question.clone()).chain(self.realms.marks())
     }
 
     /// Returns true for a changed user without a confirmation of the store.
@@ -173,6 +202,26 @@ mod tests {
         assert!(!changes.is_current(&question("0"), before));
         assert!(!changes.is_current(&question("of nobody"), before));
         assert!(changes.is_unconfirmed(&question("0")), "it was changed");
+    }
+
+    /// An operator names users of ever new realms.
+    #[test]
+    fn more_realms_than_fit_are_all_realms() {
+        let of_realm = |realm: usize| Question { realm: realm.to_string().into(), ..question("u") };
+        let mut changes = Changes::default();
+        for realm in 0..=CHANGED_MAX + LARGE_REALMS_MAX {
+            changes.add(of_realm(realm));
+            assert!(changes.realms.0.len() <= LARGE_REALMS_MAX);
+        }
+        let mut next = Changes::default();
+        changes.unconfirmed().for_each(|question| next.add(question));
+        for changes in [&mut changes, &mut next] {
+            assert!(changes.unconfirmed().count() <= CHANGED_MAX + LARGE_REALMS_MAX);
+            assert!(
+                (0..=CHANGED_MAX + LARGE_REALMS_MAX).all(|n| changes.is_unconfirmed(&of_realm(n)))
+            );
+            assert!(changes.is_unconfirmed(&question("of nobody")));
+        }
     }
 
     /// The operator of one realm changes more users than there is space for.
