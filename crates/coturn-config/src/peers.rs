@@ -1,5 +1,7 @@
 //! Ranges of addresses, and the networks that they consist of.
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A range of addresses of one family, both ends included, as numbers.
@@ -37,19 +39,9 @@ impl Range {
         self.is_ipv4 == other.is_ipv4 && other.first <= self.last && self.first <= other.last
     }
 
-    /// The parts of this range that are not in another.
-    fn without(self, other: Self) -> Vec<Self> {
-        if !self.meets(other) {
-            return vec![self];
-        }
-        let mut parts = Vec::new();
-        if self.first < other.first {
-            parts.push(Self { last: other.first - 1, ..self });
-        }
-        if other.last < self.last {
-            parts.push(Self { first: other.last + 1, ..self });
-        }
-        parts
+    /// True if every address of the other range is in this one.
+    fn covers(self, other: Self) -> bool {
+        self.is_ipv4 == other.is_ipv4 && self.first <= other.first && other.last <= self.last
     }
 
     /// Returns true for IPv4 addresses in IPv6 (RFC 4291 §2.5.5.2). coturn distinguishes such peers
@@ -59,8 +51,8 @@ impl Range {
         !self.is_ipv4 && is(self.first) && is(self.last)
     }
 
-    /// The fewest networks that make up the range, as text.
-    pub(crate) fn networks(self) -> Vec<String> {
+    /// The fewest networks that make up the range.
+    pub(crate) fn networks(self) -> Vec<Network> {
         let mut networks = Vec::new();
         let mut first = self.first;
         loop {
@@ -72,12 +64,34 @@ impl Range {
             if first == 0 && self.last == u128::MAX {
                 size = 128;
             }
-            networks.push(network(self.is_ipv4, first, size));
             let step = 1_u128.checked_shl(size);
-            match step.and_then(|step| first.checked_add(step)) {
+            let next = step.and_then(|step| first.checked_add(step));
+            let last = next.map_or(u128::MAX, |next| next - 1);
+            networks.push(Network { range: Self { first, last, ..self }, size });
+            match next {
                 Some(next) if next <= self.last => first = next,
                 Some(_) | None => return networks,
             }
+        }
+    }
+}
+
+/// A range of 2^`size` addresses that a prefix describes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Network {
+    range: Range,
+    size: u32,
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (address, bits) = match (self.range.is_ipv4, u32::try_from(self.range.first)) {
+            (true, Ok(first)) => (IpAddr::V4(Ipv4Addr::from(first)), 32_u32),
+            (true, Err(_)) | (false, _) => (IpAddr::V6(Ipv6Addr::from(self.range.first)), 128),
+        };
+        match bits.saturating_sub(self.size) {
+            length if length == bits => write!(f, "{address}"),
+            length => write!(f, "{address}/{length}"),
         }
     }
 }
@@ -88,22 +102,29 @@ impl Range {
 #[must_use]
 pub fn networks(range: &str) -> Option<Vec<String>> {
     let range = Range::read(range.trim())?;
-    Some(if range.is_ipv4_in_ipv6() { Vec::new() } else { range.networks() })
-}
-
-/// The parts of `ranges` that are in none of `others`.
-pub(crate) fn without(ranges: &[Range], others: &[Range]) -> Vec<Range> {
-    others.iter().fold(ranges.to_vec(), |left, other| {
-        left.into_iter().flat_map(|range| range.without(*other)).collect()
+    Some(if range.is_ipv4_in_ipv6() {
+        Vec::new()
+    } else {
+        range.networks().iter().map(Network::to_string).collect()
     })
 }
 
 /// Networks of ranges, sorted, each once.
 pub(crate) fn networks_of(ranges: &[Range]) -> Vec<String> {
-    let mut networks: Vec<String> = ranges.iter().flat_map(|range| range.networks()).collect();
-    networks.sort();
-    networks.dedup();
-    networks
+    sorted(ranges.iter().flat_map(|range| range.networks()))
+}
+
+/// Networks of denied ranges, except the networks that an allowed one covers: in coturn an allowed
+/// range has precedence over every denied one, and here the longest prefix has.
+pub(crate) fn denied_networks(denied: &[Range], allowed: &[Range]) -> Vec<String> {
+    let allowed: Vec<Network> = allowed.iter().flat_map(|range| range.networks()).collect();
+    let is_allowed = |network: &Network| allowed.iter().any(|one| one.range.covers(network.range));
+    sorted(denied.iter().flat_map(|range| range.networks()).filter(|one| !is_allowed(one)))
+}
+
+fn sorted(networks: impl Iterator<Item = Network>) -> Vec<String> {
+    let networks: BTreeSet<String> = networks.map(|network| network.to_string()).collect();
+    networks.into_iter().collect()
 }
 
 fn number(address: IpAddr) -> u128 {
@@ -113,25 +134,13 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// The network of 2^`size` addresses from `first` on.
-fn network(is_ipv4: bool, first: u128, size: u32) -> String {
-    let (address, bits) = match (is_ipv4, u32::try_from(first)) {
-        (true, Ok(first)) => (IpAddr::V4(Ipv4Addr::from(first)), 32_u32),
-        (true, Err(_)) | (false, _) => (IpAddr::V6(Ipv6Addr::from(first)), 128),
-    };
-    match bits.saturating_sub(size) {
-        length if length == bits => address.to_string(),
-        length => format!("{address}/{length}"),
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 mod tests {
     use super::*;
 
     fn networks(text: &str) -> Vec<String> {
-        Range::read(text).unwrap().networks()
+        super::networks(text).unwrap()
     }
 
     #[test]
@@ -166,14 +175,14 @@ mod tests {
         assert_eq!(super::networks("::/0"), Some(vec!["::/0".to_owned()]));
     }
 
-    /// coturn's allowed ranges win over denied ones; here the longest entry does.
     #[test]
-    fn allowed_ranges_are_cut_out_of_denied_ones() {
+    fn of_denied_networks_those_in_an_allowed_one_are_omitted() {
         let range = |text| Range::read(text).unwrap();
-        let left =
-            without(&[range("10.0.0.0/29")], &[range("10.0.0.3"), range("10.0.0.6-10.0.0.99")]);
-        let left: Vec<String> = left.into_iter().flat_map(Range::networks).collect();
-        assert_eq!(left, ["10.0.0.0/31", "10.0.0.2", "10.0.0.4/31"]);
-        assert_eq!(without(&[range("10.0.0.5")], &[range("10.0.0.0/8")]), []);
+        let all = [range("0.0.0.0-255.255.255.255")];
+        let two = [range("192.0.2.1"), range("10.0.0.0/8")];
+        assert_eq!(denied_networks(&all, &two), ["0.0.0.0/0"], "the longer prefix has precedence");
+        let mixed = [range("10.1.0.0/16"), range("10.0.0.0/8"), range("10.255.0.0-11.0.0.255")];
+        assert_eq!(denied_networks(&mixed, &two), ["11.0.0.0/24"]);
+        assert_eq!(denied_networks(&[range("fd00::/8")], &[range("0.0.0.0/0")]), ["fd00::/8"]);
     }
 }

@@ -121,7 +121,8 @@ fn a_relay_of_a_media_server() {
     assert_eq!(listen(&settings), ["203.0.113.70:3478"]);
     let denied = denied(&settings);
     assert!(denied.contains(&"10.0.0.0/8".to_owned()), "{denied:?}");
-    assert!(!denied.contains(&"192.168.0.0/16".to_owned()), "the allowed peer is cut out");
+    assert!(denied.contains(&"192.168.0.0/16".to_owned()), "the allowed peer has a longer prefix");
+    assert_eq!(settings.peers.allow.len(), 1);
     assert!(!settings.tcp.relaying);
     assert_eq!(settings.quotas.allocations_per_user.get(), 12);
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use super::{Fate, Host, User, UserKey, Work, database};
-use crate::peers::{Range, networks_of, without};
+use crate::peers::{Range, denied_networks, networks_of};
 use crate::toml;
 
 /// Least length of a secret in bytes.
@@ -217,8 +217,7 @@ fn key(digits: &str) -> Option<[u8; 16]> {
     Some(key)
 }
 
-/// Rules for peers. In coturn allowed ranges win over denied ones, however long; here the longest
-/// network wins, so that the allowed ones are cut out of the denied ones.
+/// Rules for peers.
 fn peers(work: &mut Work) {
     work.allowed_peers = ranges(work, "allowed-peer-ip");
     work.denied_peers = ranges(work, "denied-peer-ip");
@@ -232,12 +231,11 @@ fn peers(work: &mut Work) {
 }
 
 pub(super) fn write_peers(work: &mut Work) {
-    let denied = without(&work.denied_peers, &work.allowed_peers);
-    for (key, ranges, comment) in [
-        ("peers.allow", &work.allowed_peers, "allowed-peer-ip"),
-        ("peers.deny", &denied, "denied-peer-ip"),
+    let denied = denied_networks(&work.denied_peers, &work.allowed_peers);
+    for (key, networks, comment) in [
+        ("peers.allow", networks_of(&work.allowed_peers), "allowed-peer-ip"),
+        ("peers.deny", denied, "denied-peer-ip"),
     ] {
-        let networks = networks_of(ranges);
         if !networks.is_empty() {
             work.toml.set(key, toml::list(&networks), comment);
         }

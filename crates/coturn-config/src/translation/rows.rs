@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::access::IPV4_IN_IPV6;
 use super::{Fate, Work};
-use crate::peers::{Range, networks_of, without};
+use crate::peers::{Range, denied_networks, networks_of};
 use crate::toml::{self, Realm};
 
 /// Secrets of a realm that a server takes.
@@ -429,7 +429,7 @@ impl Rows<'_> {
             self.work.allowed_peers.iter().chain(&found.allowed).copied().collect();
         let peers = [
             ("allow", networks_of(&found.allowed)),
-            ("deny", networks_of(&without(&found.denied, &allowed))),
+            ("deny", denied_networks(&found.denied, &allowed)),
         ];
         let peers = peers.iter().filter(|(_, list)| !list.is_empty());
         let peers: Vec<String> =
