@@ -2,6 +2,10 @@
 //! there is one; sockets for monitoring, for all that may enter their directory. The file mode sets
 //! it, and the kernel enforces it.
 
+mod of_host;
+
+pub use self::of_host::control_sockets_of_host;
+
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -184,7 +188,7 @@ impl SocketFile {
         // Bound under another name, closed to others, and only then put in place: there is no
         // moment at which somebody else could connect, and none at which nothing is there.
         let number = STAGED.fetch_add(1, Ordering::Relaxed);
-        let staging = directory.join(format!(".{:x}-{number}", std::process::id()));
+        let staging = directory.join(of_host::staging_name(std::process::id(), number));
         // Left over from a process of the same id that died between the two steps, if at all.
         let _ = fs::remove_file(&staging);
         let listener = std::os::unix::net::UnixListener::bind(&staging)

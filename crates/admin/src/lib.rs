@@ -13,6 +13,7 @@ mod client;
 mod connection_slots;
 mod health;
 mod holder;
+mod hour;
 mod live;
 mod metrics;
 mod monitored;
@@ -25,6 +26,7 @@ mod page;
 mod peer;
 mod problem;
 mod reasons_page;
+mod resources;
 mod role;
 mod roll;
 pub mod routes;
@@ -36,7 +38,7 @@ mod viewers;
 /// The routes of a listener.
 pub use axum::Router;
 
-pub use access::{AccessError, Other, PassedOn, SocketFile, UnixSocket};
+pub use access::{AccessError, Other, PassedOn, SocketFile, UnixSocket, control_sockets_of_host};
 pub use client::{Client, ClientError, SessionQuery};
 pub use health::{Answers, ListenerTest};
 pub use metrics::reference_markdown as metrics_markdown;
@@ -216,6 +218,16 @@ pub mod limits {
 
     /// Time that refusals and drops are counted over.
     pub const HISTORY: Duration = Duration::from_mins(1);
+
+    /// Interval of the points of the last hour.
+    pub const POINT_EVERY: Duration = Duration::from_secs(15);
+
+    /// Points that are kept, about 100 bytes each: those of an hour.
+    pub const HOUR_POINTS: usize = 240;
+
+    /// Age at which the number of open files is counted again: on Linux before 6.2 each of them
+    /// costs a microsecond.
+    pub const FILES_COUNTED_EVERY: Duration = Duration::from_secs(10);
 
     /// Days before its expiry at which a certificate is a problem, as in the log.
     pub const CERTIFICATE_DAYS: i64 = 14;

@@ -14,7 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use crate::limits::{EVENTS_QUEUED, SAMPLE_EVERY, SNAPSHOT_EVERY, VIEWING};
 use crate::monitored::Monitored;
 use crate::overview::History;
-use crate::types::Overview;
+use crate::types::{Overview, TrafficHistory};
 use crate::viewers::{ViewerEntry, Viewers};
 
 /// The latest overview and its viewers.
@@ -50,6 +50,13 @@ impl Live {
     pub(crate) fn now(&self, monitored: &Monitored) -> Overview {
         let history = self.0.history.get_or_init(|| Mutex::new(History::new(monitored)));
         history.lock().unwrap_or_else(PoisonError::into_inner).overview(monitored)
+    }
+
+    /// The last hour.
+    pub(crate) fn hour(&self) -> TrafficHistory {
+        let history = self.0.history.get();
+        let history = history.map(|one| one.lock().unwrap_or_else(PoisonError::into_inner).hour());
+        history.unwrap_or_default()
     }
 
     fn sample(&self, monitored: &Monitored) {

@@ -10,11 +10,15 @@ use tokio::time::Instant;
 use turn_proto::Refusal;
 use turn_types::IpFamily;
 
-use crate::limits::{BUSY_PERCENT, CERTIFICATE_DAYS, HISTORY, PORTS_USED_PERCENT, RATE_OVER};
+use crate::hour::{Hour, rates};
+use crate::limits::{
+    BUSY_PERCENT, CERTIFICATE_DAYS, FILES_COUNTED_EVERY, HISTORY, PORTS_USED_PERCENT, RATE_OVER,
+};
 use crate::monitored::Monitored;
+use crate::resources;
 use crate::roll::per_second;
 use crate::types::{
-    CertificateAge, Overview, ProblemNow, Rate, ReasonCount, TrafficRates, WorkerLoad,
+    CertificateAge, Overview, ProblemNow, ReasonCount, Resources, TrafficHistory, Usage, WorkerLoad,
 };
 
 /// Clock ticks of `/proc` in a second: `USER_HZ`, which is 100 on every architecture that Linux has
@@ -30,6 +34,8 @@ const SYSTEM_TICKS: usize = 15 - 3;
 #[derive(Debug)]
 pub(crate) struct History {
     samples: VecDeque<Sample>,
+    hour: Hour,
+    open_files: Option<(Instant, Option<u64>)>,
 }
 
 #[derive(Debug)]
@@ -68,7 +74,14 @@ impl Sample {
 
 impl History {
     pub(crate) fn new(monitored: &Monitored) -> Self {
-        Self { samples: VecDeque::from([Sample::of(monitored)]) }
+        let now = Sample::of(monitored);
+        let hour = Hour::new(now.at, now.totals.clone());
+        Self { samples: VecDeque::from([now]), hour, open_files: None }
+    }
+
+    /// The last hour.
+    pub(crate) fn hour(&self) -> TrafficHistory {
+        self.hour.history()
     }
 
     /// Keeps the counters of now.
@@ -79,6 +92,7 @@ impl History {
     /// Keeps a sample, and those of [`HISTORY`] before; of two that are close together one is
     /// enough.
     fn keep(&mut self, now: Sample) {
+        self.hour.add(now.at, &now.totals);
         let age = |sample: &Sample| now.at.duration_since(sample.at);
         while self.samples.len() > 1 && self.samples.front().is_some_and(|one| age(one) > HISTORY) {
             self.samples.pop_front();
@@ -91,11 +105,13 @@ impl History {
     /// The overview of now, with rates since the last sample of which a rate can be made.
     pub(crate) fn overview(&mut self, monitored: &Monitored) -> Overview {
         let now = Sample::of(monitored);
+        let open_files = self.open_files(now.at);
         let age = |sample: &&Sample| now.at.duration_since(sample.at);
         let is_recent = |sample: &&Sample| age(sample) <= HISTORY;
         let first = self.samples.iter().find(is_recent).unwrap_or(&now);
         let last = self.samples.iter().rev().find(|one| age(one) >= RATE_OVER).unwrap_or(first);
         let mut overview = facts(monitored, &now.totals);
+        overview.resources = resources(monitored, open_files);
         let seconds = now.at.duration_since(last.at).as_secs_f64().max(0.001);
         overview.rates = rates(&last.totals, &now.totals, seconds);
         overview.kernel_share_percent = kernel_share(&last.totals, &now.totals);
@@ -117,6 +133,46 @@ impl History {
         self.keep(now);
         overview
     }
+
+    /// Number of open files, as of [`FILES_COUNTED_EVERY`] ago at most.
+    fn open_files(&mut self, now: Instant) -> Option<u64> {
+        match self.open_files {
+            Some((at, count)) if now.duration_since(at) < FILES_COUNTED_EVERY => count,
+            Some(_) | None => {
+                let count = resources::open_files();
+                self.open_files = Some((now, count));
+                count
+            }
+        }
+    }
+}
+
+fn resources(monitored: &Monitored, open_files: Option<u64>) -> Resources {
+    let usage = |used: Option<u64>, most| used.map(|used| Usage { used, most });
+    Resources {
+        relay_ports: relay_ports(monitored),
+        memory_bytes: usage(resources::memory_bytes(), resources::memory_max_bytes()),
+        open_files: usage(open_files, resources::open_files_max()),
+    }
+}
+
+/// Ports in use on the relay addresses of the family that is closest to its limit.
+fn relay_ports(monitored: &Monitored) -> Usage {
+    let info = monitored.handle.info();
+    let totals = monitored.handle.workers.totals();
+    let (first, last) = info.relay_ports;
+    let ports = u64::from(last.saturating_sub(first)) + 1;
+    let of_family = |family: IpFamily| {
+        let addresses = info.relay.iter().filter(|one| IpFamily::of(one.local) == family).count();
+        // Allocations with an address of a prefix need no port.
+        let prefixes = info.relay_prefixes.iter().filter(|prefix| prefix.family() == family);
+        let of_prefixes: u64 = prefixes.map(|prefix| u64::from(prefix.used())).sum();
+        let used = totals.value(Series::RelayedLive(family)).saturating_sub(of_prefixes);
+        Usage { used, most: Some(ports * addresses as u64) }
+    };
+    let families = IpFamily::ALL.map(of_family).into_iter().rev().filter(|one| one.most != Some(0));
+    let share = |one: &Usage| one.used * 1_000_000 / one.most.unwrap_or(1).max(1);
+    families.max_by_key(share).unwrap_or_default()
 }
 
 fn facts(monitored: &Monitored, totals: &CounterTotals) -> Overview {
@@ -134,6 +190,18 @@ fn facts(monitored: &Monitored, totals: &CounterTotals) -> Overview {
         connections: totals.value(Series::StreamsLive),
         dtls_sessions: totals.value(Series::AssociationsLive),
         certificates: info.certificates.iter().map(|one| age(one, now)).collect(),
+        host: resources::host_name(),
+        listeners: info
+            .listeners
+            .iter()
+            .chain(&info.tls_listeners)
+            .map(|at| at.to_string())
+            .collect(),
+        kernel_path_off: info
+            .offload
+            .off_because
+            .clone()
+            .or_else(|| monitored.offload.as_ref().and_then(|offload| offload.idle_because())),
         ..Overview::default()
     }
 }
@@ -145,22 +213,6 @@ fn age(certificate: &CertificateInfo, now: SystemTime) -> CertificateAge {
         Err(error) => -1 - days(error.duration()),
     };
     CertificateAge { file: certificate.file.clone(), days_left }
-}
-
-fn rates(old: &CounterTotals, new: &CounterTotals, seconds: f64) -> TrafficRates {
-    let rate = |leg| {
-        let (old, new) = (old.whole(leg), new.whole(leg));
-        Rate {
-            packets_per_second: per_second((old.packets, new.packets), 1.0, seconds),
-            bits_per_second: per_second((old.bytes, new.bytes), 8.0, seconds),
-        }
-    };
-    TrafficRates {
-        from_clients: rate(Leg::FromClients),
-        to_clients: rate(Leg::ToClients),
-        from_peers: rate(Leg::FromPeers),
-        to_peers: rate(Leg::ToPeers),
-    }
 }
 
 /// Percentage of packets to peers and clients that the kernel path sent.
@@ -248,16 +300,9 @@ fn problems(monitored: &Monitored, overview: &Overview, lost: Lost) -> Vec<Probl
     if let Some(why) = &info.reload_refused {
         problem(true, format!("The last reload was refused, and a restart would fail: {why}"));
     }
-    let (first, last) = info.relay_ports;
-    let ports = u64::from(last.saturating_sub(first)) + 1;
-    // Of a dual allocation one address may be of a prefix and the other have a port.
-    let totals = monitored.handle.workers.totals();
-    let relayed = IpFamily::ALL.map(|family| totals.value(Series::RelayedLive(family)));
-    let of_prefixes: u64 = info.relay_prefixes.iter().map(|prefix| u64::from(prefix.used())).sum();
-    let with_ports = relayed.iter().sum::<u64>().saturating_sub(of_prefixes);
-    if with_ports * 100 >= ports * PORTS_USED_PERCENT {
-        let text = format!("{with_ports} of {ports} relay ports are in use (relay.ports).");
-        problem(true, text);
+    let Usage { used, most } = overview.resources.relay_ports;
+    if let Some(most) = most.filter(|most| used * 100 >= most * PORTS_USED_PERCENT) {
+        problem(true, format!("{used} of {most} relay ports are in use (relay.ports)."));
     }
     for (is_severe, text) in refusals(&overview.refusals) {
         problem(is_severe, text);

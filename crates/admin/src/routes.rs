@@ -105,6 +105,7 @@ impl Routes {
             .route("/v1/sessions", get(sessions::list))
             .route("/v1/sessions/{id}", get(views::session).delete(sessions::end))
             .route("/v1/overview", get(views::overview))
+            .route("/v1/history", get(views::history))
             .route("/v1/events", get(views::events))
             .route("/v1/users", get(views::users))
             .route("/v1/configuration", get(views::configuration))

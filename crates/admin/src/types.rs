@@ -21,9 +21,9 @@ pub use self::account::{
 };
 pub use self::minted::Minted;
 pub use self::overview::{
-    ActiveUser, ActiveUsers, CertificateAge, Configuration, ConfiguredKey, LoggedWarning, Moment,
-    Overview, ProblemNow, ReasonCount, SessionDetails, SessionReason, TrafficRates, Warnings,
-    WorkerLoad,
+    ActiveUser, ActiveUsers, CertificateAge, Configuration, ConfiguredKey, HistoryPoint,
+    LoggedWarning, Moment, Overview, ProblemNow, ReasonCount, Resources, SessionDetails,
+    SessionReason, TrafficHistory, TrafficRates, Usage, Warnings, WorkerLoad,
 };
 pub use self::revocation::{Revocation, RevocationKind, Revocations, Revoke, Revoked};
 pub use self::session::{

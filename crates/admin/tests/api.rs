@@ -158,6 +158,7 @@ async fn a_token_of_a_realm_sees_and_changes_that_realm_alone() {
     // About the whole server, with any role.
     for path in [
         "/v1/overview",
+        "/v1/history",
         "/v1/events",
         "/v1/status",
         "/v1/refusals",
@@ -310,6 +311,7 @@ async fn a_role_permits_what_it_is_for() {
         ("GET", "/v1/refusals", [true, true, true]),
         ("GET", "/v1/me", [true, true, true]),
         ("GET", "/v1/overview", [true, true, true]),
+        ("GET", "/v1/history", [true, true, true]),
         ("GET", SESSION, [true, true, true]),
         ("GET", "/v1/users", [true, true, true]),
         ("GET", "/v1/configuration", [true, true, true]),

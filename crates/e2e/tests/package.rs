@@ -161,6 +161,9 @@ fn the_package_under_coturns_names_serves_its_configuration() {
     let options =
         ["--server", &server, "--user", "alice", "--password", "battery", "--seconds", "1"];
     call_through(&machine, &[&["turnpike", "demo"][..], &options].concat());
+    // The commands find the server without an option.
+    let status = machine.succeed(&["turnpike", "status"]);
+    assert!(status.contains("a.example"), "{status}");
     let reloaded = machine.run(&["systemctl", "reload", "coturn"]);
     let log = fs::read_to_string(machine.path("/var/log/turnserver/turn.log")).expect("the log");
     assert!(reloaded.ok, "{}\n{log}", machine.journal_of("coturn"));

@@ -73,6 +73,19 @@ fn failed(error: ClientError, unread: Option<SettingsErrors>) -> Failure {
             "the configuration could not be read, so this is where the server is by default; \
              mend it, or name the socket with --socket or the directory with --data:\n{unread}"
         )),
+        (ClientError::NotRunning(_), None) => match &*others() {
+            "" => Failure::failed(error).hint(hint),
+            others => {
+                Failure::failed(error).hint(format!("{hint}; a server of this host is at {others}"))
+            }
+        },
         (_, _) => Failure::failed(error).hint(hint),
     }
+}
+
+/// Control sockets of the servers of this host, as text.
+fn others() -> String {
+    let sockets = admin::control_sockets_of_host(settings::CONTROL_SOCKET);
+    let sockets: Vec<String> = sockets.iter().map(|path| path.display().to_string()).collect();
+    sockets.join(" or ")
 }

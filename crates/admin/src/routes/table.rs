@@ -128,6 +128,11 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         "The server of the last seconds, and what is wrong now",
         SchemaGenerator::subschema_for::<types::Overview>,
     ),
+    read(
+        "/v1/history",
+        "Rates of the last hour, for as long as the process serves",
+        SchemaGenerator::subschema_for::<types::TrafficHistory>,
+    ),
     Operation {
         answer: Answer::Events(SchemaGenerator::subschema_for::<types::Overview>),
         ..read(

@@ -20,12 +20,17 @@ use crate::problem::Problem;
 use crate::routes::App;
 use crate::types::{
     ActiveUser, ActiveUsers, Configuration, ConfiguredKey, LoggedWarning, Moment, Overview,
-    Session, SessionDetails, SessionPeers, SessionReason, Warnings,
+    Session, SessionDetails, SessionPeers, SessionReason, TrafficHistory, Warnings,
 };
 
 /// `GET /v1/overview`.
 pub(super) async fn overview(State(app): State<App>) -> Json<Overview> {
     Json(app.live.now(&app.monitored()))
+}
+
+/// `GET /v1/history`.
+pub(super) async fn history(State(app): State<App>) -> Json<TrafficHistory> {
+    Json(app.live.hour())
 }
 
 /// `GET /v1/events`.

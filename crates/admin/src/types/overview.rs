@@ -45,6 +45,65 @@ pub struct Overview {
     pub certificates: Vec<CertificateAge>,
     /// Present faults, as sentences; empty without any.
     pub problems: Vec<ProblemNow>,
+    /// Name of the host.
+    #[serde(default)]
+    pub host: String,
+    /// Addresses that clients talk to, those for TLS only included.
+    #[serde(default)]
+    pub listeners: Vec<String>,
+    /// Resources in use, with their limits.
+    #[serde(default)]
+    pub resources: Resources,
+    /// Why the kernel path relays nothing; absent where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_path_off: Option<String>,
+}
+
+/// Resources of the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Resources {
+    /// Ports of `relay.ports` in use on the relay addresses of one family, the one closest to its
+    /// limit.
+    pub relay_ports: Usage,
+    /// Resident memory of the process in bytes, and the limit of its control group; absent where it
+    /// cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<Usage>,
+    /// Open file descriptors; absent where they cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_files: Option<Usage>,
+}
+
+/// Use of a resource.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Usage {
+    /// Amount in use.
+    pub used: u64,
+    /// Limit; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most: Option<u64>,
+}
+
+/// `GET /v1/history`: the last hour of the server, of the process that serves now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TrafficHistory {
+    /// Least time between two points, in seconds.
+    pub seconds: u64,
+    /// The oldest first.
+    pub points: Vec<HistoryPoint>,
+}
+
+/// Rates since the point before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HistoryPoint {
+    /// Its time, in seconds since 1970.
+    pub time_unix: u64,
+    /// Live allocations.
+    pub allocations: u64,
+    /// Rates of traffic.
+    pub rates: TrafficRates,
+    /// Refused requests in a minute.
+    pub refusals_per_minute: u64,
 }
 
 /// Rates of traffic.

@@ -46,6 +46,8 @@ fn an_operator_sees_reloads_and_drains_a_server() {
     let lost = run(&["status", "--config", path(&elsewhere), "--data", &nowhere]);
     assert_eq!(lost.status.code(), Some(1));
     assert!(stderr(&lost).contains("could not be read") && stderr(&lost).contains("broken.toml:1"));
+    let lost = stderr(&run(&["status", "--data", &nowhere]));
+    assert!(lost.contains(&format!("{data}/control.sock")), "the server is named: {lost}");
     directory.file("turnpike.toml", &base);
     server.signal("HUP");
     server.wait_for("quotas.allocations_per_user");
@@ -75,7 +77,7 @@ fn a_call_is_seen_and_ended_and_a_second_sigterm_does_not_wait_for_the_other() {
             && now["rates"]["from_clients"]["bits_per_second"].as_u64().unwrap() > 10_000
     });
     let status = call.ask(&["status"]);
-    assert!(stdout(&status).contains("\nnothing is wrong now\n"), "{status:?}");
+    assert!(stdout(&status).contains("\nNothing is wrong now.\n"), "{status:?}");
 
     let id = call.sessions()[0]["id"].as_str().unwrap().to_owned();
     let why = stdout(&call.ask(&["why", &id]));
