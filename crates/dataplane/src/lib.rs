@@ -49,7 +49,7 @@ pub use report::{LogAddresses, LogOptions, PseudonymKey, TRACED};
 pub use snapshot::{
     AllocationSnapshot, DescriptorIndex, Export, RelaySnapshot, Snapshot, StreamSnapshot,
 };
-pub use sockets::{Listener, NetOptions, RelaySettings, SharedSocket};
+pub use sockets::{DeviceIndex, Listener, NetOptions, RelaySettings, SharedSocket};
 pub use spawn::{Entrance, Spawned, Update, mailbox, spawn};
 pub use stream::{StreamImportError, StreamSettings};
 pub use worker::{ImportError, Worker, WorkerSpec};

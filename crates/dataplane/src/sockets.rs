@@ -20,7 +20,7 @@ use crate::io::{Net, Source, UdpIo as _, UdpTable};
 use crate::token::Token;
 
 pub(crate) use gro::Arrivals;
-pub use listener::{Listener, NetOptions, RelaySettings};
+pub use listener::{DeviceIndex, Listener, NetOptions, RelaySettings};
 pub(crate) use losses::Losses;
 use relay_sockets::RelaySockets;
 pub(crate) use relay_sockets::{ByNumber, RelaySocket};
@@ -99,8 +99,11 @@ impl<N: Net> Sockets<N> {
     }
 
     /// Returns the interface that peers are behind, if there is one alone.
-    pub(crate) const fn relay_device(&self) -> Option<NonZeroU32> {
-        self.options.relay_device
+    ///
+    /// # Errors
+    /// `AddrNotAvailable`: the host lacks the interface.
+    pub(crate) fn relay_device(&self) -> io::Result<Option<NonZeroU32>> {
+        self.options.relay_interface()
     }
 
     pub(crate) fn relay(&self, relay: RelayId) -> Option<&RelaySocket<N>> {
@@ -163,7 +166,8 @@ impl<N: Net> Sockets<N> {
         if relay.is_shared() {
             return self.share(relay, at.0);
         }
-        let options = UdpOptions { free: of_prefix, ..self.options.of_relay() };
+        let device = self.relay_device()?;
+        let options = UdpOptions { free: of_prefix, device, ..self.options.of_relay() };
         let socket = net.bind_udp(at.0, &options)?;
         self.adopt_relay(net, relay, RelaySocket::new(socket, self.options.gro))
     }

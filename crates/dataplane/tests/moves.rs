@@ -105,7 +105,7 @@ impl Server {
                 endpoint,
                 workers: workers.clone(),
                 routes: None,
-                net,
+                net: net.clone(),
                 log: LogOptions::default(),
             };
             threads.push(spawn(spec, None, None).unwrap().built().unwrap().0);

@@ -21,7 +21,7 @@ use turn_types::{IpFamily, IpMeta};
 
 use crate::abi::address::{self, ADDRESS_BYTES};
 use crate::abi::socket::{adopt_listening, adopt_sibling, bound_address};
-use crate::abi::sys::{bind_to_device, check, free, option, set_option};
+use crate::abi::sys::{bind_to_device, bound_device, check, free, option, set_option};
 
 /// Of `asm-generic/socket.h`; the C library's bindings do not have it.
 const SO_MEMINFO: c_int = 55;
@@ -202,6 +202,14 @@ impl UdpSocket {
     #[must_use]
     pub const fn local_addr(&self) -> SocketAddr {
         self.local
+    }
+
+    /// Index of the interface that the socket is bound to; `None`: it is bound to none.
+    ///
+    /// # Errors
+    /// The kernel is older than Linux 5.0.
+    pub fn device(&self) -> io::Result<Option<NonZeroU32>> {
+        bound_device(self.fd.as_fd())
     }
 
     /// The family of the socket.

@@ -6,11 +6,9 @@ mod workers;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use anyhow::anyhow;
 use control::{
     ConfinementInfo, MissingAddresses, MonitoringInfo, OffloadInfo, RelayInfo, ServerInfo, Traces,
     UnreadParts, UserDirectory, WorkerCounters, Workers,
@@ -19,7 +17,7 @@ use dataplane::{
     LogAddresses, LogOptions, NetOptions, PseudonymKey, WorkerChannels, WorkerEndpoint,
 };
 use linux_net::{Clock, HostMonitor, capabilities, raise_open_files, random_bytes};
-use settings::{HostAddresses, InterfaceName, OffloadMode, Settings, WorkerCount};
+use settings::{HostAddresses, Settings, WorkerCount};
 use turn_proto::{DefaultFamily, Policy, Quotas, SharedRegistry, UnauthenticatedBudget};
 use turn_types::{Secret, WorkerId};
 use user_db::UserEditor;
@@ -34,7 +32,8 @@ use crate::alternates::Silent;
 use crate::authorizer::WhenSilentInForce;
 use crate::certificates::{self, CertificateReloader};
 use crate::confinement::{self, Confinement, WorkerConfinement};
-use crate::failure::{Failure, OrFail as _, Result};
+use crate::devices::Devices;
+use crate::failure::{OrFail as _, Result};
 use crate::findings::Finding;
 use crate::handover::{ListenerCopies, ListenerKind, Predecessor, WorkersExport};
 use crate::offload::{Beginning, KernelPath};
@@ -80,6 +79,8 @@ pub(crate) struct Reloadable {
     pub(crate) certificates: CertificateReloader,
     /// Addresses that this host delivers to itself, as the rules know them.
     pub(crate) own: OwnAddresses,
+    /// Interfaces that the settings name.
+    pub(crate) devices: Devices,
 }
 
 /// Prepares the workers; without an `editor` of the user database they look no user up. With a
@@ -103,8 +104,8 @@ pub(crate) fn prepare(
     let revocations = Revocations::read(settings.revoked(), Clock::now())?;
     let policy = Arc::new(revocations.put_in(policy));
 
-    let net = net_options(settings)?;
-    let bound = bind_sockets(settings, &policy, (cores.len(), &net), predecessor.as_mut())?;
+    let Network { net, bound, devices } =
+        bind_sockets(settings, &policy, cores.len(), predecessor.as_mut())?;
     let certificates = CertificateReloader::new(settings)?;
     let (limits, few_files) = table_limits(settings, &policy, cores.len())?;
     let streams = stream_settings(settings, limits.connections, &certificates);
@@ -117,13 +118,8 @@ pub(crate) fn prepare(
         KernelPath::start(settings, &bound.addresses, relays, beginning);
     let mut routes: Vec<_> =
         (0..).map(WorkerId).map(|id| kernel_path.routes(id)).take(cores.len()).collect();
-    let mut of_workers = WorkerConfinement::default();
-    if let Some(confinement) = confinement {
-        let maps_want_it = maps_want_a_capability(routes.iter_mut().flatten().next())?;
-        // The last step that needs privileges is done; no thread that serves anybody is there yet.
-        confinement.give_up_capabilities(&kernel_path, maps_want_it)?;
-        of_workers = confinement.of_workers();
-    }
+    // The last step that needs privileges is done; no thread that serves anybody is there yet.
+    let of_workers = confine(confinement, &kernel_path, routes.iter_mut().flatten().next())?;
     let directory = user_directory(settings, editor, &workers, predecessor.as_ref())?;
     let users = Arc::clone(&directory);
     let (authorizer, when_silent) = authorizer::start(settings, &workers)?;
@@ -133,8 +129,7 @@ pub(crate) fn prepare(
     let log = log_options(settings, &pseudonyms, records.as_ref());
     let export = workers_export(&endpoints, &bound.workers, nonce_key, &net)?;
     let shared = SharedParts {
-        // 0 for a clock before 1970.
-        started: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default(),
+        started: since_1970(),
         streams,
         dtls,
         policy: Arc::clone(&policy),
@@ -160,13 +155,15 @@ pub(crate) fn prepare(
     let warnings = warnings.chain(advice(&policy, settings, &own.host())).collect();
     let mut info = info(&policy, settings, bound.addresses, (workers.count(), bound.gro), offload);
     info.tls_listeners = bound.tls;
-    info.missing = relays::missing(settings, &policy, &own.host(), &info);
+    info.missing = relays::missing(settings, &policy, (&own.host(), &devices), &info);
     unread::tell(&mut info, settings, &certificates, None);
+    let reloadable =
+        Reloadable { policy, revocations, pseudonyms, when_silent, certificates, own, devices };
     Ok(Prepared {
         workers,
         users,
         starting,
-        reloadable: Reloadable { policy, revocations, pseudonyms, when_silent, certificates, own },
+        reloadable,
         info,
         traces: shared.log.traces,
         records,
@@ -176,6 +173,11 @@ pub(crate) fn prepare(
         warnings,
         export,
     })
+}
+
+/// The time of now. 0 for a clock before 1970.
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Key of nonces: that of the process before, whose clients need not log in again.
@@ -199,13 +201,22 @@ fn check_relays(
     relay_prefixes::check(&policy.prefixes, own.prefixes(), addresses.usable(), tcp, inherited)
 }
 
+/// Sockets of a server, their options, and the interfaces that they are bound to.
+struct Network {
+    net: NetOptions,
+    bound: Bound,
+    devices: Devices,
+}
+
 /// Binds the listeners of all workers, or takes those of a process before.
 fn bind_sockets(
     settings: &Settings,
     policy: &Policy,
-    (workers, net): (usize, &NetOptions),
+    workers: usize,
     mut predecessor: Option<&mut Predecessor>,
-) -> Result<Bound> {
+) -> Result<Network> {
+    let mut devices = Devices::find(settings, predecessor.is_none())?;
+    let net = sockets::options(settings, &devices);
     let listeners = settings.listeners();
     // Where others are heard, TLS is known by its first bytes.
     let tls: Vec<SocketAddr> =
@@ -217,9 +228,10 @@ fn bind_sockets(
         tls: settings.tls.enabled,
         dtls: settings.serves_dtls(),
     };
-    let mut bound = sockets::bind(&listeners, &tls, served, net, predecessor.as_deref_mut())?;
-    bound.bind_shared(policy, net, predecessor)?;
-    Ok(bound)
+    let mut bound = sockets::bind(&listeners, &tls, served, &net, predecessor.as_deref_mut())?;
+    bound.bind_shared(policy, &net, predecessor)?;
+    devices.inherit_listener(bound.device());
+    Ok(Network { net, bound, devices })
 }
 
 /// Parts of the data plane for a successor.
@@ -419,31 +431,6 @@ pub(crate) fn relay_info(policy: &Policy) -> Vec<RelayInfo> {
     policy.relay.iter().map(info).collect()
 }
 
-/// Index of the interface that a key names.
-fn device(key: &str, name: Option<&InterfaceName>) -> Result<Option<NonZeroU32>> {
-    let Some(name) = name.map(InterfaceName::as_str) else { return Ok(None) };
-    let index = linux_net::interface_index(name).map_err(|error| {
-        Failure::failed(anyhow!("{key}: there is no interface {name}: {error}"))
-            .hint("`ip link` lists the interfaces of this host")
-    })?;
-    Ok(NonZeroU32::new(index))
-}
-
-fn net_options(settings: &Settings) -> Result<NetOptions> {
-    // The bounds of the keys fit.
-    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-    Ok(NetOptions {
-        // The generic hook of XDP cannot tell what the system merged, and would make one datagram
-        // of several: no socket asks for it.
-        gro: settings.sockets.gro && settings.offload.mode != OffloadMode::XdpGeneric,
-        gso: settings.sockets.gso,
-        recv_buffer: size(settings.sockets.receive_buffer.get()),
-        send_buffer: size(settings.sockets.send_buffer.get()),
-        device: device("sockets.listen_device", settings.sockets.listen_device.as_ref())?,
-        relay_device: device("sockets.relay_device", settings.sockets.relay_device.as_ref())?,
-    })
-}
-
 /// Warnings about values that are valid and probably not intended, on this host.
 pub(crate) fn advice(policy: &Policy, settings: &Settings, host: &HostAddresses) -> Vec<String> {
     let mut advice = relays::warnings(settings, host);
@@ -455,6 +442,17 @@ pub(crate) fn advice(policy: &Policy, settings: &Settings, host: &HostAddresses)
     let certificates = certificates::findings(settings, SystemTime::now()).into_iter();
     advice.extend(certificates.filter(|(dated, _)| !dated).map(|(_, finding)| finding.line()));
     advice
+}
+
+/// Gives up the capabilities that are not needed any more.
+fn confine(
+    confinement: Option<&mut Confinement>,
+    kernel_path: &KernelPath,
+    routes: Option<&mut Routes>,
+) -> Result<WorkerConfinement> {
+    let Some(confinement) = confinement else { return Ok(WorkerConfinement::default()) };
+    confinement.give_up_capabilities(kernel_path, maps_want_a_capability(routes)?)?;
+    Ok(confinement.of_workers())
 }
 
 /// Returns true if a thread without capabilities cannot write routes: the kernel is older than
@@ -541,14 +539,6 @@ mod tests {
         let policy = rules(&settings, &own, Secret::new([0; 32]), None, 2).unwrap();
         assert_eq!(policy.unauthenticated.per_second, 50);
         assert_eq!(policy.quotas.new_peers_per_second, 50);
-    }
-
-    #[test]
-    fn sockets_ask_for_nothing_merged_where_the_kernel_path_cannot_see_it() {
-        for (mode, gro) in [("auto", true), ("tc", true), ("xdp", true), ("xdp-generic", false)] {
-            let settings = settings(&format!("[offload]\nmode = \"{mode}\"\n"));
-            assert_eq!(net_options(&settings).unwrap().gro, gro, "{mode}");
-        }
     }
 
     #[test]

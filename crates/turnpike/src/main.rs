@@ -18,6 +18,7 @@ mod confirmation;
 mod control_group;
 mod cores;
 mod coturn;
+mod devices;
 mod duration;
 mod escape;
 mod external;

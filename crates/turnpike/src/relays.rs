@@ -8,13 +8,14 @@ use settings::value::HttpListen;
 use settings::{HostAddresses, MissingRelay, Settings};
 use turn_proto::{Policy, RelayAddress};
 
+use crate::devices::Devices;
 use crate::failure::{Failure, Result};
 
-/// Addresses of the settings that the host does not have, for operators.
+/// Addresses and interfaces of the settings that the host does not have, for operators.
 pub(crate) fn missing(
     settings: &Settings,
     policy: &Policy,
-    host: &HostAddresses,
+    (host, devices): (&HostAddresses, &Devices),
     info: &ServerInfo,
 ) -> MissingAddresses {
     let relays = settings.missing_relays(host).into_iter();
@@ -43,7 +44,10 @@ pub(crate) fn missing(
     let relays_nothing = !policy.stun_only
         && policy.prefixes.is_empty()
         && policy.relay.iter().all(|relay| !relay.is_present);
-    MissingAddresses { clauses, are_all: relays_nothing || !all_listeners.any(is_there) }
+    let are_all = relays_nothing || !all_listeners.any(is_there);
+    let mut missing = MissingAddresses { clauses, are_all };
+    devices.add_to(&mut missing);
+    missing
 }
 
 /// Returns true if the rules need no change of their relay addresses.

@@ -17,6 +17,7 @@ use crate::boot::{self, Reloadable};
 use crate::certificate_watch::{CertificateWatch, ConfinedReading};
 use crate::certificates::{CertificateReloader, Unusable};
 use crate::confinement::ReadableFiles;
+use crate::devices::Devices;
 use crate::external::{self, Answers};
 use crate::failure::{Failure, Result};
 use crate::logging;
@@ -42,6 +43,8 @@ pub(crate) struct InForce {
     pub(crate) certificates: CertificateReloader,
     /// Addresses that this host delivers to itself.
     pub(crate) own: OwnAddresses,
+    /// Interfaces that the settings name.
+    devices: Devices,
     /// Reads of certificates.
     pub(crate) certificate_watch: CertificateWatch,
     /// Files that this process may read.
@@ -64,7 +67,7 @@ impl InForce {
         readable: ReadableFiles,
         reloadable: Reloadable,
     ) -> Self {
-        let Reloadable { policy, revocations, pseudonyms, when_silent, certificates, own } =
+        let Reloadable { policy, revocations, pseudonyms, when_silent, certificates, own, devices } =
             reloadable;
         Self {
             settings,
@@ -74,6 +77,7 @@ impl InForce {
             when_silent,
             certificates,
             own,
+            devices,
             certificate_watch: CertificateWatch::new(),
             readable,
             revocations,
@@ -152,7 +156,7 @@ impl InForce {
         info.realm = policy.realm.to_string();
         info.realms = boot::realm_names(&policy);
         info.relay = boot::relay_info(&policy);
-        info.missing = relays::missing(&kept, &policy, &host, &info);
+        info.missing = relays::missing(&kept, &policy, (&host, &self.devices), &info);
         unread::tell(&mut info, &kept, &self.certificates, self.unread_tables.clone());
         info.monitoring = boot::monitoring(&kept);
         info.redirects = self.silent.infos(&kept);
@@ -268,7 +272,8 @@ impl InForce {
         handle.workers.apply(Arc::clone(&policy)).await.map_err(Failure::failed)?;
         let mut info = (*handle.info()).clone();
         info.relay = boot::relay_info(&policy);
-        info.missing = relays::missing(&self.settings, &policy, &self.own.host(), &info);
+        info.missing =
+            relays::missing(&self.settings, &policy, (&self.own.host(), &self.devices), &info);
         info.realms = boot::realm_names(&policy);
         info.redirects = self.silent.infos(&self.settings);
         handle.set_info(info);
@@ -357,8 +362,7 @@ impl InForce {
 
     /// Most changes concern peers alone, as each container brings some.
     async fn apply_own_addresses(&mut self, handle: &Handle) -> Result<()> {
-        let host = self.own.host();
-        let wanted = self.settings.relays(&host, Some(&self.policy));
+        let wanted = self.settings.relays(&self.own.host(), Some(&self.policy));
         if !relays::are_same(&wanted, &self.policy.relay) {
             return self.apply_found(handle, self.settings.clone()).await;
         }
@@ -372,10 +376,23 @@ impl InForce {
         });
         self.policy = Arc::new(Policy { peer_rules, realms, ..(*self.policy).clone() });
         handle.workers.apply(Arc::clone(&self.policy)).await.map_err(Failure::failed)?;
-        let mut info = (*handle.info()).clone();
-        info.missing = relays::missing(&self.settings, &self.policy, &host, &info);
-        handle.set_info(info);
+        self.tell_missing(handle);
         Ok(())
+    }
+
+    /// Looks for the interfaces that the settings name.
+    pub(crate) fn follow_devices(&mut self, handle: &Handle) {
+        if self.devices.refresh() {
+            self.tell_missing(handle);
+        }
+    }
+
+    /// Puts into the facts which addresses and interfaces the host lacks.
+    fn tell_missing(&self, handle: &Handle) {
+        let host = (&self.own.host(), &self.devices);
+        let mut info = (*handle.info()).clone();
+        info.missing = relays::missing(&self.settings, &self.policy, host, &info);
+        handle.set_info(info);
     }
 }
 

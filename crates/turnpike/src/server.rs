@@ -384,7 +384,9 @@ impl Server {
 
     /// Looks at parts of the host that may have changed.
     async fn follow_host(&mut self, changes: HostChanges) {
-        // First what protects the host.
+        if changes.devices {
+            self.in_force.follow_devices(&self.handle);
+        }
         let before = self.in_force.relays();
         if changes.own_addresses && !self.in_force.follow_own_addresses(&self.handle).await {
             self.host.again(HostChanges { own_addresses: true, ..HostChanges::default() });

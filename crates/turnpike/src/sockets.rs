@@ -8,9 +8,11 @@ use std::time::Duration;
 use anyhow::anyhow;
 use dataplane::{Listener, NetOptions, SharedSocket};
 use linux_net::{Applied, TcpListener, TcpOptions, UdpOptions, UdpSocket};
+use settings::{OffloadMode, Settings};
 use turn_proto::Policy;
 use turn_types::WorkerId;
 
+use crate::devices::Devices;
 use crate::failure::{Failure, Result};
 use crate::handover::{ListenerKind, Predecessor};
 use crate::output;
@@ -55,6 +57,22 @@ pub(crate) struct Served {
     pub(crate) tcp: bool,
     pub(crate) tls: bool,
     pub(crate) dtls: bool,
+}
+
+/// Options of all sockets.
+pub(crate) fn options(settings: &Settings, devices: &Devices) -> NetOptions {
+    // The bounds of the keys fit.
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    NetOptions {
+        // The generic hook of XDP cannot tell what the system merged, and would make one datagram
+        // of several: no socket asks for it.
+        gro: settings.sockets.gro && settings.offload.mode != OffloadMode::XdpGeneric,
+        gso: settings.sockets.gso,
+        recv_buffer: size(settings.sockets.receive_buffer.get()),
+        send_buffer: size(settings.sockets.send_buffer.get()),
+        device: devices.of_listeners(),
+        relay_device: devices.of_relays(),
+    }
 }
 
 /// Binds every address once per worker.
@@ -153,6 +171,11 @@ impl Bound {
 }
 
 impl Bound {
+    /// Index of the interface that the listeners for UDP are bound to, if they are bound to one.
+    pub(crate) fn device(&self) -> Option<NonZeroU32> {
+        self.workers.first()?.udp.first()?.device()
+    }
+
     /// Binds the shared sockets of relays, or takes those of the predecessor.
     pub(crate) fn bind_shared(
         &mut self,
@@ -359,5 +382,15 @@ mod tests {
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].contains("net.core.rmem_max=4194304"), "{warnings:?}");
         assert!(warnings[0].contains("208 KiB instead of 4.00 MiB"), "{warnings:?}");
+    }
+
+    #[test]
+    fn sockets_ask_for_nothing_merged_where_the_kernel_path_cannot_see_it() {
+        for (mode, gro) in [("auto", true), ("tc", true), ("xdp", true), ("xdp-generic", false)] {
+            let text = format!("[offload]\nmode = \"{mode}\"\n");
+            let environment = settings::Environment::empty();
+            let settings = settings::parse("t.toml".as_ref(), &text, &environment).unwrap();
+            assert_eq!(options(&settings, &Devices::default()).gro, gro, "{mode}");
+        }
     }
 }

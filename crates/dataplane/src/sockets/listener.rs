@@ -4,6 +4,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use linux_net::{Applied, Flow, OPTION_SET, Received, UdpOptions, UdpSocket};
 use state_format::fields;
@@ -16,7 +18,7 @@ use crate::limits::RELAY_BUFFER_MAX;
 use crate::token::Token;
 
 /// Options of all sockets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct NetOptions {
     /// Receive coalescing (UDP GRO).
     pub gro: bool,
@@ -28,8 +30,36 @@ pub struct NetOptions {
     pub send_buffer: usize,
     /// Index of the one interface that clients come from; `None` for all.
     pub device: Option<NonZeroU32>,
-    /// Index of the one interface that peers are behind; `None` for all.
-    pub relay_device: Option<NonZeroU32>,
+    /// The one interface that peers are behind; `None` for all.
+    pub relay_device: Option<DeviceIndex>,
+}
+
+/// Index of an interface that may come and go. Clones share the index.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceIndex(Arc<AtomicU32>);
+
+impl DeviceIndex {
+    /// `None`: the host lacks the interface.
+    #[must_use]
+    pub fn new(index: Option<NonZeroU32>) -> Self {
+        let device = Self::default();
+        device.set(index);
+        device
+    }
+
+    /// Changes the index for sockets that are opened from now on.
+    pub fn set(&self, index: Option<NonZeroU32>) {
+        self.0.store(index.map_or(0, NonZeroU32::get), Ordering::Relaxed);
+    }
+
+    /// The present index.
+    ///
+    /// # Errors
+    /// `AddrNotAvailable`: the host lacks the interface.
+    fn get(&self) -> io::Result<NonZeroU32> {
+        let index = NonZeroU32::new(self.0.load(Ordering::Relaxed));
+        index.ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+    }
 }
 
 impl Default for NetOptions {
@@ -72,6 +102,14 @@ impl NetOptions {
         }
     }
 
+    /// Interface of relay sockets; `None` for all.
+    ///
+    /// # Errors
+    /// `AddrNotAvailable`: the host lacks the interface.
+    pub(crate) fn relay_interface(&self) -> io::Result<Option<NonZeroU32>> {
+        self.relay_device.as_ref().map(DeviceIndex::get).transpose()
+    }
+
     /// Options of a relay socket.
     pub(crate) fn of_relay(&self) -> UdpOptions {
         UdpOptions {
@@ -82,7 +120,7 @@ impl NetOptions {
             gro: false,
             packet_info: false,
             error_queue: true,
-            device: self.relay_device,
+            device: self.relay_interface().ok().flatten(),
             free: false,
             adapts: true,
         }
@@ -160,6 +198,12 @@ impl Listener {
     #[must_use]
     pub const fn local_addr(&self) -> SocketAddr {
         self.socket.local_addr()
+    }
+
+    /// Index of the interface that the socket is bound to; `None`: it is bound to none.
+    #[must_use]
+    pub fn device(&self) -> Option<NonZeroU32> {
+        self.socket.device().ok().flatten()
     }
 }
 

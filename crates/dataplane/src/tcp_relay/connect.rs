@@ -19,9 +19,12 @@ use crate::stream::Streams;
 use crate::token::Token;
 
 /// Options of a relay at an address, and of its connections.
-fn peer_options<N: Net>(cx: &Context<N>, at: RelayedAddr) -> TcpOptions {
-    let (device, free) = (cx.sockets.relay_device(), cx.server.has_prefix_of(at));
-    TcpOptions { device, free, ..PEER_OPTIONS }
+///
+/// # Errors
+/// `AddrNotAvailable`: the host lacks the interface of relays.
+fn peer_options<N: Net>(cx: &Context<N>, at: RelayedAddr) -> io::Result<TcpOptions> {
+    let (device, free) = (cx.sockets.relay_device()?, cx.server.has_prefix_of(at));
+    Ok(TcpOptions { device, free, ..PEER_OPTIONS })
 }
 
 impl<N: Net> TcpRelay<N> {
@@ -35,7 +38,8 @@ impl<N: Net> TcpRelay<N> {
         relay: RelayId,
         at: RelayedAddr,
     ) -> Result<(), OpenRelayError> {
-        let opened = cx.net.listen(at.0, &peer_options(cx, at)).and_then(|listener| {
+        let opened = peer_options(cx, at).and_then(|options| cx.net.listen(at.0, &options));
+        let opened = opened.and_then(|listener| {
             let token = Token::Relay(relay).number();
             cx.net.watch(Source::Acceptor(&listener), token, Interest::Read)?;
             Ok(listener)
@@ -76,7 +80,7 @@ impl<N: Net> TcpRelay<N> {
         let begun = self.listening.get(&relay).ok_or_else(|| io::ErrorKind::NotFound.into());
         let begun = begun.and_then(|listener| {
             let at = RelayedAddr(listener.local_addr());
-            listener.connect(peer.0, &peer_options(cx, at))
+            listener.connect(peer.0, &peer_options(cx, at)?)
         });
         let begun = begun.and_then(|socket| {
             let token = Token::Peer(connection).number();

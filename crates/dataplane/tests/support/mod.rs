@@ -175,7 +175,7 @@ impl World {
                 endpoint,
                 workers: workers.clone(),
                 routes: None,
-                net,
+                net: net.clone(),
                 log: LogOptions::default(),
             };
             let thread = spawn(spec, None, None).unwrap().built().unwrap().0;

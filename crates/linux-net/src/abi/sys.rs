@@ -50,6 +50,12 @@ pub(crate) fn bind_to_device(fd: BorrowedFd<'_>, index: NonZeroU32) -> io::Resul
     set_option(fd, libc::SOL_SOCKET, SO_BINDTOIFINDEX, index)
 }
 
+/// Index of the interface that a socket is bound to; `None`: it is bound to none.
+pub(crate) fn bound_device(fd: BorrowedFd<'_>) -> io::Result<Option<NonZeroU32>> {
+    let index = option(fd, libc::SOL_SOCKET, SO_BINDTOIFINDEX)?;
+    Ok(u32::try_from(index).ok().and_then(NonZeroU32::new))
+}
+
 /// Reads a socket option of type `int`.
 pub(crate) fn option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
     option_bytes(fd, level, name).map(c_int::from_ne_bytes)

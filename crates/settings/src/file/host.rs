@@ -30,10 +30,12 @@ section! {
         /// Send buffer of each socket. The kernel grants no more than `net.core.wmem_max`.
         restart send_buffer: Bytes<{ 64 << 10 }, { 256 << 20 }> = Bytes::new(4 << 20);
         /// Network interface of clients: listeners receive from it and answer by it alone, whatever
-        /// the routes are, as in a VRF or with two providers. By default all interfaces.
+        /// the routes are, as in a VRF or with two providers. By default all interfaces. A server
+        /// that starts before the interface exists waits for it.
         #[schemars(example = &"eth0")]
         restart listen_device: Option<InterfaceName> = None;
         /// Network interface of peers: relayed addresses receive from it and send by it alone.
+        /// While the host lacks it, allocations are refused with 508 (`relay_address_absent`).
         #[schemars(example = &"eth1")]
         restart relay_device: Option<InterfaceName> = None;
         /// Receives several packets of one sender at once (UDP GRO), at sockets where packets of

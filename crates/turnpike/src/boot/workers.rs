@@ -68,7 +68,7 @@ impl SharedParts {
             endpoint,
             workers: self.channels.clone(),
             routes,
-            net: self.net,
+            net: self.net.clone(),
             log: self.log.clone(),
         };
         (spec, core)

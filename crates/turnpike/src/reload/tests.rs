@@ -67,6 +67,7 @@ fn in_force() -> InForce {
         when_silent: WhenSilentInForce::default(),
         certificates,
         own: OwnAddresses::read().unwrap(),
+        devices: Devices::default(),
         certificate_watch: CertificateWatch::new(),
         readable: ReadableFiles::default(),
         revocations: Revocations::read("nowhere/revoked.json".into(), linux_net::Clock::now())
