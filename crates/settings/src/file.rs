@@ -25,7 +25,7 @@ pub use clients::{Compatibility, Discovery, ExternalEndpoint, Redirect};
 pub use host::{Confinement, Offload, OffloadMode, Sockets, Workers};
 pub use operation::{
     Api, Control, Data, DatabaseTable, Http, Log, LogAddresses, LogFormat, LogLevel, Shutdown,
-    SignalAction, Signals, Users,
+    SignalAction, Signals, Users, WhenUnwritable,
 };
 pub use quotas::{Lifetimes, Quotas};
 pub use realms::{RealmEntry, RealmLifetimes, RealmPeers, RealmQuotas, RealmRedirect};

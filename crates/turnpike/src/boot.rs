@@ -32,6 +32,7 @@ use crate::alternates::Silent;
 use crate::authorizer::WhenSilentInForce;
 use crate::certificates::{self, CertificateReloader};
 use crate::confinement::{self, Confinement, WorkerConfinement};
+use crate::data_directory;
 use crate::devices::Devices;
 use crate::failure::{OrFail as _, Result};
 use crate::findings::Finding;
@@ -437,6 +438,7 @@ pub(crate) fn advice(policy: &Policy, settings: &Settings, host: &HostAddresses)
     advice.extend(unreachable_relays(policy));
     advice.extend(unserved_family(policy));
     advice.extend(unreachable_discovery(policy));
+    advice.extend(data_directory::warning(&settings.data.directory));
     advice.extend(warnings::warnings(settings).iter().map(Finding::line));
     // Dates are watched, and warned about each day.
     let certificates = certificates::findings(settings, SystemTime::now()).into_iter();

@@ -13,6 +13,7 @@ use settings::{Place, Settings, SettingsErrors};
 use turn_types::Secret;
 use user_db::{NewUser, StoreError};
 
+use crate::data_directory;
 use crate::failure::{Failure, Result};
 use crate::users;
 
@@ -168,6 +169,7 @@ impl CoturnConfig {
             tracing::warn!("{place}: {} is not in force: {reason}", line.text);
             differences.push(format!("{place}: {} is not in force: {reason}.", line.text));
         }
+        differences.extend(data_directory::warning(data));
         for note in imported.notes {
             tracing::info!("differs from coturn here: {note}");
             differences.push(note);

@@ -18,6 +18,7 @@ mod confirmation;
 mod control_group;
 mod cores;
 mod coturn;
+mod data_directory;
 mod devices;
 mod duration;
 mod escape;

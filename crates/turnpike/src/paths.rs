@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use settings::file::WhenUnusable;
+use settings::file::{WhenUnusable, WhenUnwritable};
 use settings::{
     CONTROL_SOCKET, CertificateFiles, Environment, Paths, Settings, SettingsError, SettingsErrors,
 };
@@ -12,6 +12,7 @@ use settings::{
 use crate::certificates::{self, Unusable};
 use crate::cli::PathOptions;
 use crate::coturn::CoturnConfig;
+use crate::data_directory;
 use crate::failure::{Failure, Result};
 use crate::process::ProcessOptions;
 use crate::renewal;
@@ -119,7 +120,12 @@ fn load_with(paths: &PathOptions, tolerated: Tolerated<'_>) -> Result<Configurat
         let s = if count == 1 { "" } else { "s" };
         Failure::usage(anyhow!("{count} error{s} in the configuration:\n{errors}"))
     })?;
-    let configuration = here.complete(paths, file, settings);
+    let mut configuration = here.complete(paths, file, settings);
+    let settings = &mut configuration.settings;
+    if settings.data.when_unwritable == WhenUnwritable::Temporary {
+        let directory = settings.data.directory.clone();
+        settings.set_data_directory(data_directory::writable_or_temporary(directory)?);
+    }
     if let Some(import) = &translated {
         CoturnConfig::put_users(import, &configuration.settings)?;
     }

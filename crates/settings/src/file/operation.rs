@@ -158,7 +158,24 @@ section! {
         /// not exist. `--data` on the command line overrides it.
         #[schemars(example = &"/srv/turnpike")]
         restart directory: PathBuf = "/var/lib/turnpike".into();
+        /// A start with a `directory` that cannot be written: `"refuse"` does not start;
+        /// `"temporary"` takes a directory of the server's user below `/tmp`, and says so in the
+        /// log. By default the server does not start: users, revocations and tokens of the
+        /// directory would not count. A server with a shared secret alone can do without. Under
+        /// coturn's name the server starts, as coturn does.
+        restart when_unwritable: WhenUnwritable = WhenUnwritable::Refuse;
     }
+}
+
+/// Values of `data.when_unwritable`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum WhenUnwritable {
+    /// The server does not start.
+    Refuse,
+    /// A temporary directory takes the place.
+    Temporary,
 }
 
 section! {

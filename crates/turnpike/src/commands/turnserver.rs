@@ -16,6 +16,7 @@ use self::detach::DETACHED;
 use self::user::Owner;
 use crate::cli::{Cli, Command};
 use crate::coturn::{self, NO_FILE};
+use crate::data_directory;
 use crate::failure::{Failure, Result};
 use crate::logging::{LogFile, LogTarget};
 use crate::paths;
@@ -81,6 +82,7 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<()> {
     // Found before the user changes: it is root's directory that becomes the user's.
     paths.data = Some(paths::data_directory(&paths));
     paths.process = place(&wanted, is_detached, paths.data.as_deref())?;
+    paths.data = paths.data.map(data_directory::writable_or_temporary).transpose()?;
     let pid_file = paths.process.pid_file.clone();
     let ended = super::run::run(&paths);
     if let Some(pid_file) = pid_file {

@@ -66,6 +66,38 @@ fn the_program_under_coturns_name_explains_itself_and_fails_as_coturn_does() {
     assert!(stderr(&misspelt).contains(line), "{misspelt:?}");
 }
 
+/// coturn needs no directory of its own. Natively that is a setting.
+#[test]
+fn without_a_writable_directory_a_temporary_one_serves() {
+    let directory = Directory::new();
+    let port = free_port().to_string();
+    let temporary = directory.0.join(format!("turnpike-{}", rustix::process::geteuid().as_raw()));
+    let status = || json(&run(&["status", "--json", "--data", path(&temporary)]));
+    let options = ["-n", "-L", "127.0.0.1", "-p", &port, "-a", "-u", "bob:pw", "-r", "b.example"];
+    let mut command = turnserver(&directory, &options);
+    command.env("TURNPIKE_DATA", "/proc/no").env("TMPDIR", &directory.0);
+    let server = Server::start(command);
+    assert!(status()["coturn_differences"].to_string().contains("cannot be written"));
+    server.stop();
+
+    let file = |when: &str| {
+        let text = format!(
+            "realm = \"a.example\"\nlisten = [\"127.0.0.1:{port}\"]\n[data]\ndirectory = \"/proc/no\"\n{when}"
+        );
+        directory.file("turnpike.toml", &text)
+    };
+    let start = |when: &str| {
+        let mut command = turnpike(&["run", "--config", path(&file(when))]);
+        command.env("TMPDIR", &directory.0);
+        command
+    };
+    let refused = start("").output().unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let server = Server::start(start("when_unwritable = \"temporary\"\n"));
+    assert_eq!(status()["realm"], "a.example");
+    server.stop();
+}
+
 /// Options of a server at `port`, on this host alone.
 fn here(port: &str) -> [&str; 9] {
     ["-n", "-L", "127.0.0.1", "-E", "127.0.0.1", "-p", port, "-r", "b.example"]
