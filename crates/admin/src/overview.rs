@@ -52,6 +52,7 @@ struct Sample {
 #[derive(Clone, Copy, Debug)]
 struct Lost {
     datagrams_in_kernel: u64,
+    receive_errors: u64,
     log_lines: u64,
 }
 
@@ -122,11 +123,13 @@ impl History {
         };
         overview.refusals = counts(Subject::Request, |totals| totals.refusals().collect());
         overview.drops = counts(Subject::Packet, |totals| totals.drops().collect());
+        let counted = |series| now.totals.value(series).saturating_sub(first.totals.value(series));
         let lost = Lost {
             datagrams_in_kernel: now
                 .totals
                 .kernel_drops()
                 .saturating_sub(first.totals.kernel_drops()),
+            receive_errors: counted(Series::ReceiveErrors),
             log_lines: now.log_lines_lost.saturating_sub(first.log_lines_lost),
         };
         overview.problems = problems(monitored, &overview, lost);
@@ -319,7 +322,7 @@ fn problems(monitored: &Monitored, overview: &Overview, lost: Lost) -> Vec<Probl
 
 impl Lost {
     fn texts(self) -> impl Iterator<Item = String> {
-        let Self { datagrams_in_kernel, log_lines } = self;
+        let Self { datagrams_in_kernel, receive_errors, log_lines } = self;
         let log = (log_lines > 0).then(|| {
             format!(
                 "{log_lines} lines of the log were lost in the last minute: its disk is full or slow, or too many came at \
@@ -332,7 +335,12 @@ impl Lost {
                  `turnpike tune check` tells what to change."
             )
         });
-        log.into_iter().chain(kernel)
+        let receive = (receive_errors > 0).then(|| {
+            format!(
+                "{receive_errors} calls that receive failed in the last minute: the log has the error. A sandbox may forbid them."
+            )
+        });
+        [log, kernel, receive].into_iter().flatten()
     }
 }
 
@@ -394,8 +402,12 @@ mod tests {
     }
 
     #[test]
-    fn lost_lines_of_the_log_are_told() {
-        let texts = |log_lines| Lost { datagrams_in_kernel: 0, log_lines }.texts().count();
-        assert_eq!([0, 1].map(texts), [0, 1]);
+    fn lost_lines_of_the_log_and_failed_calls_are_told() {
+        let lost =
+            |receive_errors, log_lines| Lost { datagrams_in_kernel: 0, receive_errors, log_lines };
+        assert_eq!(
+            [lost(0, 0), lost(0, 1), lost(7, 1)].map(|lost| lost.texts().count()),
+            [0, 1, 2]
+        );
     }
 }

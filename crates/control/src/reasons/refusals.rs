@@ -74,7 +74,7 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
         Refusal::StaleNonce => "",
         Refusal::InvalidNonce => {
             "Clients whose address changed are told so once. Often: a load balancer spreads one client over several \
-             servers; let it keep clients at one."
+             servers, or a proxy sends each packet of a client from another port; let it keep clients at one."
         }
         Refusal::UserDatabaseUnavailable => {
             "See the log for the error of the database, and `users.database`."

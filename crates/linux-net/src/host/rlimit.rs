@@ -4,20 +4,19 @@ use std::io;
 
 use crate::abi::sys::check;
 
-/// Raises the limit of open files to the hard limit, and returns it.
+/// Raises the limit of open files to the hard limit, and returns the limit in force: the lower one
+/// where a sandbox forbids the change.
 ///
 /// # Errors
-/// A sandbox forbids the calls.
+/// A sandbox forbids to read the limit.
 pub fn raise_open_files() -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is there for the kernel to write.
     check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
-    if limit.rlim_cur < limit.rlim_max {
-        limit.rlim_cur = limit.rlim_max;
-        // SAFETY: `limit` lives until the call returns.
-        check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
-    }
-    Ok(limit.rlim_cur)
+    let raised = libc::rlimit { rlim_cur: limit.rlim_max, ..limit };
+    // SAFETY: `raised` lives until the call returns.
+    let result = check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) });
+    Ok(if result.is_ok() { raised.rlim_cur } else { limit.rlim_cur })
 }
 
 #[cfg(test)]

@@ -5,13 +5,14 @@ use tracing::level_filters::LevelFilter;
 
 use crate::cli::PathOptions;
 use crate::confinement;
-use crate::failure::{Failure, OrFail as _, Result};
+use crate::failure::{Failure, Result};
 use crate::logging::{self, LogFormat, LogTarget};
 use crate::{handover, paths};
 
 pub(crate) fn run(paths: &PathOptions) -> Result<()> {
     // As many sockets as the server may have.
-    linux_net::raise_open_files().or_fail("cannot raise the limit of open files")?;
+    // Copies of sockets that do not fit are another error.
+    let _ = linux_net::raise_open_files();
     let socket = handover::keeper_socket(&paths::control_socket(paths).path);
     let bound = UnixSocket::waiting(&socket, Other::Stays).map_err(|error| {
         let is_there = matches!(error, AccessError::InUse(_));

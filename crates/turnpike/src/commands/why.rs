@@ -6,7 +6,7 @@ mod session;
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use admin::types::{Refusal, Refusals, SessionDetails};
+use admin::types::{Overview, ReasonCount, Refusal, Refusals, SessionDetails};
 use admin::{Client, ClientError};
 use turn_types::AllocationId;
 
@@ -28,12 +28,38 @@ pub(crate) fn run(paths: &PathOptions, args: &cli::Why) -> Result<()> {
     }
     let client = args.who.as_deref().and_then(|who| who.parse::<IpAddr>().ok());
     let user = args.who.as_deref().filter(|_| client.is_none());
-    let refusals = ask(paths, async |server| server.refusals(user, client, args.limit).await)?;
+    let (refusals, overview) = ask(paths, async |server| {
+        let refusals = server.refusals(user, client, args.limit).await?;
+        let is_answer = args.output.json || !refusals.refusals.is_empty();
+        let overview = if is_answer { Overview::default() } else { server.overview().await? };
+        Ok((refusals, overview))
+    })?;
     if args.output.json {
         return output::print_json(&refusals);
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    output::print(&describe(&refusals, args.who.as_deref(), now))
+    let text = describe(&refusals, args.who.as_deref(), now);
+    output::print(&[text, without_records(&overview.refusals)].concat())
+}
+
+/// Reasons whose refusals are counted alone: the address of the client may be forged.
+const WITHOUT_RECORDS: [turn_proto::Refusal; 2] =
+    [turn_proto::Refusal::InvalidNonce, turn_proto::Refusal::IncompleteCredentials];
+
+/// Refusals of the last minute without a record of the client.
+fn without_records(counts: &[ReasonCount]) -> String {
+    let is_counted = |one: &&ReasonCount| {
+        one.last_minute > 0 && WITHOUT_RECORDS.iter().any(|reason| reason.label() == one.reason)
+    };
+    let text = |one: &ReasonCount| {
+        let ReasonCount { reason, last_minute, meaning, advice, .. } = one;
+        let text = format!(
+            "requests refused in the last minute whose address is not proved: {}, {reason}: {meaning} {advice}",
+            output::grouped(*last_minute)
+        );
+        format!("\n\n{}", output::wrapped(&text, 0, output::columns()))
+    };
+    counts.iter().filter(is_counted).map(text).collect()
 }
 
 /// The session of an id; none has it where it has ended, or is a user's name that looks like one.
@@ -210,6 +236,22 @@ mod tests {
 
     fn one(refusal: Refusal) -> String {
         describe(&Refusals { refusals: vec![refusal], more: false }, None, NOW)
+    }
+
+    /// A proxy gives each packet of a client another port.
+    #[test]
+    fn refusals_without_a_record_are_told_by_their_number() {
+        let count = |reason: &str, last_minute| ReasonCount {
+            reason: reason.to_owned(),
+            last_minute,
+            meaning: "It is of another address.".to_owned(),
+            ..ReasonCount::default()
+        };
+        let counts = [count("invalid_nonce", 11), count("wrong_password", 7)];
+        let text = without_records(&counts);
+        assert!(text.contains(": 11, invalid_nonce") && text.contains("another address"), "{text}");
+        assert!(!text.contains("wrong_password"), "{text}");
+        assert_eq!(without_records(&[count("invalid_nonce", 0)]), "");
     }
 
     #[test]

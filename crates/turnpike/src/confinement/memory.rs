@@ -12,9 +12,10 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior,
 /// # Errors
 /// The kernel refuses.
 pub(super) fn protect() -> io::Result<()> {
-    // Of a process that starts later, too; a handler for dumps may disregard the limit.
-    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    // For processes that start later. A sandbox may forbid the call; this process has no dump
+    // either way.
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
     refuse_executable_gain();
     Ok(())
 }

@@ -291,3 +291,33 @@ fn a_start_waits_for_a_killed_server_to_exit() {
     assert!(stderr(&second).contains("another server already answers"), "{second:?}");
     server.stop();
 }
+
+/// A sandbox refuses system calls: what the server can do without is left out, and the rest is told.
+#[test]
+fn calls_that_a_sandbox_refuses_are_done_without_or_told() {
+    let directory = Directory::new();
+    let port = free_port();
+    let text = format!(
+        "realm = \"a.example\"\nlisten = [\"127.0.0.1:{port}\"]\n[relay]\naddresses = [\"127.0.0.1\"]\n\
+         [offload]\nmode = \"off\"\n"
+    );
+    let file = directory.file("turnpike.toml", &text);
+    let data = path(&directory.0);
+    let mut command = std::process::Command::new("strace");
+    // The server is the process that is started, and the tracer is another.
+    command.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=prlimit64,recvmmsg"]);
+    command.args(["-e", "inject=prlimit64,recvmmsg:error=EPERM", env!("CARGO_BIN_EXE_turnpike")]);
+    let server = Server::start({
+        command.args(["run", "--config", path(&file), "--data", data]);
+        command
+    });
+    let faults =
+        || json(&run(&["status", "--json", "--data", data]))["now"]["problems"].to_string();
+    assert_eq!(faults(), "[]");
+    let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    eventually("it is told", || {
+        client.send_to(b"request", ("127.0.0.1", port)).unwrap();
+        faults().contains("calls that receive failed")
+    });
+    server.stop();
+}

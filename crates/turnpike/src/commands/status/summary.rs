@@ -50,12 +50,13 @@ fn allocations(status: &Status) -> String {
 }
 
 fn traffic(now: &Overview) -> String {
-    let (to_peers, to_clients) = (now.rates.to_peers, now.rates.to_clients);
-    let packets = to_peers.packets_per_second + to_clients.packets_per_second;
+    // Packets to clients are answers, too.
+    let (to_peers, from_peers) = (now.rates.to_peers, now.rates.from_peers);
+    let packets = to_peers.packets_per_second + from_peers.packets_per_second;
     if packets == 0 {
         return "No data is relayed now.".to_owned();
     }
-    let bits = output::megabits(to_peers.bits_per_second + to_clients.bits_per_second);
+    let bits = output::megabits(to_peers.bits_per_second + from_peers.bits_per_second);
     let by_kernel = match (&now.kernel_path_off, now.kernel_share_percent) {
         (None, Some(percent)) => format!(", {percent} % of the packets by the kernel path"),
         (Some(_), _) | (None, None) => String::new(),
