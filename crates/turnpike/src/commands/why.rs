@@ -248,7 +248,7 @@ mod tests {
             ..ReasonCount::default()
         };
         let counts = [count("invalid_nonce", 11), count("wrong_password", 7)];
-        let text = without_records(&counts);
+        let text = without_records(&counts).split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains(": 11, invalid_nonce") && text.contains("another address"), "{text}");
         assert!(!text.contains("wrong_password"), "{text}");
         assert_eq!(without_records(&[count("invalid_nonce", 0)]), "");

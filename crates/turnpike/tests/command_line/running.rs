@@ -292,7 +292,7 @@ fn a_start_waits_for_a_killed_server_to_exit() {
     server.stop();
 }
 
-/// A sandbox refuses system calls: what the server can do without is left out, and the rest is told.
+/// A sandbox refuses system calls: the server does without some, and tells the others.
 #[test]
 fn calls_that_a_sandbox_refuses_are_done_without_or_told() {
     let directory = Directory::new();
