@@ -2,6 +2,7 @@
 
 mod challenges;
 mod identity;
+mod labels;
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -20,6 +21,7 @@ pub(crate) use self::challenges::ACME_TLS;
 pub use self::challenges::Challenges;
 use self::challenges::is_authority;
 use self::identity::Identity;
+pub use self::labels::with_usual_labels;
 
 /// Application protocols that clients may offer in the handshake (RFC 7443 §5). Clients that offer
 /// none are accepted too.
@@ -75,6 +77,7 @@ impl Certificate {
     /// # Errors
     /// The chain or the key is invalid, or they do not match.
     pub fn read(pem: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
+        let pem = &*with_usual_labels(pem);
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(pem)
             .collect::<Result<_, _>>()
             .map_err(CertificateError::Chain)?;
@@ -219,7 +222,7 @@ impl ClientAuthorities {
     /// A certificate is invalid, or there is none.
     pub fn read(pem: &[u8]) -> Result<Self, CertificateError> {
         let mut roots = RootCertStore::empty();
-        for authority in CertificateDer::pem_slice_iter(pem) {
+        for authority in CertificateDer::pem_slice_iter(&with_usual_labels(pem)) {
             let authority = authority.map_err(CertificateError::Chain)?;
             roots.add(authority).map_err(CertificateError::Unusable)?;
         }

@@ -24,7 +24,7 @@ mod tls_rules;
 
 pub use address_pair::AddressPair;
 pub use certificates::{
-    Certificate, CertificateError, Certificates, Challenges, ClientAuthorities,
+    Certificate, CertificateError, Certificates, Challenges, ClientAuthorities, with_usual_labels,
 };
 pub use first_bytes::{StreamProtocol, detect_protocol};
 pub use http::{HttpRequest, classify_request};

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use turn_session::with_usual_labels;
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 use x509_parser::public_key::PublicKey;
 
@@ -162,7 +163,7 @@ pub(crate) struct Inspection {
 /// Inspects a chain as PEM, the server's own certificate first.
 pub(crate) fn inspect(pem: &[u8], now: SystemTime) -> Inspection {
     let chain: Vec<CertificateDer<'static>> =
-        CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).collect();
+        CertificateDer::pem_slice_iter(&with_usual_labels(pem)).filter_map(Result::ok).collect();
     inspect_chain(&chain, now)
 }
 
