@@ -119,7 +119,8 @@ fn relays_of_meeting_servers() {
 #[test]
 fn a_container_behind_nat_with_users() {
     let (import, settings) = imported("cloud-image");
-    assert_eq!(unsupported(&import), ["userdb"]);
+    assert_eq!(unsupported(&import), [""; 0]);
+    assert!(settings.local_users().is_some(), "beside the database of the image");
     assert_eq!(strange(&import), ["user", "verbos"]);
     let pairs: Vec<String> = settings.relay.addresses.iter().map(ToString::to_string).collect();
     assert_eq!(pairs.len(), 2);
@@ -263,10 +264,10 @@ fn a_database_that_both_can_share_is_named_in_a_file() {
     assert!(!imported.toml.contains("deep"), "{}", imported.toml);
     assert_eq!(imported.secrets[0].1, b"postgresql://turn:deep@db/turn");
 
-    // Users of the file are imported, and a database that coturn reads besides is the operator's to
-    // decide on.
-    let both = import(&format!("{text}user=x:y\n"), &[], &directory.0);
-    assert_eq!(unsupported(&both), ["psql-userdb"]);
+    // As in coturn, users of the file count before those of the database.
+    let both = taken(&format!("{text}user=x:y\n"));
+    assert_eq!(both.user_database().to_string(), "postgresql://db/turn");
+    assert!(both.local_users().is_some());
     let file = taken("realm=a.example\nlt-cred-mech\nuserdb=/var/lib/turn/turndb\n");
     assert_eq!(file.user_database().to_string(), "sqlite-coturn:///var/lib/turn/turndb");
 

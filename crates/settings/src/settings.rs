@@ -250,6 +250,14 @@ impl Settings {
         }
     }
 
+    /// Users that count before those of [`user_database`](Self::user_database); `None` where that
+    /// has all users.
+    #[must_use]
+    pub fn local_users(&self) -> Option<Database> {
+        let has_another = self.users.local && self.user_database().has_coturn_layout();
+        has_another.then(|| Database::in_directory(&self.data.directory))
+    }
+
     /// URL of the Redis server for statistics.
     #[must_use]
     pub fn statistics(&self) -> Option<Secret<String>> {

@@ -286,7 +286,7 @@ fn user_directory(
     // Open until the end: SQLite's further files are the owner's of the directory as long as they
     // exist, and a confined server of root could not give new ones away.
     let Some(_editor) = editor else { return Ok(Arc::new(NoUsers)) };
-    let users = Users::start(&settings.user_database(), workers.clone())?;
+    let users = Users::start(users::readers(settings)?, workers.clone())?;
     if let Some(before) = predecessor {
         users.distrust(before.unconfirmed());
     }

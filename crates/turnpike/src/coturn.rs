@@ -199,7 +199,8 @@ impl CoturnConfig {
             Failure::failed(error)
                 .hint("users of coturn's configuration are kept in users.database")
         };
-        let mut store = users::editor(&settings.user_database()).map_err(failed)?;
+        let database = settings.local_users().unwrap_or_else(|| settings.user_database());
+        let mut store = users::editor(&database).map_err(failed)?;
         let mut names = String::new();
         for user in &imported.users {
             let name = &user.name;

@@ -7,17 +7,26 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use control::{Asked, Request, UnconfirmedUsers, UserDirectory, UserLookup, Workers};
-use settings::Database;
+use settings::{Database, Settings};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use turn_proto::{Policy, User, UserAnswer, UserKeys, UserQuery};
 use turn_types::{PendingId, Secret, WorkerId};
 use user_db::{
-    Answer, Directory, DirectoryOptions, Health, LookupClient, SqliteReader, SqliteStore,
+    Answer, Directory, DirectoryOptions, Health, Layered, LookupClient, SqliteReader, SqliteStore,
     StoreError, UserEditor, UserReader, UserRecord,
 };
 
 use crate::throttle::Throttle;
+
+/// Opens the databases of a configuration for look-ups.
+pub(crate) fn readers(settings: &Settings) -> Result<Box<dyn UserReader>, StoreError> {
+    let all = reader(&settings.user_database())?;
+    Ok(match settings.local_users() {
+        None => all,
+        Some(local) => Box::new(Layered::new(reader(&local)?, all)),
+    })
+}
 
 /// Opens a database for look-ups.
 fn reader(database: &Database) -> Result<Box<dyn UserReader>, StoreError> {
@@ -116,8 +125,7 @@ pub(crate) struct Users {
 
 impl Users {
     /// Starts the look-up threads; they answer into the workers' mailboxes.
-    pub(crate) fn start(database: &Database, workers: Workers) -> Result<Self, StoreError> {
-        let reader = reader(database)?;
+    pub(crate) fn start(reader: Box<dyn UserReader>, workers: Workers) -> Result<Self, StoreError> {
         let warning = Throttle::default();
         let deliver = move |asker: Asker, answer| {
             let request = Request::UserFound {
@@ -288,7 +296,7 @@ mod tests {
         let (knock, knocks) = std::sync::mpsc::channel();
         let (mailbox, inbox) = mailbox(MAILBOX_CAPACITY, Arc::new(Knock(knock)));
         let workers = Workers::new(vec![(mailbox, Arc::new(WorkerCounters::new()))]);
-        let users = Users::start(&database, workers).unwrap();
+        let users = Users::start(reader(&database).unwrap(), workers).unwrap();
         let ask = |pending, name: &str| {
             let user = UserQuery::Name(name.into());
             let lookup = UserLookup {

@@ -30,6 +30,7 @@ mod credentials;
 mod directory;
 mod endpoint;
 mod error;
+mod layered;
 mod limits;
 #[cfg(feature = "mongodb")]
 mod mongo;
@@ -54,6 +55,7 @@ mod table_watch;
 pub use credentials::Credentials;
 pub use directory::{Answer, Directory, DirectoryOptions, Health, LookupClient};
 pub use error::StoreError;
+pub use layered::Layered;
 pub use limits::PASSWORD_BYTES_MAX;
 pub use publication::Publication;
 pub use publisher::Publisher;

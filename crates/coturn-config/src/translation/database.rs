@@ -16,7 +16,7 @@ const FILE: &str = "users.url";
 /// The same for statistics.
 const STATISTICS_FILE: &str = "statistics.url";
 
-/// Takes the last database, unless the users are not in it alone.
+/// Takes the last database. Users of the file count before those of the database, as in coturn.
 pub(super) fn translate(work: &mut Work, by_secret: bool, directory: &Path) {
     let mut lines: Vec<usize> = SHARED.iter().flat_map(|name| work.all(name)).collect();
     lines.sort_unstable();
@@ -25,9 +25,7 @@ pub(super) fn translate(work: &mut Work, by_secret: bool, directory: &Path) {
         work.set(index, Fate::SameHere("a later line names another database".to_owned()));
     }
     if !work.users.is_empty() {
-        let reason = "the file has users, too, and those are imported: move them into the database, and write its URL into \
-                      users.database_file";
-        return work.set(last, Fate::Unsupported(reason.to_owned()));
+        work.toml.set("users.local", "true".to_owned(), "user, beside a database");
     }
     let name = work.written[last].written.name.clone();
     if matches!(&*name, "userdb" | "db") {

@@ -138,6 +138,36 @@ fn rows_are_copied(directory: &Directory, url: &str, status: i32) -> (String, St
     (stderr(&out), std::fs::read_to_string(&ours).unwrap())
 }
 
+/// coturn looks a user up in its file, and then in its database.
+#[test]
+fn users_of_the_file_count_beside_those_of_the_database() {
+    let directory = Directory::new();
+    let turndb = directory.0.join("turndb");
+    for [user, password] in [["alice", "of-the-database"], ["bob", "battery-of-bob"]] {
+        let words = ["-a", "-u", user, "-r", "a.example", "-p", password, "-b", path(&turndb)];
+        assert!(run(&[&["turnadmin"], &words[..]].concat()).status.success());
+    }
+    let port = free_port();
+    let text = format!(
+        "listening-ip=127.0.0.1\nlistening-port={port}\nrelay-ip=127.0.0.1\nrealm=a.example\nlt-cred-mech\n\
+         user=alice:battery-of-alice\nuserdb={}\nno-tls\nno-dtls\n",
+        path(&turndb)
+    );
+    let conf = directory.file("turnserver.conf", &text);
+    let data = directory.0.join("data");
+    let mut command = turnpike(&["run", "--coturn-config", path(&conf), "--data", path(&data)]);
+    command.env("TURNPIKE_OFFLOAD__MODE", "off");
+    let server = Server::start(command);
+    let allocates = |user: &str, password: &str| {
+        let uri = format!("turn:127.0.0.1:{port}");
+        let said = stdout(&run(&["probe", &uri, "--username", user, "--password", password]));
+        said.lines().any(|line| line.trim_start().starts_with("ok") && line.contains("allocate"))
+    };
+    assert!(allocates("alice", "battery-of-alice") && allocates("bob", "battery-of-bob"));
+    assert!(!allocates("alice", "of-the-database"), "the file has precedence");
+    server.stop();
+}
+
 #[test]
 fn rows_of_coturns_file_become_a_configuration() {
     let directory = Directory::new();
