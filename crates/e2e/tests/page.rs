@@ -16,7 +16,7 @@ struct Scene {
     browser: Browser,
     url: String,
     _calls: Vec<Running>,
-    _lab: Lab,
+    lab: Lab,
 }
 
 /// A server with two calls of two users, and a browser at `host`: on loopback, or over TLS.
@@ -37,6 +37,7 @@ fn scene(host: Host) -> Option<Scene> {
         let (chain, key) = (path("pem"), path("key"));
         config.tables +=
             &format!("[tls]\ncertificates = [{{ chain = {chain:?}, key = {key:?} }}]\n");
+        config.tables += "[offload]\nmode = \"off\"\n";
     }
     let server = Server::start(&lab, &config);
     let peer = lab.v4.peer.to_string();
@@ -51,7 +52,7 @@ fn scene(host: Host) -> Option<Scene> {
     let browser = Browser::start(&lab, host, program);
     let scheme = if over_tls { "https" } else { "http" };
     let url = format!("{scheme}://{address}:{PORT}/");
-    Some(Scene { server, browser, url, _calls: calls, _lab: lab })
+    Some(Scene { server, browser, url, _calls: calls, lab })
 }
 
 impl Scene {
@@ -83,6 +84,39 @@ impl Scene {
                 .arg(format!("base64 -d {path} > {directory}/{name}.png; rm {path}"))
                 .status(),
         );
+    }
+
+    /// Presses or releases the mouse at the middle of an element: `mousePressed`, `mouseReleased`.
+    fn mouse(&mut self, event: &str, element: &str) {
+        let [x, y] = ["left + at.width", "top + at.height"].map(|middle| {
+            let at = format!("document.querySelector({element:?}).getClientRects()[0]");
+            self.browser.eval(&format!("(() => {{ const at = {at}; return at.{middle} / 2; }})()"))
+        });
+        let buttons = u8::from(event == "mousePressed");
+        let event = json!({
+            "type": event, "x": x, "y": y, "button": "left", "buttons": buttons, "clickCount": 1,
+        });
+        self.browser.call("Input.dispatchMouseEvent", &event);
+    }
+
+    /// Waits for a time in which the page asks the server twice at least.
+    fn while_it_refreshes(&mut self) {
+        self.browser.eval("window.since = performance.now()");
+        self.browser.wait("performance.now() - since > 5000");
+    }
+
+    /// Has a client without an account and one with a wrong password ask for an allocation.
+    fn refusals(&self) {
+        for user in ["mallory", "alice"] {
+            let refused = self
+                .lab
+                .command(Host::Client, "timeout")
+                .args(["10", "turnutils_uclient", "-u", user, "-w", "guessed", "-e"])
+                .args([&self.lab.v4.peer.to_string(), "-n", "1", "-m", "1", "-c"])
+                .arg(self.lab.v4.listen.to_string())
+                .output();
+            assert!(!refused.expect("uclient runs").status.success(), "{user} is refused");
+        }
     }
 
     fn ids(&self) -> Vec<String> {
@@ -179,6 +213,141 @@ fn the_page_shows_the_server_and_ends_a_session_by_keyboard() {
     scene.browser.wait("document.activeElement.id === 'token'");
 }
 
+/// Age of the first session of the table.
+const AGE: &str = "document.querySelector('tbody tr').cells[3].textContent";
+
+#[test]
+fn rows_stay_while_the_page_refreshes_and_wait_while_the_user_presses_or_selects() {
+    let Some(mut scene) = scene(Host::Server) else { return };
+    let token = scene.token("read");
+    scene.sign_in(&token);
+    scene.browser.wait("!document.getElementById('header').hidden");
+    scene.browser.eval("location.hash = '#/sessions'");
+    scene.browser.wait("document.querySelectorAll('tbody tr').length >= 2");
+
+    // Sorted in both directions, with a mark of it.
+    let mark =
+        "getComputedStyle(document.querySelector('th[aria-sort] button'), '::after').content";
+    let user = "document.querySelector('th button')";
+    for (direction, arrow) in [("ascending", '▲'), ("descending", '▼')] {
+        scene.browser.eval(&format!("{user}.click()"));
+        scene
+            .browser
+            .wait(&format!("{user}.closest('th').getAttribute('aria-sort') === '{direction}'"));
+        let content = scene.browser.eval(mark);
+        assert!(content.as_str().is_some_and(|text| text.contains(arrow)), "{content}");
+    }
+
+    // New texts in the same rows, cells and nodes; another order of the same rows.
+    scene.browser.eval(&format!(
+        "window.rows = [...document.querySelectorAll('tbody tr')]; \
+         window.parts = rows.flatMap((row) => [row, ...row.cells, row.cells[3].firstChild]); \
+         window.age = {AGE}"
+    ));
+    scene.browser.wait(&format!("{AGE} !== age"));
+    assert_eq!(scene.browser.eval("parts.every((part) => part.isConnected)"), json!(true));
+    scene.browser.eval(&format!("{user}.click()"));
+    scene.browser.wait("document.querySelector('tbody').firstChild !== rows[0]");
+    assert_eq!(scene.browser.eval("parts.every((part) => part.isConnected)"), json!(true));
+
+    // A selected text.
+    scene.browser.eval(&format!(
+        "getSelection().selectAllChildren(document.querySelector('tbody td')); \
+         window.selected = getSelection().toString(); window.age = {AGE}"
+    ));
+    scene.while_it_refreshes();
+    assert_eq!(
+        scene.browser.eval(&format!("[{AGE} === age, getSelection().toString() === selected]")),
+        json!([true, true])
+    );
+    assert_eq!(scene.browser.eval("document.getElementById('paused').hidden"), json!(false));
+    scene.picture("selected");
+    scene.browser.eval("getSelection().removeAllRanges()");
+    scene.browser.wait(&format!("{AGE} !== age"));
+    assert_eq!(scene.browser.eval("document.getElementById('paused').hidden"), json!(true));
+
+    // A slow click.
+    scene.mouse("mousePressed", "tbody a");
+    scene.browser.eval(&format!("window.age = {AGE}"));
+    scene.while_it_refreshes();
+    assert_eq!(scene.browser.eval(&format!("{AGE} === age")), json!(true));
+    scene.mouse("mouseReleased", "tbody a");
+    scene.browser.wait("location.hash.startsWith('#/session/')");
+    scene.browser.errors.retain(|error| !error.contains("status of 401"));
+    assert_eq!(scene.browser.errors, Vec::<String>::new());
+}
+
+/// Names in `code`, or parts of them between breaks, that are on two lines.
+const BROKEN: &str = "(() => { const range = document.createRange(); \
+    return [...document.querySelectorAll('td code')].flatMap((code) => [...code.childNodes]) \
+    .filter((part) => part.nodeType === 3 && !/[^a-z_.]/.test(part.data)) \
+    .filter((part) => { range.selectNodeContents(part); return range.getClientRects().length > 1; }) \
+    .map((part) => part.data).join(' '); })()";
+
+/// Number of tables that need horizontal scrolling.
+const WIDER: &str = "[...document.querySelectorAll('.scroll')] \
+    .filter((one) => one.scrollWidth > one.clientWidth).length";
+
+#[test]
+fn the_overview_tells_the_host_the_last_hour_and_advice_that_a_phone_shows() {
+    let Some(mut scene) = scene(Host::Client) else { return };
+    scene.refusals();
+    let token = scene.token("read");
+    scene.sign_in(&token);
+    scene.browser.wait("!document.getElementById('header').hidden");
+
+    // The last hour, before this page was there.
+    scene.browser.eval("location.hash = '#/log'");
+    scene.browser.wait(
+        "fetch('/v1/history').then(async (answer) => { window.points = (await answer.json()).points; }) \
+         && window.points?.length >= 3",
+    );
+    scene.browser.eval("window.opened = performance.now(); location.hash = '#/overview'");
+    let length = "(() => { const xs = document.querySelector('.spark').getAttribute('points') \
+                  .split(' ').map((point) => parseFloat(point)); return xs.at(-1) - xs[0]; })()";
+    scene.browser.wait(&format!("{length} >= 30"));
+    let waited = scene.browser.eval("performance.now() - opened");
+    assert!(waited.as_f64() < Some(28_000.0), "the page has not watched for so long: {waited}");
+    assert_eq!(
+        scene
+            .browser
+            .eval("document.querySelectorAll('[aria-label$=\"of the last hour\"]').length"),
+        json!(5)
+    );
+
+    // Name, addresses and resources of the server.
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
+    let host = host.trim();
+    scene.browser.wait(&format!("document.title === '{host} · Turnpike'"));
+    let facts = scene.browser.eval("document.querySelector('dl').innerText");
+    let facts = facts.as_str().expect("a text");
+    let listener = format!("{}:3478", scene.lab.v4.listen);
+    for fact in [host, &listener, " of 16,384", "MiB", "Open files"] {
+        assert!(facts.contains(fact), "{fact}: {facts}");
+    }
+    let kernel = scene.browser.eval("document.getElementById('kernel').parentElement.innerText");
+    let kernel = kernel.as_str().expect("a text");
+    assert!(kernel.contains("off") && kernel.contains("offload.mode"), "{kernel}");
+
+    // Reasons with meaning and advice: whole words, commands as such, and as wide as the screen.
+    for view in ["overview", "refusals"] {
+        scene.browser.eval(&format!("location.hash = '#/{view}'"));
+        scene.browser.wait("document.querySelector('td code')");
+        for (width, scheme) in [(1280, "dark"), (360, "light")] {
+            scene.browser.look(width, 800, scheme);
+            scene.picture(&format!("{view}-advice-{width}-{scheme}"));
+            assert_eq!(scene.browser.eval(BROKEN), json!(""), "{view} at {width}");
+            assert_eq!(scene.browser.eval(WIDER), json!(0), "{view} at {width}");
+        }
+        let commands = scene.browser.eval(
+            "[...document.querySelectorAll('td code')].map((code) => code.textContent).join('\\n')",
+        );
+        assert!(commands.as_str().is_some_and(|all| all.contains("turnpike user list")), "{view}");
+        let text = scene.browser.eval("document.querySelector('main').innerText");
+        assert!(text.as_str().is_some_and(|text| !text.contains('`')), "{text}");
+    }
+}
+
 #[test]
 fn over_tls_from_another_host_and_not_from_another_site() {
     let Some(mut scene) = scene(Host::Client) else { return };
@@ -231,13 +400,13 @@ fn an_administrator_adds_a_user_who_relays_and_deletes_it() {
     scene.picture("accounts");
     let password = scene.browser.eval("document.querySelector('#made code').textContent");
     let password = password.as_str().expect("a password").to_owned();
-    let peer = scene._lab.v4.peer.to_string();
+    let peer = scene.lab.v4.peer.to_string();
     let relays = |scene: &Scene| {
         let status = scene
-            ._lab
+            .lab
             .command(Host::Client, "turnutils_uclient")
             .args(["-u", "carol", "-w", &password, "-e", &peer, "-r", "3480"])
-            .args(["-c", "-m", "1", "-n", "5", &scene._lab.v4.listen.to_string()])
+            .args(["-c", "-m", "1", "-n", "5", &scene.lab.v4.listen.to_string()])
             .output();
         status.expect("uclient runs").status.success()
     };

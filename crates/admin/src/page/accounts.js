@@ -1,6 +1,6 @@
 // Users of the database: a page of them, one more, and the end of one.
 import { ask, query } from "./api.js";
-import { h, replace, table } from "./dom.js";
+import { h, render, table } from "./dom.js";
 import * as format from "./format.js";
 
 const PAGE = 100;
@@ -19,12 +19,12 @@ export function show(place, { guarded, notice, me }) {
     next = page.next;
     before.disabled = pages.length === 1;
     after.disabled = next === undefined;
-    replace(list, page.accounts.length === 0 ? h("p", { class: "quiet" }, `Realm ${realm} has no users in the database.`) : table(`Users of realm ${realm}`, [
+    render(list, page.accounts.length === 0 ? h("p", { class: "quiet" }, `Realm ${realm} has no users in the database.`) : table(`Users of realm ${realm}`, [
       { name: "User", kind: "name", cell: (one) => one.name },
-      { name: "Allocations", number: true, cell: (one) => (one.allocations_max === undefined ? "as configured" : one.allocations_max === 0 ? "any number" : format.number(one.allocations_max)) },
+      { name: "Allocations", kind: "number", cell: (one) => (one.allocations_max === undefined ? "as configured" : one.allocations_max === 0 ? "any number" : format.number(one.allocations_max)) },
       { name: "Added", cell: (one) => (one.created_unix === undefined ? "–" : format.clock(one.created_unix)) },
       { name: "", cell: (one) => h("button", { type: "button", class: "bad", disabled: !may, "aria-label": `Delete ${one.name}`, onclick: () => askToDelete(one.name) }, "Delete") },
-    ], page.accounts));
+    ], page.accounts, { key: (one) => one.name }));
   });
   const before = h("button", { type: "button", onclick: () => { pages.pop(); refresh(); } }, "Previous page");
   const after = h("button", { type: "button", onclick: () => { pages.push(next); refresh(); } }, "Next page");
@@ -37,7 +37,7 @@ export function show(place, { guarded, notice, me }) {
   };
 
   const name = h("input", { id: "name", required: true, autocomplete: "off", maxlength: "508" });
-  const password = h("input", { id: "password", type: "password", autocomplete: "new-password", minlength: "8", placeholder: "one is made" });
+  const password = h("input", { id: "password", type: "password", autocomplete: "new-password", minlength: "8", placeholder: "generated if empty" });
   const limit = h("input", { id: "limit", type: "number", min: "0", max: "4294967295", placeholder: "as configured" });
   const add = guarded(async (event) => {
     event.preventDefault();
@@ -46,7 +46,7 @@ export function show(place, { guarded, notice, me }) {
     if (limit.value !== "") body.allocations_max = Number(limit.value);
     const added = await ask("/v1/accounts", { method: "POST", body });
     for (const input of [name, password, limit]) input.value = "";
-    replace(made, `User ${added.name} was added. `, ...(added.password === undefined ? []
+    render(made, `User ${added.name} was added. `, ...(added.password === undefined ? []
       : ["Its password, which is not kept: ", h("code", {}, added.password)]));
     await refresh();
   });
@@ -66,7 +66,7 @@ export function show(place, { guarded, notice, me }) {
   dialog.addEventListener("close", guarded(async () => {
     if (dialog.returnValue !== "yes") return;
     const gone = await ask("/v1/accounts", { method: "DELETE", body: { name: going, realm, end_sessions: true } });
-    replace(made);
+    render(made);
     notice(`User ${gone.name} was deleted; ${gone.ended} of its sessions were ended.`);
     await refresh();
   }));

@@ -1,6 +1,6 @@
 // Sign-in, the choice of a view by the address, and what views share.
 import { ask } from "./api.js";
-import { h } from "./dom.js";
+import { h, isHeld, prose, render } from "./dom.js";
 import * as overview from "./overview.js";
 import * as sessions from "./sessions.js";
 import * as session from "./session.js";
@@ -24,10 +24,11 @@ const OF_A_REALM = ["sessions", "session", "users", "accounts"];
 const main = document.getElementById("main");
 const header = document.getElementById("header");
 let me;
+let host = "";
 let stop = () => {};
 
 function notice(text) {
-  document.getElementById("notice").textContent = text;
+  render(document.getElementById("notice"), prose(text));
 }
 
 /** Runs something that asks the server; errors are shown, and a lost sign-in leads to the form. */
@@ -47,15 +48,17 @@ function guarded(action) {
   };
 }
 
-/** Calls `action` now and again while the page is seen; returns the end of it. */
+/** Calls `action` now and again while the page is seen and not held; returns the end of it. */
 function every(action, milliseconds) {
   let timer;
   let ended = false;
-  const next = async () => {
-    if (!document.hidden) await action();
+  const next = async (isFirst) => {
+    // An answer may arrive while the page is held: the action checks before it shows one.
+    if (isFirst) await action();
+    else if (!document.hidden && !isHeld()) await action(isHeld);
     if (!ended) timer = setTimeout(next, milliseconds);
   };
-  next();
+  next(true);
   return () => { ended = true; clearTimeout(timer); };
 }
 
@@ -84,26 +87,33 @@ function route() {
   }
   main.replaceChildren();
   stop = VIEWS[view](main, { guarded, every, onOverview, notice, me }, rest.join("/")) ?? (() => {});
-  const title = main.querySelector("h1");
-  document.title = `${title.textContent} – Turnpike`;
-  title.focus();
+  entitle();
+  main.querySelector("h1").focus();
+}
+
+/** Names the window: operators have windows of several servers. */
+function entitle() {
+  const title = main.querySelector("h1").textContent;
+  document.title = [title === "Overview" && host !== "" ? "" : title, host, "Turnpike"].filter((part) => part !== "").join(" · ");
+  document.getElementById("host").textContent = host;
 }
 
 function signIn(why = "") {
   stop();
   stop = () => {};
   me = undefined;
+  host = "";
   header.hidden = true;
   notice("");
   const token = h("input", { type: "password", id: "token", autocomplete: "current-password", required: true, "aria-describedby": "how" });
-  const error = h("p", { class: "error", role: "alert" }, why);
+  const error = h("p", { class: "error", role: "alert" }, prose(why));
   const submit = async (event) => {
     event.preventDefault();
     try {
       me = await ask("/v1/sign-in", { method: "POST", body: { token: token.value } });
       begin();
     } catch (problem) {
-      error.textContent = problem.status === 401 ? `${problem.message}.` : `${problem.message}: ${problem.hint}.`;
+      render(error, prose(problem.status === 401 ? `${problem.message}.` : `${problem.message}: ${problem.hint}.`));
       token.focus();
     }
   };
@@ -112,7 +122,7 @@ function signIn(why = "") {
     h("label", { for: "token" }, "Token"), token,
     h("button", { class: "main" }, "Sign in"), error,
     h("p", { class: "quiet", id: "how" }, "Make a token on the server with ", h("code", {}, "turnpike token add NAME --role operate"), ".")));
-  document.title = "Sign in – Turnpike";
+  document.title = "Sign in · Turnpike";
   token.focus();
 }
 
@@ -120,7 +130,15 @@ function begin() {
   header.hidden = false;
   document.getElementById("who").textContent = `${me.token} (${me.role}${me.realm === undefined ? "" : `, realm ${me.realm}`})`;
   route();
+  if (me.realm === undefined) nameHost();
 }
+
+const nameHost = guarded(async () => {
+  const now = await ask("/v1/overview");
+  if (me === undefined) return; // signed out meanwhile
+  host = now.host;
+  entitle();
+});
 
 document.getElementById("sign-out").addEventListener("click", guarded(async () => {
   await ask("/v1/sign-out", { method: "POST" });

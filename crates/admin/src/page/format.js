@@ -15,6 +15,9 @@ export const bits = (value) => scaled(value, 1000, ["bit/s", "kbit/s", "Mbit/s",
 export const packets = (value) => `${scaled(value, 1000, ["", "k", "M"]).trim()} packets/s`;
 export const bytes = (value) => scaled(value, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]);
 
+/** Use of a resource, with its limit if there is one. */
+export const usage = ({ used, most }, show) => (most === undefined ? show(used) : `${show(used)} of ${show(most)}`);
+
 export function duration(seconds) {
   const units = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
   const first = units.findIndex(([size]) => seconds >= size);

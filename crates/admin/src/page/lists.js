@@ -1,6 +1,6 @@
 // Views that are one table: users, refusals, configuration, log.
 import { ask, query } from "./api.js";
-import { h, replace, table } from "./dom.js";
+import { code, h, prose, render, table } from "./dom.js";
 import * as format from "./format.js";
 
 const EVERY = 3000;
@@ -12,26 +12,31 @@ function view(place, { guarded, every }, { title, about, filter, seconds = EVERY
   place.append(h("h1", { tabindex: "-1" }, title), h("p", { class: "quiet" }, about),
     ...(filter ? [h("form", { class: "line", role: "search", onsubmit: (event) => event.preventDefault() },
       h("div", {}, h("label", { for: "filter" }, filter), input))] : []), list);
-  const refresh = guarded(async () => replace(list, await fill(input?.value ?? "", () => refresh())));
+  let asked = 0;
+  const refresh = guarded(async (isHeld) => {
+    const number = asked += 1;
+    const content = await fill(input?.value ?? "", () => refresh());
+    if (number === asked && !isHeld?.()) render(list, content);
+  });
   return every(refresh, seconds);
 }
 
-const none = (text) => h("p", { class: "quiet" }, text);
+const none = (text) => h("p", { class: "quiet" }, prose(text));
 
 export function users(place, context) {
   let order = "rate";
   return view(place, context, { title: "Users", about: "Users with live allocations.", filter: "Filter by name" }, async (filter, again) => {
     const page = await ask(query("/v1/users", { filter, sort: order }));
-    if (page.users.length === 0) return none("No user has a live allocation.");
+    if (page.users.length === 0) return none(filter === "" ? "No user has a live allocation." : "No user with a live allocation has this in its name.");
     const rate = (of) => (user) => format.bits(user.rates[of].bits_per_second);
     return table(`${format.number(page.total)} users${page.more ? ", the first of them" : ""}`, [
-      { name: "User", sort: "user", kind: "name", cell: (user) => h("a", { href: "#/sessions" }, user.account || "(open relay)") },
-      { name: "Realm", cell: (user) => user.realm },
-      { name: "Sessions", sort: "sessions", number: true, cell: (user) => format.number(user.sessions) },
-      { name: "To peers", sort: "rate", number: true, cell: rate("to_peers") },
-      { name: "To clients", number: true, cell: rate("to_client") },
-      { name: "Traffic", sort: "traffic", number: true, cell: (user) => format.bytes(user.to_peers.bytes + user.to_client.bytes) },
-    ], page.users, { order, onsort: (by) => { order = by; again(); } });
+      { name: "User", sort: "user", kind: "name", cell: (user) => h("a", { href: query("#/sessions/", { filter: user.account }) }, user.account || "(open relay)") },
+      { name: "Realm", kind: "name", cell: (user) => user.realm },
+      { name: "Sessions", sort: "sessions", kind: "number", cell: (user) => format.number(user.sessions) },
+      { name: "To peers", sort: "rate", kind: "number", cell: rate("to_peers") },
+      { name: "To clients", kind: "number", cell: rate("to_client") },
+      { name: "Traffic", sort: "traffic", kind: "number", cell: (user) => format.bytes(user.to_peers.bytes + user.to_client.bytes) },
+    ], page.users, { key: (user) => `${user.account} ${user.realm}`, order, onsort: (by) => { order = by; again(); } });
   });
 }
 
@@ -39,7 +44,7 @@ export function users(place, context) {
 function fix(refusal) {
   const allow = refusal.denied_by === "special_purpose" || refusal.denied_by === "own_address"
     ? h("div", {}, "To allow it: ", h("code", {}, `peers.allow = ["${refusal.peer}"]`)) : null;
-  return [refusal.meaning, " ", refusal.advice, allow].filter((one) => one !== null);
+  return [...prose(`${refusal.meaning} ${refusal.advice}`), allow];
 }
 
 export function refusals(place, context) {
@@ -49,17 +54,17 @@ export function refusals(place, context) {
       if (error.status === 400) return { refusals: [] }; // half an address
       throw error;
     });
-    if (page.refusals.length === 0) return none("No recent refusals. If a client cannot connect, perhaps nothing of it arrives: run `turnpike probe` on its host.");
+    if (page.refusals.length === 0) return none(filter !== "" ? "No recent refusals of this user or client." : "No recent refusals. If a client cannot connect, perhaps nothing of it arrives: run `turnpike probe` on its host.");
     const name = (refusal) => refusal.user ?? (refusal.claimed_user === undefined ? "–" : `calls itself “${refusal.claimed_user}”`);
     return table("Recent refusals, the latest first", [
       { name: "Last", cell: (refusal) => format.ago(refusal.seconds_ago) },
-      { name: "Times", number: true, cell: (refusal) => format.number(refusal.count) },
+      { name: "Times", kind: "number", cell: (refusal) => format.number(refusal.count) },
       { name: "User", kind: "name", cell: name },
-      { name: "Client", cell: (refusal) => `${refusal.transport} ${refusal.client}` },
-      { name: "Request", cell: (refusal) => `${refusal.method}${refusal.peer === undefined ? "" : ` for ${refusal.peer}`}` },
-      { name: "Reason", cell: (refusal) => [`${refusal.code} `, h("code", {}, refusal.reason)] },
+      { name: "Client", kind: "address", cell: (refusal) => `${refusal.transport} ${refusal.client}` },
+      { name: "Request", kind: "address", cell: (refusal) => `${refusal.method}${refusal.peer === undefined ? "" : ` for ${refusal.peer}`}` },
+      { name: "Reason", kind: "code", cell: (refusal) => [`${refusal.code} `, code(refusal.reason)] },
       { name: "Meaning and fix", kind: "text", cell: fix },
-    ], page.refusals);
+    ], page.refusals, { key: (refusal) => [refusal.reason, refusal.client, refusal.method, refusal.peer, refusal.user].join(" ") });
   });
 }
 
@@ -68,12 +73,13 @@ export function configuration(place, context) {
     const { keys } = await ask("/v1/configuration");
     const part = filter.toLowerCase();
     const shown = keys.filter((key) => [key.key, key.value, key.origin ?? "default"].some((text) => text.toLowerCase().includes(part)));
+    if (shown.length === 0) return none("No key, value or place has this in it.");
     return table(`${shown.length} of ${keys.length} keys`, [
-      { name: "Key", cell: (key) => h("code", {}, key.key) },
-      { name: "Value", kind: "text", cell: (key) => h("code", {}, key.value) },
-      { name: "From", cell: (key) => (key.origin === undefined ? h("span", { class: "quiet" }, "default") : key.origin) },
+      { name: "Key", kind: "code", cell: (key) => code(key.key) },
+      { name: "Value", kind: "text", cell: (key) => code(key.value) },
+      { name: "From", kind: "name", cell: (key) => (key.origin === undefined ? h("span", { class: "quiet" }, "default") : key.origin) },
       { name: "Changed by", cell: (key) => (key.is_live ? "reload" : "restart") },
-    ], shown);
+    ], shown, { key: (key) => key.key });
   });
 }
 
@@ -84,8 +90,8 @@ export function log(place, context) {
     return table("Warnings and errors, the latest first", [
       { name: "Time", cell: (one) => format.clock(one.time_unix) },
       { name: "Level", cell: (one) => h("span", { class: one.level === "error" ? "error" : null }, one.level) },
-      { name: "Times", number: true, cell: (one) => format.number(one.count) },
-      { name: "Message", kind: "text", cell: (one) => one.text },
-    ], warnings);
+      { name: "Times", kind: "number", cell: (one) => format.number(one.count) },
+      { name: "Message", kind: "text", cell: (one) => prose(one.text) },
+    ], warnings, { key: (one) => one.text });
   });
 }

@@ -1,6 +1,6 @@
 // One allocation, with its peers and its past, and the way to end it.
 import { ask } from "./api.js";
-import { h, replace, table } from "./dom.js";
+import { code, facts, h, prose, render, table } from "./dom.js";
 import * as format from "./format.js";
 
 const EVERY = 2000;
@@ -26,14 +26,15 @@ export function show(place, { guarded, every, notice, me }, id) {
     h("h1", { tabindex: "-1" }, `Session ${id}`),
     h("p", {}, end, may ? null : h("span", { class: "quiet" }, " needs a token with the role operate")),
     dialog, body);
-  const refresh = guarded(async () => {
+  const refresh = guarded(async (isHeld) => {
     try {
-      replace(body, details(await ask(path)));
+      const all = await ask(path);
+      if (!isHeld?.()) render(body, details(all));
     } catch (error) {
       if (error.status !== 404 && error.status !== 400) throw error;
       end.disabled = true;
       stop();
-      replace(body, h("p", { class: "error" }, `${error.message}: ${error.hint}`));
+      render(body, h("p", { class: "error" }, prose(`${error.message}: ${error.hint}`)));
     }
   });
   const stop = every(refresh, EVERY);
@@ -45,39 +46,44 @@ function details(all) {
   const rate = (of) => one.rates
     ? `${format.bits(one.rates[of].bits_per_second)}, ${format.packets(one.rates[of].packets_per_second)}; ` : "";
   const volume = (of) => `${rate(of)}${format.bytes(one[of].bytes)} in ${format.number(one[of].packets)} packets`;
-  const fact = (name, value) => [h("dt", {}, name), h("dd", {}, value)];
   return [
-    h("dl", { class: "facts" },
-      fact("User", format.user(one)), fact("Realm", one.realm),
-      fact("Client", `${one.client} over ${one.transport}, at ${one.server}`),
-      fact("Relayed", `${one.relayed.join(" ")} (${one.relays})`),
-      fact("Age", `${format.duration(one.age_seconds)}; expires in ${format.duration(one.expires_in_seconds)} unless refreshed`),
-      fact("To peers", volume("to_peers")), fact("To client", volume("to_client")),
-      fact("Dropped", `${format.number(one.dropped_packets)} packets`), fact("Path", all.path)),
-    ...reasons("Dropped packets", all.drops), ...reasons("Refused requests", all.refusals),
+    facts([
+      ["User", format.user(one)],
+      ["Realm", one.realm],
+      ["Client", `${one.client} over ${one.transport}, at ${one.server}`],
+      ["Relayed", `${one.relayed.join(" ")} (${one.relays})`],
+      ["Age", `${format.duration(one.age_seconds)}; expires in ${format.duration(one.expires_in_seconds)} unless refreshed`],
+      ["To peers", volume("to_peers")],
+      ["To client", volume("to_client")],
+      ["Dropped", `${format.number(one.dropped_packets)} packets`],
+      ["Path", prose(all.path)],
+    ]),
+    reasons("Dropped packets", all.drops), reasons("Refused requests", all.refusals),
     h("h2", {}, "Peers"),
-    all.channels.length === 0 ? h("p", { class: "quiet" }, "No channel is bound.") : table("Channels", [
-      { name: "Number", cell: (channel) => h("code", {}, channel.number) },
-      { name: "Peer", cell: (channel) => channel.peer },
-      { name: "Expires in", number: true, cell: (channel) => format.duration(channel.expires_in_seconds) },
-    ], all.channels),
-    all.permissions.length === 0 ? h("p", { class: "quiet" }, "No peer is permitted.") : table("Permissions", [
-      { name: "Peer", cell: (permission) => permission.peer },
-      { name: "Expires in", number: true, cell: (permission) => format.duration(permission.expires_in_seconds) },
-    ], all.permissions),
-    all.connected_peers.length === 0 ? h("span") : h("p", {}, `TCP connections with ${all.connected_peers.join(", ")}`),
+    peers("Channels", all.channels, "No channel is bound.", [
+      { name: "Number", cell: (channel) => h("code", {}, channel.number) }]),
+    peers("Permissions", all.permissions, "No peer is permitted.", []),
+    all.connected_peers.length === 0 ? null : h("p", {}, `TCP connections with ${all.connected_peers.join(", ")}`),
     h("h2", {}, "Timeline"),
     table("What is known of its past, the latest first", [
       { name: "When", cell: (moment) => format.ago(moment.seconds_ago) },
-      { name: "Event", kind: "text", cell: (moment) => moment.text },
-    ], all.timeline),
+      { name: "Event", kind: "text", cell: (moment) => prose(moment.text) },
+    ], all.timeline, { key: (moment) => moment.text }),
   ];
 }
 
+function peers(name, list, none, columns) {
+  return h("div", { key: name, class: "part" }, list.length === 0 ? h("p", { class: "quiet" }, none) : table(name, [
+    ...columns,
+    { name: "Peer", kind: "address", cell: (one) => one.peer },
+    { name: "Expires in", kind: "number", cell: (one) => format.duration(one.expires_in_seconds) },
+  ], list, { key: (one) => one.peer }));
+}
+
 function reasons(name, counts) {
-  return counts.length === 0 ? [] : [h("h2", {}, name), table(`${name} by reason`, [
-    { name: "Reason", cell: (one) => h("code", {}, one.reason) },
-    { name: "Number", number: true, cell: (one) => format.number(one.count) },
-    { name: "Meaning and advice", kind: "text", cell: (one) => `${one.meaning} ${one.advice}` },
-  ], counts)];
+  return counts.length === 0 ? null : h("div", { key: name }, h("h2", {}, name), table(`${name} by reason`, [
+    { name: "Reason", kind: "code", cell: (one) => code(one.reason) },
+    { name: "Number", kind: "number", cell: (one) => format.number(one.count) },
+    { name: "Meaning and advice", kind: "text", cell: (one) => prose(`${one.meaning} ${one.advice}`) },
+  ], counts, { key: (one) => one.reason }));
 }
