@@ -5,6 +5,7 @@ mod tls_rules;
 
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -59,7 +60,7 @@ pub(crate) struct CertificateReloader {
 }
 
 /// Identity of a file's content, for the detection of changes.
-type Seen = Vec<(SystemTime, u64)>;
+type Seen = Vec<[i64; 4]>;
 
 impl CertificateReloader {
     /// Reads the certificates of a configuration.
@@ -398,11 +399,12 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
     })
 }
 
-/// `None` where there is nothing to be seen.
+/// `None` where there is nothing to be seen. The time of the last change of the inode also tells of
+/// another owner or mode, the usual remedy for an unreadable file.
 fn look_at(files: &CertificateFiles) -> Option<Seen> {
     let look = |path: &Path| {
         let meta = fs::metadata(path).ok()?;
-        Some((meta.modified().ok()?, meta.len()))
+        Some([meta.ctime(), meta.ctime_nsec(), meta.size().cast_signed(), meta.ino().cast_signed()])
     };
     [&files.chain, &files.key].into_iter().chain(&files.password).map(|path| look(path)).collect()
 }
@@ -491,5 +493,22 @@ mod tests {
         let read = reloader.reader().read_changed(&settings).unwrap();
         assert!(reloader.take(read).is_empty() && expires(&reloader) > before);
         assert!(reloader.reader().read_changed(&settings).is_none());
+    }
+
+    /// The usual remedy for an unreadable key is another owner or mode.
+    #[test]
+    fn another_mode_of_a_file_is_a_change() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = crate::testing::Directory::new("modes");
+        fs::create_dir_all(directory.path()).unwrap();
+        let chain = directory.path().join("chain.pem");
+        fs::write(&chain, "a").unwrap();
+        let files = CertificateFiles { chain: chain.clone(), key: chain.clone(), password: None };
+        let before = look_at(&files);
+        assert_eq!(look_at(&files), before);
+        test_support::eventually("the clock of the files", || {
+            fs::set_permissions(&chain, fs::Permissions::from_mode(0o600)).unwrap();
+            look_at(&files) != before
+        });
     }
 }

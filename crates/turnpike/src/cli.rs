@@ -1,5 +1,6 @@
 //! The command line: its syntax, without the commands.
 
+mod client;
 mod import;
 mod init;
 mod run;
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::coturn::CoturnConfig;
 use crate::process::ProcessOptions;
 
+pub(crate) use self::client::ClientAddress;
 pub(crate) use self::import::{Import, ImportCoturn};
 pub(crate) use self::init::Init;
 pub(crate) use self::run::Run;
@@ -255,7 +257,7 @@ pub(crate) struct Status {
 
 #[derive(Debug, Args)]
 pub(crate) struct Why {
-    /// A user, the IP address of a client, or the id of a live session [default: all refusals]
+    /// A user, the address of a client, or the id of a live session [default: all refusals]
     #[arg(value_parser = crate::escape::argument)]
     pub(crate) who: Option<String>,
     /// Maximum number of kinds of refusals

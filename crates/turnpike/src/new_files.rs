@@ -72,6 +72,10 @@ fn create(NewFile { path, content, is_secret }: &NewFile) -> io::Result<()> {
     atomic_file::create(path, content, access)
 }
 
+/// Configuration of the control socket of a packaged service, whose operators share a group.
+pub(crate) const CONTROL_OF_SERVICE: &str = "\n[control]\n# Members of the group may use turnpike status and all other commands.\n\
+     socket = \"/run/turnpike/control.sock\"\ngroup = \"turnpike\"\n";
+
 /// The group of a service that reads its configuration in the directory of this file: one that root
 /// has given the directory to, as packages do with `/etc/turnpike`. `None` for other users, whose
 /// servers are their own.

@@ -15,14 +15,17 @@ use crate::coturn::CoturnConfig;
 use crate::data_directory;
 use crate::failure::{Failure, Result};
 use crate::process::ProcessOptions;
-use crate::renewal;
 use crate::upgrade_command::TAKES_OVER_VARIABLE;
+use crate::{new_files, renewal};
 
 /// The configuration file of a packaged server.
 pub(crate) const CONFIG: &str = "/etc/turnpike/turnpike.toml";
 
 /// The data directory of a packaged server, and the default in a configuration file.
 const DATA: &str = "/var/lib/turnpike";
+
+/// The control socket in the configuration of the packages and of `turnpike init`.
+const PACKAGED_SOCKET: &str = "/run/turnpike/control.sock";
 
 /// Environment variables that name paths; the others that begin with `TURNPIKE_` override keys of
 /// the configuration.
@@ -89,6 +92,8 @@ enum Tolerated<'a> {
     These(&'a [CertificateFiles]),
     /// All of them, if the configuration waits for them.
     Awaited,
+    /// All of them.
+    All,
 }
 
 /// Reads the configuration. The process of an upgrade waits for no certificate: the running process
@@ -141,6 +146,15 @@ pub(crate) fn complete(
     Ok(ProcessEnvironment::real().complete(paths, file, settings).settings)
 }
 
+/// The same for users of the configuration, whose certificates may come later.
+pub(crate) fn complete_without_certificates(
+    paths: &PathOptions,
+    file: PathBuf,
+) -> Result<Settings, SettingsErrors> {
+    let settings = read_with(Some(&file), Tolerated::All)?;
+    Ok(ProcessEnvironment::real().complete(paths, Some(file), settings).settings)
+}
+
 /// Reads a configuration file, or the defaults.
 pub(crate) fn read(file: Option<&Path>) -> Result<Settings, SettingsErrors> {
     read_with(file, Tolerated::These(&[]))
@@ -168,6 +182,7 @@ fn read_with(file: Option<&Path>, tolerated: Tolerated<'_>) -> Result<Settings, 
     for (index, files) in settings.certificates().iter().enumerate() {
         let is_tolerated = match tolerated {
             Tolerated::These(tolerated) => tolerated.contains(files),
+            Tolerated::All => true,
             Tolerated::Awaited => settings.tls.when_unusable == WhenUnusable::Wait,
         };
         if is_tolerated {
@@ -209,6 +224,11 @@ pub(crate) fn realm_slip(realm: &str) -> Option<(String, String)> {
             "write the domain of the service, such as \"example.org\"".to_owned(),
         )),
     }
+}
+
+/// Returns true for a configuration of the packaged service.
+pub(crate) fn is_of_service(file: &Path) -> bool {
+    file.parent() == Path::new(CONFIG).parent() && new_files::group_of_service(file).is_some()
 }
 
 /// Returns whether a realm was named: by a named configuration file, or by a variable.
@@ -270,7 +290,10 @@ impl ProcessEnvironment<'_> {
                 Socket { path: data.join(CONTROL_SOCKET), unread: None }
             }
             Err(errors) => {
-                let path = self.data(paths, None).join(CONTROL_SOCKET);
+                let own = self.data(paths, None).join(CONTROL_SOCKET);
+                let packaged = PathBuf::from(PACKAGED_SOCKET);
+                let is_packaged = !(self.exists)(&own) && (self.exists)(&packaged);
+                let path = if is_packaged { packaged } else { own };
                 Socket { path, unread: Some(errors) }
             }
         }
@@ -387,6 +410,11 @@ mod tests {
             let unread = found.unread.unwrap().to_string();
             assert!(unread.contains(what), "{unread}");
         }
+        // The package's own socket, where there is one.
+        let packaged = environment_of(&|_| None, &|path| path == Path::new(PACKAGED_SOCKET));
+        let configured = |file: Option<&Path>| settings::paths(file, &Environment::empty());
+        fs::write(&file, "[data\n").unwrap();
+        assert_eq!(packaged.control_socket(&paths, configured).path, Path::new(PACKAGED_SOCKET));
         let said = PathOptions { socket: Some("/s".into()), ..paths };
         let found = ask("[data\n", &said);
         assert_eq!((found.path.to_str(), found.unread), (Some("/s"), None));

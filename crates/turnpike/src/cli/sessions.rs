@@ -1,10 +1,8 @@
 //! Arguments of `turnpike sessions` and `turnpike session`.
 
-use std::net::IpAddr;
-
 use clap::{Args, Subcommand};
 
-use super::Output;
+use super::{ClientAddress, Output};
 
 #[derive(Debug, Args)]
 pub(crate) struct Sessions {
@@ -14,9 +12,9 @@ pub(crate) struct Sessions {
     /// Only sessions of one realm
     #[arg(long)]
     pub(crate) realm: Option<String>,
-    /// Only clients at this address
-    #[arg(long, value_name = "IP")]
-    pub(crate) client: Option<IpAddr>,
+    /// Only clients at this address, or at this address and port
+    #[arg(long, value_name = "IP[:PORT]")]
+    pub(crate) client: Option<ClientAddress>,
     /// Order: age, expires, rate, packets, traffic, dropped, user or client; a minus in front
     /// reverses it
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
@@ -47,9 +45,9 @@ pub(crate) enum Session {
         /// All of one user
         #[arg(long, value_name = "NAME", conflicts_with = "ids", value_parser = crate::escape::argument)]
         user: Option<String>,
-        /// All of clients at this address
-        #[arg(long, value_name = "IP", conflicts_with = "ids")]
-        client: Option<IpAddr>,
+        /// All of clients at this address, or at this address and port
+        #[arg(long, value_name = "IP[:PORT]", conflicts_with = "ids")]
+        client: Option<ClientAddress>,
         /// Do not ask
         #[arg(long, short)]
         yes: bool,

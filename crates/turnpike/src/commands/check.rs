@@ -6,11 +6,12 @@ mod firewall;
 mod host;
 mod uris;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
+use coturn_config::{Fate, Purpose, Source, import};
 use serde::Serialize;
 use settings::{
     HostAddresses, MissingRelay, Place, RelayEntry, RelayPair, Settings, SettingsErrors,
@@ -22,7 +23,7 @@ use crate::failure::{Failure, Result};
 use crate::findings::{Finding, Severity};
 use crate::own_addresses::host_addresses;
 use crate::warnings::warnings;
-use crate::{certificates, control_group, external, output, paths};
+use crate::{certificates, control_group, coturn, external, output, paths};
 use host::HostReport;
 
 /// The outcome for programs.
@@ -97,9 +98,16 @@ pub(crate) fn report(
                 error.place = place(&error.key).unwrap_or_else(|| error.place.clone());
             }
             if args.output.json {
-                output::print_json(&refused(file, &errors))?;
+                output::print_json(&refused(file.clone(), &errors))?;
             }
-            return Err(Failure::usage(anyhow!("{name} is not valid:\n{errors}")));
+            let failure = Failure::usage(anyhow!("{name} is not valid:\n{errors}"));
+            return Err(match file.filter(|file| is_of_coturn(file)) {
+                None => failure,
+                Some(file) => failure.hint(format!(
+                    "it has the format of coturn: turnpike import coturn {} --check",
+                    file.display()
+                )),
+            });
         }
     };
     let mut examined = examine(&settings, args.host, SystemTime::now());
@@ -113,6 +121,15 @@ pub(crate) fn report(
         output::print(&describe(&name, &settings, &examined))?;
     }
     Ok(ExitCode::from(u8::from(has_problems)))
+}
+
+/// Returns true if most lines of a file are options of coturn.
+fn is_of_coturn(file: &Path) -> bool {
+    let Ok(text) = coturn::read(file) else { return false };
+    let source = Source { file: &text, arguments: &[] };
+    let lines = import(source, Purpose::Migration, Path::new("."), &coturn::ThisHost).lines;
+    let known = lines.iter().filter(|line| !matches!(line.fate, Fate::Unknown)).count();
+    2 * known > lines.len()
 }
 
 fn refused(file: Option<PathBuf>, errors: &SettingsErrors) -> Outcome {

@@ -18,7 +18,7 @@ use user_db::StoreError;
 use crate::cli::{self, PathOptions};
 use crate::coturn::{ThisHost, new_user, read};
 use crate::failure::{Failure, Result};
-use crate::new_files::{self, NewFile};
+use crate::new_files::{self, CONTROL_OF_SERVICE, NewFile};
 use crate::output;
 use crate::{escape, paths, users};
 
@@ -186,7 +186,8 @@ fn write(paths: &PathOptions, file: &Path, imported: &Import) -> Result<(Vec<Str
         .iter()
         .map(|(path, secret)| NewFile::secret(Path::new(path), secret))
         .collect();
-    files.push(NewFile::configuration(file, imported.toml.clone()));
+    let of_service = if paths::is_of_service(file) { CONTROL_OF_SERVICE } else { "" };
+    files.push(NewFile::configuration(file, [&imported.toml, of_service].concat()));
     new_files::write(&files)?;
     let mut lines: Vec<String> =
         imported.secrets.iter().map(|(path, _)| format!("secret: {path}")).collect();
@@ -200,10 +201,11 @@ fn write(paths: &PathOptions, file: &Path, imported: &Import) -> Result<(Vec<Str
 
 /// Adds users to the database of the new configuration. Returns the same as [`write()`].
 fn add_users(paths: &PathOptions, file: &Path, users: &[User]) -> Result<(Vec<String>, usize)> {
-    let settings = paths::complete(paths, Some(file.to_owned())).map_err(|errors| {
-        Failure::failed(anyhow!("the new configuration is not valid:\n{errors}"))
-            .hint("correct it, and add the users with `turnpike user add`")
-    })?;
+    let settings =
+        paths::complete_without_certificates(paths, file.to_owned()).map_err(|errors| {
+            Failure::failed(anyhow!("the new configuration is not valid:\n{errors}"))
+                .hint("correct it, and add the users with `turnpike user add`")
+        })?;
     let database = settings.local_users().unwrap_or_else(|| settings.user_database());
     let mut store = users::editor(&database).map_err(|error| {
         Failure::failed(error)

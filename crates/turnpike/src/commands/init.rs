@@ -24,8 +24,7 @@ pub(crate) fn run(paths: &PathOptions, args: &cli::Init) -> Result<()> {
     let file = std::path::absolute(named.unwrap_or_else(|| Path::new(paths::CONFIG)))
         .or_fail("cannot tell the directory")?;
     refuse_existing(&file)?;
-    let packaged = file.parent() == Path::new(paths::CONFIG).parent();
-    let answers = answer(args, packaged && new_files::group_of_service(&file).is_some())?;
+    let answers = answer(args, paths::is_of_service(&file))?;
     let secret = file.with_file_name(SECRET);
     let configuration = NewFile::configuration(&file, answers.toml(&secret));
     let mut written = vec![&file];

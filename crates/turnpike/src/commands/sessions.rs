@@ -1,7 +1,6 @@
 //! `turnpike sessions` and `turnpike session end`.
 
 use std::collections::HashSet;
-use std::net::IpAddr;
 use std::result;
 use std::thread;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use admin::types::{Ended, Session, SessionPeers, Sessions};
 use admin::{Client, ClientError, SessionQuery};
 use turn_proto::UserName;
 
-use crate::cli::{self, PathOptions};
+use crate::cli::{self, ClientAddress, PathOptions};
 use crate::commands::{ask, failed};
 use crate::confirmation;
 use crate::escape;
@@ -22,16 +21,16 @@ pub(crate) fn list(paths: &PathOptions, args: &cli::Sessions) -> Result<()> {
     let query = SessionQuery {
         user: args.user.clone(),
         realm: args.realm.clone(),
-        client: args.client,
+        client: args.client.map(|at| at.ip),
         sort: args.sort.clone(),
         peers: args.peers,
         ..SessionQuery::default()
     };
     let most = usize::try_from(args.limit).unwrap_or(usize::MAX);
     if args.watch {
-        return watch(paths, &SessionQuery { rates: true, ..query }, most);
+        return watch(paths, &SessionQuery { rates: true, ..query }, args.client, most);
     }
-    let sessions = ask(paths, async |client| pages(client, query, most).await)?;
+    let sessions = ask(paths, async |client| selected(client, query, args.client, most).await)?;
     if args.output.json {
         return output::print_json(&sessions);
     }
@@ -39,7 +38,12 @@ pub(crate) fn list(paths: &PathOptions, args: &cli::Sessions) -> Result<()> {
 }
 
 /// Shows them again and again, until the terminal or the server is gone.
-fn watch(paths: &PathOptions, query: &SessionQuery, most: usize) -> Result<()> {
+fn watch(
+    paths: &PathOptions,
+    query: &SessionQuery,
+    at: Option<ClientAddress>,
+    most: usize,
+) -> Result<()> {
     /// The heading, and a line for the number of those left out.
     const OTHER_LINES: usize = 2;
     loop {
@@ -48,7 +52,7 @@ fn watch(paths: &PathOptions, query: &SessionQuery, most: usize) -> Result<()> {
             return Err(Failure::usage(error).hint("for programs there is --json"));
         };
         let most = most.min(screen.1.saturating_sub(OTHER_LINES)).max(1);
-        let sessions = ask(paths, async |client| pages(client, query.clone(), most).await)?;
+        let sessions = ask(paths, async |client| selected(client, query.clone(), at, most).await)?;
         output::repaint(&describe(&sessions), screen)?;
         thread::sleep(Duration::from_secs(1));
     }
@@ -74,12 +78,29 @@ async fn pages(
     Ok(all)
 }
 
+/// The first sessions of a selection, `most` at most; all at a port that is named.
+async fn selected(
+    client: &mut Client,
+    query: SessionQuery,
+    at: Option<ClientAddress>,
+    most: usize,
+) -> result::Result<Sessions, ClientError> {
+    let Some(at) = at.filter(|at| at.port.is_some()) else {
+        return pages(client, query, most).await;
+    };
+    let mut all = pages(client, query, usize::MAX).await?;
+    all.sessions.retain(|one| at.is(&one.client));
+    all.total = all.sessions.len() as u64;
+    Ok(all)
+}
+
 pub(crate) fn act(paths: &PathOptions, args: &cli::Session) -> Result<()> {
     let cli::Session::End { ids, user, client: at, yes, output } = args;
     let is_selection = ids.is_empty();
     let found = if is_selection {
-        let query = SessionQuery { user: user.clone(), client: *at, ..SessionQuery::default() };
-        let found = ask(paths, async |client| pages(client, query, usize::MAX).await)?;
+        let client = at.map(|at| at.ip);
+        let query = SessionQuery { user: user.clone(), client, ..SessionQuery::default() };
+        let found = ask(paths, async |client| selected(client, query, *at, usize::MAX).await)?;
         if found.sessions.is_empty() {
             warn_of_none(&looked_for(user.as_deref(), *at));
         }
@@ -116,7 +137,7 @@ pub(crate) fn named(user: &str) -> String {
 }
 
 /// The selection of a command in words.
-fn looked_for(user: Option<&str>, client: Option<IpAddr>) -> String {
+fn looked_for(user: Option<&str>, client: Option<ClientAddress>) -> String {
     let user = user.map(named);
     let client = client.map(|at| format!("a client at {at}"));
     [user, client].into_iter().flatten().collect::<Vec<_>>().join(" and ")

@@ -3,14 +3,13 @@
 
 mod session;
 
-use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use admin::types::{Overview, ReasonCount, Refusal, Refusals, SessionDetails};
 use admin::{Client, ClientError};
 use turn_types::AllocationId;
 
-use crate::cli::{self, PathOptions};
+use crate::cli::{self, ClientAddress, PathOptions};
 use crate::commands::ask;
 use crate::escape;
 use crate::failure::Result;
@@ -26,7 +25,7 @@ pub(crate) fn run(paths: &PathOptions, args: &cli::Why) -> Result<()> {
             output::print(&session::describe(&live, output::columns()))
         };
     }
-    let client = args.who.as_deref().and_then(|who| who.parse::<IpAddr>().ok());
+    let client = args.who.as_deref().and_then(ClientAddress::read).map(|client| client.ip);
     let user = args.who.as_deref().filter(|_| client.is_none());
     let (refusals, overview) = ask(paths, async |server| {
         let refusals = server.refusals(user, client, args.limit).await?;
@@ -91,7 +90,7 @@ fn describe(refusals: &Refusals, who: Option<&str>, now: Duration) -> String {
     let kinds: Vec<_> = refusals.refusals.iter().map(|one| kind(one, now)).collect();
     let mut text = kinds.join("\n\n");
     let has_other_names = refusals.refusals.iter().any(|one| one.other_claimed_users);
-    if let Some(who) = who.filter(|who| has_other_names && who.parse::<IpAddr>().is_err()) {
+    if let Some(who) = who.filter(|who| has_other_names && ClientAddress::read(who).is_none()) {
         text.push_str(&format!("\n\n{}", output::wrapped(&mixed(who), 0, output::columns())));
     }
     if refusals.more {

@@ -138,6 +138,23 @@ fn rows_are_copied(directory: &Directory, url: &str, status: i32) -> (String, St
     (stderr(&out), std::fs::read_to_string(&ours).unwrap())
 }
 
+/// The certificate of a new host comes later.
+#[test]
+fn users_are_imported_before_the_certificate_is_there() {
+    let directory = Directory::new();
+    let text = "realm=a.example\nlt-cred-mech\nuser=alice:battery-of-alice\ncert=/no/chain.pem\npkey=/no/key.pem\n";
+    let theirs = directory.file("turnserver.conf", text);
+    let (new, data) = (directory.0.join("new.toml"), directory.0.join("data"));
+    let options = ["--output", path(&new), "--data", path(&data)];
+    let imported = run(&[&["import", "coturn", path(&theirs)], &options[..]].concat());
+    assert!(imported.status.success(), "{imported:?}");
+    let said = stderr(&imported);
+    assert!(said.contains("5 options") && said.contains("user alice: added"), "{said}");
+    // A check of the file itself names the format.
+    let checked = stderr(&run(&["check", path(&theirs)]));
+    assert!(checked.contains("turnpike import coturn"), "{checked}");
+}
+
 /// coturn looks a user up in its file, and then in its database.
 #[test]
 fn users_of_the_file_count_beside_those_of_the_database() {

@@ -80,6 +80,21 @@ fn a_call_is_seen_and_ended_and_a_second_sigterm_does_not_wait_for_the_other() {
     assert!(stdout(&status).contains("\nNothing is wrong now.\n"), "{status:?}");
 
     let id = call.sessions()[0]["id"].as_str().unwrap().to_owned();
+    // A client is named as the table shows it.
+    let client = call.sessions()[0]["client"].as_str().unwrap().to_owned();
+    for shown in [client.clone(), format!("udp {client}")] {
+        let found = json(&call.ask(&["sessions", "--client", &shown, "--json"]));
+        assert_eq!(
+            (&found["total"], &found["sessions"][0]["client"]),
+            (&1.into(), &client.clone().into())
+        );
+        assert!(
+            stdout(&call.ask(&["why", &shown]))
+                .starts_with(&format!("no recent refusals of {shown}\n"))
+        );
+    }
+    let other = json(&call.ask(&["sessions", "--client", "127.0.0.1:1", "--json"]));
+    assert_eq!(other["total"], 0);
     let why = stdout(&call.ask(&["why", &id]));
     assert!(why.starts_with(&format!("session {id} of bob\n")), "{why}");
     assert!(

@@ -156,9 +156,10 @@ pub(super) fn copy_users(
     file: &Path,
     users: &[NewUser],
 ) -> Result<Vec<String>> {
-    let settings = paths::complete(paths, Some(file.to_owned())).map_err(|errors| {
-        Failure::failed(anyhow!("the new configuration is not valid:\n{errors}"))
-    })?;
+    let settings =
+        paths::complete_without_certificates(paths, file.to_owned()).map_err(|errors| {
+            Failure::failed(anyhow!("the new configuration is not valid:\n{errors}"))
+        })?;
     let mut store = users::editor(&settings.user_database())?;
     let (mut added, mut known) = (0, 0);
     let mut elsewhere: BTreeMap<&str, u64> = BTreeMap::new();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use settings::Environment;
 
-use crate::paths;
+use crate::{new_files, paths};
 
 /// A question, in the order in which they are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,10 +204,7 @@ impl Answers {
         }
         text.push_str(&self.tls());
         if self.for_service {
-            text.push_str(
-                "\n[control]\n# Members of the group may use turnpike status and all other commands.\n\
-                 socket = \"/run/turnpike/control.sock\"\ngroup = \"turnpike\"\n",
-            );
+            text.push_str(new_files::CONTROL_OF_SERVICE);
         }
         text
     }

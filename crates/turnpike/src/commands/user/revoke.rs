@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use admin::SessionQuery;
 use admin::types::{Revocation, RevocationKind, Revoke};
 use control::limits::USER_CHANGE_SEEN_WITHIN;
+use turn_types::AllocationId;
 
 use crate::cli::{self, PathOptions};
 use crate::commands::{ask, sessions};
@@ -30,6 +31,9 @@ pub(super) fn revoke(
             );
         }
     }
+    if let Some(note) = note(&revoked.revocation) {
+        eprintln!("{}", escape::lines(&note));
+    }
     if args.what.output.json {
         return output::print_json(&revoked);
     }
@@ -43,6 +47,27 @@ pub(super) fn revoke(
         "{} in realm {realm} is refused {until}; {ended}",
         described(&revoked.revocation)
     ))
+}
+
+/// A note about a name that is probably not the intended one.
+fn note(revocation: &Revocation) -> Option<String> {
+    let name = &revocation.name;
+    if revocation.kind != RevocationKind::Name {
+        return None;
+    }
+    if AllocationId::parse(name).is_some() {
+        return Some(format!(
+            "note: ids of sessions look like this name; `turnpike session end {name}` ends one"
+        ));
+    }
+    let (time, account) = name.split_once(':')?;
+    let is_time = !time.is_empty() && time.bytes().all(|byte| byte.is_ascii_digit());
+    is_time.then(|| {
+        format!(
+            "note: this is one credential; `turnpike user revoke {}` refuses the later ones as well",
+            escape::name(account)
+        )
+    })
 }
 
 pub(super) fn restore(
