@@ -303,6 +303,10 @@ fn problems(monitored: &Monitored, overview: &Overview, lost: Lost) -> Vec<Probl
     if let Some(why) = &info.reload_refused {
         problem(true, format!("The last reload was refused, and a restart would fail: {why}"));
     }
+    if !info.needs_restart.is_empty() {
+        let keys = info.needs_restart.join(", ");
+        problem(false, format!("The files have other values, in force after a restart: {keys}."));
+    }
     let Usage { used, most } = overview.resources.relay_ports;
     if let Some(most) = most.filter(|most| used * 100 >= most * PORTS_USED_PERCENT) {
         problem(true, format!("{used} of {most} relay ports are in use (relay.ports)."));

@@ -214,6 +214,7 @@ fn info() -> ServerInfo {
         tls_listeners: vec!["0.0.0.0:5349".parse().unwrap()],
         dtls: true,
         reload_refused: None,
+        needs_restart: Vec::new(),
         took_over: None,
         confinement: ConfinementInfo::default(),
         monitoring: MonitoringInfo::default(),

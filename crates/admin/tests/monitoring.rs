@@ -131,6 +131,7 @@ fn info() -> ServerInfo {
             expires: SystemTime::UNIX_EPOCH + Duration::from_secs(2_000_000_000),
         }],
         reload_refused: None,
+        needs_restart: Vec::new(),
         took_over: None,
         confinement: ConfinementInfo::default(),
         monitoring: MonitoringInfo::default(),

@@ -50,6 +50,8 @@ pub struct ServerInfo {
     pub redirects: Vec<RedirectInfo>,
     /// Why the last reload was refused, if it was: the files would not start a server.
     pub reload_refused: Option<String>,
+    /// Keys whose values in the files take effect at a restart.
+    pub needs_restart: Vec<String>,
     /// The process whose calls this one took over, if it did.
     pub took_over: Option<TookOverInfo>,
 }

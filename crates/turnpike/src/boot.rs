@@ -407,6 +407,7 @@ pub(crate) fn info(
         monitoring: monitoring(settings),
         redirects: Silent::default().infos(settings),
         reload_refused: None,
+        needs_restart: Vec::new(),
         took_over: None,
     }
 }

@@ -86,7 +86,7 @@ impl CertificateReloader {
         keeper.put_in_force(certificates);
         for Unusable { what, help } in &errors {
             tracing::warn!(
-                "a certificate cannot be used, and TLS is served without it: {what}: {help}"
+                "a certificate cannot be used, and the server waits for it: {what}: {help}"
             );
         }
         keeper.note_errors(&errors);

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use atomic_file::Access;
+use control::Handle;
 use coturn_config::{Fate, Host, Import, Purpose, Source, User, UserKey, import, left_out};
 use settings::{Place, Settings, SettingsErrors};
 use turn_types::Secret;
@@ -175,6 +176,18 @@ impl CoturnConfig {
             differences.push(note);
         }
         differences
+    }
+
+    /// Names the lines of coturn's configuration as the places of the values in force: the
+    /// translation is not the file to edit.
+    pub(crate) fn name_lines(&self, data: &Path, handle: &Handle) {
+        let Ok(imported) = self.import(data) else { return };
+        let mut keys = handle.configuration().to_vec();
+        for key in keys.iter_mut().filter(|key| key.origin.is_some()) {
+            let line = line_of(&self.file, &imported, &key.key).map(|place| place.to_string());
+            key.origin = line.or_else(|| key.origin.take());
+        }
+        handle.set_configuration(keys);
     }
 
     /// Errors of the translation, at the lines that they come from.

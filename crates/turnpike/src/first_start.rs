@@ -314,6 +314,7 @@ mod tests {
             monitoring: control::MonitoringInfo::default(),
             redirects: Vec::new(),
             reload_refused: None,
+            needs_restart: Vec::new(),
             took_over: None,
         };
         let user = FirstUser {

@@ -149,6 +149,13 @@ impl InForce {
                 tracing::warn!("{warning}");
             }
         }
+        if kept.realm != self.settings.realm && kept.auth.users {
+            tracing::warn!(
+                "the realm is {} now: users of {} have to be added again, as their keys are of a realm",
+                &*kept.realm,
+                &*self.settings.realm
+            );
+        }
         self.log.set(level(kept.log.level));
         self.pseudonyms.put_in_force(kept.address_key.as_ref());
         self.when_silent.put_in_force(&kept);

@@ -457,7 +457,10 @@ impl Server {
         if let Some(coturn) = self.paths.coturn.clone() {
             let directory = self.in_force.settings.data.directory.clone();
             let handle = self.handle.clone();
-            let tell = move || handle.set_differences(coturn.tell(&directory));
+            let tell = move || {
+                coturn.name_lines(&directory, &handle);
+                handle.set_differences(coturn.tell(&directory));
+            };
             drop(tokio::task::spawn_blocking(tell));
         }
         self.note_reload(&report);
@@ -478,6 +481,10 @@ impl Server {
         self.reload_refused = report.refused.is_some();
         let mut info = (*self.handle.info()).clone();
         info.reload_refused.clone_from(&report.refused);
+        if report.refused.is_none() {
+            let keys = report.needs_restart.iter().map(|change| change.key.clone());
+            info.needs_restart = keys.collect();
+        }
         self.handle.set_info(info);
     }
 

@@ -94,6 +94,7 @@ pub(crate) fn info() -> ServerInfo {
             answers: true,
         }],
         reload_refused: None,
+        needs_restart: Vec::new(),
         took_over: Some(TookOverInfo { process: 1, allocations: 0, pause: Duration::ZERO }),
     }
 }

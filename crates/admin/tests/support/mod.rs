@@ -392,6 +392,7 @@ fn info() -> ServerInfo {
         tls_listeners: Vec::new(),
         dtls: false,
         reload_refused: None,
+        needs_restart: Vec::new(),
         took_over: None,
         confinement: ConfinementInfo::default(),
         monitoring: MonitoringInfo::default(),

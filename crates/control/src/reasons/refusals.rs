@@ -135,8 +135,8 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
              `allocations_per_user` against abuse. Where an address or a user name is many customers', set that limit to 0."
         }
         Refusal::RelayAddressAbsent => {
-            "The host does not have an address of `relay.addresses` now, or none that `auto` takes: `ip address` lists what it \
-             has, and `turnpike status` what the server relays from. The server takes it as soon as it is there."
+            "The host does not have an address of `relay.addresses` or the interface of `sockets.relay_device` now, or no address \
+             that `auto` takes: `ip address` lists what it has, and `turnpike status` what the server relays from. The server takes it as soon as it is there."
         }
         Refusal::SystemExhausted => {
             "Raise the limit of open files (LimitNOFILE under systemd), or look for the lack of memory."

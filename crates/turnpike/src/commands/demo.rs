@@ -55,7 +55,7 @@ async fn demo(args: &cli::Demo) -> Result<()> {
         return Ok(());
     }
     Err(Failure::failed(anyhow!("more than {} % of a flow was lost", LOSS_MAX * 100.0)).hint(
-        "on a busy machine that is to be expected; otherwise look at `turnpike status` for the \
-         reasons of dropped packets",
+        "a busy machine or the end of the session explains it; otherwise look at `turnpike status` for \
+         the reasons of dropped packets",
     ))
 }

@@ -215,6 +215,9 @@ impl Launch<'_> {
         accounts: Option<Arc<DatabaseAccounts>>,
     ) -> (Routes, Router) {
         handle.set_configuration(reload::in_force(&self.settings));
+        if let Some(coturn) = &self.paths.coturn {
+            coturn.name_lines(&self.settings.data.directory, handle);
+        }
         handle.set_differences(self.differences.clone());
         let (clock, offload) = (|| Clock::now().instant, kernel_path.watch());
         let mut operators = Routes::new(handle.clone(), clock, offload.clone(), self.log.recent());

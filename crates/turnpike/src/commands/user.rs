@@ -201,9 +201,15 @@ fn list(database: &mut Database<'_>, output: cli::Output) -> Result<()> {
         return output::print_json(&listed);
     }
     if users.is_empty() {
+        let others = database.store.realms()?;
+        let others = match &*others {
+            [] => String::new(),
+            others => format!("; there are {}", realm::counted(others)),
+        };
         return output::print(&format!(
-            "realm {} has no users; add one with `turnpike user add NAME`",
-            database.realm
+            "realm {} has no users; add one with `turnpike user add NAME`{}",
+            database.realm,
+            escape::line(&others)
         ));
     }
     let mut table =

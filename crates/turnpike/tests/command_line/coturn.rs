@@ -32,6 +32,14 @@ fn a_server_runs_from_coturns_configuration_and_reloads_it() {
     assert!(stdout(&probe).contains("relay"), "{probe:?}");
     assert_ne!(probe.status.code(), Some(2), "{probe:?}");
 
+    // Places of values are in the file that is to be edited.
+    let socket = data.join("control.sock");
+    let mut curl = std::process::Command::new("curl");
+    curl.args(["-s", "--unix-socket", path(&socket), "http://localhost/v1/configuration"]);
+    let keys = json(&curl.output().unwrap())["keys"].clone();
+    let allow = keys.as_array().unwrap().iter().find(|key| key["key"] == "peers.allow").unwrap();
+    assert_eq!(allow["origin"], format!("{}:3", path(&theirs)));
+
     // A user who is added by a command stays, one who leaves the file goes.
     assert!(ask(&["user", "add", "dora", "--realm", "a.example"]).status.success());
     directory.file("turnserver.conf", &format!("{base}user=carol:staple\ntotal-quota=7\n"));
@@ -287,7 +295,7 @@ fn certificates_are_found_where_coturn_finds_them() {
     let mut process = command.current_dir(&directory.0).spawn().unwrap();
     let log = std::io::BufReader::new(process.stderr.take().unwrap());
     let mut server = Server { process, log };
-    server.wait_for(&format!("TLS is served without it: the certificate {}", path(&chain)));
+    server.wait_for(&format!("the server waits for it: the certificate {}", path(&chain)));
     server.wait_for("ready");
     server.stop();
 }

@@ -30,6 +30,9 @@ fn an_operator_sees_reloads_and_drains_a_server() {
     directory.file("turnpike.toml", &format!("{base}[quotas]\nallocations_per_user = 7\n"));
     let reload = json(&ask(&["reload", "--json"]));
     assert_eq!(reload["applied"][0]["key"], "quotas.allocations_per_user");
+    directory.file("turnpike.toml", &format!("{base}[workers]\ncount = 3\n"));
+    assert!(ask(&["reload"]).status.success());
+    assert!(stdout(&ask(&["status"])).contains("in force after a restart: workers.count."));
     directory.file("turnpike.toml", &format!("{base}[workers]\ncount = 3\npin = 5\n"));
     let refused = ask(&["reload"]);
     assert_eq!(refused.status.code(), Some(2));

@@ -44,6 +44,16 @@ pub(super) fn missing(
             );
         }
     }
+    for (key, name) in [
+        ("sockets.listen_device", &settings.sockets.listen_device),
+        ("sockets.relay_device", &settings.sockets.relay_device),
+    ] {
+        let name = name.as_ref().map(|name| name.as_str());
+        if let Some(name) = name.filter(|name| linux_net::interface_index(name).is_err()) {
+            let what = format!("this host has no interface {name}");
+            add(key, settings.place(key), what, "name one of `ip link`; the server waits for it");
+        }
+    }
     let own = own_prefixes().unwrap_or_default();
     for (index, prefix) in settings.relay.prefixes.iter().enumerate() {
         if !relay_prefixes::is_delivered(prefix.0, &own) {

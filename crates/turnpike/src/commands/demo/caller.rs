@@ -179,12 +179,13 @@ impl CallError {
         );
         let failed = |why: String| Failure::failed(anyhow!("no call through {server}: {why}"));
         match self {
-            Self::Refused(401, _) | Self::Failed(ClientFailure::IntegrityViolated) => {
-                failed("user or password is wrong".to_owned()).hint(
-                    "`turnpike user list` shows the users, `turnpike user add` gives one a new \
-                     password",
-                )
-            }
+            Self::Refused(401, _) | Self::Failed(ClientFailure::IntegrityViolated) => failed(
+                "user or password is wrong".to_owned(),
+            )
+            .hint(
+                "`turnpike user list` shows the users, `turnpike user password NAME` gives one a \
+                     new password",
+            ),
             Self::Refused(403, reason) => failed(format!("the server refused the peer ({reason})"))
                 .hint("peers.allow in the server's configuration lists exceptions"),
             Self::Refused(code, reason) => failed(format!("the server refused: {code} {reason}"))

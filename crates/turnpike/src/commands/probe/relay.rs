@@ -55,7 +55,9 @@ impl NotAllocated {
                 "the server is in the middle of another allocation of this address: try again"
             }
             Some(486) => "the user has as many allocations as the quota allows",
-            Some(508) => "the server has no port left, or is draining: see `turnpike status` there",
+            Some(508) => {
+                "the server has no port left, lacks its relay address, or is draining: see `turnpike status` there"
+            }
             Some(300) => "probe that server instead",
             Some(_) | None => "see the server's log for the reason",
         };

@@ -71,11 +71,14 @@ fn refusals(now: &Overview) -> String {
     let requests = if count == 1 { "request was" } else { "requests were" };
     match recent.max_by_key(|one| one.last_minute) {
         None => "No request was refused in the last minute.".to_owned(),
-        Some(most) => format!(
-            "{} {requests} refused in the last minute, most for {} (turnpike why tells more).",
-            grouped(count),
-            most.reason
-        ),
+        Some(most) => {
+            let or_most = if most.last_minute == count { "" } else { "most " };
+            format!(
+                "{} {requests} refused in the last minute, {or_most}for {} (turnpike why tells more).",
+                grouped(count),
+                most.reason
+            )
+        }
     }
 }
 
