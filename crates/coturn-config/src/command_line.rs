@@ -121,6 +121,13 @@ fn of_container(
     let words = &words[usize::from(words.first().filter(is_program).is_some())..];
     let mut line = of_program(words, variables)?;
     line.is_container = true;
+    // The start script of coturn's image adds the option.
+    const DETECTED: &str = "--external-ip=$(detect-external-ip)";
+    let detects = |name| variables.get(name).is_some_and(|value| !value.is_empty());
+    let is_written = line.words.iter().any(|word| word == DETECTED);
+    if ["DETECT_EXTERNAL_IP", "DETECT_EXTERNAL_IPV6"].into_iter().any(detects) && !is_written {
+        line.words.push(DETECTED.to_owned());
+    }
     let mounted = |file: &str| {
         let is = |(_, target): &&(String, String)| target == file;
         mounts.iter().find(is).map(|(source, _)| ConfigurationFile::Named(source.clone()))

@@ -298,6 +298,12 @@ fn variables_have_the_values_of_variables() {
     assert_eq!(words(image).unwrap().words, ["-n", "-r", "a.example", "-u", "x y"]);
     let compose = "services:\n  a:\n    image: coturn/coturn\n    environment:\n      A: ${B:-b.example}\n    command: -n -r ${A}\n";
     assert_eq!(words(compose).unwrap().words, ["-n", "-r", "b.example"]);
+    // The start script of the image adds an option.
+    let detects = compose.replace("A: ${B:-b.example}", "DETECT_EXTERNAL_IP: \"yes\"\n      A: b");
+    assert_eq!(
+        words(&detects).unwrap().words,
+        ["-n", "-r", "b", "--external-ip=$(detect-external-ip)"]
+    );
     let pod = "containers:\n- image: coturn/coturn\n  env:\n  - name: A\n    value: a$b\n  args: [\"-n\", \"-u=$(A)\"]\n";
     assert_eq!(words(pod).unwrap().words, ["-n", "-u=a$b"]);
 }
