@@ -82,6 +82,28 @@ fn the_public_address_is_found_and_followed() {
     assert_eq!(relay(), "198.51.100.8");
 }
 
+#[test]
+fn a_server_without_a_public_address_serves_the_rest_until_one_is_found() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let told = Arc::new(Mutex::new(None));
+    let to_tell = Arc::clone(&told);
+    let at = stun_server_that_tells(&lab, move |_| *to_tell.lock().expect("a lock"));
+    let mut config = Config::for_lab(&lab);
+    config.listen = vec![format!("{}:3478", lab.v4.listen)];
+    config.relay = vec![lab.v4.listen];
+    config.relay_keys = format!("external = \"auto\"\nexternal_stun = [\"{at}\"]");
+    let server = Server::start(&lab, &config);
+    let status = server.json(&["status"]);
+    assert_eq!(status["relay"], serde_json::json!([]));
+    let faults = status["now"]["problems"].to_string();
+    assert!(faults.contains("found no public address") && faults.contains("true"), "{faults}");
+    *told.lock().expect("a lock") = Some("198.51.100.7".parse().expect("an address"));
+    test_support::eventually("the address", || {
+        server.json(&["status"])["relay"][0]["public"] == "198.51.100.7"
+    });
+    assert_eq!(server.json(&["status"])["now"]["problems"], serde_json::json!([]));
+}
+
 /// The metadata service of a host in EC2 with two addresses, of which the second is public: it
 /// takes requests with a token alone.
 fn metadata_service(lab: &Lab) {

@@ -10,7 +10,6 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::anyhow;
 use linux_net::random_bytes;
 use settings::value::StunServer;
 use settings::{CloudMetadata, RelayPair, Settings};
@@ -19,7 +18,7 @@ use tokio::net::{UdpSocket, lookup_host};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::own_addresses::host_addresses;
 use crate::warnings;
 
@@ -30,9 +29,9 @@ const WAITS: [Duration; 3] =
 /// Time for the resolution of a name.
 const RESOLVED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Time that a start waits for the first answers: a host that has just booted may have no network
-/// yet.
-const FOUND_WITHIN: Duration = Duration::from_secs(30);
+/// Time that a start waits for the first answers: an answer that comes in time spares clients a
+/// refusal.
+const FOUND_WITHIN: Duration = Duration::from_secs(5);
 
 /// Pause between two attempts of a start.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -40,14 +39,18 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Interval at which a running server asks again.
 pub(crate) const ASKED_EVERY: Duration = Duration::from_secs(60);
 
+/// The same while no public address is known.
+pub(crate) const ASKED_SOON: Duration = Duration::from_secs(3);
+
 /// Longest response that is read: a Binding response has a few addresses.
 const RESPONSE_MAX: usize = 576;
 
 /// Asks for the public address of each local address that `settings` relay from, at the start.
-/// Waits for answers, for a bounded time.
+/// Waits for answers, for a bounded time; the result is empty without any. The server serves the
+/// rest, and asks again.
 ///
 /// # Errors
-/// There is no answer for any of them.
+/// The addresses of this host cannot be listed.
 pub(crate) async fn find(settings: &Settings) -> Result<Vec<RelayPair>> {
     let deadline = Instant::now() + FOUND_WITHIN;
     let mut told = false;
@@ -65,14 +68,12 @@ pub(crate) async fn find(settings: &Settings) -> Result<Vec<RelayPair>> {
         let why = failed.into_iter().map(|(local, why)| format!("{local}: {why}"));
         let why = why.collect::<Vec<_>>().join("; ");
         if Instant::now() >= deadline {
-            return Err(Failure::failed(anyhow!(
-                "relay.external is \"auto\", and no public address was found within {} s: {why}",
-                FOUND_WITHIN.as_secs()
-            ))
-            .hint(
-                "see that UDP to the servers of relay.external_stun passes, name others or the cloud \
-                 (relay.external_metadata), or write the public address in relay.external",
-            ));
+            tracing::warn!(
+                "relay.external is \"auto\", and no public address is found ({why}): the server relays nothing until one is. See \
+                 that UDP to the servers of relay.external_stun passes, name others or the cloud (relay.external_metadata), or \
+                 write the public address in relay.external"
+            );
+            return Ok(Vec::new());
         }
         if !told {
             tracing::warn!("waiting for the public address of this host: {why}");

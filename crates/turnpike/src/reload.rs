@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::anyhow;
 use control::{Change, ConfiguredKey, Handle, ReloadReport, Series};
@@ -18,7 +19,7 @@ use crate::certificate_watch::{CertificateWatch, ConfinedReading};
 use crate::certificates::{CertificateReloader, Unusable};
 use crate::confinement::ReadableFiles;
 use crate::devices::Devices;
-use crate::external::{self, Answers};
+use crate::external::{self, ASKED_EVERY, ASKED_SOON, Answers};
 use crate::failure::{Failure, Result};
 use crate::logging;
 use crate::own_addresses::OwnAddresses;
@@ -203,17 +204,28 @@ impl InForce {
         Ok(())
     }
 
+    /// Pause before the public addresses of this host are asked for again.
+    pub(crate) fn external_pause(&self) -> Duration {
+        let settings = &self.settings;
+        let is_missing = settings.is_external_auto() && settings.found_external().is_empty();
+        if is_missing { ASKED_SOON } else { ASKED_EVERY }
+    }
+
     /// Puts changed public addresses in force, for new allocations.
-    pub(crate) async fn follow_external(&mut self, handle: &Handle, answers: &Answers) {
+    pub(crate) async fn follow_external(&mut self, handle: &Handle, answers: Result<Answers>) {
+        let answers = match answers {
+            Ok(answers) => answers,
+            Err(failure) => return tracing::warn!("{}", failure.reason()),
+        };
         let known = self.settings.found_external();
         let is_silent = !answers.failed.is_empty();
-        if is_silent && !self.external_is_silent {
+        if is_silent && !self.external_is_silent && !known.is_empty() {
             let (local, why) = &answers.failed[0];
             tracing::warn!(
                 "no public address is found for {local} now ({why}): its last public address stays in force"
             );
         }
-        let found = external::kept(known, answers);
+        let found = external::kept(known, &answers);
         let changed: Vec<RelayPair> =
             found.iter().filter(|pair| !known.contains(pair)).copied().collect();
         self.external_is_silent = is_silent;

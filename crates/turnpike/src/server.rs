@@ -155,7 +155,8 @@ impl Server {
         }
         let mut empty_since: Option<Instant> = None;
         let mut external: JoinSet<Result<Answers>> = JoinSet::new();
-        let mut external_look = interval_at(Instant::now() + ASKED_EVERY, ASKED_EVERY);
+        let mut external_look =
+            interval_at(Instant::now() + self.in_force.external_pause(), ASKED_EVERY);
         let mut certificates_look = tokio::time::interval(CERTIFICATES_LOOK);
         let mut revocations_look = tokio::time::interval(REVOCATIONS_LOOK);
         let mut watchdog = Watchdog::default();
@@ -194,10 +195,10 @@ impl Server {
                     self.follow_host(changes).await;
                 }
                 _ = external_look.tick(), if external.is_empty() => self.ask_for_external(&mut external),
-                Some(Ok(answers)) = external.join_next() => match answers {
-                    Ok(answers) => self.in_force.follow_external(&self.handle, &answers).await,
-                    Err(failure) => tracing::warn!("{}", failure.reason()),
-                },
+                Some(Ok(answers)) = external.join_next() => {
+                    self.in_force.follow_external(&self.handle, answers).await;
+                    external_look.reset_after(self.in_force.external_pause());
+                }
                 reading = self.tables.changed() => {
                     self.tables.take(reading);
                     self.follow_tables().await;
