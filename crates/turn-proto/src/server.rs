@@ -172,7 +172,7 @@ impl Server {
         let (to, verdict) = match event {
             Event::UserFound { pending, answer } => {
                 if let Some(five_tuple) = state.pending.take_keys(pending) {
-                    state.keys_found(now.instant, &five_tuple, &answer);
+                    state.keys_found(policy, now.instant, &five_tuple, &answer);
                     return None;
                 }
                 if let Some(deferred) = state.pending.take_user(pending) {

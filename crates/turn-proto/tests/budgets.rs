@@ -659,3 +659,27 @@ fn a_deleted_user_gets_no_more_peers_and_nobody_waits_for_the_database() {
     world.no_database = true;
     assert_eq!(permit(&mut client, &mut world), Some(500), "not in an outage, either");
 }
+
+/// The look-up beside the requests takes its time, and requests are served meanwhile.
+#[test]
+fn peers_granted_beside_the_look_up_are_taken_back_from_a_deleted_user() {
+    let (first, second, third) = ("198.51.100.1:1", "198.51.100.2:1", "198.51.100.3:1");
+    for (number, peer) in [(0x4001, second), (0x4002, third)] {
+        let mut world = World::new();
+        let mut client = Client::new(1);
+        client.allocate(&mut world);
+        client.use_channel(&mut world, 0x4000, first);
+        client.use_channel(&mut world, 0x4001, second);
+        world.advance(secs(61));
+        client.bind(&mut world, 0x4001, second).success();
+        client.send_channel(&mut world, 0x4001, b"confirmed").to_peer();
+
+        world.users.remove("alice");
+        world.advance(secs(61));
+        client.bind(&mut world, number, peer).success();
+        for (channel, is_there) in [(0x4000, true), (0x4001, number != 0x4001), (0x4002, false)] {
+            let fate = client.send_channel(&mut world, channel, b"data");
+            assert_eq!(matches!(fate, Fate::ToPeer { .. }), is_there, "{channel:x} of {number:x}");
+        }
+    }
+}

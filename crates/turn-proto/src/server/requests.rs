@@ -132,7 +132,8 @@ impl State {
         if let Some(slot) = self.live_slot(now.instant, &path.five_tuple) {
             let known = (&self.allocations.get(slot).grant, answer);
             if auth::is_refuted(rules, now, client, &message, known) {
-                self.allocations.refute(slot);
+                self.allocations.refute(request.policy, slot, &mut self.outbox);
+                self.allocations.update_routes(request.policy, now.instant, slot, &mut self.outbox);
             }
         }
         let known = self.known(now.instant, &path.five_tuple);
@@ -169,7 +170,13 @@ impl State {
     }
 
     /// Compares the keys of an allocation with those that were found.
-    pub(super) fn keys_found(&mut self, now: Instant, five_tuple: &FiveTuple, answer: &UserAnswer) {
+    pub(super) fn keys_found(
+        &mut self,
+        policy: &Policy,
+        now: Instant,
+        five_tuple: &FiveTuple,
+        answer: &UserAnswer,
+    ) {
         let Some(slot) = self.live_slot(now, five_tuple) else { return };
         let grant = &self.allocations.get(slot).grant;
         match answer {
@@ -179,7 +186,8 @@ impl State {
             UserAnswer::Known(_) | UserAnswer::Unknown | UserAnswer::Unconfirmed
                 if grant.is_of_database() =>
             {
-                self.allocations.refute(slot);
+                self.allocations.refute(policy, slot, &mut self.outbox);
+                self.allocations.update_routes(policy, now, slot, &mut self.outbox);
             }
             UserAnswer::Known(_)
             | UserAnswer::Unknown

@@ -535,7 +535,7 @@ impl Allocations {
         });
     }
 
-    fn retain_channels(
+    pub(super) fn retain_channels(
         &mut self,
         slot: Slot,
         outbox: &mut Outbox,
@@ -546,7 +546,11 @@ impl Allocations {
         allocation.channels.retain(keep, |gone| outbox.withdraw_route(id, gone));
     }
 
-    fn retain_permissions(&mut self, slot: Slot, keep: impl FnMut(&mut Permission) -> bool) {
+    pub(super) fn retain_permissions(
+        &mut self,
+        slot: Slot,
+        keep: impl FnMut(&mut Permission) -> bool,
+    ) {
         let Self { slots, by_peer, last_peer, .. } = self;
         let allocation = in_use(slots, slot);
         let relays =

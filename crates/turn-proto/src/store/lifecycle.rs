@@ -14,7 +14,8 @@ use super::outbox::Outbox;
 use super::routes;
 use crate::credentials::Grant;
 use crate::io::{EndReason, Notice, RefreshRequest, Refusal, TcpCommand};
-use crate::policy::Policy;
+use crate::limits::CONFIRMED_FOR;
+use crate::policy::{Lifetimes, Policy};
 
 impl Allocations {
     /// The allocation of a 5-tuple, unless it has expired; one that has is ended on the way.
@@ -126,13 +127,19 @@ impl Allocations {
         Ok(lifetime)
     }
 
-    /// Notes that the user database has refuted the keys of an allocation.
-    pub(crate) fn refute(&mut self, slot: Slot) {
-        let is_known = core::mem::replace(&mut self.get_mut(slot).grant.is_refuted, true);
-        if !is_known {
-            // Copies of it change.
-            self.arm(slot);
-        }
+    /// Notes that the user database has refuted the keys of an allocation, and takes back what was
+    /// granted for these keys after they were due: requests for peers do not wait for the look-up.
+    pub(crate) fn refute(&mut self, policy: &Policy, slot: Slot, outbox: &mut Outbox) {
+        let allocation = self.get_mut(slot);
+        allocation.grant.is_refuted = true;
+        let due = allocation.confirmed + CONFIRMED_FOR;
+        let Lifetimes { permission, channel, .. } = *policy.of(&allocation.grant.realm).lifetimes;
+        self.retain_channels(slot, outbox, |one| one.expires < due + channel);
+        self.retain_permissions(slot, |one| one.expires < due + permission);
+        // Others were bound by a request that was judged by the database.
+        self.retain_connections(slot, outbox, |one| one.phase == Phase::Bound);
+        // Copies of it change.
+        self.arm(slot);
     }
 
     fn delete(&mut self, slot: Slot, now: Instant, family: Option<IpFamily>, outbox: &mut Outbox) {
