@@ -303,6 +303,9 @@ fn problems(monitored: &Monitored, overview: &Overview, lost: Lost) -> Vec<Probl
     if let Some(why) = &info.reload_refused {
         problem(true, format!("The last reload was refused, and a restart would fail: {why}"));
     }
+    for text in &*monitored.handle.shared_ports() {
+        problem(true, text.clone());
+    }
     if !info.needs_restart.is_empty() {
         let keys = info.needs_restart.join(", ");
         problem(false, format!("The files have other values, in force after a restart: {keys}."));

@@ -30,6 +30,8 @@ pub struct Handle {
     /// True after the changed users were passed on to another process.
     users_passed_on: Arc<Mutex<bool>>,
     differences: Arc<Mutex<Arc<[String]>>>,
+    /// A sentence about each port that another process has as well.
+    shared_ports: Arc<Mutex<Arc<[String]>>>,
 }
 
 /// The directory of the user database; `None` without one.
@@ -71,6 +73,7 @@ impl Handle {
                 users: KnownUsers::default(),
                 users_passed_on: Arc::default(),
                 differences: Arc::default(),
+                shared_ports: Arc::default(),
             },
             requests,
         )
@@ -156,6 +159,17 @@ impl Handle {
     /// Replaces the differences from the server in whose place this one runs.
     pub fn set_differences(&self, differences: Vec<String>) {
         *self.differences.lock().unwrap_or_else(PoisonError::into_inner) = differences.into();
+    }
+
+    /// A sentence about each port of a listener that another process has as well.
+    #[must_use]
+    pub fn shared_ports(&self) -> Arc<[String]> {
+        Arc::clone(&self.shared_ports.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the sentences about ports that another process has as well.
+    pub fn set_shared_ports(&self, shared: Vec<String>) {
+        *self.shared_ports.lock().unwrap_or_else(PoisonError::into_inner) = shared.into();
     }
 
     /// Time at which a draining server ends live allocations; `None` while it does not drain.

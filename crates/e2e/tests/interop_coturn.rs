@@ -349,3 +349,18 @@ fn tcp_is_relayed_between_two_clients() {
     let status = server.json(&["status"]);
     assert_eq!(status["traffic"]["to_peers"]["packets"], 0, "nothing over UDP: {status:#}");
 }
+
+/// The kernel lets a second server of the same user at the port, and gives it a part of the
+/// clients.
+#[test]
+fn a_second_server_at_the_port_is_told() {
+    let Some(scene) = Scene::new(|_| ()) else { return };
+    let faults = || scene.server.json(&["status"])["now"]["problems"].to_string();
+    assert_eq!(faults(), "[]");
+    let mut other = scene.lab.command(Host::Server, "turnserver");
+    other.args(["-n", "-L", &scene.lab.v4.listen.to_string(), "-p", "3478", "-z", "--no-cli"]);
+    let other = Running::start(other.args(["--log-file", "stdout", "--pidfile", "/dev/null"]));
+    eventually("the other server is told", || faults().contains("UDP port 3478"));
+    drop(other);
+    eventually("its end is noticed", || faults() == "[]");
+}

@@ -7,6 +7,7 @@ mod interfaces;
 mod monitor;
 mod own_addresses;
 mod passed;
+mod port_users;
 mod privileges;
 mod random;
 mod rlimit;
@@ -19,6 +20,7 @@ pub use interfaces::{
 pub use monitor::{HostChanges, HostMonitor};
 pub use own_addresses::own_prefixes;
 pub use passed::passed_descriptors;
+pub use port_users::{PortUser, users_of_udp_port};
 pub use privileges::{gain_no_privileges, refuse_executable_gain, refuses_executable_gain};
 pub use random::random_bytes;
 pub use rlimit::raise_open_files;

@@ -52,10 +52,10 @@ mod wait;
 pub use abi::errno::SendError;
 pub use abi::socket::{is_of_own_network, message_pair};
 pub use host::{
-    AddressState, Clock, HostChanges, HostMonitor, InterfaceAddress, allowed_cores,
+    AddressState, Clock, HostChanges, HostMonitor, InterfaceAddress, PortUser, allowed_cores,
     gain_no_privileges, interface_addresses, interface_index, own_prefixes, passed_descriptors,
     pin_current_thread, raise_open_files, random_bytes, refuse_executable_gain,
-    refuses_executable_gain, source_address_towards, thread_cpu_time,
+    refuses_executable_gain, source_address_towards, thread_cpu_time, users_of_udp_port,
 };
 pub use occupancy::Occupancy;
 pub use rx::{FILL_BYTES, Received, RecvStats, RxBatch};

@@ -41,6 +41,7 @@ mod offload;
 mod output;
 mod own_addresses;
 mod paths;
+mod port_sharers;
 mod process;
 mod redis_statistics;
 mod relay_prefixes;

@@ -30,14 +30,15 @@ use crate::confinement::Confinement;
 use crate::failure::{Failure, Result};
 use crate::first_start::{self, Shown};
 use crate::handover::{
-    self, Changes, CopiedBeside, HandoverReport, Handovers, KeeperLink, Predecessor, Retiring,
-    ServerExport, Wire,
+    self, Changes, CopiedBeside, HandoverReport, Handovers, KeeperLink, ListenerCopies,
+    Predecessor, Retiring, ServerExport, Wire,
 };
 use crate::host_watch::HostWatch;
 use crate::listener_test::OwnListeners;
 use crate::logging::{self, LogLevel};
 use crate::offload::{Beginning, KernelPath, changes_of_host};
 use crate::paths::{self, Configuration};
+use crate::port_sharers::{self, OwnSockets};
 use crate::process::{self, ProcessOptions};
 use crate::reload::{self, InForce};
 use crate::reload_job::ReloadJob;
@@ -277,6 +278,7 @@ impl Launch<'_> {
         if let Some(order) = order {
             start_renewal(order, &self.settings, &handle, certificates.in_force());
         }
+        watch_ports(&prepared.export.listeners, &handle);
         let orders = started.retiring.as_ref().map(Retiring::orders).cloned().unwrap_or_default();
         let given = match started.retiring {
             Some(retiring) => begin_kernel_path(retiring, &prepared.kernel_path).await,
@@ -330,6 +332,12 @@ impl Launch<'_> {
         };
         server.run().await
     }
+}
+
+/// Starts the task that looks for other processes at the ports of the listeners.
+fn watch_ports(listeners: &[ListenerCopies], handle: &Handle) {
+    let own = OwnSockets::of(listeners.iter().flat_map(ListenerCopies::udp));
+    tokio::spawn(port_sharers::watch(own, handle.clone()));
 }
 
 /// Starts the task that orders certificates of the server.

@@ -68,6 +68,12 @@ impl ListenerCopies {
             |(name, fd): (ListenerName, BorrowedFd<'_>)| Ok((name, fd.try_clone_to_owned()?));
         udp.chain(tcp).chain(shared).map(copy).collect::<io::Result<_>>().map(Self)
     }
+
+    /// The listeners for UDP, with their addresses.
+    pub(crate) fn udp(&self) -> impl Iterator<Item = (SocketAddr, &OwnedFd)> {
+        let is_udp = |((kind, _), _): &&(ListenerName, OwnedFd)| *kind == ListenerKind::Udp;
+        self.0.iter().filter(is_udp).map(|((_, at), fd)| (*at, fd))
+    }
 }
 
 /// Outcome of a hand-over.
