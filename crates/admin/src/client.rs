@@ -347,10 +347,7 @@ impl Client {
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> Result<T, ClientError> {
-        let is_end = |error: &hyper::Error| error.is_incomplete_message() || error.is_closed();
-        let sent = self.sender.send_request(request).await;
-        let answer =
-            sent.map_err(|error| if is_end(&error) { ClientError::Ended } else { broken(error) })?;
+        let answer = self.sender.send_request(request).await.map_err(exchange_failed)?;
         let status = answer.status();
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
         let body = body
@@ -367,11 +364,26 @@ impl Client {
     }
 }
 
+/// Error of a request on its way. A server that ends closes the connection in one of several ways.
+fn exchange_failed(error: hyper::Error) -> ClientError {
+    let is_cut = std::error::Error::source(&error)
+        .and_then(|source| source.downcast_ref::<io::Error>())
+        .is_some_and(|source| is_cut(source.kind()));
+    let is_end = error.is_incomplete_message() || error.is_closed() || error.is_canceled();
+    if is_end || is_cut { ClientError::Ended } else { broken(error) }
+}
+
+const fn is_cut(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+}
+
 fn cannot_connect(path: &Path, source: io::Error) -> ClientError {
     let kind = source.kind();
     let path = path.to_owned();
     if matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) {
         ClientError::NotRunning(path)
+    } else if is_cut(kind) {
+        ClientError::Ended
     } else if kind == io::ErrorKind::PermissionDenied {
         ClientError::NoPermission { owner: owner(&path), path }
     } else {
@@ -434,6 +446,24 @@ mod tests {
     fn names_user_ids() {
         assert_eq!(user_name(0), "user root");
         assert_eq!(user_name(4_000_000_001), "user id 4000000001");
+    }
+
+    /// A server that is replaced closes the connection before it answers.
+    #[tokio::test]
+    async fn a_connection_that_is_closed_is_no_other_version() {
+        let path = std::env::temp_dir().join(format!("turnpike-closed-{}", std::process::id()));
+        let listener = tokio::net::UnixListener::bind(&path).unwrap();
+        tokio::spawn(async move {
+            while let Ok((connection, _)) = listener.accept().await {
+                drop(connection)
+            }
+        });
+        let error = match Client::connect(&path).await {
+            Ok(mut client) => client.status().await.unwrap_err(),
+            Err(error) => error,
+        };
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(error, ClientError::Ended), "{error}");
     }
 
     #[tokio::test]
