@@ -144,7 +144,7 @@ impl CoturnConfig {
         if slips.is_empty() {
             return Ok(());
         }
-        let advice = "correct the lines, or put # in front of them";
+        let advice = "correct or remove them";
         Err(Failure::usage(anyhow!("{}", slips.join("\n"))).hint(advice))
     }
 

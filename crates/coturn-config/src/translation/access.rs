@@ -262,8 +262,9 @@ fn wider(work: &mut Work) {
     }
     work.denied_peers.extend(added.into_iter().filter_map(Range::read));
     work.notes.push(
-        "denied-peer-ip: to coturn all IPv4 addresses belong to a range from ::, and every address to 0.0.0.0 or :: alone. \
-         They are denied here as well; 0.0.0.0-0.255.255.255 and ::1 are rules without the others."
+        "denied-peer-ip: coturn takes a range that begins with :: for all IPv4 addresses as well, and 0.0.0.0 or :: alone for every \
+         address. All of these are denied here, too. If that was not meant, write 0.0.0.0-0.255.255.255 for the network of \
+         this host, or ::1 for its loopback."
             .to_owned(),
     );
 }

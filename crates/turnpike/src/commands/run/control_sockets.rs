@@ -92,7 +92,7 @@ impl ControlSockets {
 
 fn control_socket_failed(error: AccessError) -> Failure {
     let advice = "name a directory that belongs to you with --data, or run the server as the user \
-                  that this one belongs to; it has to be a member of control.group";
+                  that this one belongs to (with control.group, also as a member of the group)";
     match error {
         AccessError::Io { .. } => Failure::failed(error).hint(advice),
         AccessError::InUse(_) | AccessError::NotASocket(_) | AccessError::TooLong(_) => {
