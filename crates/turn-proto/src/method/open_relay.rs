@@ -109,7 +109,16 @@ impl Allocate<'_> {
     ) -> Result<ClaimedPort, Refusal> {
         self.claim_of_prefix(policy, family, protocol, requirement)
             .or_else(|| self.claim_of_address(policy, family, requirement))
-            .ok_or(Refusal::PortsExhausted)
+            .ok_or_else(|| {
+                let mut relays =
+                    policy.relay.iter().filter(|one| IpFamily::of(one.local) == family);
+                // The files of the process are too few, not the ports.
+                if relays.any(|relay| relay.ports.is_at_limit(policy.ports)) {
+                    Refusal::SystemExhausted
+                } else {
+                    Refusal::PortsExhausted
+                }
+            })
     }
 
     /// Claims an address of one of the prefixes of a family, beginning with a random one.

@@ -219,6 +219,15 @@ fn an_even_port_that_is_not_to_be_had_gets_508() {
 }
 
 #[test]
+fn without_a_file_for_a_port_the_system_is_exhausted() {
+    let mut world = World::new();
+    world.policy.relay.iter().for_each(|relay| relay.ports.limit(1));
+    Client::new(1).try_allocate(&mut world, |_| ()).success();
+    Client::new(2).try_allocate(&mut world, |_| ()).refused(508);
+    assert_eq!(world.refusals().last(), Some(&Refusal::SystemExhausted), "ports are free");
+}
+
+#[test]
 fn an_additional_family_is_ipv6() {
     // 8656-7.2-13, 8656-18.11-01
     let mut world = World::new();

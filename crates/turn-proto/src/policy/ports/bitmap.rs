@@ -88,6 +88,11 @@ impl RelayPorts {
         self.most.load(Ordering::Relaxed).saturating_sub(self.taken.load(Ordering::Relaxed))
     }
 
+    /// Returns true if as many ports are in use as the process has files for, of a range with more.
+    pub(crate) fn is_at_limit(&self, range: PortRange) -> bool {
+        self.left() == 0 && self.capacity(range) < range.count()
+    }
+
     /// Never gives a port away again: a listener has it, of this server or another. A lease that
     /// there is stays as it is.
     pub fn exclude(&self, port: u16) {
