@@ -127,7 +127,7 @@ fn the_image_has_the_server_alone_and_relays() {
     let mut caller = Caller::allocate(socket, (lab.v4.listen, 3478).into(), account, IpFamily::V4);
     assert_eq!(caller.relayed().ip(), lab.v4.relay);
     let status = Tool::run(&mut server(&["status"]), PATIENCE);
-    assert!(status.output.contains("1 live"), "{}", status.output);
+    assert!(status.output.contains("1 allocation is live"), "{}", status.output);
     caller.release();
     let drained = Tool::run(&mut server(&["drain", "--wait"]), PATIENCE);
     assert!(drained.ok, "{}", drained.output);

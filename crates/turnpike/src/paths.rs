@@ -283,7 +283,12 @@ impl ProcessEnvironment<'_> {
         }
         let file = self.config(paths);
         match configured(file.as_deref()) {
-            Ok(Paths { control: Some(socket), .. }) => Socket { path: socket, unread: None },
+            Ok(Paths { control: Some(socket), data_directory }) => {
+                // The server under coturn's name is beside the one of the configuration.
+                let own = data_directory.join(CONTROL_SOCKET);
+                let is_beside = !(self.exists)(&socket) && (self.exists)(&own);
+                Socket { path: if is_beside { own } else { socket }, unread: None }
+            }
             Ok(Paths { control: None, data_directory }) => {
                 let said = file.is_some() || data_directory != Path::new(DATA);
                 let data = self.data(paths, said.then_some(data_directory.as_path()));
@@ -415,6 +420,12 @@ mod tests {
         let configured = |file: Option<&Path>| settings::paths(file, &Environment::empty());
         fs::write(&file, "[data\n").unwrap();
         assert_eq!(packaged.control_socket(&paths, configured).path, Path::new(PACKAGED_SOCKET));
+        // That of a server under coturn's name.
+        fs::write(&file, "[control]\nsocket = \"/run/t.sock\"\n").unwrap();
+        let beside = Path::new(DATA).join(CONTROL_SOCKET);
+        let is_beside = |path: &Path| path == beside;
+        let other = environment_of(&|_| None, &is_beside);
+        assert_eq!(other.control_socket(&paths, configured).path, beside);
         let said = PathOptions { socket: Some("/s".into()), ..paths };
         let found = ask("[data\n", &said);
         assert_eq!((found.path.to_str(), found.unread), (Some("/s"), None));
