@@ -63,6 +63,7 @@ const REFUSED: &[c_long] = &[
     libc::SYS_perf_event_open,
     libc::SYS_fanotify_init,
     libc::SYS_lookup_dcookie,
+    libc::SYS_nfsservctl,
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -82,7 +83,8 @@ const REFUSED: &[c_long] = &[
     libc::SYS_setfsgid,
 ];
 
-/// The same, where the architecture has them.
+/// The same, of calls that only x86-64 has. On aarch64 fork and vfork are clone(2), which
+/// [`refused`] limits to threads.
 #[cfg(target_arch = "x86_64")]
 const REFUSED_HERE: &[c_long] = &[
     libc::SYS_fork,
@@ -90,7 +92,6 @@ const REFUSED_HERE: &[c_long] = &[
     libc::SYS_uselib,
     libc::SYS_ustat,
     libc::SYS_sysfs,
-    libc::SYS_nfsservctl,
     libc::SYS__sysctl,
     libc::SYS_modify_ldt,
     libc::SYS_iopl,
@@ -205,9 +206,7 @@ fn filter(
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
-    use super::*;
+    use super::{REFUSED as REFUSED_CALLS, *};
 
     /// Actions of linux/seccomp.h.
     const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
@@ -261,6 +260,7 @@ mod tests {
     }
 
     /// Errors that calls return in a process that a thread with these filters starts.
+    #[cfg(target_arch = "x86_64")]
     fn errors(calls: &str, filters: &[BpfProgram]) -> Option<String> {
         let script = format!(
             "import ctypes\n\
@@ -272,7 +272,7 @@ mod tests {
             for filter in filters {
                 seccompiler::apply_filter(filter).unwrap();
             }
-            Command::new("python3").args(["-c", &script]).output()
+            std::process::Command::new("python3").args(["-c", &script]).output()
         };
         let out = std::thread::scope(|scope| scope.spawn(run).join().unwrap());
         match out {
@@ -318,6 +318,102 @@ mod tests {
                 assert_eq!(result(&program, libc::SYS_bpf, HERE, long), wanted, "{command}");
             }
             assert_eq!(result(&program, libc::SYS_openat, HERE, 5), ALLOWED);
+        }
+    }
+
+    /// Numbers of linux/unistd.h, independent of libc's constants, for calls whose numbers differ
+    /// between the two architectures: x86-64, aarch64.
+    const NUMBERS: [(c_long, c_long, c_long); 8] = [
+        (libc::SYS_execve, 59, 221),
+        (libc::SYS_ptrace, 101, 117),
+        (libc::SYS_mount, 165, 40),
+        (libc::SYS_setuid, 105, 146),
+        (libc::SYS_clone, 56, 220),
+        (libc::SYS_socket, 41, 198),
+        (libc::SYS_bpf, 321, 280),
+        (libc::SYS_clone3, 435, 435),
+    ];
+
+    #[test]
+    fn numbers_are_those_of_the_architecture() {
+        for (call, x86_64, aarch64) in NUMBERS {
+            assert_eq!(call, if cfg!(target_arch = "x86_64") { x86_64 } else { aarch64 });
+        }
+        let all: Vec<_> = REFUSED_CALLS.iter().chain(REFUSED_HERE).collect();
+        let distinct: std::collections::BTreeSet<_> = all.iter().collect();
+        assert_eq!(all.len(), distinct.len());
+    }
+
+    /// Calls of the packet path, the control plane and the C library, for both architectures.
+    const MADE: [c_long; 50] = [
+        libc::SYS_accept4,
+        libc::SYS_bind,
+        libc::SYS_brk,
+        libc::SYS_capset,
+        libc::SYS_clock_gettime,
+        libc::SYS_clock_nanosleep,
+        libc::SYS_close,
+        libc::SYS_connect,
+        libc::SYS_epoll_create1,
+        libc::SYS_epoll_ctl,
+        libc::SYS_epoll_pwait,
+        libc::SYS_eventfd2,
+        libc::SYS_exit_group,
+        libc::SYS_fcntl,
+        libc::SYS_fdatasync,
+        libc::SYS_flock,
+        libc::SYS_fsync,
+        libc::SYS_futex,
+        libc::SYS_getdents64,
+        libc::SYS_getrandom,
+        libc::SYS_getsockname,
+        libc::SYS_getsockopt,
+        libc::SYS_ioctl,
+        libc::SYS_listen,
+        libc::SYS_madvise,
+        libc::SYS_memfd_create,
+        libc::SYS_mmap,
+        libc::SYS_mprotect,
+        libc::SYS_munmap,
+        libc::SYS_newfstatat,
+        libc::SYS_openat,
+        libc::SYS_pipe2,
+        libc::SYS_ppoll,
+        libc::SYS_prctl,
+        libc::SYS_pread64,
+        libc::SYS_pwrite64,
+        libc::SYS_read,
+        libc::SYS_recvmmsg,
+        libc::SYS_recvmsg,
+        libc::SYS_renameat2,
+        libc::SYS_rseq,
+        libc::SYS_rt_sigaction,
+        libc::SYS_sched_setaffinity,
+        libc::SYS_sendmmsg,
+        libc::SYS_sendmsg,
+        libc::SYS_setsockopt,
+        libc::SYS_timerfd_settime,
+        libc::SYS_unlinkat,
+        libc::SYS_write,
+        libc::SYS_writev,
+    ];
+
+    #[test]
+    fn calls_of_the_server_are_permitted() {
+        let program = filter(refused(false), libc::EPERM).unwrap();
+        for call in MADE {
+            assert_eq!(result(&program, call, HERE, 0), ALLOWED, "{call}");
+        }
+        for family in FAMILIES {
+            assert_eq!(result(&program, libc::SYS_socket, HERE, family as u64), ALLOWED);
+        }
+        assert_eq!(result(&program, libc::SYS_socket, HERE, libc::AF_PACKET as u64), REFUSED);
+        // A thread, and what fork is.
+        let thread = (CLONE_THREAD | libc::CLONE_VM) as u64;
+        assert_eq!(result(&program, libc::SYS_clone, HERE, thread), ALLOWED);
+        assert_eq!(result(&program, libc::SYS_clone, HERE, libc::SIGCHLD as u64), REFUSED);
+        for call in REFUSED_CALLS.iter().chain(REFUSED_HERE) {
+            assert_eq!(result(&program, *call, HERE, 0), REFUSED, "{call}");
         }
     }
 
