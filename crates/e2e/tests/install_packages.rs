@@ -1,4 +1,5 @@
-//! `scripts/install-packages` on a machine without Rust.
+//! `scripts/install-packages` on a machine without Rust, and `scripts/build-package` on one without
+//! the tools of another architecture.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -53,8 +54,12 @@ impl Commands {
     }
 
     fn install(&self) -> Tool {
+        self.run("install-packages", &["build"])
+    }
+
+    fn run(&self, name: &str, arguments: &[&str]) -> Tool {
         let mut script = Command::new(self.0.join("bash"));
-        script.arg(repository().join("scripts/install-packages")).arg("build");
+        script.arg(repository().join("scripts").join(name)).args(arguments);
         Tool::run(script.env("PATH", &self.0), Duration::from_secs(60))
     }
 }
@@ -78,4 +83,34 @@ fn where_it_is_too_old_one_line_says_what_to_do() {
     assert!(out.output.contains("this distribution has 0.66.0"), "{}", out.output);
     assert_eq!(out.output.matches("sh.rustup.rs").count(), 1, "{}", out.output);
     assert!(!out.output.contains("apt-get"), "nothing is installed: {}", out.output);
+}
+
+#[test]
+fn a_build_for_another_architecture_says_what_is_missing() {
+    let commands = Commands::new("none");
+    commands.write("rustc", "[ \"$1\" = -vV ] && echo 'host: none' || echo /nonexistent");
+    let out = commands.run("build-package", &["deb", "--target", "aarch64-unknown-linux-gnu"]);
+    assert!(!out.ok);
+    let lines: Vec<&str> = out.output.lines().collect();
+    assert_eq!(lines.len(), 3, "{}", out.output);
+    assert!(lines[1].contains("gcc-aarch64-linux-gnu"), "{}", out.output);
+    assert!(lines[1].contains("qemu-user (scripts/install-packages cross"), "{}", out.output);
+    assert!(lines[2].ends_with("rustup target add aarch64-unknown-linux-gnu"), "{}", out.output);
+    let out = commands.run("build-package", &["deb", "--target", "riscv64gc-unknown-linux-gnu"]);
+    assert!(!out.ok && out.output.contains("only for aarch64"), "{}", out.output);
+    let out = commands.run("install-packages", &["--missing", "cross"]);
+    assert!(out.ok && out.output.contains("gcc-aarch64-linux-gnu"), "{}", out.output);
+}
+
+#[test]
+fn the_scripts_are_valid_bash() {
+    let scripts = fs::read_dir(repository().join("scripts")).expect("a list");
+    let mut count = 0;
+    for script in scripts.flatten().filter(|script| script.path().is_file()) {
+        let checked =
+            Tool::run(Command::new("bash").arg("-n").arg(script.path()), Duration::from_secs(60));
+        assert!(checked.ok, "{}", checked.output);
+        count += 1;
+    }
+    assert!(count > 5, "{count} scripts");
 }
