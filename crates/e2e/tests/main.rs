@@ -28,6 +28,7 @@ mod operations;
 mod own_addresses;
 mod package;
 mod package_docs;
+mod package_repository;
 mod page;
 mod probe;
 mod prometheus;
