@@ -2,7 +2,8 @@
 //! the BPF programs, `cargo xtask fuzz` runs the fuzz targets, `cargo xtask soak` searches for
 //! leaks, `cargo xtask deny` and `cargo xtask tidy` run checks beyond the compiler's (the same
 //! checks run as tests). `cargo xtask no-std` and `cargo xtask cross` compile without std and for
-//! the other architecture, `cargo xtask sanitize` runs tests under sanitizers.
+//! the other architecture, `cargo xtask sanitize` runs tests under sanitizers, `cargo xtask release
+//! --check` reports what a release lacks.
 //!
 //! Invariant: a task reads and writes this repository and cargo's target directory alone.
 #![forbid(unsafe_code)]
@@ -17,6 +18,7 @@ mod docs;
 mod fuzz;
 mod mutants;
 mod no_std;
+mod release;
 mod sanitize;
 mod soak;
 mod tidy;
@@ -28,7 +30,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 const USAGE: &str = "usage: cargo xtask bpf [--check] | chart | cross [--all] | deny | docs | fuzz --minutes N [TARGET…] | mutants CRATE [OPTION…] | no-std
-             | sanitize [address|thread] [CRATE…] | soak --minutes N | tidy | words [--lower | CRATE | FILE]
+             | release --check | sanitize [address|thread] [CRATE…] | soak --minutes N | tidy | words [--lower | CRATE | FILE]
   bpf    compile crates/*/bpf/*.bpf.c to the committed objects beside them;
          with --check, only verify that they match the sources
   chart  test the Helm chart with helm, which is built first
@@ -41,6 +43,8 @@ const USAGE: &str = "usage: cargo xtask bpf [--check] | chart | cross [--all] | 
   mutants  test the tests of CRATE with cargo-mutants and its OPTIONs, such as --file 'src/policy/**'; survivors
          are in target/mutants
   no-std check that the crates with #![no_std] and their dependencies build without std
+  release --check  report what a release of the version in Cargo.toml lacks: changelog, versions of the packages,
+         generated pages, commits, a new tag
   sanitize  run tests of the crates with unsafe code, or of each CRATE, under the address and thread
          sanitizers
   soak   connect and disconnect clients for N minutes, then check for leaks
@@ -64,6 +68,7 @@ fn main() -> ExitCode {
         ["fuzz", "--minutes", minutes, targets @ ..] => fuzz::run(&root(), minutes, targets),
         ["mutants", name, options @ ..] => mutants::run(&root(), name, options),
         ["no-std"] => no_std::run(&root()),
+        ["release", "--check"] => release::check(&root()),
         ["sanitize", arguments @ ..] => sanitize::run(&root(), arguments),
         ["soak", "--minutes", minutes] => soak::run(&root(), minutes),
         ["tidy"] => check(),
