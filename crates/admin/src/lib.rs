@@ -219,10 +219,10 @@ pub mod limits {
     /// Time that refusals and drops are counted over.
     pub const HISTORY: Duration = Duration::from_mins(1);
 
-    /// Interval of the points of the last hour.
+    /// Interval of the history's points.
     pub const POINT_EVERY: Duration = Duration::from_secs(15);
 
-    /// Points that are kept, about 100 bytes each: those of an hour.
+    /// Maximum number of the history's points, about 100 bytes each: one hour.
     pub const HOUR_POINTS: usize = 240;
 
     /// Age at which the number of open files is counted again: on Linux before 6.2 each of them

@@ -15,7 +15,7 @@ pub(crate) fn memory_bytes() -> Option<u64> {
 }
 
 /// Memory that the control group of the process may use, in bytes: `MemoryMax` of a unit, the limit
-/// of a container. `None`: there is no limit, or it cannot be read.
+/// of a container. `None`: unlimited or unreadable.
 pub(crate) fn memory_max_bytes() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -24,7 +24,7 @@ pub(crate) fn memory_max_bytes() -> Option<u64> {
 
 /// Smallest limit of a group and the groups that it is part of.
 fn smallest_limit(root: &Path, group: &Path) -> Option<u64> {
-    // A group outside the own namespace begins with `..`.
+    // The path of a group outside the own namespace starts with `..`.
     let is_plain = group.components().all(|part| matches!(part, Component::Normal(_)));
     let group = if is_plain { group } else { Path::new("") };
     let limit = |group: &Path| {

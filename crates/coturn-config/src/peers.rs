@@ -45,7 +45,7 @@ impl Range {
     }
 
     /// Returns true for IPv4 addresses in IPv6 (RFC 4291 §2.5.5.2). coturn distinguishes such peers
-    /// from IPv4 peers. Turnpike refuses such peers, so that such a rule is not needed.
+    /// from IPv4 peers. Turnpike refuses such peers, and needs no such rule.
     pub(crate) fn is_ipv4_in_ipv6(self) -> bool {
         let is = |number: u128| Ipv6Addr::from(number).to_ipv4_mapped().is_some();
         !self.is_ipv4 && is(self.first) && is(self.last)

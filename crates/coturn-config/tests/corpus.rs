@@ -3,7 +3,6 @@
 //! files, with the reasons.
 
 use std::fs;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use coturn_config::{
@@ -11,26 +10,10 @@ use coturn_config::{
 };
 use settings::Environment;
 
+use crate::host::TestHost;
+
 /// A host without the files that a configuration names.
-struct EmptyHost;
-
-impl Host for EmptyHost {
-    fn find(&self, name: &str) -> String {
-        name.to_owned()
-    }
-
-    fn resolve(&self, name: &str) -> Option<IpAddr> {
-        (name == "relay.lab").then(|| IpAddr::from([10, 77, 1, 1]))
-    }
-
-    fn exists(&self, _: &Path) -> bool {
-        false
-    }
-
-    fn has_address(&self, _: IpAddr) -> bool {
-        false
-    }
-}
+const EMPTY_HOST: TestHost = TestHost { name: ("relay.lab", [10, 77, 1, 1]), path: "", own: None };
 
 struct Directory(PathBuf);
 
@@ -78,7 +61,7 @@ fn imported(
     };
     let host: &dyn Host = match purpose {
         Purpose::Migration => &AnyHost,
-        Purpose::Replacement => &EmptyHost,
+        Purpose::Replacement => &EMPTY_HOST,
     };
     let import = import(source, purpose, directory, host);
     let unreadable = import.lines.iter().filter_map(|line| match &line.fate {
@@ -105,9 +88,9 @@ fn check(name: &str, import: &Import) {
 
 /// Purposes with a refusal of a file.
 enum Refused {
-    /// Migration alone. A server in coturn's place ignores the line, as coturn does.
+    /// Only migration. A server in coturn's place ignores the line, as coturn does.
     Migration,
-    /// Both purposes.
+    /// Migration and replacement.
     Both,
 }
 

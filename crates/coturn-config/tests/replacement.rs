@@ -1,34 +1,21 @@
 //! A server in coturn's place serves whom coturn serves with the same file.
 
-use std::net::IpAddr;
 use std::path::Path;
 
-use coturn_config::{Fate, Host, Import, Purpose, Source, User, UserKey};
+use coturn_config::{Fate, Import, Purpose, Source, User, UserKey};
+
+use crate::host::TestHost;
 
 /// A host with a name, and without a file.
-struct BareHost;
-
-impl Host for BareHost {
-    fn find(&self, name: &str) -> String {
-        name.to_owned()
-    }
-
-    fn resolve(&self, name: &str) -> Option<IpAddr> {
-        (name == "relay.example").then(|| IpAddr::from([192, 0, 2, 7]))
-    }
-
-    fn exists(&self, path: &Path) -> bool {
-        path == Path::new("/var/lib/turn")
-    }
-
-    fn has_address(&self, address: IpAddr) -> bool {
-        address == IpAddr::from([10, 0, 0, 5])
-    }
-}
+const BARE_HOST: TestHost = TestHost {
+    name: ("relay.example", [192, 0, 2, 7]),
+    path: "/var/lib/turn",
+    own: Some([10, 0, 0, 5]),
+};
 
 fn replace(file: impl AsRef<[u8]>) -> Import {
     let source = Source { file: file.as_ref(), arguments: &[] };
-    coturn_config::import(source, Purpose::Replacement, Path::new("/data"), &BareHost)
+    coturn_config::import(source, Purpose::Replacement, Path::new("/data"), &BARE_HOST)
 }
 
 /// Numbers of lines that are not in force.

@@ -1,5 +1,5 @@
 //! Configurations of coturn, generated ones and those of a corpus, given to Debian's coturn and to
-//! this server under coturn's name: both come up or neither does, and both give the same answers.
+//! this server under coturn's name: both come up or neither does, and both answer alike.
 //!
 //! ```text
 //! configuration   a file from a seed, with the credentials that it may have

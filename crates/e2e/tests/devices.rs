@@ -65,7 +65,7 @@ fn clients_and_peers_are_served_by_the_named_interfaces_alone() {
     assert!(server.stop());
 }
 
-/// The interface of the peers comes after the start, is renamed, and is made anew.
+/// The peers' interface appears after the start, is replaced, and is renamed.
 #[test]
 fn relays_follow_the_name_of_their_interface() {
     if require(coturn()).is_none() {
@@ -81,7 +81,7 @@ fn relays_follow_the_name_of_their_interface() {
     let unserved = call(&lab, Duration::from_secs(4));
     assert!(!unserved.ok && unserved.output.contains("508"), "{}", unserved.output);
 
-    // An interface of another kind has the name first: no peer is behind it.
+    // Another interface has the name first: it leads to no peer.
     link(&["add", "wan0", "type", "veth", "peer", "name", "wan1"]);
     eventually("the interface", || !faults(&server).contains("wan0"));
     assert!(!call(&lab, Duration::from_secs(4)).ok);

@@ -350,8 +350,7 @@ fn tcp_is_relayed_between_two_clients() {
     assert_eq!(status["traffic"]["to_peers"]["packets"], 0, "nothing over UDP: {status:#}");
 }
 
-/// The kernel lets a second server of the same user at the port, and gives it a part of the
-/// clients.
+/// The kernel lets a second server of the same user share the port and the clients.
 #[test]
 fn a_second_server_at_the_port_is_told() {
     let Some(scene) = Scene::new(|_| ()) else { return };

@@ -52,7 +52,7 @@ impl Scene {
         assert!(made.ok, "{}", made.output);
     }
 
-    /// Makes a package with the size of a few bytes.
+    /// Builds a package with the size of a few bytes.
     fn package(&self, version: &str, architecture: &str, text: &str) -> PathBuf {
         let tree = self.path("tree");
         fs::create_dir_all(tree.join("DEBIAN")).expect("a directory");
@@ -126,7 +126,7 @@ impl Drop for Scene {
     }
 }
 
-/// What an administrator does once: the key of the repository is installed.
+/// Installs the repository's key, as an administrator does once.
 fn trust(scene: &Scene) {
     let key = scene.path("repository/turnpike-archive-keyring.gpg");
     fs::copy(key, scene.path("key.gpg")).expect("the key");
@@ -142,7 +142,7 @@ fn apt_downloads_from_the_repository_and_refuses_changed_packages() {
     scene.downloads("amd64", &amd64);
     scene.downloads("arm64", &arm64);
 
-    // A later version beside the first one.
+    // A later version in addition to the first.
     let later = scene.package("0.1.1", "amd64", "later");
     scene.published(&[&later]);
     scene.downloads("amd64", &later);
@@ -155,7 +155,7 @@ fn apt_downloads_from_the_repository_and_refuses_changed_packages() {
     assert!(refused.output.contains("another turnpike_0.1.1_amd64.deb"), "{}", refused.output);
     scene.downloads("arm64", &arm64);
 
-    // Somebody changes the package on the web server.
+    // An intruder changes the package on the web server.
     let held = scene.path("repository/pool/main/turnpike_0.1.0_arm64.deb");
     fs::copy(&other, held).expect("changed");
     let download = scene.apt("arm64", &["download", "turnpike"]);

@@ -99,7 +99,7 @@ impl Scene {
         self.browser.call("Input.dispatchMouseEvent", &event);
     }
 
-    /// Waits for a time in which the page asks the server twice at least.
+    /// Waits for two refreshes of the page or more.
     fn while_it_refreshes(&mut self) {
         self.browser.eval("window.since = performance.now()");
         self.browser.wait("performance.now() - since > 5000");

@@ -250,8 +250,8 @@ impl Settings {
         }
     }
 
-    /// Users that count before those of [`user_database`](Self::user_database); `None` where that
-    /// has all users.
+    /// Database with precedence over [`user_database`](Self::user_database); `None` without local
+    /// users.
     #[must_use]
     pub fn local_users(&self) -> Option<Database> {
         let has_another = self.users.local && self.user_database().has_coturn_layout();

@@ -660,7 +660,7 @@ fn a_deleted_user_gets_no_more_peers_and_nobody_waits_for_the_database() {
     assert_eq!(permit(&mut client, &mut world), Some(500), "not in an outage, either");
 }
 
-/// The look-up beside the requests takes its time, and requests are served meanwhile.
+/// Requests for peers are served during the look-up.
 #[test]
 fn peers_granted_beside_the_look_up_are_taken_back_from_a_deleted_user() {
     let (first, second, third) = ("198.51.100.1:1", "198.51.100.2:1", "198.51.100.3:1");

@@ -108,7 +108,7 @@ pub(crate) fn prepare(
     let Network { net, bound, devices } =
         bind_sockets(settings, &policy, cores.len(), predecessor.as_mut())?;
     let certificates = CertificateReloader::new(settings)?;
-    let (limits, few_files) = table_limits(settings, &policy, cores.len())?;
+    let (limits, few_files) = table_limits(settings, &policy, cores.len());
     let streams = stream_settings(settings, limits.connections, &certificates);
     let dtls = dtls_settings(settings, &certificates)?;
     let (workers, endpoints, counters) = mailboxes(cores.len())?;
@@ -119,7 +119,7 @@ pub(crate) fn prepare(
         KernelPath::start(settings, &bound.addresses, relays, beginning);
     let mut routes: Vec<_> =
         (0..).map(WorkerId).map(|id| kernel_path.routes(id)).take(cores.len()).collect();
-    // The last step that needs privileges is done; no thread that serves anybody is there yet.
+    // The last privileged step is done, and no thread serves clients yet.
     let of_workers = confine(confinement, &kernel_path, routes.iter_mut().flatten().next())?;
     let directory = user_directory(settings, editor, &workers, predecessor.as_ref())?;
     let users = Arc::clone(&directory);
@@ -176,7 +176,7 @@ pub(crate) fn prepare(
     })
 }
 
-/// The time of now. 0 for a clock before 1970.
+/// Present time since 1970; 0 for an earlier clock.
 fn since_1970() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
@@ -216,7 +216,7 @@ fn bind_sockets(
     workers: usize,
     mut predecessor: Option<&mut Predecessor>,
 ) -> Result<Network> {
-    let mut devices = Devices::find(settings, predecessor.is_none())?;
+    let mut devices = Devices::find(settings)?;
     let net = sockets::options(settings, &devices);
     let listeners = settings.listeners();
     // Where others are heard, TLS is known by its first bytes.
@@ -337,7 +337,7 @@ pub(crate) fn rules(
     let unauthenticated =
         UnauthenticatedBudget { per_second: share(policy.unauthenticated.per_second, workers) };
     let new_peers_per_second = share(policy.quotas.new_peers_per_second, workers);
-    let (limits, _) = table_limits(settings, &policy, workers)?;
+    let (limits, _) = table_limits(settings, &policy, workers);
     policy.relay.iter().for_each(|relay| relay.ports.limit(limits.ports));
     let quotas = Quotas {
         new_peers_per_second,
@@ -364,10 +364,10 @@ fn table_limits(
     settings: &Settings,
     policy: &Policy,
     workers: usize,
-) -> Result<(TableLimits, Option<String>)> {
+) -> (TableLimits, Option<String>) {
     let files = raise_open_files().unwrap_or(OPEN_FILES_UNREAD);
     let wanted = Descriptors::wanted(settings, policy.relay.len(), workers);
-    Ok((wanted.limits(settings, workers, files), wanted.warning(files)))
+    (wanted.limits(settings, workers, files), wanted.warning(files))
 }
 
 /// A worker's part of a rate. Each worker counts for itself and the kernel spreads clients over all
@@ -450,7 +450,7 @@ pub(crate) fn advice(policy: &Policy, settings: &Settings, host: &HostAddresses)
     advice
 }
 
-/// Gives up the capabilities that are not needed any more.
+/// Drops the capabilities that the server no longer needs.
 fn confine(
     confinement: Option<&mut Confinement>,
     kernel_path: &KernelPath,

@@ -48,7 +48,7 @@ pub(crate) struct CertificateReloader {
     /// Certificates in effect.
     current: Vec<(CertificateFiles, Certificate)>,
     /// The files as they were when they were last looked at.
-    seen: Vec<Option<Seen>>,
+    seen: Vec<Option<FileVersions>>,
     infos: Vec<CertificateInfo>,
     /// Certificates of the last attempt that cannot be used.
     errors: Vec<String>,
@@ -59,8 +59,8 @@ pub(crate) struct CertificateReloader {
     failed: Option<Instant>,
 }
 
-/// Identity of a file's content, for the detection of changes.
-type Seen = Vec<[i64; 4]>;
+/// Versions of a certificate's files, for the detection of changes.
+type FileVersions = Vec<[i64; 4]>;
 
 impl CertificateReloader {
     /// Reads the certificates of a configuration.
@@ -182,7 +182,7 @@ impl CertificateReloader {
 pub(crate) struct CertificateReader {
     current: Vec<(CertificateFiles, Certificate)>,
     configured: Vec<CertificateFiles>,
-    seen: Vec<Option<Seen>>,
+    seen: Vec<Option<FileVersions>>,
     /// A certificate could not be used [`AGAIN_AFTER`] ago.
     is_due: bool,
 }
@@ -192,7 +192,7 @@ pub(crate) struct CertificateReader {
 pub(crate) struct CertificateReading {
     certificates: Vec<(CertificateFiles, Certificate)>,
     configured: Vec<CertificateFiles>,
-    seen: Vec<Option<Seen>>,
+    seen: Vec<Option<FileVersions>>,
     errors: Vec<Unusable>,
 }
 
@@ -399,9 +399,9 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
     })
 }
 
-/// `None` where there is nothing to be seen. The time of the last change of the inode also tells of
-/// another owner or mode, the usual remedy for an unreadable file.
-fn look_at(files: &CertificateFiles) -> Option<Seen> {
+/// Reads the versions of a certificate's files; `None` if a file is missing. A new owner or mode, the
+/// usual remedy for an unreadable file, changes the inode's time.
+fn look_at(files: &CertificateFiles) -> Option<FileVersions> {
     let look = |path: &Path| {
         let meta = fs::metadata(path).ok()?;
         Some([meta.ctime(), meta.ctime_nsec(), meta.size().cast_signed(), meta.ino().cast_signed()])

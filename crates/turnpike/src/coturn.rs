@@ -178,8 +178,8 @@ impl CoturnConfig {
         differences
     }
 
-    /// Names the lines of coturn's configuration as the places of the values in force: the
-    /// translation is not the file to edit.
+    /// Sets lines of coturn's configuration as the origins of values: operators edit coturn's file,
+    /// not the translation.
     pub(crate) fn name_lines(&self, data: &Path, handle: &Handle) {
         let Ok(imported) = self.import(data) else { return };
         let mut keys = handle.configuration().to_vec();

@@ -13,10 +13,11 @@ use crate::failure::{Failure, Result};
 /// Bytes that a writable directory has space for: a small file or two.
 const NEEDED: usize = 8192;
 
-/// The directory itself, made where it is missing, or a temporary one if it cannot be written.
+/// Returns the directory, which is created if it is missing, or a temporary directory if it cannot
+/// be written.
 ///
 /// # Errors
-/// There is no temporary one that belongs to this user alone.
+/// The temporary directory cannot be written, or belongs to another user.
 pub(crate) fn writable_or_temporary(directory: PathBuf) -> Result<PathBuf> {
     let Err(error) = try_to_write(&directory) else { return Ok(directory) };
     let temporary = temporary();
@@ -44,13 +45,13 @@ pub(crate) fn warning(directory: &Path) -> Option<String> {
     })
 }
 
-/// The same for each process of a user: the next one finds the state of this one.
+/// Temporary directory of the user, so that the successor of a process finds its state.
 fn temporary() -> PathBuf {
     std::env::temp_dir().join(format!("turnpike-{}", rustix::process::geteuid().as_raw()))
 }
 
-/// Makes a temporary directory. One of another user, or one that others may enter, is not taken:
-/// anybody may put it there.
+/// Creates a temporary directory. A directory of another user, or open to other users, is refused:
+/// every user may create it.
 fn prepare(directory: &Path) -> io::Result<()> {
     atomic_file::make_missing_directory(directory, Access::PRIVATE_DIRECTORY)?;
     let found = fs::symlink_metadata(directory)?;
@@ -61,10 +62,12 @@ fn prepare(directory: &Path) -> io::Result<()> {
     try_to_write(directory)
 }
 
-/// Writes a file and removes it: a full disk is found by writing alone.
+/// Writes a file and removes it: only a write detects a full disk.
 fn try_to_write(directory: &Path) -> io::Result<()> {
     atomic_file::make_missing_directory(directory, Access::PRIVATE_DIRECTORY)?;
     let path = directory.join(format!(".try-{:x}", std::process::id()));
+    // A process of the same id may have died before the removal.
+    let _ = fs::remove_file(&path);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).open(&path)?;
     let written = file.write_all(&[0; NEEDED]).and_then(|()| file.sync_data());
     fs::remove_file(&path)?;
@@ -82,6 +85,9 @@ mod tests {
     fn a_directory_that_can_be_written_is_taken() {
         let directory = Directory::new("data");
         let wanted = directory.path().join("own");
+        assert_eq!(writable_or_temporary(wanted.clone()).unwrap(), wanted);
+        // A process of the same id died during the check, as in a container.
+        fs::write(wanted.join(format!(".try-{:x}", std::process::id())), "").unwrap();
         assert_eq!(writable_or_temporary(wanted.clone()).unwrap(), wanted);
         assert_eq!(fs::read_dir(&wanted).unwrap().count(), 0, "nothing is left");
         assert_eq!(warning(&wanted), None);

@@ -1,21 +1,21 @@
-//! Interfaces that the settings name. An interface may come after the start, and one that comes
-//! back is another one to the kernel.
+//! Interfaces that the settings name. An interface may appear after the start, and a returning
+//! interface has another index.
 
 use std::num::NonZeroU32;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::anyhow;
 use control::MissingAddresses;
 use dataplane::DeviceIndex;
 use settings::{InterfaceName, Settings};
+use tokio::time::sleep;
 
 use crate::failure::{Failure, Result};
 
 const LISTEN: &str = "sockets.listen_device";
 const RELAY: &str = "sockets.relay_device";
 
-/// Interval of looks for the interface of the listeners at the start.
+/// Interval of checks for the listeners' interface during the start.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// The named interfaces. The listeners stay at the interface that they were bound to; new relay
@@ -28,15 +28,14 @@ pub(crate) struct Devices {
 }
 
 impl Devices {
-    /// Looks the interfaces up. Listeners cannot be bound to an interface that is absent: `waits`
-    /// for it, as there is nobody to serve without it.
+    /// Looks the interfaces up. Listeners cannot be bound to an absent interface:
+    /// [`wait_for_listener`] precedes.
     ///
     /// # Errors
-    /// The interface of the listeners is absent, and is not waited for.
-    pub(crate) fn find(settings: &Settings, waits: bool) -> Result<Self> {
+    /// The listeners' interface is absent.
+    pub(crate) fn find(settings: &Settings) -> Result<Self> {
         let listen = settings.sockets.listen_device.clone();
-        let listen =
-            listen.map(|name| Ok::<_, Failure>((name.clone(), listen_index(&name, waits)?)));
+        let listen = listen.map(|name| Ok::<_, Failure>((name.clone(), listen_index(&name)?)));
         let relay = settings.sockets.relay_device.clone();
         let relay = relay.map(|name| (name.clone(), DeviceIndex::new(index(&name))));
         let mut devices = Self { listen: listen.transpose()?, relay, missing: Vec::new() };
@@ -99,7 +98,7 @@ impl Devices {
         listen.chain(relay).collect()
     }
 
-    /// Adds the interfaces that are missing: without one of them nobody is served.
+    /// Adds the missing interfaces. Each of them is needed to serve any client.
     pub(crate) fn add_to(&self, missing: &mut MissingAddresses) {
         missing.clauses.extend(self.missing.iter().cloned());
         missing.are_all |= !self.missing.is_empty();
@@ -114,23 +113,25 @@ fn index(name: &InterfaceName) -> Option<NonZeroU32> {
     linux_net::interface_index(name.as_str()).ok().and_then(NonZeroU32::new)
 }
 
-fn listen_index(name: &InterfaceName, waits: bool) -> Result<NonZeroU32> {
-    if let Some(index) = index(name) {
-        return Ok(index);
-    }
-    if !waits {
-        return Err(Failure::failed(anyhow!("{}", absent(LISTEN, name)))
-            .hint("`ip link` lists the interfaces of this host"));
+fn listen_index(name: &InterfaceName) -> Result<NonZeroU32> {
+    index(name).ok_or_else(|| {
+        Failure::failed(anyhow!("{}", absent(LISTEN, name)))
+            .hint("`ip link` lists the interfaces of this host")
+    })
+}
+
+/// Waits until the host has the listeners' interface, without which there is no client to serve.
+pub(crate) async fn wait_for_listener(settings: &Settings) {
+    let Some(name) = settings.sockets.listen_device.as_ref() else { return };
+    if index(name).is_some() {
+        return;
     }
     tracing::warn!(
-        "{}: the server waits for it, and serves nobody until then",
+        "{}: the server waits for it, and serves no client until then",
         absent(LISTEN, name)
     );
-    loop {
-        thread::sleep(LOOK_EVERY);
-        if let Some(index) = index(name) {
-            tracing::info!("the interface {} is there", name.as_str());
-            return Ok(index);
-        }
+    while index(name).is_none() {
+        sleep(LOOK_EVERY).await;
     }
+    tracing::info!("the interface {} is there", name.as_str());
 }

@@ -29,8 +29,7 @@ const WAITS: [Duration; 3] =
 /// Time for the resolution of a name.
 const RESOLVED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Time that a start waits for the first answers: an answer that comes in time spares clients a
-/// refusal.
+/// Longest wait of a start for the first responses: an early response spares clients a refusal.
 const FOUND_WITHIN: Duration = Duration::from_secs(5);
 
 /// Pause between two attempts of a start.
@@ -39,15 +38,15 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Interval at which a running server asks again.
 pub(crate) const ASKED_EVERY: Duration = Duration::from_secs(60);
 
-/// The same while no public address is known.
+/// Interval of the queries while no public address is known.
 pub(crate) const ASKED_SOON: Duration = Duration::from_secs(3);
 
 /// Longest response that is read: a Binding response has a few addresses.
 const RESPONSE_MAX: usize = 576;
 
 /// Asks for the public address of each local address that `settings` relay from, at the start.
-/// Waits for answers, for a bounded time; the result is empty without any. The server serves the
-/// rest, and asks again.
+/// The wait is bounded, and the result is empty without a response: the server then serves
+/// everything else, and repeats its queries.
 ///
 /// # Errors
 /// The addresses of this host cannot be listed.

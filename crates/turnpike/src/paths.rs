@@ -146,7 +146,7 @@ pub(crate) fn complete(
     Ok(ProcessEnvironment::real().complete(paths, file, settings).settings)
 }
 
-/// The same for users of the configuration, whose certificates may come later.
+/// Reads a configuration file whose certificates may be missing, for its users.
 pub(crate) fn complete_without_certificates(
     paths: &PathOptions,
     file: PathBuf,
@@ -284,7 +284,7 @@ impl ProcessEnvironment<'_> {
         let file = self.config(paths);
         match configured(file.as_deref()) {
             Ok(Paths { control: Some(socket), data_directory }) => {
-                // The server under coturn's name is beside the one of the configuration.
+                // A server under coturn's name has its socket in the data directory.
                 let own = data_directory.join(CONTROL_SOCKET);
                 let is_beside = !(self.exists)(&socket) && (self.exists)(&own);
                 Socket { path: if is_beside { own } else { socket }, unread: None }

@@ -1,5 +1,5 @@
-//! Other processes at the UDP ports of the listeners. The kernel lets processes of one user share a
-//! port (`SO_REUSEPORT`), and gives each a part of the clients.
+//! Detection of other processes at the listeners' UDP ports. The kernel lets processes of one user
+//! share a port (`SO_REUSEPORT`), and spreads the clients over them.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

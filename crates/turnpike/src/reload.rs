@@ -204,7 +204,7 @@ impl InForce {
         Ok(())
     }
 
-    /// Pause before the public addresses of this host are asked for again.
+    /// Pause before the next query of the host's public addresses.
     pub(crate) fn external_pause(&self) -> Duration {
         let settings = &self.settings;
         let is_missing = settings.is_external_auto() && settings.found_external().is_empty();
@@ -399,7 +399,7 @@ impl InForce {
         Ok(())
     }
 
-    /// Looks for the interfaces that the settings name.
+    /// Checks the interfaces that the settings name.
     pub(crate) fn follow_devices(&mut self, handle: &Handle) {
         if self.devices.refresh() {
             self.tell_missing(handle);

@@ -15,7 +15,7 @@ use crate::{docs, tidy, toolchain};
 /// Maximum number of changed files that a report names.
 const NAMED_FILES_MAX: usize = 3;
 
-/// Prints what is missing.
+/// Prints the missing parts.
 ///
 /// # Errors
 /// Something is missing, or a check cannot run.

@@ -62,8 +62,7 @@ pub struct Overview {
 /// Resources of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Resources {
-    /// Ports of `relay.ports` in use on the relay addresses of one family, the one closest to its
-    /// limit.
+    /// Ports of `relay.ports` in use on the relay addresses of the family closest to its limit.
     pub relay_ports: Usage,
     /// Resident memory of the process in bytes, and the limit of its control group; absent where it
     /// cannot be read.
@@ -96,7 +95,7 @@ pub struct TrafficHistory {
 /// Rates since the point before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HistoryPoint {
-    /// Its time, in seconds since 1970.
+    /// Time of the point, in seconds since 1970.
     pub time_unix: u64,
     /// Live allocations.
     pub allocations: u64,

@@ -30,7 +30,7 @@ pub struct NetOptions {
     pub send_buffer: usize,
     /// Index of the one interface that clients come from; `None` for all.
     pub device: Option<NonZeroU32>,
-    /// The one interface that peers are behind; `None` for all.
+    /// Interface of the peers; `None` for all.
     pub relay_device: Option<DeviceIndex>,
 }
 

@@ -17,7 +17,7 @@ const PLACES: [&str; 7] = [
     "/run",
 ];
 
-/// Whole files of the corpus by name, with the credentials in them.
+/// Files of the corpus by name, with their credentials.
 #[must_use]
 pub fn corpus() -> Vec<(String, Configuration)> {
     let directory =

@@ -4,8 +4,8 @@ use std::io;
 
 use crate::abi::sys::check;
 
-/// Raises the limit of open files to the hard limit, and returns the limit in force: the lower one
-/// where a sandbox forbids the change.
+/// Raises the limit of open files to the hard limit, and returns the present limit. It is the
+/// soft limit where a sandbox forbids the change.
 ///
 /// # Errors
 /// A sandbox forbids to read the limit.

@@ -127,8 +127,8 @@ impl Allocations {
         Ok(lifetime)
     }
 
-    /// Notes that the user database has refuted the keys of an allocation, and takes back what was
-    /// granted for these keys after they were due: requests for peers do not wait for the look-up.
+    /// Notes that the user database has refuted the keys of an allocation. Removes the permissions
+    /// and channels granted since the confirmation was due: requests do not wait for the look-up.
     pub(crate) fn refute(&mut self, policy: &Policy, slot: Slot, outbox: &mut Outbox) {
         let allocation = self.get_mut(slot);
         allocation.grant.is_refuted = true;

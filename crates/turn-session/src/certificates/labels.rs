@@ -8,7 +8,7 @@ use ::openssl::x509::X509;
 /// Older label of a certificate.
 const OLD: &str = "X509 CERTIFICATE";
 
-/// Label of a certificate with the trust settings of OpenSSL behind it.
+/// Label of a certificate followed by OpenSSL's trust settings.
 const TRUSTED: &str = "TRUSTED CERTIFICATE";
 
 /// PEM in which every certificate has the label `CERTIFICATE` (RFC 7468 §5.1). OpenSSL reads two
@@ -34,7 +34,7 @@ pub fn with_usual_labels(pem: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(usual.into_bytes())
 }
 
-/// The certificate alone, as PEM: the settings behind it are no part of its DER.
+/// Certificate as PEM without the trust settings that follow its DER.
 fn without_trust(block: &str) -> Option<String> {
     let block: String = block.split_ascii_whitespace().collect();
     let certificate = X509::from_der(&decode_block(&block).ok()?).ok()?;

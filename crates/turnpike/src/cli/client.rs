@@ -1,9 +1,9 @@
-//! A client on the command line: its address alone, or as the tables show it.
+//! Address of a client on the command line, also in the form of the tables.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-/// Clients at an address, or the one at a port of it.
+/// Address of clients, or address and port of one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClientAddress {
     pub(crate) ip: IpAddr,

@@ -47,7 +47,9 @@ use crate::server::{Server, Threads};
 use crate::service_manager::ServiceManager;
 use crate::signals::{Signal, Signals};
 use crate::tables::Tables;
-use crate::{control_group, external, output, renewal, restart, start_facts, upgrade_command};
+use crate::{
+    control_group, devices, external, output, renewal, restart, start_facts, upgrade_command,
+};
 
 pub(crate) fn run(paths: &PathOptions) -> Result<()> {
     let configuration = paths::load(paths)?;
@@ -87,7 +89,7 @@ async fn serve(
     let found = manager.take_found();
     let is_restart = found.is_some();
     // From here on the server ends as it is told to, and not within a system call.
-    let signals = Signals::new()?;
+    let mut signals = Signals::new()?;
     let (settings, mut predecessor) = if takes_over {
         if upgrade_command::is_abandoned() {
             return Err(Failure::failed(anyhow!(
@@ -108,6 +110,16 @@ async fn serve(
     };
     let differences = paths.coturn.as_ref().map(|coturn| coturn.tell(&settings.data.directory));
     let end = End::during_start(predecessor.as_ref(), &settings);
+    if predecessor.is_none() {
+        let listener = async {
+            devices::wait_for_listener(&settings).await;
+            Ok(())
+        };
+        if end.unless_told(listener, &mut signals).await?.is_none() {
+            tracing::info!("told to end during the start");
+            return Ok(());
+        }
+    }
     let other = if takes_over { Other::IsReplaced } else { Other::Stays };
     let sockets = ControlSockets::bind(&settings, group, other, predecessor.as_mut())?;
     let mut users = UserDatabase::open(&settings, file.is_some())?;
@@ -334,7 +346,7 @@ impl Launch<'_> {
     }
 }
 
-/// Starts the task that looks for other processes at the ports of the listeners.
+/// Starts the task that detects other processes at the listeners' ports.
 fn watch_ports(listeners: &[ListenerCopies], handle: &Handle) {
     let own = OwnSockets::of(listeners.iter().flat_map(ListenerCopies::udp));
     tokio::spawn(port_sharers::watch(own, handle.clone()));

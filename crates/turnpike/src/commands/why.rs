@@ -41,7 +41,7 @@ pub(crate) fn run(paths: &PathOptions, args: &cli::Why) -> Result<()> {
     output::print(&[text, without_records(&overview.refusals)].concat())
 }
 
-/// Reasons whose refusals are counted alone: the address of the client may be forged.
+/// Reasons without records of clients, only counted: a client's address may be forged.
 const WITHOUT_RECORDS: [turn_proto::Refusal; 2] =
     [turn_proto::Refusal::InvalidNonce, turn_proto::Refusal::IncompleteCredentials];
 

@@ -32,7 +32,7 @@ fn a_server_runs_from_coturns_configuration_and_reloads_it() {
     assert!(stdout(&probe).contains("relay"), "{probe:?}");
     assert_ne!(probe.status.code(), Some(2), "{probe:?}");
 
-    // Places of values are in the file that is to be edited.
+    // Origins of values are in the file that operators edit.
     let socket = data.join("control.sock");
     let mut curl = std::process::Command::new("curl");
     curl.args(["-s", "--unix-socket", path(&socket), "http://localhost/v1/configuration"]);
@@ -146,7 +146,7 @@ fn rows_are_copied(directory: &Directory, url: &str, status: i32) -> (String, St
     (stderr(&out), std::fs::read_to_string(&ours).unwrap())
 }
 
-/// The certificate of a new host comes later.
+/// A new host has no certificate yet.
 #[test]
 fn users_are_imported_before_the_certificate_is_there() {
     let directory = Directory::new();

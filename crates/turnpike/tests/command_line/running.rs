@@ -1,5 +1,6 @@
 //! Commands about a running server: status, reload, drain, and its signals.
 
+use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
 use super::support::*;
@@ -229,7 +230,6 @@ fn notified(socket: &std::os::unix::net::UnixDatagram, text: &str) -> Vec<String
 
 #[test]
 fn a_file_whose_disk_hangs_stops_neither_the_watchdog_nor_the_commands() {
-    use std::io::BufRead as _;
     let directory = Directory::new();
     let port = free_port();
     let text = format!(
@@ -251,7 +251,7 @@ fn a_file_whose_disk_hangs_stops_neither_the_watchdog_nor_the_commands() {
         .spawn();
     let Some(mut lease) = test_support::require(lease) else { return };
     let mut held = String::new();
-    let mut out = std::io::BufReader::new(lease.stdout.take().unwrap());
+    let mut out = BufReader::new(lease.stdout.take().unwrap());
     out.read_line(&mut held).unwrap();
     if held != "held\n" {
         return test_support::skip("this file system has no leases");
@@ -285,7 +285,6 @@ os._exit(0)
 
 #[test]
 fn a_start_waits_for_a_killed_server_to_exit() {
-    use std::io::BufRead as _;
     let directory = Directory::new();
     let port = free_port();
     let text = format!(
@@ -299,7 +298,7 @@ fn a_start_waits_for_a_killed_server_to_exit() {
         .spawn();
     let Some(mut exiting) = test_support::require(exiting) else { return };
     let mut listens = String::new();
-    std::io::BufReader::new(exiting.stdout.take().unwrap()).read_line(&mut listens).unwrap();
+    BufReader::new(exiting.stdout.take().unwrap()).read_line(&mut listens).unwrap();
     assert_eq!(listens, "listens\n");
     let run_here = ["run", "--config", path(&file), "--data", path(&directory.0)];
     let server = Server::start(turnpike(&run_here));
@@ -308,6 +307,21 @@ fn a_start_waits_for_a_killed_server_to_exit() {
     let second = run(&run_here);
     assert!(stderr(&second).contains("another server already answers"), "{second:?}");
     server.stop();
+}
+
+#[test]
+fn a_server_that_waits_for_an_interface_ends_by_a_signal() {
+    let directory = Directory::new();
+    let text = "realm = \"a.example\"\n[sockets]\nlisten_device = \"absent0\"\n";
+    let file = directory.file("turnpike.toml", text);
+    let mut command = turnpike(&["run", "--config", path(&file), "--data", path(&directory.0)]);
+    let mut waiting = command.stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(waiting.stderr.take().unwrap()).lines();
+    let told = lines.map_while(Result::ok).any(|line| line.contains("no interface absent0"));
+    assert!(told, "it says so");
+    let id = rustix::process::Pid::from_child(&waiting);
+    rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+    assert!(waiting.wait().unwrap().success());
 }
 
 /// A sandbox refuses system calls: the server does without some, and tells the others.

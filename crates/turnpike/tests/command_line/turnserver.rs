@@ -66,7 +66,7 @@ fn the_program_under_coturns_name_explains_itself_and_fails_as_coturn_does() {
     assert!(stderr(&misspelt).contains(line), "{misspelt:?}");
 }
 
-/// coturn needs no directory of its own. Natively that is a setting.
+/// coturn needs no data directory. Natively a setting permits a start without.
 #[test]
 fn without_a_writable_directory_a_temporary_one_serves() {
     let directory = Directory::new();

@@ -40,7 +40,7 @@ struct UserChange {
 #[derive(Debug, Default)]
 struct LargeRealms(HashSet<Arc<str>>);
 
-/// Element that stands for all realms: no realm is empty.
+/// Element for all realms: no realm is empty.
 const ALL_REALMS: &str = "";
 
 impl LargeRealms {

@@ -8,7 +8,7 @@ const LINES_MAX: usize = 60;
 struct Section<'a> {
     /// Text after `## `.
     heading: &'a str,
-    /// Lines between the heading and the next one, without empty ones at both ends.
+    /// Lines between two headings, without empty lines at both ends.
     lines: Vec<&'a str>,
 }
 

@@ -88,7 +88,7 @@ impl RelayPorts {
         self.most.load(Ordering::Relaxed).saturating_sub(self.taken.load(Ordering::Relaxed))
     }
 
-    /// Returns true if as many ports are in use as the process has files for, of a range with more.
+    /// Returns true if the process's files, not the range, limit the ports, and all are in use.
     pub(crate) fn is_at_limit(&self, range: PortRange) -> bool {
         self.left() == 0 && self.capacity(range) < range.count()
     }

@@ -243,7 +243,7 @@ fn interface(interface: &OffloadInterface) -> String {
     }
 }
 
-/// The public address, and the one of this host where that differs.
+/// Public addresses, with this host's address where it differs.
 fn relayed_from(relays: &[RelayAddress]) -> String {
     if relays.is_empty() {
         return "no address of its own".to_owned();
