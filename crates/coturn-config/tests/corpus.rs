@@ -88,7 +88,7 @@ fn check(name: &str, import: &Import) {
 
 /// Purposes with a refusal of a file.
 enum Refused {
-    /// Only migration. A server in coturn's place ignores the line, as coturn does.
+    /// Migration. A server in coturn's place ignores the line, as coturn does.
     Migration,
     /// Migration and replacement.
     Both,

@@ -1,5 +1,5 @@
 //! Configurations of coturn, generated ones and those of a corpus, given to Debian's coturn and to
-//! this server under coturn's name: both come up or neither does, and both answer alike.
+//! this server under coturn's name: both start or neither does, with the same responses.
 //!
 //! ```text
 //! configuration   a file from a seed, with the credentials that it may have

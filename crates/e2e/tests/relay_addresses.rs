@@ -72,7 +72,7 @@ fn a_server_waits_for_the_first_address() {
     ip(&lab, &format!("addr add {listen}/24 dev {end}"));
     eventually_relays_from(&lab, &config, listen, listen);
     assert_eq!(readiness(&lab), "200");
-    // A request refused before the address appeared is told for a minute.
+    // The status shows refusals of the last minute, also before the address.
     let shown = wrong_now(&server);
     assert!(!shown.contains("finds no address") && !shown.contains("of its own"), "{shown}");
     // The other family comes later.

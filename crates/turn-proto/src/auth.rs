@@ -122,7 +122,7 @@ pub(crate) fn authenticate(
     if let Some(KnownGrant { grant: known, is_due }) = known
         && let Some(integrity) = case.verify(&known.keys)
     {
-        // Users of the database are looked up beside the request, which does not wait.
+        // Users of the database are looked up without a wait of the request.
         let is_doubtful = known.is_refuted || is_due && !known.is_of_database();
         if !(case.is_refresh() || is_doubtful && is_for_peers(message)) {
             return case.accept(known.clone(), integrity);

@@ -399,8 +399,8 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
     })
 }
 
-/// Reads the versions of a certificate's files; `None` if a file is missing. A new owner or mode, the
-/// usual remedy for an unreadable file, changes the inode's time.
+/// Reads the versions of a certificate's files; `None` if a file is missing. A new owner or mode,
+/// the usual remedy for an unreadable file, changes the inode's time.
 fn look_at(files: &CertificateFiles) -> Option<FileVersions> {
     let look = |path: &Path| {
         let meta = fs::metadata(path).ok()?;

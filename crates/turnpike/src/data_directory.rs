@@ -45,7 +45,7 @@ pub(crate) fn warning(directory: &Path) -> Option<String> {
     })
 }
 
-/// Temporary directory of the user, so that the successor of a process finds its state.
+/// Temporary directory of the user, which the successor of a process finds.
 fn temporary() -> PathBuf {
     std::env::temp_dir().join(format!("turnpike-{}", rustix::process::geteuid().as_raw()))
 }

@@ -90,9 +90,9 @@ pub(crate) fn takes_over() -> bool {
 enum Tolerated<'a> {
     /// Certificates that apply, and those that a running server waits for.
     These(&'a [CertificateFiles]),
-    /// All of them, if the configuration waits for them.
+    /// Certificates that the configuration waits for.
     Awaited,
-    /// All of them.
+    /// Certificates of every kind.
     All,
 }
 

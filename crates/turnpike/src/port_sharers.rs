@@ -12,6 +12,8 @@ use rustix::fs::fstat;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
+use crate::handover::ListenerCopies;
+
 /// Interval of looks: each is a walk of the kernel over its table of UDP sockets, of a millisecond.
 const LOOK_EVERY: Duration = Duration::from_secs(15);
 
@@ -20,12 +22,10 @@ const LOOKS_UP_TO: u64 = 10_000;
 
 /// The UDP listeners of this process, with the inodes of their sockets.
 #[derive(Clone, Debug)]
-pub(crate) struct OwnSockets(Vec<(SocketAddr, u32)>);
+struct OwnSockets(Vec<(SocketAddr, u32)>);
 
 impl OwnSockets {
-    pub(crate) fn of<'a>(
-        listeners: impl Iterator<Item = (SocketAddr, &'a (impl AsFd + 'a))>,
-    ) -> Self {
+    fn of<'a>(listeners: impl Iterator<Item = (SocketAddr, &'a (impl AsFd + 'a))>) -> Self {
         // The kernel tells other processes no more than 32 bits of an inode, either.
         let inode = |socket: &dyn AsFd| fstat(socket).ok().map(|found| found.st_ino as u32);
         Self(listeners.filter_map(|(at, socket)| Some((at, inode(&socket)?))).collect())
@@ -58,8 +58,14 @@ impl OwnSockets {
     }
 }
 
-/// Looks again and again, as long as the runtime lives.
-pub(crate) async fn watch(own: OwnSockets, handle: Handle) {
+/// Starts the task that detects other processes at the listeners' ports.
+pub(crate) fn start(listeners: &[ListenerCopies], handle: &Handle) {
+    let own = OwnSockets::of(listeners.iter().flat_map(ListenerCopies::udp));
+    tokio::spawn(watch(own, handle.clone()));
+}
+
+/// Checks repeatedly, for the life of the runtime.
+async fn watch(own: OwnSockets, handle: Handle) {
     let mut known = Vec::new();
     loop {
         sleep(LOOK_EVERY).await;

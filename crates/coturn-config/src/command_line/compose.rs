@@ -51,7 +51,7 @@ pub(super) fn read(text: &str, known: &Variables) -> Result<CommandLine, String>
     of_container(&command, &variables, &mounts)
 }
 
-/// Names and values of the variables of a container of Kubernetes.
+/// Variables of a Kubernetes container, with their values.
 fn environment(service: &[Line<'_>], depth: usize) -> Vec<(String, String)> {
     let (mut all, mut name) = (Vec::new(), None);
     for line in below(service, "env:", depth) {

@@ -242,8 +242,8 @@ pub(super) fn write_peers(work: &mut Work) {
     }
 }
 
-/// Adds what coturn denies besides the ranges: to a range from `::` all IPv4 addresses belong, and
-/// to `::` or `0.0.0.0` alone every address.
+/// Adds the further addresses that coturn denies: a range from `::` has all IPv4 addresses, and a
+/// single `::` or `0.0.0.0` every address.
 fn wider(work: &mut Work) {
     let mut added: Vec<&str> = Vec::new();
     for index in work.all("denied-peer-ip") {
@@ -277,7 +277,7 @@ fn rule(value: &str) -> String {
     value.trim_matches(['\'', '"']).to_owned()
 }
 
-/// Value of a rule with the address of a host in place of the name.
+/// Value of a rule, with a host's name resolved.
 pub(super) fn resolved(value: &str, host: &dyn Host) -> String {
     let rule = rule(value);
     if rule.contains('.') && Range::read(&rule).is_none() {

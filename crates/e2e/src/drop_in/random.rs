@@ -23,7 +23,7 @@ impl Random {
         usize::try_from(self.next() % limit).unwrap_or_default()
     }
 
-    /// Any one of some values.
+    /// Random element of a list.
     pub(super) fn one<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len())]
     }

@@ -23,7 +23,7 @@ pub struct PortUser {
     pub inode: u32,
 }
 
-/// All UDP sockets of this network namespace that are bound to a port.
+/// UDP sockets of this network namespace that are bound to a port, of every process.
 ///
 /// # Errors
 /// The kernel does not tell: it lacks the module `udp_diag`.

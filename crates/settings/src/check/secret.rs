@@ -25,7 +25,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// The secret of a key of its own.
+    /// The secret of a separate key.
     pub(super) fn of_key(key: &'static str, words: [&'static str; 2], document: &Document) -> Self {
         let (which, place) = (String::new(), document.place(key));
         Self { key, which, place, words, least: SECRET_BYTES_MIN }

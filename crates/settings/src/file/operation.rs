@@ -195,8 +195,8 @@ section! {
         /// File that holds the URL of `database`, in one line: for a URL with a password.
         #[schemars(example = &"/etc/turnpike/users.url")]
         restart database_file: Option<PathBuf> = None;
-        /// Users of the file `users.sqlite` in `data.directory` count beside those of a database
-        /// in coturn's own layout, and before them. The server under coturn's name keeps the users
+        /// Users of the file `users.sqlite` in `data.directory` have precedence over those of a
+        /// database in coturn's own layout. The server under coturn's name keeps the users
         /// of coturn's file there; `TURNPIKE_USERS__DATABASE=FILE turnpike user add` adds others.
         restart local: bool = false;
         /// Tables of a database in coturn's own layout that are read beside its users, each second:

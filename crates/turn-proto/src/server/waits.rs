@@ -66,7 +66,7 @@ impl State {
     fn end_wait(&mut self, waiting: Waiting, reply: &mut ReplyBuffer) -> EndedWait {
         match waiting {
             Waiting::User(lookup) => unserved(lookup.request.path, lookup.request.bytes),
-            // The next request for a peer asks again.
+            // The next request for a peer repeats the look-up.
             Waiting::Keys => EndedWait::Dropped,
             Waiting::Worker(waiting) => {
                 self.refuse_wait(&waiting.responder, Refusal::MoveUnavailable, reply)

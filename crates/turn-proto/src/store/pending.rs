@@ -28,7 +28,7 @@ pub(crate) type RequestKey = (FiveTuple, TransactionId);
 pub(crate) enum Waiting {
     /// Keys of a user. The request is kept as it came, and is processed again with them.
     User(UserLookup),
-    /// Keys of the user of an allocation. No request waits.
+    /// Keys of an allocation's user. No request waits.
     Keys,
     /// Consent of the authorizer, for an Allocate that passed every check.
     Authorizer(Box<PendingAllocation>),
@@ -335,7 +335,7 @@ impl Pending {
         Some(lookup.request)
     }
 
-    /// Ends the wait for the keys of an allocation. Returns its 5-tuple; `None` for another wait.
+    /// Removes the wait for an allocation's keys. Returns its 5-tuple; `None` for another wait.
     pub(crate) fn take_keys(&mut self, id: PendingId) -> Option<FiveTuple> {
         let Entry { waiting: Waiting::Keys, key: (five_tuple, _), .. } = self.entries.get(&id)?
         else {

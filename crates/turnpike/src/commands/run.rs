@@ -30,15 +30,14 @@ use crate::confinement::Confinement;
 use crate::failure::{Failure, Result};
 use crate::first_start::{self, Shown};
 use crate::handover::{
-    self, Changes, CopiedBeside, HandoverReport, Handovers, KeeperLink, ListenerCopies,
-    Predecessor, Retiring, ServerExport, Wire,
+    self, Changes, CopiedBeside, HandoverReport, Handovers, KeeperLink, Predecessor, Retiring,
+    ServerExport, Wire,
 };
 use crate::host_watch::HostWatch;
 use crate::listener_test::OwnListeners;
 use crate::logging::{self, LogLevel};
 use crate::offload::{Beginning, KernelPath, changes_of_host};
 use crate::paths::{self, Configuration};
-use crate::port_sharers::{self, OwnSockets};
 use crate::process::{self, ProcessOptions};
 use crate::reload::{self, InForce};
 use crate::reload_job::ReloadJob;
@@ -48,7 +47,8 @@ use crate::service_manager::ServiceManager;
 use crate::signals::{Signal, Signals};
 use crate::tables::Tables;
 use crate::{
-    control_group, devices, external, output, renewal, restart, start_facts, upgrade_command,
+    control_group, devices, external, output, port_sharers, renewal, restart, start_facts,
+    upgrade_command,
 };
 
 pub(crate) fn run(paths: &PathOptions) -> Result<()> {
@@ -290,7 +290,7 @@ impl Launch<'_> {
         if let Some(order) = order {
             start_renewal(order, &self.settings, &handle, certificates.in_force());
         }
-        watch_ports(&prepared.export.listeners, &handle);
+        port_sharers::start(&prepared.export.listeners, &handle);
         let orders = started.retiring.as_ref().map(Retiring::orders).cloned().unwrap_or_default();
         let given = match started.retiring {
             Some(retiring) => begin_kernel_path(retiring, &prepared.kernel_path).await,
@@ -344,12 +344,6 @@ impl Launch<'_> {
         };
         server.run().await
     }
-}
-
-/// Starts the task that detects other processes at the listeners' ports.
-fn watch_ports(listeners: &[ListenerCopies], handle: &Handle) {
-    let own = OwnSockets::of(listeners.iter().flat_map(ListenerCopies::udp));
-    tokio::spawn(port_sharers::watch(own, handle.clone()));
 }
 
 /// Starts the task that orders certificates of the server.

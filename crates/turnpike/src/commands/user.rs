@@ -137,7 +137,7 @@ impl<'a> Database<'a> {
         let mut told = tell();
         let socket = paths::control_socket(self.paths).path;
         for pause in REPEATED_AFTER {
-            // Another process takes over from the one that was asked, or has not begun to listen.
+            // The successor of the queried process does not listen yet.
             let is_unheard = matches!(&told, Ok(None)) && socket.exists();
             if told.is_err() || is_unheard {
                 std::thread::sleep(pause);

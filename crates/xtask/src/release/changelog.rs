@@ -29,7 +29,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// Returns sentences about what the changelog lacks for a release of `version`.
+/// Returns sentences about the changelog's gaps for a release of `version`.
 pub(super) fn missing(text: &str, version: &str) -> Vec<String> {
     let sections = sections(text);
     let mut missing = Vec::new();

@@ -44,7 +44,7 @@ pub(super) struct Pace {
     hasher: RandomState,
 }
 
-/// Rate of the questions of an account or a network.
+/// Question rate of an account or a network.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     /// Thousandths of a question per second.
@@ -72,7 +72,7 @@ impl Decisions {
         *slot = slot.saturating_add(1);
     }
 
-    /// Empties the slots of seconds that have begun since.
+    /// Empties the slots of later seconds.
     fn advance(&mut self, now: Instant) {
         let begin = *self.begin.get_or_insert(now);
         let second = now.saturating_duration_since(begin).as_secs();
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(pace.wait_of(&mallory, now), Duration::ZERO);
     }
 
-    /// The service was silent for some seconds, and refuses what comes after them.
+    /// The service was silent for some seconds, and refuses the next questions.
     #[test]
     fn the_first_rate_is_that_before_a_silence() {
         let (mut pace, mut now) = (Pace::default(), Instant::now());

@@ -1,4 +1,4 @@
-//! Losses of an import: its exit status says so, as scripts read nothing else.
+//! Losses of an import: the exit status reports them, as scripts read nothing else.
 
 use std::path::Path;
 

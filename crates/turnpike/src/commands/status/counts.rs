@@ -38,7 +38,7 @@ pub(super) fn traffic(status: &Status, rates: &TrafficRates) -> String {
     table.render()
 }
 
-/// For people: rounding is the purpose.
+/// Rounded percentage, for people.
 fn percent(part: u64, whole: u64) -> f64 {
     part as f64 * 100.0 / whole.max(1) as f64
 }
