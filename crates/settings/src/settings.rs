@@ -258,6 +258,12 @@ impl Settings {
         has_another.then(|| Database::in_directory(&self.data.directory))
     }
 
+    /// Database for users of a configuration of coturn.
+    #[must_use]
+    pub fn database_of_imported(&self) -> Database {
+        self.local_users().unwrap_or_else(|| self.user_database())
+    }
+
     /// URL of the Redis server for statistics.
     #[must_use]
     pub fn statistics(&self) -> Option<Secret<String>> {

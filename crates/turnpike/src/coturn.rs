@@ -2,6 +2,7 @@
 //! reload, into a directory of the server's own, where commands find the result and confinement
 //! lets the server read it.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs as _, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -149,9 +150,9 @@ impl CoturnConfig {
     }
 
     /// Logs each option that is not in force, with its reason, and what differs from coturn.
-    /// Returns the sentences.
-    pub(crate) fn tell(&self, data: &Path) -> Vec<String> {
-        let Ok(imported) = self.import(data) else { return Vec::new() };
+    /// `None`: the configuration is unreadable now.
+    pub(crate) fn tell(&self, data: &Path) -> Option<CoturnReport> {
+        let imported = self.import(data).ok()?;
         let file = self.file.display();
         let left = left_out(&imported);
         let (count, left_count) = (imported.lines.len(), left.len());
@@ -171,23 +172,11 @@ impl CoturnConfig {
             differences.push(format!("{place}: {} is not in force: {reason}.", line.text));
         }
         differences.extend(data_directory::warning(data));
-        for note in imported.notes {
+        for note in &imported.notes {
             tracing::info!("differs from coturn here: {note}");
-            differences.push(note);
+            differences.push(note.clone());
         }
-        differences
-    }
-
-    /// Sets lines of coturn's configuration as the origins of values: operators edit coturn's file,
-    /// not the translation.
-    pub(crate) fn name_lines(&self, data: &Path, handle: &Handle) {
-        let Ok(imported) = self.import(data) else { return };
-        let mut keys = handle.configuration().to_vec();
-        for key in keys.iter_mut().filter(|key| key.origin.is_some()) {
-            let line = line_of(&self.file, &imported, &key.key).map(|place| place.to_string());
-            key.origin = line.or_else(|| key.origin.take());
-        }
-        handle.set_configuration(keys);
+        Some(CoturnReport { origins: origins(&self.file, &imported), differences })
     }
 
     /// Errors of the translation, at the lines that they come from.
@@ -212,7 +201,7 @@ impl CoturnConfig {
             Failure::failed(error)
                 .hint("users of coturn's configuration are kept in users.database")
         };
-        let database = settings.local_users().unwrap_or_else(|| settings.user_database());
+        let database = settings.database_of_imported();
         let mut store = users::editor(&database).map_err(failed)?;
         let mut names = String::new();
         for user in &imported.users {
@@ -229,6 +218,41 @@ impl CoturnConfig {
         put(&list, names.as_bytes())
             .map_err(|error| Failure::failed(anyhow!("{}: {error}", list.display())))
     }
+}
+
+/// Facts about a configuration of coturn, for operators.
+#[derive(Debug)]
+pub(crate) struct CoturnReport {
+    /// Places of coturn's options, by key.
+    origins: BTreeMap<String, String>,
+    differences: Vec<String>,
+}
+
+impl CoturnReport {
+    /// Shows the differences, and lines of coturn's file as the origins of values: operators edit
+    /// that file, not the translation.
+    pub(crate) fn show(&self, handle: &Handle) {
+        let mut keys = handle.configuration().to_vec();
+        for key in keys.iter_mut().filter(|key| key.origin.is_some()) {
+            let line = self.origins.get(&key.key).cloned();
+            key.origin = line.or_else(|| key.origin.take());
+        }
+        handle.set_configuration(keys);
+        handle.set_differences(self.differences.clone());
+    }
+}
+
+/// Places of the options that became values, by key. The last option of a key has precedence.
+fn origins(file: &Path, imported: &Import) -> BTreeMap<String, String> {
+    let taken = imported.lines.iter().filter_map(|line| match &line.fate {
+        Fate::Taken(keys) => Some((keys, place(file, line))),
+        Fate::SameHere(_) | Fate::Unsupported(_) | Fate::Unreadable(_) | Fate::Unknown => None,
+    });
+    let by_key = |(keys, place): (&String, String)| {
+        let keys: Vec<String> = keys.split(", ").map(str::to_owned).collect();
+        keys.into_iter().map(move |key| (key, place.clone()))
+    };
+    taken.flat_map(by_key).collect()
 }
 
 /// Creates coturn's SQLite file if there is none, as coturn does. An error shows when the file is

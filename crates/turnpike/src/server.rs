@@ -458,10 +458,7 @@ impl Server {
         if let Some(coturn) = self.paths.coturn.clone() {
             let directory = self.in_force.settings.data.directory.clone();
             let handle = self.handle.clone();
-            let tell = move || {
-                coturn.name_lines(&directory, &handle);
-                handle.set_differences(coturn.tell(&directory));
-            };
+            let tell = move || coturn.tell(&directory).iter().for_each(|one| one.show(&handle));
             drop(tokio::task::spawn_blocking(tell));
         }
         self.note_reload(&report);

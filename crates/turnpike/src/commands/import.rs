@@ -206,7 +206,7 @@ fn add_users(paths: &PathOptions, file: &Path, users: &[User]) -> Result<(Vec<St
             Failure::failed(anyhow!("the new configuration is not valid:\n{errors}"))
                 .hint("correct it, and add the users with `turnpike user add`")
         })?;
-    let database = settings.local_users().unwrap_or_else(|| settings.user_database());
+    let database = settings.database_of_imported();
     let mut store = users::editor(&database).map_err(|error| {
         Failure::failed(error)
             .hint("name the server's data directory with --data; the configuration is written")

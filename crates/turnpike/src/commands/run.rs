@@ -27,6 +27,7 @@ use crate::alternates::Alternates;
 use crate::boot::{self, Prepared, Started};
 use crate::cli::PathOptions;
 use crate::confinement::Confinement;
+use crate::coturn::CoturnReport;
 use crate::failure::{Failure, Result};
 use crate::first_start::{self, Shown};
 use crate::handover::{
@@ -108,7 +109,7 @@ async fn serve(
         let predecessor = restart::predecessor(found, &settings);
         (settings, predecessor)
     };
-    let differences = paths.coturn.as_ref().map(|coturn| coturn.tell(&settings.data.directory));
+    let coturn = paths.coturn.as_ref().and_then(|coturn| coturn.tell(&settings.data.directory));
     let end = End::during_start(predecessor.as_ref(), &settings);
     if predecessor.is_none() {
         let listener = async {
@@ -136,7 +137,7 @@ async fn serve(
         takes_over,
         is_restart,
         tables: Tables::default(),
-        differences: differences.unwrap_or_default(),
+        coturn,
     };
     if !launch.find_public_addresses().await? {
         return Ok(());
@@ -168,8 +169,8 @@ struct Launch<'a> {
     /// The service manager has kept the state of a process before.
     is_restart: bool,
     tables: Tables,
-    /// Differences from coturn, of a server from its configuration.
-    differences: Vec<String>,
+    /// Facts about coturn's configuration, of a server that runs from it.
+    coturn: Option<CoturnReport>,
 }
 
 impl Launch<'_> {
@@ -228,10 +229,9 @@ impl Launch<'_> {
         accounts: Option<Arc<DatabaseAccounts>>,
     ) -> (Routes, Router) {
         handle.set_configuration(reload::in_force(&self.settings));
-        if let Some(coturn) = &self.paths.coturn {
-            coturn.name_lines(&self.settings.data.directory, handle);
+        if let Some(coturn) = &self.coturn {
+            coturn.show(handle);
         }
-        handle.set_differences(self.differences.clone());
         let (clock, offload) = (|| Clock::now().instant, kernel_path.watch());
         let mut operators = Routes::new(handle.clone(), clock, offload.clone(), self.log.recent());
         if let Some(accounts) = accounts {
