@@ -15,49 +15,62 @@ use crate::failure::{Failure, Result};
 const LISTEN: &str = "sockets.listen_device";
 const RELAY: &str = "sockets.relay_device";
 
-/// Interval of checks for the listeners' interface during the start.
+/// Interval of checks for the interfaces during the start.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// The named interfaces. The listeners stay at the interface that they were bound to; new relay
-/// sockets follow the name.
+/// The named interfaces. Relay sockets of allocations follow the name of theirs.
 #[derive(Debug, Default)]
 pub(crate) struct Devices {
-    listen: Option<(InterfaceName, NonZeroU32)>,
+    /// Interfaces of the sockets that are bound once.
+    permanent: Vec<PermanentDevice>,
     relay: Option<(InterfaceName, DeviceIndex)>,
     missing: Vec<String>,
 }
 
+/// Interface of sockets that are bound once: listeners, and relay sockets of prefixes.
+#[derive(Debug)]
+struct PermanentDevice {
+    key: &'static str,
+    name: InterfaceName,
+    index: NonZeroU32,
+}
+
 impl Devices {
-    /// Looks the interfaces up. Listeners cannot be bound to an absent interface:
-    /// [`wait_for_listener`] precedes.
+    /// Looks the interfaces up. [`wait_for_permanent`] precedes: the sockets that are bound once
+    /// cannot be bound to an absent interface.
     ///
     /// # Errors
-    /// The listeners' interface is absent.
+    /// An interface of these sockets is absent.
     pub(crate) fn find(settings: &Settings) -> Result<Self> {
-        let listen = settings.sockets.listen_device.clone();
-        let listen = listen.map(|name| Ok::<_, Failure>((name.clone(), listen_index(&name)?)));
+        let permanent = |(key, name): (&'static str, &InterfaceName)| {
+            let index = index(name).ok_or_else(|| {
+                Failure::failed(anyhow!("{}", absent(key, name)))
+                    .hint("`ip link` lists the interfaces of this host")
+            })?;
+            Ok(PermanentDevice { key, name: name.clone(), index })
+        };
+        let permanent = of_permanent(settings).map(permanent).collect::<Result<_>>()?;
         let relay = settings.sockets.relay_device.clone();
         let relay = relay.map(|name| (name.clone(), DeviceIndex::new(index(&name))));
-        let mut devices = Self { listen: listen.transpose()?, relay, missing: Vec::new() };
+        let mut devices = Self { permanent, relay, missing: Vec::new() };
         devices.missing = devices.look();
-        devices
-            .missing
-            .iter()
-            .for_each(|clause| tracing::warn!("{clause}: the server waits for it"));
+        let waits = |clause: &String| tracing::warn!("{clause}: the server waits for it");
+        devices.missing.iter().for_each(waits);
         Ok(devices)
     }
 
-    /// Takes the interface that a listener of the process before is bound to.
+    /// Takes the interface of the predecessor's listeners.
     pub(crate) fn inherit_listener(&mut self, bound: Option<NonZeroU32>) {
-        if let (Some((_, index)), Some(bound)) = (&mut self.listen, bound) {
-            *index = bound;
+        let listen = self.permanent.iter_mut().find(|device| device.key == LISTEN);
+        if let (Some(device), Some(bound)) = (listen, bound) {
+            device.index = bound;
         }
         self.missing = self.look();
     }
 
     /// Interface of the listeners.
     pub(crate) fn of_listeners(&self) -> Option<NonZeroU32> {
-        self.listen.as_ref().map(|(_, index)| *index)
+        self.permanent.iter().find(|device| device.key == LISTEN).map(|device| device.index)
     }
 
     /// Interface of the relay sockets.
@@ -82,20 +95,24 @@ impl Devices {
     /// Takes the present index for relay sockets. Returns a clause about each interface that is
     /// missing.
     fn look(&self) -> Vec<String> {
+        let is_permanent = self.permanent.iter().any(|device| device.key == RELAY);
         let relay = self.relay.iter().filter_map(|(name, device)| {
             let index = index(name);
             device.set(index);
-            index.is_none().then(|| absent(RELAY, name))
+            (index.is_none() && !is_permanent).then(|| absent(RELAY, name))
         });
-        let listen = self.listen.iter().filter_map(|(name, bound)| match index(name) {
-            None => Some(absent(LISTEN, name)),
-            Some(index) if index == *bound => None,
-            Some(_) => Some(format!(
-                "{LISTEN}: the interface {} is another one since the start, and clients are not heard until a restart",
-                name.as_str()
-            )),
+        let permanent = self.permanent.iter().filter_map(|device| {
+            let PermanentDevice { key, name, index: bound } = device;
+            match index(name) {
+                None => Some(absent(key, name)),
+                Some(index) if index == *bound => None,
+                Some(_) => Some(format!(
+                    "{key}: the interface {} is another one since the start, and its packets are not heard until a restart",
+                    name.as_str()
+                )),
+            }
         });
-        listen.chain(relay).collect()
+        permanent.chain(relay).collect()
     }
 
     /// Adds the missing interfaces. Each of them is needed to serve any client.
@@ -113,25 +130,20 @@ fn index(name: &InterfaceName) -> Option<NonZeroU32> {
     linux_net::interface_index(name.as_str()).ok().and_then(NonZeroU32::new)
 }
 
-fn listen_index(name: &InterfaceName) -> Result<NonZeroU32> {
-    index(name).ok_or_else(|| {
-        Failure::failed(anyhow!("{}", absent(LISTEN, name)))
-            .hint("`ip link` lists the interfaces of this host")
-    })
+/// Interfaces of the sockets that are bound once, with their keys.
+fn of_permanent(settings: &Settings) -> impl Iterator<Item = (&'static str, &InterfaceName)> {
+    let listen = settings.sockets.listen_device.as_ref().map(|name| (LISTEN, name));
+    let relay = settings.sockets.relay_device.as_ref().map(|name| (RELAY, name));
+    listen.into_iter().chain(relay.filter(|_| !settings.relay.prefixes.is_empty()))
 }
 
-/// Waits until the host has the listeners' interface, without which there is no client to serve.
-pub(crate) async fn wait_for_listener(settings: &Settings) {
-    let Some(name) = settings.sockets.listen_device.as_ref() else { return };
-    if index(name).is_some() {
-        return;
+/// Waits until the host has the interfaces of the sockets that are bound once.
+pub(crate) async fn wait_for_permanent(settings: &Settings) {
+    for (key, name) in of_permanent(settings).filter(|(_, name)| index(name).is_none()) {
+        tracing::warn!("{}: the server waits for it, and serves no client", absent(key, name));
+        while index(name).is_none() {
+            sleep(LOOK_EVERY).await;
+        }
+        tracing::info!("the interface {} is there", name.as_str());
     }
-    tracing::warn!(
-        "{}: the server waits for it, and serves no client until then",
-        absent(LISTEN, name)
-    );
-    while index(name).is_none() {
-        sleep(LOOK_EVERY).await;
-    }
-    tracing::info!("the interface {} is there", name.as_str());
 }

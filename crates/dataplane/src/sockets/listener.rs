@@ -17,6 +17,9 @@ use crate::io::{Kernel, Net, UdpIo};
 use crate::limits::RELAY_BUFFER_MAX;
 use crate::token::Token;
 
+/// Largest index of the kernel, which counts interfaces from 1.
+const NO_INTERFACE: NonZeroU32 = NonZeroU32::new(i32::MAX as u32).expect("it is not 0");
+
 /// Options of all sockets.
 #[derive(Clone, Debug)]
 pub struct NetOptions {
@@ -110,7 +113,8 @@ impl NetOptions {
         self.relay_device.as_ref().map(DeviceIndex::get).transpose()
     }
 
-    /// Options of a relay socket.
+    /// Options of a relay socket. While the host lacks the relays' interface, the socket is bound
+    /// to an index without an interface: an unbound socket would send by all interfaces.
     pub(crate) fn of_relay(&self) -> UdpOptions {
         UdpOptions {
             reuse_port: false,
@@ -120,7 +124,7 @@ impl NetOptions {
             gro: false,
             packet_info: false,
             error_queue: true,
-            device: self.relay_interface().ok().flatten(),
+            device: self.relay_interface().unwrap_or(Some(NO_INTERFACE)),
             free: false,
             adapts: true,
         }
@@ -272,5 +276,23 @@ impl<N: Net> Listener<N> {
     pub(crate) fn flow_back(&self, path: &ClientPath) -> Flow {
         let FiveTuple { client, server, .. } = path.five_tuple;
         self.flow(path.socket, client, server.ip(), IpMeta::DEFAULT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relay_sockets_of_an_absent_interface_use_no_other() {
+        let device = DeviceIndex::new(None);
+        let net = NetOptions { relay_device: Some(device.clone()), ..NetOptions::default() };
+        assert_eq!(net.of_relay().device, Some(NO_INTERFACE));
+        assert_eq!(net.of_shared_relays().device, Some(NO_INTERFACE));
+        assert!(net.relay_interface().is_err());
+        let index = NonZeroU32::new(7);
+        device.set(index);
+        assert_eq!(net.of_relay().device, index);
+        assert_eq!(NetOptions::default().of_relay().device, None);
     }
 }

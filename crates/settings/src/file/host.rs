@@ -35,7 +35,8 @@ section! {
         #[schemars(example = &"eth0")]
         restart listen_device: Option<InterfaceName> = None;
         /// Network interface of peers: relayed addresses receive from it and send by it alone.
-        /// While the host lacks it, allocations are refused with 508 (`relay_address_absent`).
+        /// While the host lacks it, allocations are refused with 508 (`relay_address_absent`). With
+        /// `relay.prefixes` a server that starts before the interface exists waits for it.
         #[schemars(example = &"eth1")]
         restart relay_device: Option<InterfaceName> = None;
         /// Receives several packets of one sender at once (UDP GRO), at sockets where packets of

@@ -112,11 +112,11 @@ async fn serve(
     let coturn = paths.coturn.as_ref().and_then(|coturn| coturn.tell(&settings.data.directory));
     let end = End::during_start(predecessor.as_ref(), &settings);
     if predecessor.is_none() {
-        let listener = async {
-            devices::wait_for_listener(&settings).await;
+        let interfaces = async {
+            devices::wait_for_permanent(&settings).await;
             Ok(())
         };
-        if end.unless_told(listener, &mut signals).await?.is_none() {
+        if end.unless_told(interfaces, &mut signals).await?.is_none() {
             tracing::info!("told to end during the start");
             return Ok(());
         }
