@@ -67,7 +67,7 @@ fn the_package_is_installed_upgraded_and_removed() {
     };
 
     // The commands of docs/operate/install.md.
-    install("0.1.0");
+    install("0.2.0");
     let added = machine.succeed(&["turnpike", "user", "add", "alice"]);
     let password = word_after(&added, "password");
     let server = format!("turn:{SERVER}");
@@ -107,7 +107,7 @@ fn the_package_is_installed_upgraded_and_removed() {
     assert_ne!(text, changed);
     fs::write(&file, &changed).expect("written");
     let before = show("MainPID");
-    install("0.1.1");
+    install("0.2.1");
     assert_eq!(fs::read_to_string(&file).expect("the conffile"), changed);
     assert_ne!(show("MainPID"), before, "{}", machine.journal());
     let owner = machine.succeed(&[
@@ -143,7 +143,7 @@ fn the_package_is_installed_upgraded_and_removed() {
 fn the_package_under_coturns_names_serves_its_configuration() {
     let Some(machine) = require(Machine::boot("coturn-package")) else { return };
     let install = |kind: &str| {
-        let package = build(kind, "0.1.0", &machine.path("/srv"));
+        let package = build(kind, "0.2.0", &machine.path("/srv"));
         let name = package.file_name().and_then(|name| name.to_str()).expect("a name");
         machine.succeed(&["apt-get", "install", "-q", "-y", &format!("/srv/{name}")])
     };
@@ -331,7 +331,7 @@ fn the_rpm_has_the_same_files() {
         return skip("rpmbuild is not installed");
     }
     let output = std::env::temp_dir().join(format!("tp{}-rpm", std::process::id()));
-    let built = build("rpm", "0.1.0", &output);
+    let built = build("rpm", "0.2.0", &output);
     let query = |what: &str| {
         let out = Tool::run(Command::new("rpm").args(["-qp", what]).arg(&built), PATIENCE);
         assert!(out.ok, "{}", out.output);

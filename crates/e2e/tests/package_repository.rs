@@ -135,28 +135,28 @@ fn trust(scene: &Scene) {
 #[test]
 fn apt_downloads_from_the_repository_and_refuses_changed_packages() {
     let Some(scene) = Scene::new("repository") else { return };
-    let amd64 = scene.package("0.1.0", "amd64", "of amd64");
-    let arm64 = scene.package("0.1.0", "arm64", "of arm64");
+    let amd64 = scene.package("0.2.0", "amd64", "of amd64");
+    let arm64 = scene.package("0.2.0", "arm64", "of arm64");
     scene.published(&[&amd64, &arm64]);
     trust(&scene);
     scene.downloads("amd64", &amd64);
     scene.downloads("arm64", &arm64);
 
     // A later version in addition to the first.
-    let later = scene.package("0.1.1", "amd64", "later");
+    let later = scene.package("0.2.1", "amd64", "later");
     scene.published(&[&later]);
     scene.downloads("amd64", &later);
     scene.downloads("arm64", &arm64);
 
     // A version that was published does not change.
-    let other = scene.package("0.1.1", "amd64", "other");
+    let other = scene.package("0.2.1", "amd64", "other");
     let refused = scene.publish(SIGNER, &[&other]);
     assert!(!refused.ok);
-    assert!(refused.output.contains("another turnpike_0.1.1_amd64.deb"), "{}", refused.output);
+    assert!(refused.output.contains("another turnpike_0.2.1_amd64.deb"), "{}", refused.output);
     scene.downloads("arm64", &arm64);
 
     // An intruder changes the package on the web server.
-    let held = scene.path("repository/pool/main/turnpike_0.1.0_arm64.deb");
+    let held = scene.path("repository/pool/main/turnpike_0.2.0_arm64.deb");
     fs::copy(&other, held).expect("changed");
     let download = scene.apt("arm64", &["download", "turnpike"]);
     assert!(!download.ok);
@@ -166,7 +166,7 @@ fn apt_downloads_from_the_repository_and_refuses_changed_packages() {
 #[test]
 fn apt_refuses_a_changed_index_and_another_signer() {
     let Some(scene) = Scene::new("signatures") else { return };
-    let package = scene.package("0.1.0", "amd64", "of amd64");
+    let package = scene.package("0.2.0", "amd64", "of amd64");
     scene.published(&[&package]);
     trust(&scene);
     let release = scene.path("repository/dists/stable/InRelease");
