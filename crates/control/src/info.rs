@@ -232,7 +232,8 @@ pub struct ConfiguredKey {
     pub key: String,
     /// Its value as in a file; secrets are `<secret>`.
     pub value: String,
-    /// Place of the value: `FILE:LINE` or an environment variable; `None` for a default.
+    /// Place of the value: `FILE:LINE` or an environment variable; `None` for a default. With
+    /// coturn's configuration, a default comes with the option that sets it.
     pub origin: Option<String>,
     /// True if a reload changes it, false if only a restart does.
     pub is_live: bool,

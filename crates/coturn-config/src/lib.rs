@@ -20,7 +20,7 @@ pub use command_line::{
     CommandLine, ConfigurationFile, USUAL_FILES, Variables, command_line, configuration_file,
 };
 pub use installations::{INSTALLATIONS, import_any, installations_markdown, left_out};
-pub use options::{Counterpart, OPTIONS};
+pub use options::{Counterpart, OPTIONS, option_for};
 pub use peers::networks;
 pub use process::{Log, Process, process};
 pub use reference::reference_markdown;

@@ -38,6 +38,16 @@ pub struct CoturnOption {
     pub counterpart: Counterpart,
 }
 
+/// Returns the first option of coturn that sets a key.
+#[must_use]
+pub fn option_for(key: &str) -> Option<&'static str> {
+    let sets = |option: &&CoturnOption| match option.counterpart {
+        Keys(keys) => keys.split(", ").any(|one| one == key),
+        Always(_) | Unsupported(_) => false,
+    };
+    OPTIONS.iter().find(sets).map(|option| option.name)
+}
+
 const fn option(name: &'static str, takes: Takes, counterpart: Counterpart) -> CoturnOption {
     CoturnOption { name, letter: None, takes, counterpart }
 }

@@ -233,8 +233,12 @@ impl CoturnReport {
     /// that file, not the translation.
     pub(crate) fn show(&self, handle: &Handle) {
         let mut keys = handle.configuration().to_vec();
-        for key in keys.iter_mut().filter(|key| key.origin.is_some()) {
-            let line = self.origins.get(&key.key).cloned();
+        for key in &mut keys {
+            let line = match key.origin {
+                Some(_) => self.origins.get(&key.key).cloned(),
+                None => coturn_config::option_for(&key.key)
+                    .map(|option| format!("default; coturn's option {option} sets it")),
+            };
             key.origin = line.or_else(|| key.origin.take());
         }
         handle.set_configuration(keys);

@@ -248,7 +248,8 @@ pub struct ConfiguredKey {
     pub key: String,
     /// Its value as in a file; `none` when it was left out; secrets are `<secret>`.
     pub value: String,
-    /// `FILE:LINE` or the environment variable that it comes from; absent for a default.
+    /// `FILE:LINE` or the environment variable that it comes from; absent for a default, or with
+    /// coturn's configuration the option that sets it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
     /// True if a reload applies a change, false if only a restart does.

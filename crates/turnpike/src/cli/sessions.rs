@@ -38,6 +38,8 @@ pub(crate) enum Session {
     ///
     /// All of a user or a client are counted first, and ended once that was agreed to on the
     /// terminal, or with --yes.
+    #[command(override_usage = "turnpike session end <ID>...\n       \
+        turnpike session end [--user <NAME>] [--client <IP[:PORT]>] [--yes]")]
     End {
         /// Their ids, as `turnpike sessions` shows them
         #[arg(value_name = "ID", required_unless_present_any = ["user", "client"])]

@@ -19,6 +19,7 @@ use settings::{
 
 use crate::certificates::inspection::{Inspection, inspect};
 use crate::cli::{self, PathOptions};
+use crate::commands::ask_if_running;
 use crate::failure::{Failure, Result};
 use crate::findings::{Finding, Severity};
 use crate::own_addresses::host_addresses;
@@ -67,6 +68,9 @@ struct Served {
 
 /// Ends with 1 if there are problems, which clients would meet.
 pub(crate) fn run(paths: &PathOptions, args: &cli::Check) -> Result<ExitCode> {
+    if args.file.is_none() {
+        warn_of_coturns(paths);
+    }
     let file = args.file.clone().or_else(|| paths::configuration_file(paths));
     let name = match &file {
         None => "the default configuration".into(),
@@ -74,6 +78,17 @@ pub(crate) fn run(paths: &PathOptions, args: &cli::Check) -> Result<ExitCode> {
     };
     let checked = Checked { name, settings: paths::complete(paths, file.clone()), file };
     report(checked, args, &|_| None)
+}
+
+/// Warns that the running server has another configuration than the checked one: coturn's.
+fn warn_of_coturns(paths: &PathOptions) {
+    let status = ask_if_running(paths, async |client| client.status().await);
+    if matches!(status, Ok(Some(status)) if !status.coturn_differences.is_empty()) {
+        eprintln!(
+            "note: the running server has coturn's configuration, which \
+             `turnpike import coturn FILE --check` checks"
+        );
+    }
 }
 
 /// A configuration that was read.

@@ -103,8 +103,9 @@ pub(crate) fn act(paths: &PathOptions, args: &cli::Session) -> Result<()> {
         let found = ask(paths, async |client| selected(client, query, *at, usize::MAX).await)?;
         if found.sessions.is_empty() {
             warn_of_none(&looked_for(user.as_deref(), *at));
+            return if output.json { print_ended(&[], false, true) } else { Ok(()) };
         }
-        if !found.sessions.is_empty() && !yes && !agreed(found.sessions.len(), output.json)? {
+        if !yes && !agreed(found.sessions.len(), output.json)? {
             return output::print("no session was ended");
         }
         &found.sessions.into_iter().map(|session| session.id).collect()

@@ -39,6 +39,10 @@ fn a_server_runs_from_coturns_configuration_and_reloads_it() {
     let keys = json(&curl.output().unwrap())["keys"].clone();
     let allow = keys.as_array().unwrap().iter().find(|key| key["key"] == "peers.allow").unwrap();
     assert_eq!(allow["origin"], format!("{}:3", path(&theirs)));
+    let deny = keys.as_array().unwrap().iter().find(|key| key["key"] == "peers.deny").unwrap();
+    assert_eq!(deny["origin"], "default; coturn's option denied-peer-ip sets it");
+    let checked = ask(&["check"]);
+    assert!(stderr(&checked).contains("turnpike import coturn FILE --check"), "{checked:?}");
 
     // A user who is added by a command stays, one who leaves the file goes.
     assert!(ask(&["user", "add", "dora", "--realm", "a.example"]).status.success());

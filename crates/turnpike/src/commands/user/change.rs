@@ -6,7 +6,7 @@ use user_db::{NewUser, StoreError, UserEditor};
 
 use crate::cli;
 use crate::commands::user::password::Password;
-use crate::commands::user::{Database, bulk, unknown};
+use crate::commands::user::{Database, bulk, revoke, unknown};
 use crate::failure::{Failure, Result};
 use crate::{first_start, output};
 
@@ -42,6 +42,7 @@ pub(super) fn add(database: &mut Database<'_>, args: cli::UserAdd) -> Result<()>
         database.change(&[user.name()], |store| store.add(&user)).map_err(refused)?;
         false
     };
+    revoke::warn_of_revoked(database.paths, &database.realm, user.name());
     let verb = if replaced { "was replaced" } else { "was added" };
     tell(&user, password.generated, (verb, replaced), args.output)
 }

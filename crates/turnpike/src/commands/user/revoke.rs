@@ -7,10 +7,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use admin::SessionQuery;
 use admin::types::{Revocation, RevocationKind, Revoke};
 use control::limits::USER_CHANGE_SEEN_WITHIN;
+use turn_proto::UserName;
 use turn_types::AllocationId;
 
 use crate::cli::{self, PathOptions};
-use crate::commands::{ask, sessions};
+use crate::commands::{ask, ask_if_running, sessions};
 use crate::escape;
 use crate::failure::Result;
 use crate::output::{self, Align, Table};
@@ -109,6 +110,29 @@ pub(super) fn list(paths: &PathOptions, realm: Option<&str>, output: cli::Output
     output::print(&table.render())
 }
 
+/// Warns that a running server refuses an added user by an earlier revocation. Servers that do not
+/// answer are ignored: the user was added.
+pub(super) fn warn_of_revoked(paths: &PathOptions, realm: &str, name: &str) {
+    let all = ask_if_running(paths, async |client| client.revocations().await);
+    let Ok(Some(all)) = all else { return };
+    if let Some(warning) = all.revocations.iter().find_map(|one| still_revoked(one, realm, name)) {
+        eprintln!("{}", escape::lines(&warning));
+    }
+}
+
+/// A warning where a revocation is of this user.
+fn still_revoked(revocation: &Revocation, realm: &str, name: &str) -> Option<String> {
+    let is_theirs = revocation.kind == RevocationKind::Name
+        && revocation.realm == realm
+        && UserName::form_of(&revocation.name) == UserName::form_of(name);
+    is_theirs.then(|| {
+        format!(
+            "warning: this name is revoked, and refused until `turnpike user restore {}`",
+            escape::name(name)
+        )
+    })
+}
+
 /// Deletes the sessions of a changed user: immediately, and a second time when a running server
 /// no longer judges requests by earlier keys.
 pub(super) fn end_sessions(paths: &PathOptions, realm: &str, name: &str) -> Result<()> {
@@ -170,4 +194,27 @@ fn counted(ended: u64) -> String {
 fn left(until_unix: u64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     output::duration(Duration::from_secs(until_unix.saturating_sub(now)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_added_name_that_is_revoked_is_told() {
+        let revocation = |kind, realm: &str| Revocation {
+            kind,
+            realm: realm.to_owned(),
+            name: "ren\u{e9}".to_owned(),
+            ..Revocation::default()
+        };
+        let of_rene = revocation(RevocationKind::Name, "example.org");
+        // Another spelling of the same name (RFC 8265).
+        let told = still_revoked(&of_rene, "example.org", "rene\u{301}").expect("a warning");
+        assert!(told.contains("`turnpike user restore ren"), "{told}");
+        assert_eq!(still_revoked(&of_rene, "example.org", "alice"), None);
+        assert_eq!(still_revoked(&of_rene, "example.net", "ren\u{e9}"), None);
+        let secret = revocation(RevocationKind::Secret, "example.org");
+        assert_eq!(still_revoked(&secret, "example.org", "ren\u{e9}"), None);
+    }
 }
