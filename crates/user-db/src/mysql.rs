@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{
-    Conn, Opts, OptsBuilder, Params, Pool, PoolConstraints, PoolOpts, SslOpts, Value,
+    Conn, IoError, Opts, OptsBuilder, Params, Pool, PoolConstraints, PoolOpts, SslOpts, Value,
 };
 
 use crate::coturn::{
@@ -82,7 +82,11 @@ impl Mysql {
                 server.message
             ));
         }
-        self.url.failed(format_args!("{}", causes(error)))
+        match error {
+            // The error's own text has its label twice.
+            mysql_async::Error::Io(IoError::Io(cause)) => self.url.failed(format_args!("{cause}")),
+            _ => self.url.failed(format_args!("{}", causes(error))),
+        }
     }
 
     async fn conn(&self) -> Result<Conn, StoreError> {

@@ -433,6 +433,11 @@ async fn an_editor_works_within_a_runtime_and_without_its_server() {
     let error = editor.realms().unwrap_err().to_string();
     assert!(error.starts_with("redis://127.0.0.1:1/0: "), "{error}");
     drop(editor);
+    let mut editor = server_editor("mysql://turn:turn-password@127.0.0.1:1/turn").unwrap();
+    let error = editor.realms().unwrap_err().to_string();
+    let refused = "mysql://127.0.0.1:1/turn: Connection refused (os error 111)";
+    assert_eq!(error, refused);
+    drop(editor);
 }
 
 #[test]
