@@ -212,11 +212,15 @@ fn metrics_with_a_path_and_tls_of_their_own() {
     let settings = taken(&format!("{who}{tls}cert=/c.pem\npkey=/c.key\n"));
     assert!(settings.http.tls && settings.tls.enabled);
     let text = format!("{who}{tls}{own}cert=/c.pem\npkey=/c.key\n");
-    let import = import(&text, &[], Path::new("/d"));
-    let line = import.lines.iter().find(|line| line.text.starts_with("prometheus-cert")).unwrap();
+    let both = import(&text, &[], Path::new("/d"));
+    let line = both.lines.iter().find(|line| line.text.starts_with("prometheus-cert")).unwrap();
     assert!(matches!(&line.fate, Fate::Unsupported(why) if why.contains("tls.certificates")));
     let settings = taken(&format!("{who}{own}prometheus\n"));
     assert!(!settings.http.tls && settings.tls.certificates.is_empty());
+    // A Prometheus on another host would find nothing.
+    let notes = |text: &str| import(&format!("{who}{text}"), &[], Path::new("/d")).notes.join("\n");
+    assert!(notes("prometheus\n").contains("at loopback alone"));
+    assert!(!notes("prometheus\nprometheus-address=192.0.2.1\n").contains("at loopback alone"));
 }
 
 #[test]

@@ -218,10 +218,15 @@ fn metrics(work: &mut Work) {
     }
     let comment = match address {
         Some(_) => "prometheus-address, prometheus-port",
-        None => {
-            "prometheus; coturn serves it at every address, here at loopback: name an address that your monitoring reaches"
-        }
+        None => "prometheus",
     };
+    if address.is_none() {
+        work.notes.push(
+            "coturn serves Prometheus at every address, here it is served at loopback alone: name the \
+             address that your monitoring reaches in `prometheus-address` (here `http.listen`)."
+                .to_owned(),
+        );
+    }
     let address = address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let listen = SocketAddr::new(address, port.unwrap_or(PORT)).to_string();
     work.toml.set("http.listen", toml::list(&[listen]), comment);
