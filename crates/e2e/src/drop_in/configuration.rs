@@ -194,6 +194,14 @@ impl Configuration {
         self.values("denied-peer-ip").iter().any(|value| value.contains(['#', ';', '\'', '/']))
     }
 
+    /// Returns true if relays have the family of the client, and IPv4 clients arrive at an IPv6
+    /// listener.
+    pub(super) fn maps_families(&self) -> bool {
+        let keeps = self.values("allocation-default-address-family").iter().any(|v| v == "keep")
+            || !self.values("keep-address-family").is_empty();
+        keeps && self.values("listening-ip").iter().any(|value| value == "::")
+    }
+
     /// Values of an option's lines.
     fn values(&self, name: &str) -> Vec<String> {
         let text = self.shown();

@@ -15,7 +15,7 @@ pub struct ChosenDifference {
 }
 
 /// All chosen differences.
-pub const CHOSEN: [ChosenDifference; 12] = [
+pub const CHOSEN: [ChosenDifference; 13] = [
     OPEN_RELAY,
     SPECIAL_PEERS,
     NO_REALM,
@@ -28,6 +28,7 @@ pub const CHOSEN: [ChosenDifference; 12] = [
     SILENT_DATABASE,
     NO_UTF_8,
     EMPTY_SECRET,
+    MAPPED_FAMILY,
 ];
 
 const OPEN_RELAY: ChosenDifference = ChosenDifference {
@@ -88,6 +89,11 @@ const NO_UTF_8: ChosenDifference = ChosenDifference {
 const EMPTY_SECRET: ChosenDifference = ChosenDifference {
     name: "empty secret",
     reason: "coturn takes an empty value for a secret, with which everybody can log in; here nobody can",
+};
+
+const MAPPED_FAMILY: ChosenDifference = ChosenDifference {
+    name: "mapped family",
+    reason: "where clients get a relay of their own family, coturn counts IPv4 clients at `::` as IPv6, and refuses them without an IPv6 relay; here they get IPv4",
 };
 
 /// Differences between coturn's answers and ours that are not chosen, each as a sentence; chosen
@@ -192,6 +198,9 @@ fn chosen_allocation(
     }
     if configuration.credentials.get(index) == Some(&Credential::Secret(Vec::new())) {
         return matches!(ours, Outcome::Refused(401)).then_some(EMPTY_SECRET);
+    }
+    if let [Outcome::Refused(440), Outcome::Granted(Some(IpAddr::V4(_)))] = [theirs, ours] {
+        return configuration.maps_families().then_some(MAPPED_FAMILY);
     }
     if !matches!(theirs, Outcome::Silence(_)) {
         return None;
