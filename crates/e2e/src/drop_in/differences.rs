@@ -15,7 +15,7 @@ pub struct ChosenDifference {
 }
 
 /// All chosen differences.
-pub const CHOSEN: [ChosenDifference; 13] = [
+pub const CHOSEN: [ChosenDifference; 14] = [
     OPEN_RELAY,
     SPECIAL_PEERS,
     NO_REALM,
@@ -29,6 +29,7 @@ pub const CHOSEN: [ChosenDifference; 13] = [
     NO_UTF_8,
     EMPTY_SECRET,
     MAPPED_FAMILY,
+    UNKNOWN_RULES,
 ];
 
 const OPEN_RELAY: ChosenDifference = ChosenDifference {
@@ -96,6 +97,11 @@ const MAPPED_FAMILY: ChosenDifference = ChosenDifference {
     reason: "where clients get a relay of their own family, coturn counts IPv4 clients at `::` as IPv6, and refuses them without an IPv6 relay; here they get IPv4",
 };
 
+const UNKNOWN_RULES: ChosenDifference = ChosenDifference {
+    name: "unknown rules",
+    reason: "coturn relays without the peer rules of a database that it cannot read; here no peer is reached until they were read once",
+};
+
 /// Differences between coturn's answers and ours that are not chosen, each as a sentence; chosen
 /// ones are added to `chosen`.
 #[must_use]
@@ -148,6 +154,8 @@ pub fn unexplained(
             chosen.push(SPECIAL_PEERS);
         } else if is_denied && configuration.has_unread_rule() {
             chosen.push(UNREAD_RULE);
+        } else if is_denied && ours.output.contains("the database, which has not been read yet") {
+            chosen.push(UNKNOWN_RULES);
         } else {
             all.push(format!("peer {peer}: {their:?}, here {our:?}"));
         }
