@@ -299,6 +299,20 @@ async fn users_are_added_listed_and_deleted_by_administrators() {
     assert_eq!(server.ask("DELETE", path, &bearer(&admin), delete).await.status, 404);
 }
 
+/// The first request may have had no response, since the server was replaced.
+#[tokio::test]
+async fn a_repeated_deletion_of_a_user_ends_the_sessions() {
+    let server = Server::start().await;
+    let token = server.token(Role::Admin);
+    let bearer = format!("authorization: Bearer {token}\r\n");
+    let ask = async |method, body| server.ask(method, "/v1/accounts", &bearer, body).await.status;
+    assert_eq!(ask("POST", "{\"name\": \"alice\"}").await, 200);
+    assert_eq!(ask("DELETE", "{\"name\": \"alice\"}").await, 200);
+    assert_eq!(server.with(&token, "GET", SESSION).await.status, 200);
+    assert_eq!(ask("DELETE", "{\"name\": \"alice\", \"end_sessions\": true}").await, 404);
+    assert_eq!(server.with(&token, "GET", SESSION).await.status, 404);
+}
+
 #[tokio::test]
 async fn a_role_permits_what_it_is_for() {
     let server = Server::start().await;

@@ -1,6 +1,7 @@
 //! `/v1/accounts`: users of the database. A database that does not answer holds up nothing but
 //! these routes.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use control::limits::USER_CHANGE_SEEN_WITHIN;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
+use turn_proto::UserName;
 use turn_types::Secret;
 
 use crate::accounts::{self, AccountEntry, AccountError, AccountWish};
@@ -144,14 +146,18 @@ pub(super) async fn delete(
     });
     let (deleted, is_known) = deleted.await?;
     repeat_unless(is_known)?;
+    if let Some(name) = &deleted {
+        tracing::info!(by = caller.name, user = name, realm, "api: a user was deleted");
+    }
+    // Also of an unknown user: the first of two requests may have had no response.
+    let of = deleted.as_deref().map_or_else(|| UserName::form_of(&name), Cow::Borrowed);
+    let ended = if end_sessions { end(&app, &realm, &of).await? } else { 0 };
     let name = deleted.ok_or_else(|| {
         Problem::not_found(
-            format!("there is no user \"{name}\" in realm {realm}"),
+            format!("there is no user \"{name}\" in realm {realm}; {ended} sessions were ended"),
             "GET /v1/accounts lists the users",
         )
     })?;
-    tracing::info!(by = caller.name, user = name, realm, "api: a user was deleted");
-    let ended = if end_sessions { end(&app, &realm, &name).await? } else { 0 };
     Ok(Json(DeletedAccount { realm, name, ended }))
 }
 
