@@ -177,6 +177,25 @@ fn a_wildcard_of_ipv6_receives_ipv4() {
     assert!(!import.toml.contains("addresses = "), "no wildcard is relayed from: {}", import.toml);
 }
 
+/// coturn binds both, here one listener is a part of the other.
+#[test]
+fn a_wildcard_replaces_the_addresses_that_it_includes() {
+    let port = "listening-port=3479\nlistening-ip=";
+    for (addresses, listeners) in [
+        ("10.0.0.1\nlistening-ip=0.0.0.0\n", "[\"0.0.0.0:3479\"]"),
+        ("0.0.0.0\nlistening-ip=10.0.0.1\n", "[\"0.0.0.0:3479\"]"),
+        ("::\nlistening-ip=fd00::1\n", "[\"0.0.0.0:3479\", \"[::]:3479\"]"),
+        ("0.0.0.0\nlistening-ip=fd00::1\n", "[\"0.0.0.0:3479\", \"[fd00::1]:3479\"]"),
+        (
+            "0.0.0.0\naux-server=10.0.0.1:3479\naux-server=10.0.0.1:80\n",
+            "[\"0.0.0.0:3479\", \"10.0.0.1:80\"]",
+        ),
+    ] {
+        let import = replace(format!("{port}{addresses}").as_bytes());
+        assert!(has(&import, "listen", listeners), "{}", import.toml);
+    }
+}
+
 #[test]
 fn ports_below_1024_and_those_of_listeners_are_not_relayed_from() {
     for (lines, ports) in [

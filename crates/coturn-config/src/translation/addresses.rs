@@ -97,34 +97,47 @@ fn port(work: &mut Work, name: &str) -> Option<u16> {
     port.filter(|port| *port != 0)
 }
 
-/// All addresses at a port: wildcards without any.
-fn at(addresses: &[IpAddr], port: u16) -> Vec<String> {
-    let wildcard = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+/// Listeners of addresses at a port: wildcards without any address.
+fn at(addresses: &[IpAddr], port: u16) -> Vec<SocketAddr> {
+    let wildcards: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
     // coturn's IPv6 socket receives IPv4 packets as well.
-    let is_dual =
-        addresses.contains(&Ipv6Addr::UNSPECIFIED.into()) && !addresses.iter().any(IpAddr::is_ipv4);
-    if addresses.is_empty() || addresses.len() == 1 && is_dual {
-        return vec![format!("{wildcard}:{port}"), format!("[::]:{port}")];
+    let is_dual = addresses.is_empty() || addresses.contains(&wildcards[1]);
+    let addresses = if is_dual { &wildcards } else { addresses };
+    let mut all = Vec::new();
+    for address in addresses {
+        add(&mut all, SocketAddr::new(*address, port));
     }
-    let more = is_dual.then_some(&wildcard);
-    addresses
-        .iter()
-        .chain(more)
-        .map(|address| SocketAddr::new(*address, port).to_string())
-        .collect()
+    all
+}
+
+/// Adds a listener. coturn accepts a wildcard together with addresses that it includes; here the
+/// wildcard replaces them.
+fn add(all: &mut Vec<SocketAddr>, listener: SocketAddr) {
+    let includes = |wide: &SocketAddr, narrow: &SocketAddr| {
+        wide == narrow
+            || wide.ip().is_unspecified()
+                && (wide.is_ipv4(), wide.port()) == (narrow.is_ipv4(), narrow.port())
+    };
+    if !all.iter().any(|other| includes(other, &listener)) {
+        all.retain(|other| !includes(&listener, other));
+        all.push(listener);
+    }
+}
+
+fn list(listeners: &[SocketAddr]) -> String {
+    toml::list(&listeners.iter().map(SocketAddr::to_string).collect::<Vec<_>>())
 }
 
 fn listen(work: &mut Work, addresses: &[IpAddr], port: u16) {
     let mut all = at(addresses, port);
     for index in work.all("aux-server") {
         match syntax::word(work.value(index)).parse::<SocketAddr>() {
-            Ok(server) => all.push(server.to_string()),
+            Ok(server) => add(&mut all, server),
             Err(_) => work.left_out(index, "an address with a port"),
         }
     }
-    all.dedup();
     if all != at(&[], PORT) {
-        work.toml.set("listen", toml::list(&all), "listening-ip, listening-port, aux-server");
+        work.toml.set("listen", list(&all), "listening-ip, listening-port, aux-server");
     }
 }
 
@@ -144,7 +157,7 @@ fn tls_listen(work: &mut Work, addresses: &[IpAddr], plain: u16) {
         work.toml.set("tls.listen", "[]".to_owned(), "tls-listening-port is listening-port");
     } else if !addresses.is_empty() || port != TLS_PORT {
         let all = at(addresses, port);
-        work.toml.set("tls.listen", toml::list(&all), "listening-ip, tls-listening-port");
+        work.toml.set("tls.listen", list(&all), "listening-ip, tls-listening-port");
     }
 }
 
