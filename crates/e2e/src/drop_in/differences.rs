@@ -156,6 +156,8 @@ pub fn unexplained(
             chosen.push(UNREAD_RULE);
         } else if is_denied && ours.output.contains("the database, which has not been read yet") {
             chosen.push(UNKNOWN_RULES);
+        } else if *their == Outcome::Refused(443) && configuration.maps_families() {
+            chosen.push(MAPPED_FAMILY);
         } else {
             all.push(format!("peer {peer}: {their:?}, here {our:?}"));
         }
