@@ -202,6 +202,15 @@ impl Configuration {
         keeps && self.values("listening-ip").iter().any(|value| value == "::")
     }
 
+    /// Returns true for the one public address of a server that listens at each address.
+    pub(super) fn is_public_of_any(&self, address: IpAddr) -> bool {
+        let is_any = |value: &String| value == "0.0.0.0" || value == "::";
+        let listening = self.values("listening-ip");
+        let is_public = |value: &String| value.parse() == Ok(address);
+        (listening.is_empty() || listening.iter().any(is_any))
+            && self.values("external-ip").iter().any(is_public)
+    }
+
     /// Values of an option's lines.
     fn values(&self, name: &str) -> Vec<String> {
         let text = self.shown();

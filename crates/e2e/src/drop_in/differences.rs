@@ -15,7 +15,7 @@ pub struct ChosenDifference {
 }
 
 /// All chosen differences.
-pub const CHOSEN: [ChosenDifference; 14] = [
+pub const CHOSEN: [ChosenDifference; 15] = [
     OPEN_RELAY,
     SPECIAL_PEERS,
     NO_REALM,
@@ -30,6 +30,7 @@ pub const CHOSEN: [ChosenDifference; 14] = [
     EMPTY_SECRET,
     MAPPED_FAMILY,
     UNKNOWN_RULES,
+    PUBLIC_ADDRESS,
 ];
 
 const OPEN_RELAY: ChosenDifference = ChosenDifference {
@@ -102,6 +103,11 @@ const UNKNOWN_RULES: ChosenDifference = ChosenDifference {
     reason: "coturn relays without the peer rules of a database that it cannot read; here no peer is reached until they were read once",
 };
 
+const PUBLIC_ADDRESS: ChosenDifference = ChosenDifference {
+    name: "public address",
+    reason: "at a wildcard coturn takes its public address for one of loopback, and refuses it as a peer; here two clients of the server reach each other",
+};
+
 /// Differences between coturn's answers and ours that are not chosen, each as a sentence; chosen
 /// ones are added to `chosen`.
 #[must_use]
@@ -156,6 +162,8 @@ pub fn unexplained(
             chosen.push(UNREAD_RULE);
         } else if is_denied && ours.output.contains("the database, which has not been read yet") {
             chosen.push(UNKNOWN_RULES);
+        } else if *our == Outcome::Granted(None) && configuration.is_public_of_any(*peer) {
+            chosen.push(PUBLIC_ADDRESS);
         } else if *their == Outcome::Refused(443) && configuration.maps_families() {
             chosen.push(MAPPED_FAMILY);
         } else {
