@@ -228,6 +228,7 @@ fn transports_that_are_off_and_stun_alone() {
     let settings = taken("no-udp\nrealm=a.example\nlt-cred-mech\nuser=a:b\n");
     assert!(!settings.udp.enabled && settings.tcp.enabled);
     assert!(taken("secure-stun\nrealm=a.example\nlt-cred-mech\nuser=a:b\n").auth.binding);
+    assert!(!taken("stun-only\nsecure-stun\nrealm=a.example\n").auth.binding);
     let who = "realm=a.example\nlt-cred-mech\nuser=a:b\n";
     let settings = taken(&format!("no-stun\nno-udp-relay\n{who}"));
     assert!(!settings.binding && !settings.udp.relaying && settings.tcp.relaying);

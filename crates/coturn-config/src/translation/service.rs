@@ -83,10 +83,22 @@ fn replace(work: &mut Work) {
     }
 }
 
+/// Responses to Binding for users only. coturn ignores the option where nobody can log in.
+fn secure_stun(work: &mut Work) {
+    const LOGINS: [&str; 4] = ["lt-cred-mech", "user", "use-auth-secret", "static-auth-secret"];
+    if work.is_on("stun-only") && LOGINS.iter().all(|name| work.last(name).is_none()) {
+        let reason = "without users and secrets coturn answers everyone as well";
+        for index in work.all("secure-stun") {
+            work.set(index, Fate::SameHere(reason.to_owned()));
+        }
+    } else if work.last("secure-stun").is_some() {
+        work.toml.set("auth.binding", "true".to_owned(), "secure-stun");
+    }
+}
+
 fn switches(work: &mut Work) {
     for (name, key) in [
         ("mobility", "mobility"),
-        ("secure-stun", "auth.binding"),
         ("rfc3489-compatibility", "compatibility.rfc3489_clients"),
         ("rfc5766-channel-numbers", "compatibility.rfc5766_clients"),
     ] {
@@ -94,6 +106,7 @@ fn switches(work: &mut Work) {
             work.toml.set(key, "true".to_owned(), name);
         }
     }
+    secure_stun(work);
     for (name, key) in [("no-udp-relay", "udp.relaying"), ("no-stun", "binding")] {
         if work.last(name).is_some() {
             work.toml.set(key, "false".to_owned(), name);

@@ -202,6 +202,11 @@ impl Configuration {
         keeps && self.values("listening-ip").iter().any(|value| value == "::")
     }
 
+    /// Returns true if several lines name the account or the group of the process.
+    pub(super) fn has_earlier_account(&self) -> bool {
+        ["proc-user", "proc-group"].iter().any(|name| self.values(name).len() > 1)
+    }
+
     /// Returns true for the one public address of a server that listens at each address.
     pub(super) fn is_public_of_any(&self, address: IpAddr) -> bool {
         let is_any = |value: &String| value == "0.0.0.0" || value == "::";

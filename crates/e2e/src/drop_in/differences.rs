@@ -15,7 +15,7 @@ pub struct ChosenDifference {
 }
 
 /// All chosen differences.
-pub const CHOSEN: [ChosenDifference; 15] = [
+pub const CHOSEN: [ChosenDifference; 16] = [
     OPEN_RELAY,
     SPECIAL_PEERS,
     NO_REALM,
@@ -31,6 +31,7 @@ pub const CHOSEN: [ChosenDifference; 15] = [
     MAPPED_FAMILY,
     UNKNOWN_RULES,
     PUBLIC_ADDRESS,
+    EARLIER_ACCOUNT,
 ];
 
 const OPEN_RELAY: ChosenDifference = ChosenDifference {
@@ -108,6 +109,11 @@ const PUBLIC_ADDRESS: ChosenDifference = ChosenDifference {
     reason: "at a wildcard coturn takes its public address for one of loopback, and refuses it as a peer; here two clients of the server reach each other",
 };
 
+const EARLIER_ACCOUNT: ChosenDifference = ChosenDifference {
+    name: "earlier account",
+    reason: "coturn ends at an unknown account of any proc-user or proc-group; here the last of them counts",
+};
+
 /// Differences between coturn's answers and ours that are not chosen, each as a sentence; chosen
 /// ones are added to `chosen`.
 #[must_use]
@@ -118,7 +124,7 @@ pub fn unexplained(
 ) -> Vec<String> {
     let mut all = Vec::new();
     if theirs.is_up != ours.is_up {
-        match chosen_refusal(theirs, ours) {
+        match chosen_refusal(configuration, theirs, ours) {
             Some(one) => chosen.push(one),
             None => {
                 let up = |is_up| if is_up { "is up" } else { "is not up" };
@@ -174,11 +180,15 @@ pub fn unexplained(
 }
 
 /// The chosen difference of a failed start.
-fn chosen_refusal(theirs: &Observation, ours: &Observation) -> Option<ChosenDifference> {
+fn chosen_refusal(
+    configuration: &Configuration,
+    theirs: &Observation,
+    ours: &Observation,
+) -> Option<ChosenDifference> {
     let says = |text: &str| ours.output.contains(text);
     let grants = theirs.allocations.iter().any(|one| matches!(one, Outcome::Granted(_)));
     if !theirs.is_up {
-        None
+        configuration.has_earlier_account().then_some(EARLIER_ACCOUNT)
     } else if says("a number is expected") || says("a port is expected") {
         Some(NO_NUMBER)
     } else if says("an address, first-last or a network is expected") {
