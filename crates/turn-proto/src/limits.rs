@@ -33,6 +33,10 @@ pub const USER_LOOKUP_WITHIN: Duration = Duration::from_secs(3);
 /// peers: clients repeat these requests each few minutes.
 pub const CONFIRMED_FOR: Duration = Duration::from_secs(60);
 
+/// Time after which the look-up of due keys is repeated, while none was answered: the longest of
+/// them and some rest for a database in trouble.
+pub const CONFIRM_AGAIN_AFTER: Duration = Duration::from_secs(10);
+
 /// Longest wait of a pending request. Past RFC 8489's default of 39.5 s a client has given up.
 pub const PENDING_LIFETIME: Duration = Duration::from_secs(40);
 

@@ -352,6 +352,7 @@ impl Allocate<'_> {
             quota,
             created: now,
             confirmed: now,
+            confirm_again: None,
             transaction: responder.transaction,
             token,
             address_error: failed,

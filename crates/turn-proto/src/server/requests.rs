@@ -16,7 +16,7 @@ use crate::io::{
     Authenticated, Budget, Command, DropReason, Notice, Refusal, RefusedRequest, ReplyBuffer,
     Request, Responder, UserAnswer, UserQuery, Verdict, is_request_method, write_alternate,
 };
-use crate::limits::WAITING_REQUEST_MAX;
+use crate::limits::{CONFIRM_AGAIN_AFTER, WAITING_REQUEST_MAX};
 use crate::method::allocate::share_holder;
 use crate::method::{binding, connection_bind, forbidden_peer, refresh};
 use crate::mobility::by_ticket::is_by_ticket;
@@ -93,7 +93,7 @@ impl State {
             && auth::is_for_peers(&message)
             && let AuthStep::Granted(grant, _) = &step
         {
-            self.confirm_keys(request, slot, grant);
+            self.confirm_keys(now.instant, slot, grant);
         }
         self.after_authentication(request, step, Charged::No, reply)
     }
@@ -145,16 +145,44 @@ impl State {
         self.after_authentication(request, step, Charged::Yes, reply)
     }
 
-    /// Confirms the keys of an allocation. Those of a database user are looked up: no request waits
-    /// for the answer, and without space for the look-up the next request starts another.
-    fn confirm_keys(&mut self, request: &Request<'_>, slot: Option<Slot>, grant: &Grant) {
-        let (path, now) = (request.path, request.now.instant);
+    /// Confirms the keys of an allocation before a request for peers. Keys of a database user are
+    /// looked up, and the request does not wait for the answer.
+    fn confirm_keys(&mut self, now: Instant, slot: Option<Slot>, grant: &Grant) {
         if !grant.is_of_database() {
             return self.confirm(now, slot);
         }
-        // No client has this transaction: there is one look-up at a time.
-        let key = (path.five_tuple, TransactionId::default());
-        let (wait, claimant) = (Wait::KnownUser, grant.claimant(path.five_tuple.client));
+        let Some(slot) = slot else { return };
+        if self.allocations.get(slot).confirm_again.is_none() {
+            self.allocations.get_mut(slot).confirm_again = Some(now + CONFIRM_AGAIN_AFTER);
+            self.allocations.arm(slot);
+        }
+        self.look_keys_up(now, slot);
+    }
+
+    /// Repeats the look-up of an allocation's keys if it is time.
+    pub(super) fn confirm_again(&mut self, now: Instant, slot: Option<Slot>) {
+        let Some(slot) = slot else { return };
+        let allocation = self.allocations.get_mut(slot);
+        if allocation.confirm_again.is_none_or(|at| now < at) {
+            return;
+        }
+        // Keys of another kind have proved the client since then.
+        let is_due = allocation.grant.is_of_database();
+        allocation.confirm_again = is_due.then(|| now + CONFIRM_AGAIN_AFTER);
+        self.allocations.arm(slot);
+        if is_due {
+            self.look_keys_up(now, slot);
+        }
+    }
+
+    /// Looks up the keys of an allocation, one look-up at a time. Without space for it the next
+    /// request for peers starts another, or [`Self::confirm_again`].
+    fn look_keys_up(&mut self, now: Instant, slot: Slot) {
+        let allocation = self.allocations.get(slot);
+        let (five_tuple, grant) = (&allocation.path.five_tuple, &allocation.grant);
+        // No client has this transaction.
+        let key = (*five_tuple, TransactionId::default());
+        let (wait, claimant) = (Wait::KnownUser, grant.claimant(five_tuple.client));
         if self.pending.holds(&key) || self.pending.check(wait, &claimant).is_err() {
             return;
         }
@@ -162,9 +190,9 @@ impl State {
         let pending = self.pending.insert(now, key, taken, Waiting::Keys);
         self.outbox.command(Command::FindUser {
             pending,
-            client: path.five_tuple.client,
+            client: five_tuple.client,
             has_allocation: true,
-            realm: request.rules.name.clone(),
+            realm: grant.realm.clone(),
             user: UserQuery::Name(Arc::clone(&grant.user)),
         });
     }
@@ -200,7 +228,8 @@ impl State {
     /// Notes that the keys of an allocation are confirmed.
     fn confirm(&mut self, now: Instant, slot: Option<Slot>) {
         if let Some(slot) = slot {
-            self.allocations.get_mut(slot).confirmed = now;
+            let allocation = self.allocations.get_mut(slot);
+            (allocation.confirmed, allocation.confirm_again) = (now, None);
         }
     }
 

@@ -160,7 +160,9 @@ impl State {
 
     /// Reclaims all that has expired by now, and does a part of a review.
     pub(super) fn handle_timeout(&mut self, policy: &Policy, now: Instant) {
-        self.allocations.handle_timeout(now, &mut self.outbox);
+        while let Some(slot) = self.allocations.next_timeout(now, &mut self.outbox) {
+            self.confirm_again(now, slot);
+        }
         while let Some(pending) = self.pending.take_overdue_lookup(now) {
             self.outbox.command(Command::UserOverdue { pending });
         }

@@ -55,6 +55,9 @@ pub(crate) struct Allocation {
     /// Time of the last confirmation of the keys: by the user database, or by a shared secret or a
     /// token key in force.
     pub(crate) confirmed: Instant,
+    /// Time of the next look-up of the keys: requests for peers were granted after the keys were
+    /// due, and the user database has not answered yet.
+    pub(crate) confirm_again: Option<Instant>,
     /// Of the Allocate that made it, to recognise a retransmission.
     pub(crate) transaction: TransactionId,
     /// RESERVATION-TOKEN of that response, for a retransmission.
@@ -110,11 +113,10 @@ impl Allocation {
     /// The next moment at which a part of it expires.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let sockets = self.sockets.iter().flatten().map(|socket| socket.expires).min();
-        let Self { permissions, channels, connections, .. } = self;
-        [sockets, permissions.next_expiry(), channels.next_expiry(), connections.next_deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        let Self { permissions, channels, connections, confirm_again, .. } = self;
+        let peers =
+            [permissions.next_expiry(), channels.next_expiry(), connections.next_deadline()];
+        peers.into_iter().chain([sockets, *confirm_again]).flatten().min()
     }
 
     /// The path or worker at which its client is expected.

@@ -43,11 +43,17 @@ impl Allocations {
         }
     }
 
-    /// Reclaims all that has expired by now.
-    pub(crate) fn handle_timeout(&mut self, now: Instant, outbox: &mut Outbox) {
-        while let Some(slot) = self.pop_due(now) {
-            self.expire(slot, now, outbox);
-        }
+    /// Reclaims the expired parts of the next allocation with a due timer. Returns the slot of the
+    /// allocation, unless it has ended.
+    pub(crate) fn next_timeout(
+        &mut self,
+        now: Instant,
+        outbox: &mut Outbox,
+    ) -> Option<Option<Slot>> {
+        let slot = self.pop_due(now)?;
+        let is_live = self.get(slot).is_live(now);
+        self.expire(slot, now, outbox);
+        Some(is_live.then_some(slot))
     }
 
     /// Ends the expired parts of one allocation, or all of it.
@@ -132,6 +138,7 @@ impl Allocations {
     pub(crate) fn refute(&mut self, policy: &Policy, slot: Slot, outbox: &mut Outbox) {
         let allocation = self.get_mut(slot);
         allocation.grant.is_refuted = true;
+        allocation.confirm_again = None;
         let due = allocation.confirmed + CONFIRMED_FOR;
         let Lifetimes { permission, channel, .. } = *policy.of(&allocation.grant.realm).lifetimes;
         self.retain_channels(slot, outbox, |one| one.expires < due + channel);

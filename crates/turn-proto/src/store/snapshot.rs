@@ -53,6 +53,7 @@ pub(crate) struct Snapshot {
     history: History,
     to_peer: Bucket,
     to_client: Bucket,
+    awaits_confirmation: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -99,6 +100,7 @@ fields!(Snapshot {
     17 => history,
     18 => to_peer,
     19 => to_client,
+    20 => awaits_confirmation or false,
 });
 fields!(MobilityData { 1 => ticket, 2 => serial, 3 => next, 4 => answered });
 fields!(SocketData { 1 => relay, 2 => local, 3 => expires });
@@ -306,6 +308,7 @@ impl Allocation {
             history: self.history.clone(),
             to_peer: self.to_peer,
             to_client: self.to_client,
+            awaits_confirmation: self.confirm_again.is_some(),
         }
     }
 
@@ -345,6 +348,8 @@ impl Allocation {
             quota: leases.quota,
             created: snapshot.created,
             confirmed: Instant::ZERO,
+            // The look-up in progress is the other process's.
+            confirm_again: snapshot.awaits_confirmation.then_some(Instant::ZERO),
             transaction: snapshot.transaction,
             token: snapshot.token,
             address_error: snapshot.address_error,
@@ -438,6 +443,7 @@ mod tests {
             quota: registry.take_quota(account, customer, Transport::Udp, quota).unwrap(),
             created: Instant::ZERO + Duration::from_secs(1),
             confirmed: Instant::ZERO,
+            confirm_again: Some(Instant::ZERO),
             transaction,
             token: Some([8; 8]),
             address_error: Some((IpFamily::V6, Refusal::PortsExhausted)),

@@ -94,6 +94,22 @@ pub(crate) fn bound(world: &mut World) -> (Client, SocketAddr) {
     (client, relayed)
 }
 
+/// The look-up of the predecessor is lost: the successor repeats it.
+#[test]
+fn peers_granted_before_an_unfinished_look_up_are_taken_back() {
+    let mut world = World::new();
+    let (mut client, _) = bound(&mut world);
+    world.advance(secs(61));
+    world.no_database = true;
+    client.bind(&mut world, 0x4001, "192.0.2.12:1").success();
+    let mut world = restart(world, policy());
+    world.users.remove("alice");
+    client.send_channel(&mut world, 0x4001, b"no look-up yet").to_peer();
+    world.advance(secs(1));
+    let fate = client.send_channel(&mut world, 0x4001, b"data");
+    assert!(!matches!(fate, Fate::ToPeer { .. }), "{fate:?}");
+}
+
 #[test]
 fn data_and_requests_go_on() {
     let mut world = World::new();
