@@ -234,7 +234,7 @@ pub(crate) fn authenticate_found(
     };
     let case = Case { rules, now, message, claim };
     let user = match answer {
-        UserAnswer::Known(user) => user,
+        UserAnswer::Known(user) | UserAnswer::LastKnown(user) => user,
         UserAnswer::Unknown => {
             // As much work as for a known user, so that names cannot be told from the time.
             let _ = case.proves(&IntegrityKey::for_one_exchange(&[0; 32]));
@@ -278,7 +278,9 @@ pub(crate) fn is_refuted(
     (known, answer): (&Grant, &UserAnswer),
 ) -> bool {
     let has_other_keys = match answer {
-        UserAnswer::Known(user) => Keys::LongTerm(user.keys) != known.keys,
+        UserAnswer::Known(user) | UserAnswer::LastKnown(user) => {
+            Keys::LongTerm(user.keys) != known.keys
+        }
         UserAnswer::Unknown => true,
         UserAnswer::Overloaded | UserAnswer::Unavailable | UserAnswer::Unconfirmed => false,
     };

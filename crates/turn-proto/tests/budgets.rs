@@ -663,18 +663,19 @@ fn a_deleted_user_gets_no_more_peers_and_nobody_waits_for_the_database() {
 /// A silent client would otherwise keep them: the look-up is repeated.
 #[test]
 fn peers_granted_without_an_answer_are_taken_back_later() {
-    for (overloaded, away) in [(true, false), (false, true)] {
+    for failure in 0..3 {
         let mut world = World::new();
         let mut client = Client::new(1);
         client.allocate(&mut world);
         client.use_channel(&mut world, 0x4000, "198.51.100.1:1");
         world.advance(secs(61));
-        world.users.remove("alice");
-        (world.database_is_overloaded, world.no_database) = (overloaded, away);
+        let failed = [0, 1, 2].map(|one| one == failure);
+        [world.database_is_overloaded, world.no_database, world.are_last_known] = failed;
         client.bind(&mut world, 0x4001, "198.51.100.2:1").success();
         world.advance(secs(11));
         client.send_channel(&mut world, 0x4001, b"no answer yet").to_peer();
-        (world.database_is_overloaded, world.no_database) = (false, false);
+        [world.database_is_overloaded, world.no_database, world.are_last_known] = [false; 3];
+        world.users.remove("alice");
         world.advance(secs(11));
         for (channel, is_there) in [(0x4000, true), (0x4001, false)] {
             let fate = client.send_channel(&mut world, channel, b"data");

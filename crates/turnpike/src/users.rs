@@ -219,6 +219,7 @@ fn in_words_of_workers(user: user_db::UserQuery) -> UserQuery {
 fn in_protocol_words(answer: Answer, warning: &Throttle) -> UserAnswer {
     match answer {
         Answer::Known(user) => UserAnswer::Known(in_server_words(user)),
+        Answer::LastKnown(user) => UserAnswer::LastKnown(in_server_words(user)),
         Answer::Unknown => UserAnswer::Unknown,
         Answer::Overloaded => UserAnswer::Overloaded,
         // The outage has its own line.

@@ -56,6 +56,8 @@ use crate::store::{Lookup, UserQuery, UserReader, UserRecord};
 pub enum Answer {
     /// The user.
     Known(UserRecord),
+    /// The store failed. The user as the store has last confirmed it.
+    LastKnown(UserRecord),
     /// There is no such user.
     Unknown,
     /// The row of the user is unusable, and the user is refused. The store works. Until the next
@@ -372,7 +374,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
     /// of space gets [`Answer::Overloaded`].
     fn queue(&mut self, job: Job<T>) {
         if let Some(user) = self.last_known(Instant::now(), &job.question) {
-            (self.deliver)(job.ticket, Answer::Known(user));
+            (self.deliver)(job.ticket, Answer::LastKnown(user));
             return self.probe(job.question);
         }
         let now = turn_types::Instant::ZERO + job.asked.duration_since(self.started);
@@ -424,7 +426,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
             return self.answer(&question, known.map_or(Answer::Unknown, Answer::Known));
         }
         if let Some(user) = self.last_known(now, &question) {
-            self.answer(&question, Answer::Known(user));
+            self.answer(&question, Answer::LastKnown(user));
             return self.probe(question);
         }
         // It tests the store, and replaces a probe.

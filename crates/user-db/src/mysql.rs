@@ -82,11 +82,11 @@ impl Mysql {
                 server.message
             ));
         }
-        match error {
-            // The error's own text has its label twice.
-            mysql_async::Error::Io(IoError::Io(cause)) => self.url.failed(format_args!("{cause}")),
-            _ => self.url.failed(format_args!("{}", causes(error))),
+        // The error's own text has its label twice.
+        if let mysql_async::Error::Io(IoError::Io(cause)) = error {
+            return self.url.failed(format_args!("{cause}"));
         }
+        self.url.failed(format_args!("{}", causes(error)))
     }
 
     async fn conn(&self) -> Result<Conn, StoreError> {

@@ -91,7 +91,7 @@ fn a_directory_is_dropped_without_a_wait_for_a_probe() {
         let Outage { store, directory, answered, .. } = outage;
         // Served without the store, and a reason for a probe.
         assert!(directory.find(1, CLIENT, REALM.into(), by_name("alice")));
-        assert!(matches!(answered.recv_timeout(PATIENCE).unwrap(), (1, Answer::Known(_))));
+        assert!(matches!(answered.recv_timeout(PATIENCE).unwrap(), (1, Answer::LastKnown(_))));
         eventually("a probe has begun", || store.open("alice") == 1);
         let (end, ended) = channel();
         std::thread::spawn(move || {
@@ -106,7 +106,7 @@ fn a_directory_is_dropped_without_a_wait_for_a_probe() {
 fn a_look_up_replaces_a_probe_and_none_begins_until_its_end() {
     let outage = Outage::of_alice(SOON);
     eventually("a probe has begun", || outage.store.open("alice") == 1);
-    assert!(matches!(outage.ask("alice", None), Answer::Known(_)));
+    assert!(matches!(outage.ask("alice", None), Answer::LastKnown(_)));
     std::thread::sleep(SOON * 5);
     assert_eq!(outage.store.open("alice"), 1, "one at a time, and not replaced");
 
@@ -135,7 +135,7 @@ fn a_refused_user_is_unconfirmed_in_an_outage() {
     assert!(matches!(outage.ask("carol", late()), Answer::Unavailable(_)));
     assert!(matches!(outage.ask("alice", Some(Ok(true))), Answer::Known(_)));
     outage.fail();
-    assert!(matches!(outage.ask("alice", None), Answer::Known(_)), "confirmed again");
+    assert!(matches!(outage.ask("alice", None), Answer::LastKnown(_)), "confirmed again");
 }
 
 /// A refusal by name removes the answer by hash as well.

@@ -71,6 +71,9 @@ pub enum Authorization {
 pub enum UserAnswer {
     /// There is such a user.
     Known(User),
+    /// The database failed. The user as the database has last confirmed it: valid for a login, and
+    /// no confirmation of keys.
+    LastKnown(User),
     /// There is none.
     Unknown,
     /// The database failed, or gave no answer in time. The client of an allocation continues with

@@ -182,8 +182,10 @@ fn check_credential(policy: &Policy, now: Now, grant: &Grant) -> Result<(), Refu
 /// only users that an operator has changed: the keys were right before the question.
 fn confirm(grant: &Grant, answer: &UserAnswer) -> Result<(), Refusal> {
     match answer {
-        UserAnswer::Known(user) if Keys::LongTerm(user.keys) == grant.keys => Ok(()),
-        UserAnswer::Known(_) => Err(Refusal::WrongPassword),
+        UserAnswer::Known(user) | UserAnswer::LastKnown(user) => {
+            let is_same = Keys::LongTerm(user.keys) == grant.keys;
+            is_same.then_some(()).ok_or(Refusal::WrongPassword)
+        }
         UserAnswer::Unknown => Err(Refusal::UnknownUser),
         UserAnswer::Overloaded => Err(Refusal::UserLookupsOverloaded),
         UserAnswer::Unavailable => Ok(()),

@@ -211,13 +211,19 @@ impl State {
             UserAnswer::Known(user) if Keys::LongTerm(user.keys) == grant.keys => {
                 self.confirm(now, Some(slot));
             }
-            UserAnswer::Known(_) | UserAnswer::Unknown | UserAnswer::Unconfirmed
+            // Other keys were confirmed after those of the allocation.
+            UserAnswer::LastKnown(user) if Keys::LongTerm(user.keys) == grant.keys => {}
+            UserAnswer::Known(_)
+            | UserAnswer::LastKnown(_)
+            | UserAnswer::Unknown
+            | UserAnswer::Unconfirmed
                 if grant.is_of_database() =>
             {
                 self.allocations.refute(policy, slot, &mut self.outbox);
                 self.allocations.update_routes(policy, now, slot, &mut self.outbox);
             }
             UserAnswer::Known(_)
+            | UserAnswer::LastKnown(_)
             | UserAnswer::Unknown
             | UserAnswer::Unconfirmed
             | UserAnswer::Overloaded

@@ -216,6 +216,8 @@ pub struct World {
     pub no_database: bool,
     /// More look-ups wait for the user database than may.
     pub database_is_overloaded: bool,
+    /// The database failed after it had confirmed the users.
+    pub are_last_known: bool,
     /// The user database never answers.
     pub database_hangs: bool,
     /// The answer of the authorizer, where the policy has one, and whom it was asked about.
@@ -286,6 +288,7 @@ impl World {
             allocations_max: None,
             no_database: false,
             database_is_overloaded: false,
+            are_last_known: false,
             database_hangs: false,
             authorizer: Authorization::Granted(GrantLimits::default()),
             asked: Vec::new(),
@@ -662,14 +665,19 @@ impl World {
         match self.users.iter().find(|(name, _)| is_meant(name)) {
             Some((name, password)) => {
                 let keys = LongTermKeys::new(name, realm, password).unwrap();
-                UserAnswer::Known(User {
+                let found = User {
                     name: (*name).into(),
                     keys: UserKeys {
                         md5: Secret::new(keys.md5),
                         sha256: Some(Secret::new(keys.sha256)),
                     },
                     allocations_max: self.allocations_max,
-                })
+                };
+                if self.are_last_known {
+                    UserAnswer::LastKnown(found)
+                } else {
+                    UserAnswer::Known(found)
+                }
             }
             None => UserAnswer::Unknown,
         }

@@ -143,7 +143,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         });
         (self.report)(Health::Failing(Arc::clone(&error)));
         let last = self.last_known(now, question);
-        let answer = last.map_or_else(|| self.unavailable(question, error), Answer::Known);
+        let answer = last.map_or_else(|| self.unavailable(question, error), Answer::LastKnown);
         self.answer(question, answer);
     }
 
