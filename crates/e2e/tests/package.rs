@@ -123,7 +123,7 @@ fn the_package_is_installed_upgraded_and_removed() {
 
     // A configuration that was deleted stays deleted.
     fs::remove_file(&file).expect("removed");
-    install("0.1.2");
+    install("0.2.2");
     assert!(!file.exists());
     fs::write(&file, &changed).expect("written");
 

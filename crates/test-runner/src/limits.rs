@@ -28,7 +28,7 @@ const COMPUTING_LIMIT: Duration = Duration::from_secs(240);
 const WAITING_LIMIT: Duration = Duration::from_secs(240);
 
 /// Tests with a higher limit: start of the full name, limit in seconds, reason.
-const LONGER: [(&str, u64, &str); 7] = [
+const LONGER: [(&str, u64, &str); 8] = [
     ("e2e package::", 600, "installs packages in a Debian machine that is made on the first run"),
     (
         "simulation worlds::many_worlds",
@@ -38,6 +38,7 @@ const LONGER: [(&str, u64, &str); 7] = [
     ("turn-proto costs::", 600, "runs in valgrind, beside the compilers of checks"),
     ("xdp-relay reasons::", 600, "loads programs for each reason, beside the compilers of checks"),
     ("xtask no_std::", 900, "compiles, beside the compilers of checks"),
+    ("xtask cross::", 900, "compiles the product, beside the compilers of checks"),
     ("e2e offload::ends::a_permission_without_refresh", 600, "waits five minutes, by hand"),
     ("e2e offload::order::", 1800, "sends ten million packets, by hand"),
 ];
